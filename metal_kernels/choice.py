@@ -1,8 +1,8 @@
-"""The table of kernels, and which of them do which work on this machine.
+"""Which of our kernels does which work on this machine, and at which row counts.
 
-Layers see a kernel as an alternative to stock MLX. The exact ones add in the same order for 1 to 9
-rows, so that plain decoding and verifying give the same bits. All others only save time, and run
-where they were timed and found to be faster than stock MLX.
+Layers see a kernel as an alternative to MLX. Exact kernels add in the same order for 1 to 9 rows,
+so that plain decoding and verifying give the same bits. The others only save time, and run where
+they were timed and found faster than MLX.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from metal_kernels.filtered_pick import MOST_TOKENS
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import cache_form
-from metal_kernels.stock import Stock
+from metal_kernels.stock import StockOperations
 from metal_kernels.stock_on_cpu import MLX
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
@@ -40,12 +40,12 @@ ALL_ROWS = frozenset(range(1, MOST_ROWS + 1))
 NO_ROWS = frozenset[int]()
 
 
-class Work(NamedTuple):
-    """What a layer computes.
+class KernelWork(NamedTuple):
+    """Work that a layer wants a kernel for.
 
-    form: the name of the weights' format, for attention of the cache's. outputs, inputs: of a
-    matrix; sizes of values and keys for attention and recurrent states, of the latent and the
-    rotated part for latent attention. shared: query heads to each key head.
+    form: name of the weights' format, for attention of the cache's. outputs, inputs: sizes of a
+    matrix; of values and keys for attention and recurrent states; of the latent and the rotated
+    part for latent attention. shared: query heads per key head.
     """
 
     form: str = ""
@@ -54,16 +54,16 @@ class Work(NamedTuple):
     shared: int = 1
 
 
-def trial_name(name: KernelName, work: Work) -> str:
-    """The kernel with one format, or with heads of one size: "products affine4"."""
+def trial_name(name: KernelName, work: KernelWork) -> str:
+    """Name of a trial: kernel and weight format or head size, such as "products affine4"."""
     return f"{name} {work.form or work.inputs or ''}".rstrip()
 
 
 class Verdict(NamedTuple):
-    """What a trial found.
+    """Result of trying a kernel.
 
-    wrong: why the kernel is not used, "" for no reason. faster: counts of rows at which it beats
-    stock MLX, None before it was timed. share: its time over that of stock MLX at the fewest rows.
+    wrong: why the kernel is not used, "" if it is right. faster: row counts at which it beats MLX,
+    None before it was timed. share: its time divided by MLX's, at the fewest rows.
     """
 
     wrong: str = ""
@@ -73,45 +73,43 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One row of the table.
+    """Properties of a kernel.
 
-    is_exact: rows are exact only with it. by_count: each count of rows is for or against it, else
-    most of them decide for all. fits: whether the kernel can do some work.
+    is_exact: only with this kernel rows are bit-equal in passes of any size. per_row_count: timing
+    decides for each row count, else by majority for all. fits: whether the kernel can do some work.
     """
 
     is_exact: bool = False
-    by_count: bool = False
-    fits: Callable[[Work], bool] = lambda _: True
+    per_row_count: bool = False
+    fits: Callable[[KernelWork], bool] = lambda _: True
 
-    def is_timed(self, work: Work) -> bool:
-        """Whether stock MLX has something to set against it: not for few rows by a GGUF's blocks,
-        which it would unpack in every pass.
-        """
-        return not (self.by_count and work.form in BLOCK_FORMS)
+    def is_timed(self, work: KernelWork) -> bool:
+        """Whether MLX has a comparable operation; it has none for few rows times GGUF blocks."""
+        return not (self.per_row_count and work.form in BLOCK_FORMS)
 
 
-def _whole_units(work: Work) -> bool:
+def _inputs_in_eights(work: KernelWork) -> bool:
     return work.inputs % 8 == 0
 
 
-def _attention_sizes(work: Work) -> bool:
+def _can_share_heads(work: KernelWork) -> bool:
     form = cache_form(work.form, work.inputs, work.outputs)
-    return form.shares(work.inputs, work.outputs) is not None
+    return form.lane_shares(work.inputs, work.outputs) is not None
 
 
 KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
     {
-        "products": Kernel(True, True, _whole_units),
-        "attention": Kernel(True, fits=_attention_sizes),
+        "products": Kernel(True, True, _inputs_in_eights),
+        "attention": Kernel(True, fits=_can_share_heads),
         "delta": Kernel(True, fits=lambda work: work.inputs % 16 == 0),
         "delta-inputs": Kernel(),
-        "gate-up": Kernel(False, True, _whole_units),
-        "product-add": Kernel(False, True, _whole_units),
-        "experts": Kernel(False, True, _whole_units),
+        "gate-up": Kernel(False, True, _inputs_in_eights),
+        "product-add": Kernel(False, True, _inputs_in_eights),
+        "experts": Kernel(False, True, _inputs_in_eights),
         "prompt-products": Kernel(),
         "prompt-experts": Kernel(),
-        "mtp-input": Kernel(False, True, _whole_units),
-        "pick": Kernel(False, True, _whole_units),
+        "mtp-input": Kernel(False, True, _inputs_in_eights),
+        "pick": Kernel(False, True, _inputs_in_eights),
         "filtered-pick": Kernel(fits=lambda work: work.outputs <= MOST_TOKENS),
         "noise": Kernel(),
         "norms": Kernel(),
@@ -121,109 +119,111 @@ KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
 
 @dataclass(eq=False, slots=True)
 class Kernels:
-    """The kernels of one machine for one loaded model; layers ask it in every pass (see Served).
+    """Kernels of one machine for one loaded model; layers ask in every pass (see ServedRows).
 
-    launcher: None where nothing can run kernels. exact: rows are to be exact. stock: MLX's own
-    operations. verdicts: by trial. presumed: the verdict where there is none; None: stock MLX does
-    the work until the kernel was tried. asked: all work that layers have asked for. changes: counts
-    the changes of what is in use. why_none: why no kernel is used at all, "" where some may be.
-    try_now: runs the trial of some work.
+    launcher: None where no kernel can run. exact: rows must be bit-equal in passes of any size.
+    stock: MLX's own operations. verdicts: by trial name. presumed: verdict before a trial; None:
+    MLX does the work until then. asked: all work that layers have requested. changes: counts
+    changes of what is in use. why_none: why no kernel is used at all, or "". try_now: runs the
+    trial of some work.
     """
 
     launcher: Launcher | None
     exact: bool = True
-    stock: Stock = MLX
+    stock: StockOperations = MLX
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     presumed: Verdict | None = None
-    asked: dict[KernelName, set[Work]] = field(default_factory=dict)
+    asked: dict[KernelName, set[KernelWork]] = field(default_factory=dict)
     changes: int = 0
     why_none: str = ""
-    try_now: Callable[[KernelName, Work], None] | None = None
+    try_now: Callable[[KernelName, KernelWork], None] | None = None
 
-    def served(self, name: KernelName, work: Work) -> "Served | None":
-        """Row counts served now and later; None where the kernel never does this work."""
+    def served(self, name: KernelName, work: KernelWork) -> "ServedRows | None":
+        """Row counts that a kernel serves, now and later; None where it never does this work."""
         if self.launcher is None or self.why_none:
             return None
         self.asked.setdefault(name, set()).add(work)
-        return Served(self, self.launcher, name, work) if self.may_serve(name, work) else None
+        return ServedRows(self, self.launcher, name, work) if self.may_serve(name, work) else None
 
-    def rows(self, name: KernelName, work: Work) -> frozenset[int]:
-        """Counts of rows, 1 to 9, at which this work goes through the kernel now.
+    def rows(self, name: KernelName, work: KernelWork) -> frozenset[int]:
+        """Row counts, 1 to 9, at which the kernel does this work now.
 
-        With exact numerics all or none: the count must not decide.
+        With exact numerics it is all counts or none, since results must not depend on the count.
         """
         verdict = self.verdict(name, work)
         if verdict is None or not self._can_run(name, work):
             return NO_ROWS
         return self._counts(name, work, verdict)
 
-    def rows_now(self, name: KernelName, work: Work) -> frozenset[int]:
-        """The same for work that stock MLX cannot do: a kernel that waits is tried at once."""
+    def rows_after_trial(self, name: KernelName, work: KernelWork) -> frozenset[int]:
+        """Like `rows`, but run a pending trial first, for work that MLX cannot do."""
         if self.try_now and self.verdict(name, work) is None and self.may_serve(name, work):
             self.try_now(name, work)
         return self.rows(name, work)
 
-    def may_serve(self, name: KernelName, work: Work) -> bool:
+    def may_serve(self, name: KernelName, work: KernelWork) -> bool:
         """Whether the kernel does this work, now or after its trial."""
         verdict = self.verdict(name, work)
-        is_open = verdict is None or self.waits_for_clock(name, work)
+        is_open = verdict is None or self.needs_timing(name, work)
         return self._can_run(name, work) and (is_open or bool(self.rows(name, work)))
 
-    def why_off(self, name: KernelName, work: Work) -> str:
-        """Why this work never goes through the kernel on this machine, "" where it may."""
+    def why_off(self, name: KernelName, work: KernelWork) -> str:
+        """Why this work never goes through the kernel on this machine; "" where it may."""
         verdict = self.verdict(name, work)
         return "" if verdict is None else verdict.wrong
 
-    def waits_for_clock(self, name: KernelName, work: Work) -> bool:
-        """Whether the kernel is right and was not timed, but has to be."""
+    def needs_timing(self, name: KernelName, work: KernelWork) -> bool:
+        """Whether the kernel was found correct but has not been timed yet."""
         verdict = self.verdict(name, work)
         if verdict is None or verdict.wrong or verdict.faster is not None:
             return False
         return KERNELS[name].is_timed(work)
 
-    def verdict(self, name: KernelName, work: Work) -> Verdict | None:
-        """What is known of the kernel for this work, None while it waits for its trial."""
+    def verdict(self, name: KernelName, work: KernelWork) -> Verdict | None:
+        """Verdict about the kernel for this work; None before its trial."""
         return self.verdicts.get(trial_name(name, work), self.presumed)
 
-    def learn(self, verdicts: Mapping[str, Verdict]) -> None:
+    def add_verdicts(self, verdicts: Mapping[str, Verdict]) -> None:
         """Use these verdicts from the next pass on."""
         self.verdicts.update(verdicts)
         self.changes += 1
 
-    def stop(self, why: str) -> None:
+    def disable_all(self, why: str) -> None:
         """Use no kernel at all from the next pass on."""
         self.why_none = why
         self.changes += 1
 
-    def want(self, *, exact: bool) -> None:
-        """From the next pass on prefer exact rows, or the fastest way."""
+    def set_exact(self, *, exact: bool) -> None:
+        """Prefer bit-equal rows, or else the fastest operations, from the next pass on."""
         self.exact = exact
         self.changes += 1
 
-    def _can_run(self, name: KernelName, work: Work) -> bool:
+    def _can_run(self, name: KernelName, work: KernelWork) -> bool:
         return self.launcher is not None and not self.why_none and KERNELS[name].fits(work)
 
-    def _counts(self, name: KernelName, work: Work, verdict: Verdict) -> frozenset[int]:
+    def _counts(self, name: KernelName, work: KernelWork, verdict: Verdict) -> frozenset[int]:
         kernel = KERNELS[name]
         if verdict.wrong:
             return NO_ROWS
         if (self.exact and kernel.is_exact) or not kernel.is_timed(work):
             return ALL_ROWS
         faster = verdict.faster or NO_ROWS
-        if kernel.by_count and not self.exact:
+        if kernel.per_row_count and not self.exact:
             return faster
         return ALL_ROWS if 2 * len(faster) > MOST_ROWS else NO_ROWS
 
 
-class Served:
-    """Counts of rows at which one kernel does one work, as they are at the moment of asking.
+class ServedRows:
+    """Set of row counts at which one kernel does one work, up to date whenever it is asked.
 
-    launcher: what runs it.
+    launcher: runs the kernel.
     """
 
     __slots__ = ("_as_of", "_counts", "_kernels", "_name", "_work", "launcher")
 
-    def __init__(self, kernels: Kernels, launcher: Launcher, name: KernelName, work: Work) -> None:
+    def __init__(
+        self, kernels: Kernels, launcher: Launcher, name: KernelName, work: KernelWork
+    ) -> None:
         self.launcher = launcher
         self._kernels, self._name, self._work = kernels, name, work
         self._counts, self._as_of = NO_ROWS, -1

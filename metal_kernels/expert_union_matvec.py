@@ -1,12 +1,12 @@
-"""Rows times the experts they chose, each distinct expert read once.
+"""Rows times their selected experts; weights of each distinct expert are read once.
 
     y[p] = x[row(p)] W[expert(p)]^T    for pairs p = (row, choice), W [E, N, K]
 
-A pass of M rows with `top` choices has M * top pairs; rows of one text often choose alike. The
-threadgroups of a pair look for the pairs of the same expert, all of a row at once, and end if there
-is an earlier one; the first pair of an expert takes all its rows, at most M of them, and reads the
-weights once for all. So the grouping happens on the device, with no pass of its own and no wait for
-the host. A pair's sum is that of few_row_matvec, bit for bit, whatever other pairs there are.
+A pass of M rows with `top` experts each has M * top pairs, and rows of one text often select the
+same experts. The threadgroups of a pair look up all pairs with the same expert and end if there is
+an earlier one; the first pair of an expert computes all of its at most M rows, reading the weights
+once. So the grouping happens on the device, without another launch or a wait for the host. A pair's
+sum has the bits of few_row_matvec, whatever other pairs there are.
 
 Cost: the weights of each distinct expert read once, x once a pair, y written; 2 N K flops a pair.
 """
@@ -16,7 +16,7 @@ from functools import cache
 import mlx.core as mx
 
 from metal_kernels import few_row_matvec
-from metal_kernels.few_row_matvec import ACCUMULATE, Cut, RowKernel, row_launch, weight_rows
+from metal_kernels.few_row_matvec import ACCUMULATE, LaunchShape, RowKernel, row_launch, weight_rows
 from metal_kernels.kernel import Launch, Launcher, Parameter
 from metal_kernels.weight_formats.contract import WeightFormat
 
@@ -68,8 +68,10 @@ def expert_union_matvec(
     form: WeightFormat,
     launcher: Launcher,
 ) -> mx.array:
-    """x [M, K], one row a token, or [M * top, K], one a pair; experts int32 [M, top], distinct in a
-    row, at most 32; weights [E, N, ...] -> y [M * top, N] of x's dtype.
+    """Multiply rows by their experts -> y [M * top, N] of x's dtype.
+
+    x [M, K], one row per token, or [M * top, K], one per pair; experts int32 [M, top], distinct
+    within a row, at most 32; weights [E, N, ...].
     """
     launch = _launch(form, experts.shape, x.shape[0], x.dtype, weights[0].shape[1])
     return launcher.run(launch, (x, experts, *weights))[0]
@@ -82,7 +84,7 @@ def _launch(
     count, top = chosen
     assert top <= LANES, top
     pairs, together = count * top, weight_rows(count)
-    cut = Cut(count, together, -(-outputs // together), deep=pairs)
+    cut = LaunchShape(count, together, -(-outputs // together), deep=pairs)
     extra = (Parameter("TOP", top), Parameter("PAIRS_PER_X", pairs // rows))
     return row_launch(KERNEL, form, dtype, (((pairs, outputs), dtype),), cut, extra)
 
@@ -90,7 +92,7 @@ def _launch(
 def reference(
     x: mx.array, experts: mx.array, weights: tuple[mx.array, ...], form: WeightFormat
 ) -> mx.array:
-    """Plain-ops reference, pair by pair."""
+    """Reference in plain MLX operations, pair by pair."""
     chosen = experts.reshape(-1).tolist()
     assert isinstance(chosen, list)
     share = len(chosen) // x.shape[0]

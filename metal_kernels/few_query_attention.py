@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
-from metal_kernels.key_blocks import BLOCKS, Place, Span, block_of, block_start, span_of
+from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
+from metal_kernels.key_blocks import BLOCKS, BlockSpan, KeyExtent, block_of, block_span, block_start
 from metal_kernels.key_value_formats import KeyValueFormat
 
 MOST_ROWS = 16
@@ -202,29 +202,29 @@ if (thread_position_in_grid.x < VALUE_SIZE) {
 
 
 PARTIAL = ("part", "tops", "sums")
-MERGED = Source("attention_merge", (*PARTIAL, "places", "sinks"), ("y",), MERGE, BLOCKS)
+MERGED = KernelSource("attention_merge", (*PARTIAL, "places", "sinks"), ("y",), MERGE, BLOCKS)
 
 
 def few_query_attention(
     q: mx.array,
     cache: tuple[mx.array, ...],
     form: KeyValueFormat,
-    place: Place | Span,
+    place: KeyExtent | BlockSpan,
     scale: float,
     launcher: Launcher,
     sinks: mx.array | None = None,
     q_latent: mx.array | None = None,
 ) -> mx.array:
-    """q [Hq, M, D] row-contiguous, cache as `form` says, sinks float32 [Hq] -> [Hq, M, DV] of q.
+    """Attend with q [Hq, M, D], row-contiguous, to a cache -> [Hq, M, DV] of q's dtype.
 
-    q_latent [Hq, M, DV]: what the values' part of a key is multiplied by, in a form that has one.
-    All may have an axis of one in front.
+    cache: buffers in the format `form`. sinks: float32 [Hq]. q_latent [Hq, M, DV]: queries of the
+    latent part of keys, for latent formats. All may have a leading axis of one.
     """
     heads, rows = q.shape[-3:-1]
     half = len(form.buffers) // 2
     key_heads, value_size = cache[0].shape[-3], form.size(cache[half].shape[-1])
     assert rows <= MOST_ROWS and heads % key_heads == 0
-    span = place if isinstance(place, Span) else span_of(place, rows, heads // key_heads)
+    span = place if isinstance(place, BlockSpan) else block_span(place, rows, heads // key_heads)
     work = _Work(key_heads, value_size, span.blocks, float(scale))
     first, second = _launches(form, q.shape, q.dtype, work)
     queries = (q,) if q_latent is None else (q, q_latent)
@@ -255,10 +255,10 @@ class _Launches(NamedTuple):
 def _launches(
     form: KeyValueFormat, shape: tuple[int, ...], dtype: mx.Dtype, work: _Work
 ) -> _Launches:
-    """Launches of both passes for q of this shape; a bounded cache, since chats grow."""
+    """Launches of both passes for q of this shape, in a bounded cache, since texts grow."""
     heads, rows, size = shape[-3:]
     key_heads, value_size, blocks, scale = work
-    shares = form.shares(size, value_size)
+    shares = form.lane_shares(size, value_size)
     assert shares is not None
     group = heads // key_heads * rows
     simds = -(-group // (4 if shares.key <= 4 else 2 if shares.key <= 8 else 1))
@@ -292,8 +292,8 @@ def _launches(
 
 
 @cache
-def _parts_source(form: KeyValueFormat) -> Source:
-    return Source(
+def _parts_source(form: KeyValueFormat) -> KernelSource:
+    return KernelSource(
         name=f"attention_parts_{form.name}",
         inputs=(*form.queries, *form.buffers, "places"),
         outputs=PARTIAL,
@@ -307,12 +307,12 @@ def reference(
     q: mx.array,
     cache: tuple[mx.array, ...],
     form: KeyValueFormat,
-    place: Place,
+    place: KeyExtent,
     scale: float,
     sinks: mx.array | None = None,
     q_latent: mx.array | None = None,
 ) -> mx.array:
-    """Plain-ops reference in float32; block by block in the kernel's order."""
+    """Reference in plain MLX operations, in float32 and in the kernel's order of blocks."""
     heads, rows, _ = q.shape
     half = len(form.buffers) // 2
     keys, values = (form.dequantise(side) for side in (cache[:half], cache[half:]))

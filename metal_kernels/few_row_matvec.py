@@ -37,7 +37,7 @@ from math import prod
 
 import mlx.core as mx
 
-from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
 from metal_kernels.weight_formats.contract import WeightFormat
 
 MOST_ROWS = 8
@@ -157,7 +157,7 @@ UNROLL for (int r = 0; r < R / 2; r++) {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowKernel:
-    """before, after: its buffers on both sides of the matrix's; outputs: those it fills."""
+    """Kernel for few rows times a matrix; before, after: its other input buffers, in order."""
 
     name: str
     body: str
@@ -168,8 +168,8 @@ class RowKernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """How a call is cut: M rows, R weight rows a SIMD-group, of which there are `simds`."""
+class LaunchShape:
+    """Division of a launch: M rows, R weight rows per SIMD-group, number of SIMD-groups."""
 
     count: int
     together: int
@@ -178,12 +178,12 @@ class Cut:
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """Grid size in threads, whole threadgroups."""
+        """Grid size in threads, a multiple of the threadgroup."""
         return (32 * -(-self.simds // GROUPS_TOGETHER) * GROUPS_TOGETHER, self.deep, 1)
 
 
 def weight_rows(rows: int) -> int:
-    """R: weight rows of a SIMD-group when x has `rows` rows."""
+    """Weight rows R that a SIMD-group processes when x has `rows` rows."""
     assert 1 <= rows <= MOST_ROWS, rows
     return min(4, MOST_ACCUMULATORS // rows)
 
@@ -193,10 +193,10 @@ def row_launch(
     form: WeightFormat,
     dtype: mx.Dtype,
     outputs: tuple[tuple[tuple[int, ...], mx.Dtype], ...],
-    cut: Cut,
+    cut: LaunchShape,
     extra: tuple[Parameter, ...] = (),
 ) -> Launch:
-    """Launch of a kernel for activations of this type; outputs: their shapes and types."""
+    """Launch of a kernel for activations of a dtype; outputs: their shapes and dtypes."""
     parameters = (
         Parameter("T", dtype),
         Parameter("M", cut.count),
@@ -206,14 +206,14 @@ def row_launch(
         *form.parameters,
     )
     shapes, dtypes = zip(*outputs, strict=True)
-    made = pipeline(source_of(kernel, form), parameters)
+    made = pipeline(kernel_source(kernel, form), parameters)
     return Launch(made, shapes, dtypes, cut.grid, (32 * GROUPS_TOGETHER, 1, 1))
 
 
 @cache
-def source_of(kernel: RowKernel, form: WeightFormat) -> Source:
+def kernel_source(kernel: RowKernel, form: WeightFormat) -> KernelSource:
     """Source of the kernel for matrices of this format."""
-    return Source(
+    return KernelSource(
         name=f"{kernel.name}_{form.name}",
         inputs=(*kernel.before, *form.buffers, *kernel.after),
         outputs=kernel.outputs,
@@ -231,10 +231,10 @@ def product_launch(
     outputs: int,
     *extra: Parameter,
 ) -> Launch:
-    """Launch of a kernel from x [..., K] of this shape to [..., outputs]."""
+    """Launch of a kernel that maps x [..., K] of this shape to [..., outputs]."""
     *lead, _ = shape
     together = weight_rows(prod(lead))
-    cut = Cut(prod(lead), together, -(-outputs // together))
+    cut = LaunchShape(prod(lead), together, -(-outputs // together))
     return row_launch(kernel, form, dtype, (((*lead, outputs), dtype),), cut, extra)
 
 
@@ -247,15 +247,18 @@ GATE_UP = RowKernel("few_row_gate_up", PAIR_SETUP + ACCUMULATE + PAIR_STORE)
 def few_row_matvec(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
 ) -> mx.array:
-    """x [..., K] of 1 to 8 rows, K a multiple of form.unit -> y [..., N] of x's dtype."""
+    """Multiply x [..., K] of 1 to 8 rows by a matrix -> x W^T [..., N] of x's dtype.
+
+    K must be a multiple of form.unit.
+    """
     launch = product_launch(MATVEC, form, x.shape, x.dtype, weights[0].shape[0])
     return launcher.run(launch, (x, *weights))[0]
 
 
 def reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:
-    """The same by plain ops in float32, adding in the kernel's order: lane by lane, then lanes.
+    """Reference in plain MLX operations, float32, adding in the kernel's order.
 
-    Within a unit the order is MLX's own, and a product is rounded before it is added.
+    Within a unit the order is MLX's, and products are rounded before they are added.
     """
     dense, (rows, width) = form.dequantise(weights), x.shape
     blank = -width % (32 * form.unit)
@@ -279,26 +282,28 @@ def few_row_matvec_add(
     weights: tuple[mx.array, ...],
     form: WeightFormat,
     launcher: Launcher,
-    c: mx.array,
+    addend: mx.array,
 ) -> mx.array:
-    """x [..., K], c [N] or [..., N] of any floating dtype -> y [..., N] of x's dtype."""
-    each_row = EACH_ROW if c.ndim > 1 else EVERY_ROW
+    """x [..., K] -> x W^T + addend [..., N] of x's dtype; addend [N] or [..., N], any
+    float dtype.
+    """
+    each_row = EACH_ROW if addend.ndim > 1 else EVERY_ROW
     launch = product_launch(ADD, form, x.shape, x.dtype, weights[0].shape[0], each_row)
-    return launcher.run(launch, (x, *weights, c))[0]
+    return launcher.run(launch, (x, *weights, addend))[0]
 
 
 def add_reference(
-    x: mx.array, weights: tuple[mx.array, ...], c: mx.array, form: WeightFormat
+    x: mx.array, weights: tuple[mx.array, ...], addend: mx.array, form: WeightFormat
 ) -> mx.array:
-    """Plain-ops reference of the kernel."""
+    """Reference of few_row_matvec_add in plain MLX operations."""
     product = reference(x, weights, form).astype(mx.float32)
-    return (product + c.astype(mx.float32)).astype(x.dtype)
+    return (product + addend.astype(mx.float32)).astype(x.dtype)
 
 
 def few_row_gate_up(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
 ) -> mx.array:
-    """x [..., K], weights of both [2N, K] -> [..., N] of x's dtype."""
+    """x [..., K] -> silu(gate) * up [..., N] of x's dtype, by fused weights [2N, K]."""
     launch = _gate_up_launch(form, x.shape, x.dtype, weights[0].shape[0] // 2)
     return launcher.run(launch, (x, *weights))[0]
 
@@ -309,12 +314,12 @@ def _gate_up_launch(
 ) -> Launch:
     *lead, _ = shape
     pairs = weight_rows(prod(lead)) // 2
-    cut = Cut(prod(lead), 2 * pairs, -(-outputs // pairs))
+    cut = LaunchShape(prod(lead), 2 * pairs, -(-outputs // pairs))
     return row_launch(GATE_UP, form, dtype, (((*lead, outputs), dtype),), cut)
 
 
 def gate_up_reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:
-    """Plain-ops reference of the kernel."""
+    """Reference of few_row_gate_up in plain MLX operations."""
     both = reference(x, weights, form).astype(mx.float32)
     gate, up = mx.split(both, 2, axis=-1)
     return (gate / (1 + mx.exp(-gate)) * up).astype(x.dtype)

@@ -33,7 +33,7 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
 from metal_kernels.noise import HEADER as NOISE_HEADER
 from metal_kernels.noise import reference as noise_reference
 from metal_kernels.stock_on_cpu import MLX
@@ -232,7 +232,7 @@ if (thread_id == 0) {
 }
 """
 
-SOURCE = Source(
+SOURCE = KernelSource(
     "filtered_pick",
     ("logits", "keys", "settings"),
     ("picked",),
@@ -242,11 +242,12 @@ SOURCE = Source(
 
 
 class Filters(NamedTuple):
-    """top_k 0, top_p 1 and min_p 0 are off.
+    """Sampling filters; top_k 0, top_p 1 and min_p 0 are off.
 
-    top_k keeps exactly top_k tokens, top_p the fewest that together reach top_p (nucleus, Holtzman
-    et al. 2020), min_p those at least min_p times as likely as the likeliest (Nguyen et al. 2024).
-    Each is judged on the full softmax of the tempered logits, and what all of them keep stays.
+    top_k keeps exactly top_k tokens, top_p the fewest whose probabilities reach top_p (nucleus,
+    Holtzman et al. 2020), min_p those at least min_p times as likely as the likeliest (Nguyen et
+    al. 2024). Each is applied to the full softmax of the tempered logits; tokens that pass all of
+    them stay.
     """
 
     temperature: float
@@ -260,20 +261,23 @@ class Filters(NamedTuple):
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
     def settings(self, lowest: float = -inf) -> mx.array:
-        """Arguments for the kernel, uint32 [5]; lowest: logits below it count as not finite."""
+        """Kernel arguments, uint32 [5]; lowest: smaller logits count as not finite."""
         farthest = -log(self.min_p) if self.min_p > 0 else inf
         numbers = [_inverse(self.temperature), farthest, lowest]
         bits = np.array(numbers, dtype=np.float32).view(np.uint32)
-        whole = [min(self.top_k, MOST_TOKENS), _share(self.top_p) if self.top_p < 1 else 0]
+        whole = [
+            min(self.top_k, MOST_TOKENS),
+            _fixed_point_share(self.top_p) if self.top_p < 1 else 0,
+        ]
         return mx.array(np.array([*bits, *whole], dtype=np.uint32))
 
 
 def filtered_pick(
     logits: mx.array, keys: mx.array, settings: mx.array, launcher: Launcher
 ) -> mx.array:
-    """Logits [R, V], keys of noise uint32 [R, 2] -> tokens int32 [R], -1 in a row that is unsound.
+    """Sample tokens from logits [R, V] -> int32 [R]; -1 in a row with logits that are not finite.
 
-    V is at most MOST_TOKENS; settings: of Filters.
+    keys: noise keys, uint32 [R, 2]. settings: of Filters. V is at most MOST_TOKENS.
     """
     return launcher.run(_launch(logits.shape[0]), (logits, keys, settings))[0]
 
@@ -285,31 +289,28 @@ def _launch(rows: int) -> Launch:
 
 
 def reference(logits: mx.array, keys: mx.array, filters: Filters) -> mx.array:
-    """Plain-ops reference for finite logits; the last bit of a sum may differ."""
+    """Reference in plain MLX operations, for finite logits; the last bit of a sum may differ."""
     kept = filter_tempered(temper(logits.astype(mx.float32), filters.temperature), filters)
     return mx.argmax(kept + noise_reference(keys, logits.shape[1]), axis=-1).astype(mx.int32)
 
 
 def temper(logits: mx.array, temperature: float) -> mx.array:
-    """Divide float32 logits by a temperature; each row is shifted so that its largest is 0.
+    """Divide float32 logits by a temperature and shift each row so that its maximum is 0.
 
-    The shift changes no softmax, and it keeps precision and range at very low temperatures.
+    The shift changes no softmax, and keeps precision and range at very low temperatures.
     """
     largest = mx.max(logits, axis=-1, keepdims=True)
     return (logits - largest) * _inverse(temperature)
 
 
 def filter_tempered(tempered: mx.array, filters: Filters) -> mx.array:
-    """Tempered logits [R, V] with -inf for every token that a filter takes out.
-
-    Rows never look at each other. What is off costs nothing.
-    """
+    """Set tokens that a filter removes to -inf in tempered logits [R, V]."""
     vocabulary = tempered.shape[-1]
     kept = tempered
     has_count = 0 < filters.top_k < vocabulary
     if has_count or filters.top_p < 1:
         count = filters.top_k if has_count else vocabulary
-        descending = MLX.highest(tempered, count)[:, ::-1]
+        descending = MLX.top_values(tempered, count)[:, ::-1]
         size = _nucleus_size(tempered, descending, filters.top_p)
         kept = _keep_highest(tempered, descending, size)
     if filters.min_p > 0:
@@ -321,20 +322,20 @@ def _inverse(temperature: float) -> float:
     return float(np.float32(1 / max(temperature, _COLDEST)))
 
 
-def _share(top_p: float) -> int:
-    """A share as a whole number of 2^-32."""
+def _fixed_point_share(top_p: float) -> int:
+    """top_p as a multiple of 2^-32."""
     whole = 1 << _SHARE_BITS
     return min(max(round(top_p * whole), 1), whole - 1)
 
 
 def _nucleus_size(tempered: mx.array, descending: mx.array, top_p: float) -> mx.array:
-    """How many of the highest values reach top_p of the whole row, int32 [R, 1], at least 1."""
+    """Number of highest values that reach top_p of a row's mass, int32 [R, 1], at least 1."""
     rows, count = descending.shape
     if top_p >= 1:
         return mx.full((rows, 1), count, dtype=mx.int32)
     whole = mx.sum(_mass(tempered), axis=-1, keepdims=True)
     high, low = whole >> _SHARE_BITS, whole & (2**_SHARE_BITS - 1)
-    share = mx.array(_share(top_p), dtype=mx.uint64)
+    share = mx.array(_fixed_point_share(top_p), dtype=mx.uint64)
     wanted = high * share + (low * share >> _SHARE_BITS)
     mass = _mass(descending)
     needed = mx.cumsum(mass, axis=-1) - mass < wanted
@@ -342,12 +343,12 @@ def _nucleus_size(tempered: mx.array, descending: mx.array, top_p: float) -> mx.
 
 
 def _mass(tempered: mx.array) -> mx.array:
-    """Probability mass as uint64, whose sums are exact in any order."""
+    """Probability mass as uint64 fixed point, whose sums are exact in any order."""
     return (mx.exp(tempered) * _WHOLE).astype(mx.uint64)
 
 
 def _keep_highest(tempered: mx.array, descending: mx.array, size: mx.array) -> mx.array:
-    """-inf for all but the `size` [R, 1] highest of each row, equal ones by lower token id."""
+    """Set all but the `size` [R, 1] highest values of each row to -inf; ties: lower token id."""
     threshold = mx.take_along_axis(descending, size - 1, axis=-1)
     above = tempered > threshold
     level = tempered == threshold

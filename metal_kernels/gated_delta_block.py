@@ -1,15 +1,15 @@
-"""A block of the gated delta rule: replay what was accepted of the last block, then the new rows.
+"""Gated delta rule for a block of rows: replay accepted steps of the last block, then run new rows.
 
 For each value head, with state S [Dv, Dk] (arXiv 2412.06464, eq. 10):
 
     S <- g S;  d = beta (v - S k);  S <- S + d k^T;  y = S q
 
-A recurrent state cannot be shortened, so a block writes no state of its own rows: it writes the
-state from before them and, of each row, the small d. When the next block knows how many rows
-stood, it repeats their S <- g S + d k^T in registers (no reductions, bit for bit the same steps),
-writes that state, and goes on with its own rows. One read and one write of the state a round,
-whatever was accepted, and `kept` may stay on the device. Rows are taken one after the other, so
-none depends on how many there are.
+A recurrent state cannot be rolled back, so a block does not write the state after its rows: it
+writes the state before them and, for each row, the small vector d. When the next block knows how
+many rows were accepted, it repeats their S <- g S + d k^T in registers (no reductions, bit for bit
+the same steps), writes that state, and continues with its own rows. The state is read once and
+written once per round, and `kept`, the number of accepted rows, may stay on the device. Rows are
+processed one after the other, so none depends on how many there are.
 
 A SIMD-group holds eight rows of S: four lanes a row, Dk / 4 values each, in pieces of four that
 neighbouring lanes read side by side. A sum over Dk is a lane's own fma chain and two shuffles.
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
 
 ROWS_TOGETHER = 8
 SIMDS = 4
@@ -89,7 +89,7 @@ for (int t = 0; t < rows; t++) {
 }
 """
 
-SOURCE = Source(
+SOURCE = KernelSource(
     name="gated_delta_block",
     inputs=(
         *("state", "kept", "old_keys", "old_delta", "old_decay"),
@@ -100,10 +100,10 @@ SOURCE = Source(
 )
 
 
-class Steps(NamedTuple):
-    """What replaying a block needs: keys [T, Hk, Dk], delta [T, Hv, Dv], decay [T, Hv]; float32.
+class ReplaySteps(NamedTuple):
+    """Inputs for replaying a block: keys [T, Hk, Dk], delta [T, Hv, Dv], decay [T, Hv]; float32.
 
-    These and the arrays below may have leading axes of length one; results then have them too.
+    Leading axes of length one are allowed here and below; results have them too.
     """
 
     keys: mx.array
@@ -111,7 +111,7 @@ class Steps(NamedTuple):
     decay: mx.array
 
 
-class Rows(NamedTuple):
+class DeltaRows(NamedTuple):
     """New rows, float32: queries, keys [T, Hk, Dk], values [T, Hv, Dv], decay, beta [T, Hv]."""
 
     queries: mx.array
@@ -121,8 +121,8 @@ class Rows(NamedTuple):
     beta: mx.array
 
 
-class Result(NamedTuple):
-    """y [T, Hv, Dv] and delta [T, Hv, Dv] of the new rows; settled: the state before them."""
+class DeltaBlockResult(NamedTuple):
+    """Outputs y and deltas [T, Hv, Dv] of the new rows; settled: the state before them."""
 
     y: mx.array
     delta: mx.array
@@ -130,11 +130,14 @@ class Result(NamedTuple):
 
 
 def gated_delta_block(
-    state: mx.array, kept: mx.array, last: Steps, rows: Rows, launcher: Launcher
-) -> Result:
-    """state float32 [Hv, Dv, Dk], Dk a multiple of 16; kept int32 [1], at most last's rows."""
+    state: mx.array, kept: mx.array, last: ReplaySteps, rows: DeltaRows, launcher: Launcher
+) -> DeltaBlockResult:
+    """Replay `kept` steps of the last block on the state, then run the new rows.
+
+    state float32 [Hv, Dv, Dk], Dk a multiple of 16; kept int32 [1], at most the last block's rows.
+    """
     launch = _launch(state.shape, rows.values.shape, rows.keys.shape[-2])
-    return Result(*launcher.run(launch, (state, kept, *last, *rows)))
+    return DeltaBlockResult(*launcher.run(launch, (state, kept, *last, *rows)))
 
 
 @cache
@@ -158,8 +161,8 @@ def _launch(state: tuple[int, ...], values: tuple[int, ...], key_heads: int) -> 
     )
 
 
-def reference(state: mx.array, kept: int, last: Steps, rows: Rows) -> Result:
-    """Plain-ops reference in float32, step by step; sums over Dk in MLX's order."""
+def reference(state: mx.array, kept: int, last: ReplaySteps, rows: DeltaRows) -> DeltaBlockResult:
+    """Reference in plain MLX operations, float32, step by step; sums over Dk in MLX's order."""
     group = state.shape[0] // rows.keys.shape[1]
     settled = state = replayed(state, kept, last)
     outputs, deltas = [], []
@@ -170,11 +173,11 @@ def reference(state: mx.array, kept: int, last: Steps, rows: Rows) -> Result:
         deltas.append(rows.beta[t][:, None] * (rows.values[t] - known))
         state = state + deltas[-1][..., None] * key
         outputs.append((state * query).sum(axis=-1))
-    return Result(mx.stack(outputs), mx.stack(deltas), settled)
+    return DeltaBlockResult(mx.stack(outputs), mx.stack(deltas), settled)
 
 
-def replayed(state: mx.array, kept: int | mx.array, last: Steps) -> mx.array:
-    """The state after `kept` of the last block's steps, by plain ops."""
+def replayed(state: mx.array, kept: int | mx.array, last: ReplaySteps) -> mx.array:
+    """State after `kept` steps of the last block, in plain MLX operations."""
     group = state.shape[0] // last.keys.shape[1]
     for t in range(kept if isinstance(kept, int) else len(last.keys)):
         key = mx.repeat(last.keys[t], group, axis=0)[:, None]

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.gated_delta_block import Rows
-from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
+from metal_kernels.gated_delta_block import DeltaRows
+from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
 
 L2_EPS = 1e-6
 """Added to the squared length of queries and keys."""
@@ -97,7 +97,7 @@ HEADER = f"""
 constant constexpr float EPS = {L2_EPS}f;
 """
 
-SOURCE = Source(
+SOURCE = KernelSource(
     name="gated_delta_inputs",
     inputs=("projected", "a", "b", "columns", "before", "kept", "taps", "decay_bias", "decay_rate"),
     outputs=("queries", "keys", "values", "decay", "beta", "after"),
@@ -107,10 +107,10 @@ SOURCE = Source(
 
 
 class Projected(NamedTuple):
-    """What the projections gave, of one dtype: channels [T, C], a and b [T, Hv].
+    """Outputs of a layer's projections, of one dtype: channels [T, C], a and b [T, Hv].
 
-    The rows of each may have more columns, those asked for from column 0, a_at and b_at on: all may
-    be one array. There may be axes of one before, which results then have too.
+    Rows may be wider than that; the columns used start at 0, a_at and b_at, and all three may be
+    one array. Leading axes of one are allowed; results have them too.
     """
 
     channels: mx.array
@@ -120,14 +120,17 @@ class Projected(NamedTuple):
     b_at: int = 0
 
 
-class Window(NamedTuple):
-    """before [K - 1 + P, C] of the projections' dtype; kept int32 [1], at most P."""
+class ConvolutionRows(NamedTuple):
+    """Rows before a block for the convolution: [K - 1 + P, C] in the projections' dtype.
+
+    kept int32 [1]: accepted rows of the last block, at most P.
+    """
 
     before: mx.array
     kept: mx.array
 
 
-class Fixed(NamedTuple):
+class DeltaConstants(NamedTuple):
     """Constants of the layer: taps [C, K]; decay_bias, decay_rate float32 [Hv]; head sizes."""
 
     taps: mx.array
@@ -138,26 +141,29 @@ class Fixed(NamedTuple):
     value_size: int
 
 
-class Inputs(NamedTuple):
-    """The rows for gated_delta_block, and the next block's `before` [K - 1 + T, C]."""
+class DeltaBlockInputs(NamedTuple):
+    """Rows for gated_delta_block, and the next block's convolution rows [K - 1 + T, C]."""
 
-    rows: Rows
+    rows: DeltaRows
     after: mx.array
 
 
 def gated_delta_inputs(
-    projected: Projected, window: Window, fixed: Fixed, launcher: Launcher
-) -> Inputs:
-    """T rows, of C = 2 * Hk * Dk + Hv * Dv channels: queries, then keys, then values."""
-    its, columns = projected.channels, _columns(projected.a_at, projected.b_at)
+    projected: Projected, window: ConvolutionRows, fixed: DeltaConstants, launcher: Launcher
+) -> DeltaBlockInputs:
+    """Compute the delta rule's inputs of T rows in one launch.
+
+    Channels C = 2 * Hk * Dk + Hv * Dv: queries, then keys, then values.
+    """
+    its, columns = projected.channels, _gate_columns(projected.a_at, projected.b_at)
     launch = _launch(its.shape[:-1], its.dtype, *fixed.taps.shape, *fixed[3:])
     *rows, after = launcher.run(launch, (*projected[:3], columns, *window, *fixed[:3]))
-    return Inputs(Rows(*rows), after)
+    return DeltaBlockInputs(DeltaRows(*rows), after)
 
 
 @cache
-def _columns(a_at: int, b_at: int) -> mx.array:
-    """Kept, as all layers have the same; no constant of the kernel, that one trial is for all."""
+def _gate_columns(a_at: int, b_at: int) -> mx.array:
+    """Column numbers as a cached kernel argument, so that all layers share one compiled kernel."""
     return mx.array([a_at, b_at], dtype=mx.int32)
 
 
@@ -193,12 +199,14 @@ def _launch(
 
 
 def unscaled_eps(eps: float, key_size: int) -> float:
-    """The eps of an RMS norm over outputs of queries not divided by sqrt(Dk)."""
+    """The eps of an RMS norm over outputs of queries that were not divided by sqrt(Dk)."""
     return eps * key_size
 
 
-def reference(projected: Projected, before: mx.array, kept: int, fixed: Fixed) -> Inputs:
-    """Plain-ops reference of the kernel."""
+def reference(
+    projected: Projected, before: mx.array, kept: int, fixed: DeltaConstants
+) -> DeltaBlockInputs:
+    """Reference of gated_delta_inputs in plain MLX operations."""
     (channels, kernel), heads = fixed.taps.shape, fixed.decay_bias.size
     rows, count = projected.channels[:, :channels], len(projected.channels)
     a = projected.a[:, projected.a_at : projected.a_at + heads]
@@ -217,14 +225,14 @@ def reference(projected: Projected, before: mx.array, kept: int, fixed: Fixed) -
         part.reshape(count, fixed.key_heads, fixed.key_size) for part in (queries, keys)
     )
     softplus = mx.logaddexp(a.astype(mx.float32) + fixed.decay_bias, mx.array(0.0))
-    made_rows = Rows(
+    made_rows = DeltaRows(
         queries=_unit(queries),
         keys=_unit(keys),
         values=values.reshape(count, -1, fixed.value_size),
         decay=mx.exp(fixed.decay_rate * softplus),
         beta=mx.sigmoid(b.astype(mx.float32)),
     )
-    return Inputs(made_rows, after)
+    return DeltaBlockInputs(made_rows, after)
 
 
 def _unit(heads: mx.array) -> mx.array:

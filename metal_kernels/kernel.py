@@ -1,7 +1,7 @@
-"""A Metal kernel as a value: its source, one run of it, and who runs that, here the GPU.
+"""A Metal kernel as a value: its source, its launches, and the launcher that runs them.
 
-Recording a run must cost the host little: a pass of a 27B model has some 500. So all of a run that
-is the same for every pass of as many rows is made once (Launch), and a pass only adds arrays.
+Recording a launch must cost the host little, since a pass of a 27B model has some 500. Everything
+that is the same for all passes of as many rows is computed once (Launch); a pass only adds arrays.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,13 +27,13 @@ MATH = {"math_mode": "safe"}
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """What `mx.fast.metal_kernel` is built of; the same text for every call.
+class KernelSource:
+    """Source of a kernel, as `mx.fast.metal_kernel` takes it.
 
     name: a C identifier, unique among our kernels. inputs, outputs: buffer names in order. body:
-    MSL of the function, ASCII. header: MSL in front of it; both may use UNROLL. row_contiguous:
-    MLX copies inputs whose rows are not contiguous; False leaves them as they are, for bodies that
-    use `<name>_strides`.
+    MSL of the function, ASCII. header: MSL in front of it; both may use UNROLL. row_contiguous: MLX
+    copies inputs whose rows are not contiguous; False leaves them, for bodies that use
+    `<name>_strides`.
     """
 
     name: str
@@ -50,13 +50,13 @@ class Source:
 
 
 class Parameter(NamedTuple):
-    """A type or number that a kernel is compiled for; a float is one of 32 bits."""
+    """Type or number that a kernel is compiled for; floats are rounded to float32."""
 
     name: str
     value: mx.Dtype | int | bool | float
 
     @property
-    def declared(self) -> str:
+    def declaration(self) -> str:
         """The parameter as an MSL declaration."""
         if isinstance(self.value, mx.Dtype):
             return f"using {self.name} = {_TYPES[self.value]};"
@@ -72,31 +72,31 @@ _TYPES = {mx.float32: "float", mx.float16: "float16_t", mx.bfloat16: "bfloat16_t
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pipeline:
-    """A source with its parameters: what MLX compiles, once for each set of its inputs' dtypes.
+    """A source with parameters, which MLX compiles once for each set of input dtypes.
 
     name: a C identifier; MLX compiles anew where two texts share one. body: begins with the
-    parameters. As MLX's own template arguments they would cost 1.3 us more at each run.
+    parameters, since MLX's own template arguments would cost 1.3 us more per launch.
     """
 
-    source: Source
+    source: KernelSource
     parameters: tuple[Parameter, ...]
     name: str
     body: str
 
 
 @cache
-def pipeline(source: Source, parameters: tuple[Parameter, ...] = ()) -> Pipeline:
-    """A pipeline, cached by its arguments."""
-    body = " ".join(one.declared for one in parameters) + source.body
+def pipeline(source: KernelSource, parameters: tuple[Parameter, ...] = ()) -> Pipeline:
+    """Make a pipeline, cached by its arguments."""
+    body = " ".join(one.declaration for one in parameters) + source.body
     mark = crc32((source.preamble + body).encode())
     return Pipeline(source, parameters, f"{source.name}_{mark:08x}", body)
 
 
 class Launch(NamedTuple):
-    """One run of a pipeline but for its inputs. Kernels make it once for each count of rows.
+    """Launch of a pipeline without its input arrays; made once for each row count.
 
-    shapes, dtypes: of the outputs, which are filled whole. grid counts threads, not groups, as
-    `mx.fast.metal_kernel` does.
+    shapes, dtypes: of the outputs, which are filled entirely. grid: in threads, as in
+    `mx.fast.metal_kernel`.
     """
 
     pipeline: Pipeline
@@ -107,23 +107,20 @@ class Launch(NamedTuple):
 
 
 class Launcher(Protocol):
-    """Runs kernels: on the GPU, in tests in the emulator."""
+    """Protocol: runs kernels, on the GPU or in the tests' emulator."""
 
     def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
-        """The outputs; inputs in the source's order."""
+        """Run a kernel with inputs in its source's order; returns the outputs."""
 
 
 class MetalLauncher:
-    """The launcher of the product. Only where `mx.metal.is_available()`; a run raises elsewhere.
-
-    Outputs are lazy.
-    """
+    """Runs kernels on the GPU, lazily; works only if `mx.metal.is_available()`."""
 
     def __init__(self) -> None:
         self._built: dict[Pipeline, Callable[..., list[mx.array]]] = {}
 
     def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
-        """The outputs; inputs in the source's order."""
+        """Run a kernel with inputs in its source's order; returns lazy outputs."""
         wanted = launch.pipeline
         kernel = self._built.get(wanted)
         if kernel is None:

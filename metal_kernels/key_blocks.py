@@ -1,6 +1,6 @@
-"""Blocks that the keys of attention are walked in, and which of them a pass sees.
+"""Blocks in which attention kernels process keys, and the blocks that a pass attends to.
 
-A block begins where its absolute key index says, whatever the pass.
+Block boundaries depend on absolute key positions only, not on the pass.
 """
 
 from functools import lru_cache
@@ -23,20 +23,21 @@ inline int block_of(int key) {
 
 
 def block_of(key: int) -> int:
-    """The block an absolute key index lies in."""
+    """Number of the block that contains an absolute key position."""
     return key // SHORT if key < CHANGE else CHANGE // SHORT + (key - CHANGE) // LONG
 
 
 def block_start(block: int) -> int:
-    """The first absolute key index of a block."""
+    """First absolute key position of a block."""
     return SHORT * block if block <= CHANGE // SHORT else CHANGE + (block - CHANGE // SHORT) * LONG
 
 
-class Place(NamedTuple):
-    """Where a pass stands. start: absolute position of the buffers' first row. end: one past the
-    newest position, so the buffers hold `end - start` rows that count. window: 0 for none.
-    spare: of an `end` that only the device knows, and that here is the largest it can be, by how
-    much it may be less.
+class KeyExtent(NamedTuple):
+    """Positions of the keys in a cache's buffers.
+
+    end: one past the newest position. start: position of the buffers' first row, so that `end -
+    start` rows are valid. window: sliding window, 0 for none. spare: where only the device knows
+    the end, `end` is its maximum and the true end is at most `spare` less.
     """
 
     end: int
@@ -45,27 +46,25 @@ class Place(NamedTuple):
     spare: int = 0
 
 
-class Span(NamedTuple):
-    """The blocks that a pass sees, as arguments for the kernel."""
+class BlockSpan(NamedTuple):
+    """Key blocks that a pass attends to, as arguments for the kernel."""
 
     blocks: int
     places: mx.array
 
-    def ending(self, end: mx.array) -> "Span":
-        """The same with an end that only the device knows, int32 [1]."""
-        return Span(self.blocks, mx.where(_IS_END, end, self.places))
+    def with_end(self, end: mx.array) -> "BlockSpan":
+        """Replace the end by one that only the device knows, int32 [1]."""
+        return BlockSpan(self.blocks, mx.where(_IS_END, end, self.places))
 
 
 _IS_END = mx.array([False, True, False, False, False, False, False])
 
 
 @lru_cache(maxsize=32)
-def span_of(place: Place, rows: int, group: int) -> Span:
-    """Kept, because all layers of a pass that see alike ask for the same. group: heads of queries
-    to each of keys.
-    """
-    window = place.window or 2**30  # one that nothing has left yet
-    first = block_of(max(place.start, place.end - place.spare - rows + 1 - window))
-    blocks = block_of(place.end - 1) + 1 - first
-    numbers = [place.start, place.end, window, rows, group * rows, first, blocks]
-    return Span(blocks, mx.array(numbers, dtype=mx.int32))
+def block_span(extent: KeyExtent, rows: int, heads_per_key: int) -> BlockSpan:
+    """Key blocks that `rows` newest rows attend to; heads_per_key: query heads per key head."""
+    window = extent.window or 2**30  # one that nothing has left yet
+    first = block_of(max(extent.start, extent.end - extent.spare - rows + 1 - window))
+    blocks = block_of(extent.end - 1) + 1 - first
+    numbers = [extent.start, extent.end, window, rows, heads_per_key * rows, first, blocks]
+    return BlockSpan(blocks, mx.array(numbers, dtype=mx.int32))

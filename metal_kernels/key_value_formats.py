@@ -1,8 +1,8 @@
-"""Ways a cache stores keys and values, as MSL that fetches a lane's share of one row.
+"""Storage formats of KV caches, with MSL that loads a lane's share of one row.
 
-Buffers of a cache are [heads, capacity, size], perhaps with an axis of one in front; a lane takes
-EACH neighbouring elements, lanes past the end of a row none. Rows may lie `*_strides` apart, so
-that a view of a longer buffer is read without a copy.
+Buffers are [heads, capacity, size], perhaps with a leading axis of one. A lane loads EACH
+neighbouring elements; lanes beyond a row's end load none. Rows may lie `*_strides` apart, so that a
+view of a longer buffer is read without a copy.
 """
 
 from collections.abc import Callable
@@ -114,15 +114,14 @@ AFFINE_STRIDES = f"{DENSE_STRIDES} k_scales_strides k_scales_ndim v_scales_strid
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyValueFormat:
-    """One way of storing a cache.
+    """Storage format of a KV cache, in MSL and in plain MLX operations.
 
-    queries, buffers: names of the kernel's inputs; of buffers, the first half is keys. size:
-    elements of a row of the first buffer of keys or values, from the stored width. share: a lane's
-    part of a row is a multiple of it, so that it begins at a whole byte. group: a row is a multiple
-    of it. is_joined: a whole key is its value's row followed by the key's own. header defines the
-    macros QUERY, KEY and VALUE, the last of which is given the key too; mention: a comment that
-    names the strides they use. store: keys or values as one side's arrays. dequantise: these ->
-    float32 [heads, capacity, size].
+    queries, buffers: names of kernel inputs; the first half of buffers are keys. size: elements per
+    row, from the stored width of the first buffer. share: a lane's elements are a multiple of it,
+    to start at a whole byte. group: row sizes are multiples of it. is_joined: a key is its value's
+    row followed by its own. header: defines the macros QUERY, KEY and VALUE. mention: comment that
+    names the strides. store: keys or values -> arrays of one side. dequantise: these -> float32
+    [heads, capacity, size].
     """
 
     name: str
@@ -138,13 +137,15 @@ class KeyValueFormat:
     store: Callable[[mx.array], tuple[mx.array, ...]]
     dequantise: Callable[[tuple[mx.array, ...]], mx.array]
 
-    def shares(self, size: int, value_size: int) -> "Shares | None":
-        """Shares of a lane for rows of these sizes; None where 32 lanes cannot share them."""
-        key, value = self._each(size), self._each(value_size)
+    def lane_shares(self, size: int, value_size: int) -> "Shares | None":
+        """Elements of keys and values per lane for these row sizes; None where 32 lanes cannot
+        share them.
+        """
+        key, value = self._elements_per_lane(size), self._elements_per_lane(value_size)
         whole = key + value if self.is_joined else key
         return Shares(whole, value) if key and value and whole <= MOST_EACH else None
 
-    def _each(self, size: int) -> int:
+    def _elements_per_lane(self, size: int) -> int:
         """Fewest elements per lane that divide a row evenly, 0 for none."""
         counts = range(-(-size // 32), MOST_EACH + 1) if size % self.group == 0 else ()
         return next((n for n in counts if size % n == 0 and n % self.share == 0), 0)
@@ -159,21 +160,25 @@ class Shares(NamedTuple):
 
 @cache
 def dense_cache() -> KeyValueFormat:
-    """k [Hkv, capacity, D], v [Hkv, capacity, DV], floating."""
+    """Format of a floating cache: keys [Hkv, capacity, D], values [Hkv, capacity, DV]."""
     return _floating("dense", DENSE, is_joined=False)
 
 
 @cache
 def affine_cache(bits: int, group: int = 64) -> KeyValueFormat:
-    """Keys as uint32 k, k_scales, k_biases, then values alike; 4 or 8 bits, as `mx.quantize`."""
+    """Format of a cache in 4 or 8 bits, quantised by `mx.quantize`: weight, scales, biases per
+    side.
+    """
     return _packed(f"affine{bits}", AFFINE, bits, group, is_joined=False)
 
 
 @cache
 def latent_cache(bits: int = 16, group: int = 64) -> KeyValueFormat:
-    """v [1, capacity, DV], latents, each the value and the greater part of the key at once, and
-    k [1, capacity, DR], the rest of the key; queries have the two parts as q_latent and q. In 4 or
-    8 bits three arrays of each, as those of `affine_cache`.
+    """Format of a latent-attention cache: latents v [1, capacity, DV], rotated keys k [1, capacity,
+    DR].
+
+    A latent is the value and the larger part of the key; queries come in two parts, q_latent and q.
+    In 4 or 8 bits each side has three arrays as in `affine_cache`.
     """
     if bits == 16:
         return _floating(LATENT, JOINED + LATENTS, is_joined=True)
@@ -226,21 +231,23 @@ def _packed(name: str, header: str, bits: int, group: int, *, is_joined: bool) -
 
 
 def form_name(bits: int, *, is_latent: bool = False) -> str:
-    """ "" for floating numbers, "affine8", "affine4"; "latent", "latent8", "latent4"."""
+    """Name of a cache format: "" (floating), "affine8", "affine4"; "latent", "latent8",
+    "latent4".
+    """
     packed = "" if bits == 16 else str(bits)
     return f"{LATENT}{packed}" if is_latent else packed and f"affine{packed}"
 
 
 def cache_form(name: str, size: int, value_size: int) -> KeyValueFormat:
-    """The cache format of this name, for keys and values of these sizes."""
+    """Cache format by name, for keys and values of these sizes."""
     if not name:
         return dense_cache()
-    group = group_of(size, value_size)
+    group = cache_group_size(size, value_size)
     if name.startswith(LATENT):
         return latent_cache(int(name.removeprefix(LATENT) or 16), group)
     return affine_cache(int(name.removeprefix("affine")), group)
 
 
-def group_of(size: int, value_size: int) -> int:
-    """Quantisation group size: 64, or 32 where rows are no multiple of 64."""
+def cache_group_size(size: int, value_size: int) -> int:
+    """Quantisation group size of a cache: 64, or 32 where row sizes are no multiples of 64."""
     return 64 if size % 64 == value_size % 64 == 0 else 32

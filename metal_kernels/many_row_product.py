@@ -1,22 +1,23 @@
-"""Weights times many rows, as a prompt has them: y = x W^T from a GGUF's blocks as they are stored.
+"""Product of many rows, as prompts have, with a matrix in GGUF blocks: y = x W^T.
 
-Stock MLX reads no such blocks; it can only be handed their values, which is to write and read every
-weight once more, rounded. Here they are unpacked where they are multiplied:
+MLX cannot read such blocks; it can only be given dequantised values, which writes and reads every
+weight once more, rounded. Here weights are unpacked where they are multiplied:
 
     x [M, K] float, W [N, K] in a WeightFormat of units of 32
     y[m, n] = sum over k of x[m, k] W[n, k]         in float32, from the first k to the last
 
-A threadgroup of four SIMD-groups takes 64 rows by 64 outputs. In steps of 32 values of K it lays x
-and the unpacked weights into threadgroup memory as float32, so that no weight is rounded; of them
-every SIMD-group multiplies 32 rows by 32 outputs in 8 x 8 tiles (simdgroup_matrix). Tiles without
-rows are passed over. A row's bits do not depend on the rows beside it.
+A threadgroup of four SIMD-groups computes 64 rows by 64 outputs. In steps of 32 values of K it
+copies x and the unpacked weights into threadgroup memory as float32, so that no weight is rounded;
+each SIMD-group multiplies 32 rows by 32 outputs in 8 x 8 tiles (simdgroup_matrix), skipping tiles
+without rows. A row's bits do not depend on the rows beside it.
 
-A step is what lies side by side in x. Where the runs of a unit do too, it is one unit, of which two
-SIMD-groups unpack two runs each; in K-quants they are 32 apart, and four steps are four units side
-by side, two of which a lane keeps in registers and takes a run off at each step.
+A step covers values that are neighbours in x. Where the runs of a unit are neighbours too, a step
+is one unit, of which two SIMD-groups unpack two runs each; in K-quants runs are 32 apart, and four
+steps are four neighbouring units, two of which a lane keeps in registers and takes a run from at
+each step.
 
-Experts: rows sorted by expert, W [E, N, K]. A threadgroup takes 64 outputs of one expert and finds
-its rows by bisection; it goes through them 64 at a time, and ends at once where there are none.
+Experts: rows sorted by expert, W [E, N, K]. A threadgroup computes 64 outputs of one expert, finds
+its rows by bisection and processes them 64 at a time; it ends at once where there are none.
 
 Cost: weights read and unpacked once for 64 rows, x read once for 64 outputs (neighbours share both
 in caches), y written; 2 M N K flops; 18 KB of threadgroup memory, 32 floats of sums a lane.
@@ -24,7 +25,7 @@ in caches), y written; 2 M N K flops; 18 KB of threadgroup memory, 32 floats of 
 
 import mlx.core as mx
 
-from metal_kernels.few_row_matvec import RowKernel, source_of
+from metal_kernels.few_row_matvec import RowKernel, kernel_source
 from metal_kernels.kernel import Launch, Launcher, Parameter, Size, pipeline
 from metal_kernels.weight_formats.contract import WeightFormat
 
@@ -167,13 +168,16 @@ MANY_EXPERTS = RowKernel("many_row_experts", EXPERT_ROWS + PRODUCT, before=("x",
 def many_row_product(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
 ) -> mx.array:
-    """x [M, K], K whole blocks, at an address of whole rows -> y [M, N] of x's dtype."""
+    """Multiply x [M, K] by a matrix in GGUF blocks -> y [M, N] of x's dtype.
+
+    K must be whole blocks, and x must start at an address of whole rows.
+    """
     tiles = (_tiles(x.shape[0]), _tiles(weights[0].shape[0]), 1)
     return _run(MANY_ROWS, form, (x, *weights), tiles, launcher)
 
 
 def reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:
-    """Plain-ops reference in float32."""
+    """Reference in plain MLX operations, in float32."""
     return (x.astype(mx.float32) @ form.dequantise(weights).T).astype(x.dtype)
 
 
@@ -184,8 +188,9 @@ def many_row_experts(
     form: WeightFormat,
     launcher: Launcher,
 ) -> mx.array:
-    """x [M, K] and an expert for each row, int32 or uint32 [M], never decreasing; weights
-    [E, N, ...] -> y [M, N] of x's dtype.
+    """Multiply rows x [M, K], sorted by expert, by their experts -> y [M, N] of x's dtype.
+
+    experts: int32 or uint32 [M], never decreasing; weights [E, N, ...].
     """
     tiles = (_tiles(weights[0].shape[1]), weights[0].shape[0], 1)
     return _run(MANY_EXPERTS, form, (x, experts, *weights), tiles, launcher)
@@ -194,7 +199,7 @@ def many_row_experts(
 def experts_reference(
     x: mx.array, experts: mx.array, weights: tuple[mx.array, ...], form: WeightFormat
 ) -> mx.array:
-    """Plain-ops reference in float32."""
+    """Reference of many_row_experts in plain MLX operations, in float32."""
     values = form.dequantise(weights).swapaxes(-1, -2)
     rows = x.astype(mx.float32)[:, None]
     made = mx.gather_mm(rows, values, rhs_indices=experts.astype(mx.uint32))
@@ -216,6 +221,6 @@ def _run(
     x, outputs = inputs[0], inputs[-1].shape[-2]
     parameters = (Parameter("T", x.dtype), *SIZES, *form.parameters)
     grid = (threadgroups[0] * THREADS, threadgroups[1], threadgroups[2])
-    made = pipeline(source_of(kernel, form), parameters)
+    made = pipeline(kernel_source(kernel, form), parameters)
     launch = Launch(made, ((x.shape[0], outputs),), (x.dtype,), grid, (THREADS, 1, 1))
     return launcher.run(launch, inputs)[0]

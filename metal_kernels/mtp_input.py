@@ -19,7 +19,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels import few_row_matvec, wide_norm
-from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
 from metal_kernels.weight_formats.contract import WeightFormat
 
 BODY = """
@@ -35,11 +35,13 @@ if (threadgroup_position_in_grid.y == 0) {
 }
 """
 
-SOURCE = Source("mtp_input", ("e", "h", "e_norm", "h_norm"), ("joined",), BODY, wide_norm.HEADER)
+SOURCE = KernelSource(
+    "mtp_input", ("e", "h", "e_norm", "h_norm"), ("joined",), BODY, wide_norm.HEADER
+)
 
 
 class Norms(NamedTuple):
-    """Weights float32 [H] of the embedding's and the hidden state's norm, and their eps."""
+    """Norm weights of embedding and hidden state, float32 [H] each, and their eps."""
 
     embedding: mx.array
     hidden: mx.array
@@ -47,16 +49,19 @@ class Norms(NamedTuple):
 
 
 def mtp_input(
-    e: mx.array,
-    h: mx.array,
+    embedded: mx.array,
+    hidden: mx.array,
     norms: Norms,
     weights: tuple[mx.array, ...],
     form: WeightFormat,
     launcher: Launcher,
 ) -> mx.array:
-    """e, h [..., H] of one dtype, weights [N, 2H] -> [..., N]."""
-    launch = _launch(e.shape, e.dtype, norms.eps)
-    joined = launcher.run(launch, (e, h, norms.embedding, norms.hidden))[0]
+    """Norm embeddings and hidden states [..., H], concatenate and project -> [..., N].
+
+    Both inputs have one dtype; weights [N, 2H].
+    """
+    launch = _launch(embedded.shape, embedded.dtype, norms.eps)
+    joined = launcher.run(launch, (embedded, hidden, norms.embedding, norms.hidden))[0]
     return few_row_matvec.few_row_matvec(joined, weights, form, launcher)
 
 
@@ -75,11 +80,15 @@ def _launch(shape: tuple[int, ...], dtype: mx.Dtype, eps: float) -> Launch:
 
 
 def reference(
-    e: mx.array, h: mx.array, norms: Norms, weights: tuple[mx.array, ...], form: WeightFormat
+    embedded: mx.array,
+    hidden: mx.array,
+    norms: Norms,
+    weights: tuple[mx.array, ...],
+    form: WeightFormat,
 ) -> mx.array:
-    """Plain-ops reference of the kernel."""
+    """Reference of mtp_input in plain MLX operations."""
     parts = [
         wide_norm.reference(rows, weight, norms.eps)
-        for rows, weight in ((e, norms.embedding), (h, norms.hidden))
+        for rows, weight in ((embedded, norms.embedding), (hidden, norms.hidden))
     ]
     return few_row_matvec.reference(mx.concatenate(parts, axis=-1), weights, form)

@@ -11,7 +11,7 @@ Cost: 8 bytes a row read, 4 a value written; 24 flops a value, a logarithm count
 
 import mlx.core as mx
 
-from metal_kernels.kernel import Launch, Launcher, Source, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Launcher, pipeline
 
 HEADER = """
 inline uint mix_bits(uint word) {
@@ -35,12 +35,12 @@ const float value = gumbel_of(keys[2 * row], keys[2 * row + 1], token);
 noise[size_t(row) * threads_per_grid.x + token] = value;
 """
 
-SOURCE = Source("position_noise", ("keys",), ("noise",), BODY, HEADER)
+SOURCE = KernelSource("position_noise", ("keys",), ("noise",), BODY, HEADER)
 THREADS = 256
 
 
 def gumbel_noise(keys: mx.array, vocabulary: int, launcher: Launcher) -> mx.array:
-    """keys uint32 [R, 2] -> float32 [R, vocabulary]."""
+    """Gumbel noise for every token: keys uint32 [R, 2] -> float32 [R, vocabulary]."""
     shape = (keys.shape[0], vocabulary)
     grid = (vocabulary, keys.shape[0], 1)
     launch = Launch(pipeline(SOURCE), (shape,), (mx.float32,), grid, (THREADS, 1, 1))
@@ -48,21 +48,21 @@ def gumbel_noise(keys: mx.array, vocabulary: int, launcher: Launcher) -> mx.arra
 
 
 def reference(keys: mx.array, vocabulary: int) -> mx.array:
-    """Plain-ops reference of the kernel."""
+    """Reference of gumbel_noise in plain MLX operations."""
     return gumbel(token_bits(keys, vocabulary))
 
 
 def token_bits(keys: mx.array, vocabulary: int) -> mx.array:
-    """32 random bits for each row and token, uint32 [R, vocabulary], from keys uint32 [R, 2]."""
+    """Hash keys uint32 [R, 2] and token ids to random bits, uint32 [R, vocabulary]."""
     tokens = mx.arange(vocabulary, dtype=mx.uint32)
     return _mix(_mix(tokens ^ keys[:, :1]) + keys[:, 1:])
 
 
 def gumbel(bits: mx.array) -> mx.array:
-    """Random bits uint32 -> Gumbel(0, 1) float32, always finite, between -2.9 and 22.9.
+    """Convert random bits, uint32, to Gumbel(0, 1) noise, float32 between -2.9 and 22.9.
 
-    The uniform v is exact where it is small, and small v is where the noise is large: so the upper
-    tail, which decides unlikely picks, keeps its full precision.
+    The uniform number is exact where it is small, where noise is large, so that the upper tail,
+    which decides unlikely picks, has full precision.
     """
     uniform = (bits.astype(mx.float32) + 0.5) * 2.0**-32
     below_one = mx.minimum(uniform, 1 - 2.0**-24)  # the largest bits round up to 1

@@ -1,9 +1,8 @@
-"""MLX's own operations that are one launch on a GPU, and several written out on a CPU.
+"""Operations of MLX that are one launch on a GPU but several graph nodes on a CPU.
 
-Layers call them through here, so that a dry run (tests/speed/dry_run.py) can put one graph node in
-the place of each and count on any machine what a Mac would be asked for. A CPU takes a few
-microseconds for each node of a graph, however little there is to compute, so it has fewer of them
-written out (stock_on_cpu.py).
+Layers call them through this class, so that a dry run (tests/speed/dry_run.py) can replace each by
+one graph node and count on any machine what a Mac would execute. On a CPU each node costs a few
+microseconds, so stock_on_cpu.py writes out fewer.
 """
 
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from typing import NamedTuple, cast
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.gated_delta_block import Rows
+from metal_kernels.gated_delta_block import DeltaRows
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
 ElementwiseFunction = Callable[..., mx.array]
@@ -31,10 +30,11 @@ RopeFunction = Callable[[mx.array, Position], mx.array]
 
 
 class RopeParams(NamedTuple):
-    """A rotation (arXiv 2104.09864) of the first `width` elements of a head.
+    """Parameters of rotary position embedding (arXiv 2104.09864).
 
-    Pair i turns by one radian in base^(2 i / width) * factors[i] tokens; factors None means ones.
-    interleaved: pairs lie side by side, else halves apart.
+    The first `width` elements of a head are rotated. Pair i turns by one radian in base^(2 i /
+    width) * factors[i] tokens; factors None means ones. interleaved: pairs are neighbours, else
+    half a head apart.
     """
 
     width: int
@@ -44,14 +44,15 @@ class RopeParams(NamedTuple):
 
     @property
     def periods(self) -> list[float]:
-        """Period of each pair of elements: tokens per radian."""
+        """Period of each pair of elements, in tokens per radian."""
         factors = self.factors or (1.0,) * (self.width // 2)
         return [self.base ** (2 * i / self.width) * factor for i, factor in enumerate(factors)]
 
 
 class AttentionOptions(NamedTuple):
-    """scale: of scores. sinks: logits [heads] that take a share of the softmax and give nothing.
+    """Options of scaled dot-product attention.
 
+    scale: factor of scores. sinks: logits [heads] that take part in the softmax without a value.
     cap: scores s become cap * tanh(s / cap); 0 for none.
     """
 
@@ -61,25 +62,26 @@ class AttentionOptions(NamedTuple):
     cap: float = 0.0
 
 
-class Stock:
-    """Operations of mlx.core and mlx.core.fast, with their arguments."""
+class StockOperations:
+    """Operations of mlx.core and mlx.core.fast that layers use."""
 
     def __init__(self) -> None:
         self._compiled: dict[ElementwiseFunction, ElementwiseFunction] = {}
         self._numbers: dict[tuple[int, ...], mx.array] = {}
 
-    def begin(self, x: mx.array) -> None:
-        """Have x computed while the rest of a pass is written down, on a CPU; a GPU is asked for
-        the whole pass.
-        """
+    def start_evaluation(self, x: mx.array) -> None:
+        """On a CPU, start to compute x while the rest of a pass is recorded; no effect on a GPU."""
 
     def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
-        """[..., H] -> the same, of the wider type of both."""
+        """RMS norm over the last axis of [..., H]; the result has the wider dtype of x and
+        weight.
+        """
         return mx.fast.rms_norm(x, weight, eps)
 
-    def norm(self, weight: mx.array, eps: float, heads: int = 0) -> RowFunction:
-        """RMS norm by a weight [N] over the last axis. Rows [1, T, R, N], in any shape, have a
-        weight each of [R, N]; or they are so many heads that share one -> [1, T, heads * N].
+    def make_rms_norm(self, weight: mx.array, eps: float, heads: int = 0) -> RowFunction:
+        """Make an RMS norm over the last axis by a weight [N] or, for rows [1, T, R, N], [R, N].
+
+        heads: number of heads that share a weight [N]; the norm then returns [1, T, heads * N].
         """
         if heads:
             return lambda x: self.rms_norm(x, weight, eps).reshape(*x.shape[:2], -1)
@@ -93,11 +95,13 @@ class Stock:
     def layer_norm(
         self, x: mx.array, weight: mx.array | None, bias: mx.array | None, eps: float
     ) -> mx.array:
-        """[..., H] -> the same, of the widest type."""
+        """Layer norm over the last axis of [..., H]; the result has the widest dtype."""
         return mx.fast.layer_norm(x, weight, bias, eps)
 
-    def centred_norm(self, weight: mx.array, bias: mx.array | None, eps: float) -> RowFunction:
-        """Layer norm (arXiv 1607.06450) by a weight [N], or [R, N] as of `norm` without a bias."""
+    def make_layer_norm(self, weight: mx.array, bias: mx.array | None, eps: float) -> RowFunction:
+        """Make a layer norm (arXiv 1607.06450) by a weight [N], or by weights [R, N] without a
+        bias.
+        """
         if weight.ndim == 1:
             return lambda x: self.layer_norm(x, weight, bias, eps)
         multiplied = self.elementwise(mul)
@@ -105,82 +109,87 @@ class Stock:
             self.layer_norm(x.reshape(*x.shape[:2], *weight.shape), None, None, eps), weight
         )
 
-    def units(self, x: mx.array, heads: int, eps: float, times: int = 1) -> mx.array:
-        """[1, T, heads * N] -> [1, T, heads, N], each head h / sqrt(sum(h^2) + eps).
+    def l2_norm(self, x: mx.array, heads: int, eps: float, repeats: int = 1) -> mx.array:
+        """L2-normalise heads: [1, T, heads * N] -> [1, T, heads, N], h / sqrt(sum(h^2) + eps).
 
-        times: [1, T, heads * times, N], each so often, where that is cheaper than to do so later.
+        repeats: how often each head is repeated in the result, where that is cheaper than later;
+        ignored here.
         """
-        del times
+        del repeats
         rows = x.reshape(*x.shape[:2], heads, -1)
         size = rows.shape[-1]
         return self.rms_norm(rows, None, eps / size) / sqrt(size)
 
-    def rotation(self, turning: RopeParams) -> RopeFunction:
-        """`rope` by one description."""
-        periods = None if turning.factors is None else mx.array(turning.periods)
-        return lambda x, position: self.rope(x, turning, position, periods)
+    def make_rope(self, params: RopeParams) -> RopeFunction:
+        """Make the function that rotates heads [1, heads, T, size] by position."""
+        periods = None if params.factors is None else mx.array(params.periods)
+        return lambda x, position: self.rope(x, params, position, periods)
 
-    def convolution(self, taps: mx.array) -> RowFunction:
-        """By taps [C, K], every channel by its own: [1, K - 1 + T, C] -> [1, T, C]."""
+    def make_convolution(self, taps: mx.array) -> RowFunction:
+        """Make a depthwise convolution by taps [C, K]: [1, K - 1 + T, C] -> [1, T, C]."""
         columns = taps[..., None]
         return lambda rows: mx.conv1d(rows, columns, groups=len(taps))
 
     def rope(
-        self, x: mx.array, turning: RopeParams, position: Position, periods: mx.array | None
+        self, x: mx.array, params: RopeParams, position: Position, periods: mx.array | None
     ) -> mx.array:
-        """[1, heads, T, size] -> the same, rotated; periods: those of `turning` with factors."""
+        """Rotate [1, heads, T, size] from `position` on; periods: those of `params` with
+        factors.
+        """
         return mx.fast.rope(
             x,
-            turning.width,
-            traditional=turning.interleaved,
-            base=turning.base if periods is None else None,
+            params.width,
+            traditional=params.interleaved,
+            base=params.base if periods is None else None,
             scale=1.0,
             offset=position,
             freqs=periods,
         )
 
     def attention(
-        self, queries: mx.array, keys: mx.array, values: mx.array, how: AttentionOptions
+        self, queries: mx.array, keys: mx.array, values: mx.array, options: AttentionOptions
     ) -> mx.array:
-        """[1, heads, T, size] and [1, kv heads, L, size] -> [1, heads, T, size of values]."""
-        scale, mask, sinks, cap = how
+        """Attend with queries [1, heads, T, size] to keys and values [1, kv heads, L, size]."""
+        scale, mask, sinks, cap = options
         if cap:
-            return self._capped(queries, keys, values, how)
+            return self._capped(queries, keys, values, options)
         return mx.fast.scaled_dot_product_attention(
             queries, keys, values, scale=scale, mask=mask, sinks=sinks
         )
 
     def _capped(
-        self, queries: mx.array, keys: mx.array, values: mx.array, how: AttentionOptions
+        self, queries: mx.array, keys: mx.array, values: mx.array, options: AttentionOptions
     ) -> mx.array:
-        """Attention with capped scores by single operations (Gemma 2, arXiv 2408.00118)."""
+        """Attention with soft-capped scores (Gemma 2, arXiv 2408.00118)."""
         _, heads, rows, size = queries.shape
         _, kept, length, _ = keys.shape
-        shared = (queries * how.scale).reshape(1, kept, heads // kept, rows, size)
+        shared = (queries * options.scale).reshape(1, kept, heads // kept, rows, size)
         scores = shared @ keys[:, :, None].swapaxes(-1, -2)
-        scores = how.cap * mx.tanh(scores.astype(mx.float32) / how.cap)
-        mask = how.mask
+        scores = options.cap * mx.tanh(scores.astype(mx.float32) / options.cap)
+        mask = options.mask
         if isinstance(mask, str):  # "causal"
-            places = self.numbers((length,))
+            places = self.indices((length,))
             mask = places <= places[length - rows :, None]
         if mask is not None:
             scores = mx.where(mask, scores, -mx.inf)
         weights = mx.softmax(scores, axis=-1).astype(values.dtype)
         return (weights @ values[:, :, None]).reshape(1, heads, rows, -1)
 
-    def delta_rule(self, rows: Rows, state: mx.array) -> tuple[mx.array, mx.array]:
-        """Outputs [1, T, value heads, Dv] and the state after them."""
+    def delta_rule(self, rows: DeltaRows, state: mx.array) -> tuple[mx.array, mx.array]:
+        """Run the gated delta rule -> outputs [1, T, value heads, Dv] and the state after them."""
         outputs, after = mx.fast.gated_delta_update(*rows, state)
         return outputs, after
 
     def contiguous(self, x: mx.array) -> mx.array:
-        """A contiguous array: a copy unless it is one."""
+        """Return a contiguous array: x itself, or a copy."""
         return mx.contiguous(x)
 
     def dequantise(
         self, parts: tuple[mx.array, ...], group_size: int, bits: int, mode: str, dtype: mx.Dtype
     ) -> mx.array:
-        """The numbers of packed rows: weight, scales, biases; or of a GGUF's blocks, by mode."""
+        """Dequantise rows; parts: weight, scales and biases, or GGUF blocks if `mode` names a block
+        type.
+        """
         if mode in BLOCK_FORMS:
             return BLOCK_FORMS[mode].dequantise(parts).astype(dtype)
         weight, scales, *biases = parts
@@ -194,17 +203,19 @@ class Stock:
             dtype=dtype,
         )
 
-    def numbers(self, shape: tuple[int, ...]) -> mx.array:
-        """0, 1, 2, ... uint32 in this shape, made once: no launch in each layer of each pass."""
+    def indices(self, shape: tuple[int, ...]) -> mx.array:
+        """Numbers 0, 1, 2, ... as uint32 in this shape, cached to save a launch per layer
+        and pass.
+        """
         if shape not in self._numbers:
             self._numbers[shape] = mx.array(np.arange(prod(shape), dtype=np.uint32).reshape(shape))
         return self._numbers[shape]
 
-    def highest(self, x: mx.array, count: int) -> mx.array:
-        """The `count` highest of each row [R, V], the highest last.
+    def top_values(self, x: mx.array, count: int) -> mx.array:
+        """The `count` highest values of each row [R, V], ascending.
 
-        In shares of up to a block each, of whose highest the highest are sought in turn: MLX sorts
-        so much in one launch, and more in a dozen passes over all (0.32, sort.cpp).
+        MLX (0.32, sort.cpp) sorts up to a block of values in one launch and more in a dozen, so
+        rows are reduced block by block.
         """
         while x.shape[-1] > max(_SORTED_AT_ONCE, 2 * count):
             rows, size = x.shape
@@ -217,10 +228,7 @@ class Stock:
         return mx.sort(x, axis=-1)[:, -count:]
 
     def elementwise(self, formula: ElementwiseFunction) -> ElementwiseFunction:
-        """The same in one launch, for any number of rows.
-
-        Compiled for a GPU, once for all layers; a CPU takes seconds to compile one.
-        """
+        """Compile an elementwise function to a single launch on a GPU; unchanged on a CPU."""
         if not computes_on_gpu():
             return formula
         if formula not in self._compiled:
@@ -229,7 +237,7 @@ class Stock:
 
 
 def computes_on_gpu() -> bool:
-    """Whether MLX's default device is a GPU (Metal or CUDA), which computes beside the host."""
+    """Whether MLX's default device is a GPU (Metal or CUDA), which runs in parallel to the host."""
     return bool(mx.default_device().type == mx.DeviceType.gpu)
 
 
@@ -237,11 +245,12 @@ _SORTED_AT_ONCE = 2048
 """Elements of a row."""
 
 
-def attends_in_one_launch(queries: tuple[int, ...], keys: tuple[int, ...], value_size: int) -> bool:
-    """Whether MLX 0.32 has a kernel for it on Metal, by its scaled_dot_product_attention.cpp.
+def has_fused_attention(queries: tuple[int, ...], keys: tuple[int, ...], value_size: int) -> bool:
+    """Whether MLX 0.32 has an attention kernel for these shapes on Metal.
 
-    Else products with all scores between them, [heads, T, L]. queries [1, heads, T, size], keys
-    [1, kv heads, L, size]. GPUs with neural accelerators have a few kernels more.
+    Otherwise it writes all scores, [heads, T, L]. queries [1, heads, T, size], keys [1, kv heads,
+    L, size]. Mirrors scaled_dot_product_attention.cpp; GPUs with neural accelerators have a few
+    kernels more.
     """
     _, heads, rows, size = queries
     if rows > 8:
@@ -257,7 +266,7 @@ a time.
 """
 
 
-def tiles(rows: int, bytes_a_row: int) -> list[slice]:
-    """Slices of 32 or more rows whose scores fit in SCORES_BYTES, if possible."""
-    count = max(32, SCORES_BYTES // bytes_a_row // 32 * 32)
+def row_tiles(rows: int, bytes_per_row: int) -> list[slice]:
+    """Slices of at least 32 rows whose scores fit in SCORES_BYTES where possible."""
+    count = max(32, SCORES_BYTES // bytes_per_row // 32 * 32)
     return [slice(start, min(start + count, rows)) for start in range(0, rows, count)]

@@ -1,8 +1,8 @@
-"""MLX's operations with fewer nodes than it writes out on a CPU, and which are used here.
+"""MLX operations written with fewer graph nodes for CPUs; MLX is the instance to use here.
 
-Sums of squares and scales of rows are products of matrices [1, N] by [N, 1] and [1, 1] by [1, N]:
-one node and one call of BLAS, which takes each row's numbers in the same order however many rows
-there are. What is added has every axis that its partner has, so that nothing is broadcast.
+Sums of squares and scales of rows are matrix products [1, N] by [N, 1] and [1, 1] by [1, N]: one
+node and one BLAS call, which adds each row's numbers in the same order however many rows there are.
+Addends have all axes of their partners, so that nothing is broadcast.
 """
 
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.gated_delta_block import Rows
+from metal_kernels.gated_delta_block import DeltaRows
 from metal_kernels.stock import (
     AttentionOptions,
     RopeFunction,
     RopeParams,
     RowFunction,
-    Stock,
+    StockOperations,
     computes_on_gpu,
 )
 
@@ -27,70 +27,71 @@ MOST_BEGUN = 32
 """Rows of a pass that begins while it is written down: those of drafts, and of several chats."""
 
 
-class StockOnCpu(Stock):
-    """CPU versions of Stock; results differ in the last bits only."""
+class CpuStockOperations(StockOperations):
+    """StockOperations for CPUs; results differ from the base class in the last bits only."""
 
     def __init__(self) -> None:
         super().__init__()
         self._rotations: dict[RopeParams, RopeFunction] = {}
 
-    def begin(self, x: mx.array) -> None:
-        """At once, in MLX's own thread. Not with rows of a prompt, [1, T, H], which take far longer
-        to compute than to write down, and more memory where layers wait.
+    def start_evaluation(self, x: mx.array) -> None:
+        """Start to compute x [1, T, H] in MLX's thread, unless it has many rows as in a prompt.
+
+        Prompts take far longer to compute than to record, and waiting layers would hold memory.
         """
         if x.shape[1] <= MOST_BEGUN:
             mx.async_eval(x)  # type: ignore[no-untyped-call]
 
-    def norm(self, weight: mx.array, eps: float, heads: int = 0) -> RowFunction:
-        """RMS norm whose division by N is folded into weight and eps."""
+    def make_rms_norm(self, weight: mx.array, eps: float, heads: int = 0) -> RowFunction:
+        """Make an RMS norm with the division by N folded into weight and eps."""
         size, least = weight.shape[-1], eps * weight.shape[-1]
         gain = weight.astype(mx.float32) * sqrt(size)
         if not heads and weight.ndim == 1:
             gain = gain[None, None]
 
-            def whole(x: mx.array) -> mx.array:
+            def normalise(x: mx.array) -> mx.array:
                 wide, count = x.astype(mx.float32), x.size // size
                 scales = _inverse_lengths(wide, (count,), size, least)
                 return wide * (scales.reshape(*x.shape[:-1], 1) @ gain)
 
-            return whole
+            return normalise
         count = heads or len(weight)
         width = count * size
         gain = mx.contiguous(mx.broadcast_to(gain, (count, size)))[None, :, None]
 
-        def by_head(x: mx.array) -> mx.array:
+        def normalise_heads(x: mx.array) -> mx.array:
             shape = (x.shape[1], count)
             rows = x.astype(mx.float32).reshape(*shape, 1, size)
             normed = rows * (_inverse_lengths(rows, shape, size, least) @ gain)
             return normed.reshape(1, -1, width) if heads else normed.reshape(1, *shape, size)
 
-        return by_head
+        return normalise_heads
 
-    def units(self, x: mx.array, heads: int, eps: float, times: int = 1) -> mx.array:
-        """L2 norm of heads; repeats heads by the scaling product."""
+    def l2_norm(self, x: mx.array, heads: int, eps: float, repeats: int = 1) -> mx.array:
+        """L2-normalise heads, repeating each head in the same matrix product."""
         _, count, width = x.shape
         size, every = width // heads, count * heads
         rows = x.reshape(every, 1, size)
         scales = _inverse_lengths(rows, (every,), size, eps)
-        if times > 1:
-            scales = mx.broadcast_to(scales, (every, times, 1))
-        return (scales @ rows).reshape(1, count, heads * times, size)
+        if repeats > 1:
+            scales = mx.broadcast_to(scales, (every, repeats, 1))
+        return (scales @ rows).reshape(1, count, heads * repeats, size)
 
-    def rotation(self, turning: RopeParams) -> RopeFunction:
-        """RoPE with one table of sines for all layers of a pass."""
-        if turning not in self._rotations:
-            by_table, by_device = _rotation_by_table(turning), super().rotation(turning)
-            self._rotations[turning] = lambda x, position: (
+    def make_rope(self, params: RopeParams) -> RopeFunction:
+        """Make a rotation by a table of sines that all layers of a pass share."""
+        if params not in self._rotations:
+            by_table, by_device = _rope_by_table(params), super().make_rope(params)
+            self._rotations[params] = lambda x, position: (
                 by_table(x, position) if isinstance(position, int) else by_device(x, position)
             )
-        return self._rotations[turning]
+        return self._rotations[params]
 
-    def highest(self, x: mx.array, count: int) -> mx.array:
-        """The highest of each row, by a partition."""
+    def top_values(self, x: mx.array, count: int) -> mx.array:
+        """The `count` highest values of each row, ascending, by a partition."""
         return mx.sort(mx.topk(x, count), axis=-1) if count < x.shape[-1] else mx.sort(x, axis=-1)
 
-    def convolution(self, taps: mx.array) -> RowFunction:
-        """Convolution as a sum over shifted rows."""
+    def make_convolution(self, taps: mx.array) -> RowFunction:
+        """Make a depthwise convolution as a sum over shifted rows."""
         count, channels = taps.shape[1], taps.shape[0]
         one = mx.contiguous(taps.T)[None]
         rows_of_taps = one[None]
@@ -105,19 +106,22 @@ class StockOnCpu(Stock):
         return run
 
     def attention(
-        self, queries: mx.array, keys: mx.array, values: mx.array, how: AttentionOptions
+        self, queries: mx.array, keys: mx.array, values: mx.array, options: AttentionOptions
     ) -> mx.array:
-        """Of one row that sees all: queries that share a key are the rows of one product."""
+        """Attend; for a single row without mask, queries that share a key form one matrix
+        product.
+        """
         shape = queries.shape
-        if shape[2] > 1 or how.mask is not None or how.sinks is not None or how.cap:
-            return super().attention(queries, keys, values, how)
+        if shape[2] > 1 or options.mask is not None or options.sinks is not None or options.cap:
+            return super().attention(queries, keys, values, options)
         shared = queries.reshape(1, keys.shape[1], -1, shape[-1])
-        scaled = shared * constant(shared.shape, how.scale).astype(shared.dtype)
+        scaled = shared * constant(shared.shape, options.scale).astype(shared.dtype)
         weights = mx.softmax(scaled @ keys.swapaxes(-1, -2), axis=-1, precise=True)
         return (weights @ values).reshape(*shape[:-1], -1)
 
-    def delta_rule(self, rows: Rows, state: mx.array) -> tuple[mx.array, mx.array]:
-        """Step by step (arXiv 2412.06464, eq. 10) with S [Dk, Dv] for each value head:
+    def delta_rule(self, rows: DeltaRows, state: mx.array) -> tuple[mx.array, mx.array]:
+        """Run the gated delta rule step by step (arXiv 2412.06464, eq. 10) with S [Dk, Dv] per
+        head.
 
         S <- g S;  S <- S + (b k)^T (v - k S);  y = q S.
         """
@@ -148,46 +152,46 @@ class StockOnCpu(Stock):
 
 
 def _inverse_lengths(x: mx.array, lead: tuple[int, ...], size: int, least: float) -> mx.array:
-    """1 / sqrt(sum(r^2) + least) of so many rows r of this size -> [*lead, 1, 1]."""
+    """1 / sqrt(sum(r^2) + least) for each row r of `size` elements -> [*lead, 1, 1]."""
     rows, columns = x.reshape(*lead, 1, size), x.reshape(*lead, size, 1)
     return mx.rsqrt(mx.addmm(constant((*lead, 1, 1), least), rows, columns))
 
 
 @lru_cache(maxsize=256)  # prompts have rows in any number
 def constant(shape: tuple[int, ...], value: float) -> mx.array:
-    """A float32 constant, made once."""
+    """A float32 constant, cached by shape and value."""
     return mx.array(np.full(shape, value, np.float32))
 
 
-class _Table(NamedTuple):
-    """[rows, size] each, or [1, heads, 1, size] of one row; what is not rotated has cosine 1 and
-    sine 0.
+class _SineTable(NamedTuple):
+    """Cosines and sines [rows, size], or [1, heads, 1, size] for one row; 1 and 0 if not
+    rotated.
     """
 
     cosines: mx.array
     sines: mx.array
 
 
-def _rotation_by_table(turning: RopeParams) -> Callable[[mx.array, int], mx.array]:
-    """x cos + partner(x) sin; angles in float64, made once for all that ask for the same rows."""
-    width = turning.width
-    rates = 1 / np.array(turning.periods)
+def _rope_by_table(params: RopeParams) -> Callable[[mx.array, int], mx.array]:
+    """Make a rotation x cos + partner(x) sin, with float64 angles in a cached table."""
+    width = params.width
+    rates = 1 / np.array(params.periods)
 
     @lru_cache(maxsize=8)  # of trunk and heads, behind each other
-    def table(position: int, shape: tuple[int, ...]) -> _Table:
+    def table(position: int, shape: tuple[int, ...]) -> _SineTable:
         *_, rows, size = shape
         angles = np.outer(np.arange(position, position + rows), rates)
-        axis = 2 if turning.interleaved else 1
+        axis = 2 if params.interleaved else 1
         cosines, sines = np.ones((rows, size)), np.zeros((rows, size))
         cosines[:, :width] = np.stack([np.cos(angles)] * 2, axis).reshape(rows, width)
         sines[:, :width] = np.stack([-np.sin(angles), np.sin(angles)], axis).reshape(rows, width)
         both = (part.astype(np.float32) for part in (cosines, sines))
         if rows == 1:
             both = (np.ascontiguousarray(np.broadcast_to(part, shape)) for part in both)
-        return _Table(*map(mx.array, both))
+        return _SineTable(*map(mx.array, both))
 
     def partners(x: mx.array) -> mx.array:
-        if not turning.interleaved:
+        if not params.interleaved:
             first, second, *rest = mx.split(x, [width // 2, width][: 1 + (width < x.shape[-1])], -1)
             return mx.concatenate([second, first, *rest], axis=-1)
         pairs = x[..., :width].reshape(*x.shape[:-1], width // 2, 2)
@@ -201,5 +205,5 @@ def _rotation_by_table(turning: RopeParams) -> Callable[[mx.array, int], mx.arra
     return rotate
 
 
-MLX = Stock() if computes_on_gpu() else StockOnCpu()
+MLX = StockOperations() if computes_on_gpu() else CpuStockOperations()
 """Used wherever nobody asks for another."""

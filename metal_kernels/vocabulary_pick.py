@@ -1,4 +1,4 @@
-"""The output head with the choice folded in: the best token of a row, its logits never written.
+"""Output head with sampling folded in: the best token of each row, without writing logits.
 
     value[m, n] = x[m] . W[n] / temperature + noise(key[m], n)      (no noise: greedy)
     picked[m]   = the n of largest value, the lowest among equals
@@ -7,11 +7,11 @@ The logits are those of few_row_matvec, bit for bit and rounded to x's dtype, so
 not depend on the rows beside it.
 
 First pass: a SIMD-group takes up to 32 weight rows, so that each lane ends with one value of each
-row of x, and writes the best. Second pass: a threadgroup a row of x picks among those. A row with a
-NaN or an infinite logit picks token -1: the caller raises.
+row of x, and writes the best. Second pass: a threadgroup per row of x picks among those. A row with
+a NaN or an infinite logit picks token -1: the caller raises.
 
-Cost: weights and x read once, 8 bytes a row of x and 32 weight rows written and read again,
-M N (2 K + 30) flops, two launches.
+Cost: weights and x read once, 8 bytes a row of x and 32 weight rows written and read again, M N (2
+K + 30) flops, two launches.
 """
 
 from functools import cache
@@ -19,9 +19,16 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.few_row_matvec import ACCUMULATE, SETUP, Cut, RowKernel, row_launch, weight_rows
+from metal_kernels.few_row_matvec import (
+    ACCUMULATE,
+    SETUP,
+    LaunchShape,
+    RowKernel,
+    row_launch,
+    weight_rows,
+)
 from metal_kernels.few_row_matvec import reference as matvec_reference
-from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
 from metal_kernels.noise import HEADER as NOISE_HEADER
 from metal_kernels.noise import reference as noise_reference
 from metal_kernels.weight_formats.contract import WeightFormat
@@ -137,13 +144,12 @@ CANDIDATES = RowKernel(
     outputs=("values", "tokens"),
     header=NOISE_HEADER + HEADER,
 )
-PICK = Source("vocabulary_pick", ("values", "tokens"), ("picked",), SECOND, HEADER)
+PICK = KernelSource("vocabulary_pick", ("values", "tokens"), ("picked",), SECOND, HEADER)
 
 
-class Choosing(NamedTuple):
-    """How tokens are chosen.
-
-    keys: uint32 [M, 2] of the rows' noise, None for none. temperature: above 0, for keys only.
+class PickOptions(NamedTuple):
+    """How to pick tokens: keys, uint32 [M, 2], of the rows' noise (None: greedy), and temperature >
+    0.
     """
 
     keys: mx.array | None = None
@@ -154,15 +160,15 @@ def vocabulary_pick(
     x: mx.array,
     weights: tuple[mx.array, ...],
     form: WeightFormat,
-    how: Choosing,
+    options: PickOptions,
     launcher: Launcher,
 ) -> mx.array:
-    """x [M, K] -> tokens int32 [M]; -1 where a logit is not finite."""
-    noisy = how.keys is not None
+    """Pick one token per row of x [M, K] -> int32 [M]; -1 where a logit is not finite."""
+    noisy = options.keys is not None
     first, second = _launches(form, x.shape[0], x.dtype, weights[0].shape[0], noisy)
     # a greedy pick reads no keys; data from the host are no launch, as zeros would be
-    keys = mx.array([[0, 0]], dtype=mx.uint32) if how.keys is None else how.keys
-    inverse = mx.array(1 / how.temperature, dtype=mx.float32)
+    keys = mx.array([[0, 0]], dtype=mx.uint32) if options.keys is None else options.keys
+    inverse = mx.array(1 / options.temperature, dtype=mx.float32)
     found = launcher.run(first, (x, *weights, keys, inverse))
     return launcher.run(second, found)[0]
 
@@ -178,7 +184,7 @@ def _launches(
 ) -> _Launches:
     together = weight_rows(count)
     tiles = 32 // together
-    cut = Cut(count, together, -(-outputs // (together * tiles)))
+    cut = LaunchShape(count, together, -(-outputs // (together * tiles)))
     extra = (
         Parameter("TILES", tiles),
         Parameter("SIMD_COUNT", cut.simds),
@@ -199,11 +205,11 @@ def _launches(
 
 
 def reference(
-    x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, how: Choosing
+    x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, options: PickOptions
 ) -> mx.array:
-    """Plain-ops reference, for finite logits."""
+    """Reference of vocabulary_pick in plain MLX operations, for finite logits."""
     values = matvec_reference(x, weights, form).astype(mx.float32)
-    if how.keys is not None:
-        noise = noise_reference(how.keys, values.shape[1])
-        values = values * mx.array(1 / how.temperature, dtype=mx.float32) + noise
+    if options.keys is not None:
+        noise = noise_reference(options.keys, values.shape[1])
+        values = values * mx.array(1 / options.temperature, dtype=mx.float32) + noise
     return mx.argmax(values, axis=-1).astype(mx.int32)  # the first among equals

@@ -18,7 +18,7 @@ from math import prod
 
 import mlx.core as mx
 
-from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
 
 HEADER = """
 // One row of N, by a threadgroup of SIMDS SIMD-groups that share `sums`.
@@ -56,18 +56,18 @@ norm_row<T, SIMDS>(x + first, w + row % weights * N, y + first, N, EPS, sums,
                    simdgroup_index_in_threadgroup, thread_index_in_simdgroup);
 """
 
-SOURCE = Source("wide_norm", ("x", "w"), ("y",), BODY, HEADER)
+SOURCE = KernelSource("wide_norm", ("x", "w"), ("y",), BODY, HEADER)
 SHORT, SIMDS = 512, 8
 """Rows up to SHORT are for one SIMD-group, longer ones for so many."""
 
 
 def simds_of(size: int) -> int:
-    """Number of SIMD-groups for a row of `size` elements."""
+    """Number of SIMD-groups that norm a row of `size` elements."""
     return 1 if size <= SHORT else SIMDS
 
 
 def wide_norm(x: mx.array, weight: mx.array, eps: float, launcher: Launcher) -> mx.array:
-    """x [..., N], weight float32 [N]; or x [..., W, N], weight [W, N] -> x's shape and dtype."""
+    """RMS-norm x [..., N] by a float32 weight [N], or x [..., W, N] by [W, N]; keeps x's dtype."""
     return launcher.run(_launch(x.shape, x.dtype, eps), (x, weight))[0]
 
 
@@ -86,7 +86,7 @@ def _launch(shape: tuple[int, ...], dtype: mx.Dtype, eps: float) -> Launch:
 
 
 def reference(x: mx.array, weight: mx.array, eps: float) -> mx.array:
-    """Plain-ops reference of the kernel."""
+    """Reference of wide_norm in plain MLX operations."""
     wide = x.astype(mx.float32)
     scale = mx.rsqrt((wide * wide).mean(axis=-1, keepdims=True) + eps)
     return (wide * scale * weight).astype(x.dtype)

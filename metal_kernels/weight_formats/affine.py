@@ -80,9 +80,9 @@ METAL_FUNC float2 decode(thread AffineUnit<BITS>& it, thread float* q) {
 
 @cache
 def affine(bits: int, group: int) -> WeightFormat:
-    """uint32 w [N, K * bits / 32], floating scales and biases [N, K / group].
+    """Weight format: uint32 w [N, K * bits / 32], floating scales and biases [N, K / group].
 
-    Its name has the group, "affine4g32", where it is not the one that MLX takes by itself.
+    The name includes the group, as in "affine4g32", unless it is MLX's default.
     """
     assert bits in BITS, bits
     assert group in GROUPS, group

@@ -1,4 +1,4 @@
-"""What GGUF's blocks have in common: bytes in runs, and bits of one value in several planes."""
+"""Helpers for GGUF blocks: runs of bytes, and values whose bits lie in several planes."""
 
 import mlx.core as mx
 
@@ -49,28 +49,30 @@ FOURS, PAIRS, BITS = (0, 4), (0, 2, 4, 6), (0, 1, 2, 3, 4, 5, 6, 7)
 """Shifts that bring what shares a byte to its low end."""
 
 
-def blocks_of(rows: mx.array, nbytes: int) -> mx.array:
-    """uint8 [..., bytes] -> [..., blocks, nbytes]."""
+def split_blocks(rows: mx.array, nbytes: int) -> mx.array:
+    """Split rows into blocks: uint8 [..., bytes] -> [..., blocks, nbytes]."""
     return rows.reshape(*rows.shape[:-1], -1, nbytes)
 
 
-def half_at(blocks: mx.array, at: int) -> mx.array:
-    """The float16 at this byte, [..., blocks, 1] in float32."""
-    return mx.contiguous(blocks[..., at : at + 2]).view(mx.float16).astype(mx.float32)
+def float16_at(blocks: mx.array, byte: int) -> mx.array:
+    """Read the float16 at a byte offset of each block -> float32 [..., blocks, 1]."""
+    return mx.contiguous(blocks[..., byte : byte + 2]).view(mx.float16).astype(mx.float32)
 
 
-def planes(data: mx.array, width: int, shifts: tuple[int, ...], mask: int) -> mx.array:
-    """Runs of `width` bytes, of each the bits at every shift one run below the other."""
+def unpack_planes(data: mx.array, width: int, shifts: tuple[int, ...], mask: int) -> mx.array:
+    """Unpack bit fields: for each run of `width` bytes, the field at every shift as a run of its
+    own.
+    """
     runs = data.reshape(*data.shape[:-1], -1, 1, width)
     return (runs >> mx.array(shifts, mx.uint8)[:, None]) & mask
 
 
-def signed(codes: mx.array) -> mx.array:
-    """Codes below 128, that something can be taken from."""
+def as_int8(codes: mx.array) -> mx.array:
+    """Convert codes below 128 to int8, to subtract from."""
     return codes.astype(mx.int8)
 
 
-def scaled(scales: mx.array, codes: mx.array) -> mx.array:
-    """scales [..., blocks, runs] times codes in as many equal runs a block."""
+def scale_runs(scales: mx.array, codes: mx.array) -> mx.array:
+    """Multiply the equal runs of each block by scales [..., blocks, runs]."""
     runs = codes.reshape(*scales.shape, -1).astype(mx.float32)
     return (scales[..., None] * runs).reshape(*scales.shape[:-2], -1)

@@ -1,4 +1,4 @@
-"""What a kernel needs to know of a way of storing a matrix [N, K]."""
+"""WeightFormat: what kernels need to know about the storage of a matrix [N, K]."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

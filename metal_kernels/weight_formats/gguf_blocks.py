@@ -1,9 +1,8 @@
-"""GGUF's own blocks, read as they lie in the file: the table of those that kernels take.
+"""Weight formats of GGUF blocks, read as they are stored in the file.
 
-K-quants are in k_blocks.py, IQ4_NL and IQ4_XS in iq4_blocks.py, IQ2_XXS, IQ2_XS and IQ2_S, with
-values from a lattice, in iq2_blocks.py.
-
-Layouts: ggml-common.h and the gguf package, whose bits the plain ops have too.
+K-quants are in k_blocks.py, IQ4_NL and IQ4_XS in iq4_blocks.py, IQ2_XXS, IQ2_XS and IQ2_S, whose
+values are lattice points, in iq2_blocks.py. Layouts follow ggml-common.h and the gguf package,
+whose bits the plain operations reproduce.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,14 +33,16 @@ _NBYTES: Mapping[str, int] = MappingProxyType(
 """Of 256 values."""
 
 
-def _form(
+def _block_format(
     name: BlockName,
     header: str,
     values: Callable[[mx.array], mx.array],
     setup: str = "",
     table: Callable[[], str] = str,
 ) -> WeightFormat:
-    """values: whole blocks uint8 [..., bytes] -> float32 [..., K]."""
+    """Make a weight format; values: dequantises whole blocks, uint8 [..., bytes] -> float32 [...,
+    K].
+    """
     return WeightFormat(
         name=name,
         buffers=("w",),
@@ -58,15 +59,15 @@ def _iq2(
     name: iq2_blocks.Lattice, fetch: str, values: Callable[[mx.array], mx.array]
 ) -> WeightFormat:
     header = SHARED + iq2_blocks.SHARED + fetch
-    return _form(name, header, values, table=lambda: iq2_blocks.lattice_constant(name))
+    return _block_format(name, header, values, table=lambda: iq2_blocks.lattice_constant(name))
 
 
 _EVERY = (
-    _form("q6_k", k_blocks.Q6_K, k_blocks.q6_k),
-    _form("q3_k", k_blocks.Q3_K, k_blocks.q3_k),
-    _form("q2_k", k_blocks.Q2_K, k_blocks.q2_k),
-    _form("iq4_nl", iq4_blocks.IQ4_NL, iq4_blocks.iq4_nl, iq4_blocks.SETUP),
-    _form("iq4_xs", iq4_blocks.IQ4_XS, iq4_blocks.iq4_xs, iq4_blocks.SETUP),
+    _block_format("q6_k", k_blocks.Q6_K, k_blocks.q6_k),
+    _block_format("q3_k", k_blocks.Q3_K, k_blocks.q3_k),
+    _block_format("q2_k", k_blocks.Q2_K, k_blocks.q2_k),
+    _block_format("iq4_nl", iq4_blocks.IQ4_NL, iq4_blocks.iq4_nl, iq4_blocks.SETUP),
+    _block_format("iq4_xs", iq4_blocks.IQ4_XS, iq4_blocks.iq4_xs, iq4_blocks.SETUP),
     _iq2("iq2_xxs", iq2_blocks.IQ2_XXS, iq2_blocks.iq2_xxs),
     _iq2("iq2_xs", iq2_blocks.IQ2_XS, iq2_blocks.iq2_xs),
     _iq2("iq2_s", iq2_blocks.IQ2_S, iq2_blocks.iq2_s),
@@ -76,17 +77,17 @@ BLOCK_FORMS: Mapping[str, WeightFormat] = MappingProxyType({form.name: form for 
 
 
 def block_bytes(name: str, inputs: int) -> int:
-    """Bytes of a row of so many values in these blocks. Raises KeyError."""
+    """Bytes of a row of `inputs` values in a block type; raises KeyError for unknown types."""
     return _NBYTES[name] * inputs // 256
 
 
 def block_values(name: str, nbytes: int) -> int:
-    """Values of a row of so many bytes of these blocks. Raises KeyError."""
+    """Values in a row of `nbytes` bytes of a block type; raises KeyError for unknown types."""
     return nbytes * 256 // _NBYTES[name]
 
 
-def blocks_in(nbytes: int, inputs: int) -> BlockName | None:
-    """The blocks that keep a row of so many values in so many bytes; None: there are none such."""
+def block_name_for(nbytes: int, inputs: int) -> BlockName | None:
+    """Block type that stores `inputs` values in `nbytes` bytes; None if there is none."""
     each, rest = divmod(nbytes * 256, max(1, inputs))
     names: dict[int, BlockName] = {_NBYTES[name]: name for name in get_args(BlockName)}
     return None if rest else names.get(each)

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.weight_formats.block_parts import blocks_of, half_at, scaled
+from metal_kernels.weight_formats.block_parts import float16_at, scale_runs, split_blocks
 
 Lattice = Literal["iq2_xxs", "iq2_xs", "iq2_s"]
 VALUES = (8, 25, 43)
@@ -124,80 +124,80 @@ METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
 
 
 def lattice_constant(name: Lattice) -> str:
-    """MSL: the entries, two bits a value, the first lowest."""
+    """MSL constant of a lattice: its entries with two bits a value, the first value lowest."""
     words = [str(word) for word in _entries(name)]
     return f"\nconstant ushort IQ2_LATTICE[{len(words)}] = {{{', '.join(words)}}};\n"
 
 
 class Iq2Codes(NamedTuple):
-    """values int8 [..., blocks, 32, 8]; scales float32 [..., blocks, groups]."""
+    """Signed lattice values int8 [..., blocks, 32, 8] and scales float32 [..., blocks, groups]."""
 
     values: mx.array
     scales: mx.array
 
 
 def iq2_xxs(rows: mx.array) -> mx.array:
-    """uint8 [..., bytes] -> float32 [..., K]."""
-    return _values(iq2_xxs_codes(blocks_of(rows, 66)))
+    """Dequantise IQ2_XXS rows, uint8 [..., bytes] -> float32 [..., K]."""
+    return _dequantised(iq2_xxs_codes(split_blocks(rows, 66)))
 
 
 def iq2_xs(rows: mx.array) -> mx.array:
-    """uint8 [..., bytes] -> float32 [..., K]."""
-    blocks = blocks_of(rows, 74)
+    """Dequantise IQ2_XS rows, uint8 [..., bytes] -> float32 [..., K]."""
+    blocks = split_blocks(rows, 74)
     both = mx.contiguous(blocks[..., 2:66]).view(mx.uint16)
-    signs, steps = with_eighth(both >> 9), _fours(blocks[..., 66:])
-    return _values(_codes("iq2_xs", blocks, both & 511, signs, steps))
+    signs, steps = with_parity_sign(both >> 9), _nibbles(blocks[..., 66:])
+    return _dequantised(_lattice_codes("iq2_xs", blocks, both & 511, signs, steps))
 
 
 def iq2_s(rows: mx.array) -> mx.array:
-    """uint8 [..., bytes] -> float32 [..., K]."""
-    blocks = blocks_of(rows, 82)
+    """Dequantise IQ2_S rows, uint8 [..., bytes] -> float32 [..., K]."""
+    blocks = split_blocks(rows, 82)
     low = blocks[..., 2:34].astype(mx.uint16)
     highs = (blocks[..., 66:74, None] >> mx.array([0, 2, 4, 6], mx.uint8)) & 3
     index = low | (highs.reshape(low.shape).astype(mx.uint16) << 8)
     signs = blocks[..., 34:66].astype(mx.uint16)
-    return _values(_codes("iq2_s", blocks, index, signs, _fours(blocks[..., 74:])))
+    return _dequantised(_lattice_codes("iq2_s", blocks, index, signs, _nibbles(blocks[..., 74:])))
 
 
 def iq2_xxs_codes(blocks: mx.array) -> Iq2Codes:
-    """Blocks uint8 [..., blocks, 66]."""
+    """Unpack IQ2_XXS blocks, uint8 [..., blocks, 66], to lattice values and scales."""
     groups = mx.contiguous(blocks[..., 2:]).reshape(*blocks.shape[:-1], 8, 8)
     both = mx.contiguous(groups[..., 4:]).view(mx.uint32)
     signs = ((both >> mx.array([0, 7, 14, 21], mx.uint32)) & 127).astype(mx.uint16)
     every = (*blocks.shape[:-1], 32)
     index, steps = groups[..., :4].reshape(every), both[..., 0] >> 28
-    return _codes("iq2_xxs", blocks, index, with_eighth(signs.reshape(every)), steps)
+    return _lattice_codes("iq2_xxs", blocks, index, with_parity_sign(signs.reshape(every)), steps)
 
 
-def with_eighth(signs: mx.array) -> mx.array:
-    """Seven signs, uint16, with the eighth, which makes the number of minuses even."""
+def with_parity_sign(signs: mx.array) -> mx.array:
+    """Add the eighth sign to seven, uint16, so that the number of minus signs is even."""
     parity = signs ^ (signs >> 4)
     parity = parity ^ (parity >> 2)
     return signs | (((parity ^ (parity >> 1)) & 1) << 7)
 
 
-def _fours(data: mx.array) -> mx.array:
-    """Four bits each, the low ones of a byte first."""
+def _nibbles(data: mx.array) -> mx.array:
+    """Split bytes into 4-bit values, the low ones first."""
     both = (data[..., None] >> mx.array([0, 4], mx.uint8)) & 15
     return both.reshape(*data.shape[:-1], -1)
 
 
-def _codes(
+def _lattice_codes(
     name: Lattice, blocks: mx.array, index: mx.array, signs: mx.array, steps: mx.array
 ) -> Iq2Codes:
-    """index, signs [..., blocks, 32], steps [..., blocks, groups]."""
+    """Look up lattice values; index, signs [..., blocks, 32], steps [..., blocks, groups]."""
     values = _lattice(name)[index]
     minus = (signs[..., None] >> mx.arange(8, dtype=mx.uint16)) & 1
-    scales = half_at(blocks, 0) * (steps.astype(mx.float32) + 0.5) * 0.25
+    scales = float16_at(blocks, 0) * (steps.astype(mx.float32) + 0.5) * 0.25
     return Iq2Codes(mx.where(minus == 1, -values, values), scales)
 
 
-def _values(found: Iq2Codes) -> mx.array:
-    return scaled(found.scales, found.values)
+def _dequantised(found: Iq2Codes) -> mx.array:
+    return scale_runs(found.scales, found.values)
 
 
 def _lattice(name: Lattice) -> mx.array:
-    """int8 [entries, 8]."""
+    """Lattice entries, int8 [entries, 8]."""
     codes = mx.array(_entries(name), mx.uint16)[:, None] >> (2 * mx.arange(8, dtype=mx.uint16))
     return mx.array(VALUES, mx.int8)[codes & 3]
 

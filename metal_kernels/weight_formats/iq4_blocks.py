@@ -16,11 +16,11 @@ from metal_kernels.weight_formats.block_parts import (
     FOURS,
     PAIRS,
     SHARED,
-    blocks_of,
-    half_at,
-    planes,
-    scaled,
-    signed,
+    as_int8,
+    float16_at,
+    scale_runs,
+    split_blocks,
+    unpack_planes,
 )
 
 SETUP = """
@@ -101,26 +101,28 @@ TABLE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 11
 
 
 def iq4_nl(rows: mx.array) -> mx.array:
-    """uint8 [..., bytes] -> float32 [..., K]."""
-    blocks = blocks_of(rows, 18)
-    codes = planes(blocks[..., 2:], 16, FOURS, 15)
-    return scaled(half_at(blocks, 0), _looked_up(codes))
+    """Dequantise IQ4_NL rows, uint8 [..., bytes] -> float32 [..., K]."""
+    blocks = split_blocks(rows, 18)
+    codes = unpack_planes(blocks[..., 2:], 16, FOURS, 15)
+    return scale_runs(float16_at(blocks, 0), _looked_up(codes))
 
 
 def iq4_xs(rows: mx.array) -> mx.array:
-    """uint8 [..., bytes] -> float32 [..., K]."""
-    blocks = blocks_of(rows, 136)
-    codes = planes(blocks[..., 8:], 16, FOURS, 15)
-    return scaled(iq4_xs_scales(blocks), _looked_up(codes))
+    """Dequantise IQ4_XS rows, uint8 [..., bytes] -> float32 [..., K]."""
+    blocks = split_blocks(rows, 136)
+    codes = unpack_planes(blocks[..., 8:], 16, FOURS, 15)
+    return scale_runs(iq4_xs_scales(blocks), _looked_up(codes))
 
 
 def iq4_xs_scales(blocks: mx.array) -> mx.array:
-    """Blocks uint8 [..., blocks, 136] -> d * (scale - 32), float32 [..., blocks, 8]."""
+    """Scales d * (scale - 32) of IQ4_XS blocks, uint8 [..., blocks, 136] -> float32 [..., blocks,
+    8].
+    """
     lead = (*blocks.shape[:-1], 8)
     low = ((blocks[..., 4:8, None] >> mx.array(FOURS, mx.uint8)) & 15).reshape(lead)
     high = ((blocks[..., 2:4, None] >> mx.array(PAIRS, mx.uint8)) & 3).reshape(lead)
-    steps = signed(low | (high << 4)) - 32
-    return half_at(blocks, 0) * steps.astype(mx.float32)
+    steps = as_int8(low | (high << 4)) - 32
+    return float16_at(blocks, 0) * steps.astype(mx.float32)
 
 
 def _looked_up(codes: mx.array) -> mx.array:

@@ -22,11 +22,11 @@ from metal_kernels.weight_formats.block_parts import (
     FOURS,
     PAIRS,
     SHARED,
-    blocks_of,
-    half_at,
-    planes,
-    scaled,
-    signed,
+    as_int8,
+    float16_at,
+    scale_runs,
+    split_blocks,
+    unpack_planes,
 )
 
 K_SHARED = (
@@ -192,47 +192,47 @@ METAL_FUNC float2 decode(thread Q2Unit& it, thread float* q) {
 
 
 def q6_k(rows: mx.array) -> mx.array:
-    """uint8 [..., bytes] -> float32 [..., K]."""
-    blocks = blocks_of(rows, 210)
-    low = planes(blocks[..., :128], 64, FOURS, 15)
-    high = planes(blocks[..., 128:192], 32, PAIRS, 3)
-    codes = signed(low.reshape(high.shape) | (high << 4)) - 32
-    scales = half_at(blocks, 208) * blocks[..., 192:208].view(mx.int8).astype(mx.float32)
-    return scaled(scales, codes)
+    """Dequantise Q6_K rows, uint8 [..., bytes] -> float32 [..., K]."""
+    blocks = split_blocks(rows, 210)
+    low = unpack_planes(blocks[..., :128], 64, FOURS, 15)
+    high = unpack_planes(blocks[..., 128:192], 32, PAIRS, 3)
+    codes = as_int8(low.reshape(high.shape) | (high << 4)) - 32
+    scales = float16_at(blocks, 208) * blocks[..., 192:208].view(mx.int8).astype(mx.float32)
+    return scale_runs(scales, codes)
 
 
 class Q3Codes(NamedTuple):
-    """codes int8 [..., blocks, 16, 16], from -4 to 3; steps int8 [..., blocks, 16]: scale - 32."""
+    """Q3_K codes int8 [..., blocks, 16, 16], -4 to 3, and scale steps int8 [..., blocks, 16]."""
 
     codes: mx.array
     steps: mx.array
 
 
 def q3_k_codes(blocks: mx.array) -> Q3Codes:
-    """Blocks uint8 [..., blocks, 110] without their d."""
-    low = planes(blocks[..., 32:96], 32, PAIRS, 3)
-    high = planes(blocks[..., :32], 32, BITS, 1)
-    codes = signed(low.reshape(high.shape) | (high << 2)) - 4
-    low_scales = planes(blocks[..., 96:104], 8, FOURS, 15).reshape(*blocks.shape[:-1], 16)
-    high_scales = planes(blocks[..., 104:108], 4, PAIRS, 3).reshape(low_scales.shape)
-    steps = signed(low_scales | (high_scales << 4)) - 32
+    """Unpack Q3_K blocks, uint8 [..., blocks, 110], to codes and scale steps."""
+    low = unpack_planes(blocks[..., 32:96], 32, PAIRS, 3)
+    high = unpack_planes(blocks[..., :32], 32, BITS, 1)
+    codes = as_int8(low.reshape(high.shape) | (high << 2)) - 4
+    low_scales = unpack_planes(blocks[..., 96:104], 8, FOURS, 15).reshape(*blocks.shape[:-1], 16)
+    high_scales = unpack_planes(blocks[..., 104:108], 4, PAIRS, 3).reshape(low_scales.shape)
+    steps = as_int8(low_scales | (high_scales << 4)) - 32
     return Q3Codes(codes.reshape(*steps.shape, 16), steps)
 
 
 def q3_k(rows: mx.array) -> mx.array:
-    """uint8 [..., bytes] -> float32 [..., K]."""
-    blocks = blocks_of(rows, 110)
+    """Dequantise Q3_K rows, uint8 [..., bytes] -> float32 [..., K]."""
+    blocks = split_blocks(rows, 110)
     found = q3_k_codes(blocks)
-    return scaled(half_at(blocks, 108) * found.steps.astype(mx.float32), found.codes)
+    return scale_runs(float16_at(blocks, 108) * found.steps.astype(mx.float32), found.codes)
 
 
 def q2_k(rows: mx.array) -> mx.array:
-    """The same."""
-    blocks = blocks_of(rows, 84)
-    codes = planes(blocks[..., 16:80], 32, PAIRS, 3)
+    """Dequantise Q2_K rows, uint8 [..., bytes] -> float32 [..., K]."""
+    blocks = split_blocks(rows, 84)
+    codes = unpack_planes(blocks[..., 16:80], 32, PAIRS, 3)
     both = blocks[..., :16]
-    scales = half_at(blocks, 80) * (both & 15).astype(mx.float32)
-    minima = half_at(blocks, 82) * (both >> 4).astype(mx.float32)
+    scales = float16_at(blocks, 80) * (both & 15).astype(mx.float32)
+    minima = float16_at(blocks, 82) * (both >> 4).astype(mx.float32)
     runs = codes.reshape(*both.shape, 16).astype(mx.float32)
     values = scales[..., None] * runs - minima[..., None]
     return values.reshape(*rows.shape[:-1], -1)

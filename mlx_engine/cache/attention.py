@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Self
 
 import mlx.core as mx
 
-from metal_kernels.key_value_formats import group_of
+from metal_kernels.key_value_formats import cache_group_size
 from mlx_engine.cache.contract import LayerSnapshot, Place, RowCount
 from mlx_engine.values.memory_plan import GROWTH
 from mlx_engine.values.options import CacheBits
@@ -129,7 +129,7 @@ class RowsCache(ABC):
         """Quantise rows to the bits of the cache."""
         if self.row_bits == 16:
             return keys, values
-        self._group = group_of(keys.shape[-1], values.shape[-1])
+        self._group = cache_group_size(keys.shape[-1], values.shape[-1])
         sides = (mx.quantize(side, self._group, self.row_bits) for side in (keys, values))
         return tuple(part for side in sides for part in side)
 

@@ -18,10 +18,10 @@ from typing import NamedTuple, Protocol, Self
 
 import mlx.core as mx
 
-from metal_kernels.choice import ALL_ROWS, Served
-from metal_kernels.gated_delta_block import Rows, Steps, gated_delta_block, replayed
+from metal_kernels.choice import ALL_ROWS, ServedRows
+from metal_kernels.gated_delta_block import DeltaRows, ReplaySteps, gated_delta_block, replayed
 from metal_kernels.kernel import Launcher
-from metal_kernels.stock import Stock
+from metal_kernels.stock import StockOperations
 from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.contract import LayerSnapshot, Place, RowCount
 
@@ -60,7 +60,7 @@ class DeltaBlock(NamedTuple):
 class DeltaRule(Protocol):
     """An implementation of the gated delta rule."""
 
-    def run(self, rows: Rows, state: mx.array, replay: Replay | None) -> DeltaBlock:
+    def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
         """Apply the replayed steps, then the rows [1, T, ...] of the block."""
 
 
@@ -74,7 +74,7 @@ class StockSteps(NamedTuple):
     values: mx.array
     decay: mx.array
     beta: mx.array
-    stock: Stock = MLX
+    stock: StockOperations = MLX
 
     def arrays(self) -> list[mx.array]:
         """Keys, values, decay and beta."""
@@ -91,16 +91,16 @@ class StockSteps(NamedTuple):
 
     def settled(self, state: mx.array) -> mx.array:
         """The state after these steps."""
-        return self.stock.delta_rule(Rows(self.keys, *self[:4]), state)[1]
+        return self.stock.delta_rule(DeltaRows(self.keys, *self[:4]), state)[1]
 
 
 @dataclass(frozen=True, slots=True)
 class StockDelta:
     """The gated delta rule by MLX's own operation."""
 
-    stock: Stock = MLX
+    stock: StockOperations = MLX
 
-    def run(self, rows: Rows, state: mx.array, replay: Replay | None) -> DeltaBlock:
+    def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
         """Apply the replayed steps, then the rows of the block."""
         before = state if replay is None else replay.settled(state)
         outputs, after = self.stock.delta_rule(rows, before)
@@ -113,9 +113,9 @@ def _number(count: int) -> mx.array:
     return mx.array([count], dtype=mx.int32)
 
 
-def _blank(steps: Steps) -> Steps:
+def _blank(steps: ReplaySteps) -> ReplaySteps:
     """A step of zeros with heads like those of `steps`."""
-    return Steps(*(mx.zeros((1, 1, *part.shape[2:])) for part in steps))
+    return ReplaySteps(*(mx.zeros((1, 1, *part.shape[2:])) for part in steps))
 
 
 class KernelSteps(NamedTuple):
@@ -125,7 +125,7 @@ class KernelSteps(NamedTuple):
     where it was switched off since.
     """
 
-    steps: Steps
+    steps: ReplaySteps
     taken: int | mx.array
     launcher: Launcher
     counts: Container[int] = ALL_ROWS
@@ -146,10 +146,10 @@ class KernelSteps(NamedTuple):
     def settled(self, state: mx.array) -> mx.array:
         """The state after these steps, by a launch of the kernel with one row of zeros."""
         if 1 not in self.counts:
-            steps = Steps(*(part.squeeze(0) for part in self.steps))
+            steps = ReplaySteps(*(part.squeeze(0) for part in self.steps))
             return replayed(state.squeeze(0), self.taken, steps)[None]
         keys, delta, decay = _blank(self.steps)
-        row = Rows(keys, keys, delta, decay, decay)
+        row = DeltaRows(keys, keys, delta, decay, decay)
         return gated_delta_block(state, self.kept, self.steps, row, self.launcher).settled
 
 
@@ -161,17 +161,17 @@ class KernelDelta:
     long: DeltaRule = StockDelta()
     counts: Container[int] = ALL_ROWS
 
-    def run(self, rows: Rows, state: mx.array, replay: Replay | None) -> DeltaBlock:
+    def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
         """Apply the replayed steps, then the rows of the block."""
         count = rows.keys.shape[1]
         if count not in self.counts:
             return self.long.run(rows, state, replay)
         if not isinstance(replay, KernelSteps):
             state = state if replay is None else replay.settled(state)
-            none = _blank(Steps(rows.keys, rows.values, rows.decay))
+            none = _blank(ReplaySteps(rows.keys, rows.values, rows.decay))
             replay = KernelSteps(none, 0, self.launcher, self.counts)
         done = gated_delta_block(state, replay.kept, replay.steps, rows, self.launcher)
-        steps = Steps(rows.keys, done.delta, rows.decay)
+        steps = ReplaySteps(rows.keys, done.delta, rows.decay)
         whole = KernelSteps(steps, count, self.launcher, self.counts)
         return DeltaBlock(done.y, done.settled, None, whole)
 
@@ -193,7 +193,7 @@ class NoSteps(NamedTuple):
         return state
 
 
-def delta_rule(served: Served | None, long: DeltaRule) -> DeltaRule:
+def delta_rule(served: ServedRows | None, long: DeltaRule) -> DeltaRule:
     """The kernel's rule, which leaves long blocks to `long`; `long` alone where none serves."""
     return long if served is None else KernelDelta(served.launcher, long, served)
 
@@ -269,7 +269,7 @@ class RecurrentCache:
         window: mx.array,
         state: mx.array,
         rule: DeltaRule | None = None,
-        stock: Stock = MLX,
+        stock: StockOperations = MLX,
     ) -> None:
         """Start from zeros: window [1, K-1, C], state [1, value heads, Dv, Dk] float32.
 
@@ -308,7 +308,7 @@ class RecurrentCache:
         skipped = now.skipped if now.pending is None else now.pending.rows
         return ConvolutionWindow(now.window, skipped)
 
-    def run(self, rows: Rows, convolved: mx.array) -> mx.array:
+    def run(self, rows: DeltaRows, convolved: mx.array) -> mx.array:
         """Run a block from the committed state; outputs [1, T, value heads, Dv].
 
         rows: [1, T, ...]; convolved [1, K-1+T, C] is the window followed by the block's rows. The

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.stock import Stock
+from metal_kernels.stock import StockOperations
 from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.attention import (
     Buffers,
@@ -46,7 +46,7 @@ class WindowCache(RowsCache):
     stay under those of window + WINDOW_STEP + WINDOW_SLACK rows and one block.
     """
 
-    def __init__(self, window: int, stock: Stock = MLX, bits: CacheBits = 16) -> None:
+    def __init__(self, window: int, stock: StockOperations = MLX, bits: CacheBits = 16) -> None:
         super().__init__(bits)
         self.window = window
         self._stock = stock

@@ -6,7 +6,7 @@ from math import prod
 
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.safetensors import TensorInfo
-from mlx_engine.models.tensor_recipes import Piece, Recipe, Recipes, Run, Turn
+from mlx_engine.models.tensor_recipes import Recipe, Recipes, RowChunk, RowStride, StoredPiece
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | 
     if shapes or shape is None or any(source.dtype != first.dtype for source in sources):
         return None
     is_plain = recipe == Recipe((piece,)) and piece.axis == -2
-    if isinstance(first, GgufPart) and is_plain and not isinstance(piece.rows, Turn):
+    if isinstance(first, GgufPart) and is_plain and not isinstance(piece.rows, RowStride):
         select_rows = first if piece.rows is None else first.select_rows(piece.rows)
         if select_rows is not None:
             return select_rows
@@ -73,14 +73,14 @@ def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | 
     return AssembledTensor(first.name, dtype, shape, nbytes, first.file, recipe, sources)
 
 
-def _shape(stored: tuple[int, ...], piece: Piece) -> tuple[int, ...] | None:
+def _shape(stored: tuple[int, ...], piece: StoredPiece) -> tuple[int, ...] | None:
     """Shape of the rows that a piece takes of a stored tensor; None when it lacks those rows."""
     if piece.rows is None:
         return stored
     if len(stored) < -piece.axis:
         return None
     rows = stored[piece.axis]
-    if isinstance(piece.rows, Run | Turn):
+    if isinstance(piece.rows, RowChunk | RowStride):
         kept, rest = divmod(rows, piece.rows.of)
         fits = not rest
     else:

@@ -25,7 +25,7 @@ from mlx_engine.loading.stored_weights import (
     unpack_small_model,
     weights_by_group,
 )
-from mlx_engine.models.family import Figures
+from mlx_engine.models.family import ModelSizes
 from mlx_engine.values.errors import BadModelFile, BadOption, Reason
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.options import LoadOptions, SamplingOptions
@@ -127,13 +127,13 @@ def _group_sums(weights: Mapping[str, list[Weight]]) -> int:
     return 2 * max((weight.group_sums for group in layers for weight in group), default=0)
 
 
-def _active_parameters(weights: Mapping[str, list[Weight]], figures: Figures) -> int | None:
+def _active_parameters(weights: Mapping[str, list[Weight]], figures: ModelSizes) -> int | None:
     """Parameters of the trunk that one token uses; None where it uses all of them."""
-    if figures.asked_experts == 1:
+    if figures.active_expert_share == 1:
         return None
     trunk = [weight for name in weights if name != "MTP head" for weight in weights[name]]
     experts = sum(weight.parameters for weight in weights.get("experts", ()))
-    resting = experts * (1 - figures.asked_experts)
+    resting = experts * (1 - figures.active_expert_share)
     return sum(weight.parameters for weight in trunk) - round(resting)
 
 

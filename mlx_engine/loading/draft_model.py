@@ -26,7 +26,7 @@ from mlx_engine.models.drafters.gemma4_assistant import (
     assistant_name,
 )
 from mlx_engine.models.drafters.target import FeatureReader, SmallModel, draft_target
-from mlx_engine.models.matrix import as_stored, by_columns
+from mlx_engine.models.matrix import column_layout, stored_layout
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import BadModelFile, BadOption, EngineError, LoadStopped, Reason
@@ -76,7 +76,7 @@ def build_drafter(files: DrafterFiles, target: Model) -> FeatureReader:
     for name in _BUFFERS:
         arrays.pop(name, None)
     numbers = {name: arrays.pop(name) for name in _NUMBERS if name in arrays}
-    layout = as_stored if computes_on_gpu() else by_columns
+    layout = stored_layout if computes_on_gpu() else column_layout
     table = WeightTable(arrays, files.origin, layout=layout)
     return _BUILD[files.kind](files, table, numbers, target)
 

@@ -14,7 +14,7 @@ from mlx_engine.loading.gguf.part import GgufPart, KernelReads, kept_in_blocks, 
 from mlx_engine.loading.heads import HeadTensors, find_heads, without_trunk_copies
 from mlx_engine.loading.no_model import are_mtp_heads, heads_only_error, refuse_partial_models
 from mlx_engine.loading.safetensors import Float64Tensor, TensorInfo, merge_headers
-from mlx_engine.models.family import Family, Parts
+from mlx_engine.models.family import Family, TensorParts
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.registry import family_for, text_type
@@ -44,7 +44,7 @@ class ModelHeaders:
     files: ModelFiles
     architecture: str
     family: Family
-    parts: Parts[TensorInfo]
+    parts: TensorParts[TensorInfo]
     heads: HeadTensors
     gguf: GgufFile | None = None
     rounded: tuple[Reason, ...] = ()
@@ -185,8 +185,8 @@ def _unpacking_reasons(
     return unpacking_reasons((*trunk.values(), *heads.values()))
 
 
-def _assembled(parts: Parts[TensorInfo]) -> Parts[TensorInfo]:
-    return Parts(
+def _assembled(parts: TensorParts[TensorInfo]) -> TensorParts[TensorInfo]:
+    return TensorParts(
         assemble_tensors(parts.trunk, parts.trunk_recipes),
         assemble_tensors(parts.head, parts.head_recipes),
         parts.skipped,

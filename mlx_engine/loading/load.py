@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.choice import NO_KERNELS, Kernels, Work
+from metal_kernels.choice import NO_KERNELS, Kernels, KernelWork
 from metal_kernels.stock import computes_on_gpu
 from mlx_engine.loading.arrays import Progress, Stop, cast_floats, evaluate_arrays
 from mlx_engine.loading.describe import describe, read_text_parts
@@ -122,8 +122,8 @@ def _keep_readable_blocks(headers: ModelHeaders, kernels: Kernels) -> ModelHeade
     """Keep GGUF matrices in quantised blocks where a kernel multiplies even single rows."""
 
     def kernel_reads(kind: str, shape: tuple[int, ...]) -> bool:
-        work = Work(kind.lower(), *shape[-2:])
-        return 1 in kernels.rows_now("products" if len(shape) == 2 else "experts", work)
+        work = KernelWork(kind.lower(), *shape[-2:])
+        return 1 in kernels.rows_after_trial("products" if len(shape) == 2 else "experts", work)
 
     return keep_gguf_blocks(headers, kernel_reads)
 

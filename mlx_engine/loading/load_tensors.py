@@ -13,7 +13,7 @@ from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.gguf.weights import load_gguf_arrays
 from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.safetensors import TensorInfo, load_arrays
-from mlx_engine.models.tensor_recipes import Piece, Run, Turn
+from mlx_engine.models.tensor_recipes import RowChunk, RowStride, StoredPiece
 
 _HALVES = {"BF16": mx.bfloat16, "F16": mx.float16}
 
@@ -91,12 +91,12 @@ def _assembled(tensor: AssembledTensor, stored: Mapping[str, mx.array]) -> mx.ar
     return made.flatten(-2).view(mx.uint32) if recipe.form == "words" else made
 
 
-def _rows_of(array: mx.array, piece: Piece) -> mx.array:
+def _rows_of(array: mx.array, piece: StoredPiece) -> mx.array:
     rows, axis = piece.rows, piece.axis
     if rows is None:
         return array
-    if isinstance(rows, Run):
+    if isinstance(rows, RowChunk):
         return mx.contiguous(mx.split(array, rows.of, axis=axis)[rows.number])
-    if isinstance(rows, Turn):
+    if isinstance(rows, RowStride):
         rows = range(rows.number, array.shape[axis], rows.of)
     return mx.take(array, mx.array(list(rows)), axis=axis)

@@ -1,4 +1,4 @@
-"""Grouped-query attention with every option that families use, as a description asks for them."""
+"""Grouped-query attention with the options of all families, by our kernel or by MLX."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,11 +7,17 @@ from typing import Protocol
 
 import mlx.core as mx
 
-from metal_kernels.choice import Kernels, Served, Work
+from metal_kernels.choice import Kernels, KernelWork, ServedRows
 from metal_kernels.few_query_attention import few_query_attention
-from metal_kernels.key_blocks import Place, Span, span_of
+from metal_kernels.key_blocks import BlockSpan, KeyExtent, block_span
 from metal_kernels.key_value_formats import cache_form, form_name
-from metal_kernels.stock import AttentionOptions, Position, Stock, attends_in_one_launch, tiles
+from metal_kernels.stock import (
+    AttentionOptions,
+    Position,
+    StockOperations,
+    has_fused_attention,
+    row_tiles,
+)
 from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask, positions
 from mlx_engine.cache.contract import LayerCache, RowCount
@@ -26,18 +32,18 @@ KeyValueCache = AttentionCache | WindowCache
 
 
 class Masks:
-    """Attention masks of one pass, made once for all layers with equal windows.
+    """Attention masks of one pass, computed once and shared by all layers with the same window.
 
-    is_long: the pass reads a long text, for rotations that differ there.
+    is_long: the pass uses the second RoPE table, for prompts longer than the trained context.
     """
 
     def __init__(self, *, is_long: bool = False) -> None:
         self.is_long = is_long
         self._made: dict[tuple[int, int, int, RowCount | None], Mask] = {}
-        self._spans: dict[tuple[Place, int, RowCount], Span] = {}
+        self._spans: dict[tuple[KeyExtent, int, RowCount], BlockSpan] = {}
 
     def of(self, cache: KeyValueCache, rows: int) -> Mask:
-        """The mask of a block that is written next to a cache of this kind."""
+        """Mask for `rows` new rows behind a cache: bool [rows, keys], "causal" or None."""
         window = cache.window if isinstance(cache, WindowCache) else 0
         if not window and cache.pending is None:
             return "causal" if rows > 1 else None
@@ -46,60 +52,65 @@ class Masks:
             self._made[alike] = cache.make_mask(rows)
         return self._made[alike]
 
-    def key_span(self, cache: KeyValueCache, rows: int, group: int) -> Span:
-        """Range of keys that a written block sees, for the kernel; group: query heads a key."""
+    def key_span(self, cache: KeyValueCache, rows: int, group: int) -> BlockSpan:
+        """Range of keys that `rows` new rows attend to, for the kernel; group: query heads per KV
+        head.
+        """
         start, window = (cache.first, cache.window) if isinstance(cache, WindowCache) else (0, 0)
         pending, end = cache.pending, cache.most + rows
         if pending is None:
-            return span_of(Place(end, start, window), rows, group)
-        alike = Place(end, start, window, pending.most - 1), group, pending
+            return block_span(KeyExtent(end, start, window), rows, group)
+        alike = KeyExtent(end, start, window, pending.most - 1), group, pending
         if alike not in self._spans:
             newest = pending.after(cache.length + rows)
-            self._spans[alike] = span_of(alike[0], rows, group).ending(newest)
+            self._spans[alike] = block_span(alike[0], rows, group).with_end(newest)
         return self._spans[alike]
 
 
 class Attend(Protocol):
-    """Append a block to a cache and attend to everything in it."""
+    """Protocol: append new keys and values to a cache, then attend to everything in the cache."""
 
     def __call__(
         self, queries: mx.array, keys_values: KeysValues | None, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
-        """Rotated queries [1, heads, T, size] -> outputs; heads a multiple of the keys'.
+        """Attend with rotated queries [1, heads, T, size] -> outputs [1, heads, T, value size].
 
-        new: None where an earlier layer has written the block.
+        keys_values: keys and values of the new rows; None where an earlier layer has written them.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class StockAttention:
-    """`mx.fast.scaled_dot_product_attention`; sinks: logits [heads] that give nothing. cap: of
-    scores, 0 for none.
+    """Attention by `mx.fast.scaled_dot_product_attention`.
+
+    sinks: attention-sink logits [heads]. cap: soft cap of scores, 0 for none.
     """
 
     scale: float
     sinks: mx.array | None = None
-    stock: Stock = MLX
+    stock: StockOperations = MLX
     cap: float = 0.0
 
     def __call__(
         self, queries: mx.array, keys_values: KeysValues | None, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
-        """Attend causally within the cache's window; in slices where scores would be large."""
+        """Attend causally within the cache's window, in slices of rows where the scores would be
+        large.
+        """
         mask = masks.of(cache, queries.shape[2])
         cached = cache.keys_and_values() if keys_values is None else cache.write(*keys_values)
         _, heads, rows, _ = queries.shape
         sizes = queries.shape, cached.keys.shape, cached.values.shape[-1]
-        if not self.cap and attends_in_one_launch(*sizes):
+        if not self.cap and has_fused_attention(*sizes):
             return self._attend_rows(slice(0, rows), queries, cached, mask)
         a_row = heads * cached.keys.shape[2] * queries.dtype.size
-        parts = [self._attend_rows(part, queries, cached, mask) for part in tiles(rows, a_row)]
+        parts = [self._attend_rows(part, queries, cached, mask) for part in row_tiles(rows, a_row)]
         return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
 
     def _attend_rows(
         self, part: slice, queries: mx.array, cached: KeysValues, mask: Mask
     ) -> mx.array:
-        """Attend with some rows of a block; keys after them are left out."""
+        """Attend with a slice of the rows of a block; keys after the slice are left out."""
         after = queries.shape[2] - part.stop
         if part.start or after:
             end = cached.keys.shape[2] - after
@@ -111,25 +122,25 @@ class StockAttention:
 
 
 class KernelByCacheBits:
-    """Row counts served by the attention kernel, by the bits of the cache."""
+    """The attention kernel for each bit width of the KV cache, with the row counts it serves."""
 
-    def __init__(self, kernels: Kernels, work: Work, *, is_latent: bool = False) -> None:
-        """work: but for the name of its form."""
+    def __init__(self, kernels: Kernels, work: KernelWork, *, is_latent: bool = False) -> None:
+        """Create a lookup; work: the attention's sizes, without the name of the cache format."""
         self._kernels, self._work, self._of_latents = kernels, work, is_latent
-        self._by_bits: dict[CacheBits, Served | None] = {}
+        self._by_bits: dict[CacheBits, ServedRows | None] = {}
 
-    def of(self, bits: CacheBits) -> Served | None:
-        """The kernel for a cache of `bits`; None where it never serves."""
+    def of(self, bits: CacheBits) -> ServedRows | None:
+        """Row counts that the kernel serves with a cache of `bits`; None where it never does."""
         if bits not in self._by_bits:
             work = self._work._replace(form=form_name(bits, is_latent=self._of_latents))
             if bits != 16:  # a trial that waits is run before the first token, that rows stay exact
-                self._kernels.rows_now("attention", work)
+                self._kernels.rows_after_trial("attention", work)
             self._by_bits[bits] = self._kernels.served("attention", work)
         return self._by_bits[bits]
 
 
 class FewQueryAttention:
-    """Our kernel for few rows, directly on the cache's buffers; MLX's operation for a prompt."""
+    """Attention of few rows by our kernel, on the cache's buffers in place; prompts go to MLX."""
 
     def __init__(
         self,
@@ -139,7 +150,7 @@ class FewQueryAttention:
         sinks: mx.array | None,
     ) -> None:
         self._spec, self._stock, self._sinks = spec, stock, sinks
-        work = Work("", spec.value_dim, spec.key_dim, spec.heads // spec.kv_heads)
+        work = KernelWork("", spec.value_dim, spec.key_dim, spec.heads // spec.kv_heads)
         self.served = KernelByCacheBits(kernels, work)
 
     def __call__(
@@ -163,9 +174,9 @@ class FewQueryAttention:
 def make_attend(
     kernels: Kernels, spec: layer_specs.AttentionSpec, sinks: mx.array | None, dtype: mx.Dtype
 ) -> Attend:
-    """The kernel's implementation where it serves heads of these sizes, else MLX's.
+    """Choose the kernel for attention of these sizes, or MLX where there is none.
 
-    sinks: float32; stock MLX takes them in the element type of queries.
+    sinks: float32 [heads]; MLX wants them in `dtype`, the element type of the queries.
     """
     scale = spec.key_dim**-0.5 if spec.scale is None else spec.scale
     rounded = None if sinks is None else sinks.astype(dtype)
@@ -177,7 +188,7 @@ def make_attend(
 
 
 class Attention:
-    """Grouped-query attention as a mixer of a block."""
+    """Grouped-query attention as the sequence mixer of a decoder block."""
 
     def __init__(self, spec: layer_specs.AttentionSpec, part: Part, eps: float) -> None:
         self._spec = spec
@@ -219,12 +230,12 @@ class Attention:
         self._stock = part.kernels.stock
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """An empty KV cache."""
+        """Create an empty KV cache; bits: of keys and values."""
         window = self._spec.window
         return AttentionCache(bits) if window is None else WindowCache(window, self._stock, bits)
 
     def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
+        """Normed hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
         spec, rows = self._spec, x.shape[1]
         parts, gate = self._inputs(x), None
         if spec.gate == "element":
@@ -252,7 +263,9 @@ class Attention:
         return self._stock.elementwise(_apply_gate)(attended, gate).reshape(1, rows, width)
 
     def _cached_values(self, values: mx.array) -> mx.array:
-        """Projected values [1, T, N] -> as the cache has them, [1, T, heads, size]."""
+        """Reshape projected values [1, T, N] to [1, T, KV heads, size], normed and scaled for the
+        cache.
+        """
         spec = self._spec
         values = values.reshape(1, -1, spec.kv_heads, spec.value_dim)
         if self._value_norm is not None:
@@ -266,9 +279,10 @@ class Attention:
         queries_keys: mx.array,
         values: mx.array | None = None,
     ) -> mx.array:
-        """One conversation: queries and keys [1, T, heads, size], values -> outputs likewise.
+        """Attend within one sequence: queries and keys side by side [1, T, heads, size] -> outputs.
 
-        values None: queries alone, for keys and values that an earlier layer has written.
+        values [1, T, KV heads, size]; None for layers that read the keys and values of an earlier
+        layer.
         """
         assert isinstance(cache, AttentionCache | WindowCache)
         queries = queries_keys.transpose(0, 2, 1, 3)
@@ -293,9 +307,7 @@ def _scale_by_position(
 
 
 def _gate_then_query_rows(spec: layer_specs.AttentionSpec) -> list[int]:
-    """Rows of a q_proj that has, head by head, a query and its gate: all gates, then all queries,
-    that queries and keys lie side by side.
-    """
+    """Row order that puts gates before queries, for a q_proj that interleaves them by head."""
     width, heads = spec.key_dim, range(spec.heads)
     starts = [(2 * head + 1) * width for head in heads] + [2 * head * width for head in heads]
     return [row for start in starts for row in range(start, start + width)]

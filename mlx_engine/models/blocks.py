@@ -1,4 +1,4 @@
-"""One block of a decoder: a mixer of positions and a feed-forward around the residual."""
+"""Decoder blocks: a sequence mixer and a feed-forward, each added to the residual stream."""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from mlx_engine.values.options import CacheBits
 
 
 class GatedConvolution:
-    """The mixer of a block that convolves: out(c * conv(b * x)) of b, c, x = in(h)."""
+    """LFM2's short convolution as a sequence mixer: out(c * conv(b * x)) with b, c, x = in(h)."""
 
     def __init__(self, spec: ShortConvolutionSpec, part: Part) -> None:
         self._spec, self._stock = spec, part.kernels.stock
@@ -39,18 +39,18 @@ class GatedConvolution:
         self._inputs = Projections.read(part, ("in_proj",), (width, width, width))
         self.dtype = self._inputs.dtype
         taps = part.vector("conv.weight").astype(self.dtype).squeeze(-1)
-        self._convolve = self._stock.convolution(taps)
+        self._convolve = self._stock.make_convolution(taps)
         self._bias = part.vector("conv.bias", self.dtype) if spec.bias else None
         self.out_proj = ResidualLinear.read(part, "out_proj")
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """An empty cache: a window of zeros."""
+        """Create a cache of the convolution's last inputs, filled with zeros."""
         del bits
         window = mx.zeros((1, self._spec.taps - 1, self._spec.width), self.dtype)
         return RecurrentCache(window, mx.zeros((1, 0)), stock=self._stock)
 
     def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
+        """Normed hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
         del masks
         before, behind, values = self._inputs(x)
         rows = self._stock.elementwise(_multiply)(before, values)
@@ -60,7 +60,7 @@ class GatedConvolution:
         return self._stock.elementwise(_multiply_by_sum)(behind, convolved, self._bias)
 
     def _run_sequence(self, cache: LayerCache, rows: mx.array) -> mx.array:
-        """One conversation: convolve rows [1, T, C] -> [1, T, C]."""
+        """Convolve the rows of one sequence behind its cached rows, [1, T, C] -> [1, T, C]."""
         assert isinstance(cache, RecurrentCache)
         before = cache.window.alone(self._spec.taps - 1).astype(rows.dtype)
         convolved = mx.concatenate([before, rows], axis=1)
@@ -77,7 +77,7 @@ def _multiply_by_sum(x: mx.array, y: mx.array, addend: mx.array) -> mx.array:
 
 
 class PerLayerEmbedding:
-    """The vectors of all layers, from the tokens and from their embeddings."""
+    """Per-layer input vectors of Gemma 3n and Gemma 4, from token ids and token embeddings."""
 
     def __init__(
         self,
@@ -94,14 +94,14 @@ class PerLayerEmbedding:
         self._width = inputs.width
 
     def __call__(self, tokens: mx.array, embedded: mx.array) -> mx.array:
-        """Int tokens [1, T] and their embeddings [1, T, H] -> [1, T, layers, width]."""
+        """Int tokens [1, T] and their embeddings [1, T, H] -> vectors [1, T, layers, width]."""
         projected = self._projection(embedded) * self._scale
         normed = self._norm(projected.reshape(*tokens.shape, -1, self._width))
         return (normed + self._rows(tokens).reshape(normed.shape)) * math.sqrt(0.5)
 
 
 class PerLayerInput:
-    """What a layer adds to the residual, gated by the layer's own vectors."""
+    """Term that a layer adds to the residual, gated by its per-layer input vectors."""
 
     def __init__(self, block: model_spec.BlockSpec, part: Part, norm: Norm) -> None:
         assert isinstance(block.feed, FeedForwardSpec)
@@ -111,23 +111,23 @@ class PerLayerInput:
         self._norm = norm
 
     def __call__(self, x: mx.array, per_layer_input: mx.array) -> mx.array:
-        """Residual [1, T, H] and vectors [1, T, width] -> [1, T, H]."""
+        """Residual [1, T, H] and the layer's vectors [1, T, width] -> term to add [1, T, H]."""
         return self._norm(self._projection(self._join(self._gate(x), per_layer_input)))
 
 
 class Mixer(Protocol):
-    """Attention or a recurrence: each row reads the rows before it through a cache."""
+    """Protocol of sequence mixers: attention or recurrence, with earlier rows in a cache."""
 
     @property
     def dtype(self) -> mx.Dtype:
-        """Element type the layer works in."""
+        """Element type that the layer computes in."""
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """An empty cache for this mixer; bits: of keys and values, where it has any."""
+        """Create an empty cache; bits: of keys and values, ignored by recurrences."""
 
     @property
     def out_proj(self) -> ResidualLinear:
-        """The output projection."""
+        """The output projection, which adds to the residual."""
 
     def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Normed hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
@@ -137,7 +137,7 @@ MixerSpec = layer_specs.AttentionSpec | layer_specs.LatentAttentionSpec | Recurr
 
 
 def mixer_of(spec: MixerSpec, part: Part, eps: float) -> Mixer:
-    """Build a mixer from the tensors of a block."""
+    """Build the sequence mixer that a spec describes from the tensors of a block."""
     inner = part.subpart(spec.prefix)
     if isinstance(spec, layer_specs.AttentionSpec):
         return Attention(spec, inner, eps)
@@ -149,7 +149,7 @@ def mixer_of(spec: MixerSpec, part: Part, eps: float) -> Mixer:
 
 
 class ExpertsAndDense(NamedTuple):
-    """Experts beside a dense feed-forward, each with a norm behind it (Gemma 4)."""
+    """Routed experts in parallel to a dense feed-forward, each followed by a norm (Gemma 4)."""
 
     experts: ExpertFeedForward
     dense_out_norm: Norm
@@ -157,13 +157,13 @@ class ExpertsAndDense(NamedTuple):
     out_norm: Norm
 
     def __call__(self, dense: mx.array, x: mx.array) -> mx.array:
-        """What the dense one made and the residual it was made of, [1, T, H] each -> both added."""
+        """Add the experts' output for x to the dense output, both normed; all arrays [1, T, H]."""
         made = self.experts(self.norm(x), router_input=x)
         return self.dense_out_norm(dense) + self.out_norm(made)
 
 
 class DecoderBlock:
-    """A Block (model_spec.py) with its tensors."""
+    """A decoder block built from a BlockSpec and its tensors."""
 
     def __init__(
         self, block: model_spec.BlockSpec, part: Part, model: model_spec.ModelSpec
@@ -197,7 +197,7 @@ class DecoderBlock:
         self._scalar = part.vector("layer_scalar") if block.scaled else None
 
     def make_caches(self, bits: CacheBits = 16) -> list[LayerCache]:
-        """An empty cache for each mixer."""
+        """Create an empty cache for each sequence mixer of the block."""
         return [mixer.make_cache(bits) for mixer in self._mixers]
 
     def __call__(
@@ -207,9 +207,10 @@ class DecoderBlock:
         masks: Masks,
         per_layer_input: mx.array | None = None,
     ) -> mx.array:
-        """Hidden states [1, T, H] -> [1, T, H].
+        """Hidden states [1, T, H] -> hidden states [1, T, H].
 
-        caches: one for each mixer. per_layer: this layer's vectors of the tokens [1, T, width].
+        caches: one for each mixer. per_layer_input: the tokens' vectors for this layer [1, T,
+        width].
         """
         entered = x
         read = x if self._norm is None else self._norm(x)

@@ -1,4 +1,4 @@
-"""Typed look-ups in a config.json, with errors that name the key."""
+"""Typed access to the fields of a model's config.json, with errors that name the field."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from mlx_engine.values.words import Words
 
 T = TypeVar("T")
 _WINDOW = 4096
-"""What most types take where no window is told."""
+"""Default of `sliding_window` in most configs of transformers."""
 
 _TIED = "tie_word_embeddings"
 _INFINITY = {"__float__": "Infinity"}
@@ -19,10 +19,11 @@ _MOST_LAYERS = 1000  # they are listed one by one, so a wild number would hang
 
 
 class ConfigFields:
-    """Looks in the text part, which may be nested, then in the whole; rope keys may be nested too.
+    """Fields of a config.json: those of its `text_config` first, then those of the outer object.
 
-    origin: the file, for messages. model_types: of the whole and of the text part, as far as given.
-    All look-ups raise BadModelFile.
+    origin: path of the file, for messages. model_types: `model_type` of the outer object and of the
+    text config, where given. Every accessor raises BadModelFile for a value of the wrong type or
+    range.
     """
 
     def __init__(self, config: Mapping[str, object], origin: str) -> None:
@@ -40,67 +41,68 @@ class ConfigFields:
             del self._fields[_TIED]  # whole and part differ: the files tell
 
     def with_defaults(self, **defaults: object) -> "ConfigFields":
-        """These fields, with defaults for keys that are absent."""
+        """Copy these fields, filling in defaults where a field is absent or null."""
         given = {name: value for name, value in self._fields.items() if value is not None}
         return self.with_values(**{**defaults, **given})
 
     def with_values(self, **values: object) -> "ConfigFields":
-        """These fields, with the given values in place of their own."""
+        """Copy these fields, replacing the given ones."""
         made = ConfigFields({}, self.origin)
         made.model_types = self.model_types
         made._fields = {**self._fields, **values}
         return made
 
     def wrong(self, name: str, value: object, requirement: str) -> BadModelFile:
-        """The error that names a key and its value."""
+        """Make the BadModelFile error for a field whose value is not what is required."""
         return BadModelFile(
             "{origin}: the config has {name}={value}, where {wanted} is "
             "needed. Get the file again from where the weights come from.",
             origin=self.origin,
             name=name,
             value=ascii(value)[:80],
-            requirement=requirement,
+            wanted=requirement,
         )
 
     def __contains__(self, name: str) -> bool:
-        """Whether the key is present, null included."""
+        """Whether the field is present, null included."""
         return name in self._fields
 
     def has(self, name: str) -> bool:
-        """Whether the key is present and not null."""
+        """Whether the field is present and not null."""
         return self._fields.get(name) is not None
 
     def count(
-        self, name: str, default: int | None = None, least: int = 1, most: int = 2**31 - 1
+        self, name: str, default: int | None = None, minimum: int = 1, maximum: int = 2**31 - 1
     ) -> int:
-        """A whole number from `least` to `most`."""
+        """Read an integer field between `minimum` and `maximum`, both included."""
         value = self._value(name, default)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise self.wrong(name, value, f"a whole number from {least} to {most}")
+        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+            raise self.wrong(name, value, f"a whole number from {minimum} to {maximum}")
         return value
 
     def counts(self, name: str) -> tuple[int, ...]:
-        """A list of whole numbers from 0 on, empty when absent."""
+        """Read a list of integers, none negative; empty where the field is absent."""
         counts = self._list(name, int, Words("a list of whole numbers"))
         if min(counts, default=0) < 0:
             raise self.wrong(name, list(counts), Words("a list of whole numbers"))
         return counts
 
     def flags(self, name: str) -> tuple[bool, ...]:
-        """A list of true and false, empty when absent."""
+        """Read a list of booleans; empty where the field is absent."""
         listed = self._value(name, [])
         if not isinstance(listed, list) or not all(isinstance(one, bool) for one in listed):
             raise self.wrong(name, listed, Words("a list of true and false"))
         return tuple(listed)
 
-    def words(self, name: str) -> tuple[str, ...]:
-        """A list of strings, empty when absent."""
+    def strings(self, name: str) -> tuple[str, ...]:
+        """Read a list of strings; empty where the field is absent."""
         return self._list(name, str, Words("a list of strings"))
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        """A list of numbers, empty when it is not there.
+        """Read a list of numbers as floats; empty where the field is absent.
 
-        transformers 5 writes one that JSON has not as {"__float__": "Infinity"}.
+        Infinity may be written {"__float__": "Infinity"}, as transformers 5 does, for JSON has no
+        infinity.
         """
         listed = self._value(name, [])
         if isinstance(listed, list):
@@ -111,32 +113,34 @@ class ConfigFields:
         return tuple(map(float, told))
 
     def per_layer_numbers(self, name: str) -> tuple[float, ...]:
-        """A list of numbers, or one of a single number; empty when absent."""
+        """Read a list of numbers, or a single number as a list of one; empty where the field is
+        absent.
+        """
         value = self._fields.get(name)
         is_list = value is None or isinstance(value, list)
         return self.numbers(name) if is_list else (self.number(name, 0.0),)
 
-    def word(self, name: str, default: str) -> str:
-        """A string."""
+    def string(self, name: str, default: str) -> str:
+        """Read a string field."""
         value = self._value(name, default)
         if not isinstance(value, str):
             raise self.wrong(name, value, Words("a word"))
         return value
 
     def number(self, name: str, default: float) -> float:
-        """A number above 0."""
+        """Read a positive number as a float."""
         value = self._value(name, default)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e12:
             raise self.wrong(name, value, Words("a number above 0"))
         return float(value)
 
     def non_negative(self, name: str) -> float:
-        """A number from 0 on, 0 when absent."""
+        """Read a number that is zero or positive; 0 where the field is absent."""
         value = self._value(name, 0)
         return 0.0 if value == 0 and not isinstance(value, bool) else self.number(name, 0.0)
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """True or false; null is false, as transformers takes it."""
+        """Read a boolean; null counts as false, as in transformers."""
         value = self._fields.get(name, default)
         value = False if value is None else value
         if not isinstance(value, bool):
@@ -144,11 +148,13 @@ class ConfigFields:
         return value
 
     def section(self, name: str) -> "ConfigFields | None":
-        """A nested object, None when absent."""
+        """Return the fields of a nested object; None where it is absent."""
         return ConfigFields(self._object(name), self.origin) if self.has(name) else None
 
     def require(self, fixed: Mapping[str, object]) -> None:
-        """UnsupportedModel where a key asks for another value than the one that is run."""
+        """Raise UnsupportedModel for a field whose value differs from the only one that is
+        supported.
+        """
         for name, value in fixed.items():
             asked = self._value(name, value)
             if asked != value:
@@ -160,38 +166,46 @@ class ConfigFields:
                     name=ascii(asked)[:40],
                 )
 
-    def require_multiple(self, name: str, of: str) -> None:
-        """Both are counts, and the first is a multiple of the second."""
-        if self.count(name) % self.count(of):
-            raise self.wrong(name, self.count(name), f"a multiple of {of}={self.count(of)}")
+    def require_multiple(self, name: str, divisor: str) -> None:
+        """Check that integer field `name` is a multiple of integer field `divisor`; raises
+        BadModelFile.
+        """
+        if self.count(name) % self.count(divisor):
+            raise self.wrong(
+                name, self.count(name), f"a multiple of {divisor}={self.count(divisor)}"
+            )
 
     def layers(self, default: int | None = None) -> int:
-        """Number of blocks of the trunk."""
-        return self.count("num_hidden_layers", default, most=_MOST_LAYERS)
+        """Read `num_hidden_layers`."""
+        return self.count("num_hidden_layers", default, maximum=_MOST_LAYERS)
 
     def kv_heads(self, heads: int) -> int:
-        """Number of key and value heads; it divides the number of query heads."""
+        """Read `num_key_value_heads`, a divisor of `heads`, which is the default."""
         kept = self.count("num_key_value_heads", heads)
         if heads % kept:
             raise self.wrong("num_key_value_heads", kept, f"a divisor of the {heads} heads")
         return kept
 
     def ties_embeddings(self) -> bool | None:
-        """Whether the output head is the embedding; None where the config does not say."""
+        """Read `tie_word_embeddings`; None where the config does not say."""
         return self.flag(_TIED, default=False) if self.has(_TIED) else None
 
     def window_size(self, default: int | None = _WINDOW) -> int | None:
-        """`sliding_window`, None for none; usual: where the key is not there."""
+        """Read `sliding_window`; null means no window, and `default` applies where the field is
+        absent.
+        """
         name = "sliding_window"
         return self.count(name) if self.has(name) else (None if name in self else default)
 
     def layer_windows(
         self, window: int | None, has_window: Callable[[int], bool] | None = None
     ) -> tuple[int | None, ...]:
-        """For each layer the window or None; otherwise: which have it where `layer_types` does not
-        say, None for all.
+        """Return each layer's sliding window in tokens, or None for full attention.
+
+        Layers are read from `layer_types`; has_window decides for each layer number where that is
+        absent (None: every layer has the window).
         """
-        kinds, layers = self.words("layer_types"), self.layers()
+        kinds, layers = self.strings("layer_types"), self.layers()
         if not kinds:
             return tuple(
                 window if has_window is None or has_window(layer) else None
@@ -208,12 +222,12 @@ class ConfigFields:
         return tuple(window if slide else None for slide in slides)
 
     def rope_fields(self, kind: str) -> "ConfigFields":
-        """RoPE parameters of layers of this kind, merged as transformers merges them.
+        """Return the RoPE fields for layers of one type, merged as transformers merges them.
 
-        `rope_scaling` replaces `rope_parameters`, or goes onto the part for full attention where
-        these have a part for each kind; keys beside them are for full attention, and
-        `original_max_position_embeddings` wins there over one within. `truncate` counts beside the
-        parts alone.
+        `rope_scaling` replaces `rope_parameters`; where those have one object per layer type, it
+        updates the one for full attention. `rope_theta` and `partial_rotary_factor` of the outer
+        object apply to full attention, and there `original_max_position_embeddings` overrides the
+        nested one. `truncate` is read only outside the per-type objects.
         """
         scaling, given = self._object("rope_scaling"), self._object("rope_parameters")
         is_full = kind == "full_attention"
@@ -231,7 +245,6 @@ class ConfigFields:
         return ConfigFields(made, self.origin)
 
     def _object(self, name: str) -> Mapping[str, object]:
-        """An object within, empty when absent."""
         value = self._value(name, {})
         if not isinstance(value, Mapping):
             raise self.wrong(name, value, Words("an object"))

@@ -1,4 +1,4 @@
-"""What the engine asks of a model family: a trunk, an output head, and perhaps MTP heads."""
+"""Protocols of models: a trunk, an output head and, where the files have them, MTP heads."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -15,10 +15,10 @@ from mlx_engine.values.words import Words
 
 
 class JointForward(Protocol):
-    """Like `forward`, for rows of several conversations, one after the other."""
+    """Protocol: a forward pass over rows of several sequences, concatenated along T."""
 
     def __call__(self, tokens: mx.array, caches: JointCaches) -> mx.array:
-        """Int tokens [1, T] -> hidden states [1, T, H]."""
+        """Int tokens [1, T] of all sequences -> hidden states [1, T, H]."""
 
 
 PASSES_OF_ONE = Reason(
@@ -31,91 +31,93 @@ PASSES_OF_ONE = Reason(
 
 
 class MtpHead(Protocol):
-    """One MTP head. A row pairs token x_k with the hidden state of position k-1.
+    """Protocol of one multi-token-prediction head.
 
-    It predicts token k+1. Which hidden state that is (before or after the final norm) is the
-    family's business: `Model.forward` returns the one its heads want.
+    Row k pairs token x_k with the trunk's hidden state at position k-1 and predicts token x_{k+1}.
+    Whether that hidden state is taken before or after the final norm depends on the family;
+    `Model.forward` returns the right one.
     """
 
     @property
     def vocabulary(self) -> int:
-        """V."""
+        """Vocabulary size V."""
 
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Empty caches for the head; bits: of keys and values, where `packed_cache` is None."""
+        """Create the head's empty caches; bits: of keys and values, 16 unless `packed_cache` is
+        None.
+        """
 
     def mtp_forward(
         self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
     ) -> mx.array:
-        """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states.
+        """Int tokens [1, T] and previous hidden states [1, T, H] -> hidden states of the head [1,
+        T, H].
 
-        Of several conversations where passes of the model can be joint.
+        Rows may belong to several sequences if the model has a `joint` forward pass.
         """
 
     @property
     def mtp_output(self) -> Linear | None:
-        """The matrix that `mtp_logits` ends with, to make cheaper ones of; None where it has none.
-
-        Heads that share it return the same object.
+        """Output matrix that ends `mtp_logits`; None without one. Heads that share it return one
+        object.
         """
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
-        """The head's states [1, T, H] -> logits [1, T, V] of the states' type.
+        """Hidden states of the head [1, T, H] -> logits [1, T, V] in the hidden states' dtype.
 
-        output: goes in the place of `mtp_output`; its rows need not be as many as V.
+        output: matrix to use instead of `mtp_output`, perhaps with a smaller vocabulary.
         """
 
 
 class Model(Protocol):
-    """A model with a batch of one. T is the number of rows of a pass, H hidden size, V vocabulary.
+    """Protocol of a language model with batch size one.
 
-    A single head drafts further tokens from its own states; where there are more, they take turns:
-    the second drafts the second token, and so on.
+    Shapes: T rows in a pass, hidden size H, vocabulary size V. A single MTP head drafts further
+    tokens from its own hidden states; of several heads, head n drafts the n-th token.
     """
 
     @property
     def vocabulary(self) -> int:
-        """V."""
+        """Vocabulary size V."""
 
     @property
     def hidden_size(self) -> int:
-        """H."""
+        """Hidden size H."""
 
     @property
     def heads(self) -> Sequence[MtpHead]:
-        """MTP heads, in order."""
+        """MTP heads in drafting order."""
 
     @property
     def plain_only(self) -> Reason | None:
-        """Why nothing can be drafted: caches take whole blocks only; None where drafting works."""
+        """Reason why drafts cannot be verified (caches without rollback); None where they can."""
 
     @property
     def output_rows(self) -> FewRowMatrix | None:
-        """The output head for choosing tokens without logits; None where logits are made."""
+        """Output matrix for picking tokens without writing logits; None where logits are needed."""
 
     @property
     def packed_cache(self) -> Reason | None:
-        """Why keys and values of trunk and heads are kept in 16 bits only; None: in any."""
+        """Reason why keys and values stay in 16 bits; None where 8 and 4 bits work too."""
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Empty caches for the trunk; bits: of keys and values, where `packed_cache` is None."""
+        """Create empty trunk caches; bits: of keys and values, 16 unless `packed_cache` is None."""
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
-        """Int tokens [1, T] -> hidden states [1, T, H] as output head and MTP head read them."""
+        """Int tokens [1, T] -> hidden states [1, T, H] for the output head and the MTP heads."""
 
     @property
     def joint(self) -> JointForward | None:
-        """One pass over rows of several conversations; None where each needs its own."""
+        """Forward pass over rows of several sequences; None where every sequence needs its own
+        pass.
+        """
 
     def logits(self, hidden: mx.array) -> mx.array:
-        """Hidden [1, T, H] -> float32 logits [1, T, V]."""
+        """Hidden states [1, T, H] -> float32 logits [1, T, V]."""
 
 
 class Headless:
-    """A model without MTP heads.
-
-    Logits are always made, by the model's own output head; passes are of one conversation.
-    """
+    """Base of models without MTP heads, which process one sequence per pass."""
 
     heads: tuple[MtpHead, ...] = ()
     output_rows: FewRowMatrix | None = None

@@ -1,4 +1,4 @@
-"""A decoder built from a ModelSpec: embedding, blocks, norm, output head, MTP heads."""
+"""Decoder built from a ModelSpec: embedding, blocks, final norm, output head and MTP heads."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -26,7 +26,7 @@ from mlx_engine.values.options import CacheBits
 def build_decoder(
     spec: model_spec.ModelSpec, trunk: WeightTable, heads: WeightTable | None
 ) -> "Decoder":
-    """Build a model; BadModelFile when a tensor is missing, misshapen or left over."""
+    """Build a decoder; raises BadModelFile for tensors that are missing, misshapen or left over."""
     model = Decoder(spec, trunk, heads)
     trunk.check_all_used()
     if heads is not None:
@@ -35,7 +35,7 @@ def build_decoder(
 
 
 class Decoder:
-    """models/contract.py's Model for every family that is described by a ModelSpec."""
+    """A decoder-only transformer or hybrid described by a ModelSpec; implements contract.Model."""
 
     plain_only: Reason | None = None
 
@@ -73,17 +73,17 @@ class Decoder:
 
     @property
     def layers(self) -> int:
-        """How many blocks the trunk has."""
+        """Number of decoder blocks in the trunk."""
         return len(self._layers)
 
     def with_distinct_layers(self) -> "Decoder":
-        """A copy with one block of every kind and stored form, for quick comparisons of rows."""
+        """Copy with one block of every kind and weight format, for quick numerical comparisons."""
         few = copy(self)
         few._layers = self._kinds
         return few
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Empty caches for the trunk."""
+        """Create empty caches for the trunk; bits: of keys and values."""
         border, make = self.spec.long_rope_after, partial(self._make_block_caches, bits)
         return make() if border is None else LayerCaches([CacheByLength(make, border)])
 
@@ -92,20 +92,20 @@ class Decoder:
         return LayerCaches([cache for block in own for cache in block.make_caches(bits)])
 
     def embed(self, tokens: mx.array) -> mx.array:
-        """Int tokens [..., T] -> [..., T, H], unscaled."""
+        """Int tokens [..., T] -> embedding rows [..., T, H], without the embedding scale."""
         return self._rows(tokens)
 
     def scaled_embed(self, tokens: mx.array) -> mx.array:
-        """Int tokens [..., T] -> [..., T, H] as the first layer reads them."""
+        """Int tokens [..., T] -> embeddings [..., T, H] as the first layer reads them."""
         return self._embedding(tokens)
 
     def forward(self, tokens: mx.array, caches: LayerCaches | JointCaches) -> mx.array:
-        """Int tokens [1, T] -> the hidden states [1, T, H] that output head and heads read."""
+        """Int tokens [1, T] -> hidden states [1, T, H] for the output head and the MTP heads."""
         return self.forward_with_residuals(tokens, caches, ())
 
     @property
     def joint(self) -> JointForward | None:
-        """One pass over several conversations; None for models with a second RoPE table."""
+        """Forward pass over several sequences; None for models with a second RoPE table."""
         return self.forward if self.spec.long_rope_after is None else None
 
     def forward_with_residuals(
@@ -114,7 +114,11 @@ class Decoder:
         caches: LayerCaches | JointCaches,
         residual_layers: Sequence[int],
     ) -> mx.array:
-        """The same and, behind them, the residuals after these layers (-1: the embedding)."""
+        """Return hidden states followed by residuals after some layers, concatenated along the last
+        axis.
+
+        residual_layers: layer numbers, -1 for the embeddings.
+        """
         first = caches.layers[0]
         if isinstance(first, CacheByLength):
             return first.read(tokens, partial(self._forward, residual_layers=residual_layers))
@@ -139,7 +143,7 @@ class Decoder:
         for number, block, places, _ in self._layers:
             own = None if vectors is None else vectors[:, :, number]
             x = block(x, layers[places], masks, own)
-            self._stock.begin(x)
+            self._stock.start_evaluation(x)
             if number in residual_layers:
                 residuals[number] = x
         hidden = x if self._residual_out else self._norm(x)
@@ -153,10 +157,11 @@ class Decoder:
         caches: LayerCaches | JointCaches,
         layer_numbers: Sequence[int],
     ) -> mx.array:
-        """Hidden states and, behind them, the keys and values these layers wrote in the pass.
+        """Return hidden states followed by keys and values that some layers wrote, along the last
+        axis.
 
-        numbers: of layers with keys and values of their own. [1, T, H + widths], where a layer's
-        width is that of its keys, head after head, and of its values.
+        layer_numbers: layers with keys and values of their own. Result [1, T, H + sum of widths]; a
+        layer's width holds its keys head by head, then its values.
         """
         hidden = self.forward(tokens, caches)
         first = {layer.number: layer.caches.start for layer in self._layers}
@@ -166,13 +171,12 @@ class Decoder:
         return mx.concatenate([hidden, *written], axis=-1)
 
     def _add_positions(self, cache: LayerCache, x: mx.array) -> mx.array:
-        """Add position embeddings to the embeddings [1, T, H] of one conversation."""
         assert isinstance(cache, RowsCache)
         assert self._positions is not None
         return x + self._positions(positions(cache.start(), range(x.shape[1])))
 
     def logits(self, hidden: mx.array) -> mx.array:
-        """Hidden [1, T, H] -> float32 logits [1, T, V]."""
+        """Hidden states [1, T, H] -> float32 logits [1, T, V]."""
         normed = self._norm(hidden) if self._residual_out else hidden
         logits = self._output(normed).astype(mx.float32)
         scale, cap = self.spec.logit_scale, self.spec.logit_cap
@@ -181,14 +185,14 @@ class Decoder:
 
 
 def _written_keys_values(cache: LayerCache, hidden: mx.array) -> mx.array:
-    """Keys and values of the block [1, T, H] just read, [1, T, width]."""
+    """Keys and values of the rows [1, T, H] just processed, flattened to [1, T, width]."""
     assert isinstance(cache, RowsCache)
     rows = (side.transpose(0, 2, 1, 3) for side in cache.block())
     return mx.concatenate([side.reshape(1, hidden.shape[1], -1) for side in rows], axis=-1)
 
 
 class _Layer(NamedTuple):
-    """A block and where its caches lie among those of all; has_caches: or an earlier layer's."""
+    """A block and its slice of the cache list; has_caches: not an earlier layer's."""
 
     number: int
     block: DecoderBlock
@@ -197,7 +201,7 @@ class _Layer(NamedTuple):
 
 
 class _ModelLayers(NamedTuple):
-    """All, and the first of every kind with those whose keys and values they read."""
+    """All layers, and the first of every kind together with the layers whose keys they read."""
 
     every: list[_Layer]
     kinds: list[_Layer]
@@ -223,7 +227,7 @@ def _read_layers(spec: model_spec.ModelSpec, part: Part) -> _ModelLayers:
 def _assign_caches(
     spec: model_spec.ModelSpec, blocks: Sequence[DecoderBlock], layer_numbers: Sequence[int]
 ) -> list[_Layer]:
-    """The layers of these numbers, as a model of no others."""
+    """List the numbered layers with cache slices counted as if the model had no other layers."""
     layers: list[_Layer] = []
     places: dict[int, slice] = {}
     count = 0
@@ -238,7 +242,7 @@ def _assign_caches(
 
 
 def _head_parts(every: Part) -> list[Part]:
-    """Parts of a weight table, one for each MTP head."""
+    """Split the tensors of the MTP heads by head."""
     parts = [every.subpart("layers.0")]
     while "join.weight" in (further := every.subpart(f"layers.{len(parts)}")):
         parts.append(further)

@@ -1,4 +1,4 @@
-"""Gated DeltaNet (arXiv 2412.06464): convolution, gates and delta rule, by MLX or our kernels."""
+"""Gated DeltaNet layers (arXiv 2412.06464): convolution, gates and delta rule."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,18 +6,18 @@ from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
-from metal_kernels.choice import Kernels, Served, Work
-from metal_kernels.gated_delta_block import Rows
+from metal_kernels.choice import Kernels, KernelWork, ServedRows
+from metal_kernels.gated_delta_block import DeltaRows
 from metal_kernels.gated_delta_inputs import (
     L2_EPS,
-    Fixed,
-    Inputs,
+    ConvolutionRows,
+    DeltaBlockInputs,
+    DeltaConstants,
     Projected,
-    Window,
     gated_delta_inputs,
     unscaled_eps,
 )
-from metal_kernels.stock import Stock
+from metal_kernels.stock import StockOperations
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.recurrent import (
@@ -36,16 +36,16 @@ PROJECTIONS = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
 
 
 class DeltaNet:
-    """Gated DeltaNet as a mixer of a block."""
+    """Gated DeltaNet as the sequence mixer of a decoder block."""
 
     def __init__(self, spec: DeltaNetSpec, part: Part, eps: float) -> None:
         self._spec = spec
         self._stock = part.kernels.stock
-        work = Work("", spec.value_dim, spec.key_dim)
+        work = KernelWork("", spec.value_dim, spec.key_dim)
         self._rule = delta_rule(part.kernels.served("delta", work), StockDelta(self._stock))
         self._projections = Projections.read(part, PROJECTIONS)
         self.dtype = self._projections.dtype
-        fixed = Fixed(
+        fixed = DeltaConstants(
             taps=part.vector("conv1d.weight").squeeze(-1),
             decay_bias=part.vector("dt_bias").astype(mx.float32),
             decay_rate=-mx.exp(part.vector("A_log").astype(mx.float32)),
@@ -56,11 +56,11 @@ class DeltaNet:
         self._inputs = make_delta_inputs(part.kernels, fixed, self._projections)
         unscaled = unscaled_eps(eps, spec.key_dim)
         weight = part.vector("norm.weight", mx.float32)  # as what the rule makes
-        self._head_norm = self._stock.norm(weight, unscaled, spec.value_heads)
+        self._head_norm = self._stock.make_rms_norm(weight, unscaled, spec.value_heads)
         self.out_proj = ResidualLinear.read(part, "out_proj")
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """An empty cache: zeros, states in float32."""
+        """Create a cache of zeros: a float32 state and the convolution's last rows."""
         del bits
         spec = self._spec
         window = mx.zeros((1, spec.taps - 1, spec.channels), self.dtype)
@@ -68,7 +68,7 @@ class DeltaNet:
         return RecurrentCache(window, state, self._rule, self._stock)
 
     def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
+        """Normed hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
         del masks
         spec = self._spec
         gate, rows = self._inputs.split_gate(self._projections.products(x))
@@ -81,47 +81,49 @@ class DeltaNet:
         return join(outputs, gate.reshape(outputs.shape)).reshape(gate.shape)
 
     def _run_sequence(self, cache: LayerCache, *rows: mx.array) -> mx.array:
-        """One conversation: projected rows -> outputs [1, T, value heads, Dv]."""
+        """Run the delta rule on rows of one sequence -> outputs [1, T, value heads, Dv]."""
         assert isinstance(cache, RecurrentCache)
         return cache.run(*self._inputs(rows, cache.window))
 
 
 class GateAndInputs(NamedTuple):
-    """Output gate [1, T, Hv * Dv] and the raw inputs of the delta rule, [1, T, ...] each."""
+    """Output gate [1, T, Hv * Dv] and raw inputs of the delta rule, [1, T, ...] each."""
 
     gate: mx.array
     rows: Sequence[mx.array]
 
 
 class DeltaInputs(Protocol):
-    """Convolution, SiLU, unit norms and gates (arXiv 2412.06464)."""
+    """Protocol: compute the inputs of the delta rule from the outputs of projections."""
 
     def split_gate(self, products: Sequence[mx.array]) -> GateAndInputs:
-        """Split the products of the projections, [1, T, N] each."""
+        """Split the projections' outputs, [1, T, N] each, into output gate and inputs."""
 
-    def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
-        """Inputs of the delta rule for some of the rows."""
+    def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> DeltaBlockInputs:
+        """Compute the delta rule's inputs for rows of one sequence."""
 
 
 class StockDeltaInputs:
-    """Plain MLX operations."""
+    """Inputs of the delta rule by about a dozen MLX operations."""
 
-    def __init__(self, fixed: Fixed, projections: Projections, stock: Stock, repeats: int) -> None:
-        """times: how often each query and key may stand in rows, for heads of values share them."""
+    def __init__(
+        self, fixed: DeltaConstants, projections: Projections, stock: StockOperations, repeats: int
+    ) -> None:
+        """repeats: copies of each query and key head that may be made for value heads."""
         self._fixed, self._projections, self._stock = fixed, projections, stock
         self._times = repeats
-        self._convolve = stock.convolution(fixed.taps)
+        self._convolve = stock.make_convolution(fixed.taps)
         # with all axes, that there is nothing to broadcast in a pass
         self._bias, self._rate = fixed.decay_bias[None, None], fixed.decay_rate[None, None]
         self._zero = mx.zeros(self._bias.shape)
 
     def split_gate(self, products: Sequence[mx.array]) -> GateAndInputs:
-        """Split into channels, beta and decay."""
+        """Split the projections into output gate, convolution channels, beta and decay."""
         channels, gate, beta, decay = self._projections.parts(products)
         return GateAndInputs(gate, (channels, beta, decay))
 
-    def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
-        """Compute the inputs by about a dozen operations."""
+    def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> DeltaBlockInputs:
+        """Compute the delta rule's inputs for rows of one sequence."""
         fixed, stock = self._fixed, self._stock
         channels, beta, decay = rows
         count, size = channels.shape[1], fixed.key_size
@@ -129,55 +131,57 @@ class StockDeltaInputs:
         convolved = mx.concatenate([before, channels], axis=1)
         activated = stock.elementwise(_rounded_silu)(self._convolve(convolved))
         both, values = mx.split(activated, [2 * fixed.key_heads * size], axis=-1)
-        units = stock.units(both, 2 * fixed.key_heads, L2_EPS, self._times)
+        units = stock.l2_norm(both, 2 * fixed.key_heads, L2_EPS, self._times)
         queries, keys = mx.split(units, 2, axis=2)
-        its = Rows(
+        its = DeltaRows(
             queries=queries,
             keys=keys,
             values=values.reshape(1, count, -1, fixed.value_size),
             decay=stock.elementwise(_decay)(decay, self._bias, self._rate, self._zero),
             beta=stock.elementwise(_sigmoid_float32)(beta),
         )
-        return Inputs(its, convolved)
+        return DeltaBlockInputs(its, convolved)
 
 
 @dataclass(frozen=True, slots=True)
 class KernelDeltaInputs:
-    """Our kernel for few rows, in one launch; plain ops for the long blocks of a prompt.
+    """Inputs of the delta rule by one kernel launch for few rows; prompts use MLX operations.
 
-    gate, beta, decay: where they lie in what the projections make.
+    gate, beta, decay: where each part lies in the outputs of the projections.
     """
 
-    fixed: Fixed
+    fixed: DeltaConstants
     gate: PartLocation
     beta: PartLocation
     decay: PartLocation
-    served: Served
+    served: ServedRows
     stock: StockDeltaInputs
 
     def split_gate(self, products: Sequence[mx.array]) -> GateAndInputs:
-        """Split off the gate; the kernel reads the rest in place."""
+        """Split off the output gate; the kernel reads the other parts in place."""
         start = self.gate.column
         width = self.fixed.value_size * len(self.fixed.decay_bias)
         return GateAndInputs(products[self.gate.matrix][:, :, start : start + width], products)
 
-    def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
-        """Compute the inputs in one launch."""
+    def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> DeltaBlockInputs:
+        """Compute the delta rule's inputs for rows of one sequence."""
         channels, decay, beta = rows[0], self.decay, self.beta
         if channels.shape[1] not in self.served:
             return self.stock(self.stock.split_gate(rows).rows, window)
         a, b = rows[decay.matrix], rows[beta.matrix]
         return gated_delta_inputs(
             Projected(channels, a, b, decay.column, beta.column),
-            Window(window.rows.astype(channels.dtype), window.kept),
+            ConvolutionRows(window.rows.astype(channels.dtype), window.kept),
             self.fixed,
             self.served.launcher,
         )
 
 
-def make_delta_inputs(kernels: Kernels, fixed: Fixed, projections: Projections) -> DeltaInputs:
-    """The kernel's implementation where it serves, else plain operations."""
-    work = Work("", fixed.value_size, fixed.key_size)
+def make_delta_inputs(
+    kernels: Kernels, fixed: DeltaConstants, projections: Projections
+) -> DeltaInputs:
+    """Choose the kernel for the delta rule's inputs, or MLX operations where there is none."""
+    work = KernelWork("", fixed.value_size, fixed.key_size)
     repeats = 1 if kernels.launcher else len(fixed.decay_bias) // fixed.key_heads
     stock = StockDeltaInputs(fixed, projections, kernels.stock, repeats)
     served = kernels.served("delta-inputs", work)
@@ -188,12 +192,12 @@ def make_delta_inputs(kernels: Kernels, fixed: Fixed, projections: Projections) 
 
 
 def _rounded_silu(sums: mx.array) -> mx.array:
-    """SiLU rounded to the type of its input, returned in float32."""
+    """SiLU rounded to the dtype of its input, returned in float32."""
     return silu(sums.astype(mx.float32)).astype(sums.dtype).astype(mx.float32)
 
 
 def _decay(a: mx.array, bias: mx.array, rate: mx.array, zero: mx.array) -> mx.array:
-    """exp(-exp(A_log) * softplus(a + dt_bias)) in float32."""
+    """exp(-exp(A_log) * softplus(a + dt_bias)) in float32; rate is -exp(A_log)."""
     return mx.exp(rate * mx.logaddexp(a.astype(mx.float32) + bias, zero))
 
 
@@ -202,5 +206,5 @@ def _sigmoid_float32(b: mx.array) -> mx.array:
 
 
 def _apply_silu_gate(outputs: mx.array, gate: mx.array) -> mx.array:
-    """Multiply float32 values by silu(gate); the result has the gate's type."""
+    """Multiply float32 outputs by silu(gate); the result has the gate's dtype."""
     return (outputs * silu(gate.astype(mx.float32))).astype(gate.dtype)

@@ -1,4 +1,4 @@
-"""Feed-forwards that send each token through a few of many experts and one shared by all."""
+"""Mixture-of-experts feed-forward: each token goes through a few experts and a shared one."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.choice import Kernels
-from metal_kernels.stock import Stock
+from metal_kernels.stock import StockOperations
 from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.models import layer_specs
 from mlx_engine.models.kernel_matrices import FewRowMatrix, ManyRowMatrix
@@ -20,34 +20,33 @@ SORTED_FROM_ROWS = 32
 
 @dataclass(frozen=True, slots=True)
 class ExpertLinear:
-    """x [R, 1, K] and an expert for each row, uint32 [R, n] -> [R, n, N], or [R, n, K] likewise.
+    """Matrix product with the experts of each row: x [R, 1, K] -> [R, n, N] (or x [R, n, K]).
 
-    A result depends on its own row and expert only (measured bit for bit on MLX's CPU backend).
-    few_rows: the kernel for few rows, None for none. many_rows: the one for rows in order of their
-    experts. Stock MLX does what neither does. biases: [E, N].
+    A row's result depends on that row and its experts only. few_rows, many_rows: kernels for few
+    rows and for rows sorted by expert; MLX multiplies where neither applies. biases: [E, N].
     """
 
     matrices: Matrix
     few_rows: FewRowMatrix | None = None
     many_rows: ManyRowMatrix | None = None
     biases: mx.array | None = None
-    stock: Stock = MLX
+    stock: StockOperations = MLX
 
     @staticmethod
     def of(matrices: Matrix, kernels: Kernels, biases: mx.array | None = None) -> "ExpertLinear":
-        """Wrap a stack, with kernels where they serve it."""
+        """Wrap a stack of expert matrices, with kernels where there are any for its format."""
         few_rows = FewRowMatrix.of(matrices, kernels, "experts")
         many_rows = ManyRowMatrix.of(matrices, kernels, "prompt-experts")
         return ExpertLinear(matrices, few_rows, many_rows, biases, kernels.stock)
 
     @staticmethod
     def read(part: Part, *names: str) -> "list[ExpertLinear]":
-        """Stacks of a part, joined where they are packed alike, with the biases they have."""
+        """Read stacks of expert matrices with their biases, fused where their formats agree."""
         joined = part.joined(names)
         return [ExpertLinear.of(one.matrix, part.kernels, one.bias) for one in joined]
 
     def __call__(self, x: mx.array, chosen: mx.array, *, is_sorted: bool) -> mx.array:
-        """Multiply; in_order: `chosen` never decreases."""
+        """Multiply rows by their experts, uint32 ids [R, n]; is_sorted: the ids never decrease."""
         made = self._product(x, chosen, is_sorted=is_sorted)
         return made if self.biases is None else made + self.biases[chosen].astype(x.dtype)
 
@@ -58,7 +57,7 @@ class ExpertLinear:
             return self.many_rows.expert_product(x, chosen)
         stack, rows = self.matrices, x[..., None, :]
         # which row goes with an expert; MLX sorts along only where it is left to MLX
-        its_row = None if is_sorted else self.stock.numbers(x.shape[:-1])
+        its_row = None if is_sorted else self.stock.indices(x.shape[:-1])
         if stack.scales is None:
             dense = stack.mode == "dense"
             parts = [stack.weight] if dense else dequantised_tiles(stack, x.dtype, self.stock)
@@ -86,14 +85,14 @@ class ExpertLinear:
 
 
 class RoutedExperts(NamedTuple):
-    """Experts of each row, int [R, n], and their weights likewise, computed in float32."""
+    """Expert ids of each row, int [R, n], and their float32 weights [R, n]."""
 
     experts: mx.array
     weights: mx.array
 
 
 class Router:
-    """Which experts each row goes through, and how much each of them counts."""
+    """Router that selects experts for each row and computes their weights."""
 
     def __init__(self, spec: layer_specs.ExpertsSpec, part: Part, eps: float) -> None:
         self._spec = spec
@@ -108,7 +107,7 @@ class Router:
         self._sigmoid = part.kernels.stock.elementwise(_sigmoid_float32)
 
     def __call__(self, rows: mx.array) -> RoutedExperts:
-        """Hidden states [R, H] -> chosen experts and weights."""
+        """Hidden states [R, H] -> selected experts and their weights."""
         spec = self._spec
         if self._norm is not None:
             rows = self._norm(rows[None])[0]
@@ -134,12 +133,12 @@ class Router:
         return RoutedExperts(chosen, weights if spec.scale == 1.0 else weights * spec.scale)
 
     def _top_experts(self, selection: mx.array) -> mx.array:
-        """Selection scores [R, E] -> the n best experts [R, n], unordered."""
+        """Selection scores [R, E] -> ids of the n best experts [R, n], in no order."""
         count = self._spec.per_token
         return mx.argpartition(selection, kth=-count, axis=-1)[:, -count:]
 
     def _selection_scores(self, scores: mx.array) -> mx.array:
-        """Selection scores of experts [R, E]; -inf in groups that were not selected."""
+        """Scores [R, E] plus bias; -inf in expert groups that were not selected."""
         spec = self._spec
         selection = scores if self._choice_bias is None else scores + self._choice_bias
         if spec.kept_groups == spec.groups:
@@ -154,9 +153,9 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class ExpertFeedForward:
-    """An Experts (layer_specs.py) with its tensors (DeepSeekMoE, arXiv 2401.06066).
+    """Mixture-of-experts feed-forward (DeepSeekMoE, arXiv 2401.06066) built from an ExpertsSpec.
 
-    gate_up: both in one, or each.
+    gate_up: one fused matrix stack, or the stacks of gate and up.
     """
 
     router: Router
@@ -165,11 +164,11 @@ class ExpertFeedForward:
     join: Gate
     shared: GatedFeedForward | None
     shared_gate: Linear | None
-    stock: Stock
+    stock: StockOperations
 
     @staticmethod
     def read(part: Part, spec: layer_specs.ExpertsSpec, eps: float = 1e-6) -> "ExpertFeedForward":
-        """{gate,switch_mlp,shared_expert,shared_expert_gate} of a part; eps: of a router's norm."""
+        """Read router, expert stacks and shared expert of a block; eps: of the router's norm."""
         stacks, shared = part.subpart("switch_mlp"), part.subpart("shared_expert")
         router = Router(spec, part, eps)
         gate_up = ExpertLinear.read(stacks, "gate_proj", "up_proj")
@@ -188,7 +187,7 @@ class ExpertFeedForward:
         )
 
     def __call__(self, x: mx.array, router_input: mx.array | None = None) -> mx.array:
-        """Hidden states [1, T, H] -> [1, T, H]; routed_by: read by the router instead of x."""
+        """Hidden states [1, T, H] -> [1, T, H]; router_input: read by the router, default x."""
         rows = x.reshape(-1, x.shape[-1])
         choice = self.router(rows if router_input is None else router_input.reshape(rows.shape))
         asked = self._run_sorted_experts if len(rows) >= SORTED_FROM_ROWS else self._run_experts
@@ -204,15 +203,15 @@ class ExpertFeedForward:
         return made.reshape(x.shape)
 
     def add_to(self, residual: mx.array, x: mx.array) -> mx.array:
-        """residual + the output for x."""
+        """Return residual + feed-forward(x)."""
         return residual + self(x)
 
     def _run_experts(self, rows: mx.array, chosen: mx.array) -> mx.array:
-        """Rows [R, H] and chosen experts [R, n] -> outputs [R, n, H]."""
+        """Rows [R, H] and expert ids [R, n] -> outputs of each expert [R, n, H]."""
         return self._feed_forward(rows[:, None], chosen, is_sorted=False)
 
     def _run_sorted_experts(self, rows: mx.array, chosen: mx.array) -> mx.array:
-        """The same, with rows sorted by expert."""
+        """Rows [R, H] and expert ids [R, n] -> outputs [R, n, H], computed in order of experts."""
         flat = chosen.reshape(-1)
         order = mx.argsort(flat)
         each = rows[order // chosen.shape[-1]]
@@ -230,10 +229,10 @@ def _sigmoid_float32(product: mx.array) -> mx.array:
 
 
 def _weigh_outputs(outputs: mx.array, weights: mx.array) -> mx.array:
-    """Sum of outputs [R, n, H] weighted by [R, n], weights rounded to the outputs' type."""
+    """Multiply outputs [R, n, H] by weights [R, n], rounded to the outputs' dtype."""
     return outputs * weights[..., None].astype(outputs.dtype)
 
 
 def _add_gated_shared(made: mx.array, gate: mx.array, shared: mx.array) -> mx.array:
-    """Add the shared expert's output [R, H], scaled by its gate [R, 1]."""
+    """Add the shared expert's output [R, H], scaled by the sigmoid of its gate [R, 1]."""
     return made + mx.sigmoid(gate) * shared

@@ -1,4 +1,4 @@
-"""Interface of a model family for loading: names, shapes, sizes, canonical values, build."""
+"""Interface of model families for loading: tensor names, shapes, sizes, values, building."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Parts(Generic[T]):
-    """Tensors sorted by the part that needs them, under canonical names.
+class TensorParts(Generic[T]):
+    """Tensors of a model's files sorted into trunk, MTP heads and skipped, by canonical name.
 
-    T is whatever the caller has by that name: headers or arrays. skipped: tensors that text does
-    not need (vision, a copy of tied embeddings, buffers), under the names of the file. Tensors
-    that come in other pieces stand under names of their own, and recipes put them together.
+    T is a tensor's header or array. skipped: tensors that text generation does not need (vision,
+    copies of tied embeddings, buffers), by their names in the file. Tensors stored fused or split
+    keep other names; the recipes assemble them.
     """
 
     trunk: dict[str, T]
@@ -38,13 +38,14 @@ class Parts(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """Sizes of a model, from its config.
+class ModelSizes:
+    """Sizes of a model, computed from its config.
 
-    promised_heads: MTP heads the config claims, true or not. cache: of the trunk. head_caches: of
-    each head in order. asked_experts: the share of a layer's experts that one token is sent
-    through. packed_cache: why keys and values are kept in 16 bits only. work:
-    what a pass takes. unpacks: a small model's matrices are unpacked where there is no Metal.
+    promised_heads: MTP heads that the config declares, whether or not the files have them. cache,
+    head_caches: cache sizes of the trunk and of each MTP head. active_expert_share: share of a
+    layer's experts that process one token. packed_cache: reason why keys and values stay in 16
+    bits. work: memory for activations of a pass. unpacks: small models are dequantised where there
+    is no Metal.
     """
 
     layers: int
@@ -60,16 +61,16 @@ class Figures:
     unpacks: bool = True
 
     def of_heads(self, count: int) -> CacheSize:
-        """Cache size of `heads` MTP heads."""
+        """Cache size of the first `count` MTP heads together."""
         return sum_of_sizes(self.head_caches[:count])
 
 
 @dataclass(frozen=True, slots=True)
 class CanonicalPart:
-    """A trunk or a head as the model uses it.
+    """Arrays of a trunk or of MTP heads with canonical names and values.
 
-    norm_shift: 0 when the file stored norm weights as w (used as 1 + w), 1 as used, 2 when 1 had
-    been added twice. reasons: what had to be put right.
+    norm_shift: what the file had added to zero-centred norm weights: 0 (w), 1 (1 + w), 2 (added
+    twice). reasons: notices about corrected values.
     """
 
     arrays: dict[str, mx.array]
@@ -78,70 +79,77 @@ class CanonicalPart:
 
 
 class Family(ABC):
-    """The family of one model. Only the last three need MLX, which they import on use.
+    """Abstract base of model families, created for one model.
 
-    config: the whole config.json. Origins name the files in messages, `origin` the config's. All
-    raise BadModelFile for files that contradict themselves, UnsupportedModel for sound ones of an
-    unknown variant. What is no abstract method is so where heads are not run, and where the trunk
-    is checked while it is built.
+    config: the whole config.json. origin arguments name files in messages, the attribute the
+    config. Methods raise BadModelFile for inconsistent files and UnsupportedModel for variants that
+    cannot be run. MLX is imported only by the last three methods. Defaults suit families whose MTP
+    heads are not run.
     """
 
     def __init__(self, model_type: str, config: Mapping[str, object], origin: str) -> None:
         self.model_type, self.config, self.origin = model_type, config, origin
 
     @abstractmethod
-    def figures(self) -> Figures:
-        """Sizes by the config."""
+    def figures(self) -> ModelSizes:
+        """Compute the model's sizes from its config."""
 
     @abstractmethod
-    def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
-        """Tensors of a model's own files by part."""
+    def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+        """Sort the tensors of a model's own files into trunk, MTP heads and skipped."""
 
-    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
-        """Tensors of a file or folder given for its heads; names may lack the heads' prefix."""
+    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+        """Sort the tensors of a separate file of MTP heads; names may lack the heads' prefix."""
         del origin
-        return Parts({}, dict(raw), {})
+        return TensorParts({}, dict(raw), {})
 
     def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """Unpacked shapes of the trunk's tensors; empty where only a built class knows them.
+        """Shapes of the trunk's tensors before quantisation; empty where only mlx-lm's class knows
+        them.
 
-        In the forms these canonical names have, where a tensor may be stored in two ways.
+        present: canonical names in the files, which decide between alternative layouts of a tensor.
         """
         del present
         return {}
 
     def head_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """Unpacked shapes of the heads' tensors, some optional; empty where heads are not run."""
+        """Shapes of the MTP heads' tensors before quantisation; empty where heads are not run."""
         del present
         return {}
 
     def repeats(self) -> Mapping[str, str]:
-        """Matrices of heads that may be copies of a trunk matrix: head's name -> trunk's name."""
+        """Map names of head matrices to the trunk matrices they may be copies of."""
         return {}
 
     def published_name(self, head_name: str) -> str:
-        """The name in files of a head's tensor with this canonical name, without prefixes."""
+        """Name of an MTP head's tensor in published files, without prefixes."""
         return head_name
 
     def missing_heads_hint(self) -> str:
-        """A sentence about traces of heads that were dropped from the files."""
+        """Sentence for the user about how the absence of MTP heads shows in the files."""
         return "there is none in the files"
 
     @abstractmethod
     def group(self, trunk_name: str) -> str:
-        """The tensor group of a trunk tensor, in words for the user."""
+        """Group of a trunk tensor for size tables, such as "attention" or "experts"."""
 
     def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
-        """Values as the model uses them."""
+        """Convert the trunk's stored values to those the model computes with."""
         del origin
         return CanonicalPart(dict(raw), 1, ())
 
     def canonical_head(
         self, raw: Mapping[str, mx.array], origin: str, trunk_shift: int | None
     ) -> CanonicalPart:
-        """The same for heads; trunk_shift: the trunk's norm shift if both are of one file set."""
+        """Convert the MTP heads' stored values to those the model computes with.
+
+        trunk_shift: the trunk's norm shift if trunk and heads come from one set of files, else
+        None.
+        """
         raise NotImplementedError("heads of this family are not run")
 
     @abstractmethod
     def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
-        """The model; raises for tensors that are missing, misshapen or left over."""
+        """Build the model; raises BadModelFile for tensors that are missing, misshapen or left
+        over.
+        """

@@ -1,4 +1,4 @@
-"""Matrices as the kernels for few rows read them, and their products of 1 to 9 rows."""
+"""Weight matrices in the form our kernels read, for passes of few rows and of many rows."""
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from metal_kernels.choice import MOST_ROWS as MOST_OF_A_PASS
-from metal_kernels.choice import KernelName, Kernels, Served, Work
+from metal_kernels.choice import KernelName, Kernels, KernelWork, ServedRows
 from metal_kernels.expert_union_matvec import expert_union_matvec
 from metal_kernels.few_row_matvec import (
     MOST_ROWS,
@@ -17,7 +17,7 @@ from metal_kernels.few_row_matvec import (
 from metal_kernels.kernel import Launcher
 from metal_kernels.many_row_product import many_row_experts, many_row_product
 from metal_kernels.mtp_input import Norms, mtp_input
-from metal_kernels.vocabulary_pick import Choosing, vocabulary_pick
+from metal_kernels.vocabulary_pick import PickOptions, vocabulary_pick
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.dense import DENSE
@@ -33,7 +33,7 @@ rows, whose tiles have 64. Presumed, not measured.
 
 @dataclass(frozen=True, slots=True)
 class _CountsUpTo:
-    """Row counts; where a whole verify pass is among them, also longer passes up to `most`."""
+    """Row counts that a kernel serves, extended to `most` where it serves a whole verify pass."""
 
     most: int
     counts: Container[int]
@@ -46,9 +46,10 @@ class _CountsUpTo:
 
 @dataclass(frozen=True, slots=True)
 class FewRowMatrix:
-    """A matrix [N, K], or a stack of them, for passes of as many rows as `counts` says.
+    """A matrix [N, K] or a stack of them, multiplied by our kernels in passes of few rows.
 
-    A kernel takes eight rows; nine go in two launches, and each row's bits stay its own.
+    counts: row counts served. A launch takes up to eight rows; more rows are split, and a row's
+    result does not depend on the rows beside it.
     """
 
     arrays: tuple[mx.array, ...]
@@ -58,7 +59,7 @@ class FewRowMatrix:
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "FewRowMatrix | None":
-        """None where the kernel does not serve this matrix."""
+        """Wrap a matrix for a kernel; None where the kernel does not serve it."""
         form = format_of(matrix)
         if form is None:
             return None
@@ -75,27 +76,24 @@ class FewRowMatrix:
         return x.size // x.shape[-1] in self.counts
 
     def product(self, x: mx.array) -> mx.array:
-        """x [..., K] -> [..., N]."""
+        """x [..., K] -> x W^T [..., N]."""
         return self._in_eights(few_row_matvec, x)
 
     def product_plus_bias(self, bias: mx.array, x: mx.array) -> mx.array:
-        """bias [N] and x [..., K] -> [..., N], the bits of `product(x) + bias`."""
+        """x [..., K] -> x W^T + bias [..., N]; the same bits as the two operations."""
         return _in_eights(
             lambda x: few_row_matvec_add(x, self.arrays, self.form, self.launcher, bias), x
         )
 
     def product_plus_residual(self, residual: mx.array, x: mx.array) -> mx.array:
-        """residual [..., N] and x [..., K] -> [..., N], the bits of `residual + product(x)`."""
+        """x [..., K] -> residual + x W^T [..., N]; the same bits as the two operations."""
         return self._in_eights(few_row_matvec_add, x, residual)
 
     def gate_up(self, x: mx.array) -> mx.array:
-        """x [..., K] by gates above ups [2 N, K] -> silu(gate) * up [..., N]."""
+        """x [..., K] -> silu(gate) * up [..., N], for a matrix [2 N, K] of gate and up rows."""
         return self._in_eights(few_row_gate_up, x)
 
     def _in_eights(self, run: Callable[..., mx.array], x: mx.array, *more: mx.array) -> mx.array:
-        """A kernel over the matrix; at once what there is almost always, as the host's time adds
-        up over all products of a pass.
-        """
         if x.size <= MOST_ROWS * x.shape[-1]:
             return run(x, self.arrays, self.form, self.launcher, *more)
         return _in_eights(
@@ -103,7 +101,7 @@ class FewRowMatrix:
         )
 
     def expert_product(self, x: mx.array, chosen: mx.array) -> mx.array:
-        """x [R, K] or [R, n, K], experts uint32 [R, n] -> [R, n, N]."""
+        """x [R, K] or [R, n, K] and uint32 expert ids [R, n] -> products [R, n, N]."""
         width = x.shape[-1]
 
         def made(experts: mx.array, rows: mx.array) -> mx.array:
@@ -115,15 +113,17 @@ class FewRowMatrix:
         return _in_eights(made, chosen.view(mx.int32), x.reshape(len(chosen), -1))
 
     def join(self, embedded: mx.array, hidden: mx.array, norms: Norms) -> mx.array:
-        """Norm both inputs [..., H], then multiply side by side -> [..., N]."""
+        """Norm embeddings and hidden states [..., H], concatenate them and multiply -> [..., N]."""
         return _in_eights(
             lambda e, h: mtp_input(e, h, norms, self.arrays, self.form, self.launcher),
             embedded,
             hidden,
         )
 
-    def pick(self, hidden: mx.array, options: Choosing) -> mx.array:
-        """Hidden [..., K] -> one token int32 [R] a row, -1 where a logit is not finite."""
+    def pick(self, hidden: mx.array, options: PickOptions) -> mx.array:
+        """Hidden states [..., K] -> one token id per row, int32 [R]; -1 where a logit is not
+        finite.
+        """
 
         def chosen(x: mx.array, *keys: mx.array) -> mx.array:
             rows = options._replace(keys=keys[0]) if keys else options
@@ -134,7 +134,7 @@ class FewRowMatrix:
 
 
 def format_of(matrix: Matrix) -> WeightFormat | None:
-    """The matrix's format for the kernels; None for a packing they do not read."""
+    """Kernel weight format of a matrix; None for a packing that no kernel reads."""
     if matrix.mode == "dense":
         return DENSE
     if matrix.mode == "affine":
@@ -145,15 +145,13 @@ def format_of(matrix: Matrix) -> WeightFormat | None:
     return known[matrix.mode]() if matrix.mode in known else None
 
 
-def work_of(matrix: Matrix, form: WeightFormat) -> Work:
-    """The kernel work of a matrix, by its unpacked sizes."""
-    return Work(form.name, matrix.weight.shape[-2], matrix.inputs)
+def work_of(matrix: Matrix, form: WeightFormat) -> KernelWork:
+    """Kernel work of a matrix: its format and unpacked sizes."""
+    return KernelWork(form.name, matrix.weight.shape[-2], matrix.inputs)
 
 
 def _in_eights(run: Callable[..., mx.array], *inputs: mx.array) -> mx.array:
-    """Of inputs [..., K], which have the same rows: where those are more than a kernel takes, runs
-    of eight.
-    """
+    """Run a kernel over inputs [..., K] in chunks of at most eight rows."""
     *lead, width = inputs[0].shape
     if inputs[0].size <= MOST_ROWS * width:
         return run(*inputs)
@@ -166,18 +164,20 @@ def _in_eights(run: Callable[..., mx.array], *inputs: mx.array) -> mx.array:
 
 @dataclass(frozen=True, slots=True)
 class ManyRowMatrix:
-    """A matrix [N, K], or a stack of them, for passes of any number of rows.
+    """A matrix in GGUF blocks, or a stack of them, multiplied by our kernel in prompt passes.
 
-    served: holds 1 while the kernel is in use; while it is not, stock MLX is handed the values.
+    served: contains 1 while the kernel is in use; until then MLX multiplies by dequantised values.
     """
 
     blocks: mx.array
     form: WeightFormat
-    served: Served
+    served: ServedRows
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "ManyRowMatrix | None":
-        """Wrap a matrix; None where the kernel does not serve it, or MLX reads its format."""
+        """Wrap a matrix for a kernel; None where the kernel does not serve it or MLX reads its
+        format.
+        """
         if matrix.mode not in BLOCK_FORMS:
             return None
         form = BLOCK_FORMS[matrix.mode]
@@ -190,13 +190,13 @@ class ManyRowMatrix:
         return 1 in self.served
 
     def product(self, x: mx.array) -> mx.array:
-        """x [..., K] -> [..., N]."""
+        """x [..., K] -> x W^T [..., N]."""
         rows = x.reshape(-1, x.shape[-1])
         made = many_row_product(rows, (self.blocks,), self.form, self.served.launcher)
         return made.reshape(*x.shape[:-1], -1)
 
     def expert_product(self, x: mx.array, chosen: mx.array) -> mx.array:
-        """x [R, 1, K], experts [R, 1] that never decrease -> [R, 1, N]."""
+        """x [R, 1, K] and expert ids [R, 1] in ascending order -> products [R, 1, N]."""
         made = many_row_experts(
             x.squeeze(1), chosen.squeeze(1), (self.blocks,), self.form, self.served.launcher
         )

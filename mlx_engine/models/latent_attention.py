@@ -1,9 +1,9 @@
 """Multi-head latent attention (arXiv 2405.04434), bit-equal for one row and for several.
 
 A block of up to ABSORBED_ROWS rows multiplies its queries by the matrix that unpacks keys and
-attends to the latents themselves ("absorbed"): few rows by our kernel, on the cache's buffers as
-they lie. A longer one, of a prompt, unpacks keys and values from the latents, which costs less
-there. Verify passes are short, so a row's bits do not tell whether it was drafted.
+attends to the latents themselves ("absorbed"), by our kernel for few rows. Longer blocks, of
+prompts, unpack keys and values first, which is cheaper there. Verify passes are short, so drafted
+rows get the same bits as others.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.choice import Work
+from metal_kernels.choice import KernelWork
 from metal_kernels.few_query_attention import few_query_attention
 from metal_kernels.key_value_formats import cache_form, form_name
-from metal_kernels.stock import AttentionOptions, Position, Stock, tiles
+from metal_kernels.stock import AttentionOptions, Position, StockOperations, row_tiles
 from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.attention import AttentionCache, positions
 from mlx_engine.cache.contract import LayerCache
@@ -34,14 +34,11 @@ ABSORBED_ROWS = 128
 
 @dataclass(frozen=True, slots=True)
 class PerHeadMatrices:
-    """A matrix [N, K] for each head, multiplied from either side.
-
-    is_transposed: they are stored as [K, N].
-    """
+    """A weight matrix [N, K] for each attention head; is_transposed: stored as [K, N]."""
 
     matrices: Matrix
     is_transposed: bool = False
-    stock: Stock = MLX
+    stock: StockOperations = MLX
 
     def __call__(self, x: mx.array) -> mx.array:
         """x [1, heads, T, K], or one head for all -> x W^T [1, heads, T, N]."""
@@ -60,9 +57,10 @@ class PerHeadMatrices:
 
 
 class _LatentBlock(NamedTuple):
-    """Rows that attend: their queries, unrotated and rotated [1, heads, T, ...], the latter scaled;
-    keys and values for the former, and `rotated_keys`, the rotated keys of all tokens [1, 1, L, ...].
-    first: the position of the first row.
+    """Inputs of latent attention: unrotated and rotated (scaled) queries [1, heads, T, ...].
+
+    keys, values: for the unrotated queries, [1, heads, L, ...]. rotated_keys: of all tokens [1, 1,
+    L, rotated size]. position: of the first row.
     """
 
     unrotated: mx.array
@@ -74,15 +72,15 @@ class _LatentBlock(NamedTuple):
 
 
 class LatentAttention:
-    """Multi-head latent attention as a mixer of a block.
+    """Multi-head latent attention as the sequence mixer of a decoder block.
 
-    Its cache has latents in the place of keys and rotated keys in that of values.
+    The KV cache stores latents as keys and rotated keys as values.
     """
 
     def __init__(self, spec: layer_specs.LatentAttentionSpec, part: Part, eps: float) -> None:
         del eps  # the norms of latents have their own
         self._spec, self._stock, self._kernels = spec, part.kernels.stock, part.kernels
-        work = Work("", spec.kv_rank, spec.rope.width, spec.heads)
+        work = KernelWork("", spec.kv_rank, spec.rope.width, spec.heads)
         self._served = KernelByCacheBits(part.kernels, work, is_latent=True)
         self._served.of(16)
         self._rotate = RotaryEmbedding(spec.rope, part.kernels.stock)
@@ -105,11 +103,11 @@ class LatentAttention:
         self._unpack_values = PerHeadMatrices(values, stock=self._stock)
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """An empty cache; bits: of latents and rotated keys."""
+        """Create an empty cache; bits: of latents and rotated keys."""
         return AttentionCache(bits)
 
     def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
+        """Normed hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
         latent, key = mx.split(self._to_latent(x), [self._spec.kv_rank], axis=-1)
         queries, latent = self._project_queries(x), self._latent_norm(latent)
         return each(cache, partial(self._run_sequence, masks), queries, latent, key)
@@ -117,7 +115,7 @@ class LatentAttention:
     def _run_sequence(
         self, masks: Masks, cache: LayerCache, queries: mx.array, latent: mx.array, key: mx.array
     ) -> mx.array:
-        """One conversation: queries, latents and unrotated keys, [1, T, ...] each, -> outputs."""
+        """Attend within one sequence; queries, latents and unrotated keys [1, T, ...]."""
         assert isinstance(cache, AttentionCache)
         spec, position, rows = self._spec, cache.start(), queries.shape[1]
         queries = queries.reshape(1, rows, spec.heads, -1).swapaxes(1, 2)
@@ -153,7 +151,7 @@ class LatentAttention:
         keys: mx.array,
         position: Position,
     ) -> mx.array:
-        """Queries [1, heads, T, ...] over all tokens [1, 1, L, ...] -> [1, heads, T, values]."""
+        """Attend by MLX with queries [1, heads, T, ...] to a cache [1, 1, L, ...]."""
         if rotated.shape[2] <= ABSORBED_ROWS:
             absorbed = self._unpack_keys.multiply_transposed(unrotated)
             block = _LatentBlock(absorbed, rotated, latents, latents, keys, position)
@@ -164,28 +162,28 @@ class LatentAttention:
         )
 
     def _row_by_row(self, product: Callable[[mx.array], mx.array], x: mx.array) -> mx.array:
-        """A product by head of x [1, heads, T, K]; where rows are to be exact as T of one row each,
-        because MLX's kernels for one row and for several round differently.
+        """Apply a per-head product to x [1, heads, T, K]; with exact numerics each row alone.
+
+        MLX's kernels for one row and for several rows round differently.
         """
         if not self._kernels.exact:
             return product(x)
         return product(x.swapaxes(0, 2)).swapaxes(0, 2)
 
     def _attend_in_tiles(self, block: _LatentBlock) -> mx.array:
-        """Attend in slices of rows where the scores of all would be large."""
+        """Attend in slices of rows where the scores of all rows would take much memory."""
         _, heads, rows, _ = block.rotated.shape
         a_row = heads * block.rotated_keys.shape[2] * block.rotated.dtype.size
-        parts = [self._attend_rows(block, part) for part in tiles(rows, a_row)]
+        parts = [self._attend_rows(block, part) for part in row_tiles(rows, a_row)]
         return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
 
     def _project_queries(self, x: mx.array) -> mx.array:
-        """Queries [1, T, heads * (nope + rotated)]."""
         if self._to_query_latent is not None and self._query_norm is not None:
             x = self._query_norm(self._to_query_latent(x))
         return self._queries(x)
 
     def _attend_rows(self, block: _LatentBlock, part: slice) -> mx.array:
-        """Attention of some rows, whose scores are sums of two products."""
+        """Attend with a slice of rows; scores are the sum of unrotated and rotated products."""
         rows, before = block.rotated.shape[2], block.rotated_keys.shape[2] - block.rotated.shape[2]
         end = before + part.stop
         unrotated, rotated = block.unrotated[:, :, part], block.rotated[:, :, part]

@@ -1,7 +1,6 @@
-"""Specs of a model's layers: one frozen dataclass of sizes and options for each kind.
+"""Specs of attention and feed-forward layers: sizes, options, tensor shapes and cache sizes.
 
-`tensors` names what a part reads within its own prefix, the only place where the shape of a weight
-is written down. No MLX here.
+A spec's `tensors` is the only place where the shapes of its weights are written down. No MLX here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,12 +19,11 @@ STATE_BYTES = 4
 
 
 class CacheSize(NamedTuple):
-    """Numbers of elements that caches hold.
+    """Numbers of elements that layer caches hold.
 
-    values: of keys and values, for each token; groups: those of them that share a scale in 8 and 4
-    bits. window_values, window_groups: the same of windows that are full. slack_values: of the rows
-    that windows have beside those in view. kept_elements: of the rows that convolutions keep,
-    stored in the same type. state_elements: of recurrent states, float32.
+    values: keys and values per token; groups: quantisation groups per token in 8 and 4 bits.
+    window_values, window_groups: the same for full sliding windows. slack_values: spare rows of
+    windows. kept_elements: rows kept by convolutions. state_elements: float32 recurrent states.
     """
 
     values: int = 0
@@ -37,19 +35,19 @@ class CacheSize(NamedTuple):
     state_elements: int = 0
 
     def in_bytes(self, element_bytes: int) -> CacheBytes:
-        """The same size in bytes, for elements of keys and values of `item` bytes."""
+        """Convert to bytes, for keys and values of `element_bytes` bytes each."""
         states = self.state_elements * STATE_BYTES + self.kept_elements * element_bytes
         windows = (self.window_values, self.window_groups, self.slack_values)
         return CacheBytes(element_bytes, self.values, self.groups, *windows, states)
 
 
 def sum_of_sizes(sizes: Iterable[CacheSize]) -> CacheSize:
-    """The sum of cache sizes."""
+    """Add up cache sizes."""
     return CacheSize(*map(sum, zip(CacheSize(), *sizes, strict=True)))
 
 
 def key_value_size(heads: int, key_dim: int, value_dim: int, window: int | None) -> CacheSize:
-    """Size of a layer's keys and values, for all tokens or for a window."""
+    """Cache size of one attention layer, per token or for a sliding window."""
     sizes = (key_dim, value_dim)
     each = heads * sum(sizes)
     groups = each // (64 if all(size % 64 == 0 for size in sizes) else LEAST_GROUP)
@@ -60,7 +58,7 @@ def key_value_size(heads: int, key_dim: int, value_dim: int, window: int | None)
 
 
 def why_not_packed(*sizes: int) -> Reason | None:
-    """Why keys or values of heads of these sizes cannot be kept in 8 or 4 bits."""
+    """Reason why heads of these sizes cannot be cached in 8 or 4 bits; None where they can."""
     odd = next((size for size in sizes if size % LEAST_GROUP), None)
     if odd is None:
         return None
@@ -84,11 +82,12 @@ Activation = Literal[
 
 @dataclass(frozen=True, slots=True)
 class RopeSpec:
-    """Rotation by position (arXiv 2104.09864) of the first `width` elements of a head.
+    """Rotary position embedding (arXiv 2104.09864) of the first `width` elements of a head.
 
     Pair i turns once in 2 pi base^(2 i / width) * factors[i] tokens; factors None means ones.
-    magnitude: what rotated elements are multiplied by. interleaved: pairs lie side by side, else
-    halves apart. long_factors: those of a text of more than `long_rope_after` tokens, for all of them.
+    magnitude: factor of rotated elements. interleaved: pairs are neighbours, else half a head
+    apart. long_factors: used instead of factors, for all tokens, in texts longer than
+    `long_rope_after` tokens.
     """
 
     width: int
@@ -102,7 +101,7 @@ class RopeSpec:
 
 @dataclass(frozen=True, slots=True)
 class QueryGrowth:
-    """Queries at position p are multiplied by 1 + weight * log(1 + p // period) (Llama 4)."""
+    """Scaling of queries at position p by 1 + weight * log(1 + p // period) (Llama 4)."""
 
     weight: float
     period: int
@@ -110,18 +109,17 @@ class QueryGrowth:
 
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
-    """Grouped-query attention (arXiv 2305.13245) with every option that families use.
+    """Grouped-query attention (arXiv 2305.13245) with the options of all families.
 
     scale: of scores; None for key_dim^-0.5. cap: scores s become cap * tanh(s / cap); 0 for none.
-    value_scale: of values. rope: None for none. window: tokens a row sees, its own included; None
-    for all. qk_norm: of queries and keys, head by head or over all heads at once; "heads": a layer
-    norm of each head, without bias. growth: of queries by position. gate: sigmoid that the result
-    is multiplied by: for each element (rows of q_proj, behind each head's query) or for each head
-    (g_proj). sinks: a logit for each head that takes a share of the softmax and gives nothing
-    (arXiv 2309.17453). qkv_blocks: where files join the projections of all three, in how many
-    blocks, each with a share of the heads. values: projected, or the projected keys before their
-    norm. value_norm: an RMS norm of each head's values, without weights. kv_layer: the number of
-    the earlier layer whose keys and values it attends to; None where it has its own.
+    value_scale: factor of values. rope: None for none. window: tokens a row sees, including itself;
+    None for all. qk_norm: RMS norm of queries and keys per head, over all heads ("whole"), or a
+    layer norm of each head without bias ("heads"). growth: scaling of queries by position. gate:
+    sigmoid gate of the result, per element (rows of q_proj behind each head's query) or per head
+    (g_proj). sinks: a logit per head that takes part in the softmax without a value (arXiv
+    2309.17453). qkv_blocks: blocks of a fused qkv matrix, each with a share of the heads. values:
+    projected, or the projected keys before their norm. value_norm: RMS norm of each head's values,
+    without weights. kv_layer: earlier layer whose keys and values are used; None for own ones.
     """
 
     heads: int
@@ -147,7 +145,7 @@ class AttentionSpec:
     prefix = "self_attn"
 
     def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
-        """Tensor names and shapes."""
+        """Tensor names within the layer and their shapes."""
         del has_split_kv_b
         queries = self.heads * self.key_dim
         rows = {"q": queries * (2 if self.gate == "element" else 1)}
@@ -177,24 +175,24 @@ class AttentionSpec:
 
     @property
     def cache(self) -> CacheSize:
-        """Cache size of keys and values; nothing for those of an earlier layer."""
+        """Size of the layer's KV cache; empty where it uses an earlier layer's."""
         if self.kv_layer is not None:
             return CacheSize()
         return key_value_size(self.kv_heads, self.key_dim, self.value_dim, self.window)
 
     @property
     def packed_cache(self) -> Reason | None:
-        """Why keys and values are kept in 16 bits only; None: in any number."""
+        """Reason why keys and values stay in 16 bits; None where 8 and 4 bits work too."""
         return why_not_packed(self.key_dim, self.value_dim)
 
 
 @dataclass(frozen=True, slots=True)
 class LatentAttentionSpec:
-    """Multi-head latent attention (arXiv 2405.04434): keys and values come of one small latent.
+    """Multi-head latent attention (arXiv 2405.04434), which caches one small latent per token.
 
-    A head's key is `nope` elements made of the latent and `rope.width` rotated ones that all heads
-    share. q_rank: None where queries come straight from the hidden state. eps: of the norms of both
-    latents. bias: of what makes the latents and of the output.
+    A head's key consists of `nope` elements unpacked from the latent and `rope.width` rotated
+    elements shared by all heads. q_rank: size of the query latent; None where queries are projected
+    directly. eps: of the latents' norms. bias: of the latent projections and the output.
     """
 
     heads: int
@@ -210,10 +208,11 @@ class LatentAttentionSpec:
     prefix = "self_attn"
 
     def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
-        """Names and shapes; in_halves: how the matrix that unpacks latents is stored.
+        """Tensor names within the layer and their shapes.
 
-        kv_b_proj [heads * (nope + value), rank] is how it is published; MLX's conversions have the
-        keys' half transposed, embed_q [heads, rank, nope], and unembed_out [heads, value, rank].
+        has_split_kv_b: the matrix that unpacks latents, published as kv_b_proj [heads * (nope +
+        value), rank], is stored as MLX's conversions have it: embed_q [heads, rank, nope] and
+        unembed_out [heads, value, rank].
         """
         rank, rotated = self.kv_rank, self.rope.width
         queries = self.heads * (self.nope + rotated)
@@ -242,21 +241,21 @@ class LatentAttentionSpec:
 
     @property
     def cache(self) -> CacheSize:
-        """Cache size: one latent and one rotated key for all heads."""
+        """Cache size: one latent and one rotated key per token."""
         return key_value_size(1, self.kv_rank, self.rope.width, None)
 
     @property
     def packed_cache(self) -> Reason | None:
-        """Why keys and values are kept in 16 bits only; None: in any number."""
+        """Reason why latents stay in 16 bits; None where 8 and 4 bits work too."""
         return why_not_packed(self.kv_rank, self.rope.width)
 
 
 @dataclass(frozen=True, slots=True)
 class FeedForwardSpec:
-    """down(f(gate(x), up(x))) (arXiv 2002.05202); down(act(up(x))) where it is not gated.
+    """Feed-forward: down(f(gate(x), up(x))) (arXiv 2002.05202), or down(act(up(x))) if not gated.
 
-    f is act(gate) * up, clipped where there is a limit L > 0: min(silu(gate), L) * clip(up, -L, L);
-    "oai" (gpt-oss) is (up + 1) * g * sigmoid(1.702 g) with g = min(gate, L) and up clipped.
+    f is act(gate) * up; with a limit L > 0, min(silu(gate), L) * clip(up, -L, L). Activation "oai"
+    (gpt-oss) is (up + 1) * g * sigmoid(1.702 g) with g = min(gate, L) and clipped up.
     """
 
     inner: int
@@ -268,7 +267,7 @@ class FeedForwardSpec:
     prefix = "mlp"
 
     def tensors(self, hidden: int) -> Shapes:
-        """Tensor names and shapes."""
+        """Tensor names within the layer and their shapes."""
         rows = {"gate": self.inner} if self.gated else {}
         rows |= {"up": self.inner, "down": hidden}
         inputs = {"gate": hidden, "up": hidden, "down": self.inner}
@@ -282,16 +281,15 @@ class FeedForwardSpec:
 
 @dataclass(frozen=True, slots=True)
 class ExpertsSpec:
-    """Each token goes through `per_token` of `count` experts, and through one that all share.
+    """Mixture of experts: each token goes through `per_token` of `count` experts and a shared one.
 
-    The router's scores are a softmax over all experts or a sigmoid of each, in float32. The choice
-    falls on the highest of score + choice bias (if any), within the `kept_groups` groups of equal
-    size whose `best_of_group` best add up to most. Weights are the scores of those chosen: where
-    `normalise`, divided by their sum (or by least_sum, if that is more); times `scale`.
-    router_bias: of the product itself. float32_router: whether that product is one of float32.
-    router_norm: the router reads rows that are RMS normed with weights over sqrt(hidden), and the
-    weights of those chosen are multiplied by a number of each expert (Gemma 4). shared: None for
-    none; shared_gate: whether it is multiplied by a sigmoid of its own.
+    Router scores are a softmax over all experts or a sigmoid of each, in float32. Experts with the
+    highest score + choice bias are selected, within the `kept_groups` groups whose `best_of_group`
+    best scores sum highest. Weights are the scores of selected experts, divided by their sum if
+    `normalise` (at least least_sum), times `scale`. router_bias: bias of the router's product.
+    float32_router: compute that product in float32. router_norm: the router reads RMS-normed rows
+    with weights over sqrt(hidden), and weights are multiplied by a factor per expert (Gemma 4).
+    shared_gate: the shared expert is multiplied by a sigmoid gate.
     """
 
     count: int
@@ -315,15 +313,16 @@ class ExpertsSpec:
 
     @property
     def is_softmax_over_selected(self) -> bool:
-        """Whether choice and weights follow from the products of those chosen alone.
+        """Whether weights equal a softmax over the logits of the selected experts alone.
 
-        A softmax keeps their order, and divided by the sum of those chosen it is one over these.
+        True for normalised softmax scores without bias or groups, since normalising cancels the
+        other terms.
         """
         is_plain = not self.choice_bias and self.groups == self.kept_groups
         return self.score == "softmax" and self.normalise and is_plain and not self.least_sum
 
     def tensors(self, hidden: int) -> Shapes:
-        """Names and shapes; the experts' matrices are stacks."""
+        """Tensor names within the layer and their shapes; expert matrices are stacked."""
         made: Shapes = {"gate.weight": (self.count, hidden)}
         if self.router_bias:
             made["gate.bias"] = (self.count,)
@@ -342,7 +341,7 @@ class ExpertsSpec:
 
 
 def shapes_below(shapes: Mapping[str, Shape], prefix: str) -> Shapes:
-    """Shapes of the tensors below a name, without that name."""
+    """Select the shapes of tensors whose names start with a prefix, without that prefix."""
     return {
         name.removeprefix(prefix): shape
         for name, shape in shapes.items()

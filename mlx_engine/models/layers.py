@@ -1,4 +1,4 @@
-"""Building blocks of layers: linear, embedding, norm, RoPE, gated feed-forward."""
+"""Building blocks of layers: linear, embedding, norm, RoPE and gated feed-forward."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.choice import Kernels, Served, Work
-from metal_kernels.stock import Position, RopeParams, RowFunction, Stock
+from metal_kernels.choice import Kernels, KernelWork, ServedRows
+from metal_kernels.stock import Position, RopeParams, RowFunction, StockOperations
 from metal_kernels.stock_on_cpu import MLX
 from metal_kernels.wide_norm import wide_norm
 from mlx_engine.models.kernel_matrices import FewRowMatrix, ManyRowMatrix
@@ -27,13 +27,12 @@ from mlx_engine.models.weights import Part
 
 @dataclass(eq=False, slots=True)
 class Linear:
-    """x [..., K] -> [..., N] by a matrix in whatever form the file has it, and a bias.
+    """Linear layer x [..., K] -> [..., N] with a matrix in any stored format and an optional bias.
 
-    The result has x's element type, so that a matrix of floats among packed ones (GGUF files have
-    routers and gates so) does not make all that follows float32.
-    few_rows: the kernel for passes of few rows, None for none. adding: the one for product and bias
-    together. many_rows: the one for all other passes. Stock MLX does what none of them does.
-    columns: [1, K, N] of a dense matrix, a view that is made once. by_columns: of one in that mode.
+    The result has x's dtype, so that a float32 matrix among quantised ones (routers and gates in
+    GGUF files) does not make later layers float32. few_rows: kernel for few rows; adding: kernel
+    for product plus bias; many_rows: kernel for prompts; MLX multiplies where none applies.
+    columns: dense transposed view [1, K, N]. by_columns: product for the "columns" packing.
     """
 
     matrix: Matrix
@@ -41,7 +40,7 @@ class Linear:
     bias: mx.array | None = None
     adding: FewRowMatrix | None = None
     many_rows: ManyRowMatrix | None = None
-    stock: Stock = MLX
+    stock: StockOperations = MLX
     columns: mx.array | None = field(init=False, default=None)
     column_layout: ColumnProduct | None = field(init=False, default=None)
 
@@ -53,7 +52,7 @@ class Linear:
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, bias: mx.array | None = None) -> "Linear":
-        """Wrap a matrix, with the kernel where it serves."""
+        """Wrap a matrix, with kernels where there are any for it."""
         few_rows = FewRowMatrix.of(matrix, kernels, "products")
         adds = few_rows is not None and bias is not None
         adding = FewRowMatrix.of(matrix, kernels, "product-add") if adds else None
@@ -62,7 +61,7 @@ class Linear:
 
     @staticmethod
     def read(part: Part, name: str, dtype: mx.Dtype | None = None) -> "Linear":
-        """`name` of a part, with a bias where its description has one; dtype: if dense."""
+        """Read `name` of a part, and its bias if the spec has one; dtype: cast if dense."""
         matrix = part.matrix(name, dtype)
         bias = f"{name}.bias"
         bias_array = part.vector(bias, matrix.dtype) if bias in part else None
@@ -70,15 +69,15 @@ class Linear:
 
     @property
     def padding(self) -> int:
-        """Columns that are left behind those of a padded product."""
+        """Columns that `padded_product` returns beyond N."""
         return self.matrix.padding if self.bias is None else 0
 
     def padded_product(self, x: mx.array) -> mx.array:
-        """The product for those who cut it anyway."""
+        """Multiply, leaving padding columns in place for callers that split the result anyway."""
         return self.column_layout(x) if self.column_layout and self.padding else self(x)
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Multiply."""
+        """x [..., K] -> x W^T + bias [..., N]."""
         if self.bias is None:
             return self._product(x)
         if self.adding is not None and self.adding.takes(x):
@@ -86,11 +85,11 @@ class Linear:
         return self._product(x) + self.bias
 
     def has_kernel_for(self, x: mx.array) -> bool:
-        """Whether the kernel for few rows takes x [..., K]."""
+        """Whether the kernel for few rows serves x [..., K]."""
         return self.few_rows is not None and self.few_rows.takes(x)
 
     def add_to(self, residual: mx.array, x: mx.array) -> mx.array:
-        """residual [1, T, N] + the product with x."""
+        """Return residual [1, T, N] + the product with x."""
         columns, is_alike = self.columns, residual.dtype == x.dtype
         if columns is None or self.bias is not None or self.has_kernel_for(x) or not is_alike:
             return residual + self(x)
@@ -118,7 +117,7 @@ class Linear:
 
 
 class PartLocation(NamedTuple):
-    """Where a part lies in the products of several matrices."""
+    """Index of the matrix and column where a part lies in the outputs of stacked matrices."""
 
     matrix: int
     column: int
@@ -126,9 +125,10 @@ class PartLocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Projections:
-    """Matrices with the same input, stacked wherever their packings agree.
+    """Matrices that multiply the same input, stacked wherever their formats agree.
 
-    cuts: where the result of each is cut. pieces: of how many of those each part consists.
+    cuts: columns at which each matrix's output is split. pieces: number of splits that make up each
+    requested part.
     """
 
     linears: tuple[Linear, ...]
@@ -142,9 +142,10 @@ class Projections:
         sizes: Sequence[int] = (),
         order: Mapping[str, Sequence[int]] | None = None,
     ) -> "Projections":
-        """Read matrices of a part in this order; order: of the rows of some of them.
+        """Read and stack matrices of a part in the given order.
 
-        sizes: of the parts wanted, where these are not what the matrices give.
+        sizes: widths of the parts to return, by default those of the matrices. order: row order of
+        some matrices.
         """
         joined = part.joined(names, order or {})
         linears = tuple(Linear.of(one.matrix, part.kernels, one.bias) for one in joined)
@@ -160,15 +161,15 @@ class Projections:
         return Projections(linears, cuts, pieces)
 
     def __call__(self, x: mx.array) -> list[mx.array]:
-        """Multiply x [..., K] by every matrix -> [..., N] each."""
+        """Multiply x [..., K] -> one array [..., N] for each requested part."""
         return self.parts(self.products(x))
 
     def products(self, x: mx.array) -> list[mx.array]:
-        """Products of x [..., K] with the stacked matrices, padding included."""
+        """Multiply x [..., K] by the stacked matrices; outputs keep padding columns."""
         return [linear.padded_product(x) for linear in self.linears]
 
     def parts(self, products: Sequence[mx.array]) -> list[mx.array]:
-        """Split the products into one array for each matrix."""
+        """Split the stacked matrices' outputs into one array for each requested part."""
         pieces: list[mx.array] = []
         for linear, one, cuts in zip(self.linears, products, self.cuts, strict=True):
             if linear.padding:
@@ -183,7 +184,7 @@ class Projections:
 
     @property
     def part_locations(self) -> list[PartLocation]:
-        """Where each part lies, if each consists of one piece."""
+        """Where each part lies in the outputs, provided that no part spans two matrices."""
         starts = ((0, *cuts) for cuts in self.cuts)
         return [
             PartLocation(matrix, column)
@@ -193,20 +194,20 @@ class Projections:
 
     @property
     def dtype(self) -> mx.Dtype:
-        """Element type to compute in, that of the first matrix."""
+        """Element type to compute in: that of the first matrix."""
         return self.linears[0].matrix.dtype
 
 
 @dataclass(frozen=True, slots=True)
 class ResidualLinear:
-    """A matrix whose product is added to the residual; one kernel does both where rows are few."""
+    """Linear layer whose result is added to the residual, by one kernel where rows are few."""
 
     linear: Linear
     few_rows: FewRowMatrix | None
 
     @staticmethod
     def read(part: Part, name: str) -> "ResidualLinear":
-        """`name` of a part; with a bias there is no kernel for all three."""
+        """Read `name` of a part; matrices with a bias get no fused kernel."""
         linear = Linear.read(part, name)
         plain = linear.bias is None
         few_rows = FewRowMatrix.of(linear.matrix, part.kernels, "product-add") if plain else None
@@ -221,15 +222,15 @@ class ResidualLinear:
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """Token ids [..., T] -> rows [..., T, H] times scale; unpacks only the rows asked for."""
+    """Embedding table: token ids [..., T] -> rows [..., T, H], dequantised and scaled."""
 
     matrix: Matrix
     dtype: mx.Dtype
     scale: float = 1.0
-    stock: Stock = MLX
+    stock: StockOperations = MLX
 
     def __call__(self, tokens: mx.array) -> mx.array:
-        """Look up."""
+        """Look up the rows of token ids [..., T]."""
         rows = take_rows(self.matrix, tokens)
         is_dense = rows.mode == "dense"
         values = (
@@ -242,37 +243,38 @@ class Embedding:
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """RMS norm (arXiv 1910.07467) or layer norm over the last axis; the weight as used, 1 + w in
-    float32.
+    """RMS norm (arXiv 1910.07467) or layer norm over the last axis.
 
-    A weight [R, N] is for the rows [1, T, R, N] in turn. run: by stock MLX. wide: the kernel for
-    rows of 16 bits where the weight is float32, for any number of them.
+    weight [N], or [R, N] for rows [1, T, R, N] with a weight each; zero-centred weights already
+    have 1 added. run: the norm by MLX. wide: kernel for 16-bit rows with a float32 weight.
     """
 
     weight: mx.array
     eps: float
     run: RowFunction
-    wide: Served | None = None
+    wide: ServedRows | None = None
 
     @staticmethod
     def read(part: Part, name: str, eps: float, *, is_layer_norm: bool = False) -> "Norm":
-        """`name`.weight of a part; centred: layer norm, with a bias where there is one."""
+        """Read `name`.weight of a part; is_layer_norm: as a layer norm, with a bias if there is
+        one.
+        """
         weight, bias = part.vector(f"{name}.weight"), f"{name}.bias"
         if not is_layer_norm:
             return Norm.of(weight, part, eps)
         bias_array = part.vector(bias) if bias in part else None
-        return Norm(weight, eps, part.kernels.stock.centred_norm(weight, bias_array, eps))
+        return Norm(weight, eps, part.kernels.stock.make_layer_norm(weight, bias_array, eps))
 
     @staticmethod
     def read_heads(part: Part, names: Sequence[str], eps: float) -> "Norm":
-        """Layer norms of rows that take turns, a weight for each."""
+        """Read layer norms without bias for the heads of queries and keys, a weight per head."""
         weight = mx.concatenate([part.vector(f"{name}.weight") for name in names])
-        return Norm(weight, eps, part.kernels.stock.centred_norm(weight, None, eps))
+        return Norm(weight, eps, part.kernels.stock.make_layer_norm(weight, None, eps))
 
     @staticmethod
     def read_rows(part: Part, names: Mapping[str, int], eps: float) -> "Norm":
-        """Of rows that take turns; names: for how many in a turn each weight is. A type that all
-        have is kept, else they become float32.
+        """Read RMS norms for interleaved rows; names: norm name -> number of consecutive rows it
+        has.
         """
         weights = [part.vector(f"{name}.weight") for name in names]
         rows = zip(weights, names.values(), strict=True)
@@ -281,12 +283,12 @@ class Norm:
 
     @staticmethod
     def of(weight: mx.array, part: Part, eps: float) -> "Norm":
-        """Wrap a weight, with the kernel where it serves."""
+        """Make an RMS norm of a weight, with the kernel where there is one for it."""
         kernels, size = part.kernels, weight.shape[-1]
-        work = Work("", size, size)
+        work = KernelWork("", size, size)
         is_wide = part.table.has_16bit_floats and weight.dtype == mx.float32
         wide = kernels.served("norms", work) if is_wide else None
-        return Norm(weight, eps, kernels.stock.norm(weight, eps), wide)
+        return Norm(weight, eps, kernels.stock.make_rms_norm(weight, eps), wide)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Normalise [1, T, ...]; the result has x's element type. Rows that take turns come out as
@@ -299,16 +301,16 @@ class Norm:
 
 
 class RotaryEmbedding:
-    """Rotates [1, heads, T, size] by position as a Rope says."""
+    """Rotary position embedding of heads [1, heads, T, size], as a RopeSpec describes it."""
 
-    def __init__(self, rope: RopeSpec, stock: Stock = MLX) -> None:
+    def __init__(self, rope: RopeSpec, stock: StockOperations = MLX) -> None:
         self._rope = rope
         plain = RopeParams(rope.width, rope.base, rope.factors, rope.interleaved)
         late = plain._replace(factors=rope.long_factors or rope.factors)
-        self._rotate, self._rotate_late = stock.rotation(plain), stock.rotation(late)
+        self._rotate, self._rotate_late = stock.make_rope(plain), stock.make_rope(late)
 
     def __call__(self, x: mx.array, position: Position, *, is_long: bool = False) -> mx.array:
-        """Rotate; the first row is at `position`. is_long: use the second table, for long texts."""
+        """Rotate rows from `position` on; is_long: use the frequencies for long texts."""
         rope = self._rope
         if rope.magnitude != 1 and rope.width == x.shape[-1]:
             x = rope.magnitude * x
@@ -324,9 +326,9 @@ Gate = Callable[..., mx.array]
 
 @dataclass(frozen=True, slots=True)
 class GatedFeedForward:
-    """A FeedForward (layer_specs.py) of a description.
+    """Dense feed-forward built from a FeedForwardSpec.
 
-    few_rows: the kernel for silu(gate) * up of few rows, both in one matrix.
+    few_rows: kernel that computes silu(gate) * up for few rows, with both matrices fused.
     """
 
     gate_up: Projections
@@ -336,7 +338,7 @@ class GatedFeedForward:
 
     @staticmethod
     def read(part: Part, spec: FeedForwardSpec) -> "GatedFeedForward":
-        """{gate,up,down}_proj of a part."""
+        """Read gate_proj (if gated), up_proj and down_proj of a part."""
         names = ("gate_proj", "up_proj") if spec.gated else ("up_proj",)
         gate_up = Projections.read(part, names)
         first, *more = gate_up.linears
@@ -351,7 +353,7 @@ class GatedFeedForward:
         return self.down.linear(self._gated(x))
 
     def add_to(self, residual: mx.array, x: mx.array) -> mx.array:
-        """residual + the output for x."""
+        """Return residual + feed-forward(x)."""
         return self.down(residual, self._gated(x))
 
     def _gated(self, x: mx.array) -> mx.array:
@@ -360,8 +362,8 @@ class GatedFeedForward:
         return self.join(*self.gate_up(x))
 
 
-def make_gate(spec: FeedForwardSpec, stock: Stock) -> Gate:
-    """The activation f(gate, up) of a spec."""
+def make_gate(spec: FeedForwardSpec, stock: StockOperations) -> Gate:
+    """Make the elementwise function of gate and up (or of up alone) that a spec describes."""
     gated = spec.gated or spec.activation == "oai"
     formula = (
         _gate_function(spec.activation, spec.limit) if gated else _ACTIVATIONS[spec.activation]
@@ -380,12 +382,12 @@ def _gate_function(activation: Activation, limit: float) -> Gate:
 
 
 def silu(x: mx.array) -> mx.array:
-    """x * sigmoid(x)."""
+    """SiLU: x * sigmoid(x)."""
     return x * mx.sigmoid(x)
 
 
 def gelu_tanh(x: mx.array) -> mx.array:
-    """GELU by its usual approximation (arXiv 1606.08415)."""
+    """GELU by the tanh approximation (arXiv 1606.08415)."""
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
     return 0.5 * x * (1 + mx.tanh(inner))
 

@@ -1,4 +1,4 @@
-"""Mamba-2 (arXiv 2405.21060): its state-space recurrence, run as a gated delta rule."""
+"""Mamba-2 layers (arXiv 2405.21060), whose recurrence runs as a gated delta rule."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -7,9 +7,9 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.choice import MOST_ROWS, Work
-from metal_kernels.gated_delta_block import Rows
-from metal_kernels.stock import Stock
+from metal_kernels.choice import MOST_ROWS, KernelWork
+from metal_kernels.gated_delta_block import DeltaRows
+from metal_kernels.stock import StockOperations
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.recurrent import (
@@ -40,17 +40,17 @@ _LEAST_DECAY = 1e-37
 
 @dataclass(frozen=True, slots=True)
 class ChunkedScan:
-    """A DeltaRule (cache/recurrent.py) for state spaces that reads long blocks by a few products.
+    """Delta rule for state-space layers that processes prompts in chunks by matrix products.
 
-    MLX has kernels of the delta rule for the sizes of a few models, and takes step by step in plain
-    operations for all others. Within a chunk a row reads those before it as attention does,
-    weighted by their decay (arXiv 2405.21060, section 6).
+    MLX has delta-rule kernels for the head sizes of a few models only, and steps through other rows
+    one by one. Within a chunk, a row attends to earlier rows weighted by their decay (arXiv
+    2405.21060, section 6).
     """
 
-    stock: Stock
+    stock: StockOperations
 
-    def run(self, rows: Rows, state: mx.array, replay: Replay | None) -> DeltaBlock:
-        """Apply the replayed steps, then the rows of the block."""
+    def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
+        """Apply the replayed steps to the state, then the rows of the block."""
         before = now = state if replay is None else replay.settled(state)
         steps, count = StockSteps(*rows[1:], self.stock), rows.keys.shape[1]
         if count <= MOST_ROWS:  # those of a draft must not depend on how many they are
@@ -58,21 +58,20 @@ class ChunkedScan:
             return DeltaBlock(outputs, before, now, steps)
         made = []
         for start in range(0, count, _CHUNK):
-            chunk = Rows(*(part[:, start : start + _CHUNK] for part in rows))
+            chunk = DeltaRows(*(part[:, start : start + _CHUNK] for part in rows))
             outputs, now = _scan_chunk(chunk, now)
             made.append(outputs)
         return DeltaBlock(mx.concatenate(made, axis=1), before, now, steps)
 
 
 class ScanResult(NamedTuple):
-    """Outputs [1, T, heads, Dv] and the state after them [1, heads, Dv, Dk]."""
+    """Outputs [1, T, heads, Dv] of a scan and the state after it [1, heads, Dv, Dk]."""
 
     outputs: mx.array
     state: mx.array
 
 
-def _scan_chunk(rows: Rows, state: mx.array) -> ScanResult:
-    """Scan one chunk by matrix products."""
+def _scan_chunk(rows: DeltaRows, state: mx.array) -> ScanResult:
     _, heads, size, width = state.shape
     count, groups = rows.keys.shape[1:3]
     queries, keys = (part.swapaxes(1, 2)[:, :, None] for part in rows[:2])  # [1, groups, 1, T, Dk]
@@ -93,9 +92,7 @@ def _scan_chunk(rows: Rows, state: mx.array) -> ScanResult:
 
 
 class _CausalMasks(NamedTuple):
-    """[T, T] each, by row and column: whether the column is of an earlier row; 0 where it is or is
-    the row itself, else minus infinity.
-    """
+    """Masks [T, T]: `earlier` is true below the diagonal; `masked` is -inf above it, else 0."""
 
     earlier: mx.array
     masked: mx.array
@@ -103,7 +100,6 @@ class _CausalMasks(NamedTuple):
 
 @cache
 def _causal_masks(count: int) -> _CausalMasks:
-    """Made once for all layers."""
     places = np.arange(count)
     earlier, own = places < places[:, None], places <= places[:, None]
     return _CausalMasks(
@@ -112,16 +108,16 @@ def _causal_masks(count: int) -> _CausalMasks:
 
 
 class Mamba2:
-    """Mamba-2 as a mixer of a block."""
+    """Mamba-2 as the sequence mixer of a decoder block."""
 
     def __init__(self, spec: Mamba2Spec, part: Part, eps: float) -> None:
         self._spec, self._stock = spec, part.kernels.stock
-        work = Work("", spec.head_dim, spec.state)
+        work = KernelWork("", spec.head_dim, spec.state)
         self._rule = delta_rule(part.kernels.served("delta", work), ChunkedScan(self._stock))
         self._inputs = Projections.read(part, ("in_proj",), (spec.inner, spec.channels, spec.heads))
         self.dtype = self._inputs.dtype
         taps = part.vector("conv1d.weight").astype(self.dtype).squeeze(-1)
-        self._convolve = self._stock.convolution(taps)
+        self._convolve = self._stock.make_convolution(taps)
         bias = part.vector("conv1d.bias", mx.float32) if spec.conv_bias else None
         # with all axes, that there is nothing to broadcast in a pass
         self._bias = mx.zeros((1, 1, 1)) if bias is None else bias[None, None]
@@ -133,11 +129,11 @@ class Mamba2:
         if spec.norm != "none":
             weight = part.vector("norm.weight", mx.float32)
             groups = weight.reshape(spec.groups, -1) if spec.groups > 1 else weight
-            self._norm = self._stock.norm(groups, eps)
+            self._norm = self._stock.make_rms_norm(groups, eps)
         self.out_proj = ResidualLinear.read(part, "out_proj")
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """An empty cache: zeros, states in float32."""
+        """Create a cache of zeros: a float32 state and the convolution's last rows."""
         del bits
         spec = self._spec
         window = mx.zeros((1, spec.taps - 1, spec.channels), self.dtype)
@@ -145,7 +141,7 @@ class Mamba2:
         return RecurrentCache(window, state, self._rule, self._stock)
 
     def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
+        """Normed hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
         del masks
         gate, channels, steps = self._inputs(x)
         outputs = each(cache, self._run_sequence, channels, steps)
@@ -158,7 +154,7 @@ class Mamba2:
         return outputs.astype(x.dtype)
 
     def _run_sequence(self, cache: LayerCache, channels: mx.array, steps: mx.array) -> mx.array:
-        """The convolution's inputs and raw steps [1, T, heads] -> outputs [1, T, inner]."""
+        """Scan one sequence of convolution inputs and raw step sizes [1, T, heads]."""
         assert isinstance(cache, RecurrentCache)
         spec, stock, count = self._spec, self._stock, channels.shape[1]
         before = cache.window.alone(spec.taps - 1).astype(channels.dtype)
@@ -168,7 +164,7 @@ class Mamba2:
         inputs, keys, queries = mx.split(activated, ends, axis=-1)
         inputs = inputs.reshape(1, count, spec.heads, spec.head_dim)
         step = stock.elementwise(_step)(steps, self._step_bias, *self._limits)
-        rows = Rows(
+        rows = DeltaRows(
             queries=queries.reshape(1, count, spec.groups, spec.state),
             keys=keys.reshape(1, count, spec.groups, spec.state) * TINY,
             values=stock.elementwise(_scale_inputs)(inputs, step[..., None]),
@@ -181,12 +177,11 @@ class Mamba2:
 
 
 def _silu_plus_bias(sums: mx.array, bias: mx.array) -> mx.array:
-    """SiLU, in float32."""
     return silu(sums.astype(mx.float32) + bias)
 
 
 def _step(raw: mx.array, bias: mx.array, minimum: mx.array, maximum: mx.array) -> mx.array:
-    """Softplus between two limits, in float32."""
+    """Step size softplus(raw + bias), clipped to the limits, in float32."""
     wide = raw.astype(mx.float32) + bias
     return mx.clip(mx.logaddexp(wide, mx.zeros_like(wide)), minimum, maximum)
 
@@ -204,5 +199,4 @@ def _add_skip(outputs: mx.array, inputs: mx.array, skip: mx.array) -> mx.array:
 
 
 def _apply_silu_gate(outputs: mx.array, gate: mx.array) -> mx.array:
-    """Multiply by silu(gate), in float32."""
     return outputs * silu(gate.astype(mx.float32))

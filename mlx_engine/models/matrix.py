@@ -1,11 +1,11 @@
-"""A weight matrix in any stored format, and its dequantised values."""
+"""A weight matrix in any stored format, and functions that dequantise or rearrange it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.stock import Stock
+from metal_kernels.stock import StockOperations
 from metal_kernels.stock_on_cpu import MLX, constant
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, BlockName, block_values
 
@@ -27,18 +27,15 @@ Packing = Literal["dense", "affine", "columns", "mxfp4", "mxfp8", "nvfp4"] | Blo
 
 
 class Matrix(NamedTuple):
-    """A weight of N outputs by K inputs: dense, in a packing of MLX, or in a GGUF's own blocks.
+    """A weight [N outputs, K inputs]: dense, quantised as MLX packs it, or in GGUF blocks.
 
-    dense: `weight` is floating [N, K], no scales and biases, group_size 0, bits of an element.
-    blocks: `weight` is uint8 [N, bytes of a row], the rest as for dense, bits 0.
-    columns: affine in codes of 8 bits that lie column by column, for MLX's CPU backend: `weight` is
-    uint32 [groups, group_size, C / 4], `scales` and `biases` are [groups, 1, C], where C is N and
-    `padding` columns of zeros up to a multiple of CODES_TOGETHER;
-    w = scale * (code - CODE_OF_ZERO) + bias.
-    else: `weight` is uint32 [N, K * bits / 32], `scales` [N, K / group_size] (floating for affine,
-    uint8 for the others), `biases` like scales for affine and None for the others. A stack of E
-    such matrices has one more axis in front. computed: the element type to compute in where none of
-    its arrays has one.
+    dense: `weight` is floating [N, K] without scales and biases, group_size 0, bits of an element.
+    GGUF blocks: `weight` is uint8 [N, bytes per row], bits 0. MLX packings: `weight` is uint32 [N,
+    K * bits / 32], `scales` [N, K / group_size], `biases` like scales for affine, else None.
+    columns: affine with 8-bit codes stored column by column for MLX's CPU backend: `weight` is
+    uint32 [groups, group_size, C / 4], scales and biases [groups, 1, C], C being N plus `padding`
+    zero columns; w = scale * (code - CODE_OF_ZERO) + bias. A stack of E matrices has an axis in
+    front. computed: element type to compute in where no array is floating.
     """
 
     weight: mx.array
@@ -52,20 +49,20 @@ class Matrix(NamedTuple):
 
     @property
     def dtype(self) -> mx.Dtype:
-        """Element type to compute in: its floats', or what others of its kind of file have."""
+        """Element type to compute in: that of the floating arrays, else `computed`."""
         floats = self.weight if self.scales is None else self.scales
         return floats.dtype if mx.issubdtype(floats.dtype, mx.floating) else self.computed
 
     @property
     def outputs(self) -> int:
-        """N."""
+        """Number of outputs N."""
         if self.mode == "columns" and self.scales is not None:
             return self.scales.shape[-1] - self.padding
         return self.weight.shape[-2]
 
     @property
     def inputs(self) -> int:
-        """K."""
+        """Number of inputs K."""
         width = self.weight.shape[-1]
         if self.mode in BLOCK_FORMS:
             return block_values(self.mode, width)
@@ -74,7 +71,7 @@ class Matrix(NamedTuple):
         return width if self.scales is None else width * 32 // self.bits
 
     def multiply(self, x: mx.array, *, transpose: bool = True) -> mx.array:
-        """x W^T [..., N], or x W [..., K], of one in a packing of MLX, by stock MLX."""
+        """x W^T [..., N], or x W [..., K] without transpose, by MLX's quantised product."""
         assert self.scales is not None
         return mx.quantized_matmul(
             x,
@@ -88,8 +85,8 @@ class Matrix(NamedTuple):
         )
 
 
-def dequantised(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> mx.array:
-    """Dequantised values of a matrix, or of some of its rows."""
+def dequantised(matrix: Matrix, dtype: mx.Dtype, stock: StockOperations = MLX) -> mx.array:
+    """Dequantised values of a matrix."""
     if matrix.mode == "columns":
         return take_rows(matrix, mx.arange(matrix.outputs)).weight.astype(dtype)
     stored = (matrix.weight, matrix.scales, matrix.biases)
@@ -97,8 +94,10 @@ def dequantised(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> mx.array
     return stock.dequantise(parts, matrix.group_size, matrix.bits, matrix.mode, dtype)
 
 
-def dequantised_tiles(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> Iterator[mx.array]:
-    """Dequantised values in slices of rows; of a stack, for each matrix."""
+def dequantised_tiles(
+    matrix: Matrix, dtype: mx.Dtype, stock: StockOperations = MLX
+) -> Iterator[mx.array]:
+    """Dequantised values of a matrix, or of each matrix of a stack, in slices of rows."""
     rows, each = matrix.weight.shape[-2], matrix.weight.size // matrix.weight.shape[-2]
     step = max(32, TILE_VALUES // max(1, each * matrix.inputs // matrix.weight.shape[-1]))
     for start in range(0, rows, step):
@@ -107,10 +106,7 @@ def dequantised_tiles(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> It
 
 
 def take_rows(matrix: Matrix, rows: mx.array) -> Matrix:
-    """A matrix of some rows, in the same format: no packing reaches across two rows.
-
-    Rows of a matrix by columns become dense.
-    """
+    """Select rows of a matrix, keeping its format; a matrix by columns becomes dense."""
     if matrix.mode == "columns":
         assert matrix.scales is not None
         assert matrix.biases is not None
@@ -128,7 +124,7 @@ def take_rows(matrix: Matrix, rows: mx.array) -> Matrix:
 
 
 def stack_rows(parts: Sequence[Matrix]) -> Matrix:
-    """Stack matrices of equal packing and row length, one below the other."""
+    """Concatenate the rows of matrices with the same format and number of inputs."""
     first, *more = parts
     if not more:
         return first
@@ -149,16 +145,16 @@ Layout = Callable[[Matrix], Matrix]
 
 
 def stored_layout(matrix: Matrix) -> Matrix:
-    """The layout for stock products: as stored."""
+    """Return a matrix as it is stored: the layout for GPUs."""
     return matrix
 
 
 def column_layout(matrix: Matrix) -> Matrix:
-    """The layout for a CPU, as MLX's backend (0.32.4) multiplies fastest: by columns if the matrix
-    is affine (see ColumnProduct), else dense in float32 with contiguous columns.
+    """Rearrange a matrix for MLX's CPU backend (0.32.4): affine by columns, others dense in
+    float32.
 
-    The latter is no slower than a packed one or one whose rows are contiguous, on some processors
-    twice as fast. Either way a row's result does not depend on the rows beside it.
+    Dense matrices get contiguous columns, which MLX multiplies at least as fast as any other
+    layout. A row's result does not depend on the rows beside it.
     """
     if matrix.mode == "affine" and matrix.weight.ndim == 2:
         return _affine_columns(matrix)
@@ -168,7 +164,7 @@ def column_layout(matrix: Matrix) -> Matrix:
 
 
 def _affine_columns(matrix: Matrix) -> Matrix:
-    """Affine [N, K] of any number of bits."""
+    """Convert an affine matrix [N, K] of any bit width to 8-bit codes by columns."""
     assert matrix.scales is not None
     assert matrix.biases is not None
     plain = matrix._replace(scales=mx.ones_like(matrix.scales), biases=mx.zeros_like(matrix.biases))
@@ -192,11 +188,11 @@ def _affine_columns(matrix: Matrix) -> Matrix:
 
 
 class ColumnProduct:
-    """x [..., K] -> [..., C], padding included, by a matrix of mode columns, in float32.
+    """Product with a matrix stored by columns: x [..., K] -> [..., C] in float32, padding included.
 
-    Codes first, group by group; then scales, and biases times what a group's inputs sum to. MLX's
-    loop over codes side by side takes half as long as the reference BLAS of its wheels over floats,
-    at any number of rows, and reads a quarter of the bytes. It wants a scale and a bias for each
+    Codes are multiplied group by group, then scaled; biases are multiplied by the sums of each
+    group's inputs. MLX's loop over neighbouring codes takes half as long as the reference BLAS of
+    its wheels over floats and reads a quarter of the bytes. It needs a scale and a bias for each
     run of codes: 1 and -CODE_OF_ZERO here.
     """
 
@@ -213,7 +209,7 @@ class ColumnProduct:
         self._most = max(1, SUMS_AT_ONCE // matrix.scales.size)
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Multiply; a long prompt some rows at a time."""
+        """Multiply x [..., K]; a long prompt in chunks of rows."""
         rows = x.size // (self._groups * self._size)
         if rows > self._most:
             parts = mx.split(x, range(self._most, rows, self._most), axis=-2)

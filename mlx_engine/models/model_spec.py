@@ -1,8 +1,7 @@
 """ModelSpec: sizes and options of a whole model, as frozen dataclasses.
 
-A family turns a config into a `ModelSpec`; all else follows from it: the shapes of every tensor,
-the sizes of caches, and the layers that are built. No MLX here, so that files can be described
-without it.
+A family turns a config into a ModelSpec, from which tensor shapes, cache sizes and layers follow.
+No MLX here, so that files can be described without it.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -28,15 +27,13 @@ State = Literal["normed", "residual"]
 
 @dataclass(frozen=True, slots=True)
 class BlockSpec:
-    """A mixer of positions and a feed-forward, each added to the residual.
+    """A decoder block: a sequence mixer and a feed-forward, each added to the residual.
 
-    beside: a second mixer that reads the same and is added, too.
-    norms: before each, after each (before it joins the residual), or both; "parallel": before each,
-    and both read the block's input; "shared": so too, by one norm for both. residual_scale: what
-    each is multiplied by before it joins. experts: beside a dense feed-forward, with norms of their
-    own; they read the residual, and both are added. per_layer_width: of the vector that this layer
-    has for each token (PerLayerInputs), 0 for none. scaled: whether the result is multiplied by a
-    number of the file.
+    norms: before each, after each (before it is added), or both; "parallel": before each, both
+    reading the block's input; "shared": parallel with a single norm. residual_scale: factor of each
+    addend. beside: second mixer with the same input, added too. experts: routed experts in parallel
+    to a dense feed-forward, with their own norms. per_layer_width: size of this layer's per-layer
+    input vectors, 0 for none. scaled: the block's output is multiplied by a stored number.
     """
 
     mixer: AttentionSpec | LatentAttentionSpec | RecurrentSpec
@@ -50,18 +47,18 @@ class BlockSpec:
 
     @property
     def kv_layer(self) -> int | None:
-        """The layer whose keys and values this one reads; None where it has its own."""
+        """Earlier layer whose keys and values this block reads; None where it has its own."""
         return self.mixer.kv_layer if isinstance(self.mixer, AttentionSpec) else None
 
     @property
     def mixers(self) -> tuple[AttentionSpec | LatentAttentionSpec | RecurrentSpec, ...]:
-        """The block's one or two mixers, each with a cache."""
+        """The block's one or two sequence mixers, each of which has a cache."""
         return (self.mixer,) if self.beside is None else (self.mixer, self.beside)
 
     def tensors(
         self, hidden: int, *, has_split_kv_b: bool = False, has_norm_bias: bool = False
     ) -> Shapes:
-        """Names and shapes; in_halves: as for Latent."""
+        """Tensor names within the block and their shapes."""
         made: Shapes = {}
         for mixer in self.mixers:
             shapes = mixer.tensors(hidden, has_split_kv_b=has_split_kv_b)
@@ -80,7 +77,9 @@ class BlockSpec:
 
     @property
     def norm_names(self) -> tuple[str, ...]:
-        """Before mixer and feed-forward, after them, and of the parts beside these."""
+        """Names of the block's norms: before mixer and feed-forward, after them, and of extra
+        parts.
+        """
         before = ("input_layernorm", "post_attention_layernorm")
         after = ("mixer_out_norm", "feed_out_norm")
         norms: tuple[str, ...] = {
@@ -99,14 +98,14 @@ class BlockSpec:
 class MtpHeadsSpec:
     """MTP heads: join(norm(embedding of x_k), norm(hidden of k-1)), a block, a norm, an output.
 
-    A row predicts token k+1 (arXiv 2412.19437, section 2.2). Rows begin with (x_1, h_0); rotation
-    is relative, so row k may stand at position k-1 of the head's cache. A single head drafts on
-    from its own states; several take turns, the second drafts the second token.
+    Row k predicts token k+1 (arXiv 2412.19437, section 2.2). Rows begin with (x_1, h_0); rotation
+    is relative, so row k may have position k-1 in the head's cache. A single head drafts further
+    tokens from its own hidden states; of several heads, head n drafts the n-th token.
 
-    blocks: one for each head that is run. promised: heads the config claims, true or not.
-    trunk_state, chain_state: what a head reads of the trunk, and what it hands on. norm (the last
-    one), embedding, output: the trunk's or the head's own; embedding and output are its own where
-    the files have one, which may be a copy of the trunk's ("either": as is usual).
+    blocks: one for each head that is run. promised: heads the config declares. trunk_state,
+    chain_state: which hidden state a head reads from the trunk, and which it passes on. norm,
+    embedding, output: the trunk's or the head's own; "either": the head's own where the files have
+    one, which may be a copy.
     """
 
     blocks: tuple[BlockSpec, ...]
@@ -121,15 +120,17 @@ class MtpHeadsSpec:
 
 @dataclass(frozen=True, slots=True)
 class PerLayerInputsSpec:
-    """A vector [width] for each token and layer: a row of a second embedding, of `vocabulary` rows,
-    and a normed projection of the first (Gemma 3n, Gemma 4).
+    """Per-layer input vectors [width] of each token (Gemma 3n, Gemma 4).
+
+    A vector is a row of a second embedding table with `vocabulary` rows plus a normed projection of
+    the token embedding.
     """
 
     vocabulary: int
     width: int
 
     def tensors(self, hidden: int, layers: int) -> Shapes:
-        """Names and shapes; those of all layers lie side by side."""
+        """Tensor names and shapes; the vectors of all layers are concatenated."""
         return {
             "embed_tokens_per_layer.weight": (self.vocabulary, layers * self.width),
             "per_layer_model_projection.weight": (layers * self.width, hidden),
@@ -138,9 +139,7 @@ class PerLayerInputsSpec:
 
 
 class AssistantLayers(NamedTuple):
-    """Numbers of the layers whose keys and values an assistant reads, one without a window and one
-    with it.
-    """
+    """Trunk layers whose keys and values Gemma 4's assistant drafter reads: full and sliding."""
 
     full: int
     sliding: int
@@ -148,15 +147,14 @@ class AssistantLayers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """A whole model: an embedding, blocks, a norm and an output head, and perhaps MTP heads.
+    """A whole model: embedding, blocks, final norm, output head and, perhaps, MTP heads.
 
-    context: tokens it was made for. norm: of blocks and behind them, RMS norm or layer norm; that
-    may have a bias. tied: the output head is the embedding; None where the config does not say,
-    then it is where the files have no other. embed_scale: what embeddings are multiplied by;
-    logit_scale: what logits are; logit_cap: logits l become cap * tanh(l / cap), 0 for none;
-    logit_bias: whether the output head has a bias. positions: a learned vector for each of so many
-    positions is added to the embedding; 0 for none. embed_norm: whether embeddings go through the
-    norm that ends the trunk, too. assistant_layers: None where the family has no assistants.
+    context: trained context in tokens. norm, norm_bias: kind of all norms outside attention. tied:
+    the output head is the embedding; None where only the files tell. embed_scale, logit_scale:
+    factors of embeddings and logits. logit_cap: logits l become cap * tanh(l / cap); 0 for none.
+    logit_bias: bias of the output head. positions: learned position embeddings, 0 for none.
+    embed_norm: embeddings go through the final norm too. assistant_layers: None where the family
+    has no assistant drafter.
     """
 
     hidden: int
@@ -178,7 +176,10 @@ class ModelSpec:
     assistant_layers: AssistantLayers | None = None
 
     def tensors(self, present: Collection[str] = ()) -> Shapes:
-        """The trunk's by canonical name; present: the names there are, for what has two forms."""
+        """Canonical names and shapes of the trunk's tensors.
+
+        present: names in the files, which decide between alternative layouts.
+        """
         hidden, vocabulary = self.hidden, self.vocabulary
         made: Shapes = {"embed_tokens.weight": (vocabulary, hidden)}
         made |= {f"norm.{part}": (hidden,) for part in _norm_parts(has_bias=self.norm_bias)}
@@ -195,7 +196,7 @@ class ModelSpec:
         return made
 
     def head_tensors(self, present: Collection[str] = ()) -> Shapes:
-        """Those of the heads that are there, of the first in any case; empty where none are run."""
+        """Canonical names and shapes of the MTP heads in the files, at least of the first head."""
         made: Shapes = {}
         if self.heads is None:
             return made
@@ -215,7 +216,7 @@ class ModelSpec:
         return made
 
     def without_full_windows(self) -> "ModelSpec":
-        """The same spec without windows that are as long as the context."""
+        """Copy without sliding windows that span the whole context."""
         heads = self.heads
         if heads is not None:
             heads = replace(heads, blocks=tuple(_without_full_windows(self.context, heads.blocks)))
@@ -232,17 +233,16 @@ class ModelSpec:
 
     @property
     def _mixers(self) -> list[AttentionSpec | LatentAttentionSpec | RecurrentSpec]:
-        """Sum over all blocks of the trunk."""
         return [mixer for block in self.blocks for mixer in block.mixers]
 
     @property
     def cache(self) -> CacheSize:
-        """Sum over all blocks of the trunk."""
+        """Cache size of all trunk blocks together."""
         return sum_of_sizes(mixer.cache for mixer in self._mixers)
 
     @property
     def work(self) -> WorkSize:
-        """Work memory of a pass."""
+        """Sizes that determine the activation memory of a pass."""
         tensors = self.tensors()
         rows = [its[0] for name, its in tensors.items() if len(its) == 2 and "layers" in name]
         heads = [mixer.heads for mixer in self._mixers if not isinstance(mixer, RecurrentSpec)]
@@ -253,21 +253,23 @@ class ModelSpec:
 
     @property
     def packed_cache(self) -> Reason | None:
-        """Why keys and values of trunk and heads are kept in 16 bits only; None: in any."""
+        """Reason why keys and values of trunk and heads stay in 16 bits; None where fewer bits
+        work.
+        """
         every = self.blocks + (self.heads.blocks if self.heads else ())
         reasons = (block.mixer.packed_cache for block in every)
         return next((reason for reason in reasons if reason), None)
 
     @property
     def long_rope_after(self) -> int | None:
-        """Length after which the second RoPE table is used; None without one."""
+        """Text length in tokens beyond which the second RoPE table is used; None without one."""
         ropes = (mixer.rope for mixer in self._mixers if not isinstance(mixer, RecurrentSpec))
         borders = (rope.long_rope_after for rope in ropes if rope and rope.long_factors)
         return next(borders, None)
 
     @property
     def active_expert_share(self) -> float:
-        """Share of a layer's experts that one token uses; 1 without experts."""
+        """Share of a layer's experts that process one token; 1 without experts."""
         every = (feed for block in self.blocks for feed in (block.feed, block.experts))
         feeds = (feed for feed in every if isinstance(feed, ExpertsSpec))
         experts = next(feeds, None)
@@ -279,7 +281,6 @@ def _norm_parts(*, has_bias: bool) -> tuple[str, ...]:
 
 
 def _without_full_windows(context: int, blocks: Iterable[BlockSpec]) -> Iterator[BlockSpec]:
-    """The spec of a mixer, without a window as long as the context."""
     for block in blocks:
         mixer = block.mixer
         if (

@@ -22,7 +22,7 @@ from mlx_engine.values.options import CacheBits
 
 
 class DecoderHead:
-    """models/contract.py's MtpHead, number `number` of a model, with the tensors of a part.
+    """MTP head number `number` of a decoder; implements contract.MtpHead.
 
     embedding, norm, output: the trunk's, used where the head has none of its own.
     """
@@ -57,26 +57,27 @@ class DecoderHead:
         self.mtp_output = Linear.read(part, "output") if "output.weight" in part else output
 
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """An empty cache for the one block."""
+        """Create an empty cache for the head's block."""
         return LayerCaches(self._block.make_caches(bits))
 
     def mtp_forward(
         self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
     ) -> mx.array:
-        """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""
+        """Int tokens [1, T] and previous hidden states [1, T, H] -> hidden states of the head."""
         state = self._block(self._joined(self._embed(tokens), hidden), caches.layers, Masks())
         made = self._norm(state) if self._heads.chain_state == "normed" else state
-        self._stock.begin(made)
+        self._stock.start_evaluation(made)
         return made
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
-        """The head's states through its output head or another -> [1, T, rows of it]."""
+        """Hidden states of the head -> logits [1, T, V], by `output` or by the head's own output
+        matrix.
+        """
         is_normed = self._heads.chain_state == "normed"
         normed = hidden if is_normed else self._norm(hidden)
         return (output or self.mtp_output)(normed)
 
     def _joined(self, embedded: mx.array, hidden: mx.array) -> mx.array:
-        """Norm embedding and hidden state, concatenate and project them."""
         if self._joining is not None and self._joining.takes(embedded):
             return self._joining.join(embedded, hidden, self._norms)
         ordered = [embedded, hidden] if self._heads.embedding_first else [hidden, embedded]

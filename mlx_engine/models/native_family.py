@@ -1,4 +1,4 @@
-"""A family defined by a ModelSpec; all but the config's keys and names is derived from it."""
+"""Base of model families that run on the engine's own layers, described by a ModelSpec."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from mlx_engine.models.config_fields import ConfigFields, tables_by_type
-from mlx_engine.models.family import CanonicalPart, Family, Figures, Parts
+from mlx_engine.models.family import CanonicalPart, Family, ModelSizes, TensorParts
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.model_spec import ModelSpec
 from mlx_engine.models.norm_shift import apply_norm_shift, norm_shift, norm_shift_reasons
-from mlx_engine.models.tensor_names import HeadNames, Renames, TensorNames, group_of
+from mlx_engine.models.tensor_names import HeadNames, Renames, TensorNames, tensor_group
 from mlx_engine.models.tensor_recipes import Recipes, expert_recipes
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ _CONVOLUTIONS = (".conv1d.weight", ".conv.weight")
 
 
 class NativeFamily(Family):
-    """A family on our own layers; family files derive from this class.
+    """Base class of families on the engine's own layers.
 
-    renames: the files' names within a layer where they are not ours (tensor_names.py). head_names:
-    how heads are named; None where none are run. norms: "w" for weights used as stored, "1+w" for
+    renames: tensor names within a layer of the files -> canonical names. head_names: names of MTP
+    heads; None where heads are not run. norms: "w" for norm weights used as stored, "1+w" for
     zero-centred ones, "either" where files have one or the other (norm_shift.py).
     """
 
@@ -46,7 +46,7 @@ class NativeFamily(Family):
 
     @cached_property
     def spec(self) -> ModelSpec:
-        """The model's spec; raises what `_read_spec` raises."""
+        """The model's spec; raises BadModelFile or UnsupportedModel for bad configs."""
         fields = ConfigFields(self.config, self.origin)
         kind = self.model_type.removesuffix("_text")
         fields.require(_TABLES["fixed"].get(kind, {}))
@@ -60,17 +60,19 @@ class NativeFamily(Family):
 
     @abstractmethod
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        """The spec of a config; BadModelFile, UnsupportedModel for what cannot run."""
+        """Turn the fields of a config.json into a ModelSpec.
+
+        Raises BadModelFile for inconsistent fields and UnsupportedModel for variants that cannot be
+        run.
+        """
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """How tensors are made from stored ones: stacks of experts, parts of joined matrices."""
+        """Recipes that assemble canonical tensors from fused or split tensors of the files."""
         return expert_recipes(names)
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
-        """Values in the layout the model uses, where a recipe cannot say it; lazy.
-
-        Convolutions are [C, K, 1] as MLX has them, [C, 1, K] as Hugging Face has them; decay rates
-        are float32.
+        """Convert stored arrays lazily where a recipe cannot: convolutions to [C, K, 1], A_log to
+        float32.
         """
         import mlx.core as mx
 
@@ -83,14 +85,16 @@ class NativeFamily(Family):
         return made
 
     def expected_norm_shift(self, raw: Mapping[str, mx.array]) -> int | None:
-        """For norms of "either" kind: what the rest of the trunk's files suggests."""
+        """Norm shift that the other tensors of the files suggest: 0 for w, 1 for 1 + w, None if
+        unknown.
+        """
         del raw
         return None
 
-    def figures(self) -> Figures:
-        """Sizes by the config."""
+    def figures(self) -> ModelSizes:
+        """Compute the model's sizes from its spec."""
         spec, heads = self.spec, self.spec.heads
-        return Figures(
+        return ModelSizes(
             layers=len(spec.blocks),
             hidden_size=spec.hidden,
             vocabulary=spec.vocabulary,
@@ -103,64 +107,63 @@ class NativeFamily(Family):
             work=spec.work,
         )
 
-    def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
-        """Tensors of a model's own files by part."""
+    def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+        """Sort the tensors of a model's own files into trunk, MTP heads and skipped."""
         return self._with_recipes(self._names.split(raw, origin))
 
-    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
-        """Tensors of a file given for its heads."""
+    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+        """Sort the tensors of a separate file of MTP heads."""
         return self._with_recipes(self._names.split_heads_file(raw, origin))
 
     def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """Unpacked shapes of the trunk's tensors."""
+        """Shapes of the trunk's tensors before quantisation."""
         return self.spec.tensors(present)
 
     def head_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """Unpacked shapes of the present heads' tensors, at least of the first."""
+        """Shapes of the MTP heads' tensors before quantisation, at least of the first head."""
         return self.spec.head_tensors(present)
 
     def repeats(self) -> Mapping[str, str]:
-        """Embedding and output head of a head, which may be copies."""
+        """Map the first head's embedding and output matrix to the trunk matrices they may copy."""
         names = {"embed_tokens": "embed_tokens", "output": "lm_head"}
         return {f"layers.0.{name}": twin for name, twin in names.items()}
 
     def published_name(self, head_name: str) -> str:
-        """The name in published files."""
+        """Name of an MTP head's tensor in published files, without prefixes."""
         return self._names.published(head_name)
 
     def missing_heads_hint(self) -> str:
-        """A sentence about where the heads would be."""
+        """Sentence for the user that names the tensors which MTP heads would have."""
         if self.head_names is not None and self.head_names.behind_trunk:
             return f"layer {len(self.spec.blocks)} has no eh_proj"
         return "no mtp.* tensor is in the files"
 
     def group(self, trunk_name: str) -> str:
-        """The tensor group of a trunk tensor."""
-        return group_of(trunk_name)
+        """Group of a trunk tensor for size tables."""
+        return tensor_group(trunk_name)
 
     def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
-        """Values as the model uses them."""
+        """Convert the trunk's stored values to those the model computes with."""
         expected = self.expected_norm_shift(raw) if self.norms == "either" else None
         return self._canonical(raw, expected, "model", origin)
 
     def canonical_head(
         self, raw: Mapping[str, mx.array], origin: str, trunk_shift: int | None
     ) -> CanonicalPart:
-        """The heads' values as the model uses them."""
+        """Convert the MTP heads' stored values to those the model computes with."""
         return self._canonical(raw, trunk_shift, "heads", origin)
 
     def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
-        """The model with its heads."""
+        """Build the decoder with its MTP heads."""
         from mlx_engine.models.decoder import build_decoder
 
         return build_decoder(self.spec, trunk, head)
 
     def _declared_heads(self) -> int:
-        """Number of heads that a config claims, for a family whose heads are not run."""
         fields = ConfigFields(self.config, self.origin)
-        return fields.count("num_nextn_predict_layers", 0, least=0)
+        return fields.count("num_nextn_predict_layers", 0, minimum=0)
 
-    def _with_recipes(self, parts: Parts[T]) -> Parts[T]:
+    def _with_recipes(self, parts: TensorParts[T]) -> TensorParts[T]:
         return replace(
             parts,
             trunk_recipes=self.recipes(parts.trunk),

@@ -1,18 +1,17 @@
-"""Whether a file stores norm weights as w, used as 1 + w, or with the 1 added.
+"""Decides whether a file stores norm weights as w, used as 1 + w, or with the 1 already added.
 
-Hugging Face stores a zero-centred w for some families; MLX conversions of them store 1 + w. What a
-file holds is decided once for the trunk and once for the heads. Two things bear witness:
+Hugging Face stores a zero-centred w for some families; MLX conversions of them store 1 + w. The
+shift s of a file (0 for w, 1 for 1 + w, 2 for a 1 added twice) is decided once for the trunk and
+once for the MTP heads, from two kinds of evidence:
 
-- how the rest of the file is stored, where that tells who wrote it (a family's `expected_norm_shift`).
-  Heads in the same files are presumed alike.
-- the values: the gain a trained norm applies is positive, and part of the gains lie below one. So
-  with s = 0 for w, 1 for 1 + w, 2 for a shift done twice, the stored values reach down to s, and
-  hardly any lie below. Means say less: the gains before a head's join are near 0.3 in real heads,
-  and their w all negative (omlx #3750, MTPLX #511).
+- other tensors whose layout shows which program wrote the file (`expected_norm_shift`); heads in
+the same files are expected to be alike.
+- the values: trained gains are positive and some are below one, so stored values reach down to s
+and hardly any are below it. Means say less: the gains before a head's projection are near 0.3 in
+real heads, and their w all negative (omlx #3750, MTPLX #511).
 
-Where both speak, how the file is stored wins, unless the values lie on both sides of an s of their
-own: gains that all lie above one, or all below, look like those of another s. Then the values win,
-with a Reason. Where neither speaks the file is refused.
+The layout wins, unless the values clearly lie around another s; then the values win, with a Reason.
+Without either evidence the file is refused.
 """
 
 from __future__ import annotations
@@ -32,14 +31,15 @@ _PART, _HARDLY_ANY = 0.05, 0.005
 
 
 def has_norm_shift(name: str) -> bool:
-    """Norms of the 1 + w kind; the gated norm inside linear attention is an ordinary one."""
+    """Whether a tensor is a zero-centred norm weight; the gated norm of linear attention is not."""
     return name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight")
 
 
 def norm_shift(raw: Mapping[str, mx.array], expected: int | None, part: str, origin: str) -> int:
-    """0 where 1 is still to be added, 1 where it was, 2 where it was twice.
+    """Determine the shift of stored norm weights: 0 for w, 1 for 1 + w, 2 for 2 + w.
 
-    presumed: what the rest of the files suggests. BadModelFile where there is no telling.
+    expected: the shift that the layout of other tensors suggests, or None. Raises BadModelFile
+    where neither layout nor values decide.
     """
     shares = _shares_below(raw, origin)
     shift = _shift_by_values(shares)
@@ -57,7 +57,7 @@ def norm_shift(raw: Mapping[str, mx.array], expected: int | None, part: str, ori
 
 
 def norm_shift_reasons(expected: int | None, shift: int, part: str) -> tuple[Reason, ...]:
-    """Notices for values that were read differently than the files suggest; often empty."""
+    """Notices for norm weights whose shift differs from what the files suggest; often none."""
     if shift == expected or (expected is None and shift != 2):
         return ()
     words = f"The norm weights of the {part} are stored {_STORED_AS[shift]}"
@@ -67,7 +67,7 @@ def norm_shift_reasons(expected: int | None, shift: int, part: str) -> tuple[Rea
 
 
 def apply_norm_shift(raw: Mapping[str, mx.array], shift: int) -> dict[str, mx.array]:
-    """Norms as used, added in float32: bfloat16 would round 1 + w by up to 0.4 %."""
+    """Return norm weights as 1 + w in float32, since bfloat16 would round them by up to 0.4 %."""
     import mlx.core as mx
 
     return {
@@ -77,7 +77,7 @@ def apply_norm_shift(raw: Mapping[str, mx.array], shift: int) -> dict[str, mx.ar
 
 
 def _shares_below(raw: Mapping[str, mx.array], origin: str) -> list[float]:
-    """Shares of values at or below 0, 1 and 2; BadModelFile for NaN."""
+    """Shares of norm weights at or below 0, 1 and 2; raises BadModelFile for NaN."""
     import mlx.core as mx
 
     norms = [a.astype(mx.float32).reshape(-1) for name, a in raw.items() if has_norm_shift(name)]
@@ -94,7 +94,7 @@ def _shares_below(raw: Mapping[str, mx.array], origin: str) -> list[float]:
 
 
 def _shift_by_values(shares: Sequence[float]) -> int | None:
-    """The shift that the values suggest, None in doubt."""
+    """The shift that the values suggest; None in doubt."""
     for shift, share in enumerate(shares):
         if share >= _PART:
             return shift

@@ -1,7 +1,7 @@
 """Specs of recurrent layers, whose state does not grow with the text.
 
-A state cannot be shortened, so a pass leaves the rows it has read beside the state from before
-them (cache/recurrent.py). No MLX here.
+A state cannot be rolled back, so a pass keeps its rows beside the state from before them
+(cache/recurrent.py). No MLX here.
 """
 
 import math
@@ -13,11 +13,11 @@ from mlx_engine.models.layer_specs import CacheSize, Shapes
 
 @dataclass(frozen=True, slots=True)
 class DeltaNetSpec:
-    """Gated DeltaNet (arXiv 2412.06464): a state for each value head in the place of a cache.
+    """Gated DeltaNet (arXiv 2412.06464): a recurrent state for each value head.
 
-    taps: of the causal convolution that queries, keys and values go through. tiled: the rows of
-    in_proj_z and the columns of out_proj begin with the first value head of every key head, then
-    come the second ones of all, as GGUF files have them.
+    taps: kernel size of the causal convolution over queries, keys and values. tiled: rows of
+    in_proj_z and columns of out_proj are ordered by value head within a key head first, as in GGUF
+    files (first value heads of all key heads, then second ones).
     """
 
     key_heads: int
@@ -31,7 +31,7 @@ class DeltaNetSpec:
 
     @property
     def values(self) -> int:
-        """Width of all values."""
+        """Total width of the values."""
         return self.value_heads * self.value_dim
 
     @property
@@ -40,7 +40,7 @@ class DeltaNetSpec:
         return 2 * self.key_heads * self.key_dim + self.values
 
     def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
-        """Tensor names and shapes."""
+        """Tensor names within the layer and their shapes."""
         del has_split_kv_b
         return {
             "in_proj_qkv.weight": (self.channels, hidden),
@@ -65,10 +65,10 @@ class DeltaNetSpec:
 
 @dataclass(frozen=True, slots=True)
 class ShortConvolutionSpec:
-    """Gated short convolution (LFM2, arXiv 2511.23404): out(c * conv(b * x)) of b, c, x = in(h).
+    """Gated short convolution (LFM2, arXiv 2511.23404): out(c * conv(b * x)) with b, c, x = in(h).
 
-    width: channels of b, c and x each. taps: of the causal convolution, each channel by itself;
-    its last taps - 1 inputs are all that is kept. bias: of both projections and the convolution.
+    width: channels of b, c and x each. taps: kernel size of the causal depthwise convolution, whose
+    last taps - 1 inputs are cached. bias: of both projections and the convolution.
     """
 
     width: int
@@ -78,7 +78,7 @@ class ShortConvolutionSpec:
     prefix = "conv"
 
     def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
-        """Tensor names and shapes."""
+        """Tensor names within the layer and their shapes."""
         del has_split_kv_b
         made: Shapes = {
             "in_proj.weight": (3 * self.width, hidden),
@@ -105,9 +105,10 @@ class ShortConvolutionSpec:
 class Mamba2Spec:
     """Mamba-2 (arXiv 2405.21060): a state S [head_dim, state] for each head, S <- a S + dt x b^T.
 
-    A head reads c of its group: y = S c + D x, with dt = softplus(raw + dt_bias) from least_step to
-    most_step, and a = exp(-exp(A_log) dt). x, b and c go through a causal convolution of so many
-    taps and SiLU. norm: RMS norm of each group's outputs behind the gate ("gated") or before it.
+    Output y = S c + D x, with dt = softplus(raw + dt_bias) clipped to [least_step, most_step] and a
+    = exp(-exp(A_log) dt); b and c are shared by a group of heads. x, b and c go through a causal
+    convolution with `taps` taps and SiLU. norm: RMS norm of each group's outputs after the gate
+    ("gated") or before it.
     """
 
     heads: int
@@ -126,7 +127,7 @@ class Mamba2Spec:
 
     @property
     def inner(self) -> int:
-        """Width of x of all heads."""
+        """Total width of x over all heads."""
         return self.heads * self.head_dim
 
     @property
@@ -135,7 +136,7 @@ class Mamba2Spec:
         return self.inner + 2 * self.groups * self.state
 
     def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
-        """Names and shapes; in_proj makes the gate, the channels and the raw step of each head."""
+        """Tensor names and shapes; in_proj yields gate, convolution channels and raw step sizes."""
         del has_split_kv_b
         rows = self.inner + self.channels + self.heads
         made: Shapes = {

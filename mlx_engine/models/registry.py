@@ -1,4 +1,4 @@
-"""Which family runs a model_type."""
+"""Registry of model families by model_type."""
 
 from collections.abc import Mapping
 
@@ -94,7 +94,7 @@ _OF_TEXT = "_text"
 
 
 def text_type(config: Mapping[str, object]) -> object:
-    """The model_type to run, the config's or its text part's; ours before mlx-lm's."""
+    """Return the model_type to run: the config's own or its text config's, our families first."""
     text = config.get("text_config")
     inner = text.get("model_type") if isinstance(text, Mapping) else None
     outer = config.get("model_type", inner)
@@ -104,7 +104,7 @@ def text_type(config: Mapping[str, object]) -> object:
 
 
 def family_for(model_type: str, config: Mapping[str, object], origin: str) -> Family:
-    """The family of a config's model_type; UnsupportedModel where there is none."""
+    """Create the family for a model_type; raises UnsupportedModel for unknown types."""
     ours = FAMILIES.get(model_type.removesuffix(_OF_TEXT))
     if ours is not None:
         return ours(model_type, config, origin)

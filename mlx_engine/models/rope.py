@@ -1,17 +1,16 @@
-"""RoPE parameters from configs: every kind of scaling, as factors of the periods.
+"""RoPE parameters from configs, with every kind of context scaling.
 
-Configs of transformers 4 have `rope_theta`, `partial_rotary_factor` and `rope_scaling`; those of
-5 have all in `rope_parameters`, or one such object for each kind of layer there. Scaling multiplies
-the period of each pair of elements by a factor, and what is rotated by one magnitude:
+transformers 4 writes `rope_theta`, `partial_rotary_factor` and `rope_scaling`; transformers 5
+writes `rope_parameters`, perhaps one object per layer type. Scaling multiplies the period of each
+pair of elements by a factor, and rotated elements by a magnitude:
 
-- linear: every period by `factor`.
+- linear: all periods by `factor`.
 - llama3: long periods by `factor`, short ones by 1, those between by a blend.
-- yarn (arXiv 2309.00071): by 1 for pairs that turn often within the trained length, by `factor` for
-  those that turn rarely; the magnitude is 0.1 ln factor + 1 unless the config says otherwise.
-- longrope (arXiv 2402.13753): listed, one list for texts up to the trained length, one for longer.
-- proportional (Gemma 4): the pairs beyond the share that is rotated stand still, and lie among
-  those that turn as if the whole head did.
-- listed: as GGUF files have it.
+- yarn (arXiv 2309.00071): pairs that turn often within the trained length by 1, others by `factor`;
+the magnitude is 0.1 ln factor + 1 by default.
+- longrope (arXiv 2402.13753): one list of factors up to the trained length, one beyond it.
+- proportional (Gemma 4): only a share of the pairs rotates, with the periods of a whole head.
+- listed: factors listed explicitly, as in GGUF files.
 """
 
 import math
@@ -34,14 +33,14 @@ def rope_spec(
     rotated_share: float | None = None,
     interleaved: bool = False,
 ) -> RopeSpec:
-    """RoPE of layers of one kind, with heads of `head` elements.
+    """Read the RopeSpec of layers of one type, with heads of `head` elements.
 
-    base, share: the base of periods and the part of a head that is rotated where the config does
-    not say; share None: heads are rotated whole, whatever the config says. BadModelFile names a
-    wrong key, UnsupportedModel a scaling that is not run.
+    base, rotated_share: defaults of the base and of the share of a head that is rotated; None:
+    heads are rotated whole whatever the config says. Raises BadModelFile for bad fields,
+    UnsupportedModel for unknown scaling.
     """
     rope = fields.rope_fields(kind)
-    is_partly = rotated_share is not None or rope.word("rope_type", "default") == "proportional"
+    is_partly = rotated_share is not None or rope.string("rope_type", "default") == "proportional"
     part = rope.number("partial_rotary_factor", rotated_share or 1.0) if is_partly else 1.0
     if head > _WIDEST_HEAD:
         raise fields.wrong("head_dim", head, f"at most {_WIDEST_HEAD}")
@@ -49,7 +48,7 @@ def rope_spec(
     if width < 2 or width > head or width % 2:
         raise fields.wrong("partial_rotary_factor", width / head, Words("an even part of a head"))
     theta = rope.number("rope_theta", base)
-    if rope.word("rope_type", "default") == "proportional":
+    if rope.string("rope_type", "default") == "proportional":
         factor = rope.number("factor", 1.0)
         still = (head - width) // 2
         return RopeSpec(head, theta, (factor,) * (width // 2) + (math.inf,) * still)
@@ -59,8 +58,8 @@ def rope_spec(
 
 
 def apply_rope_scaling(plain: RopeSpec, rope: ConfigFields, fields: ConfigFields) -> RopeSpec:
-    """Apply the scaling that `rope` asks for; fields: the whole config."""
-    name = rope.word("rope_type", rope.word("type", "default"))
+    """Apply the context scaling that the RoPE fields ask for; fields: the whole config."""
+    name = rope.string("rope_type", rope.string("type", "default"))
     pairs, magnitude, late = plain.width // 2, 1.0, None
     trained_length = _trained_length(rope, fields)
     if name in ("default", "mrope", "dynamic"):
@@ -93,31 +92,30 @@ def apply_rope_scaling(plain: RopeSpec, rope: ConfigFields, fields: ConfigFields
 
 
 def context_length(fields: ConfigFields, default: int | None = None) -> int:
-    """Context length, after scaling.
+    """Context length in tokens, after scaling.
 
-    Model cards ask to write YaRN into a config and leave its `max_position_embeddings`, the length
-    before (Qwen3, Qwen3.5).
+    Model cards of Qwen3 and Qwen3.5 tell users to add YaRN to a config without changing
+    `max_position_embeddings`, which is then the unscaled length.
     """
-    longest = fields.count("max_position_embeddings", default, least=8)
+    longest = fields.count("max_position_embeddings", default, minimum=8)
     rope = fields.rope_fields("full_attention")
     key = "original_max_position_embeddings"
-    if rope.word("rope_type", rope.word("type", "default")) != "yarn" or not rope.has(key):
+    if rope.string("rope_type", rope.string("type", "default")) != "yarn" or not rope.has(key):
         return longest
     stretched = rope.number("factor", 1.0) * rope.number(key, longest)
     return max(longest, int(min(stretched, _MOST_TOKENS)))
 
 
 def yarn_score_scale(fields: ConfigFields) -> float:
-    """Scale of latent attention's scores under YaRN: (0.1 mscale_all_dim ln f + 1)²."""
+    """Factor of latent attention's scores under YaRN: (0.1 mscale_all_dim ln f + 1)²."""
     rope = fields.rope_fields("full_attention")
-    if rope.word("rope_type", rope.word("type", "default")) == "default":
+    if rope.string("rope_type", rope.string("type", "default")) == "default":
         return 1.0
     factor = _factor(rope, fields, _trained_length(rope, fields))
     return _log_magnitude(factor, rope.non_negative("mscale_all_dim")) ** 2
 
 
 def _periods(rope: RopeSpec) -> list[float]:
-    """Period of each pair of elements: tokens per radian."""
     return [rope.base ** (2 * pair / rope.width) for pair in range(rope.width // 2)]
 
 
@@ -138,7 +136,7 @@ def _yarn(
     plain: RopeSpec, rope: ConfigFields, trained_length: float, factor: float
 ) -> tuple[float, ...]:
     def pair_at(rotations: float) -> float:
-        """The pair of elements that turns `times` times within the trained length."""
+        """Index of the pair of elements that turns `rotations` times within the trained length."""
         turns = trained_length / (rotations * 2 * math.pi)
         return plain.width * math.log(turns) / (2 * math.log(plain.base))
 
@@ -177,9 +175,9 @@ def _longrope_magnitude(rope: ConfigFields, fields: ConfigFields, trained_length
 
 
 def _trained_length(rope: ConfigFields, fields: ConfigFields) -> float:
-    """Context length before scaling."""
+    """Context length in tokens before scaling."""
     key = "original_max_position_embeddings"
-    longest = float(fields.count("max_position_embeddings", 2048, least=8))
+    longest = float(fields.count("max_position_embeddings", 2048, minimum=8))
     trained_length = rope.number(key, longest)
     if trained_length < 8:
         raise rope.wrong(key, trained_length, Words("a number from 8 on"))
@@ -187,7 +185,7 @@ def _trained_length(rope: ConfigFields, fields: ConfigFields) -> float:
 
 
 def _factor(rope: ConfigFields, fields: ConfigFields, trained_length: float) -> float:
-    """Scaling factor of the context length."""
+    """Factor by which the context is scaled."""
     longest = float(fields.count("max_position_embeddings", 2048))
     return rope.number("factor", longest / trained_length)
 

@@ -1,9 +1,9 @@
 """Maps tensor names of published files and MLX conversions to canonical names.
 
-Ours are those within the text model: `embed_tokens`, `layers.3.self_attn.q_proj`, `norm`,
-`lm_head` for the trunk, `layers.0.join` and the like for the first MTP head. Files wrap them in
-prefixes, a family may call parts otherwise (`renames`), and heads come under `mtp.`, or as layers
-behind the last one of the trunk.
+Canonical names are those within the text model: `embed_tokens`, `layers.3.self_attn.q_proj`, `norm`
+and `lm_head` for the trunk, `layers.0.join` and the like for the first MTP head. Files add
+prefixes, families rename parts (`renames`), and MTP heads are stored under `mtp.` or as layers
+behind the trunk's last one.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from mlx_engine.models.family import Parts
+from mlx_engine.models.family import TensorParts
 from mlx_engine.models.model_spec import ModelSpec
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.words import Words
@@ -70,11 +70,11 @@ _GROUPS = (
 
 @dataclass(frozen=True, slots=True)
 class HeadNames:
-    """How a family's files name MTP heads.
+    """How a family's files name the tensors of MTP heads.
 
-    renames: names within a head -> ours (join, enorm, hnorm, norm, embed_tokens, output).
-    behind_trunk: heads are layers behind the last one; else they lie under `mtp.`. numbered: what
-    is renamed has the head's number too.
+    renames: names within a head -> canonical names (join, enorm, hnorm, norm, embed_tokens,
+    output). behind_trunk: heads are layers behind the trunk's last one, else they are under `mtp.`.
+    numbered: renamed tensors carry the head's number too.
     """
 
     renames: Renames = field(default_factory=dict)
@@ -113,19 +113,20 @@ MTP_NAMES = HeadNames(
 
 @dataclass(frozen=True, slots=True)
 class TensorNames:
-    """Names in one model's files; heads: None without heads, or where they are not run."""
+    """Translates the tensor names of one model's files; heads: None where MTP heads are not run."""
 
     renames: Renames
     heads: HeadNames | None
     spec: ModelSpec
 
-    def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
-        """Tensors of a model's own files by part, under our names.
+    def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+        """Sort the tensors of a model's own files into trunk, MTP heads and skipped, by canonical
+        name.
 
-        Heads of families that run none keep their names. BadModelFile for one name twice, and for
-        layers behind the last one that are no heads.
+        Heads that are not run keep their names. Raises BadModelFile for duplicates and for layers
+        behind the last one that are no MTP heads.
         """
-        parts: Parts[T] = Parts({}, {}, {})
+        parts: TensorParts[T] = TensorParts({}, {}, {})
         bare_names, layers = {name: strip_prefixes(name) for name in raw}, len(self.spec.blocks)
         joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, bare_names.values()) if sign}
         for name, tensor in raw.items():
@@ -148,13 +149,13 @@ class TensorNames:
                 _put(parts.trunk, rename_tensor(bare, self.renames), tensor, origin)
         return parts
 
-    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
-        """Tensors of a file given for its heads, whatever numbers and prefixes they have there.
+    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+        """Sort the tensors of a separate file of MTP heads, whatever numbers and prefixes it uses.
 
-        Where any name has the heads' prefix only those are heads; else those of layers with a join,
-        and names without a layer if a join is among them.
+        If any name has a head prefix, only those are heads; else layers with a `join` matrix, or
+        unnumbered names if a join is among them.
         """
-        parts: Parts[T] = Parts({}, {}, {})
+        parts: TensorParts[T] = TensorParts({}, {}, {})
         prefixed = any(strip_prefixes(name).startswith(_HEAD_PREFIXES) for name in raw)
         places = {
             name: self._locate(name)
@@ -178,7 +179,9 @@ class TensorNames:
         return parts
 
     def published(self, head_name: str) -> str:
-        """The files' name for one of ours in a head, without their prefixes, for messages."""
+        """Translate a head's canonical tensor name to the files' name without prefixes, for
+        messages.
+        """
         prefix, number, within = head_name.split(".", 2)
         base, _, kind = within.rpartition(".")
         theirs = {} if self.heads is None else {o: t for t, o in self.heads.renames.items()}
@@ -187,13 +190,15 @@ class TensorNames:
         return f"{prefix}.{number}.{theirs.get(base, base)}.{kind}"
 
     def _is_head(self, bare: str, layers: int, joined: Container[int]) -> bool:
-        """By prefix, or as a joined layer behind the last one where heads of this family lie."""
+        """Whether a tensor belongs to an MTP head: by prefix, or as a layer behind the trunk's last
+        one.
+        """
         layer = layer_number(bare)
         may_be = self.heads is None or self.heads.behind_trunk
         is_behind = may_be and layer >= layers and layer in joined
         return is_behind or bare.startswith(_HEAD_PREFIXES)
 
-    def _put_head(self, parts: Parts[T], name: str, tensor: T, origin: str) -> None:
+    def _put_head(self, parts: TensorParts[T], name: str, tensor: T, origin: str) -> None:
         if self.heads is None or self.spec.heads is None:
             _put(parts.head, name, tensor, origin)
             return
@@ -205,7 +210,7 @@ class TensorNames:
             _put(parts.head, f"layers.{number}.{place.name}", tensor, origin)
 
     def _locate(self, name: str) -> "_HeadTensor":
-        """A head tensor's number in its file, None without one, and its canonical name."""
+        """A head tensor's number in its file (None without one) and its canonical name."""
         found = _HEAD.fullmatch(strip_prefixes(name))
         assert found is not None
         renames = self.heads.renames if self.heads is not None else {}
@@ -214,15 +219,14 @@ class TensorNames:
 
     @property
     def _head_count(self) -> int:
-        """Number of heads that are run."""
         return len(self.spec.heads.blocks) if self.spec.heads is not None else 0
 
     def _is_bias(self, bare: str) -> bool:
-        """Whether this is an output head's bias, which exists also with tied embeddings."""
+        """Whether a tensor is the output head's bias, which exists even with tied embeddings."""
         return self.spec.logit_bias and bare == "lm_head.bias"
 
     def _is_trunk_copy(self, name: str) -> bool:
-        """Whether this is a copy of a trunk tensor that the heads share."""
+        """Whether a tensor of a heads file is a copy of a trunk tensor that the heads share."""
         heads, bare = self.spec.heads, strip_prefixes(name)
         shares = heads is None or heads.embedding == "trunk"
         return bare.startswith("lm_head.") or (shares and bare.startswith("embed_tokens."))
@@ -233,8 +237,8 @@ class _HeadTensor(NamedTuple):
     name: str
 
 
-def group_of(name: str) -> str:
-    """The tensor group of one of our names of the trunk, in words for the user."""
+def tensor_group(name: str) -> str:
+    """Group of a canonical trunk tensor for size tables, such as "embedding" or "attention"."""
     if name.startswith(("embed_tokens.", "embed_positions.")):
         return "embedding"
     if name.startswith("lm_head."):
@@ -245,9 +249,7 @@ def group_of(name: str) -> str:
 
 
 def why_skipped(name: str, skipped: Iterable[str] = ()) -> str:
-    """Why `split` left out a tensor of this name of a file, in words for the user; skipped: names
-    of all tensors that it left out.
-    """
+    """Explain to the user why `split` skipped a tensor; skipped: names of all skipped tensors."""
     if (why := why_unneeded(name)) is not None:
         return why
     if strip_prefixes(name).startswith("lm_head."):
@@ -262,17 +264,17 @@ def why_skipped(name: str, skipped: Iterable[str] = ()) -> str:
 
 
 def is_key_value_tensor(name: str) -> bool:
-    """Whether a tensor makes keys or values."""
+    """Whether a tensor projects or norms keys or values."""
     return _OF_KEYS.search(name) is not None
 
 
 def is_activation_limit(name: str) -> bool:
-    """Whether a tensor is a limit of activations that were rounded in training."""
+    """Whether a tensor is a clipping limit for activations of quantisation-aware training."""
     return name.endswith(_LIMITS)
 
 
 def rename_tensor(name: str, renames: Renames) -> str:
-    """The canonical name, by the longest renamed prefix that ends at a dot."""
+    """Apply the rename with the longest matching prefix that ends at a dot."""
     layer = _LAYER.fullmatch(name)
     if layer is not None:
         return f"layers.{layer[1]}.{rename_tensor(layer[2], renames)}"
@@ -285,18 +287,18 @@ def rename_tensor(name: str, renames: Renames) -> str:
 
 
 def layer_number(bare: str) -> int:
-    """The layer a tensor lies in, -1 for none."""
+    """Layer number in a tensor name, -1 for none."""
     found = _LAYER.fullmatch(bare)
     return -1 if found is None else int(found[1])
 
 
 def why_unneeded(name: str) -> Words | None:
-    """Why a tensor of a file plays no part for text, in words for the user; None where it does."""
+    """Explain to the user why text generation does not need a tensor; None where it does."""
     return next((why for pattern, why in _UNNEEDED.items() if pattern.match(name)), None)
 
 
 def strip_prefixes(name: str) -> str:
-    """The name without prefixes of models that wrap the text model."""
+    """Remove the prefixes of multimodal and wrapper models from a tensor name."""
     return _WRAPPERS.sub(lambda found: "layers." if found[1] else "", name, count=1)
 
 

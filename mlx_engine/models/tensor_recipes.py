@@ -1,4 +1,4 @@
-"""Recipes that assemble tensors from differently split tensors of a file."""
+"""Recipes that assemble canonical tensors from fused, split or transposed ones of the files."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,43 +19,43 @@ _OURS = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 Form = Literal["stored", "transposed", "words", "joined"]
 
 
-class Run(NamedTuple):
-    """The `number`-th of `of` equal runs of rows."""
+class RowChunk(NamedTuple):
+    """Chunk number `number` of `of` equal chunks of rows."""
 
     number: int
     of: int
 
 
-class Turn(NamedTuple):
-    """Every `of`-th row, from the `number`-th on."""
+class RowStride(NamedTuple):
+    """Every `of`-th row, starting at row `number`."""
 
     number: int
     of: int
 
 
-class Piece(NamedTuple):
-    """A tensor of the file, all of it or some of its rows, in our order; they lie along `axis`."""
+class StoredPiece(NamedTuple):
+    """A stored tensor, or some of its rows in the given order; `axis` is the axis of rows."""
 
     name: str
-    rows: Run | Turn | Sequence[int] | None = None
+    rows: RowChunk | RowStride | Sequence[int] | None = None
     axis: int = -2
 
 
 class Recipe(NamedTuple):
-    """The tensor is its one piece; or, for a stack, its pieces along a new first axis; or "joined",
-    one below the other.
+    """How a tensor is assembled: one piece, a stack of pieces, or (form "joined") concatenated
+    rows.
 
-    form: then the last two axes change places, or the bytes of both are read as rows of uint32.
-    inputs: of a "transposed" one that some files have in our order: how long its last axis then is.
+    form: "transposed" swaps the last two axes, "words" reads bytes as rows of uint32. inputs:
+    length of the last axis at which a "transposed" piece is already in canonical order.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[StoredPiece, ...]
     is_stack: bool = False
     form: Form = "stored"
     inputs: int = 0
 
     def for_last_axis(self, length: int) -> "Recipe":
-        """The recipe for pieces whose last axis has this length."""
+        """Return the recipe for pieces whose last axis has this length."""
         if length != self.inputs:
             return self
         return Recipe(tuple(piece._replace(axis=-2) for piece in self.pieces), self.is_stack)
@@ -66,11 +66,12 @@ Recipes = Mapping[str, Recipe]
 
 
 def expert_recipes(names: Iterable[str]) -> dict[str, Recipe]:
-    """Experts stored one by one or with gate and up joined -> the stacks `mlp.switch_mlp.*`.
+    """Recipes for the stacks `mlp.switch_mlp.*` from experts stored singly or with fused gate and
+    up.
 
-    Hugging Face has `experts.7.up_proj.weight` (w1, w3, w2 in Mixtral's files), or
-    `experts.gate_up_proj` [E, 2 D, K] with the gates' rows first and `experts.down_proj` [E, K, D];
-    MLX conversions the stacks themselves, of dots.llm1 as `experts.up_proj.weight`.
+    Hugging Face stores `experts.7.up_proj.weight` (w1, w3, w2 in Mixtral's files), or
+    `experts.gate_up_proj` [E, 2 D, K] with gate rows first and `experts.down_proj` [E, K, D]; MLX
+    conversions store the stacks, that of dots.llm1 as `experts.up_proj.weight`.
     """
     recipes: dict[str, Recipe] = {}
     counts: dict[str, int] = {}
@@ -82,14 +83,14 @@ def expert_recipes(names: Iterable[str]) -> dict[str, Recipe]:
         elif joined is not None:
             base, kind = f"{joined[1]}.switch_mlp", joined[3] or "weight"
             if joined[2] != "gate_up":
-                recipes[f"{base}.{joined[2]}_proj.{kind}"] = Recipe((Piece(name),))
+                recipes[f"{base}.{joined[2]}_proj.{kind}"] = Recipe((StoredPiece(name),))
             else:
-                recipes[f"{base}.gate_proj.{kind}"] = Recipe((Piece(name, Run(0, 2)),))
-                recipes[f"{base}.up_proj.{kind}"] = Recipe((Piece(name, Run(1, 2)),))
+                recipes[f"{base}.gate_proj.{kind}"] = Recipe((StoredPiece(name, RowChunk(0, 2)),))
+                recipes[f"{base}.up_proj.{kind}"] = Recipe((StoredPiece(name, RowChunk(1, 2)),))
     for stack, count in counts.items():
         base, _, kind = stack.rpartition(".")
         base, _, part = base.replace(".experts.{}.", ".switch_mlp.").rpartition(".")
-        pieces = tuple(Piece(stack.format(number)) for number in range(count))
+        pieces = tuple(StoredPiece(stack.format(number)) for number in range(count))
         recipes[f"{base}.{_OURS.get(part, part)}.{kind}"] = Recipe(pieces, is_stack=True)
     return recipes
 
@@ -99,9 +100,10 @@ Rows = Sequence[tuple[str, int]]
 
 
 def fused_rows(parts: Rows, blocks: int = 1) -> dict[str, Sequence[int]]:
-    """The rows of each part, of a matrix of so many equal blocks with all parts in each.
+    """Row numbers of each part of a fused matrix that consists of `blocks` equal blocks.
 
-    Of a part that comes twice those of its first place are first, in all blocks.
+    parts: names and row counts of the parts within a block; a name listed twice gets the rows of
+    its first place in all blocks, then those of the second.
     """
     whole, start, rows = sum(count for _, count in parts), 0, dict[str, Sequence[int]]()
     for part, count in parts:
@@ -116,22 +118,23 @@ def fused_rows(parts: Rows, blocks: int = 1) -> dict[str, Sequence[int]]:
 def fused_recipes(
     names: Iterable[str], joined: str, parts: Rows, blocks: int = 1
 ) -> dict[str, Recipe]:
-    """Matrices stored one below the other in `joined`, in blocks as joined_rows has them.
+    """Recipes for the parts of a fused matrix.
 
-    Both names are those within a layer: `self_attn.qkv_proj` -> `self_attn.q_proj` and others.
+    joined: name of the fused matrix within a layer, such as `self_attn.qkv_proj`. parts, blocks: as
+    for fused_rows, with the parts' canonical names.
     """
     recipes: dict[str, Recipe] = {}
     found = re.compile(rf"(.+\.){re.escape(joined)}\.(weight|scales|biases|bias)")
     for match in filter(None, map(found.fullmatch, names)):
         axis = -1 if match[2] == "bias" else -2
         for part, rows in fused_rows(parts, blocks).items():
-            piece = Piece(match[0], rows, axis)
+            piece = StoredPiece(match[0], rows, axis)
             recipes[f"{match[1]}{part}.{match[2]}"] = Recipe((piece,))
     return recipes
 
 
 def qkv_recipes(names: Iterable[str], block: BlockSpec) -> dict[str, Recipe]:
-    """Queries, keys and values stored in one matrix."""
+    """Recipes for queries, keys and values that are stored as one matrix."""
     mixer = block.mixer
     assert isinstance(mixer, AttentionSpec)
     keys, values = (mixer.kv_heads * size for size in (mixer.key_dim, mixer.value_dim))

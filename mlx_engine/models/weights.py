@@ -1,4 +1,4 @@
-"""Named weights of a trunk or a head, each taken exactly once by the model built on them."""
+"""Named weights of a trunk or of MTP heads; building the model takes each exactly once."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from metal_kernels.choice import NO_KERNELS, Kernels
 from metal_kernels.stock import computes_on_gpu
-from metal_kernels.weight_formats.gguf_blocks import BlockName, blocks_in
+from metal_kernels.weight_formats.gguf_blocks import BlockName, block_name_for
 from mlx_engine.models.layer_specs import Shape, shapes_below
 from mlx_engine.models.matrix import (
     Layout,
@@ -32,7 +32,7 @@ _NAMES_IN_A_MESSAGE = 6
 
 
 def _rows_of_heads(matrix: Matrix, heads: int, rows: slice) -> Matrix:
-    """Some rows of every head, as a stack over heads; contiguous, so the rest can be freed."""
+    """Select some rows of every head as a contiguous stack over heads."""
 
     def cut(array: mx.array) -> mx.array:
         return mx.contiguous(array.reshape(heads, -1, array.shape[-1])[:, rows])
@@ -45,13 +45,13 @@ def _rows_of_heads(matrix: Matrix, heads: int, rows: slice) -> Matrix:
 
 
 def _gguf_block_name(weight: mx.array, shape: tuple[int, ...]) -> BlockName | None:
-    """Those of a GGUF in which uint8 [..., N, bytes of a row] is a matrix or stack so shaped."""
+    """GGUF block type in which a uint8 array stores a matrix of this shape; None for none."""
     fits = weight.shape[:-1] == shape[:-1] and weight.dtype == mx.uint8
-    return blocks_in(weight.shape[-1], shape[-1]) if fits else None
+    return block_name_for(weight.shape[-1], shape[-1]) if fits else None
 
 
-class Stored(NamedTuple):
-    """A matrix to be joined with others; order: in which its rows are taken, None for as it is."""
+class StoredMatrix(NamedTuple):
+    """A stored matrix to stack with others; order: row order, None for as stored."""
 
     name: str
     shape: Shape
@@ -59,27 +59,27 @@ class Stored(NamedTuple):
     order: Sequence[int] | None
 
 
-class Joined(NamedTuple):
-    """Matrices one below the other, and their biases likewise."""
+class JoinedMatrix(NamedTuple):
+    """Matrices stacked by rows, and their concatenated biases."""
 
     matrix: Matrix
     bias: mx.array | None
 
 
 class _Layout(NamedTuple):
-    """What the widths of weight and scales say about a packing."""
+    """Bits and group size of a packing, computed from the widths of weight and scales."""
 
     bits: int
     group_size: int
 
 
 class WeightTable:
-    """Named arrays of one part of a model; every one must be taken exactly once.
+    """Named arrays of one part of a model; each must be taken exactly once.
 
-    origin: the file or folder they come from, for messages. layout: of the matrices it hands out.
-    kernels: those that layers on it may use. halves: what is no float in the file is computed in 16
-    bits, `has_16bit_floats`; None: as the default device does. Taking a name a second time is a bug of
-    the caller and raises KeyError.
+    origin: file or folder the arrays come from, for messages. layout: rearranges the matrices that
+    are handed out. kernels: kernels that layers may use. halves: compute in 16 bits where stored
+    weights have no float dtype; None: if the default device is a GPU. Taking a name twice raises
+    KeyError.
     """
 
     def __init__(
@@ -100,33 +100,33 @@ class WeightTable:
         self._handed_out: list[mx.array] = []
 
     def __contains__(self, name: str) -> bool:
-        """Whether `name` is left to be taken."""
+        """Whether `name` has not been taken yet."""
         return name in self._left
 
     @property
     def names(self) -> Collection[str]:
-        """Names of arrays not taken yet."""
+        """Names of arrays that have not been taken yet."""
         return self._left.keys()
 
     @property
     def taken_arrays(self) -> tuple[mx.array, ...]:
-        """Every array taken so far, in the form it was given: all that must be kept in memory."""
+        """All arrays taken so far, in the layout they were handed out in; these stay in memory."""
         return tuple(self._handed_out)
 
     def take_all(self) -> dict[str, mx.array]:
-        """All arrays left, unchanged, for a class that sorts them itself; see `keep_alive`."""
+        """Take all remaining arrays unchanged, for an mlx-lm class that sorts them itself."""
         taken, self._left = self._left, {}
         self._taken.update(taken)
         return taken
 
     def keep_alive(self, arrays: Iterable[mx.array]) -> None:
-        """Count arrays as handed out that a class made from `take_all`."""
+        """Count arrays that a class made from `take_all` among the taken ones."""
         self._handed_out.extend(arrays)
 
     def take(self, name: str, shape: tuple[int, ...], dtype: mx.Dtype | None = None) -> mx.array:
-        """The floating array `name`; BadModelFile when it is missing or not of this shape.
+        """Take a floating array; raises BadModelFile when it is missing or has another shape.
 
-        dtype: what it is cast to, None for as stored.
+        dtype: type to cast to; None for as stored.
         """
         array = self._take_floats(name, shape)
         array = array if dtype is None else array.astype(dtype)
@@ -136,10 +136,10 @@ class WeightTable:
     def take_matrix(
         self, name: str, outputs: int, inputs: int, dtype: mx.Dtype | None = None
     ) -> Matrix:
-        """`name`.weight with its .scales and .biases, if any; BadModelFile when they do not fit.
+        """Take `name`.weight with its scales and biases, if any; BadModelFile when they do not fit.
 
-        Bits and group size are read from the shapes, so layers may differ from one another.
-        dtype: what a dense matrix is cast to, None for as stored.
+        Bits and group size follow from the shapes, so layers may differ. dtype: cast of a dense
+        matrix.
         """
         matrix = self._take_stored(name, (outputs, inputs))
         if dtype is not None and matrix.mode == "dense":
@@ -147,15 +147,15 @@ class WeightTable:
         return self._hand_out(matrix)
 
     def take_matrices(self, name: str, count: int, outputs: int, inputs: int) -> Matrix:
-        """The same for a stack of `count` matrices of one shape."""
+        """Take a stack of `count` matrices [outputs, inputs], with scales and biases if any."""
         return self._hand_out(self._take_stored(name, (count, outputs, inputs)))
 
     def take_per_head(
         self, name: str, heads: int, rows: Sequence[int], inputs: int
     ) -> list[Matrix]:
-        """A matrix whose rows go head by head, as a stack over heads for each part of a head.
+        """Take a matrix whose rows are grouped by head, as one stack over heads for each part.
 
-        rows: of each part, in order. -> [heads, rows of the part, inputs] for each.
+        rows: row counts of the parts of a head. Returns matrices [heads, rows of the part, inputs].
         """
         whole = self._take_stored(name, (heads * sum(rows), inputs))
         made, start = [], 0
@@ -164,15 +164,12 @@ class WeightTable:
             start += count
         return made
 
-    def take_joined(self, parts: Sequence[Stored]) -> list[Joined]:
-        """Matrices, or stacks of as many, and their biases, in runs that are packed alike.
-
-        Each run is one matrix, the rows of one below those of another.
-        """
+    def take_joined(self, parts: Sequence[StoredMatrix]) -> list[JoinedMatrix]:
+        """Take matrices and biases, stacking neighbours with the same format by rows."""
         runs = (list(run) for _, run in groupby(parts, self._packing))
         return [self._join_run(run) for run in runs]
 
-    def _join_run(self, parts: Sequence[Stored]) -> Joined:
+    def _join_run(self, parts: Sequence[StoredMatrix]) -> JoinedMatrix:
         matrices, biases = [], []
         for name, shape, has_bias, order in parts:
             rows = None if order is None else mx.array(list(order))
@@ -183,10 +180,10 @@ class WeightTable:
                 biases.append(stored if rows is None else stored[rows])
         bias = mx.concatenate(biases, axis=-1) if biases else None
         self._handed_out.extend(() if bias is None else (bias,))
-        return Joined(self._hand_out(stack_rows(matrices)), bias)
+        return JoinedMatrix(self._hand_out(stack_rows(matrices)), bias)
 
-    def _packing(self, part: Stored) -> list[object]:
-        """Whether it has a bias; row lengths and element types of all else that is stored of it."""
+    def _packing(self, part: StoredMatrix) -> list[object]:
+        """Key that is equal for stored matrices that can be stacked."""
         arrays = (self._left.get(f"{part.name}.{kind}") for kind in ("weight", "scales", "biases"))
         kinds = [None if array is None else (array.shape[1:], array.dtype) for array in arrays]
         return [part.has_bias, *kinds]
@@ -225,7 +222,7 @@ class WeightTable:
         return array
 
     def check_all_used(self) -> None:
-        """Raise BadModelFile naming the arrays that nobody took."""
+        """Raise BadModelFile that names arrays which have not been taken."""
         if self._left:
             names = sorted(self._left)
             shown = ", ".join(names[:_NAMES_IN_A_MESSAGE])
@@ -273,7 +270,9 @@ class WeightTable:
     def _layout(
         self, name: str, weight: mx.array, scales: mx.array, shape: tuple[int, ...]
     ) -> _Layout:
-        """From weight [..., outputs, inputs * bits / 32] and scales [..., outputs, groups]."""
+        """Compute the layout of weight [..., outputs, inputs * bits / 32], scales [..., outputs,
+        groups].
+        """
         rows, inputs = shape[:-1], shape[-1]
         both = (weight, scales)
         if weight.dtype != mx.uint32 or any(
@@ -306,9 +305,9 @@ class WeightTable:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The tensors of one part of a model in a table, with the shapes its description asks for.
+    """The tensors under one name prefix of a table, with the shapes that the spec asks for.
 
-    prefix: what its names begin with in the table, the dot included.
+    prefix: start of the tensors' names in the table, including the dot.
     """
 
     table: WeightTable
@@ -317,7 +316,7 @@ class Part:
 
     @property
     def kernels(self) -> Kernels:
-        """The kernels that layers may use."""
+        """Kernels that layers may use."""
         return self.table.kernels
 
     def __contains__(self, name: str) -> bool:
@@ -325,39 +324,38 @@ class Part:
         return name in self.shapes
 
     def subpart(self, name: str) -> "Part":
-        """The part below a name."""
+        """Return the part of tensors under `name`."""
         return Part(self.table, f"{self.prefix}{name}.", shapes_below(self.shapes, f"{name}."))
 
     def vector(self, name: str, dtype: mx.Dtype | None = None) -> mx.array:
-        """A floating array, cast to dtype if given."""
+        """Take a floating array, cast to dtype if given."""
         return self.table.take(f"{self.prefix}{name}", self.shapes[name], dtype)
 
     def matrix(self, name: str, dtype: mx.Dtype | None = None) -> Matrix:
-        """`name`.weight, one matrix."""
+        """Take `name`.weight as one matrix."""
         outputs, inputs = self.shapes[f"{name}.weight"]
         return self.table.take_matrix(f"{self.prefix}{name}", outputs, inputs, dtype)
 
     def matrices(self, name: str) -> Matrix:
-        """`name`.weight, a stack of matrices."""
+        """Take `name`.weight as a stack of matrices."""
         count, outputs, inputs = self.shapes[f"{name}.weight"]
         return self.table.take_matrices(f"{self.prefix}{name}", count, outputs, inputs)
 
     def per_head(self, name: str, heads: int, rows: Sequence[int]) -> list[Matrix]:
-        """`name`.weight, whose rows go head by head; see WeightTable.take_by_head."""
+        """Take `name`.weight, whose rows are grouped by head; see WeightTable.take_per_head."""
         inputs = self.shapes[f"{name}.weight"][-1]
         return self.table.take_per_head(f"{self.prefix}{name}", heads, rows, inputs)
 
     def joined(
         self, names: Sequence[str], order: Mapping[str, Sequence[int]] | None = None
-    ) -> list[Joined]:
-        """Matrices and biases that there are, one below the other; see WeightTable.take_joined.
-
-        order: in which the rows of some are taken.
+    ) -> list[JoinedMatrix]:
+        """Take matrices and biases stacked by rows (WeightTable.take_joined); order: row orders by
+        name.
         """
         rows, shapes = order or {}, self.shapes
         return self.table.take_joined(
             [
-                Stored(
+                StoredMatrix(
                     f"{self.prefix}{name}",
                     shapes[f"{name}.weight"],
                     f"{name}.bias" in shapes,

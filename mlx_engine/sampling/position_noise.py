@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.choice import Served
+from metal_kernels.choice import ServedRows
 from metal_kernels.noise import gumbel_noise as kernel_noise
 from metal_kernels.noise import reference as noise_of_keys
 from metal_kernels.stock import computes_on_gpu
@@ -39,7 +39,7 @@ def row_keys(seed: int, positions: Sequence[int]) -> mx.array:
 plain_noise: NoiseOfKeys = mx.compile(noise_of_keys) if computes_on_gpu() else noise_of_keys
 
 
-def noise_function(served: Served | None) -> NoiseOfKeys:
+def noise_function(served: ServedRows | None) -> NoiseOfKeys:
     """Gumbel noise by the kernel while it serves, else by plain operations; bit-equal."""
     if served is None:
         return plain_noise

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.choice import Kernels, Served, Work
+from metal_kernels.choice import Kernels, KernelWork, ServedRows
 from metal_kernels.filtered_pick import Filters, filter_tempered, filtered_pick, temper
-from metal_kernels.vocabulary_pick import Choosing
+from metal_kernels.vocabulary_pick import PickOptions
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.sampling.position_noise import NoiseOfKeys, noise_function, plain_noise, row_keys
 from mlx_engine.values.errors import BadOption
@@ -114,12 +114,12 @@ class SamplerKernels:
     """Kernels that pick tokens from logits; filtered: None where plain operations filter."""
 
     noise: NoiseOfKeys = plain_noise
-    filtered: Served | None = None
+    filtered: ServedRows | None = None
 
     @staticmethod
     def of(kernels: Kernels, vocabulary: int) -> "SamplerKernels":
         """The kernels in use on this machine."""
-        work = Work("", vocabulary)
+        work = KernelWork("", vocabulary)
         noise, filtered = (kernels.served(name, work) for name in ("noise", "filtered-pick"))
         return SamplerKernels(noise_function(noise), filtered)
 
@@ -188,7 +188,7 @@ class Sampler:
             self._count = None
         return self._count
 
-    def choosing(self, position: int, rows: int) -> Choosing | None:
+    def choosing(self, position: int, rows: int) -> PickOptions | None:
         """Arguments for the kernel that picks tokens of `rows` rows without making their logits.
 
         None where filters, penalties or a bias have to see the logits. That depends on the options
@@ -198,10 +198,10 @@ class Sampler:
         if not self._sees_raw or self._filters.is_on:
             return None
         if options.temperature == 0:
-            return Choosing()
+            return PickOptions()
         if options.temperature < COLDEST_CHOOSING:
             return None
-        return Choosing(keys=self._keys(position, rows), temperature=options.temperature)
+        return PickOptions(keys=self._keys(position, rows), temperature=options.temperature)
 
     def draw(self, position: int, rows: int) -> None:
         """Draw the noise of `rows` positions at once, for the picks of a draft and its round."""
@@ -259,7 +259,7 @@ class Sampler:
         return mx.argmax(kept + self._noise_at(position, rows), axis=-1).view(mx.int32)
 
     @property
-    def _by_kernel(self) -> Served | None:
+    def _by_kernel(self) -> ServedRows | None:
         """The kernel that filters and picks, where filters are on."""
         served = self._filtered
         return served if served is not None and self._filters.is_on and 1 in served else None

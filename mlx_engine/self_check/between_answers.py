@@ -147,7 +147,7 @@ class SelfCheck:
         is_told = isinstance(error, EngineError) and not isinstance(error, NumericsError)
         may_be_a_kernel = not is_told and not is_out_of_memory(error)
         if may_be_a_kernel and self._record is not None and self._trials.blame(error):
-            self._loaded.kernels.want(exact=self._numerics != "fast")
+            self._loaded.kernels.set_exact(exact=self._numerics != "fast")
             self._begin(self._record)
             self.update_description()
             return True
@@ -161,7 +161,7 @@ class SelfCheck:
         """Begin with kernels and rows, except where the record knows both."""
         died = record.trials.get(self._passes_key)
         if died is not None:
-            self._loaded.kernels.stop(f"{died.wrong}, in {self._passes_key}")
+            self._loaded.kernels.disable_all(f"{died.wrong}, in {self._passes_key}")
         known = None if self._trials.pending() else record.rows.get(self._rows_key)
         if known is not None:
             self._adopt(known)
@@ -219,7 +219,7 @@ class SelfCheck:
         """Give up exact rows where they cost too much."""
         self._rows, self._steps = found, None
         if is_too_slow(found, self._numerics):
-            self._loaded.kernels.want(exact=False)
+            self._loaded.kernels.set_exact(exact=False)
 
     @property
     def _rows_key(self) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import mlx.core as mx
 
 import mlx_engine
-from metal_kernels.choice import KERNELS, MOST_ROWS, Verdict, Work
+from metal_kernels.choice import KERNELS, MOST_ROWS, KernelWork, Verdict
 from metal_kernels.kernel import Launcher
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.decoding.device_memory import gpu_bytes, memory_bytes, usable_bytes
@@ -190,7 +190,7 @@ def _kernel_finding(tried: TrialResult) -> Finding:
     return Finding(trial.name, "ok", f"correct; {_speed(trial.timed, verdict)}")
 
 
-def _speed(work: Work, verdict: Verdict) -> str:
+def _speed(work: KernelWork, verdict: Verdict) -> str:
     rows = sorted(verdict.faster or ())
     size = f"{work.outputs} x {work.inputs}" if work.inputs else f"{work.outputs}"
     share = f" ({verdict.share:.2f} of its time at one row)"

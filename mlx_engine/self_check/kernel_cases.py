@@ -16,16 +16,16 @@ from metal_kernels import gated_delta_inputs as delta_inputs
 from metal_kernels import many_row_product as many
 from metal_kernels import mtp_input as mtp
 from metal_kernels import noise, vocabulary_pick, wide_norm
-from metal_kernels.choice import ALL_ROWS, KernelName, Kernels, Verdict, Work
+from metal_kernels.choice import ALL_ROWS, KernelName, Kernels, KernelWork, Verdict
 from metal_kernels.kernel import Launcher
-from metal_kernels.key_blocks import Place
+from metal_kernels.key_blocks import KeyExtent
 from metal_kernels.key_value_formats import cache_form
 from metal_kernels.stock import AttentionOptions
 from metal_kernels.stock_on_cpu import MLX
 from metal_kernels.weight_formats.affine import GROUP
-from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_bytes, blocks_in
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_bytes, block_name_for
 from mlx_engine.models.experts import ExpertLinear
-from mlx_engine.models.kernel_matrices import FewRows, ManyRows
+from mlx_engine.models.kernel_matrices import FewRowMatrix, ManyRowMatrix
 from mlx_engine.models.layers import Linear, silu
 from mlx_engine.models.matrix import Matrix
 
@@ -55,7 +55,7 @@ class Case(NamedTuple):
     timed: tuple[int, ...] = (1, 2, 4, 8)
 
 
-MakeCase = Callable[[Work, mx.Dtype, int, Launcher], Case]
+MakeCase = Callable[[KernelWork, mx.Dtype, int, Launcher], Case]
 """Makes a case from sizes, the type of activations, and the seed of weights and caches."""
 
 
@@ -73,11 +73,11 @@ def _noise_keys(x: mx.array) -> mx.array:
     return (mx.arange(2 * len(x)) * 77 + 5).astype(mx.uint32).reshape(-1, 2)
 
 
-def _matrix(work: Work, dtype: mx.Dtype, seed: int, *stack: int) -> Matrix:
+def _matrix(work: KernelWork, dtype: mx.Dtype, seed: int, *stack: int) -> Matrix:
     form, shape = work.form, (*stack, work.outputs, work.inputs)
     if form in BLOCK_FORMS:
         width = block_bytes(form, work.inputs)
-        block = blocks_in(width, work.inputs)
+        block = block_name_for(width, work.inputs)
         assert block is not None
         # bytes without the top bits that make a float16 large, infinite or no number
         blocks = mx.random.randint(0, 32, (*shape[:-1], width), key=mx.random.key(seed))
@@ -98,22 +98,22 @@ def _all_on(launcher: Launcher) -> Kernels:
     return Kernels(launcher, presumed=Verdict(faster=ALL_ROWS))
 
 
-def _few_rows(matrix: Matrix, launcher: Launcher) -> FewRows:
-    few_rows = FewRows.of(matrix, _all_on(launcher), "products")
+def _few_rows(matrix: Matrix, launcher: Launcher) -> FewRowMatrix:
+    few_rows = FewRowMatrix.of(matrix, _all_on(launcher), "products")
     assert few_rows is not None
     return few_rows
 
 
 def _matrix_case(
-    kernel: Callable[[FewRows, mx.array], mx.array],
-    reference: Callable[[FewRows, mx.array], mx.array],
+    kernel: Callable[[FewRowMatrix, mx.array], mx.array],
+    reference: Callable[[FewRowMatrix, mx.array], mx.array],
     stock: Callable[[Linear, mx.array], mx.array],
     *,
     is_exact: bool = False,
 ) -> MakeCase:
     """Make cases of a kernel for few rows by one matrix."""
 
-    def make(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+    def make(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
         matrix = _matrix(work, dtype, seed)
         few = _few_rows(matrix, launcher)
         return Case(
@@ -128,10 +128,10 @@ def _matrix_case(
 
 
 _products = _matrix_case(
-    FewRows.product, lambda few, x: matvec.reference(x, few.arrays, few.form), Linear.__call__
+    FewRowMatrix.product, lambda few, x: matvec.reference(x, few.arrays, few.form), Linear.__call__
 )
 _gate_up = _matrix_case(
-    FewRows.gate_up,
+    FewRowMatrix.gate_up,
     lambda few, x: matvec.gate_up_reference(x, few.arrays, few.form),
     lambda linear, x: MLX.elementwise(_silu_gate)(*mx.split(linear(x), 2, axis=-1)),
 )
@@ -149,30 +149,30 @@ _pick = _matrix_case(
 )
 
 
-def _pick_settings(x: mx.array) -> vocabulary_pick.Choosing:
-    return vocabulary_pick.Choosing(keys=_noise_keys(x), temperature=0.8)
+def _pick_settings(x: mx.array) -> vocabulary_pick.PickOptions:
+    return vocabulary_pick.PickOptions(keys=_noise_keys(x), temperature=0.8)
 
 
 def _pick_from_logits(logits: mx.array) -> mx.array:
     return mx.argmax(logits / 0.8 + noise.reference(_noise_keys(logits), logits.shape[1]), axis=-1)
 
 
-def _product_add(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+def _product_add(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     residual = normal((9, work.outputs), 6, dtype)
     return _matrix_case(
-        lambda few, x: few.product_onto(residual[: len(x)], x),
+        lambda few, x: few.product_plus_residual(residual[: len(x)], x),
         lambda few, x: matvec.add_reference(x, few.arrays, residual[: len(x)], few.form),
         lambda linear, x: residual[: len(x)] + linear(x),
     )(work, dtype, seed, launcher)
 
 
-def _mtp_input(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+def _mtp_input(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     half = work.inputs // 2
     norms = mtp.Norms(1 + normal((half,), 7) / 8, 1 + normal((half,), 8) / 8, EPS)
 
     def stock(linear: Linear, x: mx.array) -> mx.array:
-        e = MLX.norm(norms.embedding, EPS)(x[None, :, :half]).astype(dtype)
-        h = MLX.norm(norms.hidden, EPS)(x[None, :, half:]).astype(dtype)
+        e = MLX.make_rms_norm(norms.embedding, EPS)(x[None, :, :half]).astype(dtype)
+        h = MLX.make_rms_norm(norms.hidden, EPS)(x[None, :, half:]).astype(dtype)
         return linear(mx.concatenate([e, h], axis=-1))[0]
 
     return _matrix_case(
@@ -182,7 +182,7 @@ def _mtp_input(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Ca
     )(work, dtype, seed, launcher)
 
 
-def _experts(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+def _experts(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     matrix = _matrix(work, dtype, seed, EXPERTS)
     few, product = _few_rows(matrix, launcher), ExpertLinear(matrix)
 
@@ -196,15 +196,15 @@ def _experts(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case
 
     return Case(
         _rows(work.inputs, dtype),
-        lambda x: few.of_experts(x, chosen(x)),
+        lambda x: few.expert_product(x, chosen(x)),
         reference,
-        lambda x: product(x[:, None], chosen(x), in_order=False),
+        lambda x: product(x[:, None], chosen(x), is_sorted=False),
     )
 
 
-def _prompt_products(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+def _prompt_products(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     matrix = _matrix(work, dtype, seed)
-    rows = ManyRows.of(matrix, _all_on(launcher), "prompt-products")
+    rows = ManyRowMatrix.of(matrix, _all_on(launcher), "prompt-products")
     assert rows is not None
     return Case(
         _rows(work.inputs, dtype),
@@ -216,9 +216,12 @@ def _prompt_products(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher)
     )
 
 
-def _prompt_experts(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+def _prompt_experts(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     matrix = _matrix(work, dtype, seed, EXPERTS)
-    rows, product = ManyRows.of(matrix, _all_on(launcher), "prompt-experts"), ExpertLinear(matrix)
+    rows, product = (
+        ManyRowMatrix.of(matrix, _all_on(launcher), "prompt-experts"),
+        ExpertLinear(matrix),
+    )
     assert rows is not None
 
     def chosen(x: mx.array) -> mx.array:
@@ -226,15 +229,15 @@ def _prompt_experts(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) 
 
     return Case(
         _rows(work.inputs, dtype),
-        lambda x: rows.of_experts(x[:, None], chosen(x)),
+        lambda x: rows.expert_product(x[:, None], chosen(x)),
         lambda x: many.experts_reference(x, chosen(x).squeeze(1), (rows.blocks,), rows.form),
-        lambda x: product(x[:, None], chosen(x), in_order=True),
+        lambda x: product(x[:, None], chosen(x), is_sorted=True),
         most=PROMPT,
         timed=(EXPERTS * ROWS_OF_EXPERT,),
     )
 
 
-def _filtered_pick(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+def _filtered_pick(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     """Pick tokens from logits x, with filters as model makers recommend."""
     filters = filtering.Filters(0.6, top_k=20, top_p=0.95)
     settings = filters.settings()
@@ -246,7 +249,7 @@ def _filtered_pick(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -
     )
 
 
-def _noise(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+def _noise(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     """Draw noise for noise keys x."""
     del dtype
     return _plain_case(
@@ -261,9 +264,9 @@ def _plain_case(x: Callable[[int], mx.array], kernel: Run, plain: Run) -> Case:
     return Case(x, kernel, plain, plain, is_exact=True)
 
 
-def _norms(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+def _norms(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     weight = normal((work.inputs,), seed) + 1
-    norm = MLX.norm(weight, EPS)
+    norm = MLX.make_rms_norm(weight, EPS)
     return Case(
         _rows(work.inputs, dtype),
         lambda x: wide_norm.wide_norm(x, weight, EPS, launcher),
@@ -272,7 +275,9 @@ def _norms(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     )
 
 
-def _attention(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher, keys: int = 150) -> Case:
+def _attention(
+    work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher, keys: int = 150
+) -> Case:
     """Attend to `keys` keys with queries x, for latents with both parts of a query side by side.
 
     Row m has the same position in passes of any number of rows.
@@ -297,8 +302,8 @@ def _attention(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher, keys:
         turned = mx.split(q, [work.outputs], axis=-1)[::-1] if form.is_joined else [q]
         return [mx.contiguous(part) for part in turned]
 
-    def place(x: mx.array) -> Place:
-        return Place(keys - 9 + len(x))
+    def place(x: mx.array) -> KeyExtent:
+        return KeyExtent(keys - 9 + len(x))
 
     def attended(run: Callable[..., mx.array], x: mx.array) -> mx.array:
         q, *latent = parts(x)
@@ -319,16 +324,16 @@ def _attention(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher, keys:
     )
 
 
-def _delta(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+def _delta(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     """Replay three steps of the delta rule, then take steps with values x."""
     del dtype
     heads = 2 * KEY_HEADS
     state = normal((heads, work.outputs, work.inputs), seed)
 
     def unit_rows(count: int, seed: int) -> mx.array:
-        return MLX.units(normal((1, count, KEY_HEADS * work.inputs), seed), KEY_HEADS, EPS)[0]
+        return MLX.l2_norm(normal((1, count, KEY_HEADS * work.inputs), seed), KEY_HEADS, EPS)[0]
 
-    last = delta.Steps(
+    last = delta.ReplaySteps(
         unit_rows(3, 11),
         normal((3, heads, work.outputs), 12),
         mx.exp(-mx.abs(normal((3, heads), 13))),
@@ -337,12 +342,12 @@ def _delta(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     decay = mx.exp(-mx.abs(normal((9, heads), 16)))
     beta = mx.sigmoid(normal((9, heads), 17))
 
-    def rows(x: mx.array) -> delta.Rows:
+    def rows(x: mx.array) -> delta.DeltaRows:
         count = len(x)
-        return delta.Rows(queries[:count], keys[:count], x, decay[:count], beta[:count])
+        return delta.DeltaRows(queries[:count], keys[:count], x, decay[:count], beta[:count])
 
     def stock(x: mx.array) -> mx.array:
-        batch = delta.Rows(*(part[None] for part in rows(x)))
+        batch = delta.DeltaRows(*(part[None] for part in rows(x)))
         return MLX.delta_rule(batch, delta.replayed(state, 3, last)[None])[0][0]
 
     kept = mx.array([3], dtype=mx.int32)
@@ -354,11 +359,11 @@ def _delta(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     )
 
 
-def _delta_inputs(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+def _delta_inputs(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     """Convolve projected rows x after a block of which two rows were accepted."""
     heads, side = 2 * KEY_HEADS, KEY_HEADS * work.inputs
     channels = 2 * side + heads * work.outputs
-    fixed = delta_inputs.Fixed(
+    fixed = delta_inputs.DeltaConstants(
         normal((channels, TAPS), seed, dtype),
         normal((heads,), 21),
         -mx.exp(normal((heads,), 22)),
@@ -368,25 +373,27 @@ def _delta_inputs(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) ->
     )
     before, kept = normal((TAPS - 1 + 3, channels), 23, dtype), mx.array([2], dtype=mx.int32)
     a, b = normal((9, heads), 24, dtype), normal((9, heads), 25, dtype)
-    convolve = MLX.convolution(fixed.taps)
+    convolve = MLX.make_convolution(fixed.taps)
 
     def projected(x: mx.array) -> delta_inputs.Projected:
         return delta_inputs.Projected(x, a[: len(x)], b[: len(x)])
 
-    def flat(rows: delta.Rows) -> mx.array:
+    def flat(rows: delta.DeltaRows) -> mx.array:
         return mx.concatenate([part.reshape(len(part), -1) for part in rows], axis=-1)
 
     def stock(x: mx.array) -> mx.array:
         window = mx.concatenate([before[2 : TAPS + 1], x])
         made = silu(convolve(window[None])).astype(mx.float32)
-        both = MLX.units(made[..., : 2 * side], 2 * KEY_HEADS, delta_inputs.L2_EPS)
+        both = MLX.l2_norm(made[..., : 2 * side], 2 * KEY_HEADS, delta_inputs.L2_EPS)
         softplus = mx.logaddexp(a[: len(x)].astype(mx.float32) + fixed.decay_bias, mx.array(0.0))
         beta = mx.sigmoid(b[: len(x)].astype(mx.float32))
         queries, keys = mx.split(both[0], 2, axis=1)
         values = made[0, :, 2 * side :]
-        return flat(delta.Rows(queries, keys, values, mx.exp(fixed.decay_rate * softplus), beta))
+        return flat(
+            delta.DeltaRows(queries, keys, values, mx.exp(fixed.decay_rate * softplus), beta)
+        )
 
-    window = delta_inputs.Window(before, kept)
+    window = delta_inputs.ConvolutionRows(before, kept)
     return Case(
         _rows(channels, dtype),
         lambda x: flat(delta_inputs.gated_delta_inputs(projected(x), window, fixed, launcher).rows),

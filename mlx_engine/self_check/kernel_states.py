@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from metal_kernels.choice import KERNELS, KernelName, Kernels, Work, trial_name
+from metal_kernels.choice import KERNELS, KernelName, Kernels, KernelWork, trial_name
 from metal_kernels.key_value_formats import LATENT
 from mlx_engine.values.model_description import KernelState
 from mlx_engine.values.words import Words, joined
@@ -53,13 +53,13 @@ def why_unused(kernels: Kernels, name: KernelName) -> str:
     return _why_off(kernels, name, asked)
 
 
-def _why_off(kernels: Kernels, name: KernelName, asked: Sequence[Work]) -> Words:
+def _why_off(kernels: Kernels, name: KernelName, asked: Sequence[KernelWork]) -> Words:
     reasons = [kernels.why_none, *(kernels.why_off(name, work) for work in asked)]
     for why in filter(None, reasons):
         return Words("Switched off: {why}.", why=why)
     if any(kernels.verdict(name, work) is None for work in asked):
         return Words("It waits to be tried on this GPU, after an answer.")
-    if any(kernels.waits_for_clock(name, work) for work in asked):
+    if any(kernels.needs_timing(name, work) for work in asked):
         return Words("It waits to be timed on this GPU, after an answer.")
     return Words("Stock MLX is measured to be as fast here.")
 
@@ -73,7 +73,7 @@ def formats_off(kernels: Kernels, name: KernelName) -> tuple[Words, ...]:
     )
 
 
-def _misfit(name: KernelName, work: Work) -> Words:
+def _misfit(name: KernelName, work: KernelWork) -> Words:
     match name:
         case "attention" if work.form.startswith(LATENT):
             return Words("latents of {size} are not among the sizes it takes", size=work.outputs)

@@ -13,8 +13,8 @@ from metal_kernels.choice import (
     NO_KERNELS,
     KernelName,
     Kernels,
+    KernelWork,
     Verdict,
-    Work,
     trial_name,
 )
 from metal_kernels.kernel import Launcher, MetalLauncher
@@ -58,8 +58,8 @@ class Trial:
     """
 
     kernel: KernelName
-    checked: Work
-    timed: Work | None = None
+    checked: KernelWork
+    timed: KernelWork | None = None
 
     @property
     def name(self) -> str:
@@ -73,42 +73,42 @@ class Trial:
 
 def _trials() -> Iterator[Trial]:
     for form in (*(f"affine{bits}" for bits in (2, 3, 4, 5, 6, 8)), "mxfp4", "nvfp4", "dense"):
-        yield Trial("products", Work(form, 45, 192), Work(form, 8192, 4096))
+        yield Trial("products", KernelWork(form, 45, 192), KernelWork(form, 8192, 4096))
     for form in BLOCK_FORMS:
-        yield Trial("products", Work(form, 45, 512))
-        yield Trial("prompt-products", Work(form, 45, 512), Work(form, 2048, 4096))
-    yield Trial("prompt-experts", Work("q6_k", 21, 512), Work("q6_k", 512, 2048))
+        yield Trial("products", KernelWork(form, 45, 512))
+        yield Trial("prompt-products", KernelWork(form, 45, 512), KernelWork(form, 2048, 4096))
+    yield Trial("prompt-experts", KernelWork("q6_k", 21, 512), KernelWork("q6_k", 512, 2048))
     for form in ("affine4", "affine8", "dense"):
-        yield Trial("gate-up", Work(form, 46, 192), Work(form, 24576, 4096))
-        yield Trial("product-add", Work(form, 43, 192), Work(form, 4096, 12288))
-        yield Trial("experts", Work(form, 21, 192), Work(form, 512, 2048))
-        yield Trial("mtp-input", Work(form, 33, 256), Work(form, 4096, 8192))
-        yield Trial("pick", Work(form, 333, 192), Work(form, 32768, 4096))
+        yield Trial("gate-up", KernelWork(form, 46, 192), KernelWork(form, 24576, 4096))
+        yield Trial("product-add", KernelWork(form, 43, 192), KernelWork(form, 4096, 12288))
+        yield Trial("experts", KernelWork(form, 21, 192), KernelWork(form, 512, 2048))
+        yield Trial("mtp-input", KernelWork(form, 33, 256), KernelWork(form, 4096, 8192))
+        yield Trial("pick", KernelWork(form, 333, 192), KernelWork(form, 32768, 4096))
     for work in (
-        *(Work("", size, size, 8) for size in (64, 128, 256)),
-        *(Work(form_name(bits), 128, 128, 8) for bits in (8, 4)),
-        *(Work(form_name(bits, is_latent=True), 512, 64, 20) for bits in (16, 8, 4)),
+        *(KernelWork("", size, size, 8) for size in (64, 128, 256)),
+        *(KernelWork(form_name(bits), 128, 128, 8) for bits in (8, 4)),
+        *(KernelWork(form_name(bits, is_latent=True), 512, 64, 20) for bits in (16, 8, 4)),
     ):
         yield Trial("attention", work, work)
-    yield Trial("delta", Work("", 40, 128), Work("", 128, 128))
-    yield Trial("delta-inputs", Work("", 40, 48), Work("", 128, 128))
+    yield Trial("delta", KernelWork("", 40, 128), KernelWork("", 128, 128))
+    yield Trial("delta-inputs", KernelWork("", 40, 48), KernelWork("", 128, 128))
     for size in (128, 4096):
-        yield Trial("norms", Work("", size, size), Work("", size, size))
-    yield Trial("filtered-pick", Work("", 501, 0), Work("", 151936, 0))
-    yield Trial("noise", Work("", 501, 0), Work("", 151936, 0))
+        yield Trial("norms", KernelWork("", size, size), KernelWork("", size, size))
+    yield Trial("filtered-pick", KernelWork("", 501, 0), KernelWork("", 151936, 0))
+    yield Trial("noise", KernelWork("", 501, 0), KernelWork("", 151936, 0))
 
 
 TRIALS = tuple(_trials())
 """Every kernel, in the formats that most models have: for the doctor and for tests."""
 
 
-def trial_of(kernel: KernelName, work: Work) -> Trial:
+def trial_of(kernel: KernelName, work: KernelWork) -> Trial:
     """Make the trial of a layer's work: checked at its row length, timed at its own size."""
     if kernel == "attention":
         return Trial(kernel, work, work)
     checked, most = work._replace(outputs=min(work.outputs, 512)), MOST_TIMED
     if work.form:
-        checked = Work(work.form, OUTPUTS, -(-work.inputs // WHOLE) * WHOLE)
+        checked = KernelWork(work.form, OUTPUTS, -(-work.inputs // WHOLE) * WHOLE)
     if kernel in ("prompt-products", "prompt-experts"):
         most = MOST_TIMED_OF_PROMPTS
     outputs = max(1, min(work.outputs, most // max(1, work.inputs)))
@@ -142,7 +142,7 @@ def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype) -> str:
 
 
 def against_stock(
-    work: Work, make_case: Callable[[int], Case], clock: Callable[[], float] = perf_counter
+    work: KernelWork, make_case: Callable[[int], Case], clock: Callable[[], float] = perf_counter
 ) -> Verdict:
     """Find the row counts at which a kernel that is right is faster than stock MLX.
 
@@ -285,7 +285,7 @@ class ModelTrials:
         assert kernels.launcher is not None
         self._kernels, self._record, self._dtype = kernels, record, dtype
         self._launcher = kernels.launcher
-        kernels.learn(record.known(dtype))
+        kernels.add_verdicts(record.known(dtype))
 
     def pending(self) -> list[Trial]:
         """List the trials that were not run, or not timed."""
@@ -301,7 +301,7 @@ class ModelTrials:
         """Check and time a kernel; what the record knows is not done again."""
         return self._learn(try_kernel(trial, self._launcher, self._dtype, self._record))
 
-    def check(self, name: KernelName, work: Work) -> None:
+    def check(self, name: KernelName, work: KernelWork) -> None:
         """Check, unless that was done, the kernel of some work; do not time it."""
         trial = trial_of(name, work)
         if not self._is_known(trial):
@@ -316,7 +316,7 @@ class ModelTrials:
         used = self._trials_asked_for(lambda name, work: bool(self._kernels.rows(name, work)))
         tried = [self._check(trial) for trial in used]
         if used and not any(found.trouble for found in tried):
-            self._kernels.stop(
+            self._kernels.disable_all(
                 Words(
                     "a pass failed with it in use, and no kernel fails alone ({error})",
                     error=ascii(error)[:160],
@@ -329,16 +329,18 @@ class ModelTrials:
 
     def _learn(self, tried: TrialResult) -> TrialResult:
         name = tried.trial.name
-        self._kernels.learn({name: with_trial_named(name, tried.verdict)})
+        self._kernels.add_verdicts({name: with_trial_named(name, tried.verdict)})
         return tried
 
     def _is_known(self, trial: Trial) -> bool:
         return record_key(trial.name, self._dtype) in self._record.trials
 
     def _needs_timing(self, trial: Trial) -> bool:
-        return trial.timed is not None and self._kernels.waits_for_clock(trial.kernel, trial.timed)
+        return trial.timed is not None and self._kernels.needs_timing(trial.kernel, trial.timed)
 
-    def _trials_asked_for(self, is_wanted: Callable[[KernelName, Work], object]) -> list[Trial]:
+    def _trials_asked_for(
+        self, is_wanted: Callable[[KernelName, KernelWork], object]
+    ) -> list[Trial]:
         """A trial of each kernel and format that layers asked for, of the widest work of each."""
         found = dict[str, Trial]()
         for name in KERNELS:

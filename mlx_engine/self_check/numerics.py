@@ -171,11 +171,11 @@ def exact_cost(kernels: Kernels, pass_ms: Callable[[int], float]) -> Generator[N
         fastest = {True: float("inf"), False: float("inf")}
         for repeat in range(REPEATS):
             for exact in (True, False):
-                kernels.want(exact=exact)
+                kernels.set_exact(exact=exact)
                 try:
                     took = pass_ms(rows)
                 finally:
-                    kernels.want(exact=True)
+                    kernels.set_exact(exact=True)
                 if repeat:
                     fastest[exact] = min(fastest[exact], took)
                 yield

@@ -8,7 +8,7 @@ from time import perf_counter
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.vocabulary_pick import Choosing
+from metal_kernels.vocabulary_pick import PickOptions
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import joint_caches
 from mlx_engine.drafting.drafter import DEEPEST
@@ -221,7 +221,7 @@ def _compile_picks(model: Model, rows: int) -> None:
     states = model.forward(tokens, model.make_caches())[..., : model.hidden_size]
     if model.output_rows is not None and model.output_rows.takes(states):
         keys = mx.zeros((rows, 2), dtype=mx.uint32)
-        mx.eval([model.output_rows.pick(states, how) for how in (Choosing(), Choosing(keys))])
+        mx.eval([model.output_rows.pick(states, how) for how in (PickOptions(), PickOptions(keys))])
 
 
 def _head_pass_ms(head: MtpHead, state: mx.array, rows: int) -> float:

@@ -8,7 +8,7 @@ from metal_emulator import Counted, EmulatorLauncher, RegisterLauncher, Report
 from metal_emulator import stock_kernels as stock
 
 from metal_kernels import few_query_attention, few_row_matvec, gated_delta_block
-from metal_kernels.key_blocks import Place
+from metal_kernels.key_blocks import KeyExtent
 from metal_kernels.key_value_formats import dense_cache
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.dense import DENSE
@@ -101,7 +101,7 @@ KEYS, SIZE = 512, 128
 def our_attention(rows: int, heads: int) -> PerKey:
     launcher = EmulatorLauncher()
     cache = (halves((1, KEYS, SIZE), 3), halves((1, KEYS, SIZE), 4))
-    place = Place(KEYS)
+    place = KeyExtent(KEYS)
     q = halves((heads, rows, SIZE), 5)
     few_query_attention.few_query_attention(q, cache, dense_cache(), place, 0.1, launcher)
     return per_key(launcher.reports[0], "k")
@@ -138,8 +138,8 @@ class StateTraffic(NamedTuple):
 def our_state(rows: int, kept: int) -> StateTraffic:
     launcher = EmulatorLauncher()
     parts = [mx.zeros(s) for s in ((rows, 2, 128), (rows, 2, 128), (rows, 4, 128), (rows, 4))]
-    block = gated_delta_block.Rows(*parts, parts[-1])
-    last = gated_delta_block.Steps(block.keys, block.values, block.decay)
+    block = gated_delta_block.DeltaRows(*parts, parts[-1])
+    last = gated_delta_block.ReplaySteps(block.keys, block.values, block.decay)
     state, count = mx.zeros((4, 128, 128)), mx.array([kept], dtype=mx.int32)
     gated_delta_block.gated_delta_block(state, count, last, block, launcher)
     read, written = (launcher.last.buffers[name] for name in ("state", "settled"))

@@ -26,7 +26,7 @@ from metal_kernels import (
     wide_norm,
 )
 from metal_kernels.kernel import Launch, pipeline
-from metal_kernels.key_blocks import Place
+from metal_kernels.key_blocks import KeyExtent
 from metal_kernels.key_value_formats import affine_cache, dense_cache, latent_cache
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
@@ -184,7 +184,7 @@ def experts(launcher: Breaking) -> None:
 def attention(launcher: Breaking) -> None:
     """129 keys, so that the last block is one that the first row does not see."""
     q, dense = normal((5, 2, 64), 12), (normal((1, 129, 64), 13), normal((1, 129, 64), 14))
-    sinks, scale, place = normal((5,), 15), 0.125, Place(129)
+    sinks, scale, place = normal((5,), 15), 0.125, KeyExtent(129)
     run, plain = few_query_attention.few_query_attention, few_query_attention.reference
     for where in (place, place._replace(window=50)):
         whole = run(q, dense, dense_cache(), where, scale, launcher)
@@ -221,19 +221,19 @@ def attention(launcher: Breaking) -> None:
 def delta_block(launcher: Breaking) -> None:
     shapes = ((4, 1, 32), (4, 1, 32), (4, 2, 33), (4, 2), (4, 2))
     parts = [normal(shape, seed) / 4 for seed, shape in enumerate(shapes, 16)]
-    rows = gated_delta_block.Rows(*parts[:3], mx.abs(parts[3]), parts[4])
+    rows = gated_delta_block.DeltaRows(*parts[:3], mx.abs(parts[3]), parts[4])
     state, run = normal((2, 33, 32), 21), gated_delta_block.gated_delta_block
-    last = gated_delta_block.Steps(rows.keys, normal((4, 2, 33), 22), rows.decay)
+    last = gated_delta_block.ReplaySteps(rows.keys, normal((4, 2, 33), 22), rows.decay)
     counts = [mx.array([n], dtype=mx.int32) for n in range(4)]
     mine = run(state, counts[2], last, rows, launcher)
     for one, its in zip(mine, gated_delta_block.reference(state, 2, last, rows), strict=True):
         near(one, its)
     launcher.read_once("state", loads=64 / 33)
-    few = gated_delta_block.Rows(*(part[:1] for part in rows))
+    few = gated_delta_block.DeltaRows(*(part[:1] for part in rows))
     equal(run(state, counts[2], last, few, launcher).y, mine.y[:1], "rows")
     # the second row, run after the first was replayed, is the second row run beside it
-    done = gated_delta_block.Steps(rows.keys, mine.delta, rows.decay)
-    second = gated_delta_block.Rows(*(part[1:2] for part in rows))
+    done = gated_delta_block.ReplaySteps(rows.keys, mine.delta, rows.decay)
+    second = gated_delta_block.DeltaRows(*(part[1:2] for part in rows))
     again = run(mine.settled, counts[1], done, second, launcher)
     equal(again.y, mine.y[1:2], "rows")
 
@@ -261,14 +261,14 @@ def pick(launcher: Breaking) -> None:
     random = np.random.default_rng(3)
     x, weights = normal((ROWS, WIDTH), 30), four_bits(90)
     keys = mx.array(random.integers(0, 2**32, (ROWS, 2), dtype=np.uint32))
-    how = vocabulary_pick.Choosing(keys, 0.3)
+    how = vocabulary_pick.PickOptions(keys, 0.3)
     mine = vocabulary_pick.vocabulary_pick(x, weights, FOUR, how, launcher)
     equal(mine, vocabulary_pick.reference(x, weights, FOUR, how), "numbers")
     launcher.read_once("w", -2, loads=96 / 90)
-    few = vocabulary_pick.Choosing(keys[:1], 0.3)
+    few = vocabulary_pick.PickOptions(keys[:1], 0.3)
     equal(vocabulary_pick.vocabulary_pick(x[:1], weights, FOUR, few, launcher), mine[:1], "rows")
     alike = tuple(mx.broadcast_to(part[:1], part.shape) for part in weights)
-    ties = vocabulary_pick.vocabulary_pick(x, alike, FOUR, vocabulary_pick.Choosing(), launcher)
+    ties = vocabulary_pick.vocabulary_pick(x, alike, FOUR, vocabulary_pick.PickOptions(), launcher)
     equal(ties, mx.zeros((ROWS,), mx.int32), "numbers")
     scales = mx.array(weights[1])
     scales[17, 0] = mx.nan

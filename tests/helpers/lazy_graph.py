@@ -17,17 +17,17 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 import pytest
 
-from metal_kernels.gated_delta_block import Rows
+from metal_kernels.gated_delta_block import DeltaRows
 from metal_kernels.kernel import Launch
 from metal_kernels.stock import (
     AttentionOptions,
     ElementwiseFunction,
     Position,
     RopeParams,
-    Stock,
-    attends_in_one_launch,
+    StockOperations,
+    has_fused_attention,
 )
-from metal_kernels.stock_on_cpu import StockOnCpu
+from metal_kernels.stock_on_cpu import CpuStockOperations
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_values
 
 _FREE = {
@@ -60,7 +60,7 @@ _MATRIX = 2**18
 def nothing_begun() -> Iterator[None]:
     """A CPU begins with nothing while a pass is written down, so that its graph stays whole."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StockOnCpu, "begin", lambda stock, x: None)
+        patch.setattr(CpuStockOperations, "start_evaluation", lambda stock, x: None)
         yield
 
 
@@ -130,7 +130,7 @@ class Operations(Counter[Node]):
         return Operations(self - before)
 
 
-class StandIn(Stock):
+class StandIn(StockOperations):
     """A launcher, and MLX's fused operations, whose calls are one node each.
 
     unpacked: matrices unpacked so far, in the order of calls.
@@ -175,13 +175,13 @@ class StandIn(Stock):
         self, queries: mx.array, keys: mx.array, values: mx.array, how: AttentionOptions
     ) -> mx.array:
         """One launch where Metal has a kernel it judges fast, else written out as there."""
-        if how.cap or not attends_in_one_launch(queries.shape, keys.shape, values.shape[-1]):
+        if how.cap or not has_fused_attention(queries.shape, keys.shape, values.shape[-1]):
             return super().attention(queries, keys, values, how)
         extra = [array for array in how if isinstance(array, mx.array)]
         made = Array((*queries.shape[:-1], values.shape[-1]), queries.dtype)
         return self._node("attention", [made], [queries, keys, values, *extra])[0]
 
-    def delta_rule(self, rows: Rows, state: mx.array) -> tuple[mx.array, mx.array]:
+    def delta_rule(self, rows: DeltaRows, state: mx.array) -> tuple[mx.array, mx.array]:
         """One launch."""
         made = [Array(rows.values.shape, rows.queries.dtype), Array(state.shape, state.dtype)]
         outputs, after = self._node("delta_rule", made, [*rows, state])

@@ -11,7 +11,7 @@ from metal_emulator import EmulatorLauncher
 
 from metal_kernels.few_query_attention import MOST_SIMDS, few_query_attention, reference
 from metal_kernels.kernel import Launch
-from metal_kernels.key_blocks import CHANGE, LONG, Place, block_of, block_start, span_of
+from metal_kernels.key_blocks import CHANGE, LONG, KeyExtent, block_of, block_span, block_start
 from metal_kernels.key_value_formats import (
     KeyValueFormat,
     affine_cache,
@@ -25,7 +25,7 @@ Array = np.ndarray
 
 
 def truth(
-    q: Array, keys: Array, values: Array, place: Place, sinks: Array | None, scale: float
+    q: Array, keys: Array, values: Array, place: KeyExtent, sinks: Array | None, scale: float
 ) -> Array:
     heads, rows, _ = q.shape
     out = np.zeros((heads, rows, values.shape[2]))
@@ -42,7 +42,9 @@ def truth(
     return out
 
 
-def unseen_are_nan(cache: tuple[mx.array, ...], place: Place, rows: int) -> tuple[mx.array, ...]:
+def unseen_are_nan(
+    cache: tuple[mx.array, ...], place: KeyExtent, rows: int
+) -> tuple[mx.array, ...]:
     """The cache with NaN wherever no row looks; of packed rows in their scales."""
     oldest = max(place.start, place.end - rows + 1 - place.window) if place.window else place.start
     at = mx.arange(place.start, place.start + cache[0].shape[1])[None, :, None]
@@ -57,7 +59,7 @@ def check(
     q: mx.array,
     cache: tuple[mx.array, ...],
     form: KeyValueFormat,
-    place: Place,
+    place: KeyExtent,
     sinks: mx.array | None = None,
     q_latent: mx.array | None = None,
 ) -> None:
@@ -83,7 +85,7 @@ def check(
                 for one in (q, q_latent)
             )
             assert part is not None
-            then = Place(place.end - rows + first + few, place.start, place.window)
+            then = KeyExtent(place.end - rows + first + few, place.start, place.window)
             again = few_query_attention(part, cache, form, then, scale, launcher, sinks, latent)
             assert mx.array_equal(again, whole[:, first : first + few]).item(), (few, first)
 
@@ -105,7 +107,7 @@ def check(
 )
 def test_shapes(heads: int, key_heads: int, size: int, value_size: int, rows: int) -> None:
     cache = (halves((key_heads, 290, size), 1), halves((key_heads, 290, value_size), 2))
-    check(halves((heads, rows, size), 3), cache, dense_cache(), Place(261))
+    check(halves((heads, rows, size), 3), cache, dense_cache(), KeyExtent(261))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_latents(heads: int, rank: int, turned: int, rows: int) -> None:
     """GLM-4.7-Flash's and DeepSeek's sizes, and those of small tests."""
     cache = (halves((1, 150, turned), 26), halves((1, 150, rank), 27))
     q, q_latent = halves((heads, rows, turned), 28), halves((heads, rows, rank), 29) / 8
-    check(q, cache, latent_cache(), Place(141), None, q_latent)
+    check(q, cache, latent_cache(), KeyExtent(141), None, q_latent)
 
 
 @pytest.mark.parametrize("bits", [8, 4])
@@ -125,19 +127,19 @@ def test_packed_latents(bits: int, rank: int, turned: int, rows: int) -> None:
     sides = (halves((1, 150, turned), 26), halves((1, 150, rank), 27))
     cache = tuple(part for side in sides for part in form.store(side))
     q, q_latent = halves((3, rows, turned), 28), halves((3, rows, rank), 29) / 8
-    check(q, cache, form, Place(141), None, q_latent)
+    check(q, cache, form, KeyExtent(141), None, q_latent)
 
 
 @pytest.mark.parametrize("end", [1, 3, 8, 127, 128, 129, 256 + 4])
 def test_where_blocks_end(end: int) -> None:
     cache = (halves((1, 300, 64), 4), halves((1, 300, 64), 5))
-    check(normal((4, min(8, end), 64), 6, mx.float32), cache, dense_cache(), Place(end))
+    check(normal((4, min(8, end), 64), 6, mx.float32), cache, dense_cache(), KeyExtent(end))
 
 
 def test_where_blocks_grow() -> None:
     start = CHANGE - 100
     cache = (halves((1, 140, 64), 7), halves((1, 140, 64), 8))
-    check(halves((2, 4, 64), 9), cache, dense_cache(), Place(CHANGE + 2, start, 90))
+    check(halves((2, 4, 64), 9), cache, dense_cache(), KeyExtent(CHANGE + 2, start, 90))
     keys = (0, 127, 128, CHANGE - 1, CHANGE, CHANGE + LONG - 1, CHANGE + LONG)
     assert [block_of(key) for key in keys] == [0, 0, 1, 31, 32, 32, 33]
     assert all(block_of(block_start(block)) == block for block in range(80))
@@ -147,7 +149,7 @@ def test_where_blocks_grow() -> None:
 def test_window_and_sinks(window: int) -> None:
     cache = (halves((2, 400, 64), 10), halves((2, 400, 64), 11))
     sinks = normal((4,), 12, mx.float32)
-    check(halves((4, 4, 64), 13), cache, dense_cache(), Place(390, 0, window), sinks)
+    check(halves((4, 4, 64), 13), cache, dense_cache(), KeyExtent(390, 0, window), sinks)
 
 
 @pytest.mark.parametrize("end", [253, 256, 258])
@@ -156,8 +158,10 @@ def test_an_end_that_only_the_device_knows_changes_no_bit(end: int, window: int)
     """At most 259, on either side of a border between blocks."""
     cache = (halves((2, 300, 64), 40), halves((2, 300, 64), 41))
     q, launcher = halves((4, 3, 64), 42), kernel_launcher()
-    known = few_query_attention(q, cache, dense_cache(), Place(end, 0, window), 0.1, launcher)
-    span = span_of(Place(259, 0, window, spare=9), 3, 2).ending(mx.array([end], dtype=mx.int32))
+    known = few_query_attention(q, cache, dense_cache(), KeyExtent(end, 0, window), 0.1, launcher)
+    span = block_span(KeyExtent(259, 0, window, spare=9), 3, 2).with_end(
+        mx.array([end], dtype=mx.int32)
+    )
     assert mx.array_equal(
         known, few_query_attention(q, cache, dense_cache(), span, 0.1, launcher)
     ).item()
@@ -167,13 +171,13 @@ def test_a_long_chat() -> None:
     """40,961 keys, the blocks of which the lanes weigh in six turns."""
     keys = 40961
     cache = (halves((1, keys + 7, 64), 30), halves((1, keys + 7, 64), 31))
-    check(halves((1, 2, 64), 32), cache, dense_cache(), Place(keys))
+    check(halves((1, 2, 64), 32), cache, dense_cache(), KeyExtent(keys))
 
 
 def test_what_a_row_does_not_see_cannot_reach_it() -> None:
     """Not even a value that is no number, drafted for the position after it."""
     cache = (halves((1, 300, 64), 33), halves((1, 300, 64), 34))
-    q, place = halves((2, 4, 64), 35), Place(138)
+    q, place = halves((2, 4, 64), 35), KeyExtent(138)
     sound = few_query_attention(q, cache, dense_cache(), place, 0.1, kernel_launcher())
     cache[1][:, 137] = mx.inf
     spoilt = few_query_attention(q, cache, dense_cache(), place, 0.1, kernel_launcher())
@@ -188,7 +192,7 @@ def test_quantised_caches(bits: int, size: int) -> None:
     sides = [mx.quantize(halves((1, 150, size), seed), group, bits) for seed in (14, 15)]
     cache = tuple(array for side in sides for array in side)
     dtype = mx.bfloat16 if size == 128 else mx.float16
-    check(normal((3, 3, size), 16, dtype), cache, affine_cache(bits, group), Place(149))
+    check(normal((3, 3, size), 16, dtype), cache, affine_cache(bits, group), KeyExtent(149))
 
 
 class Looking:
@@ -213,7 +217,7 @@ def test_no_chip_is_asked_for_too_many_threads(
     """An M1 or M2 holds fewer than 1,024 threads of so many registers; and none of them idles."""
     launcher, cache = Looking(), tuple(mx.zeros((key_heads, 300, size)) for _ in range(2))
     few_query_attention(
-        mx.zeros((heads, rows, size)), cache, dense_cache(), Place(300), 1.0, launcher
+        mx.zeros((heads, rows, size)), cache, dense_cache(), KeyExtent(300), 1.0, launcher
     )
     parts, merge = launcher.launches
     each, group = {128: 4, 256: 2, 512: 1}[size], heads // key_heads * rows
@@ -227,7 +231,7 @@ def test_the_cache_is_read_once(rows: int) -> None:
     launcher = EmulatorLauncher()
     cache = (halves((2, 256, 128), 17), halves((2, 256, 128), 18))
     q = halves((12, rows, 128), 19)
-    few_query_attention(q, cache, dense_cache(), Place(256), 0.1, launcher)
+    few_query_attention(q, cache, dense_cache(), KeyExtent(256), 0.1, launcher)
     buffers = launcher.reports[0].buffers
     threadgroups = -(-6 * rows // (4 * MOST_SIMDS))
     assert threadgroups == (2 if rows == 8 else 1)
@@ -238,7 +242,9 @@ def test_another_order_of_lanes_changes_nothing() -> None:
     cache = (halves((2, 256, 64), 20), halves((2, 256, 64), 21))
     q = halves((4, 4, 64), 22)
     results = [
-        few_query_attention(q, cache, dense_cache(), Place(256), 0.1, kernel_launcher(shuffle=seed))
+        few_query_attention(
+            q, cache, dense_cache(), KeyExtent(256), 0.1, kernel_launcher(shuffle=seed)
+        )
         for seed in (0, 1, 2)
     ]
     assert all(mx.array_equal(results[0], other).item() for other in results[1:])
@@ -246,12 +252,14 @@ def test_another_order_of_lanes_changes_nothing() -> None:
 
 def test_sizes_that_lanes_cannot_share_are_refused() -> None:
     dense, latent, four = dense_cache(), latent_cache(), affine_cache(4, 32)
-    assert all(dense.shares(size, 128) for size in (64, 80, 96, 112, 128, 192, 256, 512))
-    assert dense.shares(80, 128) == (4, 4)
-    assert four.shares(96, 96) == (4, 4)
-    assert latent.shares(64, 512) == (18, 16)
-    assert not dense.shares(640, 64) and not dense.shares(64, 37 * 8)
-    assert not latent.shares(128, 512) and not four.shares(33, 33)
+    assert all(dense.lane_shares(size, 128) for size in (64, 80, 96, 112, 128, 192, 256, 512))
+    assert dense.lane_shares(80, 128) == (4, 4)
+    assert four.lane_shares(96, 96) == (4, 4)
+    assert latent.lane_shares(64, 512) == (18, 16)
+    assert not dense.lane_shares(640, 64) and not dense.lane_shares(64, 37 * 8)
+    assert not latent.lane_shares(128, 512) and not four.lane_shares(33, 33)
     cache = (halves((1, 9, 640), 23), halves((1, 9, 64), 24))
     with pytest.raises(AssertionError):
-        few_query_attention(halves((1, 1, 640), 25), cache, dense, Place(9), 1.0, kernel_launcher())
+        few_query_attention(
+            halves((1, 1, 640), 25), cache, dense, KeyExtent(9), 1.0, kernel_launcher()
+        )

@@ -7,7 +7,13 @@ from compared import normal
 from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
-from metal_kernels.gated_delta_block import Result, Rows, Steps, gated_delta_block, reference
+from metal_kernels.gated_delta_block import (
+    DeltaBlockResult,
+    DeltaRows,
+    ReplaySteps,
+    gated_delta_block,
+    reference,
+)
 
 NONE = mx.array([0], dtype=mx.int32)
 
@@ -16,8 +22,8 @@ def unit(x: mx.array) -> mx.array:
     return x / mx.sqrt((x * x).sum(axis=-1, keepdims=True))
 
 
-def new_rows(count: int, key_heads: int, heads: int, size: int, value_size: int) -> Rows:
-    return Rows(
+def new_rows(count: int, key_heads: int, heads: int, size: int, value_size: int) -> DeltaRows:
+    return DeltaRows(
         queries=unit(normal((count, key_heads, size), 1)),
         keys=unit(normal((count, key_heads, size), 2)),
         values=normal((count, heads, value_size), 3),
@@ -26,19 +32,19 @@ def new_rows(count: int, key_heads: int, heads: int, size: int, value_size: int)
     )
 
 
-def part(rows: Rows, first: int, end: int) -> Rows:
-    return Rows(*(mx.contiguous(array[first:end]) for array in rows))
+def part(rows: DeltaRows, first: int, end: int) -> DeltaRows:
+    return DeltaRows(*(mx.contiguous(array[first:end]) for array in rows))
 
 
-def no_steps(rows: Rows) -> Steps:
-    return Steps(*(mx.zeros((1, *a.shape[1:])) for a in (rows.keys, rows.values, rows.decay)))
+def no_steps(rows: DeltaRows) -> ReplaySteps:
+    return ReplaySteps(*(mx.zeros((1, *a.shape[1:])) for a in (rows.keys, rows.values, rows.decay)))
 
 
-def steps(rows: Rows, result: Result) -> Steps:
-    return Steps(rows.keys, result.delta, rows.decay)
+def steps(rows: DeltaRows, result: DeltaBlockResult) -> ReplaySteps:
+    return ReplaySteps(rows.keys, result.delta, rows.decay)
 
 
-def truth(state: np.ndarray, rows: Rows) -> np.ndarray:
+def truth(state: np.ndarray, rows: DeltaRows) -> np.ndarray:
     q, k, v, g, b = (np.array(array).astype(np.float64) for array in rows)
     group = state.shape[0] // k.shape[1]
     out = np.zeros(v.shape)
@@ -92,7 +98,7 @@ def test_one_read_and_one_write_of_the_state(kept: int) -> None:
     rows = new_rows(8, 2, 4, 128, 128)
     state = normal((4, 128, 128), 8)
     launcher = EmulatorLauncher(shuffle=kept)
-    last = Steps(rows.keys, rows.values, rows.decay)
+    last = ReplaySteps(rows.keys, rows.values, rows.decay)
     count = mx.array([kept], dtype=mx.int32)
     mine = gated_delta_block(state, count, last, rows, launcher)
     assert launcher.last.buffers["state"].times_read == 1
@@ -106,8 +112,8 @@ def test_an_axis_of_one_before_is_kept() -> None:
     flat = gated_delta_block(state, NONE, no_steps(rows), rows, launcher)
     count = mx.array([2], dtype=mx.int32)
     again = gated_delta_block(flat.settled, count, steps(rows, flat), rows, launcher)
-    batch = Rows(*(array[None] for array in rows))
-    last = Steps(*(array[None] for array in steps(rows, flat)))
+    batch = DeltaRows(*(array[None] for array in rows))
+    last = ReplaySteps(*(array[None] for array in steps(rows, flat)))
     its = gated_delta_block(flat.settled[None], count, last, batch, launcher)
     for one, other in zip(its, again, strict=True):
         assert one.shape == (1, *other.shape)

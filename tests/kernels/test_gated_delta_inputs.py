@@ -9,10 +9,10 @@ from metal_emulator import EmulatorLauncher
 
 from metal_kernels.gated_delta_inputs import (
     L2_EPS,
-    Fixed,
-    Inputs,
+    ConvolutionRows,
+    DeltaBlockInputs,
+    DeltaConstants,
     Projected,
-    Window,
     gated_delta_inputs,
     reference,
 )
@@ -21,14 +21,14 @@ Array = np.ndarray
 SIZES = [(1, 2, 128, 128), (2, 4, 48, 40), (2, 2, 16, 33)]
 
 
-def layer(sizes: tuple[int, int, int, int], dtype: mx.Dtype, kernel: int = 4) -> Fixed:
+def layer(sizes: tuple[int, int, int, int], dtype: mx.Dtype, kernel: int = 4) -> DeltaConstants:
     key_heads, heads, size, value_size = sizes
     channels = 2 * key_heads * size + heads * value_size
     taps, bias = normal((channels, kernel), 1, dtype), normal((heads,), 2)
-    return Fixed(taps, bias, -mx.exp(normal((heads,), 3)), key_heads, size, value_size)
+    return DeltaConstants(taps, bias, -mx.exp(normal((heads,), 3)), key_heads, size, value_size)
 
 
-def new_rows(count: int, fixed: Fixed, dtype: mx.Dtype) -> Projected:
+def new_rows(count: int, fixed: DeltaConstants, dtype: mx.Dtype) -> Projected:
     heads = fixed.decay_bias.size
     return Projected(
         normal((count, fixed.taps.shape[0]), 4, dtype),
@@ -37,7 +37,7 @@ def new_rows(count: int, fixed: Fixed, dtype: mx.Dtype) -> Projected:
     )
 
 
-def truth(projected: Projected, before: Array, fixed: Fixed) -> list[Array]:
+def truth(projected: Projected, before: Array, fixed: DeltaConstants) -> list[Array]:
     p, a, b = (wide(array) for array in projected[:3])
     count, kernel = p.shape[0], fixed.taps.shape[1]
     rows = np.concatenate([before, p])
@@ -57,7 +57,7 @@ def truth(projected: Projected, before: Array, fixed: Fixed) -> list[Array]:
     ]
 
 
-def same(mine: Inputs, its: Inputs, rows: int) -> bool:
+def same(mine: DeltaBlockInputs, its: DeltaBlockInputs, rows: int) -> bool:
     pairs = zip(mine.rows, its.rows, strict=True)
     return all(mx.array_equal(one[:rows], two[:rows]).item() for one, two in pairs)
 
@@ -69,7 +69,9 @@ def test_right_against_float64(sizes: tuple[int, int, int, int], dtype: mx.Dtype
     projected = new_rows(5, fixed, dtype)
     before = normal((7, fixed.taps.shape[0]), 7, dtype)
     kept = mx.array([2], dtype=mx.int32)
-    mine = gated_delta_inputs(projected, Window(before, kept), fixed, kernel_launcher(shuffle=1))
+    mine = gated_delta_inputs(
+        projected, ConvolutionRows(before, kept), fixed, kernel_launcher(shuffle=1)
+    )
     plain = reference(projected, before, 2, fixed)
     right = truth(projected, wide(before)[2:5], fixed)
     for one, two, its in zip(mine.rows, plain.rows, right, strict=True):
@@ -84,7 +86,7 @@ def test_the_window_follows_what_was_kept_and_rows_do_not_matter() -> None:
     rows = new_rows(8, fixed, mx.float16)
     launcher = kernel_launcher()
     none = mx.array([0], dtype=mx.int32)
-    window = Window(normal((3, fixed.taps.shape[0]), 8, mx.float16), none)
+    window = ConvolutionRows(normal((3, fixed.taps.shape[0]), 8, mx.float16), none)
     whole = gated_delta_inputs(rows, window, fixed, launcher)
     for count in range(1, 8):
         few = gated_delta_inputs(
@@ -98,7 +100,7 @@ def test_the_window_follows_what_was_kept_and_rows_do_not_matter() -> None:
             mx.array_equal(mine[0], its[t]).item()
             for mine, its in zip(one.rows, whole.rows, strict=True)
         )
-        window = Window(one.after, mx.array([1], dtype=mx.int32))
+        window = ConvolutionRows(one.after, mx.array([1], dtype=mx.int32))
 
 
 def test_projections_may_be_columns_of_one_array() -> None:
@@ -109,7 +111,7 @@ def test_projections_may_be_columns_of_one_array() -> None:
     b_at = p.shape[1] + 7
     joined = Projected(whole, whole, whole, b_at + 4, b_at)
     before = normal((3, p.shape[1]), 8, mx.bfloat16)
-    window = Window(before, mx.array([0], dtype=mx.int32))
+    window = ConvolutionRows(before, mx.array([0], dtype=mx.int32))
     launcher = kernel_launcher()
     made = [gated_delta_inputs(rows, window, fixed, launcher) for rows in (joined, apart)]
     made += [reference(joined, before, 0, fixed), reference(apart, before, 0, fixed)]
@@ -122,7 +124,7 @@ def test_everything_is_read_and_written_once() -> None:
     fixed = layer((2, 4, 128, 128), mx.float16)
     launcher = EmulatorLauncher()
     before = normal((11, fixed.taps.shape[0]), 7, mx.float16)
-    window = Window(before, mx.array([8], dtype=mx.int32))
+    window = ConvolutionRows(before, mx.array([8], dtype=mx.int32))
     gated_delta_inputs(new_rows(1, fixed, mx.float16), window, fixed, launcher)
     buffers = launcher.last.buffers
     assert buffers["projected"].times_read == buffers["taps"].times_read == 1
@@ -133,7 +135,7 @@ def test_everything_is_read_and_written_once() -> None:
 def test_an_axis_of_one_before_is_kept() -> None:
     fixed, launcher = layer((1, 2, 16, 8), mx.float32), kernel_launcher()
     channels, a, b = new_rows(3, fixed, mx.float32)[:3]
-    window = Window(normal((3, channels.shape[1]), 7), mx.array([0], dtype=mx.int32))
+    window = ConvolutionRows(normal((3, channels.shape[1]), 7), mx.array([0], dtype=mx.int32))
     flat = gated_delta_inputs(Projected(channels, a, b), window, fixed, launcher)
     batch = Projected(channels[None], a[None], b[None])
     before = window._replace(before=window.before[None])

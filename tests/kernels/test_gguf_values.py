@@ -7,7 +7,7 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 from gguf_blocks import random_blocks
 
-from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, blocks_in
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_name_for
 
 
 @pytest.mark.parametrize("name", BLOCK_FORMS)
@@ -22,6 +22,6 @@ def test_values_are_those_of_the_gguf_package(name: str) -> None:
 @pytest.mark.parametrize("name", BLOCK_FORMS)
 def test_blocks_are_told_by_the_bytes_of_a_row(name: str) -> None:
     elements, nbytes = GGML_QUANT_SIZES[GGMLQuantizationType[name.upper()]]
-    assert blocks_in(3 * nbytes, 3 * elements) == name
-    assert blocks_in(3 * nbytes + 1, 3 * elements) is None
-    assert blocks_in(256, 256) is None
+    assert block_name_for(3 * nbytes, 3 * elements) == name
+    assert block_name_for(3 * nbytes + 1, 3 * elements) is None
+    assert block_name_for(256, 256) is None

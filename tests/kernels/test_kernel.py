@@ -7,10 +7,12 @@ import mlx.core as mx
 import pytest
 
 import metal_kernels
-from metal_kernels.kernel import Launch, MetalLauncher, Source, pipeline
+from metal_kernels.kernel import KernelSource, Launch, MetalLauncher, pipeline
 
 KERNELS = Path(metal_kernels.__file__).parent
-DOUBLE = Source("double_it", ("x",), ("y",), "uint i = thread_position_in_grid.x; y[i] = 2 * x[i];")
+DOUBLE = KernelSource(
+    "double_it", ("x",), ("y",), "uint i = thread_position_in_grid.x; y[i] = 2 * x[i];"
+)
 
 
 def double(x: mx.array) -> Launch:

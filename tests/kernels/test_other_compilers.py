@@ -10,7 +10,7 @@ import mlx.core as mx
 import pytest
 from metal_emulator import EmulatorLauncher
 
-from metal_kernels.kernel import Launch, Launcher, Source, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Launcher, pipeline
 from mlx_engine.self_check.kernel_trials import TRIALS, Trial
 
 CONTRACTED = "#pragma clang fp contract(fast)\n"
@@ -66,7 +66,7 @@ def test_nothing_is_left_to_the_compiler(trial: Trial) -> None:
 
 def test_a_compiler_that_is_told_to_joins() -> None:
     """Else the test above would show nothing."""
-    source = Source(
+    source = KernelSource(
         "joined",
         ("x",),
         ("y",),

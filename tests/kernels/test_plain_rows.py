@@ -10,7 +10,7 @@ from metal_kernels import (
     gated_delta_inputs,
     mtp_input,
 )
-from metal_kernels.key_blocks import Place
+from metal_kernels.key_blocks import KeyExtent
 from metal_kernels.key_value_formats import dense_cache
 from metal_kernels.weight_formats.affine import affine
 
@@ -35,20 +35,22 @@ def test_products() -> None:
 
 def test_attention() -> None:
     q, cache = normal((4, 8, 64), 5), (normal((2, 200, 64), 6), normal((2, 200, 64), 7))
-    whole = few_query_attention.reference(q, cache, dense_cache(), Place(200), 0.1)
+    whole = few_query_attention.reference(q, cache, dense_cache(), KeyExtent(200), 0.1)
     for rows in ROWS:
-        place = Place(192 + rows)
+        place = KeyExtent(192 + rows)
         few = few_query_attention.reference(q[:, :rows], cache, dense_cache(), place, 0.1)
         assert mx.array_equal(few, whole[:, :rows]).item(), rows
 
 
 def test_delta_layers() -> None:
     parts = [normal(shape, seed) for seed, shape in enumerate([(8, 96), (8, 2), (8, 2)], 8)]
-    fixed = gated_delta_inputs.Fixed(
+    fixed = gated_delta_inputs.DeltaConstants(
         normal((96, 4), 11), normal((2,), 12), -mx.exp(normal((2,), 13)), 1, 16, 32
     )
     before, state = normal((3, 96), 14), normal((2, 32, 16), 15)
-    none = gated_delta_block.Steps(*(mx.zeros((1, n, m)) for n, m in ((1, 16), (2, 32), (2, 1))))
+    none = gated_delta_block.ReplaySteps(
+        *(mx.zeros((1, n, m)) for n, m in ((1, 16), (2, 32), (2, 1)))
+    )
 
     def outputs(rows: int) -> mx.array:
         projected = gated_delta_inputs.Projected(*(part[:rows] for part in parts))

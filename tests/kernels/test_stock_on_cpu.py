@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from compared import wide
 
-from metal_kernels.gated_delta_block import Rows
-from metal_kernels.stock import AttentionOptions, RopeParams, Stock
-from metal_kernels.stock_on_cpu import MOST_BEGUN, StockOnCpu
+from metal_kernels.gated_delta_block import DeltaRows
+from metal_kernels.stock import AttentionOptions, RopeParams, StockOperations
+from metal_kernels.stock_on_cpu import MOST_BEGUN, CpuStockOperations
 
 Array = np.ndarray
 
@@ -25,39 +25,39 @@ def near(made: mx.array, right: Array, most: float = 2e-6) -> None:
     ("shape", "heads"), [((1, 5, 96), 0), ((1, 5, 6, 64), 0), ((1, 5, 6, 64), 6)]
 )
 def test_norms(shape: tuple[int, ...], heads: int) -> None:
-    x, stock = 3 * normal(*shape), StockOnCpu()
+    x, stock = 3 * normal(*shape), CpuStockOperations()
     weight = normal(*((heads,) if heads else ()), shape[-1], seed=2)
     rows = wide(x)
     scaled = rows / np.sqrt((rows**2).mean(-1, keepdims=True) + 0.01)
-    made = stock.norm(weight, 0.01)(x)
+    made = stock.make_rms_norm(weight, 0.01)(x)
     near(made, scaled * wide(weight))
-    near(Stock().norm(weight, 0.01)(x), scaled * wide(weight))
-    alone = stock.norm(weight, 0.01)(x[:, 3:4])
+    near(StockOperations().make_rms_norm(weight, 0.01)(x), scaled * wide(weight))
+    alone = stock.make_rms_norm(weight, 0.01)(x[:, 3:4])
     assert mx.array_equal(alone, made[:, 3:4]).item()
     if heads:  # in whatever shape the rows come
-        assert mx.array_equal(stock.norm(weight, 0.01)(x.flatten(2)), made).item()
+        assert mx.array_equal(stock.make_rms_norm(weight, 0.01)(x.flatten(2)), made).item()
     elif x.ndim == 4:  # the same where it is known how many rows share the weight
-        side_by_side = stock.norm(weight, 0.01, x.shape[2])(x)
+        side_by_side = stock.make_rms_norm(weight, 0.01, x.shape[2])(x)
         assert mx.array_equal(side_by_side, made.flatten(2)).item()
-        near(Stock().norm(weight, 0.01, x.shape[2])(x), wide(side_by_side))
+        near(StockOperations().make_rms_norm(weight, 0.01, x.shape[2])(x), wide(side_by_side))
 
 
 def test_unit_heads() -> None:
-    x, stock = 3 * normal(1, 5, 3 * 64), StockOnCpu()
+    x, stock = 3 * normal(1, 5, 3 * 64), CpuStockOperations()
     rows = wide(x).reshape(1, 5, 3, 64)
     right = rows / np.sqrt((rows**2).sum(-1, keepdims=True) + 0.01)
-    made = stock.units(x, 3, 0.01)
+    made = stock.l2_norm(x, 3, 0.01)
     near(made, right)
-    near(Stock().units(x, 3, 0.01, times=2), right)
-    assert mx.array_equal(stock.units(x[:, 3:4], 3, 0.01), made[:, 3:4]).item()
-    assert mx.array_equal(stock.units(x, 3, 0.01, times=2), mx.repeat(made, 2, axis=2)).item()
+    near(StockOperations().l2_norm(x, 3, 0.01, repeats=2), right)
+    assert mx.array_equal(stock.l2_norm(x[:, 3:4], 3, 0.01), made[:, 3:4]).item()
+    assert mx.array_equal(stock.l2_norm(x, 3, 0.01, repeats=2), mx.repeat(made, 2, axis=2)).item()
 
 
 @pytest.mark.parametrize("heads", [2, 6])
 def test_a_row_attends_as_among_others(heads: int) -> None:
     """The bits of MLX's own, whose several rows are read by it."""
     queries, keys = normal(1, heads, 3, 64), normal(1, 2, 40, 64, seed=2)
-    values, stock = normal(1, 2, 40, 32, seed=3), StockOnCpu()
+    values, stock = normal(1, 2, 40, 32, seed=3), CpuStockOperations()
     every = stock.attention(queries, keys, values, AttentionOptions(0.125, "causal"))
     seen = (part[:, :, :39] for part in (keys, values))
     alone = stock.attention(queries[:, :, 1:2], *seen, AttentionOptions(0.125, None))
@@ -77,19 +77,19 @@ def test_rotations(interleaved: bool, width: int, factors: tuple[float, ...] | N
     second = slice(1, width, 2) if interleaved else slice(width // 2, width)
     right[..., first] = rows[..., first] * np.cos(angles) - rows[..., second] * np.sin(angles)
     right[..., second] = rows[..., second] * np.cos(angles) + rows[..., first] * np.sin(angles)
-    rotate = StockOnCpu().rotation(turning)
+    rotate = CpuStockOperations().make_rope(turning)
     made = rotate(x, at)
     near(made, right)
-    near(Stock().rotation(turning)(x, at), right, 0.05)
+    near(StockOperations().make_rope(turning)(x, at), right, 0.05)
     assert mx.array_equal(rotate(x[:, :, 2:3], at + 2), made[:, :, 2:3]).item()
 
 
 def test_convolutions() -> None:
     rows, taps = normal(1, 3 + 5, 24), normal(24, 4, seed=2)
     right = sum(wide(taps)[:, j] * wide(rows)[:, j : j + 5] for j in range(4))
-    convolve = StockOnCpu().convolution(taps)
+    convolve = CpuStockOperations().make_convolution(taps)
     near(convolve(rows), right)
-    near(Stock().convolution(taps)(rows), right)
+    near(StockOperations().make_convolution(taps)(rows), right)
     assert mx.array_equal(convolve(rows[:, 2:6]), convolve(rows)[:, 2:3]).item()
 
 
@@ -99,8 +99,8 @@ def test_the_highest(size: int, count: int) -> None:
     """On a coarse grid, where many are equal; sizes of which shares are cut evenly and not."""
     x = mx.round(4 * normal(3, size)) / 4
     right = np.sort(np.array(x))[:, -count:]
-    for stock in (Stock(), StockOnCpu()):
-        assert (np.array(stock.highest(x, min(count, size))) == right).all()
+    for stock in (StockOperations(), CpuStockOperations()):
+        assert (np.array(stock.top_values(x, min(count, size))) == right).all()
 
 
 @pytest.mark.parametrize(("shared", "heads"), [(2, 2), (2, 6)])
@@ -109,8 +109,8 @@ def test_delta_steps(shared: int, heads: int) -> None:
     queries, keys = (0.3 * normal(1, 5, shared, 16, seed=seed) for seed in (1, 2))
     values, state = normal(1, 5, heads, 24, seed=3), normal(1, heads, 24, 16, seed=4)
     decay, beta = (mx.sigmoid(normal(1, 5, heads, seed=seed)) for seed in (5, 6))
-    rows = Rows(queries, keys, values, decay, beta)
-    stock = StockOnCpu()
+    rows = DeltaRows(queries, keys, values, decay, beta)
+    stock = CpuStockOperations()
     made, after = stock.delta_rule(rows, state)
     q, k = (wide(part).repeat(heads // shared, axis=2)[0] for part in (queries, keys))
     v, g, b, now = wide(values)[0], wide(decay)[0], wide(beta)[0], wide(state)[0]
@@ -122,9 +122,9 @@ def test_delta_steps(shared: int, heads: int) -> None:
         right[0, t] = np.einsum("hvk,hk->hv", now, q[t])
     near(made, right)
     near(after, now[None])
-    near(Stock().delta_rule(rows, state)[0], right)
+    near(StockOperations().delta_rule(rows, state)[0], right)
     for t in range(5):
-        one, state = stock.delta_rule(Rows(*(part[:, t : t + 1] for part in rows)), state)
+        one, state = stock.delta_rule(DeltaRows(*(part[:, t : t + 1] for part in rows)), state)
         assert mx.array_equal(one, made[:, t : t + 1]).item()
     assert mx.array_equal(state, after).item()
 
@@ -132,7 +132,7 @@ def test_delta_steps(shared: int, heads: int) -> None:
 def test_a_cpu_begins_with_a_few_rows_and_with_no_prompt(monkeypatch):
     begun = []
     monkeypatch.setattr(mx, "async_eval", begun.append)
-    for stock in (StockOnCpu(), Stock()):
+    for stock in (CpuStockOperations(), StockOperations()):
         for rows in (1, MOST_BEGUN, MOST_BEGUN + 1):
-            stock.begin(mx.zeros((1, rows, 4)))
+            stock.start_evaluation(mx.zeros((1, rows, 4)))
     assert [x.shape[1] for x in begun] == [1, MOST_BEGUN]

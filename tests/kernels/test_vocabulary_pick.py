@@ -9,7 +9,7 @@ from metal_emulator import EmulatorLauncher
 
 from metal_kernels.few_row_matvec import few_row_matvec
 from metal_kernels.noise import reference as noise_reference
-from metal_kernels.vocabulary_pick import Choosing, reference, vocabulary_pick
+from metal_kernels.vocabulary_pick import PickOptions, reference, vocabulary_pick
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.dense import DENSE
 
@@ -27,7 +27,7 @@ def test_what_the_written_logits_say(outputs: int, noisy: bool) -> None:
     launcher = kernel_launcher()
     form, weights = DENSE, (halves((outputs, WIDTH), outputs),)
     x = halves((8, WIDTH), 3)
-    how = Choosing(keys=keys(8) if noisy else None, temperature=0.7)
+    how = PickOptions(keys=keys(8) if noisy else None, temperature=0.7)
     picked = vocabulary_pick(x, weights, form, how, launcher)
     logits = few_row_matvec(x, weights, form, launcher).astype(mx.float32)
     if noisy:
@@ -43,7 +43,7 @@ def test_what_the_written_logits_say(outputs: int, noisy: bool) -> None:
 @pytest.mark.parametrize("shuffle", [0, 1, 3])
 def test_the_reference_says_the_same(shuffle: int) -> None:
     weights = tuple(mx.quantize(halves((300, WIDTH), 6), bits=4))
-    arguments = (halves((3, WIDTH), 7), weights, affine(4, 64), Choosing(keys(3), 1.3))
+    arguments = (halves((3, WIDTH), 7), weights, affine(4, 64), PickOptions(keys(3), 1.3))
     picked = vocabulary_pick(*arguments, kernel_launcher(shuffle=shuffle))
     assert mx.array_equal(picked, reference(*arguments)).item()
 
@@ -53,7 +53,7 @@ def test_equal_values_go_by_token_id(lowest: int) -> None:
     weights = mx.ones((1200, WIDTH), dtype=mx.float16)
     weights[:lowest] = 0.5
     x = mx.ones((2, WIDTH), dtype=mx.float16)
-    picked = vocabulary_pick(x, (weights,), DENSE, Choosing(), kernel_launcher())
+    picked = vocabulary_pick(x, (weights,), DENSE, PickOptions(), kernel_launcher())
     assert picked.tolist() == [lowest] * 2
 
 
@@ -62,7 +62,7 @@ def test_logits_that_are_no_numbers_are_told(bad: float) -> None:
     weights = halves((200, WIDTH), 10)
     weights[133, 5] = bad
     x = halves((2, WIDTH), 11)
-    picked = vocabulary_pick(x, (weights,), DENSE, Choosing(), kernel_launcher())
+    picked = vocabulary_pick(x, (weights,), DENSE, PickOptions(), kernel_launcher())
     assert picked.tolist() == [-1, -1]
 
 
@@ -70,7 +70,7 @@ def test_logits_that_are_no_numbers_are_told(bad: float) -> None:
 def test_weights_are_read_once_and_logits_never_written(rows: int) -> None:
     launcher = EmulatorLauncher()
     weights = (halves((960, WIDTH), 12),)
-    vocabulary_pick(halves((rows, WIDTH), 13), weights, DENSE, Choosing(), launcher)
+    vocabulary_pick(halves((rows, WIDTH), 13), weights, DENSE, PickOptions(), launcher)
     assert launcher.reports[0].buffers["w"].times_read == 1
     written = sum(
         report.buffers[name].bytes_stored

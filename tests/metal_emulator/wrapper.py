@@ -77,7 +77,7 @@ class Parameter:
     const: bool
     reference: bool
 
-    def declared(self, slot: int) -> str:
+    def declaration(self, slot: int) -> str:
         """As MLX writes it."""
         const = "const " if self.const else ""
         mark = "&" if self.reference else "*"
@@ -154,7 +154,7 @@ def signature(
     template: list[tuple[str, TemplateArgument]],
 ) -> str:
     """The text between the header and the source."""
-    declared = [p.declared(slot) for slot, p in enumerate(parameters)]
+    declared = [p.declaration(slot) for slot, p in enumerate(parameters)]
     declared += [f"  {ATTRIBUTES[name][0]} {name} [[{name}]]" for name in attributes]
     return (
         f"{template_line(template)}[[kernel]] void {function}(\n" + ",\n".join(declared) + ") {\n"

@@ -26,7 +26,7 @@ from lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
 from rich.console import Console
 from rich.table import Table
 
-from metal_kernels.choice import ALL_ROWS, NO_ROWS, KernelName, Kernels, Verdict, Work
+from metal_kernels.choice import ALL_ROWS, NO_ROWS, KernelName, Kernels, KernelWork, Verdict
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.decoding.round import Pass, Plan, Round
 from mlx_engine.decoding.state import SequenceState
@@ -363,7 +363,7 @@ class _Weights:
 
         def is_read(form: str, shape: Shape) -> bool:
             what: KernelName = "products" if len(shape) == 2 else "experts"
-            return 1 in self._kernels.rows(what, Work(form.lower(), *shape[-2:]))
+            return 1 in self._kernels.rows(what, KernelWork(form.lower(), *shape[-2:]))
 
         for key, part in kept_in_blocks(parts, is_read).items():
             yield key, mx.zeros(part.shape, _DTYPES[part.dtype])

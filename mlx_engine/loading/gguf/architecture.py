@@ -18,7 +18,7 @@ from mlx_engine.loading.gguf.metadata import (
     rope_scaling,
 )
 from mlx_engine.loading.gguf.part import Change, Placement
-from mlx_engine.models.tensor_recipes import Run
+from mlx_engine.models.tensor_recipes import RowChunk
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 # Tensor names of GGUF -> of Hugging Face, without `.weight` or `.bias` unless written out; names of
@@ -231,7 +231,7 @@ class Architecture:
             gate, up = (
                 self._block_placement(block, f"ffn_{part}_exps.weight") for part in ("gate", "up")
             )
-            return replace(gate, run=Run(0, 2)), replace(up, run=Run(1, 2))
+            return replace(gate, run=RowChunk(0, 2)), replace(up, run=RowChunk(1, 2))
         return (self._block_placement(block, rest),)
 
     def _block_placement(self, block: int, rest: str) -> Placement:

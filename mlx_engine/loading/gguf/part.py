@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from mlx_engine.loading.gguf.file import Half
 from mlx_engine.loading.gguf.header import BlockType, GgufTensor
 from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
-from mlx_engine.models.tensor_recipes import Run
+from mlx_engine.models.tensor_recipes import RowChunk
 from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
 from mlx_engine.values.words import Words, size_words
 
@@ -101,7 +101,7 @@ class Placement:
     name: str
     rows: tuple[int, ...] | None = None
     file_rows: int | None = None
-    run: Run | None = None
+    run: RowChunk | None = None
     matrix: int | None = None
     change: Change = "none"
 
@@ -146,7 +146,7 @@ class GgufPart(TensorInfo):
         """Whether the array is no scales or biases of a quantised weight."""
         return not self.name.endswith((".scales", ".biases"))
 
-    def select_rows(self, rows: Run | Sequence[int]) -> "GgufPart | None":
+    def select_rows(self, rows: RowChunk | Sequence[int]) -> "GgufPart | None":
         """Select rows (second to last axis) of a matrix, or a run of them in a stack of matrices.
 
         None where the selection needs the values.
@@ -154,11 +154,11 @@ class GgufPart(TensorInfo):
         place, count = self.place, self.shape[-2]
         if len(self.shape) == 2:
             order = place.rows or range(count)
-            first = rows.number * (count // rows.of) if isinstance(rows, Run) else 0
-            chosen = range(first, first + count // rows.of) if isinstance(rows, Run) else rows
+            first = rows.number * (count // rows.of) if isinstance(rows, RowChunk) else 0
+            chosen = range(first, first + count // rows.of) if isinstance(rows, RowChunk) else rows
             stored_rows, total = tuple(order[row] for row in chosen), self.stored.shape[0]
             place, kept = replace(place, rows=stored_rows, file_rows=total), len(stored_rows)
-        elif isinstance(rows, Run) and place.run is None:
+        elif isinstance(rows, RowChunk) and place.run is None:
             place, kept = replace(place, run=rows), count // rows.of
         else:
             return None

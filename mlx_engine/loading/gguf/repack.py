@@ -12,8 +12,8 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from metal_kernels.weight_formats.block_parts import BITS, FOURS, PAIRS, half_at, planes
-from metal_kernels.weight_formats.iq2_blocks import iq2_xxs_codes, with_eighth
+from metal_kernels.weight_formats.block_parts import BITS, FOURS, PAIRS, float16_at, unpack_planes
+from metal_kernels.weight_formats.iq2_blocks import iq2_xxs_codes, with_parity_sign
 from metal_kernels.weight_formats.iq4_blocks import TABLE, iq4_xs_scales
 from metal_kernels.weight_formats.k_blocks import q3_k_codes
 from mlx_engine.loading.gguf.header import BlockType
@@ -138,34 +138,34 @@ def _centred_codes(codes: mx.array, scales: mx.array, middle: int) -> _Codes:
 
 def _q4_0(blocks: mx.array) -> _Codes:
     """Decode Q4_0: 18 bytes for 32 values: half d, nibbles [16]; value = d (q - 8)."""
-    return _centred_codes(planes(blocks[..., 2:], 16, FOURS, 15), half_at(blocks, 0), 8)
+    return _centred_codes(unpack_planes(blocks[..., 2:], 16, FOURS, 15), float16_at(blocks, 0), 8)
 
 
 def _q4_1(blocks: mx.array) -> _Codes:
     """Decode Q4_1: 20 bytes for 32 values: half d, half m, nibbles [16]; value = d q + m."""
-    codes = planes(blocks[..., 4:], 16, FOURS, 15)
-    return _Codes(codes, half_at(blocks, 0), half_at(blocks, 2))
+    codes = unpack_planes(blocks[..., 4:], 16, FOURS, 15)
+    return _Codes(codes, float16_at(blocks, 0), float16_at(blocks, 2))
 
 
 def _q5_0(blocks: mx.array) -> _Codes:
     """Decode Q5_0: 22 bytes for 32 values: half d, fifth bits [4], nibbles [16]; d (q - 16)."""
-    return _centred_codes(_five_bits(blocks[..., 2:]), half_at(blocks, 0), 16)
+    return _centred_codes(_five_bits(blocks[..., 2:]), float16_at(blocks, 0), 16)
 
 
 def _q5_1(blocks: mx.array) -> _Codes:
     """Decode Q5_1: 24 bytes for 32 values: halves d, m; fifth bits [4], nibbles [16]; d q + m."""
-    return _Codes(_five_bits(blocks[..., 4:]), half_at(blocks, 0), half_at(blocks, 2))
+    return _Codes(_five_bits(blocks[..., 4:]), float16_at(blocks, 0), float16_at(blocks, 2))
 
 
 def _five_bits(data: mx.array) -> mx.array:
     """Join 32 fifth bits (4 bytes) with the 16 bytes of nibbles that follow to 5-bit codes."""
-    nibbles = planes(data[..., 4:], 16, FOURS, 15)
-    return nibbles | (planes(data[..., :4], 1, BITS, 1).reshape(nibbles.shape) << 4)
+    nibbles = unpack_planes(data[..., 4:], 16, FOURS, 15)
+    return nibbles | (unpack_planes(data[..., :4], 1, BITS, 1).reshape(nibbles.shape) << 4)
 
 
 def _q8_0(blocks: mx.array) -> _Codes:
     """Decode Q8_0: 34 bytes for 32 values: half d, int8 [32]; value = d q."""
-    return _centred_codes(blocks[..., 2:] ^ 128, half_at(blocks, 0), 128)
+    return _centred_codes(blocks[..., 2:] ^ 128, float16_at(blocks, 0), 128)
 
 
 def _q8_k(blocks: mx.array) -> _Codes:
@@ -176,31 +176,31 @@ def _q8_k(blocks: mx.array) -> _Codes:
 
 def _q1_0(blocks: mx.array) -> _Codes:
     """Decode Q1_0: 18 bytes for 128 values: half d, bits [16]; value = d (2 q - 1)."""
-    d = half_at(blocks, 0)
-    return _Codes(planes(blocks[..., 2:], 1, BITS, 1), d + d, -d)
+    d = float16_at(blocks, 0)
+    return _Codes(unpack_planes(blocks[..., 2:], 1, BITS, 1), d + d, -d)
 
 
 def _q2_0(blocks: mx.array) -> _Codes:
     """Decode Q2_0: 18 bytes for 64 values: half d, bit pairs [16]; value = d (q - 1)."""
-    return _centred_codes(planes(blocks[..., 2:], 1, PAIRS, 3), half_at(blocks, 0), 1)
+    return _centred_codes(unpack_planes(blocks[..., 2:], 1, PAIRS, 3), float16_at(blocks, 0), 1)
 
 
 def _q3_k(blocks: mx.array) -> _Codes:
     """Decode Q3_K (k_blocks.py): d (scale - 32) (q - 4), products -124 to 128, one d per 256."""
     found = q3_k_codes(blocks)
     products = found.codes.astype(mx.int16) * found.steps[..., None].astype(mx.int16)
-    return _centred_codes((products + 124).astype(mx.uint8), half_at(blocks, 108), 124)
+    return _centred_codes((products + 124).astype(mx.uint8), float16_at(blocks, 108), 124)
 
 
 def _q4_k(blocks: mx.array) -> _Codes:
     """Decode Q4_K: 144 bytes for 256 values: d, dmin, scales and minima [12], nibbles [128]."""
-    return _k_codes(blocks, planes(blocks[..., 16:], 32, FOURS, 15))
+    return _k_codes(blocks, unpack_planes(blocks[..., 16:], 32, FOURS, 15))
 
 
 def _q5_k(blocks: mx.array) -> _Codes:
     """Decode Q5_K: 176 bytes for 256 values: as Q4_K, with fifth bits [32] before the nibbles."""
-    nibbles = planes(blocks[..., 48:], 32, FOURS, 15)
-    fifth = planes(blocks[..., 16:48], 32, BITS, 1).reshape(nibbles.shape)
+    nibbles = unpack_planes(blocks[..., 48:], 32, FOURS, 15)
+    fifth = unpack_planes(blocks[..., 16:48], 32, BITS, 1).reshape(nibbles.shape)
     return _k_codes(blocks, nibbles | (fifth << 4))
 
 
@@ -211,14 +211,14 @@ def _k_codes(blocks: mx.array, codes: mx.array) -> _Codes:
     minima = mx.concatenate([middle & 63, (last >> 4) | ((middle >> 2) & 48)], axis=-1)
     return _Codes(
         codes,
-        half_at(blocks, 0) * scales.astype(mx.float32),
-        -half_at(blocks, 2) * minima.astype(mx.float32),
+        float16_at(blocks, 0) * scales.astype(mx.float32),
+        -float16_at(blocks, 2) * minima.astype(mx.float32),
     )
 
 
 def _iq4_nl(blocks: mx.array) -> _Codes:
     """Decode IQ4_NL: 18 bytes for 32 values: half d, nibbles [16]; value = d table[q]."""
-    return _centred_codes(_iq4_table_codes(blocks[..., 2:]), half_at(blocks, 0), 128)
+    return _centred_codes(_iq4_table_codes(blocks[..., 2:]), float16_at(blocks, 0), 128)
 
 
 def _iq4_xs(blocks: mx.array) -> _Codes:
@@ -244,14 +244,14 @@ def _iq4_pair_table() -> mx.array:
 
 def _mxfp4(blocks: mx.array) -> _Codes:
     """Decode MXFP4: 17 bytes for 32 values: E8M0 scale, nibbles [16]."""
-    return _Codes(planes(blocks[..., 1:], 16, FOURS, 15), blocks[..., :1], None)
+    return _Codes(unpack_planes(blocks[..., 1:], 16, FOURS, 15), blocks[..., :1], None)
 
 
 def _nvfp4(blocks: mx.array) -> _Codes:
     """Decode NVFP4: 36 bytes for 64 values: UE4M3 scales [4], nibbles [32]; scale 0x7F is 0."""
     scales = blocks[..., :4]
     scales = mx.where(scales == _UE4M3_ZERO, mx.array(0, mx.uint8), scales)
-    return _Codes(planes(blocks[..., 4:], 8, FOURS, 15), scales, None)
+    return _Codes(unpack_planes(blocks[..., 4:], 8, FOURS, 15), scales, None)
 
 
 def _tq1_0(blocks: mx.array) -> _Codes:
@@ -261,7 +261,7 @@ def _tq1_0(blocks: mx.array) -> _Codes:
         _digits(blocks[..., 32:48], 5),
         _digits(blocks[..., 48:52], 4),
     ]
-    return _centred_codes(mx.concatenate(runs, axis=-1), half_at(blocks, 52), 1)
+    return _centred_codes(mx.concatenate(runs, axis=-1), float16_at(blocks, 52), 1)
 
 
 def _digits(data: mx.array, count: int) -> mx.array:
@@ -273,7 +273,7 @@ def _digits(data: mx.array, count: int) -> mx.array:
 
 def _tq2_0(blocks: mx.array) -> _Codes:
     """Decode TQ2_0: 66 bytes for 256 values: bit pairs [64], half d; value = d (q - 1)."""
-    return _centred_codes(planes(blocks[..., :64], 32, PAIRS, 3), half_at(blocks, 64), 1)
+    return _centred_codes(unpack_planes(blocks[..., :64], 32, PAIRS, 3), float16_at(blocks, 64), 1)
 
 
 def _iq1_s(blocks: mx.array) -> _Codes:
@@ -285,7 +285,7 @@ def _iq1_s(blocks: mx.array) -> _Codes:
     words = _words(blocks[..., 34:])
     high = (words[..., None] >> mx.array([0, 3, 6, 9], mx.uint16)) & 7
     index = blocks[..., 2:34].astype(mx.uint16) | (high.reshape(*blocks.shape[:-1], 32) << 8)
-    scales = half_at(blocks, 0) * (((words >> 12) & 7) * 2 + 1).astype(mx.float32)
+    scales = float16_at(blocks, 0) * (((words >> 12) & 7) * 2 + 1).astype(mx.float32)
     shifts = mx.where(words >> 15 == 1, mx.array(-1.125), mx.array(-0.875))
     return _Codes((_lattice("IQ1_S") + 1)[index].astype(mx.uint8), scales, scales * shifts)
 
@@ -297,7 +297,7 @@ def _iq1_m(blocks: mx.array) -> _Codes:
     uint16 [4], each with four scales s of three bits and a quarter of half d. Values are d / 8
     times odd numbers from -135 to 135.
     """
-    nibbles = planes(blocks[..., 32:48], 1, FOURS, 15).reshape(*blocks.shape[:-1], 32)
+    nibbles = unpack_planes(blocks[..., 32:48], 1, FOURS, 15).reshape(*blocks.shape[:-1], 32)
     index = blocks[..., :32].astype(mx.uint16) | ((nibbles & 7).astype(mx.uint16) << 8)
     eighths = 8 * _lattice("IQ1_S")[index] + (1 - 2 * (nibbles >> 3).astype(mx.int8))[..., None]
     words = _words(blocks[..., 48:])
@@ -323,8 +323,8 @@ def _iq3_xxs(blocks: mx.array) -> _Codes:
     """
     words = mx.contiguous(blocks[..., 66:]).view(mx.uint32)
     seven = ((words[..., None] >> mx.array([0, 7, 14, 21], mx.uint32)) & 127).astype(mx.uint16)
-    values = _signed("IQ3_XXS", blocks[..., 2:66], with_eighth(seven).astype(mx.uint8))
-    scales = half_at(blocks, 0) * ((words >> 28).astype(mx.float32) + 0.5)
+    values = _signed("IQ3_XXS", blocks[..., 2:66], with_parity_sign(seven).astype(mx.uint8))
+    scales = float16_at(blocks, 0) * ((words >> 28).astype(mx.float32) + 0.5)
     return _centred_codes(((values + 64) >> 1).astype(mx.uint8), scales, 32)
 
 
@@ -334,11 +334,11 @@ def _iq3_s(blocks: mx.array) -> _Codes:
     half d; low bytes of 9-bit lattice indices [64]; their high bits [8]; signs [32]; scales s of
     four bits [4].
     """
-    high = planes(blocks[..., 66:74], 1, BITS, 1).reshape(*blocks.shape[:-1], 64)
+    high = unpack_planes(blocks[..., 66:74], 1, BITS, 1).reshape(*blocks.shape[:-1], 64)
     index = blocks[..., 2:66].astype(mx.uint16) | (high.astype(mx.uint16) << 8)
     values = _signed("IQ3_S", index, blocks[..., 74:106])
-    steps = planes(blocks[..., 106:], 1, FOURS, 15).reshape(*blocks.shape[:-1], 8)
-    scales = half_at(blocks, 0) * (steps * 2 + 1).astype(mx.float32)
+    steps = unpack_planes(blocks[..., 106:], 1, FOURS, 15).reshape(*blocks.shape[:-1], 8)
+    scales = float16_at(blocks, 0) * (steps * 2 + 1).astype(mx.float32)
     return _Codes(((values + 15) >> 1).astype(mx.uint8), scales * 2, scales * -15)
 
 
@@ -376,7 +376,7 @@ def _words(data: mx.array) -> mx.array:
 def _signed(name: _LatticeType, index: mx.array, signs: mx.array) -> mx.array:
     """Look up lattice entries of four, int8 [..., 256], and negate them where a sign bit is set."""
     values = _lattice(name)[index].reshape(*index.shape[:-1], -1)
-    minus = planes(signs.reshape(*index.shape[:-1], -1), 1, BITS, 1).reshape(values.shape)
+    minus = unpack_planes(signs.reshape(*index.shape[:-1], -1), 1, BITS, 1).reshape(values.shape)
     return mx.where(minus == 1, -values, values)
 
 

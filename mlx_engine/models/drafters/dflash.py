@@ -18,9 +18,9 @@ from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import layer_specs, model_spec
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.drafters.target import DraftTarget, FeatureDrafter, check_widths
-from mlx_engine.models.families.llama import plain_feed
-from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, Rotation
-from mlx_engine.models.rope import rope_of
+from mlx_engine.models.families.llama import plain_feed_forward
+from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, RotaryEmbedding
+from mlx_engine.models.rope import rope_spec
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.options import CacheBits
@@ -73,7 +73,7 @@ class DFlashConfig:
                 "{origin}: attention_bias is not run in DFlash models.", origin=origin
             )
         count = fields.layers()
-        kinds = fields.words("layer_types") or (_KINDS[0],) * count
+        kinds = fields.strings("layer_types") or (_KINDS[0],) * count
         if len(kinds) != count or not set(kinds) <= set(_KINDS):
             raise fields.wrong("layer_types", list(kinds), Words("the kind of every layer"))
         sliding = [kind == _KINDS[1] for kind in kinds]
@@ -89,13 +89,13 @@ class DFlashConfig:
             )
         return DFlashConfig(
             layers=layers,
-            block=fields.count("block_size", 16, least=2, most=256),
-            mask_token=fields.count("mask_token_id", least=0, most=vocabulary - 1),
+            block=fields.count("block_size", 16, minimum=2, maximum=256),
+            mask_token=fields.count("mask_token_id", minimum=0, maximum=vocabulary - 1),
             hidden=hidden,
             attention=layer_specs.AttentionSpec(
-                heads, fields.kv_heads(heads), size, size, rope_of(fields, size), qk_norm="head"
+                heads, fields.kv_heads(heads), size, size, rope_spec(fields, size), qk_norm="head"
             ),
-            feed=plain_feed(fields),
+            feed=plain_feed_forward(fields),
             eps=fields.number("rms_norm_eps", 1e-6),
             vocabulary=vocabulary,
             windows=tuple(window if slides else None for slides in sliding),
@@ -128,11 +128,11 @@ class _Layer:
     """A decoder layer whose block rows attend to remembered rows and to one another."""
 
     def __init__(self, part: Part, sizes: DFlashConfig, number: int) -> None:
-        inner, eps = part.below("self_attn"), sizes.eps
+        inner, eps = part.subpart("self_attn"), sizes.eps
         assert sizes.attention.rope is not None
         self._sizes = sizes.attention
         self._window, self._causal = sizes.windows[number], sizes.causal[number]
-        self._rotate = Rotation(sizes.attention.rope)
+        self._rotate = RotaryEmbedding(sizes.attention.rope)
         self._norm = Norm.read(part, "input_layernorm", eps)
         self._queries = Linear.read(inner, "q_proj")
         self._keys = Linear.read(inner, "k_proj")
@@ -141,7 +141,7 @@ class _Layer:
         self._query_norm = Norm.read(inner, "q_norm", eps)
         self._key_norm = Norm.read(inner, "k_norm", eps)
         self._second_norm = Norm.read(part, "post_attention_layernorm", eps)
-        self._feed_forward = GatedFeedForward.read(part.below("mlp"), sizes.feed)
+        self._feed_forward = GatedFeedForward.read(part.subpart("mlp"), sizes.feed)
 
     def remember(self, context: mx.array, cache: ContextCache) -> None:
         """Write keys and values of joined states [1, T, H]; the caller commits them."""
@@ -150,7 +150,7 @@ class _Layer:
     def __call__(self, x: mx.array, cache: ContextCache) -> mx.array:
         """Block rows [1, B, H] behind the cached rows -> [1, B, H]; written, not committed."""
         x = x + self._attend(self._norm(x), cache)
-        return self._feed_forward.onto(x, self._second_norm(x))
+        return self._feed_forward.add_to(x, self._second_norm(x))
 
     def _attend(self, x: mx.array, cache: ContextCache) -> mx.array:
         rows, start = x.shape[1], cache.length
@@ -199,11 +199,11 @@ class DFlash(FeatureDrafter):
         self._fc = Linear.read(part, "fc")
         self._join_norm = Norm.read(part, "hidden_norm", sizes.eps)
         self._layers = [
-            _Layer(part.below(f"layers.{n}"), sizes, n) for n in range(len(sizes.windows))
+            _Layer(part.subpart(f"layers.{n}"), sizes, n) for n in range(len(sizes.windows))
         ]
         self._norm = Norm.read(part, "norm", sizes.eps)
         table.check_all_used()
-        self.arrays = table.handed_out
+        self.arrays = table.taken_arrays
 
     @override
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:

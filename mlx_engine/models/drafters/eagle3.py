@@ -19,9 +19,9 @@ from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import Attention, Masks
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.drafters.target import DraftTarget, FeatureReader, check_widths
-from mlx_engine.models.families.llama import plain_feed
+from mlx_engine.models.families.llama import plain_feed_forward
 from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm
-from mlx_engine.models.rope import rope_of
+from mlx_engine.models.rope import rope_spec
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.options import CacheBits
@@ -80,9 +80,9 @@ class Eagle3Config:
             hidden=hidden,
             target_hidden=fields.count("target_hidden_size", hidden),
             attention=layer_specs.AttentionSpec(
-                heads, fields.kv_heads(heads), size, size, rope_of(fields, size)
+                heads, fields.kv_heads(heads), size, size, rope_spec(fields, size)
             ),
-            feed=plain_feed(fields),
+            feed=plain_feed_forward(fields),
             eps=fields.number("rms_norm_eps", 1e-6),
             vocabulary=vocabulary,
             draft_vocabulary=fields.count("draft_vocab_size", vocabulary),
@@ -123,13 +123,13 @@ class _Layer:
     """The decoder layer, whose attention reads embedding and state side by side."""
 
     def __init__(self, part: Part, sizes: Eagle3Config) -> None:
-        inner, eps = part.below("layers.0"), sizes.eps
+        inner, eps = part.subpart("layers.0"), sizes.eps
         self._is_normed = sizes.norm_before_residual
         self._embedding_norm = Norm.read(inner, "input_layernorm", eps)
         self._state_norm = Norm.read(inner, "hidden_norm", eps)
-        self._attention = Attention(sizes.attention, inner.below("self_attn"), eps)
+        self._attention = Attention(sizes.attention, inner.subpart("self_attn"), eps)
         self._second_norm = Norm.read(inner, "post_attention_layernorm", eps)
-        self._feed_forward = GatedFeedForward.read(inner.below("mlp"), sizes.feed)
+        self._feed_forward = GatedFeedForward.read(inner.subpart("mlp"), sizes.feed)
 
     def __call__(
         self, embedded: mx.array, state: mx.array, cache: LayerCache | JointCache
@@ -138,8 +138,8 @@ class _Layer:
         normed = self._state_norm(state)
         residual = normed if self._is_normed else state
         joined = mx.concatenate([self._embedding_norm(embedded), normed], axis=-1)
-        x = self._attention.out(residual, self._attention.mixed(joined, cache, Masks()))
-        return self._feed_forward.onto(x, self._second_norm(x))
+        x = self._attention.out_proj(residual, self._attention.mix(joined, cache, Masks()))
+        return self._feed_forward.add_to(x, self._second_norm(x))
 
 
 class Eagle3(FeatureReader):
@@ -177,7 +177,7 @@ class Eagle3(FeatureReader):
                 hidden=hidden,
             )
         table.check_all_used()
-        self.arrays = (*table.handed_out, *(() if d2t is None else (d2t,)))
+        self.arrays = (*table.taken_arrays, *(() if d2t is None else (d2t,)))
         self._rows = None if d2t is None else _rows_of_tokens(d2t, self.vocabulary)
 
     def check_values(self) -> None:

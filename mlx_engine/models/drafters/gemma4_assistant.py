@@ -25,7 +25,13 @@ from mlx_engine.models.blocks import DecoderBlock
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.models.drafters.target import FeatureDrafter, FeatureModel, check_widths
-from mlx_engine.models.families.gemma4 import FULL, SLIDING, Gemma4, fields_of_layer, rope_of_kind
+from mlx_engine.models.families.gemma4 import (
+    FULL,
+    SLIDING,
+    Gemma4,
+    fields_of_layer,
+    layer_type_rope,
+)
 from mlx_engine.models.families.llama import plain_model
 from mlx_engine.models.layer_specs import AttentionSpec, FeedForwardSpec, Shapes, why_not_packed
 from mlx_engine.models.layers import Embedding, Linear, Norm
@@ -83,14 +89,14 @@ class AssistantConfig:
     def read(config: Mapping[str, object], origin: str) -> "AssistantConfig":
         """Read a config; BadModelFile for a wrong key, UnsupportedModel for other variants."""
         fields = ConfigFields(config, origin)
-        if fields.count("hidden_size_per_layer_input", 0, least=0) or fields.flag(
+        if fields.count("hidden_size_per_layer_input", 0, minimum=0) or fields.flag(
             "enable_moe_block", default=False
         ):
             raise UnsupportedModel(
                 "{origin}: assistants with experts or embeddings of each layer are not run.",
                 origin=origin,
             )
-        types = fields.words("layer_types")
+        types = fields.strings("layer_types")
         if not {*types} <= {FULL, SLIDING} or len(types) != fields.layers():
             raise fields.wrong("layer_types", list(types), Words("the kind of every layer"))
         blocks = [_block(fields, number, kind) for number, kind in enumerate(types)]
@@ -141,7 +147,7 @@ def _block(fields: ConfigFields, number: int, kind: str) -> BlockSpec:
         kv_heads=heads,
         key_dim=size,
         value_dim=size,
-        rope=rope_of_kind(layer, size, kind),
+        rope=layer_type_rope(layer, size, kind),
         qk_norm="head",
         window=None if kind == FULL else fields.count("sliding_window", 512),
         scale=1.0,
@@ -185,13 +191,13 @@ class Gemma4Assistant(FeatureDrafter):
         self._sizes, self._origin = sizes, origin
         self._embed = target.scaled_embed
         self._token_ordering = token_ordering
-        forward = partial(target.forward_with_keys, numbers=layers)
+        forward = partial(target.forward_with_keys, layer_numbers=layers)
         self.target = FeatureModel(target, forward, forward)
         part = Part(table, "", sizes.tensors())
         self._join = Linear.read(part, "pre_projection")
         self._project = Linear.read(part, "post_projection")
         self._blocks = [
-            DecoderBlock(block, part.below(f"layers.{number}"), spec)
+            DecoderBlock(block, part.subpart(f"layers.{number}"), spec)
             for number, block in enumerate(spec.blocks)
         ]
         self._norm = Norm.read(part, "norm", spec.eps)
@@ -201,7 +207,7 @@ class Gemma4Assistant(FeatureDrafter):
         self._centroids = Linear.read(part, centroids) if sizes.centroids else None
         table.check_all_used()
         ordering = () if token_ordering is None else (token_ordering,)
-        self.arrays = (*table.handed_out, *ordering)
+        self.arrays = (*table.taken_arrays, *ordering)
 
     def _check_target(
         self, sizes: AssistantConfig, ordering: mx.array | None, target: Decoder, origin: str

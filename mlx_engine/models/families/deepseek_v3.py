@@ -1,10 +1,10 @@
-"""DeepSeek, GLM-4.5 to 4.7, Ling, Hy3, Solar Open: experts in groups, a NextN head.
+"""DeepSeek-V2 and V3, GLM-4.5 to 4.7, Ling, Hy3 and Solar Open: grouped experts and a NextN head.
 
-DeepSeek-V3 (arXiv 2412.19437) has latent attention: the first layers are dense, the head is the
-layer behind the last one, and embedding and output head are the trunk's, even where its files
-repeat them. GLM-4.7-Flash (`glm4_moe_lite`) is built alike; its head has an embedding and an output
-head of its own. GLM-4.5, 4.5-Air, 4.6 and 4.7 (`glm4_moe`), Ling and Hy3 have the experts and the
-head behind plain attention. DeepSeek-V2 (arXiv 2405.04434) has no head, and weighs its experts by a
+DeepSeek-V3 (arXiv 2412.19437) uses latent attention and dense first layers; its MTP head is the
+layer behind the last one and shares the trunk's embedding and output head, even where files repeat
+them. GLM-4.7-Flash (`glm4_moe_lite`) is alike, with its own embedding and output head in the MTP
+head. GLM-4.5, 4.6 and 4.7 (`glm4_moe`), Ling and Hy3 combine the same experts and head with
+grouped-query attention. DeepSeek-V2 (arXiv 2405.04434) has no MTP head, and weighs experts by a
 softmax over all of them.
 """
 
@@ -41,12 +41,12 @@ _LATENT_EPS = 1e-6
 
 
 class DeepseekV2(NativeFamily):
-    """`deepseek_v2`."""
+    """DeepSeek-V2 (model_type `deepseek_v2`)."""
 
     renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        method = fields.word("topk_method", "greedy")
+        method = fields.string("topk_method", "greedy")
         if method not in ("greedy", "group_limited_greedy"):
             raise UnsupportedModel(
                 "{origin}: selects experts by topk_method {method}, which this version does "
@@ -65,12 +65,12 @@ class DeepseekV2(NativeFamily):
 
 
 def _with_softmax_router(experts: ExpertsSpec) -> ExpertsSpec:
-    """A softmax router without score correction; a group scores as its best expert."""
+    """Replace the sigmoid router by a softmax without bias; a group scores as its best expert."""
     return replace(experts, score="softmax", choice_bias=False, normalise=False, best_of_group=1)
 
 
 class DeepseekV3(NativeFamily):
-    """`deepseek_v3` and `glm4_moe_lite`."""
+    """DeepSeek-V3, R1, Kimi K2, GLM-4.7-Flash and Youtu: latent attention and a NextN head."""
 
     renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
     head_names = NEXTN_NAMES
@@ -80,9 +80,11 @@ class DeepseekV3(NativeFamily):
 
 
 class Glm4Moe(NativeFamily):
-    """`glm4_moe`: grouped-query attention, half-rotated; the head is layer 46 in Air, else 92, and
-    files carry copies of the trunk's embedding and output head. `dots1` and `solar_open` rotate
-    whole heads.
+    """GLM-4.5 to 4.7 (`glm4_moe`), dots.llm1 and Solar Open: grouped-query attention, routed
+    experts.
+
+    GLM rotates half of each head; its MTP head is layer 46 in Air, else 92, and files repeat the
+    trunk's embedding and output head. `dots1` and `solar_open` rotate whole heads.
     """
 
     renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
@@ -98,7 +100,7 @@ class Glm4Moe(NativeFamily):
             qk_norm="head" if fields.flag("use_qk_norm", default=is_dots) else "none",
         )
         model = _with_mtp_head(fields, attention, _feed_forwards(fields))
-        late = fields.count("max_window_layers", 62, least=0)
+        late = fields.count("max_window_layers", 62, minimum=0)
         window = fields.window_size() if self.model_type == "dots1" else None
         windows = fields.layer_windows(window, lambda layer: layer >= late)
         blocks = (
@@ -109,10 +111,10 @@ class Glm4Moe(NativeFamily):
 
 
 class HyV3(Glm4Moe):
-    """`hy_v3` (Tencent Hy3): dots by other names, with a head.
+    """Tencent Hy3 (`hy_v3`): dots.llm1 with other field names and an MTP head.
 
-    As vLLM and llama.cpp run it: states after the final norm, and its own after its norm; embedding
-    and output head are the trunk's.
+    As in vLLM and llama.cpp, the head reads hidden states after the final norm and passes on its
+    own after its norm; embedding and output head are the trunk's.
     """
 
     renames: ClassVar = {
@@ -127,8 +129,8 @@ class HyV3(Glm4Moe):
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         return super()._read_spec(
             fields.with_defaults(
-                n_routed_experts=fields.count("num_experts", 192, most=2**16),
-                n_shared_experts=fields.count("num_shared_experts", 1, least=0),
+                n_routed_experts=fields.count("num_experts", 192, maximum=2**16),
+                n_shared_experts=fields.count("num_shared_experts", 1, minimum=0),
                 routed_scaling_factor=fields.number("router_scaling_factor", 2.826),
                 norm_topk_prob=fields.flag("route_norm", default=True),
             )
@@ -136,11 +138,12 @@ class HyV3(Glm4Moe):
 
 
 class BailingMoe(NativeFamily):
-    """`bailing_moe`: Ling and Ring. Those of 2.0 are GLM-4.5 by other names; before that experts
-    are scored by a softmax, and there is no head.
+    """Ling and Ring (`bailing_moe`): version 2.0 is GLM-4.5 with other names; version 1 has no
+    head.
 
-    The head as modeling_bailing_moe_v2.py of the published repositories runs it: states after the
-    final norm, and its own after its norm.
+    Version 1 scores experts by a softmax. As in modeling_bailing_moe_v2.py of the published
+    repositories, the MTP head reads hidden states after the final norm and passes on its own after
+    its norm.
     """
 
     renames: ClassVar = {
@@ -162,11 +165,11 @@ class BailingMoe(NativeFamily):
                 "use_bias), which this version does not run. Take another model.",
                 origin=fields.origin,
             )
-        fields = fields.with_values(n_routed_experts=fields.count("num_experts", most=2**16))
+        fields = fields.with_values(n_routed_experts=fields.count("num_experts", maximum=2**16))
         inner = fields.count("moe_intermediate_size")
         each = fields.count("moe_shared_expert_intermediate_size", inner)
-        shared = each * fields.count("num_shared_experts", 0, least=0)
-        score = fields.word("score_function", "softmax")
+        shared = each * fields.count("num_shared_experts", 0, minimum=0)
+        score = fields.string("score_function", "softmax")
         if score not in ("softmax", "sigmoid"):
             raise fields.wrong("score_function", score, Words("softmax or sigmoid"))
         attention = replace(
@@ -188,7 +191,7 @@ class BailingMoe(NativeFamily):
         return _with_mtp_head(fields, attention, feeds)
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for a joined query/key/value matrix and for stacks of experts."""
+        """Recipes for a fused query/key/value matrix and for stacks of experts."""
         listed = list(names)
         return qkv_recipes(listed, self.spec.blocks[0]) | expert_recipes(listed)
 
@@ -198,11 +201,11 @@ def _with_mtp_head(
     mixer: AttentionSpec | LatentAttentionSpec,
     feeds: Sequence[FeedForwardSpec | ExpertsSpec],
 ) -> ModelSpec:
-    """A ModelSpec of blocks with this mixer; the last block is the MTP head's."""
+    """Build a ModelSpec whose last feed-forward belongs to the MTP head behind the trunk."""
     *blocks, head = (BlockSpec(mixer, feed) for feed in feeds)
     heads = MtpHeadsSpec(
         blocks=(head,),
-        promised=fields.count("num_nextn_predict_layers", 0, least=0),
+        promised=fields.count("num_nextn_predict_layers", 0, minimum=0),
         embedding="either",
         output="either",
     )
@@ -210,15 +213,16 @@ def _with_mtp_head(
 
 
 def _feed_forwards(fields: ConfigFields) -> tuple[FeedForwardSpec | ExpertsSpec, ...]:
-    """The feed-forward of each layer of the trunk, and behind them that of the head.
+    """Feed-forward specs of the trunk's layers, followed by that of the MTP head.
 
-    `mlp_layer_types` says which have experts, or all have but the first `first_k_dense_replace`.
+    `mlp_layer_types` lists dense and sparse layers; by default the first `first_k_dense_replace`
+    layers are dense.
     """
     layers = fields.layers()
     if not fields.has("n_routed_experts"):
         return (plain_feed_forward(fields),) * (layers + 1)
-    first = fields.count("first_k_dense_replace", 0, least=0)
-    kinds = fields.words("mlp_layer_types") or ("dense",) * min(first, layers)
+    first = fields.count("first_k_dense_replace", 0, minimum=0)
+    kinds = fields.strings("mlp_layer_types") or ("dense",) * min(first, layers)
     experts = routed_experts(fields)
     dense = plain_feed_forward(fields) if "dense" in kinds else experts
     told = [dense if kind == "dense" else experts for kind in kinds[:layers]]
@@ -226,17 +230,19 @@ def _feed_forwards(fields: ConfigFields) -> tuple[FeedForwardSpec | ExpertsSpec,
 
 
 def routed_experts(fields: ConfigFields) -> ExpertsSpec:
-    """A sigmoid router; score correction and groups decide the selection (section 2.1.2)."""
-    count = fields.count("n_routed_experts", most=2**16)
+    """Experts with a sigmoid router; selection uses a score bias and expert groups
+    (section 2.1.2).
+    """
+    count = fields.count("n_routed_experts", maximum=2**16)
     inner = fields.count("moe_intermediate_size")
-    shared = inner * fields.count("n_shared_experts", 0, least=0)
-    groups = fields.count("n_group", 1, most=count)
+    shared = inner * fields.count("n_shared_experts", 0, minimum=0)
+    groups = fields.count("n_group", 1, maximum=count)
     if count % groups:
         raise fields.wrong("n_group", groups, f"a divisor of the {count} experts")
-    kept = fields.count("topk_group", 1, most=groups)
+    kept = fields.count("topk_group", 1, maximum=groups)
     return ExpertsSpec(
         count=count,
-        per_token=fields.count("num_experts_per_tok", most=kept * count // groups),
+        per_token=fields.count("num_experts_per_tok", maximum=kept * count // groups),
         feed=plain_feed_forward(fields, inner),
         score="sigmoid",
         choice_bias=True,

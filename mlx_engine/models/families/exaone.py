@@ -1,9 +1,9 @@
-"""EXAONE 4, 4.5 and K-EXAONE: norms of each head, windows but in every fourth layer, an MTP head.
+"""EXAONE 4, 4.5 and K-EXAONE: per-head norms, three sliding-window layers to a full one, MTP head.
 
-Layers that see all do not rotate where others have a window. EXAONE 4 has its norms behind mixer
-and feed-forward, K-EXAONE before them, and DeepSeek's experts. The head of 4.5 and K-EXAONE is
-dense and named as Qwen3.5's. As vLLM runs it: the trunk's states after its norm, the head's own
-after its norm.
+Full-attention layers use no RoPE if others have a window. EXAONE 4 norms after mixer and
+feed-forward, K-EXAONE before them, with DeepSeek's experts. The MTP head of 4.5 and K-EXAONE is
+dense and named like Qwen3.5's; as in vLLM it reads hidden states after the final norm and passes on
+its own after its norm.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ from mlx_engine.values.words import Words
 
 
 class Exaone4(NativeFamily):
-    """`exaone4` and `exaone4_5`."""
+    """EXAONE 4 and 4.5 (`exaone4`, `exaone4_5`): norms after mixer and feed-forward."""
 
     renames = Olmo2.renames
     head_names = MTP_NAMES
@@ -40,7 +40,7 @@ class Exaone4(NativeFamily):
 
 
 class ExaoneMoe(NativeFamily):
-    """`exaone_moe`."""
+    """K-EXAONE (`exaone_moe`): norms before mixer and feed-forward, routed experts."""
 
     renames: ClassVar = {
         "mlp.e_score_correction_bias": "mlp.gate.e_score_correction_bias",
@@ -49,10 +49,10 @@ class ExaoneMoe(NativeFamily):
     head_names = MTP_NAMES
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        count = fields.count("num_experts", 64, most=2**16)
+        count = fields.count("num_experts", 64, maximum=2**16)
         fields = fields.with_defaults(
             n_routed_experts=count,
-            n_shared_experts=fields.count("num_shared_experts", 1, least=0),
+            n_shared_experts=fields.count("num_shared_experts", 1, minimum=0),
         )
         dense, experts = plain_feed_forward(fields), routed_experts(fields)
         feeds = [experts if sparse else dense for sparse in _expert_layers(fields)]
@@ -61,29 +61,31 @@ class ExaoneMoe(NativeFamily):
 
 
 def _attention_specs(fields: ConfigFields) -> list[AttentionSpec]:
-    """Of the trunk's layers and of the head's, which is of the kind that `mtp_layer_types` says or
-    `layer_types` behind the trunk's, else of the first.
+    """Attention specs of the trunk's layers, followed by that of the MTP head.
+
+    The head's type is read from `mtp_layer_types`, or from `layer_types` behind the trunk's layers,
+    else it is the first layer's.
     """
     slides, windows = replace(plain_attention(fields), qk_norm="head"), default_windows(fields)
     full = replace(slides, rope=None) if fields.window_size() else slides
-    listed = fields.words("layer_types")
-    told = (fields.words("mtp_layer_types") or listed[fields.layers() :] or listed)[:1]
+    listed = fields.strings("layer_types")
+    told = (fields.strings("mtp_layer_types") or listed[fields.layers() :] or listed)[:1]
     windows += default_windows(fields.with_values(num_hidden_layers=1, layer_types=list(told)))
     return [replace(slides, window=window) if window else full for window in windows]
 
 
 def _mtp_heads(fields: ConfigFields, head: BlockSpec) -> MtpHeadsSpec:
     return MtpHeadsSpec(
-        blocks=(head,), promised=fields.count("num_nextn_predict_layers", 0, least=0)
+        blocks=(head,), promised=fields.count("num_nextn_predict_layers", 0, minimum=0)
     )
 
 
 def _expert_layers(fields: ConfigFields) -> tuple[bool, ...]:
-    """For each layer whether it has experts, from one of three config keys."""
+    """Whether each layer has routed experts, from one of three config fields."""
     layers = fields.layers()
-    kinds, flags = fields.words("mlp_layer_types"), fields.flags("is_moe_layer")
+    kinds, flags = fields.strings("mlp_layer_types"), fields.flags("is_moe_layer")
     listed = tuple(kind == "sparse" for kind in kinds) or flags
     if listed and len(listed) < layers:
         raise fields.wrong("mlp_layer_types", list(kinds), Words("a kind for each layer"))
-    first = fields.count("first_k_dense_replace", 1, least=0)
+    first = fields.count("first_k_dense_replace", 1, minimum=0)
     return listed[:layers] or tuple(layer >= first for layer in range(layers))

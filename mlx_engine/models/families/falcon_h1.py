@@ -1,8 +1,8 @@
-"""Falcon-H1 (arXiv 2507.22448): attention and Mamba-2 side by side in every layer, scaled by muP.
+"""Falcon-H1 (arXiv 2507.22448): attention and Mamba-2 in parallel in every layer, scaled by muP.
 
-Its config has a factor for nearly every matrix. They are multiplied into the matrices here, as
-llama.cpp's and mlx-lm's converters do; but for the two that mlx-lm leaves out, of keys and values,
-which are factors of the layer. mlx-lm multiplies biases by none, so those always are here.
+The config has a multiplier for nearly every matrix. They are folded into the matrices here, as the
+converters of llama.cpp and mlx-lm do, except those of keys and values, which remain factors of the
+layer. mlx-lm scales no biases, so biases are always scaled here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LEAST_SLOPE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class MupFactors:
-    """muP's factors of one model; parts: of rows that make gate, x, b, c and steps."""
+    """muP multipliers of a model; parts: multipliers of in_proj's gate, x, b, c and step rows."""
 
     embedding: float
     logits: float
@@ -47,7 +47,7 @@ class MupFactors:
 
     @staticmethod
     def read(fields: ConfigFields) -> MupFactors:
-        """Read the spec from a config with Hugging Face's keys; 1 where one is not told."""
+        """Read the multipliers from a config; absent ones are 1."""
 
         def factor(name: str) -> float:
             return fields.number(f"{name}_multiplier", 1.0)
@@ -74,7 +74,7 @@ class MupFactors:
 
 
 class FalconH1(NativeFamily):
-    """`falcon_h1`."""
+    """Falcon-H1 (`falcon_h1`)."""
 
     renames: ClassVar = {
         "final_layernorm": "norm",
@@ -107,7 +107,9 @@ class FalconH1(NativeFamily):
         )
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
-        """Fold factors into matrices and biases; UnsupportedModel for packings without scales."""
+        """Fold muP factors into matrices and biases; UnsupportedModel for packings without
+        scales.
+        """
         factors, made = MupFactors.read(ConfigFields(self.config, self.origin)), super().stored(raw)
         of_matrices, of_biases = self._matrix_factors(factors), self._bias_factors(factors)
         is_bare = not self._already_scaled(raw, of_matrices)
@@ -121,11 +123,12 @@ class FalconH1(NativeFamily):
         return made
 
     def _already_scaled(self, raw: Mapping[str, mx.array], factors: Mapping[str, Factor]) -> bool:
-        """Whether matrices are multiplied by their factors already, as mlx-lm's converter does.
+        """Whether the matrices of the files include their muP factors, as mlx-lm's converter leaves
+        them.
 
-        It turns the convolutions, too; other converters turn the convolutions alone. Weights of one
-        model are of about one size before, and factors range from 0.01 to 6: over the factors, in
-        logarithms, sizes then have a slope of 1, else of 0.
+        That converter also transposes the convolutions; others transpose them without scaling.
+        Unscaled weights of a model have similar magnitudes, while factors range from 0.01 to 6: log
+        magnitude over log factor has a slope near 1 for scaled files, near 0 for others.
         """
         import mlx.core as mx
 
@@ -156,7 +159,7 @@ class FalconH1(NativeFamily):
     def _scaled_matrix(
         self, name: str, array: mx.array, factor: Factor, raw: Mapping[str, mx.array]
     ) -> mx.array:
-        """Multiply a matrix by its factor; of a packed one its scales and biases."""
+        """Multiply a matrix by its factor; for a quantised matrix, scales and biases."""
         import mlx.core as mx
 
         base, _, kind = name.rpartition(".")
@@ -172,7 +175,7 @@ class FalconH1(NativeFamily):
         return _multiply(array, factor)
 
     def _matrix_factors(self, factors: MupFactors) -> dict[str, Factor]:
-        """Factors of matrices, by the ends of their names."""
+        """Factors of matrices, by the last parts of their names."""
         rows = self._in_proj_row_factors(factors)
         return {
             "embed_tokens": factors.embedding,
@@ -187,7 +190,9 @@ class FalconH1(NativeFamily):
         }
 
     def _bias_factors(self, factors: MupFactors) -> dict[str, Factor]:
-        """Factors of biases, by the ends of their names; values are scaled again in the layer."""
+        """Factors of biases, by the last parts of their names; the layer scales values
+        once more.
+        """
         return {
             "self_attn.v_proj": 1 / factors.attention_in,
             "self_attn.o_proj": factors.attention_out,
@@ -198,7 +203,6 @@ class FalconH1(NativeFamily):
         }
 
     def _in_proj_row_factors(self, factors: MupFactors) -> tuple[float, ...]:
-        """Factors of the rows of in_proj."""
         spec = self.spec.blocks[0].beside
         assert isinstance(spec, Mamba2Spec)
         shared = spec.groups * spec.state
@@ -213,7 +217,7 @@ _SCALED = ("weight", "scales", "biases")
 
 
 def _multiply(array: mx.array, factor: Factor) -> mx.array:
-    """Multiply an array [N, ...] by its factor, in the array's type."""
+    """Multiply an array [N, ...] by a factor, or by one factor per row, keeping its dtype."""
     import mlx.core as mx
 
     if factor == 1.0:

@@ -1,8 +1,9 @@
-"""Gemma 3 (arXiv 2503.19786): norms before and after, five layers with a window to one without.
+"""Gemma 1 to 3 (arXiv 2403.08295, 2408.00118, 2503.19786).
 
-The first Gemma (arXiv 2403.08295) has norms before alone and no windows. In Gemma 3 layers with a
-window rotate on a base of their own, unscaled. Norm weights are stored as w and used as 1 + w;
-embeddings are multiplied by the square root of their size.
+Gemma 3 norms before and after mixer and feed-forward and has five sliding-window layers, with an
+unscaled RoPE base of their own, to each full one. The first Gemma norms before only and has no
+windows. Norm weights are stored as w and used as 1 + w; embeddings are multiplied by
+sqrt(hidden_size).
 """
 
 import math
@@ -23,7 +24,7 @@ from mlx_engine.values.errors import UnsupportedModel
 
 
 class Gemma3(NativeFamily):
-    """`gemma3_text`, and `gemma3` with it as text_config."""
+    """Gemma 3 (`gemma3`, `gemma3_text`)."""
 
     norms = "1+w"
     renames: ClassVar = {
@@ -47,7 +48,7 @@ class Gemma3(NativeFamily):
 
 
 class Gemma2(Gemma3):
-    """`gemma2` (arXiv 2408.00118): scores and logits are capped, every other layer has a window."""
+    """Gemma 2 (`gemma2`): soft-capped scores and logits, a sliding window in every other layer."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         caps = (("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0))
@@ -57,12 +58,12 @@ class Gemma2(Gemma3):
 
 
 def logit_cap(fields: ConfigFields) -> float:
-    """Of Gemma 3 and 4: 0 for none, which it is where the config does not say."""
+    """Soft cap of logits of Gemma 3 and 4; 0 for none, the default."""
     return _soft_cap(fields, "final_logit_softcapping", 0.0)
 
 
 def _soft_cap(fields: ConfigFields, name: str, default: float) -> float:
-    """A soft cap, 0 for none; usual: the default of an absent key."""
+    """Read a soft cap; null means none (0), `default` applies where the field is absent."""
     return fields.non_negative(name) if name in fields else default
 
 
@@ -81,7 +82,7 @@ def _attention(fields: ConfigFields) -> AttentionSpec:
 def _model(
     fields: ConfigFields, full: AttentionSpec, sliding: AttentionSpec, cap: float
 ) -> ModelSpec:
-    """full, slides: of layers without and with a window. cap: of logits."""
+    """Build a ModelSpec from attention specs for full and sliding layers; cap: of logits."""
     act = read_activation(fields, "gelu_pytorch_tanh", "hidden_activation")
     feed = FeedForwardSpec(fields.count("intermediate_size"), act)
     windows = fields.layer_windows(
@@ -94,7 +95,9 @@ def _model(
 
 
 class Gemma(NativeFamily):
-    """`gemma`, the first, whose configs say `gelu` though it was trained with that by tanh."""
+    """The first Gemma (`gemma`); its configs say `gelu`, but it was trained with the tanh
+    version.
+    """
 
     norms = "1+w"
 

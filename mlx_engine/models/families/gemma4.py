@@ -1,8 +1,8 @@
-"""Gemma 4: layers with a window and layers without have head sizes and rotations of their own.
+"""Gemma 4: full and sliding layers differ in head size and RoPE.
 
-The last layers may attend to the keys and values of the last earlier one of their kind. Small
-models have per-layer inputs, one has experts beside its dense feed-forward; layers without a window
-may take the projected keys as values. Norm weights are used as stored.
+The last layers may read the keys and values of the last earlier layer of their type. Small models
+have per-layer inputs, one has experts in parallel to a dense feed-forward; full layers may use
+projected keys as values. Norm weights are used as stored.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.gemma3 import logit_cap
 from mlx_engine.models.families.llama import head_size, plain_model, read_activation
-from mlx_engine.models.family import Parts
+from mlx_engine.models.family import TensorParts
 from mlx_engine.models.layer_specs import (
     Activation,
     AttentionSpec,
@@ -45,7 +45,7 @@ _ROTATIONS: dict[str, dict[str, object]] = {
 
 
 class Gemma4(NativeFamily):
-    """`gemma4_text`, and `gemma4` and `gemma4_unified` with it as text_config."""
+    """Gemma 4 (`gemma4`, `gemma4_unified` and `gemma4_text`)."""
 
     renames: ClassVar = {
         "post_attention_layernorm": "mixer_out_norm",
@@ -64,7 +64,7 @@ class Gemma4(NativeFamily):
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         windows = _windows(fields)
         sources = _kv_source_layers(fields, windows)
-        width = fields.count("hidden_size_per_layer_input", 0, least=0)
+        width = fields.count("hidden_size_per_layer_input", 0, minimum=0)
         blocks = [
             BlockSpec(
                 _attention(fields, number, window, sources[number]),
@@ -84,8 +84,8 @@ class Gemma4(NativeFamily):
             assistant_layers=_assistant_layers(windows, sources),
         )
 
-    def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
-        """Tensors by part; published files have keys of layers that read those of others."""
+    def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+        """Sort tensors by part; unused keys of layers that read an earlier layer's are skipped."""
         unread = {name for name in raw if self._is_unused_tensor(name)}
         parts = super().split({n: raw[n] for n in raw if n not in unread}, origin)
         return replace(parts, skipped=parts.skipped | {name: raw[name] for name in unread})
@@ -98,16 +98,18 @@ class Gemma4(NativeFamily):
 
 
 def _windows(fields: ConfigFields) -> list[int | None]:
-    """The window of each layer; the last one never has any, as transformers takes it."""
+    """Sliding window of each layer; the last layer always has full attention, as in
+    transformers.
+    """
     window = fields.count("sliding_window", 512)
     windows = fields.layer_windows(window, lambda layer: (layer + 1) % 6 != 0)
     return [*windows[:-1], None]
 
 
 def _kv_source_layers(fields: ConfigFields, windows: Sequence[int | None]) -> list[int | None]:
-    """For each layer the one whose keys and values it reads; None for its own."""
+    """For each layer the earlier layer whose keys and values it reads; None for its own."""
     key, layers = "num_kv_shared_layers", len(windows)
-    shared = fields.count(key, 0, least=0, most=layers - 1)
+    shared = fields.count(key, 0, minimum=0, maximum=layers - 1)
     last = {window: number for number, window in enumerate(windows[: layers - shared])}
     if shared and not last.keys() >= {*windows}:
         wanted = Words("a number that leaves a layer of each kind its own keys")
@@ -141,9 +143,9 @@ def _attention(
 
 
 def fields_of_layer(fields: ConfigFields, number: int, kind: str) -> ConfigFields:
-    """The config with the head size and key heads of one layer.
+    """Config fields with the head size and number of key heads of one layer.
 
-    transformers 5.23 writes them layer by layer; configs before tell those of all full layers.
+    transformers 5.23 writes them per layer; older configs have one value for all full layers.
     """
     sizes = ("head_dim", "num_key_value_heads")
     told = fields.section("per_layer_config")
@@ -161,12 +163,12 @@ def fields_of_layer(fields: ConfigFields, number: int, kind: str) -> ConfigField
 
 
 def _global_head_size(fields: ConfigFields) -> int:
-    """Elements of a head in full layers; a key that is null means that of all."""
+    """Head size of full layers; a null field means that of all layers."""
     return fields.count("head_dim") if "global_head_dim" in fields else 512
 
 
 def layer_type_rope(fields: ConfigFields, head: int, kind: str) -> RopeSpec:
-    """Of layers of this kind, whose heads have `head` elements."""
+    """RoPE spec of layers of one type, with heads of `head` elements."""
     key = "rope_parameters"
     if not fields.has(key):
         fields = fields.with_values(**{key: _ROTATIONS})
@@ -179,7 +181,7 @@ def layer_type_rope(fields: ConfigFields, head: int, kind: str) -> RopeSpec:
 
 
 def _feed_forward(fields: ConfigFields, *, is_shared: bool) -> FeedForwardSpec:
-    """Twice as wide in layers that read others' keys, where the config asks for it."""
+    """Dense feed-forward; may be twice as wide in layers that share another layer's keys."""
     is_wide = is_shared and fields.flag("use_double_wide_mlp", default=False)
     inner = fields.count("intermediate_size") * (2 if is_wide else 1)
     return FeedForwardSpec(inner, _activation(fields))
@@ -192,10 +194,10 @@ def _activation(fields: ConfigFields) -> Activation:
 def _experts(fields: ConfigFields) -> ExpertsSpec | None:
     if not fields.flag("enable_moe_block", default=False):
         return None
-    count = fields.count("num_experts", most=2**16)
+    count = fields.count("num_experts", maximum=2**16)
     return ExpertsSpec(
         count=count,
-        per_token=fields.count("top_k_experts", most=count),
+        per_token=fields.count("top_k_experts", maximum=count),
         feed=FeedForwardSpec(fields.count("moe_intermediate_size"), _activation(fields)),
         router_norm=True,
     )
@@ -214,7 +216,7 @@ def _per_layer(fields: ConfigFields, width: int) -> PerLayerInputsSpec | None:
 def _assistant_layers(
     windows: Sequence[int | None], sources: Sequence[int | None]
 ) -> AssistantLayers | None:
-    """The last layer of each kind with keys of its own; None where there is one kind only."""
+    """Last layer of each type with its own keys; None where there is only one type."""
     own = [n for n, kv_layer in enumerate(sources) if kv_layer is None]
     full = [n for n in own if windows[n] is None]
     sliding = [n for n in own if windows[n] is not None]

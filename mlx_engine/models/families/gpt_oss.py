@@ -1,7 +1,7 @@
-"""gpt-oss (arXiv 2508.10925): sinks, biases everywhere, every other layer with a window.
+"""gpt-oss (arXiv 2508.10925): attention sinks, biases, a sliding window in every other layer.
 
-Experts are published packed in MXFP4: `gate_up_proj_blocks` [E, 2 D, G, 16] bytes with scales
-[E, 2 D, G], rows of gates and ups in turns; transformers unpacks them to [E, H, 2 D].
+Experts are published in MXFP4: `gate_up_proj_blocks` [E, 2 D, G, 16] bytes with scales [E, 2 D, G],
+gate and up rows alternating; transformers dequantises them to [E, H, 2 D].
 """
 
 import re
@@ -14,7 +14,7 @@ from mlx_engine.models.families.llama import plain_attention, plain_model
 from mlx_engine.models.layer_specs import ExpertsSpec, FeedForwardSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
-from mlx_engine.models.tensor_recipes import Form, Piece, Recipe, Recipes, Turn
+from mlx_engine.models.tensor_recipes import Form, Recipe, Recipes, RowStride, StoredPiece
 
 _YARN = {
     "rope_type": "yarn",
@@ -26,14 +26,14 @@ _YARN = {
 }
 _STORED = re.compile(r"(.+\.switch_mlp)\.(gate_up|down)_proj(_blocks|_scales|_bias|)")
 _ENDINGS = {"_blocks": "weight", "_scales": "scales", "_bias": "bias", "": "weight"}
-_TURNS: dict[str, Turn | None] = {"gate": Turn(0, 2), "up": Turn(1, 2)}
+_TURNS: dict[str, RowStride | None] = {"gate": RowStride(0, 2), "up": RowStride(1, 2)}
 _FORMS: dict[str, Form] = {"_blocks": "words", "": "transposed"}
 _ROWS = {"_blocks": -3, "_scales": -2, "_bias": -1, "": -1}
 """The axis that outputs lie along."""
 
 
 class GptOss(NativeFamily):
-    """`gpt_oss`."""
+    """gpt-oss (`gpt_oss`)."""
 
     renames: ClassVar = {"mlp.router": "mlp.gate", "mlp.experts": "mlp.switch_mlp"}
 
@@ -45,10 +45,10 @@ class GptOss(NativeFamily):
         bias = fields.flag("attention_bias", default=True)
         attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, sinks=True)
         limit = fields.number("swiglu_limit", 7.0)
-        count = fields.count("num_local_experts", most=2**16)
+        count = fields.count("num_local_experts", maximum=2**16)
         experts = ExpertsSpec(
             count,
-            fields.count("num_experts_per_tok", 4, most=count),
+            fields.count("num_experts_per_tok", 4, maximum=count),
             FeedForwardSpec(fields.count("intermediate_size"), "oai", limit, bias=True),
             router_bias=True,
         )
@@ -59,13 +59,13 @@ class GptOss(NativeFamily):
         return plain_model(fields, blocks)
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for interleaved gates and ups; dense ones are transposed, mxfp4 are words."""
+        """Recipes that separate alternating gate and up rows of MXFP4 or dense expert stacks."""
         recipes: dict[str, Recipe] = {}
         for found in filter(None, map(_STORED.fullmatch, names)):
             name, ending = found[0], found[3]
             turns = {"down": None} if found[2] == "down" else _TURNS
             for part, rows in turns.items():
-                piece = Piece(name, rows, _ROWS[ending])
+                piece = StoredPiece(name, rows, _ROWS[ending])
                 made = f"{found[1]}.{part}_proj.{_ENDINGS[ending]}"
                 recipes[made] = Recipe((piece,), form=_FORMS.get(ending, "stored"))
         return recipes

@@ -1,7 +1,8 @@
-"""Granite 3 and 4 with experts: Mamba-2 and attention, a feed-forward that all tokens share.
+"""Granite 3 with experts and Granite 4: attention or Mamba-2, routed experts and a shared one.
 
-`granitemoe` attends in every layer and shares nothing, `granitemoeshared` shares too, and
-`granitemoehybrid` recurs in most layers; without experts what is shared is all there is.
+`granitemoe` has attention everywhere and no shared expert, `granitemoeshared` adds that, and in
+`granitemoehybrid` most layers are recurrent; without routed experts the shared one is the
+feed-forward.
 """
 
 import math
@@ -15,7 +16,13 @@ from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwar
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.recurrent_specs import Mamba2Spec
-from mlx_engine.models.tensor_recipes import Piece, Recipe, Recipes, expert_recipes, fused_recipes
+from mlx_engine.models.tensor_recipes import (
+    Recipe,
+    Recipes,
+    StoredPiece,
+    expert_recipes,
+    fused_recipes,
+)
 from mlx_engine.values.words import Words
 
 _KINDS = {"mamba": True, "linear_attention": True, "attention": False, "full_attention": False}
@@ -23,7 +30,9 @@ _KINDS = {"mamba": True, "linear_attention": True, "attention": False, "full_att
 
 
 class GraniteHybrid(NativeFamily):
-    """`granitemoe`, `granitemoeshared` and `granitemoehybrid`."""
+    """Granite with experts (`granitemoe`, `granitemoeshared`) and Granite 4
+    (`granitemoehybrid`).
+    """
 
     renames: ClassVar = {
         "block_sparse_moe": "mlp",
@@ -53,7 +62,7 @@ class GraniteHybrid(NativeFamily):
         )
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for the shared feed-forward, whose gate and up are one matrix."""
+        """Recipes for experts and for the shared feed-forward, whose gate and up are fused."""
         listed, feed = list(names), self.spec.blocks[0].feed
         inside = "mlp.shared_expert"
         shared = feed.shared if isinstance(feed, ExpertsSpec) else feed
@@ -64,14 +73,14 @@ class GraniteHybrid(NativeFamily):
         made = expert_recipes(listed) | fused_recipes(listed, f"{inside}.input_linear", halves)
         if isinstance(feed, FeedForwardSpec):
             alone = (n for n in listed if f".{inside}." in n and ".input_linear." not in n)
-            made |= {name.replace(inside, ours): Recipe((Piece(name),)) for name in alone}
+            made |= {name.replace(inside, ours): Recipe((StoredPiece(name),)) for name in alone}
         return made
 
 
 def mamba_spec(fields: ConfigFields) -> Mamba2Spec:
-    """Mamba-2 layers by the names of Granite's and Falcon-H1's config."""
-    heads = fields.count("mamba_n_heads", 128, most=2**16)
-    expanded = fields.count("mamba_expand", 2, most=2**10) * fields.count("hidden_size")
+    """Read a Mamba-2 spec from the config fields of Granite and Falcon-H1."""
+    heads = fields.count("mamba_n_heads", 128, maximum=2**16)
+    expanded = fields.count("mamba_expand", 2, maximum=2**10) * fields.count("hidden_size")
     inner = fields.count("mamba_d_ssm", expanded)
     if inner % heads:
         raise fields.wrong("mamba_n_heads", heads, f"a divisor of {inner}")
@@ -85,9 +94,9 @@ def mamba_spec(fields: ConfigFields) -> Mamba2Spec:
     return Mamba2Spec(
         heads=heads,
         head_dim=inner // heads,
-        state=fields.count("mamba_d_state", 256, most=2**16),
+        state=fields.count("mamba_d_state", 256, maximum=2**16),
         groups=groups,
-        taps=fields.count("mamba_d_conv", 4, most=2**10),
+        taps=fields.count("mamba_d_conv", 4, maximum=2**10),
         least_step=limits[0],
         most_step=limits[1],
         conv_bias=fields.flag("mamba_conv_bias", default=True),
@@ -97,8 +106,8 @@ def mamba_spec(fields: ConfigFields) -> Mamba2Spec:
 
 
 def _recurrent_layers(fields: ConfigFields) -> list[bool]:
-    """Whether a layer is recurrent, by `layer_types`; all layers where that is absent."""
-    kinds = fields.words("layer_types") or fields.words("layers_block_type")
+    """Whether each layer is recurrent, from `layer_types`; all are where that is absent."""
+    kinds = fields.strings("layer_types") or fields.strings("layers_block_type")
     layers = fields.layers()
     if not kinds:
         return [True] * layers
@@ -108,7 +117,7 @@ def _recurrent_layers(fields: ConfigFields) -> list[bool]:
 
 
 def _attention(fields: ConfigFields, *, is_hybrid: bool) -> AttentionSpec:
-    """The attention spec; hybrids use RoPE only where the config asks for it."""
+    """Attention spec; hybrid models use RoPE only if the config asks for it."""
     bias = fields.flag("attention_bias", default=False)
     attention = replace(
         plain_attention(fields),
@@ -116,19 +125,19 @@ def _attention(fields: ConfigFields, *, is_hybrid: bool) -> AttentionSpec:
         out_bias=bias,
         scale=fields.number("attention_multiplier", 1.0),
     )
-    turns = not is_hybrid or fields.word("position_embedding_type", "nope") == "rope"
+    turns = not is_hybrid or fields.string("position_embedding_type", "nope") == "rope"
     return attention if turns else replace(attention, rope=None)
 
 
 def _feed_forward(fields: ConfigFields) -> FeedForwardSpec | ExpertsSpec:
-    told = fields.count("shared_intermediate_size", 0, least=0)
+    told = fields.count("shared_intermediate_size", 0, minimum=0)
     shared = plain_feed_forward(fields, told) if told else None
-    count = fields.count("num_local_experts", 8, least=0, most=2**16)
+    count = fields.count("num_local_experts", 8, minimum=0, maximum=2**16)
     if not count:
         return shared or plain_feed_forward(fields)
     return ExpertsSpec(
         count=count,
-        per_token=fields.count("num_experts_per_tok", 2, most=count),
+        per_token=fields.count("num_experts_per_tok", 2, maximum=count),
         feed=plain_feed_forward(fields),
         shared=shared,
     )

@@ -1,4 +1,4 @@
-"""Families with layer norms: Command R, StarCoder, Nemotron, StableLM, Phi-2, GPT-NeoX, GPT-2."""
+"""Families with layer norms: Command R, StarCoder, Nemotron, StableLM, Phi, GPT-NeoX, GPT-2."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -13,11 +13,11 @@ from mlx_engine.models.families.llama import (
     plain_model,
     read_activation,
 )
-from mlx_engine.models.family import Parts
+from mlx_engine.models.family import TensorParts
 from mlx_engine.models.layer_specs import FeedForwardSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
-from mlx_engine.models.tensor_recipes import Piece, Recipe, Recipes, qkv_recipes
+from mlx_engine.models.tensor_recipes import Recipe, Recipes, StoredPiece, qkv_recipes
 from mlx_engine.values.errors import UnsupportedModel
 
 T = TypeVar("T")
@@ -25,10 +25,10 @@ _HEAD_NORM = re.compile(r"(.+\.self_attn\.[qk])_layernorm\.norms\.\d{1,4}\.weigh
 
 
 class Cohere(NativeFamily):
-    """`cohere` (Command R, Aya) and `cohere2` (Command R7B and A): one norm for mixer and
-    feed-forward, logits scaled.
+    """Command R, Aya (`cohere`), Command R7B and A (`cohere2`): parallel blocks with one norm.
 
-    In `cohere2` all but every fourth layer have a window, and those that see all do not rotate.
+    Logits are scaled. In `cohere2` every fourth layer has full attention without RoPE, the others
+    have a sliding window.
     """
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
@@ -50,7 +50,9 @@ class Cohere(NativeFamily):
 
 
 class Starcoder2(NativeFamily):
-    """`starcoder2` (arXiv 2402.19173): biases, a window, a feed-forward without gates."""
+    """StarCoder 2 (`starcoder2`, arXiv 2402.19173): biases, sliding window, ungated
+    feed-forward.
+    """
 
     renames: ClassVar = {"mlp.c_fc": "mlp.up_proj", "mlp.c_proj": "mlp.down_proj"}
 
@@ -64,7 +66,9 @@ class Starcoder2(NativeFamily):
 
 
 class Nemotron(NativeFamily):
-    """`nemotron` (Nemotron 3 and 4, Minitron; arXiv 2402.16819): squared ReLU without gates."""
+    """Nemotron 3 and 4, Minitron (`nemotron`, arXiv 2402.16819): ungated squared-ReLU
+    feed-forward.
+    """
 
     norms = "1+w"
 
@@ -80,8 +84,9 @@ class Nemotron(NativeFamily):
 
 
 class StableLm(NativeFamily):
-    """`stablelm` (arXiv 2402.17834): Llama with layer norms, in the 12B of each head's queries and
-    keys too, and one for mixer and feed-forward.
+    """StableLM (`stablelm`, arXiv 2402.17834): Llama with layer norms.
+
+    The 12B model norms each head's queries and keys and has parallel blocks with one norm.
     """
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
@@ -96,10 +101,10 @@ class StableLm(NativeFamily):
         return _layer_norm_model(fields, [block] * fields.layers(), "layer_norm_eps")
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for norms that are stored one per attention head."""
-        stacks: dict[str, list[Piece]] = {}
+        """Recipes for norms that are stored separately for each attention head."""
+        stacks: dict[str, list[StoredPiece]] = {}
         for found in filter(None, map(_HEAD_NORM.fullmatch, names)):
-            stacks.setdefault(f"{found[1]}_norm.weight", []).append(Piece(found[0]))
+            stacks.setdefault(f"{found[1]}_norm.weight", []).append(StoredPiece(found[0]))
         return {
             name: Recipe(tuple(sorted(pieces, key=_head_number)), is_stack=True)
             for name, pieces in stacks.items()
@@ -107,7 +112,7 @@ class StableLm(NativeFamily):
 
 
 class Phi(NativeFamily):
-    """`phi` (Phi-1 and 2): one norm for mixer and feed-forward, biases everywhere."""
+    """Phi-1 and Phi-2 (`phi`): parallel blocks with one norm, biases everywhere."""
 
     renames: ClassVar = {
         "self_attn.dense": "self_attn.o_proj",
@@ -134,15 +139,12 @@ class Phi(NativeFamily):
 
 
 class _FusedQkvFamily(NativeFamily):
-    """A family whose files join queries, keys and values in one matrix."""
-
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for the rows of the joined matrix."""
         return qkv_recipes(names, self.spec.blocks[0])
 
 
 class GptNeoX(_FusedQkvFamily):
-    """`gpt_neox` (GPT-NeoX, Pythia; arXiv 2204.06745): mixer and feed-forward side by side."""
+    """GPT-NeoX and Pythia (`gpt_neox`, arXiv 2204.06745): parallel blocks, fused qkv."""
 
     renames: ClassVar = {
         "embed_in": "embed_tokens",
@@ -169,7 +171,9 @@ class GptNeoX(_FusedQkvFamily):
 
 
 class GptBigCode(_FusedQkvFamily):
-    """`gpt_bigcode` (StarCoder, SantaCoder; arXiv 2305.06161): learned positions, one key head."""
+    """StarCoder and SantaCoder (`gpt_bigcode`, arXiv 2305.06161): learned positions, one
+    key head.
+    """
 
     renames: ClassVar = {
         "wte": "embed_tokens",
@@ -184,7 +188,7 @@ class GptBigCode(_FusedQkvFamily):
     }
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        width, longest = fields.count("n_embd"), fields.count("n_positions", 1024, least=8)
+        width, longest = fields.count("n_embd"), fields.count("n_positions", 1024, minimum=8)
         is_gpt2 = self.model_type == "gpt2"
         has_one_key = not is_gpt2 and fields.flag("multi_query", default=True)
         fields = fields.with_values(
@@ -217,7 +221,7 @@ class GptBigCode(_FusedQkvFamily):
 
 
 class Gpt2(GptBigCode):
-    """`gpt2`: published matrices are turned, [inputs, outputs]."""
+    """GPT-2 (`gpt2`): published matrices are transposed, [inputs, outputs]."""
 
     renames = GptBigCode.renames | {
         "attn.c_proj": "self_attn.o_stored",
@@ -225,8 +229,8 @@ class Gpt2(GptBigCode):
         "mlp.c_proj": "mlp.down_stored",
     }
 
-    def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
-        """MLX's conversions, whose names begin with `model.`, have matrices our way."""
+    def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+        """Sort tensors by part; MLX conversions (names with `model.`) are not transposed."""
         parts = super().split(raw, origin)
         if any(name.startswith("model.") for name in raw):
             return parts
@@ -236,33 +240,32 @@ class Gpt2(GptBigCode):
         )
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for matrices, transposed in published files only."""
+        """Recipes for fused qkv and for matrices that published files store transposed."""
         listed = list(names)
         made = dict(super().recipes(listed))
         for name in listed:
             base, found, kind = name.partition("_stored.")
             if found:
-                made[f"{base}_proj.{kind}"] = Recipe((Piece(name),))
+                made[f"{base}_proj.{kind}"] = Recipe((StoredPiece(name),))
         return made
 
 
 def _transposed_recipe(name: str, recipe: Recipe) -> Recipe:
-    """The recipe for a matrix that is stored transposed, [inputs, outputs]."""
+    """Change a recipe to read a matrix that is stored transposed, [inputs, outputs]."""
     if not name.endswith(".weight"):
         return recipe
     pieces = tuple(piece._replace(axis=-1) for piece in recipe.pieces)
     return recipe._replace(pieces=pieces, form="transposed")
 
 
-def _head_number(piece: Piece) -> int:
-    """Number of the attention head of a norm, from its tensor name."""
+def _head_number(piece: StoredPiece) -> int:
     return int(piece.name.split(".")[-2])
 
 
 def _ungated_feed_forward(
     fields: ConfigFields, default: str, *, has_bias: bool, key: str = "hidden_act"
 ) -> FeedForwardSpec:
-    """A feed-forward spec without gate; usual: the activation where the config has none."""
+    """Feed-forward spec without gate; default: the activation where the config has none."""
     act = read_activation(fields, default, key)
     return FeedForwardSpec(fields.count("intermediate_size"), act, bias=has_bias, gated=False)
 
@@ -270,6 +273,6 @@ def _ungated_feed_forward(
 def _layer_norm_model(
     fields: ConfigFields, blocks: Iterable[BlockSpec], eps: str, *, has_bias: bool = True
 ) -> ModelSpec:
-    """A ModelSpec with layer norms; eps: its config key; has_bias: of the norms."""
+    """Build a ModelSpec with layer norms; eps: name of its config field; has_bias: of the norms."""
     model = plain_model(fields, blocks)
     return replace(model, eps=fields.number(eps, 1e-5), norm="layer", norm_bias=has_bias)

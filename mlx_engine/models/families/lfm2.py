@@ -1,4 +1,4 @@
-"""LFM2 (arXiv 2511.23404), dense and with experts: short convolutions, and attention between."""
+"""LFM2 (arXiv 2511.23404), dense or with experts: short convolutions and some attention layers."""
 
 from dataclasses import replace
 from typing import ClassVar
@@ -13,7 +13,7 @@ from mlx_engine.values.words import Words
 
 
 class Lfm2(NativeFamily):
-    """`lfm2` and `lfm2_moe`."""
+    """LFM2 (`lfm2`, `lfm2_moe`)."""
 
     renames: ClassVar = {
         "embedding_norm": "norm",
@@ -33,14 +33,14 @@ class Lfm2(NativeFamily):
         attention = replace(plain_attention(fields), qk_norm="head")
         convolution = ShortConvolutionSpec(
             width=fields.count("hidden_size"),
-            taps=fields.count("conv_L_cache", 3, most=2**10),
+            taps=fields.count("conv_L_cache", 3, maximum=2**10),
             bias=fields.flag("conv_bias", default=False),
         )
         has_experts = any(kind.startswith("lfm2_moe") for kind in fields.model_types)
         dense = FeedForwardSpec(_feed_forward_width(fields, is_rounded=not has_experts))
         feeds: list[FeedForwardSpec | ExpertsSpec] = [dense] * fields.layers()
         if has_experts:
-            first = fields.count("num_dense_layers", 2, least=0)
+            first = fields.count("num_dense_layers", 2, minimum=0)
             feeds[first:] = [_experts(fields)] * len(feeds[first:])
         blocks = [
             BlockSpec(attention if attends else convolution, feed)
@@ -55,8 +55,10 @@ class Lfm2(NativeFamily):
 
 
 def _attention_layers(fields: ConfigFields) -> list[bool]:
-    """Whether a layer has attention, by `layer_types`, or `full_attn_idxs` in older configs."""
-    kinds, layers = fields.words("layer_types"), fields.layers()
+    """Whether each layer has attention, from `layer_types` or, in older configs,
+    `full_attn_idxs`.
+    """
+    kinds, layers = fields.strings("layer_types"), fields.layers()
     if not kinds:
         listed = fields.counts("full_attn_idxs")
         return [not fields.has("full_attn_idxs") or layer in listed for layer in range(layers)]
@@ -68,7 +70,7 @@ def _attention_layers(fields: ConfigFields) -> list[bool]:
 
 
 def _feed_forward_width(fields: ConfigFields, *, is_rounded: bool) -> int:
-    """Width of dense feed-forwards; configs of dense models have it unrounded."""
+    """Width of dense feed-forwards; configs of dense models give it before rounding."""
     named = "block_ff_dim" if fields.has("block_ff_dim") else "intermediate_size"
     inner = fields.count(named)
     if not is_rounded or not fields.flag("block_auto_adjust_ff_dim", default=True):
@@ -79,10 +81,10 @@ def _feed_forward_width(fields: ConfigFields, *, is_rounded: bool) -> int:
 
 
 def _experts(fields: ConfigFields) -> ExpertsSpec:
-    count = fields.count("num_experts", 32, most=2**16)
+    count = fields.count("num_experts", 32, maximum=2**16)
     return ExpertsSpec(
         count=count,
-        per_token=fields.count("num_experts_per_tok", 4, most=count),
+        per_token=fields.count("num_experts_per_tok", 4, maximum=count),
         feed=FeedForwardSpec(fields.count("moe_intermediate_size")),
         score="sigmoid",
         choice_bias=fields.flag("use_expert_bias", default=True),

@@ -1,6 +1,6 @@
-"""Llama and Mistral, which have the plain layer; Granite, OLMo, Phi-3 and GLM-4, which differ.
+"""Llama and Mistral, with the standard layer; Granite, OLMo, Phi-3 and GLM-4, which vary it.
 
-Families in other files say what differs from it too: `plain_attention`, `plain_model`.
+Other families build on the helpers here: `plain_attention`, `plain_feed_forward`, `plain_model`.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,9 @@ _YARN = {
 
 
 class Llama(NativeFamily):
-    """`llama`, `mistral`, `ministral`, `ministral3`, `mixtral`, `seed_oss` and `smollm3`."""
+    """Llama and alike: `llama`, `mistral`, `ministral`, `ministral3`, `mixtral`, `seed_oss`,
+    `smollm3`.
+    """
 
     renames: ClassVar = {"block_sparse_moe": "mlp"}
 
@@ -66,7 +68,7 @@ class Llama(NativeFamily):
         return plain_model(fields, blocks)
 
     def _query_growth(self, fields: ConfigFields) -> QueryGrowth | None:
-        """QueryGrowth of Ministral 3, None for other models."""
+        """Scaling of queries by position, for Ministral 3 only."""
         rope = fields.rope_fields("full_attention")
         if self.model_type != "ministral3" or not rope.non_negative("llama_4_scaling_beta"):
             return None
@@ -75,7 +77,7 @@ class Llama(NativeFamily):
 
 
 class Granite(Llama):
-    """`granite`: Llama with factors of scores, embeddings, residuals and logits; `minicpm` too."""
+    """Granite 3 and MiniCPM: Llama with multipliers of scores, embeddings, residuals and logits."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         if self.model_type == "minicpm":
@@ -96,7 +98,7 @@ class Granite(Llama):
 
 
 def _with_granite_fields(fields: ConfigFields) -> ConfigFields:
-    """MiniCPM (arXiv 2404.06395): factors by depth, and by how much wider it is than a base."""
+    """Translate MiniCPM's fields (arXiv 2404.06395) to Granite's multipliers."""
     width, base = fields.count("hidden_size"), fields.count("dim_model_base", 1)
     return fields.with_values(
         attention_multiplier=plain_attention(fields).key_dim ** -0.5,
@@ -107,9 +109,9 @@ def _with_granite_fields(fields: ConfigFields) -> ConfigFields:
 
 
 def _window(fields: ConfigFields) -> int | None:
-    """Of the layers that have one: all, unless `layer_types` says which (Ministral).
+    """Sliding window of Mistral-like types, in all layers unless `layer_types` says otherwise.
 
-    Mistral's first config left its 4096 out.
+    Mistral's first config omitted its window of 4096.
     """
     if not any(kind in _WINDOWED for kind in fields.model_types):
         return None
@@ -119,7 +121,7 @@ def _window(fields: ConfigFields) -> int | None:
 
 
 def _rope_layers(fields: ConfigFields) -> tuple[bool, ...]:
-    """Whether a layer uses RoPE: SmolLM3 has a list, or leaves out every n-th layer."""
+    """Whether each layer uses RoPE: SmolLM3 has a list, or omits it in every n-th layer."""
     layers = fields.layers()
     told = fields.counts("no_rope_layers")[:layers]
     if fields.has("no_rope_layers") and len(told) != layers:
@@ -134,15 +136,15 @@ def _feed_forward(fields: ConfigFields) -> FeedForwardSpec | ExpertsSpec:
     inner = plain_feed_forward(fields, has_bias=fields.flag("mlp_bias", default=False))
     if not fields.has("num_local_experts"):
         return inner
-    count = fields.count("num_local_experts", most=2**16)
-    return ExpertsSpec(count, fields.count("num_experts_per_tok", 2, most=count), inner)
+    count = fields.count("num_local_experts", maximum=2**16)
+    return ExpertsSpec(count, fields.count("num_experts_per_tok", 2, maximum=count), inner)
 
 
 class Olmo2(NativeFamily):
-    """`olmo2` (arXiv 2501.00656) and `olmo3`: norms behind mixer and feed-forward.
+    """OLMo 2 (`olmo2`, arXiv 2501.00656) and 3 (`olmo3`): norms after mixer and feed-forward.
 
-    q/k norms are over all heads. In OLMo 3 all but every fourth layer have a window; those that see
-    all are stretched alone.
+    Query and key norms span all heads. In OLMo 3 every fourth layer has full attention and scaled
+    RoPE, the others have a sliding window.
     """
 
     renames: ClassVar = {
@@ -164,7 +166,7 @@ class Olmo2(NativeFamily):
 
 
 def default_windows(fields: ConfigFields) -> tuple[int | None, ...]:
-    """For each layer the window or None; where `layer_types` is silent, every fourth has none."""
+    """Each layer's sliding window; without `layer_types`, every fourth layer has full attention."""
     return fields.layer_windows(
         fields.window_size(),
         lambda layer: (layer + 1) % fields.count("sliding_window_pattern", 4) != 0,
@@ -172,10 +174,8 @@ def default_windows(fields: ConfigFields) -> tuple[int | None, ...]:
 
 
 class _FusedFamily(NativeFamily):
-    """A family whose files join queries, keys and values, or gate and up, in one matrix."""
-
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for the rows of the joined matrices."""
+        """Recipes for fused query/key/value and gate/up matrices."""
         listed, first = list(names), self.spec.blocks[0]
         assert isinstance(first.feed, FeedForwardSpec)
         halves = [("mlp.gate_proj", first.feed.inner), ("mlp.up_proj", first.feed.inner)]
@@ -183,7 +183,7 @@ class _FusedFamily(NativeFamily):
 
 
 class Phi3(_FusedFamily):
-    """`phi3` (arXiv 2404.14219): part of a head rotated, LongRoPE, a window."""
+    """Phi-3 (`phi3`, arXiv 2404.14219): partly rotated heads, LongRoPE, a sliding window."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         attention = replace(
@@ -194,9 +194,9 @@ class Phi3(_FusedFamily):
 
 
 class Glm4(_FusedFamily):
-    """`glm4`, and `glm` before it: half of a head rotated in neighbouring pairs.
+    """GLM-4 (`glm`) and GLM-4-0414 (`glm4`): half of each head rotated, in neighbouring pairs.
 
-    GLM-4-0414 (`glm4`) has norms before and after, GLM-4 and GLM-Edge (`glm`) before alone.
+    `glm4` norms before and after mixer and feed-forward, `glm` before only.
     """
 
     renames: ClassVar = {
@@ -234,8 +234,8 @@ _ACTIVATIONS: dict[str, Activation] = {
 def read_activation(
     fields: ConfigFields, default: str = "silu", key: str = "hidden_act"
 ) -> Activation:
-    """Activation of feed-forwards; usual: the default. UnsupportedModel for an unknown one."""
-    name = fields.word(key, default)
+    """Read the activation of feed-forwards; raises UnsupportedModel for an unknown one."""
+    name = fields.string(key, default)
     if name not in _ACTIVATIONS:
         raise UnsupportedModel(
             "{origin}: asks for {key} {name}, which this version does not run. Take another model.",
@@ -249,27 +249,24 @@ def read_activation(
 def plain_feed_forward(
     fields: ConfigFields, inner: int | None = None, *, has_bias: bool = False
 ) -> FeedForwardSpec:
-    """A gated feed-forward spec; inner: its width, default `intermediate_size`."""
+    """Gated feed-forward spec; inner: its width, by default `intermediate_size`."""
     width = fields.count("intermediate_size") if inner is None else inner
     return FeedForwardSpec(width, read_activation(fields), bias=has_bias)
 
 
 def local_rope(fields: ConfigFields, head: int, base: float) -> RopeSpec:
-    """Of layers with a window, stretched only where `rope_parameters` has a part for them.
-
-    base: where no other is told there.
-    """
+    """RoPE spec of sliding-window layers, scaled only if `rope_parameters` has a part for them."""
     return rope_spec(fields, head, kind="sliding_attention", base=base)
 
 
 def head_size(fields: ConfigFields) -> int:
-    """Elements of a head."""
+    """Read the number of elements of an attention head."""
     hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
-    return fields.count("head_dim", max(1, hidden // heads), most=2**14)
+    return fields.count("head_dim", max(1, hidden // heads), maximum=2**14)
 
 
 def rotary_dim_share(fields: ConfigFields) -> float:
-    """Share of a head that is rotated, from `rotary_dim`, where no other key has it."""
+    """Share of a head that is rotated, from `rotary_dim`."""
     head = head_size(fields)
     return fields.count("rotary_dim", head) / head
 
@@ -277,8 +274,10 @@ def rotary_dim_share(fields: ConfigFields) -> float:
 def plain_attention(
     fields: ConfigFields, *, rotated_share: float | None = None, interleaved: bool = False
 ) -> AttentionSpec:
-    """Causal over all, without norms and biases; share: the part of a head that is rotated where
-    the config may say so, and does not.
+    """Causal attention spec without norms and biases.
+
+    rotated_share: default share of a head that is rotated; None: all of it, whatever the config
+    says.
     """
     heads, head = fields.count("num_attention_heads"), head_size(fields)
     return AttentionSpec(
@@ -291,7 +290,7 @@ def plain_attention(
 
 
 def plain_model(fields: ConfigFields, blocks: Iterable[BlockSpec]) -> ModelSpec:
-    """A ModelSpec of these blocks."""
+    """Build a ModelSpec of these blocks, with the usual config fields."""
     return ModelSpec(
         hidden=fields.count("hidden_size"),
         vocabulary=fields.count("vocab_size"),

@@ -1,12 +1,12 @@
-"""MiMo-V2-Flash, V2.5 and V2-Pro: full and windowed attention, sinks, three MTP heads in turns.
+"""MiMo-V2-Flash, V2.5 and V2-Pro: full and sliding attention, sinks, three MTP heads.
 
-As llama.cpp runs the heads (#26228): the residual before the trunk's final norm, and of a head
-before its norm. vLLM, which uses the first head only, hands on states after the head's norm; the
-two have not been compared on real weights.
+As in llama.cpp (#26228), MTP heads read and pass on the residual before the norm. vLLM, which uses
+the first head only, passes on hidden states after the head's norm; the two have not been compared
+on real weights.
 
-The window is what transformers makes of a config: `sliding_window_size` counts the tokens before a
-row, `sliding_window` the row as well. Published configs have 128 for both, where llama.cpp and
-mlx-lm take the second; which of them the models were trained with is not known.
+The window is read as transformers does: `sliding_window_size` counts the tokens before a row,
+`sliding_window` includes the row. Published configs have 128 for both, where llama.cpp and mlx-lm
+read the second; which of them the models were trained with is not known.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ _MOST_HEADS, _MOST_WIDE = 2**10, 2**12  # joined rows are listed, so a wild numb
 
 
 class MimoV2(NativeFamily):
-    """`mimo_v2_flash` and `mimo_v2`."""
+    """MiMo-V2 (`mimo_v2_flash`, `mimo_v2`)."""
 
     renames: ClassVar = {"self_attn.attention_sink_bias": "self_attn.sinks"}
     head_names = HeadNames(
@@ -53,17 +53,17 @@ class MimoV2(NativeFamily):
         )
         heads = MtpHeadsSpec(
             blocks=(BlockSpec(local, dense),) * _HEADS,
-            promised=fields.count("num_nextn_predict_layers", 0, least=0),
+            promised=fields.count("num_nextn_predict_layers", 0, minimum=0),
             trunk_state="residual",
             chain_state="residual",
         )
         return replace(plain_model(fields, blocks), heads=heads)
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Queries, keys and values joined in blocks, each with a share of the heads of all three.
+        """Recipes for experts and for fused query/key/value matrices.
 
-        Published files of V2.5 and Pro have a block for each of the `num_key_value_heads`
-        (sglang #23808, vLLM #46755), a GGUF one for all.
+        Published files of V2.5 and Pro have one block for each of the `num_key_value_heads` (sglang
+        #23808, vLLM #46755), GGUF files a single block.
         """
         spec, listed = self.spec, list(names)
         assert spec.heads is not None
@@ -76,17 +76,17 @@ class MimoV2(NativeFamily):
 
 
 def _attention(fields: ConfigFields) -> AttentionSpec:
-    """Attention spec of layers without a window."""
-    heads = fields.count("num_attention_heads", most=_MOST_HEADS)
-    head = fields.count("head_dim", 192, most=_MOST_WIDE)
+    """Attention spec of full layers."""
+    heads = fields.count("num_attention_heads", maximum=_MOST_HEADS)
+    head = fields.count("head_dim", 192, maximum=_MOST_WIDE)
     is_unscaled = "attention_value_scale" in fields and not fields.has("attention_value_scale")
     kept = fields.kv_heads(heads)
-    in_blocks = fields.word("attention_projection_layout", "split") == "fused_qkv"
+    in_blocks = fields.string("attention_projection_layout", "split") == "fused_qkv"
     return AttentionSpec(
         heads=heads,
         kv_heads=kept,
         key_dim=head,
-        value_dim=fields.count("v_head_dim", 128, most=_MOST_WIDE),
+        value_dim=fields.count("v_head_dim", 128, maximum=_MOST_WIDE),
         rope=rope_spec(fields, head, base=5e6, rotated_share=0.334),
         qkv_bias=fields.flag("attention_bias", default=False),
         sinks=fields.flag("add_full_attention_sink_bias", default=False),
@@ -96,12 +96,12 @@ def _attention(fields: ConfigFields) -> AttentionSpec:
 
 
 def _sliding_attention(fields: ConfigFields, full_attention: AttentionSpec) -> AttentionSpec:
-    """Attention spec of windowed layers: own sizes; default: twice the key heads."""
-    heads = fields.count("swa_num_attention_heads", full_attention.heads, most=_MOST_HEADS)
+    """Attention spec of sliding layers, with their own sizes; by default twice the key heads."""
+    heads = fields.count("swa_num_attention_heads", full_attention.heads, maximum=_MOST_HEADS)
     kept = fields.count("swa_num_key_value_heads", 2 * full_attention.kv_heads)
     if heads % kept:
         raise fields.wrong("swa_num_key_value_heads", kept, f"a divisor of the {heads} heads")
-    head = fields.count("swa_head_dim", full_attention.key_dim, most=_MOST_WIDE)
+    head = fields.count("swa_head_dim", full_attention.key_dim, maximum=_MOST_WIDE)
     kinds = fields.section("rope_parameters")
     if kinds is not None and kinds.has("sliding_attention"):
         rope = rope_spec(fields, head, kind="sliding_attention", base=1e4, rotated_share=0.334)
@@ -114,7 +114,7 @@ def _sliding_attention(fields: ConfigFields, full_attention: AttentionSpec) -> A
         heads=heads,
         kv_heads=kept,
         key_dim=head,
-        value_dim=fields.count("swa_v_head_dim", full_attention.value_dim, most=_MOST_WIDE),
+        value_dim=fields.count("swa_v_head_dim", full_attention.value_dim, maximum=_MOST_WIDE),
         rope=rope,
         sinks=fields.flag("add_swa_attention_sink_bias", default=True),
         window=fields.count(before) + 1 if fields.has(before) else fields.count("sliding_window"),
@@ -122,9 +122,9 @@ def _sliding_attention(fields: ConfigFields, full_attention: AttentionSpec) -> A
 
 
 def _sliding_layers(fields: ConfigFields) -> tuple[bool, ...]:
-    """For each layer whether it has a window."""
+    """Whether each layer has a sliding window."""
     layers = fields.layers()
-    if fields.words("layer_types"):
+    if fields.strings("layer_types"):
         return tuple(window is not None for window in fields.layer_windows(1))
     pattern = fields.counts("hybrid_layer_pattern")
     if len(pattern) < layers:
@@ -133,9 +133,9 @@ def _sliding_layers(fields: ConfigFields) -> tuple[bool, ...]:
 
 
 def _expert_layers(fields: ConfigFields) -> tuple[bool, ...]:
-    """For each layer whether it has experts; default: all but the first."""
+    """Whether each layer has experts; by default all but the first."""
     layers = fields.layers()
-    kinds, pattern = fields.words("mlp_layer_types"), fields.counts("moe_layer_freq")
+    kinds, pattern = fields.strings("mlp_layer_types"), fields.counts("moe_layer_freq")
     listed = [kind == "sparse" for kind in kinds] or [bool(flag) for flag in pattern]
     if listed and len(listed) < layers:
         raise fields.wrong("moe_layer_freq", list(pattern), f"0 or 1 for {layers} layers")

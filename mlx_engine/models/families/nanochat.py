@@ -1,4 +1,4 @@
-"""nanochat: norms without weights, also of embeddings, and a rotation that goes backwards."""
+"""nanochat: norms without weights, normed embeddings, and RoPE in the opposite direction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mlx_engine.models.families.llama import plain_attention, plain_model, read_
 from mlx_engine.models.layer_specs import AttentionSpec, FeedForwardSpec, Shape
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
-from mlx_engine.models.tensor_recipes import Piece, Recipe, Recipes
+from mlx_engine.models.tensor_recipes import Recipe, Recipes, StoredPiece
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -21,10 +21,10 @@ _WEIGHTS = "norm.weight"
 
 
 class NanoChat(NativeFamily):
-    """`nanochat`.
+    """nanochat (`nanochat`).
 
-    Queries and keys are normed after their rotation, which is the same as before it: a rotation
-    keeps lengths, but for a magnitude that these norms undo, and they have no weights.
+    nanochat norms queries and keys after rotation; norming before is equivalent, since rotation
+    keeps lengths and the norms have no weights.
     """
 
     renames: ClassVar = {
@@ -62,7 +62,7 @@ class NanoChat(NativeFamily):
         )
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Halves of heads change places, by which a rotation goes the other way."""
+        """Recipes that swap the halves of each head, which reverses the direction of rotation."""
         listed, mixer = list(names), self.spec.blocks[0].mixer
         assert isinstance(mixer, AttentionSpec)
         size, made = mixer.key_dim // 2, dict[str, Recipe]()
@@ -76,17 +76,17 @@ class NanoChat(NativeFamily):
             ]
             for name in listed:
                 if f".self_attn.{stored}." in name:
-                    piece = Piece(name, rows, -1 if name.endswith(".bias") else -2)
+                    piece = StoredPiece(name, rows, -1 if name.endswith(".bias") else -2)
                     made[name.replace(stored, ours)] = Recipe((piece,))
         return made
 
     def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """Without the norms' weights, which no file has."""
+        """Shapes of the trunk's tensors without norm weights, which no file has."""
         shapes = super().trunk_shapes(present).items()
         return {name: shape for name, shape in shapes if not name.endswith(_WEIGHTS)}
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
-        """Ones for the norms' weights."""
+        """Add norm weights of one."""
         import mlx.core as mx
 
         shapes = self.spec.tensors().items()

@@ -1,8 +1,8 @@
-"""ERNIE 4.5, MiniMax-M2, OLMoE and AFMoE: the plain layer and experts.
+"""ERNIE 4.5, MiniMax-M2, OLMoE and AFMoE: the standard layer with routed experts.
 
-ERNIE's head is a dense layer whose states go through the norm that ends the trunk. So FastDeploy,
-of its makers, runs it; so drafts were accepted best in a trial of eight ways on published weights
-(vMLX, 2026-09). MiniMax has not published its heads, whatever its configs promise.
+ERNIE's MTP head is a dense layer whose hidden states go through the trunk's final norm, as
+FastDeploy by its makers runs it; a trial of eight variants on published weights also accepted most
+drafts so (vMLX, 2026-09). MiniMax has published no MTP heads, whatever its configs declare.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwar
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.tensor_names import HeadNames
-from mlx_engine.models.tensor_recipes import Piece, Recipe, Recipes, Run, expert_recipes
+from mlx_engine.models.tensor_recipes import Recipe, Recipes, RowChunk, StoredPiece, expert_recipes
 from mlx_engine.values.errors import Reason, UnsupportedModel
 from mlx_engine.values.words import Words
 
@@ -35,7 +35,7 @@ _BIAS = "mlp.gate.e_score_correction_bias"
 
 
 class Ernie45Moe(NativeFamily):
-    """`ernie4_5_moe`: a softmax router, rotated pairs side by side; `ernie4_5` without experts."""
+    """ERNIE 4.5 with experts (`ernie4_5_moe`) or without (`ernie4_5`): interleaved RoPE."""
 
     renames: ClassVar = {
         "mlp.moe_statics.e_score_correction_bias": _BIAS,
@@ -59,25 +59,27 @@ class Ernie45Moe(NativeFamily):
         dense = plain_feed_forward(fields, has_bias=has_bias)
         heads = MtpHeadsSpec(
             blocks=(BlockSpec(attention, dense),),
-            promised=fields.count("num_nextn_predict_layers", 0, least=0),
+            promised=fields.count("num_nextn_predict_layers", 0, minimum=0),
             norm="trunk",
         )
         model = replace(model, heads=heads)
         return replace(model, logit_bias=has_bias and self.model_type != "ernie4_5")
 
     def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """Unpacked shapes; without score corrections where mlx-lm left them out."""
+        """Shapes of the trunk's tensors, without router biases where mlx-lm's conversion dropped
+        them.
+        """
         shapes = super().trunk_shapes(present)
         if any(name.endswith(_BIAS) for name in present):
             return shapes
         return {name: shape for name, shape in shapes.items() if not name.endswith(_BIAS)}
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
-        """Drop the axis of length one of the score correction."""
+        """Drop the router bias's axis of length one."""
         return {n: a.reshape(-1) if n.endswith(_BIAS) else a for n, a in raw.items()}
 
     def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
-        """Add score corrections of zero where files lack them, with a reason."""
+        """Add zero router biases where files lack them, with a notice."""
         import mlx.core as mx
 
         part, shapes = super().canonical_trunk(raw, origin), super().trunk_shapes(raw.keys())
@@ -93,19 +95,19 @@ class Ernie45Moe(NativeFamily):
 def _feed_forward(
     fields: ConfigFields, layer: int, has_bias: bool
 ) -> FeedForwardSpec | ExpertsSpec:
-    """Every moe_layer_interval-th layer between start and end has experts; end -1 is the last."""
-    start = fields.count("moe_layer_start_index", 1, least=0)
-    end = fields.count("moe_layer_end_index", -1, least=-1)
+    """Every moe_layer_interval-th layer from start to end has experts; end -1 is the last layer."""
+    start = fields.count("moe_layer_start_index", 1, minimum=0)
+    end = fields.count("moe_layer_end_index", -1, minimum=-1)
     is_last = end == -1 or layer <= end
     interval = fields.count("moe_layer_interval", 1)
     if (layer + 1) % interval or layer < start or not is_last:
         return plain_feed_forward(fields, has_bias=has_bias)
-    count = fields.count("moe_num_experts", most=2**16)
+    count = fields.count("moe_num_experts", maximum=2**16)
     inner = fields.count("moe_intermediate_size")
-    shared = fields.count("moe_num_shared_experts", 2, least=0)
+    shared = fields.count("moe_num_shared_experts", 2, minimum=0)
     return ExpertsSpec(
         count=count,
-        per_token=fields.count("moe_k", 6, most=count),
+        per_token=fields.count("moe_k", 6, maximum=count),
         feed=plain_feed_forward(fields, inner),
         choice_bias=True,
         float32_router=True,
@@ -115,7 +117,7 @@ def _feed_forward(
 
 
 class MiniMaxM2(NativeFamily):
-    """`minimax_m2`, and `minimax` as MLX's conversions call it: a sigmoid router."""
+    """MiniMax-M2 (`minimax_m2`, in MLX conversions `minimax`): a sigmoid router."""
 
     renames: ClassVar = {
         "block_sparse_moe": "mlp",
@@ -124,7 +126,7 @@ class MiniMaxM2(NativeFamily):
     }
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        if "linear_attention" in fields.words("layer_types") or 0 in fields.counts(
+        if "linear_attention" in fields.strings("layer_types") or 0 in fields.counts(
             "attn_type_list"
         ):
             raise UnsupportedModel(
@@ -136,10 +138,10 @@ class MiniMaxM2(NativeFamily):
             plain_attention(fields, rotated_share=rotary_dim_share(fields)),
             qk_norm="whole" if fields.flag("use_qk_norm", default=True) else "none",
         )
-        count = fields.count("num_local_experts", most=2**16)
+        count = fields.count("num_local_experts", maximum=2**16)
         experts = ExpertsSpec(
             count=count,
-            per_token=fields.count("num_experts_per_tok", most=count),
+            per_token=fields.count("num_experts_per_tok", maximum=count),
             feed=plain_feed_forward(fields),
             score="sigmoid",
             choice_bias=True,
@@ -148,7 +150,7 @@ class MiniMaxM2(NativeFamily):
 
 
 class Olmoe(NativeFamily):
-    """`olmoe` (arXiv 2409.02060): q/k norms over all heads, a softmax router."""
+    """OLMoE (`olmoe`, arXiv 2409.02060): query and key norms over all heads, a softmax router."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         if fields.has("clip_qkv"):
@@ -160,10 +162,10 @@ class Olmoe(NativeFamily):
         bias = fields.flag("attention_bias", default=False)
         attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="whole")
         named = "num_experts" if fields.has("num_experts") else "num_local_experts"
-        count = fields.count(named, 64, most=2**16)
+        count = fields.count(named, 64, maximum=2**16)
         experts = ExpertsSpec(
             count=count,
-            per_token=fields.count("num_experts_per_tok", 8, most=count),
+            per_token=fields.count("num_experts_per_tok", 8, maximum=count),
             feed=plain_feed_forward(fields),
             normalise=fields.flag("norm_topk_prob", default=False),
         )
@@ -171,10 +173,10 @@ class Olmoe(NativeFamily):
 
 
 class Afmoe(NativeFamily):
-    """`afmoe` (Trinity): gated attention, norms before and after, a sigmoid router.
+    """Trinity (`afmoe`): gated attention, norms before and after, a sigmoid router.
 
-    Layers with a window rotate, every fourth one sees all and does not. The gates of attention are
-    a matrix of their own, whose rows go between those of the queries here, head by head.
+    Sliding layers use RoPE; every fourth layer has full attention without it. The attention gate is
+    a separate matrix, whose rows are interleaved with those of the queries head by head.
     """
 
     renames: ClassVar = {
@@ -190,7 +192,7 @@ class Afmoe(NativeFamily):
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         full = replace(plain_attention(fields), qk_norm="head", gate="element")
         dense, sparse = plain_feed_forward(fields), _afmoe_experts(fields)
-        first = fields.count("num_dense_layers", 1, least=0)
+        first = fields.count("num_dense_layers", 1, minimum=0)
         fields = fields.with_values(
             sliding_window_pattern=fields.count("global_attn_every_n_layers", 4)
         )
@@ -207,25 +209,25 @@ class Afmoe(NativeFamily):
         return replace(plain_model(fields, blocks), embed_scale=scale if is_scaled else 1.0)
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Queries and gates in one matrix, beside the stacks of experts."""
+        """Recipes that interleave query and gate rows, and stack experts."""
         listed, mixer = list(names), self.spec.blocks[0].mixer
         made = expert_recipes(listed)
         assert isinstance(mixer, AttentionSpec)
         for gate in (name for name in listed if ".self_attn.gate_proj." in name):
             both = gate.replace(".gate_proj.", ".query_proj."), gate
-            heads = (Run(head, mixer.heads) for head in range(mixer.heads))
-            pieces = tuple(Piece(name, head) for head in heads for name in both)
+            heads = (RowChunk(head, mixer.heads) for head in range(mixer.heads))
+            pieces = tuple(StoredPiece(name, head) for head in heads for name in both)
             made[gate.replace(".gate_proj.", ".q_proj.")] = Recipe(pieces, form="joined")
         return made
 
 
 def _afmoe_experts(fields: ConfigFields) -> ExpertsSpec:
-    count = fields.count("num_experts", 64, most=2**16)
+    count = fields.count("num_experts", 64, maximum=2**16)
     inner = fields.count("moe_intermediate_size")
-    shared = fields.count("num_shared_experts", 2, least=0)
+    shared = fields.count("num_shared_experts", 2, minimum=0)
     return ExpertsSpec(
         count=count,
-        per_token=fields.count("num_experts_per_tok", 6, most=count),
+        per_token=fields.count("num_experts_per_tok", 6, maximum=count),
         feed=plain_feed_forward(fields, inner),
         score="sigmoid",
         choice_bias=True,

@@ -1,8 +1,7 @@
-"""Qwen2 and Qwen3, with and without experts, MiMo-7B, Mellum: biases or norms of queries and keys.
+"""Qwen2 and Qwen3, dense and with experts, MiMo-7B and Mellum.
 
-Layers from `max_window_layers` on have a window, if `use_sliding_window` says so; in Qwen3 MoE all,
-in Qwen2 MoE every other one before.
-Qwen3 technical report: arXiv 2505.09388.
+If `use_sliding_window` is set, layers from `max_window_layers` on have a window; in Qwen3 MoE all
+layers, in Qwen2 MoE every other layer before that number. Qwen3: arXiv 2505.09388.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,24 +18,24 @@ from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwar
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.tensor_names import MTP_NAMES, HeadNames
-from mlx_engine.models.tensor_recipes import Piece, Recipe, Recipes, Run
+from mlx_engine.models.tensor_recipes import Recipe, Recipes, RowChunk, StoredPiece
 
 
 class Qwen2(NativeFamily):
-    """`qwen2`."""
+    """Qwen2 and Qwen2.5 (`qwen2`, `qwen2_vl`, `qwen2_5_vl`): biases of queries, keys and values."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         return _dense_model(fields, replace(plain_attention(fields), qkv_bias=True))
 
 
 class Qwen2Moe(NativeFamily):
-    """`qwen2_moe`: a shared expert, gated, beside those chosen."""
+    """Qwen2 with experts (`qwen2_moe`): routed experts and a gated shared one."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         bias = fields.flag("qkv_bias", default=True)
         attention = replace(plain_attention(fields), qkv_bias=bias)
         shared = plain_feed_forward(fields, fields.count("shared_expert_intermediate_size", 5632))
-        first, blocks = fields.count("max_window_layers", 28, least=0), list[BlockSpec]()
+        first, blocks = fields.count("max_window_layers", 28, minimum=0), list[BlockSpec]()
         windows = fields.layer_windows(
             _window(fields), lambda layer: layer < first and layer % 2 == 0
         )
@@ -49,10 +48,10 @@ class Qwen2Moe(NativeFamily):
 
 
 class Mimo(Qwen2):
-    """`mimo` (MiMo-7B): Qwen2 with one MTP head, which joins the hidden state before the token.
+    """MiMo-7B (`mimo`): Qwen2 with an MTP head that puts the hidden state before the embedding.
 
-    As modeling_mimo.py of the published repository runs it: states after the final norm, and its
-    own after its norm. Further heads, if any, are not run: nobody says how they are to be used.
+    As in modeling_mimo.py of the published repository, the head reads hidden states after the final
+    norm and passes on its own after its norm. Further heads, if any, are not run.
     """
 
     head_names = HeadNames(
@@ -70,21 +69,21 @@ class Mimo(Qwen2):
         assert isinstance(block.mixer, AttentionSpec)
         heads = MtpHeadsSpec(
             blocks=(replace(block, mixer=replace(block.mixer, window=None)),),
-            promised=fields.count("num_nextn_predict_layers", 0, least=0),
+            promised=fields.count("num_nextn_predict_layers", 0, minimum=0),
             embedding_first=False,
         )
         return replace(model, heads=heads)
 
 
 class Qwen3(NativeFamily):
-    """`qwen3`."""
+    """Qwen3 (`qwen3`, `qwen3_vl`): norms of each head's queries and keys."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         return _dense_model(fields, _normed_attention(fields))
 
 
 class Qwen3Moe(NativeFamily):
-    """`qwen3_moe`."""
+    """Qwen3 with experts (`qwen3_moe`)."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         attention = _normed_attention(fields)
@@ -96,34 +95,37 @@ class Qwen3Moe(NativeFamily):
 
 
 class Mellum(NativeFamily):
-    """`mellum` (Mellum 2): each kind of layer has a rotation of its own, and so has the head.
+    """Mellum 2 (`mellum`): sliding and full layers, and the MTP head, have their own RoPE.
 
-    As transformers runs it: states after the final norm, and its own after its norm.
+    As in transformers, the head reads hidden states after the final norm and passes on its own
+    after its norm.
     """
 
     head_names = MTP_NAMES
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        promised = fields.count("num_nextn_predict_layers", 0, least=0)
-        kinds = fields.words("mtp_layer_types") or ("sliding_attention",)
+        promised = fields.count("num_nextn_predict_layers", 0, minimum=0)
+        kinds = fields.strings("mtp_layer_types") or ("sliding_attention",)
         head = fields.with_values(
             num_hidden_layers=1,
             layer_types=list(kinds),
-            mlp_layer_types=list(fields.words("mtp_mlp_layer_types")),
+            mlp_layer_types=list(fields.strings("mtp_mlp_layer_types")),
         )
         heads = MtpHeadsSpec(blocks=tuple(_mellum_blocks(head)), promised=promised)
         return replace(plain_model(fields, _mellum_blocks(fields)), heads=heads)
 
 
 class Qwen3VlMoe(Qwen3Moe):
-    """`qwen3_vl_moe`: stacks of experts are published turned, [E, H, 2 D] and [E, D, H]."""
+    """Qwen3-VL with experts (`qwen3_vl_moe`): expert stacks are stored transposed, [E, H, 2 D]."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         return super()._read_spec(fields.with_values(norm_topk_prob=True))
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Gates and ups are columns side by side; MLX conversions have the stacks themselves, and
-        transformers 5 writes them as it does for others.
+        """Recipes for transposed expert stacks with gate and up columns side by side.
+
+        MLX conversions have the canonical stacks, and transformers 5 writes them as for other
+        families.
         """
         made, wide = dict[str, Recipe](), self.spec.hidden
         inner = next(
@@ -134,23 +136,23 @@ class Qwen3VlMoe(Qwen3Moe):
             down, alone, _ = name.partition(".experts.down_proj")
             if joined:
                 for half, part in enumerate(("gate", "up")):
-                    piece = Piece(name, Run(half, 2), axis=-1)
+                    piece = StoredPiece(name, RowChunk(half, 2), axis=-1)
                     stack = f"{base}.switch_mlp.{part}_proj.weight"
                     made[stack] = Recipe((piece,), form="transposed", inputs=wide)
             elif alone:
                 stack = f"{down}.switch_mlp.down_proj.weight"
-                made[stack] = Recipe((Piece(name),), form="transposed", inputs=inner)
+                made[stack] = Recipe((StoredPiece(name),), form="transposed", inputs=inner)
         return made
 
 
 def _dense_model(fields: ConfigFields, attention: AttentionSpec) -> ModelSpec:
     feed = plain_feed_forward(fields)
-    windows = _late_windows(fields, fields.count("max_window_layers", 28, least=0))
+    windows = _late_windows(fields, fields.count("max_window_layers", 28, minimum=0))
     return plain_model(fields, (BlockSpec(replace(attention, window=w), feed) for w in windows))
 
 
 def _late_windows(fields: ConfigFields, first: int) -> tuple[int | None, ...]:
-    """For each layer the window or None; where `layer_types` is silent, those from `first` on."""
+    """Each layer's sliding window; without `layer_types`, layers from `first` on have one."""
     return fields.layer_windows(_window(fields), lambda layer: layer >= first)
 
 
@@ -164,7 +166,7 @@ def _normed_attention(fields: ConfigFields) -> AttentionSpec:
 
 
 def _mellum_blocks(fields: ConfigFields) -> Iterator[BlockSpec]:
-    """Kinds of Mellum's layers, by `layer_types`; default: none has a window."""
+    """Blocks of Mellum by `layer_types`; by default none has a sliding window."""
     full = _normed_attention(fields)
     slides = replace(full, rope=local_rope(fields, full.key_dim, 10000.0))
     windows = fields.layer_windows(fields.count("sliding_window", 1024), lambda _: False)
@@ -174,18 +176,19 @@ def _mellum_blocks(fields: ConfigFields) -> Iterator[BlockSpec]:
 
 
 def _feed_forward(fields: ConfigFields, layer: int) -> FeedForwardSpec | ExpertsSpec:
-    """Every decoder_sparse_step-th layer has experts, but those of mlp_only_layers, or those of
-    `mlp_layer_types` that are sparse.
+    """Routed experts in every decoder_sparse_step-th layer, else dense.
+
+    `mlp_only_layers` and dense entries of `mlp_layer_types` are dense too.
     """
     step = fields.count("decoder_sparse_step", 1)
-    is_dense = fields.words("mlp_layer_types")[layer : layer + 1] == ("dense",)
+    is_dense = fields.strings("mlp_layer_types")[layer : layer + 1] == ("dense",)
     if is_dense or layer in fields.counts("mlp_only_layers") or (layer + 1) % step:
         return plain_feed_forward(fields)
     named = "num_experts" if fields.has("num_experts") else "num_local_experts"
-    count = fields.count(named, 128, most=2**16)
+    count = fields.count(named, 128, maximum=2**16)
     return ExpertsSpec(
         count=count,
-        per_token=fields.count("num_experts_per_tok", 8, most=count),
+        per_token=fields.count("num_experts_per_tok", 8, maximum=count),
         feed=plain_feed_forward(fields, fields.count("moe_intermediate_size", 768)),
         normalise=fields.flag("norm_topk_prob", default=False),
     )

@@ -1,10 +1,9 @@
-"""Qwen3.5 / 3.6, dense and with experts, and Qwen3-Next: Gated DeltaNet and gated attention.
+"""Qwen3.5, 3.6 and Qwen3-Next, dense and with experts: Gated DeltaNet and gated attention.
 
-Every full_attention_interval-th layer attends unless `layer_types` says otherwise, and its output
-is gated by sigmoid; the others recur. The one MTP head (`mtp.*`) has an attention layer and a
-feed-forward like the trunk's; it reads states after the final norm and hands on its own after its
-norm. Norms are stored as w by Hugging Face and as 1 + w by MLX, who also write the convolution
-[C, 1, K] and [C, K, 1] (mlx-lm #1442).
+Every full_attention_interval-th layer has attention with a sigmoid gate, unless `layer_types` says
+otherwise; the others are recurrent. The MTP head (`mtp.*`) is an attention layer that reads hidden
+states after the final norm and passes on its own after its norm. Hugging Face stores norms as w and
+convolutions as [C, 1, K], MLX as 1 + w and [C, K, 1] (mlx-lm #1442).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _CONVOLUTION = ".linear_attn.conv1d.weight"
 
 
 class Qwen35(NativeFamily):
-    """`qwen3_5`, `qwen3_5_moe` and `qwen3_next`, whose config does not tell of its heads."""
+    """Qwen3.5 and 3.6 (`qwen3_5`, `qwen3_5_moe`) and Qwen3-Next (`qwen3_next`)."""
 
     head_names = MTP_NAMES
     norms = "either"
@@ -54,12 +53,12 @@ class Qwen35(NativeFamily):
             tied=fields.ties_embeddings(),
             heads=MtpHeadsSpec(
                 blocks=(BlockSpec(attention, experts),),
-                promised=fields.count("mtp_num_hidden_layers", 0, least=0),
+                promised=fields.count("mtp_num_hidden_layers", 0, minimum=0),
             ),
         )
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for Qwen3-Next's projections, joined by key head."""
+        """Recipes for experts and for Qwen3-Next's projections, which are fused per key head."""
         listed = list(names)
         mixers = (block.mixer for block in self.spec.blocks)
         delta = next((mixer for mixer in mixers if isinstance(mixer, DeltaNetSpec)), None)
@@ -67,7 +66,7 @@ class Qwen35(NativeFamily):
         return experts if delta is None else experts | _projection_recipes(listed, delta)
 
     def expected_norm_shift(self, raw: Mapping[str, mx.array]) -> int | None:
-        """0 for the convolution's layout of Hugging Face, 1 for MLX's."""
+        """0 for convolutions in Hugging Face's layout, 1 for MLX's; None where they do not tell."""
         for name, array in raw.items():
             if name.endswith(_CONVOLUTION) and array.ndim == 3 and array.shape[1] != array.shape[2]:
                 return 0 if array.shape[1] == 1 else 1
@@ -75,8 +74,8 @@ class Qwen35(NativeFamily):
 
 
 def _kinds(fields: ConfigFields, layers: int) -> tuple[str, ...]:
-    """Kind of each layer, from `layer_types` (transformers 5) or the interval (MLX)."""
-    listed = fields.words("layer_types")
+    """Type of each layer, from `layer_types` (transformers 5) or from the interval (MLX)."""
+    listed = fields.strings("layer_types")
     if not listed:
         interval = fields.count("full_attention_interval", 4)
         return tuple(
@@ -121,15 +120,15 @@ def _delta(fields: ConfigFields) -> DeltaNetSpec:
 
 
 def _feed_forward(fields: ConfigFields, layer: int) -> FeedForwardSpec | ExpertsSpec:
-    """Every decoder_sparse_step-th layer has experts, but those of mlp_only_layers."""
+    """Routed experts in every decoder_sparse_step-th layer except mlp_only_layers, else dense."""
     step = fields.count("decoder_sparse_step", 1)
     is_dense = layer in fields.counts("mlp_only_layers") or (layer + 1) % step != 0
     if is_dense or not _has_experts(fields):
         return FeedForwardSpec(fields.count("intermediate_size"))
-    count = fields.count("num_experts", most=2**16)
+    count = fields.count("num_experts", maximum=2**16)
     return ExpertsSpec(
         count=count,
-        per_token=fields.count("num_experts_per_tok", most=count),
+        per_token=fields.count("num_experts_per_tok", maximum=count),
         feed=FeedForwardSpec(fields.count("moe_intermediate_size")),
         normalise=fields.flag("norm_topk_prob", default=True),
         shared=FeedForwardSpec(fields.count("shared_expert_intermediate_size")),
@@ -138,14 +137,16 @@ def _feed_forward(fields: ConfigFields, layer: int) -> FeedForwardSpec | Experts
 
 
 def _has_experts(fields: ConfigFields) -> bool:
-    """Whether the model has experts: by its type, or by a number of experts."""
+    """Whether the model has experts, by its model_type or by `num_experts`."""
     named = any(kind in _WITH_EXPERTS for kind in fields.model_types)
-    return named or (fields.has("num_experts") and fields.count("num_experts", least=0) > 0)
+    return named or (fields.has("num_experts") and fields.count("num_experts", minimum=0) > 0)
 
 
 def _projection_recipes(names: Sequence[str], delta: DeltaNetSpec) -> dict[str, Recipe]:
-    """Of matrices with a block for each key head: `in_proj_qkvz` has a query, a key, the values of
-    its group and their gates in each, `in_proj_ba` the group's betas and decays.
+    """Recipes for Qwen3-Next's fused projections, which have a block of rows per key head.
+
+    A block of `in_proj_qkvz` holds a query, a key, its group's values and their gates; a block of
+    `in_proj_ba` holds the group's betas and decays.
     """
     group, key = delta.value_heads // delta.key_heads, ("in_proj_qkv", delta.key_dim)
     values = group * delta.value_dim

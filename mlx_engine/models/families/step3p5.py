@@ -1,9 +1,9 @@
-"""Step-3.5-Flash: a gate for each attention head, clipped feed-forwards, three MTP heads in turns.
+"""Step-3.5-Flash: gated attention heads, clipped feed-forwards, three MTP heads.
 
-As llama.cpp (#24340) and vLLM run the heads: layers behind the last one with dense feed-forwards
-and output heads of their own; the residual before the trunk's final norm, and of a head before its
-norm. Lists by layer in the config go on over the heads; where they end early, a head sees
-everything. Norms are stored as w by Hugging Face and as 1 + w by MLX and GGUF.
+As in llama.cpp (#24340) and vLLM, MTP heads are dense layers behind the last one, with their own
+output heads; they read and pass on the residual before the norm. Per-layer lists in the config
+continue over the heads; where a list ends early, a head has full attention. Hugging Face stores
+norms as w, MLX and GGUF as 1 + w.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ _CHOICE_BIAS = "mlp.gate.e_score_correction_bias"
 
 
 class Step3p5(NativeFamily):
-    """`step3p5`."""
+    """Step-3.5-Flash and Step-3.7 (`step3p5`)."""
 
     norms = "either"
     head_names = NEXTN_NAMES
@@ -52,7 +52,7 @@ class Step3p5(NativeFamily):
         ]
         heads = MtpHeadsSpec(
             blocks=tuple(blocks[layers:]),
-            promised=fields.count("num_nextn_predict_layers", 0, least=0),
+            promised=fields.count("num_nextn_predict_layers", 0, minimum=0),
             trunk_state="residual",
             chain_state="residual",
             output="own",
@@ -61,8 +61,8 @@ class Step3p5(NativeFamily):
 
 
 def _kinds(fields: ConfigFields, count: int) -> list[str]:
-    """Kind of each layer; default: every other one has a window."""
-    listed = fields.words("layer_types")
+    """Type of each layer; by default every other one has a sliding window."""
+    listed = fields.strings("layer_types")
     if not listed:
         return [_FULL if layer % 2 else _SLIDING for layer in range(count)]
     if not set(listed) <= {_FULL, _SLIDING} or len(listed) < fields.layers():
@@ -73,8 +73,8 @@ def _kinds(fields: ConfigFields, count: int) -> list[str]:
 
 
 def _expert_layers(fields: ConfigFields) -> set[int]:
-    """Layers of the trunk with experts; default: all but the first."""
-    listed = fields.word("moe_layers_enum", "")
+    """Numbers of trunk layers with experts; by default all but the first."""
+    listed = fields.string("moe_layers_enum", "")
     if not listed:
         return set(range(1, fields.layers()))
     try:
@@ -88,7 +88,7 @@ def _expert_layers(fields: ConfigFields) -> set[int]:
 def _attention(fields: ConfigFields, layer: int, kinds: list[str]) -> AttentionSpec:
     is_sliding = kinds[layer] == _SLIDING
     other = fields.section("attention_other_setting") if is_sliding else None
-    sizes, head = other or fields, fields.count("head_dim", most=2**14)
+    sizes, head = other or fields, fields.count("head_dim", maximum=2**14)
     heads = sizes.count("num_attention_heads")
     kept = sizes.count("num_attention_groups")
     if heads % kept:
@@ -106,7 +106,7 @@ def _attention(fields: ConfigFields, layer: int, kinds: list[str]) -> AttentionS
 
 
 def _rope(fields: ConfigFields, layer: int, kinds: list[str], head: int) -> RopeSpec:
-    """RoPE, scaled in layers of the kinds in `yarn_only_types`, or in all."""
+    """RoPE spec of a layer, scaled if its type is in `yarn_only_types` or that is absent."""
     fallback_layer = kinds.index(_FULL) if _FULL in kinds else 0
     base = _layer_value(fields.per_layer_numbers("rope_theta"), layer, fallback_layer, 10000.0)
     width = int(
@@ -114,7 +114,7 @@ def _rope(fields: ConfigFields, layer: int, kinds: list[str], head: int) -> Rope
     )
     if width < 2 or width > head or width % 2 or base <= 1:
         raise fields.wrong("partial_rotary_factors", width / head, Words("an even part of a head"))
-    plain, only = RopeSpec(width, base), fields.words("yarn_only_types")
+    plain, only = RopeSpec(width, base), fields.strings("yarn_only_types")
     is_scaled = not only or kinds[layer] in only
     return apply_rope_scaling(plain, fields.rope_fields(_FULL), fields) if is_scaled else plain
 
@@ -122,7 +122,7 @@ def _rope(fields: ConfigFields, layer: int, kinds: list[str], head: int) -> Rope
 def _layer_value(
     listed: tuple[float, ...], layer: int, fallback_layer: int, default: float
 ) -> float:
-    """A list's value for a layer; after its end, for the MTP heads, that of an equal layer."""
+    """A list's value for a layer; beyond its end, for MTP heads, that of `fallback_layer`."""
     if len(listed) == 1:
         return listed[0]
     place = layer if layer < len(listed) else fallback_layer
@@ -140,12 +140,12 @@ def _dense(fields: ConfigFields, layer: int) -> FeedForwardSpec:
 
 
 def _experts(fields: ConfigFields, layer: int) -> ExpertsSpec:
-    count = fields.count("moe_num_experts", 288, most=2**16)
+    count = fields.count("moe_num_experts", 288, maximum=2**16)
     shared = _limit(fields, "swiglu_limits_shared", layer)
     inner = fields.count("moe_intermediate_size", 1280)
     return ExpertsSpec(
         count=count,
-        per_token=fields.count("moe_top_k", 8, most=count),
+        per_token=fields.count("moe_top_k", 8, maximum=count),
         feed=replace(
             plain_feed_forward(fields, inner), limit=_limit(fields, "swiglu_limits", layer)
         ),

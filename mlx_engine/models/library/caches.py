@@ -1,6 +1,6 @@
-"""Caches for mlx-lm's classes: ours wherever we have the kind, else its own.
+"""KV caches for mlx-lm's model classes: ours where we have the kind, else mlx-lm's.
 
-Its own keep all of a block or none of it: for plain decoding only.
+mlx-lm's own caches keep all rows of a block or none, which suffices for decoding without drafts.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,22 +25,22 @@ MakeCaches = Callable[[CacheBits], LayerCaches]
 
 @dataclass(frozen=True, slots=True)
 class LibrarySnapshot:
-    """A cache of mlx-lm's with arrays nobody writes to."""
+    """Snapshot of an mlx-lm cache, with arrays that are never written again."""
 
     length: int
     library: object
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays in there."""
+        """Bytes of all arrays in the snapshot."""
         return sum(array.nbytes for array in _arrays(self.library))
 
 
 class LibraryCache:
-    """LayerCache around an empty cache of mlx-lm's; `commit` takes 0 or all rows of a block.
+    """LayerCache around a cache of mlx-lm; `commit` takes all rows of a block or none.
 
-    A copy from before a block is held until the commit. Whole caches are copied, for their `state`
-    leaves out where they write next, and some cannot be set.
+    A copy from before the block is kept until the commit. Whole objects are copied, since mlx-lm's
+    `state` omits the write position and cannot always be set.
     """
 
     keeps_any_prefix = False
@@ -58,12 +58,12 @@ class LibraryCache:
         return sum(array.nbytes for array in self.arrays())
 
     def begin(self, rows: int) -> None:
-        """A block of so many rows is about to be written."""
+        """Prepare for a block of `rows` rows."""
         self._before = _copy_cache(self.library)
         self._block = rows
 
     def commit(self, count: int | RowCount) -> None:
-        """Append the block (its number of rows) or roll it back (0)."""
+        """Accept all rows of the block, or roll it back (0)."""
         assert isinstance(count, int)
         assert count in (0, self._block), "this cache cannot keep part of a block"
         if count == 0:
@@ -73,17 +73,17 @@ class LibraryCache:
         self._block = 0
 
     def fork(self) -> Self:
-        """Another that goes on from here by itself."""
+        """Copy the cache for a sequence that continues independently."""
         other = copy(self)
         other.library = _copy_cache(self.library)
         return other
 
     def place(self) -> LibrarySnapshot:
-        """A snapshot."""
+        """Return a snapshot to go back to."""
         return self.snapshot()
 
     def snapshot(self) -> LibrarySnapshot:
-        """All that is remembered at `length`."""
+        """Return a snapshot of the cache."""
         return LibrarySnapshot(self.length, _copy_cache(self.library))
 
     def restore(self, snapshot: LayerSnapshot) -> None:
@@ -93,12 +93,14 @@ class LibraryCache:
         self.length, self._block = snapshot.length, 0
 
     def arrays(self) -> list[mx.array]:
-        """All arrays that are remembered."""
+        """All arrays of the cache."""
         return _arrays(self.library)
 
 
 def _copy_cache(value: object) -> object:
-    """Copy a cache object with its arrays: writing to one leaves the other unchanged."""
+    """Copy a cache object with its arrays, so that writing to the copy leaves the original
+    alone.
+    """
     if isinstance(value, mx.array):
         return mx.array(value)
     if isinstance(value, list | tuple):
@@ -124,7 +126,9 @@ def _is_cache(value: object) -> bool:
 
 
 def make_engine_caches(model: Module, bits: CacheBits = 16) -> LayerCaches:
-    """Empty caches of the kinds the class asks for, ours wherever we have the kind."""
+    """Create empty caches for a model: ours for the kinds we have, wrapped mlx-lm caches for
+    others.
+    """
     from mlx_lm.models.cache import make_prompt_cache
 
     wanted = make_prompt_cache(model)
@@ -133,12 +137,14 @@ def make_engine_caches(model: Module, bits: CacheBits = 16) -> LayerCaches:
 
 
 def make_length_caches(model: Module, switch_length: int, bits: CacheBits = 16) -> LayerCaches:
-    """Empty caches that switch tables at the border between short and long texts."""
+    """Create empty caches that switch RoPE tables when the text gets longer than
+    `switch_length`.
+    """
     return LayerCaches([CacheByLength(lambda: make_engine_caches(model, bits), switch_length)])
 
 
 def make_library_caches(model: Module, bits: CacheBits) -> LayerCaches:
-    """Empty caches of mlx-lm's own; nothing can be drafted with them."""
+    """Create empty caches of mlx-lm's own kinds, with which nothing can be drafted."""
     from mlx_lm.models.cache import make_prompt_cache
 
     del bits
@@ -146,7 +152,7 @@ def make_library_caches(model: Module, bits: CacheBits) -> LayerCaches:
 
 
 def caches_for_class(caches: LayerCaches, rows: int) -> Sequence[object]:
-    """The caches to hand to the model for a block of so many rows."""
+    """Return the cache objects that mlx-lm's model expects, prepared for a block of `rows` rows."""
     handed: list[object] = []
     for cache in caches.layers:
         if isinstance(cache, LibraryCache):
@@ -158,7 +164,7 @@ def caches_for_class(caches: LayerCaches, rows: int) -> Sequence[object]:
 
 
 def _engine_cache(cache: object, bits: CacheBits, extra_tokens: int) -> LayerCache:
-    """Our cache for a cache of mlx-lm, by exact type: a derived class may differ."""
+    """Our cache for a cache of mlx-lm, by exact type; subclasses may differ and are wrapped."""
     from mlx_lm.models.cache import KVCache, RotatingKVCache
 
     if type(cache) is KVCache:

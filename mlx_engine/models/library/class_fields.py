@@ -1,7 +1,7 @@
-"""Config fields that mlx-lm 0.32.2 reads otherwise than transformers 5.23, by model type.
+"""Config fields that mlx-lm 0.32.2 reads differently than transformers 5.23, by model type.
 
-A class of mlx-lm runs a config if it reads every field that changes the result, or does anyway what
-the field says. A test holds these tables against both libraries.
+A class of mlx-lm can run a config if it reads every field that changes the result, or does what the
+field says anyway. A test checks the tables against both libraries.
 """
 
 from collections.abc import Mapping
@@ -56,10 +56,10 @@ _SAME: Mapping[str, object] = {
 
 
 def class_fields(config: Fields, kind: str, origin: str) -> dict[str, object]:
-    """The config as the class of `kind` reads it; UnsupportedModel names a field it would lose.
+    """Return the config as mlx-lm's class for a model type reads it, nested configs included.
 
-    What transformers would add is added, the rotation is told by the older fields (rope_theta,
-    rope_scaling) too, and so is head_dim. A nested config stays nested.
+    Adds transformers' defaults, head_dim, and RoPE under the older names (rope_theta,
+    rope_scaling). Raises UnsupportedModel that names a field the class would ignore.
     """
     fields = ConfigFields(config, origin)
     text = config.get("text_config")
@@ -76,7 +76,7 @@ def class_fields(config: Fields, kind: str, origin: str) -> dict[str, object]:
 
 
 def _filled_level(level: Fields, kind: str, fields: ConfigFields) -> dict[str, object]:
-    """One level of a config with everything that the class looks for there."""
+    """Fill in one level of a config with the fields that the class expects there."""
     is_whole = "text_config" in level
     default = {"rope_theta": 10000.0} if kind in FIXED else {}
     absent = {} if is_whole else {**default, **DEFAULTS.get(kind, {})}
@@ -102,8 +102,8 @@ def _filled_level(level: Fields, kind: str, fields: ConfigFields) -> dict[str, o
 
 
 def _kimi_delta(filled: Fields, fields: ConfigFields) -> dict[str, object]:
-    """Kimi Linear's delta layers, which are numbered from 1, as its class looks for them."""
-    kinds = fields.words("layer_types")
+    """Kimi Linear's delta layers, numbered from 1 as its class expects."""
+    kinds = fields.strings("layer_types")
     full = [number for number, kind in enumerate(kinds, 1) if kind == "full_attention"]
     return {
         "head_dim": filled.get("linear_head_dim"),
@@ -134,7 +134,7 @@ def _refuse_unread(filled: Fields, kind: str, origin: str) -> None:
 
 
 def _normalised(value: object) -> object:
-    """One value for what has several names or forms, as a word for all layers has."""
+    """Map equivalent values to one: synonyms, and lists that repeat one string."""
     if isinstance(value, str):
         return _SAME.get(value, value)
     if isinstance(value, list | tuple):
@@ -144,10 +144,10 @@ def _normalised(value: object) -> object:
 
 
 def _rotation(filled: dict[str, object], kind: str, fields: ConfigFields) -> Fields:
-    """The rotation by rope_parameters (transformers 5) and by the older fields, both the same.
+    """RoPE fields in both forms: rope_parameters (transformers 5) and the older ones.
 
-    As in transformers: rope_scaling wins over rope_parameters, and what is in there over what is
-    beside it, but for the length of texts trained on.
+    As in transformers, rope_scaling overrides rope_parameters, and nested fields override outer
+    ones, except for the trained length.
     """
     scaling = filled.pop("rope_scaling", None)
     given = _object(scaling or filled.get("rope_parameters") or {}, fields)
@@ -177,7 +177,7 @@ def _kind_of(scaling: object) -> object:
 
 
 def _rope_of_layer_type(given: Fields, top_level: Fields, longest: object) -> dict[str, object]:
-    """What is said of one kind of layers, the kind of stretching under both names it has had."""
+    """RoPE fields of one layer type, with the scaling type under both of its names."""
     filled = {name: value for name, value in given.items() if value is not None}
     made = {**top_level, **filled}
     if made.get("rope_type", made.get("type")) == "yarn" and "factor" not in made:
@@ -188,13 +188,13 @@ def _rope_of_layer_type(given: Fields, top_level: Fields, longest: object) -> di
 
 
 def _yarn_factor(trained: object, longest: object) -> float:
-    """By how much a context is, where a config does not say."""
+    """Default scaling factor: maximum length over trained length."""
     lengths = [one for one in (longest, trained) if isinstance(one, int | float) and one > 0]
     return lengths[0] / lengths[1] if len(lengths) == 2 else 1.0
 
 
 def _legacy_rope_fields(made: Fields) -> dict[str, object]:
-    """rope_theta and its like, and rope_scaling if there is any."""
+    """RoPE fields as transformers 4 has them: rope_theta and, if scaled, rope_scaling."""
     found = {name: made[name] for name in _OUTER if name in made}
     is_plain = made.get("rope_type", "default") == "default"
     return found if is_plain else {**found, "rope_scaling": dict(made)}

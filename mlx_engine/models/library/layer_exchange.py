@@ -1,4 +1,4 @@
-"""What mlx-lm 0.32.2 does otherwise than was trained, done as it was."""
+"""Replaces layers of mlx-lm's models: by kernels, or where mlx-lm deviates from training."""
 
 from collections.abc import Callable, Mapping
 from typing import cast
@@ -20,10 +20,10 @@ Maker = Callable[[Module], Module | None]
 
 
 def replace_layers(model: Module, replacements: Mapping[str, Maker]) -> None:
-    """Put what a maker makes of a layer within the model in its place, with the same parameters.
+    """Replace layers of a model by others with the same parameters.
 
-    makers: by the whole name of a class, so that none is imported for this. What is derived from it
-    may mean something else and stays.
+    replacements: qualified class name -> function that returns the new layer or None. Subclasses
+    are left alone, since they may mean something else.
     """
     modules = model.named_modules()  # type: ignore[no-untyped-call]
     made = []
@@ -38,8 +38,11 @@ def replace_layers(model: Module, replacements: Mapping[str, Maker]) -> None:
 
 
 class _SparseExperts(Module):
-    """The `chosen` best; Hunyuan weighs them by a softmax over these, where mlx-lm has their shares
-    of one over all, and Jamba (arXiv 2403.19887) by those shares, where mlx-lm makes them one.
+    """Mixture of experts with the weights that Hunyuan and Jamba (arXiv 2403.19887) were trained
+    with.
+
+    normalise_all: softmax over all experts (Jamba), else over the selected ones (Hunyuan). mlx-lm
+    does it the other way round in both.
     """
 
     def __init__(self, gate: Module, stock: Module, chosen: int, *, normalise_all: bool) -> None:
@@ -50,7 +53,7 @@ class _SparseExperts(Module):
             self.shared_mlp = stock.shared_mlp
 
     def __call__(self, x: mx.array) -> mx.array:
-        """x [..., H] -> [..., H]."""
+        """Hidden states [..., H] -> [..., H]."""
         scores = self.gate(x)
         best = mx.argpartition(-scores, kth=self._chosen - 1, axis=-1)[..., : self._chosen]
         shares = mx.softmax(scores, axis=-1, precise=True) if self._of_all else scores
@@ -62,9 +65,8 @@ class _SparseExperts(Module):
 
 
 class _GroupedNorm(Module):
-    """Mamba 2's beside the gate, over each group by itself (arXiv 2405.21060, section 8.2).
-
-    mlx-lm's is over all groups at once.
+    """Gated RMS norm of Mamba-2 over each group (arXiv 2405.21060, section 8.2), not over all at
+    once.
     """
 
     def __init__(self, weight: mx.array, eps: float, groups: int) -> None:
@@ -72,18 +74,17 @@ class _GroupedNorm(Module):
         self.weight, self._eps, self._groups = weight, eps, groups
 
     def __call__(self, x: mx.array, gate: mx.array) -> mx.array:
-        """x and gate [..., groups * G] -> the same shape."""
+        """Norm x * silu(gate), both [..., groups * G]."""
         rows = mx.unflatten(silu(gate) * x, -1, (self._groups, -1))
         return self.weight * mx.fast.rms_norm(rows, None, self._eps).flatten(-2)
 
 
 def _with_grouped_norm(block: Module) -> None:
-    """Exchange the norm within a Mamba 2 block, which knows the number of groups."""
     block.norm = _GroupedNorm(block.norm.weight, block.norm.eps, block.n_groups)
 
 
 def _norm_only_with_rope(attention: Module) -> None:
-    """Llama 4's, which stays; mlx-lm norms queries and keys of all layers."""
+    """Norm queries and keys of Llama 4 only in layers with RoPE; mlx-lm does so in all layers."""
     attention.use_qk_norm = attention.use_qk_norm and attention.use_rope
 
 
@@ -101,7 +102,7 @@ LAYER_FIXES: dict[str, Maker] = {
 
 
 def _scale_minicpm3_logits(model: Module) -> None:
-    """That of logits, also where the output head is the embedding."""
+    """Apply MiniCPM3's logit divisor with tied embeddings too."""
     if model.args.tie_word_embeddings:
         model.model.norm.weight *= model.args.dim_model_base / model.args.hidden_size
 
@@ -113,13 +114,14 @@ MODEL_FIXES = {"minicpm3": _scale_minicpm3_logits}
 def with_unused_keys(
     arrays: Mapping[str, mx.array], config: Mapping[str, object], origin: str
 ) -> dict[str, mx.array]:
-    """Zeros for keys and values of Gemma 3n's last layers, which read those of others.
+    """Add zero key and value weights for Gemma 3n's last layers, which read those of earlier
+    layers.
 
-    transformers 5 does not write them, and the class has a place for them.
+    transformers 5 does not write them, but mlx-lm's class requires them.
     """
     fields = ConfigFields(config, origin)
     layers, size = fields.layers(), fields.count("head_dim")
-    shared = fields.count("num_kv_shared_layers", least=0, most=layers)
+    shared = fields.count("num_kv_shared_layers", minimum=0, maximum=layers)
     shape = fields.count("num_key_value_heads") * size, fields.count("hidden_size")
     parts = {"k_proj.weight": shape, "v_proj.weight": shape, "k_norm.weight": (size,)}
     zeros = {
@@ -133,7 +135,7 @@ def with_unused_keys(
 
 
 def use_kernels(model: Module, kernels: Kernels) -> None:
-    """Exchange every linear layer that there is a kernel for; its parameters stay."""
+    """Replace linear layers by ones that use our kernels for few rows, with the same parameters."""
 
     def linear(leaf: Module) -> Module | None:
         assert isinstance(leaf, Linear)
@@ -154,7 +156,7 @@ def use_kernels(model: Module, kernels: Kernels) -> None:
 
 
 class FewRowLinear(Linear):
-    """`mlx.nn.Linear` with the same parameters and a kernel for few rows."""
+    """`mlx.nn.Linear` that uses our kernel for few rows."""
 
     def __init__(self, stock: Linear, ours: layers.Linear) -> None:
         Module.__init__(self)  # type: ignore[no-untyped-call]
@@ -167,7 +169,7 @@ class FewRowLinear(Linear):
 
 
 class FewRowQuantizedLinear(QuantizedLinear):
-    """`mlx.nn.QuantizedLinear` with the same parameters and a kernel for few rows."""
+    """`mlx.nn.QuantizedLinear` that uses our kernel for few rows."""
 
     def __init__(self, stock: QuantizedLinear, ours: layers.Linear) -> None:
         Module.__init__(self)  # type: ignore[no-untyped-call]

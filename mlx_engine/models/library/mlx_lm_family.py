@@ -1,7 +1,6 @@
-"""A model type that mlx-lm has a class for, as loading sees it; without importing that library.
+"""Family of models that run in their class of mlx-lm, described without importing that library.
 
-Tensors are left to the class and its `sanitize`, but for MTP heads, which it would not run. Its
-config is flat or nested as it came, with the rotation told by the older keys too.
+Tensors are left to the class and its `sanitize`, except MTP heads, which are not run.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.family import Family, Figures, Parts
+from mlx_engine.models.family import Family, ModelSizes, TensorParts
 from mlx_engine.models.layer_specs import LEAST_GROUP, CacheSize
 from mlx_engine.models.library.class_fields import FIXED, class_fields
 from mlx_engine.models.tensor_names import strip_prefixes, why_unneeded
@@ -123,9 +122,9 @@ def _modules() -> frozenset[str]:
 
 
 class MlxLmFamily(Family):
-    """A class of mlx-lm's; its heads, if any, are not run.
+    """Model types that only mlx-lm has a class for; MTP heads, if any, are not run.
 
-    Of a whole that the library has no class for, the text part alone is what the class gets.
+    Of a multimodal model without a class of its own, the text part is run.
     """
 
     def __init__(self, model_type: str, config: Mapping[str, object], origin: str) -> None:
@@ -141,8 +140,8 @@ class MlxLmFamily(Family):
             self._prefix = "model."
             self.config = _flattened(config, origin) | {"model_type": model_type}
 
-    def figures(self) -> Figures:
-        """Sizes by the config; BadModelFile names the key that is wrong or missing."""
+    def figures(self) -> ModelSizes:
+        """Compute sizes from the config; raises BadModelFile for a bad or missing field."""
         flat = _flattened(self.config, self.origin)
         for name, others in _ALIASES.items():
             found = (flat[other] for other in others if flat.get(other) is not None)
@@ -150,14 +149,14 @@ class MlxLmFamily(Family):
             if isinstance(told, list) and all(isinstance(one, int) for one in told):
                 flat[name] = max(told, default=0)  # OpenELM's layers differ
         fields = ConfigFields(flat, self.origin)
-        blocks = fields.words("layers_block_type")
+        blocks = fields.strings("layers_block_type")
         layers = fields.layers(len(blocks) or None)
-        kinds = (fields.words("layer_types") or blocks)[:layers]
+        kinds = (fields.strings("layer_types") or blocks)[:layers]
         attend = sum(kind not in _RECUR for kind in kinds) if kinds else layers
-        context = fields.count("max_position_embeddings", _CONTEXT, least=8)
+        context = fields.count("max_position_embeddings", _CONTEXT, minimum=8)
         for window in filter(fields.has, _WINDOW_UNKNOWN.get(self.model_type, ())):
-            context = min(context, fields.count(window, least=8))
-        return Figures(
+            context = min(context, fields.count(window, minimum=8))
+        return ModelSizes(
             layers=layers,
             hidden_size=fields.count("hidden_size"),
             vocabulary=fields.count("vocab_size"),
@@ -177,8 +176,8 @@ class MlxLmFamily(Family):
             unpacks=False,
         )
 
-    def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
-        """Tensors of a model's own files by part; heads are recognised and set aside."""
+    def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+        """Sort the tensors of a model's files into trunk, MTP heads and skipped."""
         del origin
         skipped = {name: raw[name] for name in raw if self._is_unneeded(name)}
         raw = {
@@ -190,21 +189,20 @@ class MlxLmFamily(Family):
         joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, raw) if sign}
         heads = {name: tensor for name, tensor in raw.items() if _is_head(name, layers, joined)}
         trunk = {self._class_tensor_name(n): tensor for n, tensor in raw.items() if n not in heads}
-        return Parts(trunk, heads, skipped)
+        return TensorParts(trunk, heads, skipped)
 
     def _is_unneeded(self, name: str) -> bool:
-        """Also a copy of the embedding, where the class knows no other output head."""
+        """Whether a tensor is not needed for text, such as a copy of the embedding."""
         is_copy = self.model_type in _WRAPPED and strip_prefixes(name).startswith("lm_head.")
         return is_copy or why_unneeded(name) is not None
 
     def _class_tensor_name(self, name: str) -> str:
-        """As the class has it."""
         for theirs, its in _RENAMED.get(self.model_type, {}).items():
             name = name.replace(theirs, its)
         return name
 
     def group(self, trunk_name: str) -> str:
-        """The tensor group of a trunk tensor."""
+        """Group of a trunk tensor for size tables."""
         name = trunk_name
         if "embed_tokens." in name or ".wte." in name:
             return "embedding"
@@ -219,7 +217,7 @@ class MlxLmFamily(Family):
         return "mlp" if ".mlp." in name or ".block_sparse_moe." in name else "other"
 
     def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
-        """The model; UnsupportedModel where the library has no class for it."""
+        """Build the model; raises UnsupportedModel where mlx-lm has no class for it."""
         from mlx_engine.models.library.model import build_class, wrap_model
         from mlx_engine.models.library.rotation import use_own_rotations
 
@@ -238,21 +236,21 @@ class MlxLmFamily(Family):
         return wrap_model(model, origin, use_own_rotations(model, told, self.origin))
 
     def _class_type(self) -> str:
-        """The type whose class reads the fields: of a whole around another's text, that one's."""
+        """Model type whose class reads the config: the text part's for wrappers."""
         text = self.config.get("text_config")
         inner = text.get("model_type") if isinstance(text, Mapping) else None
         return inner if self.model_type not in FIXED and isinstance(inner, str) else self.model_type
 
 
 def _with_untied_head(names: Collection[str], config: Mapping[str, object]) -> Mapping[str, object]:
-    """A flat config that does not say it: an output head of its own says that it is not tied."""
+    """Set tie_word_embeddings to false in a silent config if the files have an output head."""
     has_head = any(name.startswith("lm_head.") for name in names)
     is_silent = config.get(_TIED) is None and "text_config" not in config
     return {**config, _TIED: False} if has_head and is_silent else config
 
 
 def _flattened(config: Mapping[str, object], origin: str) -> dict[str, object]:
-    """Text part and whole in one level, the text part first."""
+    """Merge the text config into the outer config."""
     ConfigFields(config, origin)  # refuses what is no object
     text = config.get("text_config")
     inner = text if isinstance(text, Mapping) else {}
@@ -262,20 +260,22 @@ def _flattened(config: Mapping[str, object], origin: str) -> dict[str, object]:
 
 
 def _text_model_name(name: str, prefix: str) -> str:
-    """As files of the text model have it, which begin with this."""
+    """Rename a multimodal model's tensor as in files of the text model."""
     bare = strip_prefixes(name)
     return bare if bare.startswith(("lm_head.", "backbone.")) else f"{prefix}{bare}"
 
 
 def _is_head(name: str, layers: int, joined: Collection[int]) -> bool:
-    """Named `mtp.*`, or in a layer behind the last one that joins a head's inputs."""
+    """Whether a tensor belongs to an MTP head: `mtp.*`, or in a layer behind the trunk's
+    last one.
+    """
     layer = _LAYER.fullmatch(name)
     number = -1 if layer is None else int(layer[4])
     return bool(_HEAD.fullmatch(name)) or (number >= layers and number in joined)
 
 
 def _widest_feed_forward(fields: ConfigFields) -> int:
-    """Of the feed-forwards, whose width may be told for each layer."""
+    """Largest feed-forward width; configs may list one per layer."""
     usual = 4 * fields.count("hidden_size")
     widest = max(fields.per_layer_numbers("intermediate_size"), default=usual)
     if not 0 <= widest < 2**31:
@@ -286,19 +286,18 @@ def _widest_feed_forward(fields: ConfigFields) -> int:
 
 
 def _active_expert_share(fields: ConfigFields) -> float:
-    """The share of a layer's experts that one token is sent through; 1 where there are none."""
-    experts = next((fields.count(key, least=0) for key in _EXPERTS if fields.has(key)), 0)
-    chosen = next((fields.count(key, least=0) for key in _CHOSEN if fields.has(key)), 0)
+    """Share of a layer's experts that process one token; 1 without experts."""
+    experts = next((fields.count(key, minimum=0) for key in _EXPERTS if fields.has(key)), 0)
+    chosen = next((fields.count(key, minimum=0) for key in _CHOSEN if fields.has(key)), 0)
     return min(1.0, chosen / experts) if experts and chosen else 1.0
 
 
 def _promised_heads(fields: ConfigFields) -> int:
     key = "num_nextn_predict_layers"
-    return fields.count(key if fields.has(key) else "mtp_num_hidden_layers", 0, least=0)
+    return fields.count(key if fields.has(key) else "mtp_num_hidden_layers", 0, minimum=0)
 
 
 def _cache_elements_per_token(fields: ConfigFields) -> int:
-    """Elements a token adds to an attention layer's cache."""
     if fields.has("kv_lora_rank"):  # latent attention: one latent and one rotated key for all heads
         return fields.count("kv_lora_rank") + fields.count("qk_rope_head_dim")
     heads = fields.count("num_attention_heads", 1)

@@ -1,7 +1,7 @@
-"""A class of mlx-lm behind our contract: its layout, our caches, every tensor accounted for.
+"""Runs a model class of mlx-lm behind contract.Model, with our caches where possible.
 
-Bits, group size and mode of each packed leaf follow from its tensors' shapes. mlx-lm is imported
-on use: it brings transformers and torch along.
+Bits, group size and mode of each quantised layer follow from its tensors' shapes. mlx-lm is
+imported on use, since it imports transformers and torch.
 """
 
 from collections.abc import Callable, Mapping
@@ -71,11 +71,10 @@ _STACKS = {
 
 
 def build_class(module: str, config: Mapping[str, object], table: WeightTable) -> Module:
-    """The Model of `mlx_lm.models.{module}` by a config of its keys, with a table's tensors.
+    """Build `mlx_lm.models.{module}`.Model from a config and the tensors of a table.
 
-    BadModelFile for a config the class cannot be built from and for tensors that are missing,
-    misshapen or left over; UnsupportedModel for a class that does not know what the config asks
-    for.
+    Raises BadModelFile for a config the class cannot be built from and for tensors that are
+    missing, misshapen or left over; UnsupportedModel for configs that the class does not support.
     """
     arrays = table.take_all()
     if module == "gemma3n":
@@ -93,9 +92,9 @@ def build_class(module: str, config: Mapping[str, object], table: WeightTable) -
 
 
 def wrap_model(model: Module, origin: str, text_length: TextLength | None = None) -> Model:
-    """The model with our caches where they do, else with its own.
+    """Wrap a model of mlx-lm with our caches where they work, else with its own.
 
-    length: what its rotations ask, where they differ by it.
+    text_length: shared switch of its RoPE layers, where they depend on the text's length.
     """
     make: MakeCaches = partial(make_engine_caches, model)
     if text_length is not None:
@@ -110,10 +109,9 @@ def wrap_model(model: Module, origin: str, text_length: TextLength | None = None
 
 
 class LibraryModel(Headless):
-    """A model whose class we know nothing about: its "hidden states" are its logits.
+    """A model of mlx-lm as contract.Model; its "hidden states" are its logits, so H equals V.
 
-    So H is V. Reading a prompt costs no more for it, for what nobody asks for is never computed,
-    but what is asked for is kept V wide. No head could read it.
+    Logits of prompt rows that nobody reads are never computed, since MLX is lazy.
     """
 
     def __init__(
@@ -127,11 +125,11 @@ class LibraryModel(Headless):
         self.packed_cache = cache_16bit_reason(self)
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Empty caches for all layers."""
+        """Create empty caches for all layers."""
         return self._make_caches(bits)
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
-        """Int tokens [1, T] -> logits [1, T, V]; a class's layers are written down together."""
+        """Int tokens [1, T] -> logits [1, T, V]."""
         first = caches.layers[0]
         if isinstance(first, CacheByLength):
             return first.read(tokens, self._read)
@@ -145,14 +143,14 @@ class LibraryModel(Headless):
         return logits
 
     def logits(self, hidden: mx.array) -> mx.array:
-        """Logits in float32."""
+        """Convert logits to float32."""
         return hidden.astype(mx.float32)
 
 
 def checked_model(make: Callable[[], A], origin: str) -> A:
-    """The model after a block and a single row were led through it, lazily.
+    """Build a model and run a block and a single row through it lazily.
 
-    BadModelFile when the class stumbles: sizes in the config that do not go together.
+    Raises BadModelFile when the class fails, as it does for sizes that contradict each other.
     """
     try:
         model = make()
@@ -166,9 +164,9 @@ def checked_model(make: Callable[[], A], origin: str) -> A:
 
 
 def cache_16bit_reason(model: Model) -> Reason | None:
-    """Why a built class keeps keys and values in 16 bits only; tried by a pass of one token.
+    """Reason why a model keeps keys and values in 16 bits, found by a pass of one token; else None.
 
-    Some classes look at keys and values before a cache rounds them, or have caches of their own.
+    Some classes read keys and values before a cache quantises them, or use their own caches.
     """
     caches = model.make_caches(8)
     if any(isinstance(layer, LibraryCache) for layer in caches.layers):
@@ -184,14 +182,14 @@ def cache_16bit_reason(model: Model) -> Reason | None:
 
 
 class NamedArrays(NamedTuple):
-    """Canonical arrays of a file and where they come from, for messages."""
+    """Arrays by canonical name, and where they come from, for messages."""
 
     arrays: dict[str, mx.array]
     origin: str
 
 
 def _build_module(module: str, config: Mapping[str, object], weights: NamedArrays) -> Module:
-    """The class's Model with these weights, lazy, after its own `sanitize`."""
+    """Build the module with these weights, lazily, after its `sanitize`."""
     model = _construct_module(module, config, weights.origin)
     apart = _rename_for_class(weights.arrays, _parameters_of(model))
     arrays = _sanitized(model, weights._replace(arrays=apart))
@@ -203,7 +201,6 @@ def _build_module(module: str, config: Mapping[str, object], weights: NamedArray
 
 
 def _parameters_of(model: Module) -> dict[str, mx.array]:
-    """Every array of a model by its canonical name."""
     parameters = model.parameters()  # type: ignore[no-untyped-call]
     flat: dict[str, mx.array] = dict(tree_flatten(parameters))
     return flat
@@ -232,9 +229,9 @@ def _construct_module(module: str, config: Mapping[str, object], origin: str) ->
 def _rename_for_class(
     arrays: Mapping[str, mx.array], wanted: Mapping[str, mx.array]
 ) -> dict[str, mx.array]:
-    """Expert stacks as transformers 5 has them, gates above ups, by the names of the class.
+    """Rename expert stacks of transformers 5, with fused gate and up, as the class has them.
 
-    Ling 3's linear attention, too, whose last matrix transformers calls as that of its others.
+    Also renames the output projection of Ling 3's linear attention.
     """
     made = dict(arrays)
     for name in arrays:
@@ -268,7 +265,7 @@ def _sanitized(model: Module, weights: NamedArrays) -> dict[str, mx.array]:
 
 
 def _pack_leaves(model: Module, arrays: Mapping[str, mx.array], origin: str) -> None:
-    """Leaves whose weights come with scales are exchanged for their packed forms."""
+    """Replace layers whose weights have scales by quantised layers."""
 
     def packing(path: str, leaf: Module) -> dict[str, object] | bool:
         scales = arrays.get(f"{path}.scales")
@@ -330,7 +327,7 @@ def _check_kind(name: str, array: mx.array, blank: mx.array, origin: str) -> Non
 
 
 def _rejected_by_class(origin: str, told: str) -> BadModelFile:
-    """The error for what a class of mlx-lm does not take; nobody knows which is at fault."""
+    """Make the error for files that a class of mlx-lm does not accept."""
     return BadModelFile(
         "{origin}: the class that mlx-lm has for this architecture does not take these files "
         "({told}). Either config and weights do not belong together, or this is a variant that "
@@ -341,12 +338,12 @@ def _rejected_by_class(origin: str, told: str) -> BadModelFile:
 
 
 def _error_summary(error: Exception) -> str:
-    """Another library's error message, shortened to one line."""
+    """Shorten another library's error message to one line."""
     return ascii(f"{type(error).__name__}: {error}")[1:-1][:160]
 
 
 class Packing(NamedTuple):
-    """Bits and weights per scale in one of MLX's modes; the arguments of `to_quantized`."""
+    """Quantisation parameters of a layer, as arguments of `to_quantized`."""
 
     group_size: int
     bits: int
@@ -356,7 +353,7 @@ class Packing(NamedTuple):
 def _packing_of(
     name: str, weight: mx.array, scales: mx.array, has_biases: bool, inputs: int, origin: str
 ) -> Packing:
-    """From weight [..., inputs * bits / 32] uint32 and scales [..., groups]; BadModelFile."""
+    """Compute the packing from the shapes of weight and scales; raises BadModelFile."""
     words, groups = weight.shape[-1], scales.shape[-1]
     whole = groups > 0 and words > 0 and inputs % groups == 0 and words * 32 % inputs == 0
     layout = (words * 32 // inputs, inputs // groups) if whole else (0, 0)

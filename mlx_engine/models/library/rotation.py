@@ -1,7 +1,7 @@
-"""Rotations of mlx-lm's classes exchanged for ours, which know all that configs ask for.
+"""Replaces RoPE layers of mlx-lm's classes by ones with every scaling that configs ask for.
 
-mlx-lm's have the list of LongRoPE (arXiv 2402.13753) for long texts alone and a YaRN (arXiv
-2309.00071) without `attention_factor` and `truncate`; several classes have no scaling at all.
+mlx-lm uses only LongRoPE's factors for long texts (arXiv 2402.13753) and YaRN (arXiv 2309.00071)
+without `attention_factor` and `truncate`; several classes have no scaling at all.
 """
 
 import re
@@ -36,14 +36,16 @@ _TURNS_BACK = "mlx_lm.models.deepseek_v41"
 
 @dataclass(slots=True)
 class TextLength:
-    """What all rotations of a model ask: a text is long from border + 1 tokens on."""
+    """Shared switch of a model's RoPE layers: texts of more than `switch_length` tokens
+    are long.
+    """
 
     switch_length: int
     is_long: bool = False
 
 
 class _Rotation(Module):
-    """In the place of mlx-lm's; magnitudes: of short texts and of long ones."""
+    """RoPE layer that replaces mlx-lm's; magnitudes: for short and for long texts."""
 
     def __init__(self, rope: RopeSpec, magnitudes: tuple[float, float], length: TextLength) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -53,7 +55,7 @@ class _Rotation(Module):
         self._rope, self._magnitudes, self._length = rope, magnitudes, length
 
     def __call__(self, x: mx.array, offset: int | mx.array = 0) -> mx.array:
-        """[..., T, head] -> the same, rotated from position `offset` on."""
+        """Rotate [..., T, head] from position `offset` on."""
         is_long, width = self._length.is_long, self._rope.width
         if self._magnitudes[is_long] != 1:
             turned = x[..., :width] * self._magnitudes[is_long]
@@ -72,16 +74,16 @@ class _Rotation(Module):
 def use_own_rotations(
     model: Module, config: Mapping[str, object], origin: str
 ) -> TextLength | None:
-    """Exchange every rotation that is scaled; the length they ask, None where none asks for it.
+    """Replace every scaled RoPE layer; returns their length switch, None if none depends on it.
 
-    config: as the class read it (class_fields.py). Phi-3.5-MoE tells what rotated elements are
-    multiplied by for both lengths. BadModelFile for fields that are no numbers.
+    config: as the class reads it (class_fields.py). Raises BadModelFile for fields that are not
+    numbers. Phi-3.5-MoE gives magnitudes for both lengths.
     """
     if type(model).__module__ == _TURNS_BACK:
         return None
     told_once = {key: value for key, value in config.items() if key != "rope_scaling"}
     fields = ConfigFields(told_once, origin)
-    kinds = fields.words("layer_types")
+    kinds = fields.strings("layer_types")
     parts = fields.section("rope_parameters") or ()  # for each kind of layers, or one for all
     length, made = TextLength(0), []
     modules = model.named_modules()  # type: ignore[no-untyped-call]

@@ -41,7 +41,7 @@ from app.window.language import number, said, tr
 from app.window.models.downloads import progress_in_words
 from app.window.models.model_facts import storage_table
 from app.window.session_panel.abilities import ModelAbilities, SourceAbility, in_effect
-from metal_kernels.choice import NO_KERNELS, Kernels, Work
+from metal_kernels.choice import NO_KERNELS, Kernels, KernelWork
 from metal_kernels.kernel import Launch
 from mlx_engine.drafting.depth import Choice, DepthPolicy
 from mlx_engine.drafting.drafter import Offer
@@ -219,7 +219,7 @@ def test_kernels_and_storage_are_said_in_it_too(speaking, qtbot):
     none = kernels_in_words(kernel_states(NO_KERNELS))
     assert none == "Kein Metal hier: MLX rechnet mit eigenen Operationen."
     kernels = Kernels(EmulatorLauncher())
-    kernels.served("attention", Work("", 640, 640))
+    kernels.served("attention", KernelWork("", 640, 640))
     told = kernels_in_words(kernel_states(kernels)).split("\n")
     misfit = "Er passt nicht zu diesem Modell: Köpfe der Größe 640 nimmt er nicht."
     assert f"Nicht Attention: {misfit}" in told

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from in_step import assert_layers_in_step
 from tiny_model import TinySizes, tiny_model
 
-from metal_kernels.gated_delta_block import Rows
-from metal_kernels.stock import Stock
+from metal_kernels.gated_delta_block import DeltaRows
+from metal_kernels.stock import StockOperations
 from mlx_engine.cache.attention import GROWTH, AttentionCache
 from mlx_engine.cache.recurrent import RecurrentCache
 
@@ -119,7 +119,7 @@ def delta_rows(rng, rows):
         return mx.array(rng.normal(size=shape).astype(np.float32))
 
     keys = draw(1, rows, 2, 8)
-    return Rows(
+    return DeltaRows(
         draw(1, rows, 2, 8),
         keys / mx.linalg.norm(keys, axis=-1, keepdims=True),
         draw(1, rows, 4, 5),
@@ -151,7 +151,7 @@ def test_deferred_replay_against_float64(keep):
     cache.commit(keep)
     found = np.array(cache.run(second, mx.zeros((1, 5, 6))))[0]
     state = np.zeros((4, 5, 8))
-    delta_rule_float64(Rows(*(part[:, :keep] for part in first)), state)
+    delta_rule_float64(DeltaRows(*(part[:, :keep] for part in first)), state)
     wanted = delta_rule_float64(second, state)
     assert np.abs(found - wanted).max() < 2e-6 * np.abs(wanted).max()
 
@@ -160,7 +160,7 @@ def test_deferred_replay_against_float64(keep):
 def test_a_window_copies_only_what_would_keep_a_long_block_alive(rows, kept):
     copied = []
 
-    class Counted(Stock):
+    class Counted(StockOperations):
         def contiguous(self, x):
             copied.append(x.shape)
             return super().contiguous(x)
@@ -179,7 +179,7 @@ def test_a_row_to_replay_costs_about_a_hundredth_of_a_state():
     state = mx.zeros((1, 48, 128, 128))
     cache = RecurrentCache(mx.zeros((1, 3, 10240), dtype=mx.float16), state)
     shapes = ((1, 9, 16, 128), (1, 9, 16, 128), (1, 9, 48, 128), (1, 9, 48), (1, 9, 48))
-    rows = Rows(*(mx.zeros(shape) for shape in shapes))
+    rows = DeltaRows(*(mx.zeros(shape) for shape in shapes))
     cache.run(rows, mx.zeros((1, 12, 10240), mx.float16))
     cache.commit(2)
     added = cache.nbytes - state.nbytes - cache.window.rows.nbytes

@@ -6,14 +6,14 @@ import pytest
 from compared import normal
 from kernel_launchers import kernel_launcher
 
-from metal_kernels.gated_delta_block import Rows
+from metal_kernels.gated_delta_block import DeltaRows
 from mlx_engine.cache.recurrent import KernelDelta, RecurrentCache, StockDelta, delta_rule
 
 KEY_HEADS, HEADS, SIZE, VALUE_SIZE = 1, 2, 16, 8
 
 
-def block(rows: int, seed: int) -> tuple[Rows, mx.array]:
-    its = Rows(
+def block(rows: int, seed: int) -> tuple[DeltaRows, mx.array]:
+    its = DeltaRows(
         queries=normal((1, rows, KEY_HEADS, SIZE), seed) / 4,
         keys=normal((1, rows, KEY_HEADS, SIZE), seed + 1) / 4,
         values=normal((1, rows, HEADS, VALUE_SIZE), seed + 2),
@@ -73,7 +73,7 @@ def test_steps_kept_one_by_one_or_together_end_in_one_state() -> None:
     together.run(rows, convolved)
     together.commit(5)
     for row in range(5):
-        one = Rows(*(array[:, row : row + 1] for array in rows))
+        one = DeltaRows(*(array[:, row : row + 1] for array in rows))
         alone.run(one, convolved[:, row : row + 4])
         alone.commit(1)
     prompt = block(12, 30)

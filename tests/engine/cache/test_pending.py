@@ -9,7 +9,7 @@ from kernel_launchers import kernel_launcher
 from kernel_models import every_kernel, kernel_model
 from tiny_model import TinySizes, tiny_model
 
-from metal_kernels.stock import Stock
+from metal_kernels.stock import StockOperations
 from mlx_engine.cache.attention import GROWTH, AttentionCache
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.cache.joint import joint_caches
@@ -48,7 +48,7 @@ def alike(a, b):
 
 
 def test_with_our_kernels_no_bit_depends_on_who_told_it():
-    model = kernel_model("dense", replace(every_kernel(kernel_launcher()), stock=Stock()))
+    model = kernel_model("dense", replace(every_kernel(kernel_launcher()), stock=StockOperations()))
     told, pends = begun(model), begun(model)
     told.commit(2)
     pends.commit(on_device(2))
@@ -73,7 +73,9 @@ def test_what_is_read_behind_them_stands(model, rows):
 def test_two_texts_of_one_length_behind_which_not_as_many_count(model, with_kernels):
     """In one pass each sees its own rows, as many as count."""
     if with_kernels:
-        model = kernel_model("dense", replace(every_kernel(kernel_launcher()), stock=Stock()))
+        model = kernel_model(
+            "dense", replace(every_kernel(kernel_launcher()), stock=StockOperations())
+        )
     counts = (1, 4, 2)
     told, together = [begun(model) for _ in counts], [begun(model) for _ in counts]
     for alone, joint, rows in zip(told, together, counts, strict=True):

@@ -9,7 +9,7 @@ from plain_run import CyclingDepth, opened, run
 from session_runs import PICKS
 from tiny_model import TinySizes, tiny_model
 
-from metal_kernels.stock_on_cpu import StockOnCpu
+from metal_kernels.stock_on_cpu import CpuStockOperations
 from mlx_engine.cache.joint import joint_caches
 from mlx_engine.decoding import lookahead
 from mlx_engine.decoding.config import Settings
@@ -316,7 +316,7 @@ def test_settings_that_change_take_effect_at_the_next_round(engine):
 
 def test_a_cpu_begins_with_every_layer_once_it_is_written_down(model, monkeypatch):
     begun = []
-    monkeypatch.setattr(StockOnCpu, "begin", lambda stock, x: begun.append(x))
+    monkeypatch.setattr(CpuStockOperations, "start_evaluation", lambda stock, x: begun.append(x))
     model.forward(mx.array([PROMPT]), model.make_caches())
     caches = joint_caches([model.make_caches(), model.make_caches()], [4, 5])
     assert [x.shape for x in begun] == [(1, len(PROMPT), model.hidden_size)] * model.layers

@@ -340,10 +340,10 @@ def test_exact_rows_are_multiplied_by_a_heads_matrix_one_by_one(
         return product(self, x, transpose=transpose)
 
     monkeypatch.setattr(PerHeadMatrices, "_product", noted)
-    made.kernels.learn({"attention latent": Verdict("", NO_ROWS)})  # only exact rows need it
+    made.kernels.add_verdicts({"attention latent": Verdict("", NO_ROWS)})  # only exact rows need it
     found = []
     for exact in (True, False):
-        made.kernels.want(exact=exact)
+        made.kernels.set_exact(exact=exact)
         caches = made.model.make_caches()
         found.append(made.model.forward(mx.array([PROMPT[:4]]), caches))
         assert rows == ({1} if exact else {4})

@@ -132,7 +132,9 @@ def run(mixer: Mixer, x: np.ndarray, cuts: list[int]) -> np.ndarray:
     cache, made, start = mixer.make_cache(), [], 0
     for rows in [*cuts, len(x) - sum(cuts)]:
         block = mx.array(x[None, start : start + rows])
-        made.append(np.array(mixer.out.linear(mixer.mix(block, cache, Masks(is_long=True))))[0])
+        made.append(
+            np.array(mixer.out_proj.linear(mixer.mix(block, cache, Masks(is_long=True))))[0]
+        )
         cache.commit(rows)
         start += rows
     return np.concatenate(made)

@@ -91,10 +91,12 @@ def test_periods_and_magnitude(kind: str, form: str) -> None:
 
 
 def test_what_is_not_said() -> None:
-    rope = rope_spec(ConfigFields(config({}), "tiny"), HEAD, base=1e6, share=0.5, interleaved=True)
+    rope = rope_spec(
+        ConfigFields(config({}), "tiny"), HEAD, base=1e6, rotated_share=0.5, interleaved=True
+    )
     assert rope == RopeSpec(32, 1e6, interleaved=True)
     told = config({"rope_theta": 3.0, "partial_rotary_factor": 0.25, "rope_scaling": None})
-    assert rope_spec(ConfigFields(told, "tiny"), HEAD, share=1.0) == RopeSpec(16, 3.0)
+    assert rope_spec(ConfigFields(told, "tiny"), HEAD, rotated_share=1.0) == RopeSpec(16, 3.0)
     assert rope_spec(ConfigFields(told, "tiny"), HEAD) == RopeSpec(HEAD, 3.0)
 
 
@@ -182,7 +184,7 @@ def test_scores_of_latent_attention() -> None:
 )
 def test_what_cannot_be(rope: dict[str, object], error: type[Exception]) -> None:
     with pytest.raises(error, match=r"some/config\.json"):
-        rope_spec(ConfigFields(config(rope), "some/config.json"), HEAD, share=1.0)
+        rope_spec(ConfigFields(config(rope), "some/config.json"), HEAD, rotated_share=1.0)
 
 
 def test_text_parts_in_classes_of_mlx_lm(tmp_path):

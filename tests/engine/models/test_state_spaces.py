@@ -4,8 +4,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from metal_kernels.gated_delta_block import Rows
-from metal_kernels.stock import Stock
+from metal_kernels.gated_delta_block import DeltaRows
+from metal_kernels.stock import StockOperations
 from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.recurrent import RecurrentCache, StockDelta
 from mlx_engine.models.mamba import TINY, ChunkedScan
@@ -20,7 +20,7 @@ def drawn(count, decays):
     values = rng.normal(size=(1, count, HEADS, SIZE)).astype(np.float32)
     decay = rng.choice(np.array(decays, np.float32), size=(1, count, HEADS))
     ones = np.ones_like(decay)
-    rows = Rows(*map(mx.array, (queries, keys * TINY, values / np.float32(TINY), decay, ones)))
+    rows = DeltaRows(*map(mx.array, (queries, keys * TINY, values / np.float32(TINY), decay, ones)))
     return rows, [part[0].astype(np.float64) for part in (queries, keys, values, decay)]
 
 
@@ -34,7 +34,7 @@ def stepped(parts, state):
     return np.array(outputs)
 
 
-@pytest.mark.parametrize("stock", [MLX, Stock()])
+@pytest.mark.parametrize("stock", [MLX, StockOperations()])
 @pytest.mark.parametrize("decays", [(0.999, 1.0), (0.0, 0.5, 0.99), (1e-30, 1e-3, 1.0)])
 @pytest.mark.parametrize("kept", [0, 7, 150])
 def test_outputs_and_what_is_kept(stock, decays, kept):

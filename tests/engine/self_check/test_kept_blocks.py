@@ -15,7 +15,7 @@ from tiny_gguf import write_tiny_gguf_experts
 from tiny_published import publish
 
 import mlx_engine
-from metal_kernels.choice import ALL_ROWS, NO_KERNELS, Kernels, Verdict, Work
+from metal_kernels.choice import ALL_ROWS, NO_KERNELS, Kernels, KernelWork, Verdict
 from mlx_engine.drafting.output_head import make_output
 from mlx_engine.engine import Engine
 from mlx_engine.loading.find import locate_model
@@ -144,7 +144,7 @@ def test_bytes_are_those_of_the_file(file: Path, kept: LoadedModel) -> None:
 
 def test_the_kernel_serves_every_count_where_stock_cannot_read() -> None:
     kernels = Kernels(EmulatorLauncher(), exact=False, presumed=Verdict())
-    assert kernels.rows("products", Work("iq4_xs", 256, 256)) == ALL_ROWS
+    assert kernels.rows("products", KernelWork("iq4_xs", 256, 256)) == ALL_ROWS
 
 
 def test_families_without_heads_keep_them_too(tmp_path: Path) -> None:

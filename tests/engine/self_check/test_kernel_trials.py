@@ -17,9 +17,9 @@ from metal_kernels.choice import (
     NO_KERNELS,
     NO_ROWS,
     Kernels,
-    Served,
+    KernelWork,
+    ServedRows,
     Verdict,
-    Work,
 )
 from metal_kernels.kernel import Launch, pipeline
 from mlx_engine.self_check.doctor import check_kernels
@@ -123,11 +123,14 @@ def test_a_wrong_kernel_is_seen(words: str, tampering: tuple[str, str, str], sai
     assert bool(record.trials) == ("does not run" not in tried.trouble)
 
 
-def asking(kernels: Kernels) -> dict[str, Served]:
+def asking(kernels: Kernels) -> dict[str, ServedRows]:
     """Layers of a model with two formats of matrices and recurrent states."""
-    works = {"products affine4": Work("affine4", 96, 192), "products q2_k": Work("q2_k", 64, 256)}
+    works = {
+        "products affine4": KernelWork("affine4", 96, 192),
+        "products q2_k": KernelWork("q2_k", 64, 256),
+    }
     served = {name: kernels.served("products", work) for name, work in works.items()}
-    served["delta 64"] = kernels.served("delta", Work("", 64, 64))
+    served["delta 64"] = kernels.served("delta", KernelWork("", 64, 64))
     assert all(one is not None for one in served.values())
     return {name: one for name, one in served.items() if one is not None}
 
@@ -146,32 +149,32 @@ def test_a_format_that_is_wrong_is_switched_off_alone() -> None:
     assert state.in_use
     assert "not products q2_k: on this GPU products q2_k is wrong: it lies" in state.words
     again = kernels_here(launcher, "exact", record)
-    assert again.served("products", Work("q2_k", 64, 256)) is None
+    assert again.served("products", KernelWork("q2_k", 64, 256)) is None
     assert "q2_k is wrong" in why_unused(again, "products")
 
 
 def test_a_trial_is_as_wide_as_the_models_matrix() -> None:
     kernels = Kernels(EmulatorLauncher(check=False))
     for width in (32, 5000, 704):
-        kernels.served("products", Work("affine4", 96, width))
-    kernels.served("attention", Work("", 96, 128, 6))
+        kernels.served("products", KernelWork("affine4", 96, width))
+    kernels.served("attention", KernelWork("", 96, 128, 6))
     trials = ModelTrials(kernels, KernelRecord(None, HERE), mx.float32)
     checked = [one.checked for one in trials.pending()]
-    assert checked == [Work("affine4", 46, 5120), Work("", 96, 128, 6)]
+    assert checked == [KernelWork("affine4", 46, 5120), KernelWork("", 96, 128, 6)]
 
 
 def test_rows_are_told_apart_by_what_computes_them() -> None:
     """A kernel of the trunk, switched off or on; not one that only heads have asked for."""
     kernels = Kernels(EmulatorLauncher(check=False), presumed=Verdict())
-    kernels.served("products", Work("affine4", 64, 256))
+    kernels.served("products", KernelWork("affine4", 64, 256))
     origin = rows_origin(kernels)
     exact = origin("exact")
     assert {"chip", "mlx", "sources", "numerics", "kernels"} <= set(exact)
     assert origin("fast") != exact
-    kernels.served("products", Work("affine8", 64, 256))
-    kernels.learn({"products affine8": Verdict("it lies")})
+    kernels.served("products", KernelWork("affine8", 64, 256))
+    kernels.add_verdicts({"products affine8": Verdict("it lies")})
     assert origin("exact") == exact
-    kernels.learn({"products affine4": Verdict("it lies")})
+    kernels.add_verdicts({"products affine4": Verdict("it lies")})
     assert origin("exact")["kernels"] != exact["kernels"]
 
 
@@ -202,7 +205,7 @@ def test_what_is_sound_is_remembered_by_type(tmp_path: Path) -> None:
     assert len({one.trial.name for one in steps}) == 3
     ran = len(launcher.names)
     again = kernels_here(launcher, "fast", KernelRecord(file, HERE))
-    served = again.served("products", Work("q2_k", 96, 256))
+    served = again.served("products", KernelWork("q2_k", 96, 256))
     trials = ModelTrials(again, KernelRecord(file, HERE), mx.float32)
     assert served is not None
     assert (1 in served, trials.pending(), len(launcher.names)) == (True, [], ran)
@@ -213,9 +216,9 @@ def test_what_is_sound_is_remembered_by_type(tmp_path: Path) -> None:
 def test_what_stock_cannot_do_is_tried_when_it_is_asked_for() -> None:
     launcher = Tampering(*SOUND)
     kernels = kernels_here(launcher, "exact", KernelRecord(None, HERE))
-    assert kernels.rows("products", Work("q6_k", 64, 256)) == set()
+    assert kernels.rows("products", KernelWork("q6_k", 64, 256)) == set()
     assert not launcher.names
-    assert kernels.rows_now("products", Work("q6_k", 64, 256)) == ALL_ROWS
+    assert kernels.rows_after_trial("products", KernelWork("q6_k", 64, 256)) == ALL_ROWS
     assert set(launcher.names) == {"few_row_matvec_q6_k"}
 
 
@@ -317,12 +320,12 @@ def test_the_faster_one_is_kept(
         reference=lambda x: x,
         stock=lambda x: taking(stock_seconds(len(x)), x),
     )
-    found = against_stock(Work("", 9, 9), lambda seed: case, lambda: now[0])
+    found = against_stock(KernelWork("", 9, 9), lambda seed: case, lambda: now[0])
     assert found == Verdict("", wins, 1.0 / stock_seconds(1))
 
 
 def test_which_rows_go_through_a_kernel() -> None:
-    launcher, work = EmulatorLauncher(), Work("affine4", 4096, 4096)
+    launcher, work = EmulatorLauncher(), KernelWork("affine4", 4096, 4096)
     verdicts = {
         "products affine4": Verdict("", frozenset({6, 7, 8, 9})),
         "gate-up affine4": Verdict("", frozenset(range(3, 10))),
@@ -335,9 +338,9 @@ def test_which_rows_go_through_a_kernel() -> None:
     assert fast.rows("products", work) == {6, 7, 8, 9}
     assert exact.rows("gate-up", work) == ALL_ROWS
     assert exact.rows("experts", work) == frozenset()
-    assert fast.rows("products", Work("affine4", 4096, 4097)) == frozenset()
-    assert exact.served("attention", Work("", 640, 640)) is None
-    heads = exact.served("attention", Work("", 64, 64))
+    assert fast.rows("products", KernelWork("affine4", 4096, 4097)) == frozenset()
+    assert exact.served("attention", KernelWork("", 640, 640)) is None
+    heads = exact.served("attention", KernelWork("", 64, 64))
     assert heads is not None
     assert (heads.launcher, 1 in heads) == (launcher, True)
     served = fast.served("products", work)
@@ -347,7 +350,7 @@ def test_which_rows_go_through_a_kernel() -> None:
     assert exact.served("products", work) is not None
     assert why_unused(exact, "products") == ""
     misfit = Kernels(launcher)
-    misfit.served("attention", Work("", 640, 640))
+    misfit.served("attention", KernelWork("", 640, 640))
     assert "heads of 640" in why_unused(misfit, "attention")
     assert "No layer" in why_unused(exact, "noise")
 
@@ -355,23 +358,23 @@ def test_which_rows_go_through_a_kernel() -> None:
 def test_layers_see_what_changes_while_they_run() -> None:
     """A trial passed, one failed, a whole kernel failed, and rows that need not be exact."""
     kernels = Kernels(EmulatorLauncher(), verdicts={"attention 64": Verdict()})
-    works = {form: Work(form, 64, 64) for form in ("affine4", "dense")}
+    works = {form: KernelWork(form, 64, 64) for form in ("affine4", "dense")}
     four, plain = (kernels.served("products", work) for work in works.values())
-    heads = kernels.served("attention", Work("", 64, 64))
+    heads = kernels.served("attention", KernelWork("", 64, 64))
     assert four is not None
     assert plain is not None
     assert heads is not None
     assert (1 in four, 1 in plain, 1 in heads, 10 in heads) == (False, False, True, False)
     assert "waits to be tried" in why_unused(kernels, "products")
-    kernels.learn({"products affine4": Verdict()})
+    kernels.add_verdicts({"products affine4": Verdict()})
     assert (1 in four, 1 in plain, why_unused(kernels, "products")) == (True, False, "")
-    kernels.learn({"products dense": Verdict(), "products affine4": Verdict("it is wrong")})
+    kernels.add_verdicts({"products dense": Verdict(), "products affine4": Verdict("it is wrong")})
     assert (1 in four, 1 in plain) == (False, True)
     assert formats_off(kernels, "products") == ("not products affine4: it is wrong",)
-    kernels.want(exact=False)
+    kernels.set_exact(exact=False)
     assert 1 not in plain
-    kernels.want(exact=True)
-    kernels.stop("it died")
+    kernels.set_exact(exact=True)
+    kernels.disable_all("it died")
     assert 1 not in heads
     assert 1 not in plain
     assert "Switched off: it died" in why_unused(kernels, "attention")
@@ -382,25 +385,25 @@ def test_nothing_is_faster_before_it_was_timed(
     rows: frozenset[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Then for as many rows as the clock says; exact rows need some kernels whatever it says."""
-    timed: list[Work] = []
+    timed: list[KernelWork] = []
 
-    def clocked(work: Work, make: object) -> Verdict:
+    def clocked(work: KernelWork, make: object) -> Verdict:
         timed.append(work)
         return Verdict("", rows)
 
     monkeypatch.setattr("mlx_engine.self_check.kernel_trials.against_stock", clocked)
-    wide, file = Work("affine4", 200_000, 512), tmp_path / "kernels.json"
+    wide, file = KernelWork("affine4", 200_000, 512), tmp_path / "kernels.json"
     record = KernelRecord(file, HERE)
     exact, fast = (kernels_here(Tampering(*SOUND), asked, record) for asked in ("exact", "fast"))
     for kernels in (exact, fast):
         assert kernels.served("products", wide) is not None
         assert kernels.served("gate-up", wide) is not None
-    fast.learn(dict.fromkeys(["gate-up affine4", "products affine4"], Verdict()))
+    fast.add_verdicts(dict.fromkeys(["gate-up affine4", "products affine4"], Verdict()))
     assert fast.rows("products", wide) == set()
     assert "waits to be timed" in why_unused(fast, "gate-up")
     done = list(ModelTrials(exact, record, mx.float32).steps())
     assert [one.verdict.faster for one in done] == [rows, rows]
-    assert timed == [Work("affine4", 2**25 // 512, 512)] * 2
+    assert timed == [KernelWork("affine4", 2**25 // 512, 512)] * 2
     ModelTrials(fast, record, mx.float32)
     assert fast.rows("products", wide) == rows
     assert exact.rows("products", wide) == ALL_ROWS
@@ -417,17 +420,17 @@ def test_a_clock_that_fails_leaves_it_to_stock(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("mlx_engine.self_check.kernel_trials.against_stock", full)
     record = KernelRecord(None, HERE)
     kernels = kernels_here(Tampering(*SOUND), "exact", record)
-    kernels.served("norms", Work("", 64, 64))
+    kernels.served("norms", KernelWork("", 64, 64))
     done = list(ModelTrials(kernels, record, mx.float32).steps())
     assert "cannot be timed" in done[-1].trouble
-    assert kernels.rows("norms", Work("", 64, 64)) == set()
+    assert kernels.rows("norms", KernelWork("", 64, 64)) == set()
     assert record.trials == {"norms 64 float32": Verdict()}
 
 
 @pytest.mark.parametrize("rows", [ALL_ROWS, NO_ROWS])
 def test_prompts_in_blocks_are_timed_against_stock(rows: frozenset[int]) -> None:
     """Which unpacks them; products of few rows by blocks are not, as it would in every pass."""
-    work, record = Work("q6_k", 64, 256), KernelRecord(None, HERE)
+    work, record = KernelWork("q6_k", 64, 256), KernelRecord(None, HERE)
     kernels = kernels_here(Tampering(*SOUND), "exact", record)
     prompts, few = kernels.served("prompt-products", work), kernels.served("products", work)
     assert prompts is not None
@@ -441,7 +444,7 @@ def test_prompts_in_blocks_are_timed_against_stock(rows: frozenset[int]) -> None
 
 def test_what_stock_mlx_runs_is_named_when_rows_differ() -> None:
     kernels = Kernels(EmulatorLauncher(), presumed=Verdict())
-    kernels.served("products", Work("dense", 8, 8))
+    kernels.served("products", KernelWork("dense", 8, 8))
     words = rows_differ(kernels, "in a pass of 9 rows").words
     assert words.endswith("Stock MLX runs its attention, recurrent states.")
     assert rows_differ(NO_KERNELS, "in a pass of 9 rows").words.endswith(

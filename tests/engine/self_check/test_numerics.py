@@ -9,7 +9,7 @@ from metal_emulator import EmulatorLauncher
 from tiny_published import publish
 
 from metal_kernels.choice import Kernels, Verdict
-from metal_kernels.stock import AttentionOptions, Stock
+from metal_kernels.stock import AttentionOptions, StockOperations
 from mlx_engine.loading.load import load_model
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.self_check.kernel_record import RowsVerdict
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("rows_compared")
 CONTEXT = 10_000
 
 
-class CutAnew(Stock):
+class CutAnew(StockOperations):
     """Attention that adds in another order from `keys` keys on, in passes of these rows."""
 
     def __init__(self, keys: int, rows: tuple[int, ...]) -> None:
@@ -45,7 +45,7 @@ class CutAnew(Stock):
         return made * (1 + 2e-7) if is_other else made
 
 
-class SortedFromEight(Stock):
+class SortedFromEight(StockOperations):
     """Something that goes another way at eight rows exactly."""
 
     def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
@@ -53,7 +53,7 @@ class SortedFromEight(Stock):
         return made * (1 + 2e-7) if x.shape[:2] == (1, 8) else made
 
 
-def model_on(stock: Stock, *, layers: int = 2) -> Decoder:
+def model_on(stock: StockOperations, *, layers: int = 2) -> Decoder:
     return kernel_model("dense", Kernels(None, stock=stock), layers=layers)
 
 
@@ -77,13 +77,13 @@ def test_rows_of_this_backend_are_exact(kind: str) -> None:
         (SortedFromEight(), "in a pass of 8 rows after 1,200 tokens"),
     ],
 )
-def test_where_rows_differ_is_found(stock: Stock, where: str) -> None:
+def test_where_rows_differ_is_found(stock: StockOperations, where: str) -> None:
     """None of these shows in five rows after five tokens."""
     assert rows_that_differ(model_on(stock), CONTEXT, longest_s=600) == where
 
 
 def test_one_layer_of_each_kind_is_enough() -> None:
-    few = model_on(Stock(), layers=12).with_distinct_layers()
+    few = model_on(StockOperations(), layers=12).with_distinct_layers()
     assert len(few.make_caches().layers) == 2
 
 

@@ -4,7 +4,7 @@ import mlx.core as mx
 import pytest
 from tiny_model import TinySizes, tiny_model
 
-from metal_kernels.stock_on_cpu import StockOnCpu
+from metal_kernels.stock_on_cpu import CpuStockOperations
 from mlx_engine.self_check import pass_costs
 from mlx_engine.self_check.pass_costs import CostMeter
 from mlx_engine.values.options import MAX_DEPTH
@@ -57,7 +57,7 @@ def device(monkeypatch):
 
     monkeypatch.setattr(mx, "eval", wait)
     monkeypatch.setattr(mx, "async_eval", its.queue)
-    monkeypatch.setattr(StockOnCpu, "begin", lambda stock, x: None)
+    monkeypatch.setattr(CpuStockOperations, "start_evaluation", lambda stock, x: None)
     monkeypatch.setattr(pass_costs, "perf_counter", lambda: its.now / 1000)
     return its
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from metal_emulator import EmulatorLauncher, metal_kernel
 
-from metal_kernels.kernel import Launch, Parameter, Source, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Parameter, pipeline
 
 EXP = """
     uint elem = thread_position_in_grid.x;
@@ -33,7 +33,7 @@ def test_exp(dtype: mx.Dtype) -> None:
 
 
 def test_a_source_of_ours_through_the_launcher() -> None:
-    source = Source("twice", ("inp",), ("out",), EXP.replace("metal::exp(tmp)", "T(tmp * 2)"))
+    source = KernelSource("twice", ("inp",), ("out",), EXP.replace("metal::exp(tmp)", "T(tmp * 2)"))
     a = mx.arange(40, dtype=mx.float32)
     launcher = EmulatorLauncher()
     made = pipeline(source, (Parameter("T", mx.float32),))
