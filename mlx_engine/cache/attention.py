@@ -102,7 +102,10 @@ class RowsCache(ABC):
 
     @abstractmethod
     def keys_and_values(self) -> KeysValues:
-        """Keys and values that the newest block may see; mlx-lm's name, whose layers share them."""
+        """Keys and values that the newest block may see, or after a commit the next one.
+
+        At least one row must have been written. mlx-lm's name, whose layers share them.
+        """
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> KeysValues:
         """`write` under mlx-lm's name."""
@@ -116,10 +119,6 @@ class RowsCache(ABC):
     def _at(self, begin: int, end: int) -> slice:
         """Slice of the buffers for positions `begin` to `end`."""
         return slice(begin, end)
-
-    @abstractmethod
-    def shown(self) -> KeysValues:
-        """Committed rows that the next block would see; at least one must be committed."""
 
     @abstractmethod
     def append(self, keys: mx.array, values: mx.array) -> Buffers:
@@ -207,11 +206,6 @@ class AttentionCache(RowsCache):
         if self.pending is None and window_size is None and (N == 1 or not return_array):
             return None if N == 1 else "causal"
         return causal_mask(self.start(), N, range(self.most + N), window_size)
-
-    def shown(self) -> KeysValues:
-        """Keys and values of all committed tokens, at least one."""
-        assert self._buffers
-        return self._unpacked(slice(0, self.length))
 
     def _room_for(self, end: int, rows: Buffers) -> Buffers:
         capacity = self._buffers[0].shape[2] if self._buffers else 0

@@ -82,10 +82,6 @@ class WindowCache(RowsCache):
         self._buffers = written(buffers, rows, self.start(self.first))
         return self._buffers
 
-    def shown(self) -> KeysValues:
-        """Committed rows that the next block would be shown; some are outside of the window."""
-        return self._unpacked(self._at(self._begin(), self.length))
-
     def _at(self, begin: int, end: int) -> slice:
         """Slice of the buffers for positions `begin` to `end`."""
         return slice(begin - self.first, end - self.first)

@@ -144,7 +144,9 @@ def _random_caches(model: Model, keys: int) -> LayerCaches:
     random_by_shape: dict[tuple[int, ...], mx.array] = {}
     for cache in caches.layers:
         if isinstance(cache, RowsCache):
-            cache.write(*(_random(array, keys - 1, random_by_shape) for array in cache.shown()))
+            cache.write(
+                *(_random(array, keys - 1, random_by_shape) for array in cache.keys_and_values())
+            )
             cache.commit(keys - 1)
     mx.eval(caches.arrays())
     return caches
