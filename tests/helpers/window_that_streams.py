@@ -39,7 +39,7 @@ class Witness:
 
     def look(self) -> None:
         """Write down what is new."""
-        running = self._parts.chats.running
+        running = self._parts.chat.running
         view = running and self._parts.widgets.transcript.column.view(running.message_id)
         if not view or view.answer is None:
             return
