@@ -92,7 +92,7 @@ else:
     }
 
     def __getattr__(name: str) -> type:
-        """What has its own module, imported on use, as MLX is."""
+        """Import a class from its module on first use; importing the package loads no MLX."""
         from importlib import import_module
 
         if name not in _ON_USE:
@@ -116,16 +116,18 @@ def load(
 ) -> Engine:
     """Open a model: a folder, a file in it, or a hub id; None for the built-in model.
 
-    One of several GGUF models of a repository is named as in "org/model-GGUF:Q4_K_M". heads: where
-    to take the MTP heads from, when not in or beside the model. draft_model: a small model with the
-    same tokenizer, or one made for this model (EAGLE-3, DFlash, Gemma 4's assistant), for
-    DraftOptions(source="model"). Both may be hub ids as well. on_progress gets bytes done and in
-    all; on_download those that come from the hub before, None to tell on_progress of them too. stop
-    is asked several times a second, and LoadStopped is raised when it says so; what was downloaded
-    is kept. kernel_verdict: a file that remembers which Metal kernels are sound on this machine
-    (None: one in the user's caches); those a model uses and nobody has tried are tried behind its
-    first answers, until which stock MLX does their work. The engine belongs to the thread that
-    calls this. Raises EngineError.
+    To choose one of several GGUF models of a repository, write "org/model-GGUF:Q4_K_M". heads:
+    file, folder or hub id of the MTP heads, when they are not in or beside the model. draft_model:
+    path or hub id of a small model with the same tokenizer, or of one made for this model (EAGLE-3,
+    DFlash, Gemma 4's assistant), for DraftOptions(source="model"). on_progress gets bytes done and
+    in total; on_download gets bytes downloaded and in total, None to call on_progress instead.
+    stop: called several times a second; when it returns True, LoadStopped is raised and downloaded
+    files are kept.
+
+    kernel_verdict: file that records which Metal kernels work on this machine, None for one in the
+    user's caches. Kernels without a record are tested after the first answers; until then MLX's own
+    operations are used. The engine may only be used in the thread that calls this. Raises
+    EngineError.
     """
     from mlx_engine.engine import open_engine
 
@@ -147,9 +149,9 @@ def inspect(
 ) -> ModelDescription:
     """Describe a model from its headers alone, without loading it.
 
-    One of the hub is fetched first; on_download and stop are as in `load`. text: read tokenizer and
-    chat template as well, up to two seconds, so that an error of theirs is told before a load.
-    HeadsOnly for a file of MTP heads, and other EngineErrors.
+    Files of hub models are downloaded first; on_download and stop are as in `load`. text: read
+    tokenizer and chat template too (up to two seconds), to raise their errors. Raises HeadsOnly for
+    a file of MTP heads alone, and other EngineErrors.
     """
     from mlx_engine.built_in_model import built_in_model
     from mlx_engine.loading.describe import inspect_model

@@ -46,6 +46,7 @@ def assemble_tensors(tensors: Mapping[str, TensorInfo], recipes: Recipes) -> dic
 
 
 def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | None:
+    """Make the header of the tensor that a recipe makes of `sources`; None if they do not fit."""
     recipe = recipe.for_last_axis(sources[0].shape[-1] if sources[0].shape else 0)
     shapes = {
         _shape(source.shape, piece) for piece, source in zip(recipe.pieces, sources, strict=True)

@@ -78,7 +78,7 @@ def read_header(path: Path) -> tuple[TensorInfo, ...]:
             with safe_open(path, framework="np") as header:
                 names = header.keys()
                 if len(names) > _MOST_TENSORS:
-                    refuse(
+                    raise_damaged(
                         path, f"its header names {len(names)} tensors, more than {_MOST_TENSORS}"
                     )
                 slices = ((name, header.get_slice(name)) for name in names)
@@ -87,8 +87,8 @@ def read_header(path: Path) -> tuple[TensorInfo, ...]:
         raise BadModelFile(why_not_read(path, error)) from error
     except SafetensorError as error:
         if (other := describe_wrong_file(start)) is not None:
-            refuse(path, Words("it is {other}", other=other))
-        refuse(path, shown(str(error)))
+            raise_damaged(path, Words("it is {other}", other=other))
+        raise_damaged(path, shorten_value(str(error)))
 
 
 def merge_headers(paths: Iterable[Path]) -> dict[str, TensorInfo]:
@@ -106,7 +106,7 @@ def merge_headers(paths: Iterable[Path]) -> dict[str, TensorInfo]:
                 )
             merged[info.name] = info
         if len(merged) > 2 * _MOST_TENSORS:
-            refuse(path, f"with the files before it there are {len(merged)} tensors")
+            raise_damaged(path, f"with the files before it there are {len(merged)} tensors")
     return merged
 
 
@@ -133,9 +133,9 @@ def samples_equal(one: TensorInfo, other: TensorInfo | None) -> bool:
 
 def _info(path: Path, name: str, dtype: str, shape: list[int]) -> TensorInfo:
     if not name or len(name) > _LONGEST_NAME or not name.isprintable():
-        refuse(path, f"it has a tensor named {shown(name)}")
+        raise_damaged(path, f"it has a tensor named {shorten_value(name)}")
     if len(shape) > _MOST_DIMENSIONS:
-        refuse(path, f"{name} has {len(shape)} dimensions")
+        raise_damaged(path, f"{name} has {len(shape)} dimensions")
     if dtype not in BYTES_OF:
         raise UnsupportedModel(
             "{path}: {name} is stored as {dtype}, which this version does not run. Take an "
@@ -149,12 +149,12 @@ def _info(path: Path, name: str, dtype: str, shape: list[int]) -> TensorInfo:
     return TensorInfo(name, dtype, tuple(shape), prod(shape) * BYTES_OF[dtype], path)
 
 
-def shown(value: object) -> str:
+def shorten_value(value: object) -> str:
     """Format a value from a file for an error message."""
     return ascii(value)[:80]
 
 
-def refuse(path: Path, why: str) -> NoReturn:
+def raise_damaged(path: Path, why: str) -> NoReturn:
     """Raise BadModelFile for a damaged file; why: what is wrong."""
     raise BadModelFile("{path}: damaged, {why}. Download the file again.", path=path, why=why)
 

@@ -66,7 +66,7 @@ def weights_by_group(headers: ModelHeaders, *, wide: bool) -> dict[str, list[Wei
 
 
 def skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
-    """Yield a group of tensors that are not loaded for each reason."""
+    """Group the tensors that are not loaded by the reason why they are not."""
     reasons: dict[str, dict[str, TensorInfo]] = {}
     for name, tensor in skipped.items():
         reasons.setdefault(why_skipped(name, skipped), {})[name] = tensor

@@ -101,7 +101,7 @@ class Header(NamedTuple):
     rest: str
 
     @classmethod
-    def of(cls, text: str) -> "Header":
+    def parse(cls, text: str) -> "Header":
         """Parse "final", "final json" or "commentary to=functions.search <|constrain|>json"."""
         found = _HEADER.match(text.replace(CONTENT_TYPE, " "))
         assert found is not None  # it matches every text

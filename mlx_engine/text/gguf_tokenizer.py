@@ -58,7 +58,7 @@ class GgufVocabulary:
     origin: str
 
     @classmethod
-    def of(cls, table: Mapping[str, object], origin: str) -> "GgufVocabulary":
+    def from_metadata(cls, table: Mapping[str, object], origin: str) -> "GgufVocabulary":
         """Read tokens and token types from GGUF metadata. Raises BadTokenizer."""
         tokens = _texts(table, "tokenizer.ggml.tokens", origin)
         numbers = _numbers(table, "tokenizer.ggml.token_type", len(tokens), "iu", origin)
@@ -248,7 +248,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, object], origin: str) -> Tokenize
             kind=ascii(kind)[:60],
             readers=", ".join(_KINDS),
         )
-    vocabulary = GgufVocabulary.of(metadata, origin).with_token_kinds()
+    vocabulary = GgufVocabulary.from_metadata(metadata, origin).with_token_kinds()
     if kind == _BYTE_LEVEL and vocabulary.text("pre") in _PIECES_BY_MERGES:
         kind = _MERGED_PIECES
     if kind == _BYTE_LEVEL:
@@ -274,7 +274,7 @@ def template_from_gguf(metadata: Mapping[str, object], origin: str) -> ChatTempl
         raise BadChatTemplate(
             "{origin}: its chat template is not a text. Get the file again.", origin=origin
         )
-    vocabulary = GgufVocabulary.of(metadata, origin)
+    vocabulary = GgufVocabulary.from_metadata(metadata, origin)
     named: dict[str, str] = {}
     for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"), ("unk", "unknown")):
         token = vocabulary.token_id(f"{key}_token_id")

@@ -203,7 +203,7 @@ class StreamingText:
             if self._header is None:
                 return self._read(characters[place:], depth)
             self._header += character
-            if Header.of(self._header).is_text:
+            if Header.parse(self._header).is_text:
                 return self._end_header(depth) + self._read_characters(
                     characters[place + 1 :], depth
                 )
@@ -217,7 +217,7 @@ class StreamingText:
             return []
         pieces = self._end_message()
         if token == message:
-            self._begin_message(Header.of(self._header or ""))
+            self._begin_message(Header.parse(self._header or ""))
         elif token == channel and self._header is not None:  # it was a role
             self._header = ""
         else:
@@ -235,7 +235,7 @@ class StreamingText:
         """Begin the message of an open gpt-oss header that has no `<|message|>`."""
         if self._header is None:
             return []
-        header = Header.of(self._header)
+        header = Header.parse(self._header)
         self._begin_message(header)
         return self._read(header.rest, depth)
 
@@ -371,7 +371,7 @@ class StreamingText:
 
 
 class _Marker(NamedTuple):
-    """A marker with an effect; is_undecided: it has none if a backtick follows."""
+    """A found marker and its effect; is_undecided: it is plain text if a backtick follows."""
 
     text: str
     does: Literal["opens", "closes", "hides"]

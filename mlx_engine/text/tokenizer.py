@@ -62,7 +62,7 @@ class Tokenizer:
             self.vocabulary = max(core.get_vocab(with_added_tokens=True).values(), default=-1) + 1
             self._calls = TimedCalls(origin, core)
             self.opening_ids = self._calls.run(lambda: _opening_ids(core), 1)
-            self.token_bytes = TokenBytes.of(core, origin)
+            self.token_bytes = TokenBytes.from_core(core, origin)
 
     def fit_to_vocabulary(self, model_vocabulary: int) -> "Tokenizer":
         """Return a tokenizer without special tokens beyond the model's vocabulary.

@@ -66,7 +66,7 @@ class ConfiguredTokens(NamedTuple):
     first_suppressed: frozenset[int]
 
     @classmethod
-    def of_folder(cls, folder: Path) -> "ConfiguredTokens":
+    def from_folder(cls, folder: Path) -> "ConfiguredTokens":
         """Read the token ids of a model folder, but null and negative ones. Raises BadTokenizer."""
         keys = ("eos_token_id", "suppress_tokens", "begin_suppress_tokens")
         return cls(*(_first_configured(folder, key) for key in keys))

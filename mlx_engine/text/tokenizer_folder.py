@@ -88,7 +88,7 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     core, names = read.core, {**read.names, **named_special_tokens(folder)}
     config = {**read.names, **read_object(folder / CONFIG)}
     lists = [read_object(folder / name) for name in (SPECIAL_TOKENS_MAP, _ADDED_TOKENS)]
-    configured, template = ConfiguredTokens.of_folder(folder), TemplateFile.find(folder)
+    configured, template = ConfiguredTokens.from_folder(folder), TemplateFile.find(folder)
     with translate_library_errors(str(read.path)):
         add_listed_tokens(core, TokenLists(config, *lists), str(folder / CONFIG))
         repair_tokenizer(core, config, read_object(folder / "config.json"), str(read.path))
@@ -194,7 +194,7 @@ def _vocabulary(model: Any, listed: Mapping[int, AddedToken], origin: str) -> Gg
         "tokenizer.ggml.token_type": np.array([piece.type for piece in model.pieces], np.int64),
         "tokenizer.ggml.add_space_prefix": bool(model.normalizer_spec.add_dummy_prefix),
     }
-    return GgufVocabulary.of(table, origin)
+    return GgufVocabulary.from_metadata(table, origin)
 
 
 def _prepend_normalizers(core: tokenizers.Tokenizer, spec: Any) -> None:

@@ -173,7 +173,7 @@ class TokenBytes:
     drops_first_space: bool
 
     @classmethod
-    def of(cls, core: tokenizers.Tokenizer, origin: str) -> "TokenBytes":
+    def from_core(cls, core: tokenizers.Tokenizer, origin: str) -> "TokenBytes":
         """Find out which kind of decoder the tokenizer `core` has."""
         steps = pipeline_steps(core.decoder)
         kinds = {step["type"] for step in steps}

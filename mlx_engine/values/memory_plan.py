@@ -92,7 +92,7 @@ class CacheBytes:
         return self.states + self._stored(self.window_values, self.window_groups, bits)
 
     def slack(self, bits: CacheBits = 16) -> int:
-        """Bytes of window rows that are stored but out of view."""
+        """Bytes of sliding-window rows that are stored but no longer attended to."""
         groups = self.slack_values * self.window_groups // max(1, self.window_values)
         return self._stored(self.slack_values, groups, bits)
 

@@ -182,7 +182,7 @@ class Architecture:
         words = self._file.metadata.get("tokenizer.ggml.tokens", ())
         return len(words) if isinstance(words, Sequence) else 0
 
-    def place(self, name: str) -> tuple[Placement, ...]:
+    def placements(self, name: str) -> tuple[Placement, ...]:
         """Return where the parts of a GGUF tensor belong; unknown names stay as they are."""
         base, _, kind = name.rpartition(".")
         if base in self.outside:
@@ -220,7 +220,7 @@ class Architecture:
         return rotated
 
     def _partial_factor(self) -> float:
-        """`partial_rotary_factor`, slightly increased so that rounding down is exact."""
+        """`partial_rotary_factor`, slightly increased so that int(factor * head size) is exact."""
         return min(1.0, (self._rotary_dim() + 0.5) / self._head_dim)
 
     def _block_placements(self, block: int, rest: str) -> tuple[Placement, ...]:

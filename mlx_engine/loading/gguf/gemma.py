@@ -197,11 +197,11 @@ class Gemma3nGguf(Gemma3Gguf):
         "laurel_post_norm": "laurel.post_laurel_norm",
     }
 
-    def place(self, name: str) -> tuple[Placement, ...]:
-        """Place the matrices of a stack one by one."""
+    def placements(self, name: str) -> tuple[Placement, ...]:
+        """Return where a GGUF tensor belongs; matrices of a stack are published one by one."""
         stack = self._stacks.get(name)
         if stack is None:
-            return super().place(name)
+            return super().placements(name)
         count = self._file.tensors[name].shape[0]
         if count > MOST_BLOCKS:
             raise self._bad_metadata(f"{count} matrices in {name}", "altup.num_inputs")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlx_engine.loading.no_model import describe_wrong_file
-from mlx_engine.loading.safetensors import refuse, shown
+from mlx_engine.loading.safetensors import raise_damaged, shorten_value
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel, why_not_read
 from mlx_engine.values.untrusted import open_regular
 from mlx_engine.values.words import Words
@@ -147,10 +147,10 @@ def parse_gguf_header(path: Path, data: mmap) -> GgufHeader:
     _check_opening(path, data, cursor)
     tensor_count, pair_count = cursor.unsigned(8), cursor.unsigned(8)
     if pair_count > min(_MOST_ENTRIES, cursor.left // _SHORTEST_PAIR):
-        cursor.refuse(f"it claims {pair_count} metadata entries in {cursor.left} bytes")
+        cursor.raise_damaged(f"it claims {pair_count} metadata entries in {cursor.left} bytes")
     metadata = _metadata(cursor, pair_count)
     if tensor_count > min(_MOST_ENTRIES, cursor.left // _SHORTEST_TENSOR):
-        cursor.refuse(f"it claims {tensor_count} tensors in {cursor.left} bytes")
+        cursor.raise_damaged(f"it claims {tensor_count} tensors in {cursor.left} bytes")
     entries = [_entry(path, cursor) for _ in range(tensor_count)]
     alignment = _alignment(path, metadata)
     start = -(-cursor.offset // alignment) * alignment
@@ -172,7 +172,7 @@ class _Cursor:
         """Number of bytes after the position."""
         return self._size - self.offset
 
-    def refuse(self, why: str) -> NoReturn:
+    def raise_damaged(self, why: str) -> NoReturn:
         """Raise BadModelFile for the bytes at the position; why: what is wrong."""
         raise BadModelFile(
             "{path}: damaged at byte {offset}, {why}. Download the file again.",
@@ -194,15 +194,15 @@ class _Cursor:
         length = self.unsigned(8)
         left = min(self.left, self._text_left)
         if length > left:
-            self.refuse(f"a text of {length} bytes where {left} are left")
+            self.raise_damaged(f"a text of {length} bytes where {left} are left")
         self._text_left -= length
         if most is not None and length > most:
-            self.refuse(f"a name of {length} bytes, more than {most}")
+            self.raise_damaged(f"a name of {length} bytes, more than {most}")
         start, self.offset = self.offset, self.offset + length
         try:
             return self._data[start : self.offset].decode(errors="strict" if exact else "replace")
         except UnicodeDecodeError:
-            self.refuse(Words("a text that is not UTF-8"))
+            self.raise_damaged(Words("a text that is not UTF-8"))
 
     def value(self, *, exact: bool) -> object:
         """Read a value type and a value of that type; exact: refuse invalid UTF-8 in strings."""
@@ -212,12 +212,12 @@ class _Cursor:
         if kind == _FLAG:
             byte = self.unsigned(1)
             if byte > 1:
-                self.refuse(f"{byte} where 0 or 1 belongs")
+                self.raise_damaged(f"{byte} where 0 or 1 belongs")
             return byte == 1
         if kind == _ARRAY:
             return self._array(0, exact=exact)
         if kind not in _NUMBERS:
-            self.refuse(f"a value of the unknown type {kind}")
+            self.raise_damaged(f"a value of the unknown type {kind}")
         dtype = np.dtype(_NUMBERS[kind])
         return np.frombuffer(self._data, dtype, 1, self._advance(dtype.itemsize))[0].item()
 
@@ -225,7 +225,7 @@ class _Cursor:
         """Advance by `nbytes` and return the previous position."""
         start = self.offset
         if nbytes > self._size - start:
-            self.refuse(Words("the file is cut short"))
+            self.raise_damaged(Words("the file is cut short"))
         self.offset += nbytes
         return start
 
@@ -235,17 +235,17 @@ class _Cursor:
         if kind in _NUMBERS or kind == _FLAG:
             dtype = np.dtype(_NUMBERS.get(kind, "<u1"))
             if count > min(_MOST_NUMBERS, self.left // dtype.itemsize):
-                self.refuse(f"an array of {count} numbers where {self.left} bytes are left")
+                self.raise_damaged(f"an array of {count} numbers where {self.left} bytes are left")
             return np.frombuffer(self._data, dtype, count, self._advance(count * dtype.itemsize))
         if kind not in (_TEXT, _ARRAY):
-            self.refuse(f"an array of the unknown type {kind}")
+            self.raise_damaged(f"an array of the unknown type {kind}")
         if count > min(self.left // 8, self._strings_left):
-            self.refuse(f"an array of {count} items where {self.left} bytes are left")
+            self.raise_damaged(f"an array of {count} items where {self.left} bytes are left")
         self._strings_left -= count
         if kind == _TEXT:
             return [self.text(exact=exact) for _ in range(count)]
         if depth == _DEEPEST:
-            self.refuse(f"arrays inside arrays, more than {_DEEPEST} deep")
+            self.raise_damaged(f"arrays inside arrays, more than {_DEEPEST} deep")
         return [self._array(depth + 1, exact=exact) for _ in range(count)]
 
 
@@ -284,7 +284,12 @@ def _metadata(cursor: _Cursor, count: int) -> dict[str, object]:
     for _ in range(count):
         key = cursor.text()
         if key in metadata:
-            cursor.refuse(Words("the metadata key {shown} is there twice", shown=shown(key)))
+            cursor.raise_damaged(
+                Words(
+                    "the metadata key {shown} is there twice",
+                    shown=shorten_value(key),
+                )
+            )
         metadata[key] = cursor.value(exact=key.startswith("tokenizer."))
     return metadata
 
@@ -293,16 +298,16 @@ def _entry(path: Path, cursor: _Cursor) -> GgufTensor:
     """Read one entry of the tensor table, its offset relative to the tensor data."""
     name = cursor.text(_LONGEST_NAME)
     if not name or not name.isprintable():
-        cursor.refuse(f"a tensor is named {shown(name)}")
+        cursor.raise_damaged(f"a tensor is named {shorten_value(name)}")
     dimensions = cursor.unsigned(4)
     if not 1 <= dimensions <= _MOST_DIMENSIONS:
-        cursor.refuse(f"{name} has {dimensions} dimensions")
+        cursor.raise_damaged(f"{name} has {dimensions} dimensions")
     shape = tuple(reversed([cursor.unsigned(8) for _ in range(dimensions)]))
     if 0 in shape or prod(shape) >= 2**63:
-        cursor.refuse(f"{name} has the shape {list(shape)}")
+        cursor.raise_damaged(f"{name} has the shape {list(shape)}")
     kind = block_type(cursor.unsigned(4), name, path)
     if shape[-1] % kind.elements:
-        cursor.refuse(f"a row of {name} has {shape[-1]} elements; {kind.name} takes runs of "
+        cursor.raise_damaged(f"a row of {name} has {shape[-1]} elements; {kind.name} takes runs of "
                       f"{kind.elements}")  # fmt: skip
     nbytes = prod(shape) // kind.elements * kind.nbytes
     return GgufTensor(name, kind, shape, nbytes, path, cursor.unsigned(8))
@@ -311,7 +316,7 @@ def _entry(path: Path, cursor: _Cursor) -> GgufTensor:
 def _alignment(path: Path, metadata: Mapping[str, object]) -> int:
     value = metadata.get("general.alignment", _ALIGNMENT)
     if not isinstance(value, int) or not 1 <= value <= _LARGEST_ALIGNMENT or value & (value - 1):
-        refuse(path, f"general.alignment is {shown(value)}, not a power of two")
+        raise_damaged(path, f"general.alignment is {shorten_value(value)}, not a power of two")
     return value
 
 
@@ -322,11 +327,11 @@ def _tensors(
     for entry in entries:
         name, begin, end = entry.name, start + entry.offset, start + entry.offset + entry.nbytes
         if name in tensors:
-            refuse(path, Words("the tensor {name} is there twice", name=name))
+            raise_damaged(path, Words("the tensor {name} is there twice", name=name))
         if entry.offset % alignment:
-            refuse(path, f"{name} begins at {entry.offset}, not a multiple of {alignment}")
+            raise_damaged(path, f"{name} begins at {entry.offset}, not a multiple of {alignment}")
         if end > size:
-            refuse(
+            raise_damaged(
                 path,
                 Words(
                     "{name} should end at byte {end} of {size}: cut short",
@@ -339,7 +344,7 @@ def _tensors(
     in_order = sorted(tensors.values(), key=lambda tensor: tensor.offset)
     for before, after in pairwise(in_order):
         if before.offset + before.nbytes > after.offset:
-            refuse(
+            raise_damaged(
                 path,
                 Words("{name} and {after_name} overlap", name=before.name, after_name=after.name),
             )

@@ -32,11 +32,11 @@ class Lfm2Gguf(Architecture):
     )
     _final_norms: ClassVar = ("token_embd_norm.weight", "output_norm.weight")
 
-    def place(self, name: str) -> tuple[Placement, ...]:
+    def placements(self, name: str) -> tuple[Placement, ...]:
         """Place a tensor; the final norm has one of two names, published as embedding_norm."""
         if name in self._final_norms:
             return (Placement("model.embedding_norm.weight"),)
-        return super().place(name)
+        return super().placements(name)
 
     def _own_config(self) -> dict[str, object]:
         attends = [self._block_has(n, "attn_q.weight") for n in range(self._main_blocks)]

@@ -124,7 +124,7 @@ def read_gguf_model(path: Path) -> GgufModel:
             continue
         scale = f"{name.removesuffix('.weight')}.scale"
         factor = file.tensors.get(scale) if _is_factor(made, scale) else None
-        for place in made.place(name):
+        for place in made.placements(name):
             for part in split_into_parts(stored, place, factor, half):
                 if part.name in tensors:
                     raise BadModelFile(
@@ -142,7 +142,7 @@ def _is_factor(made: Architecture, name: str) -> bool:
     """Whether a tensor is the scale factor of another, rather than one of the architecture."""
     within = name.split(".", 2)[-1]
     is_scale = name.endswith((".scale", ".input_scale"))
-    return is_scale and made.place(name)[0].name.endswith(within)
+    return is_scale and made.placements(name)[0].name.endswith(within)
 
 
 def _known(architecture: str, path: Path) -> Callable[[GgufFile], Architecture]:

@@ -309,8 +309,8 @@ def test_a_special_token_that_is_a_stop_string_ends_the_text(stop: str) -> None:
 
 
 def test_a_header_without_an_end_is_text_soon() -> None:
-    assert Header.of("final " + "x" * 500).is_text
-    assert Header.of("x" * 500) == ("", "x" * 500)
+    assert Header.parse("final " + "x" * 500).is_text
+    assert Header.parse("x" * 500) == ("", "x" * 500)
 
 
 def test_texts_are_found_in_what_repeats_itself() -> None:
