@@ -68,10 +68,8 @@ def expert_union_matvec(
     form: WeightFormat,
     launcher: Launcher,
 ) -> mx.array:
-    """Multiply rows by their experts -> y [M * top, N] of x's dtype.
-
-    x [M, K], one row per token, or [M * top, K], one per pair; experts int32 [M, top], distinct
-    within a row, at most 32; weights [E, N, ...].
+    """Multiply x [M, K], or a row per pair [M * top, K], by experts int32 [M, top] -> [M *
+    top, N].
     """
     launch = _launch(form, experts.shape, x.shape[0], x.dtype, weights[0].shape[1])
     return launcher.run(launch, (x, experts, *weights))[0]

@@ -255,7 +255,6 @@ class _Launches(NamedTuple):
 def _launches(
     form: KeyValueFormat, shape: tuple[int, ...], dtype: mx.Dtype, work: _Work
 ) -> _Launches:
-    """Launches of both passes for q of this shape, in a bounded cache, since texts grow."""
     heads, rows, size = shape[-3:]
     key_heads, value_size, blocks, scale = work
     shares = form.lane_shares(size, value_size)

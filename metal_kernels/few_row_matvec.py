@@ -247,19 +247,13 @@ GATE_UP = RowKernel("few_row_gate_up", PAIR_SETUP + ACCUMULATE + PAIR_STORE)
 def few_row_matvec(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
 ) -> mx.array:
-    """Multiply x [..., K] of 1 to 8 rows by a matrix -> x W^T [..., N] of x's dtype.
-
-    K must be a multiple of form.unit.
-    """
+    """Multiply x [..., K], 1 to 8 rows, by a matrix -> [..., N] of x's dtype."""
     launch = product_launch(MATVEC, form, x.shape, x.dtype, weights[0].shape[0])
     return launcher.run(launch, (x, *weights))[0]
 
 
 def reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:
-    """Reference in plain MLX operations, float32, adding in the kernel's order.
-
-    Within a unit the order is MLX's, and products are rounded before they are added.
-    """
+    """Reference in plain MLX operations, float32, adding in the kernel's order."""
     dense, (rows, width) = form.dequantise(weights), x.shape
     blank = -width % (32 * form.unit)
     lanes = [

@@ -323,13 +323,11 @@ def _inverse(temperature: float) -> float:
 
 
 def _fixed_point_share(top_p: float) -> int:
-    """top_p as a multiple of 2^-32."""
     whole = 1 << _SHARE_BITS
     return min(max(round(top_p * whole), 1), whole - 1)
 
 
 def _nucleus_size(tempered: mx.array, descending: mx.array, top_p: float) -> mx.array:
-    """Number of highest values that reach top_p of a row's mass, int32 [R, 1], at least 1."""
     rows, count = descending.shape
     if top_p >= 1:
         return mx.full((rows, 1), count, dtype=mx.int32)
@@ -343,12 +341,10 @@ def _nucleus_size(tempered: mx.array, descending: mx.array, top_p: float) -> mx.
 
 
 def _mass(tempered: mx.array) -> mx.array:
-    """Probability mass as uint64 fixed point, whose sums are exact in any order."""
     return (mx.exp(tempered) * _WHOLE).astype(mx.uint64)
 
 
 def _keep_highest(tempered: mx.array, descending: mx.array, size: mx.array) -> mx.array:
-    """Set all but the `size` [R, 1] highest values of each row to -inf; ties: lower token id."""
     threshold = mx.take_along_axis(descending, size - 1, axis=-1)
     above = tempered > threshold
     level = tempered == threshold

@@ -132,10 +132,7 @@ class DeltaBlockResult(NamedTuple):
 def gated_delta_block(
     state: mx.array, kept: mx.array, last: ReplaySteps, rows: DeltaRows, launcher: Launcher
 ) -> DeltaBlockResult:
-    """Replay `kept` steps of the last block on the state, then run the new rows.
-
-    state float32 [Hv, Dv, Dk], Dk a multiple of 16; kept int32 [1], at most the last block's rows.
-    """
+    """Replay `kept` (int32 [1]) steps on a state float32 [Hv, Dv, Dk], then run the new rows."""
     launch = _launch(state.shape, rows.values.shape, rows.keys.shape[-2])
     return DeltaBlockResult(*launcher.run(launch, (state, kept, *last, *rows)))
 

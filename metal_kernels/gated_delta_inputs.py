@@ -121,10 +121,7 @@ class Projected(NamedTuple):
 
 
 class ConvolutionRows(NamedTuple):
-    """Rows before a block for the convolution: [K - 1 + P, C] in the projections' dtype.
-
-    kept int32 [1]: accepted rows of the last block, at most P.
-    """
+    """Rows before a block [K - 1 + P, C]; kept int32 [1]: how many of the last P were accepted."""
 
     before: mx.array
     kept: mx.array
@@ -151,10 +148,7 @@ class DeltaBlockInputs(NamedTuple):
 def gated_delta_inputs(
     projected: Projected, window: ConvolutionRows, fixed: DeltaConstants, launcher: Launcher
 ) -> DeltaBlockInputs:
-    """Compute the delta rule's inputs of T rows in one launch.
-
-    Channels C = 2 * Hk * Dk + Hv * Dv: queries, then keys, then values.
-    """
+    """Compute the delta rule's inputs of T rows with C = 2 * Hk * Dk + Hv * Dv channels."""
     its, columns = projected.channels, _gate_columns(projected.a_at, projected.b_at)
     launch = _launch(its.shape[:-1], its.dtype, *fixed.taps.shape, *fixed[3:])
     *rows, after = launcher.run(launch, (*projected[:3], columns, *window, *fixed[:3]))
@@ -163,7 +157,6 @@ def gated_delta_inputs(
 
 @cache
 def _gate_columns(a_at: int, b_at: int) -> mx.array:
-    """Column numbers as a cached kernel argument, so that all layers share one compiled kernel."""
     return mx.array([a_at, b_at], dtype=mx.int32)
 
 

@@ -95,8 +95,7 @@ def pipeline(source: KernelSource, parameters: tuple[Parameter, ...] = ()) -> Pi
 class Launch(NamedTuple):
     """Launch of a pipeline without its input arrays; made once for each row count.
 
-    shapes, dtypes: of the outputs, which are filled entirely. grid: in threads, as in
-    `mx.fast.metal_kernel`.
+    shapes, dtypes: of the outputs, which are filled. grid: in threads, as `mx.fast.metal_kernel`.
     """
 
     pipeline: Pipeline

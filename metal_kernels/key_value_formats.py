@@ -138,15 +138,12 @@ class KeyValueFormat:
     dequantise: Callable[[tuple[mx.array, ...]], mx.array]
 
     def lane_shares(self, size: int, value_size: int) -> "Shares | None":
-        """Elements of keys and values per lane for these row sizes; None where 32 lanes cannot
-        share them.
-        """
+        """Elements of keys and values per lane for these sizes; None where lanes cannot share."""
         key, value = self._elements_per_lane(size), self._elements_per_lane(value_size)
         whole = key + value if self.is_joined else key
         return Shares(whole, value) if key and value and whole <= MOST_EACH else None
 
     def _elements_per_lane(self, size: int) -> int:
-        """Fewest elements per lane that divide a row evenly, 0 for none."""
         counts = range(-(-size // 32), MOST_EACH + 1) if size % self.group == 0 else ()
         return next((n for n in counts if size % n == 0 and n % self.share == 0), 0)
 
@@ -174,11 +171,9 @@ def affine_cache(bits: int, group: int = 64) -> KeyValueFormat:
 
 @cache
 def latent_cache(bits: int = 16, group: int = 64) -> KeyValueFormat:
-    """Format of a latent-attention cache: latents v [1, capacity, DV], rotated keys k [1, capacity,
-    DR].
+    """Format of latents v [1, capacity, DV] and rotated keys k [1, capacity, DR].
 
-    A latent is the value and the larger part of the key; queries come in two parts, q_latent and q.
-    In 4 or 8 bits each side has three arrays as in `affine_cache`.
+    A latent is the value and the larger part of the key; queries have two parts, q_latent and q.
     """
     if bits == 16:
         return _floating(LATENT, JOINED + LATENTS, is_joined=True)
@@ -231,9 +226,7 @@ def _packed(name: str, header: str, bits: int, group: int, *, is_joined: bool) -
 
 
 def form_name(bits: int, *, is_latent: bool = False) -> str:
-    """Name of a cache format: "" (floating), "affine8", "affine4"; "latent", "latent8",
-    "latent4".
-    """
+    """Cache format name: "", "affine8", "affine4", "latent", "latent8" or "latent4"."""
     packed = "" if bits == 16 else str(bits)
     return f"{LATENT}{packed}" if is_latent else packed and f"affine{packed}"
 

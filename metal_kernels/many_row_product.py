@@ -168,10 +168,7 @@ MANY_EXPERTS = RowKernel("many_row_experts", EXPERT_ROWS + PRODUCT, before=("x",
 def many_row_product(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
 ) -> mx.array:
-    """Multiply x [M, K] by a matrix in GGUF blocks -> y [M, N] of x's dtype.
-
-    K must be whole blocks, and x must start at an address of whole rows.
-    """
+    """Multiply row-aligned x [M, K], K whole blocks, by a matrix -> [M, N] of x's dtype."""
     tiles = (_tiles(x.shape[0]), _tiles(weights[0].shape[0]), 1)
     return _run(MANY_ROWS, form, (x, *weights), tiles, launcher)
 
@@ -188,10 +185,7 @@ def many_row_experts(
     form: WeightFormat,
     launcher: Launcher,
 ) -> mx.array:
-    """Multiply rows x [M, K], sorted by expert, by their experts -> y [M, N] of x's dtype.
-
-    experts: int32 or uint32 [M], never decreasing; weights [E, N, ...].
-    """
+    """Multiply rows x [M, K], sorted by expert id [M], by stacks [E, N, ...] -> [M, N]."""
     tiles = (_tiles(weights[0].shape[1]), weights[0].shape[0], 1)
     return _run(MANY_EXPERTS, form, (x, experts, *weights), tiles, launcher)
 

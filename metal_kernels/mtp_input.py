@@ -56,10 +56,7 @@ def mtp_input(
     form: WeightFormat,
     launcher: Launcher,
 ) -> mx.array:
-    """Norm embeddings and hidden states [..., H], concatenate and project -> [..., N].
-
-    Both inputs have one dtype; weights [N, 2H].
-    """
+    """Norm, concatenate and project embeddings and hidden states [..., H] -> [..., N]."""
     launch = _launch(embedded.shape, embedded.dtype, norms.eps)
     joined = launcher.run(launch, (embedded, hidden, norms.embedding, norms.hidden))[0]
     return few_row_matvec.few_row_matvec(joined, weights, form, launcher)

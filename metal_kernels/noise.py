@@ -61,8 +61,7 @@ def token_bits(keys: mx.array, vocabulary: int) -> mx.array:
 def gumbel(bits: mx.array) -> mx.array:
     """Convert random bits, uint32, to Gumbel(0, 1) noise, float32 between -2.9 and 22.9.
 
-    The uniform number is exact where it is small, where noise is large, so that the upper tail,
-    which decides unlikely picks, has full precision.
+    Uniform numbers near 0 are exact: the upper tail, which decides unlikely picks, is precise.
     """
     uniform = (bits.astype(mx.float32) + 0.5) * 2.0**-32
     below_one = mx.minimum(uniform, 1 - 2.0**-24)  # the largest bits round up to 1

@@ -112,8 +112,7 @@ class StockOperations:
     def l2_norm(self, x: mx.array, heads: int, eps: float, repeats: int = 1) -> mx.array:
         """L2-normalise heads: [1, T, heads * N] -> [1, T, heads, N], h / sqrt(sum(h^2) + eps).
 
-        repeats: how often each head is repeated in the result, where that is cheaper than later;
-        ignored here.
+        repeats: how often each head may be repeated in the result; ignored here.
         """
         del repeats
         rows = x.reshape(*x.shape[:2], heads, -1)
@@ -160,7 +159,6 @@ class StockOperations:
     def _capped(
         self, queries: mx.array, keys: mx.array, values: mx.array, options: AttentionOptions
     ) -> mx.array:
-        """Attention with soft-capped scores (Gemma 2, arXiv 2408.00118)."""
         _, heads, rows, size = queries.shape
         _, kept, length, _ = keys.shape
         shared = (queries * options.scale).reshape(1, kept, heads // kept, rows, size)
@@ -187,9 +185,7 @@ class StockOperations:
     def dequantise(
         self, parts: tuple[mx.array, ...], group_size: int, bits: int, mode: str, dtype: mx.Dtype
     ) -> mx.array:
-        """Dequantise rows; parts: weight, scales and biases, or GGUF blocks if `mode` names a block
-        type.
-        """
+        """Dequantise packed rows (weight, scales, biases), or GGUF blocks of type `mode`."""
         if mode in BLOCK_FORMS:
             return BLOCK_FORMS[mode].dequantise(parts).astype(dtype)
         weight, scales, *biases = parts
@@ -246,11 +242,9 @@ _SORTED_AT_ONCE = 2048
 
 
 def has_fused_attention(queries: tuple[int, ...], keys: tuple[int, ...], value_size: int) -> bool:
-    """Whether MLX 0.32 has an attention kernel for these shapes on Metal.
+    """Whether MLX 0.32 (scaled_dot_product_attention.cpp) has a Metal kernel for these shapes.
 
-    Otherwise it writes all scores, [heads, T, L]. queries [1, heads, T, size], keys [1, kv heads,
-    L, size]. Mirrors scaled_dot_product_attention.cpp; GPUs with neural accelerators have a few
-    kernels more.
+    queries [1, heads, T, size], keys [1, kv heads, L, size].
     """
     _, heads, rows, size = queries
     if rows > 8:

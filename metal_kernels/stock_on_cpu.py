@@ -35,9 +35,8 @@ class CpuStockOperations(StockOperations):
         self._rotations: dict[RopeParams, RopeFunction] = {}
 
     def start_evaluation(self, x: mx.array) -> None:
-        """Start to compute x [1, T, H] in MLX's thread, unless it has many rows as in a prompt.
-
-        Prompts take far longer to compute than to record, and waiting layers would hold memory.
+        """Start to compute x [1, T, H] in MLX's thread, unless it has many rows, as a
+        prompt has.
         """
         if x.shape[1] <= MOST_BEGUN:
             mx.async_eval(x)  # type: ignore[no-untyped-call]
@@ -120,11 +119,7 @@ class CpuStockOperations(StockOperations):
         return (weights @ values).reshape(*shape[:-1], -1)
 
     def delta_rule(self, rows: DeltaRows, state: mx.array) -> tuple[mx.array, mx.array]:
-        """Run the gated delta rule step by step (arXiv 2412.06464, eq. 10) with S [Dk, Dv] per
-        head.
-
-        S <- g S;  S <- S + (b k)^T (v - k S);  y = q S.
-        """
+        """Run the gated delta rule step by step: S <- g S; S <- S + (b k)^T (v - k S); y = q S."""
         queries, keys, values, decay, beta = rows
         _, count, shared, size = keys.shape
         heads, width = values.shape[2:]
@@ -152,7 +147,6 @@ class CpuStockOperations(StockOperations):
 
 
 def _inverse_lengths(x: mx.array, lead: tuple[int, ...], size: int, least: float) -> mx.array:
-    """1 / sqrt(sum(r^2) + least) for each row r of `size` elements -> [*lead, 1, 1]."""
     rows, columns = x.reshape(*lead, 1, size), x.reshape(*lead, size, 1)
     return mx.rsqrt(mx.addmm(constant((*lead, 1, 1), least), rows, columns))
 
@@ -164,16 +158,11 @@ def constant(shape: tuple[int, ...], value: float) -> mx.array:
 
 
 class _SineTable(NamedTuple):
-    """Cosines and sines [rows, size], or [1, heads, 1, size] for one row; 1 and 0 if not
-    rotated.
-    """
-
     cosines: mx.array
     sines: mx.array
 
 
 def _rope_by_table(params: RopeParams) -> Callable[[mx.array, int], mx.array]:
-    """Make a rotation x cos + partner(x) sin, with float64 angles in a cached table."""
     width = params.width
     rates = 1 / np.array(params.periods)
 

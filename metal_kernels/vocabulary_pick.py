@@ -10,8 +10,8 @@ First pass: a SIMD-group takes up to 32 weight rows, so that each lane ends with
 row of x, and writes the best. Second pass: a threadgroup per row of x picks among those. A row with
 a NaN or an infinite logit picks token -1: the caller raises.
 
-Cost: weights and x read once, 8 bytes a row of x and 32 weight rows written and read again, M N (2
-K + 30) flops, two launches.
+Cost: weights and x read once, 8 bytes a row of x and 32 weight rows written and read again,
+M N (2 K + 30) flops, two launches.
 """
 
 from functools import cache
@@ -148,9 +148,7 @@ PICK = KernelSource("vocabulary_pick", ("values", "tokens"), ("picked",), SECOND
 
 
 class PickOptions(NamedTuple):
-    """How to pick tokens: keys, uint32 [M, 2], of the rows' noise (None: greedy), and temperature >
-    0.
-    """
+    """Noise keys of the rows, uint32 [M, 2] (None: greedy), and temperature above 0."""
 
     keys: mx.array | None = None
     temperature: float = 1.0

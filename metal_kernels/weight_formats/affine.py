@@ -80,10 +80,7 @@ METAL_FUNC float2 decode(thread AffineUnit<BITS>& it, thread float* q) {
 
 @cache
 def affine(bits: int, group: int) -> WeightFormat:
-    """Weight format: uint32 w [N, K * bits / 32], floating scales and biases [N, K / group].
-
-    The name includes the group, as in "affine4g32", unless it is MLX's default.
-    """
+    """Weight format: uint32 w [N, K * bits / 32], floating scales and biases [N, K / group]."""
     assert bits in BITS, bits
     assert group in GROUPS, group
 

@@ -40,9 +40,6 @@ def _block_format(
     setup: str = "",
     table: Callable[[], str] = str,
 ) -> WeightFormat:
-    """Make a weight format; values: dequantises whole blocks, uint8 [..., bytes] -> float32 [...,
-    K].
-    """
     return WeightFormat(
         name=name,
         buffers=("w",),

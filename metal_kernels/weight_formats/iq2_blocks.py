@@ -177,7 +177,6 @@ def with_parity_sign(signs: mx.array) -> mx.array:
 
 
 def _nibbles(data: mx.array) -> mx.array:
-    """Split bytes into 4-bit values, the low ones first."""
     both = (data[..., None] >> mx.array([0, 4], mx.uint8)) & 15
     return both.reshape(*data.shape[:-1], -1)
 
@@ -185,7 +184,6 @@ def _nibbles(data: mx.array) -> mx.array:
 def _lattice_codes(
     name: Lattice, blocks: mx.array, index: mx.array, signs: mx.array, steps: mx.array
 ) -> Iq2Codes:
-    """Look up lattice values; index, signs [..., blocks, 32], steps [..., blocks, groups]."""
     values = _lattice(name)[index]
     minus = (signs[..., None] >> mx.arange(8, dtype=mx.uint16)) & 1
     scales = float16_at(blocks, 0) * (steps.astype(mx.float32) + 0.5) * 0.25
@@ -197,7 +195,6 @@ def _dequantised(found: Iq2Codes) -> mx.array:
 
 
 def _lattice(name: Lattice) -> mx.array:
-    """Lattice entries, int8 [entries, 8]."""
     codes = mx.array(_entries(name), mx.uint16)[:, None] >> (2 * mx.arange(8, dtype=mx.uint16))
     return mx.array(VALUES, mx.int8)[codes & 3]
 

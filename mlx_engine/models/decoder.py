@@ -201,7 +201,7 @@ class _Layer(NamedTuple):
 
 
 class _ModelLayers(NamedTuple):
-    """All layers, and the first of every kind together with the layers whose keys they read."""
+    """every: all layers. kinds: the first layer of each kind, and layers whose keys they read."""
 
     every: list[_Layer]
     kinds: list[_Layer]
@@ -227,7 +227,7 @@ def _read_layers(spec: model_spec.ModelSpec, part: Part) -> _ModelLayers:
 def _assign_caches(
     spec: model_spec.ModelSpec, blocks: Sequence[DecoderBlock], layer_numbers: Sequence[int]
 ) -> list[_Layer]:
-    """List the numbered layers with cache slices counted as if the model had no other layers."""
+    """Layers of these numbers with slices of a cache list that has caches for them alone."""
     layers: list[_Layer] = []
     places: dict[int, slice] = {}
     count = 0

@@ -206,5 +206,4 @@ def _sigmoid_float32(b: mx.array) -> mx.array:
 
 
 def _apply_silu_gate(outputs: mx.array, gate: mx.array) -> mx.array:
-    """Multiply float32 outputs by silu(gate); the result has the gate's dtype."""
     return (outputs * silu(gate.astype(mx.float32))).astype(gate.dtype)

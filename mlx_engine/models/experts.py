@@ -229,10 +229,8 @@ def _sigmoid_float32(product: mx.array) -> mx.array:
 
 
 def _weigh_outputs(outputs: mx.array, weights: mx.array) -> mx.array:
-    """Multiply outputs [R, n, H] by weights [R, n], rounded to the outputs' dtype."""
     return outputs * weights[..., None].astype(outputs.dtype)
 
 
 def _add_gated_shared(made: mx.array, gate: mx.array, shared: mx.array) -> mx.array:
-    """Add the shared expert's output [R, H], scaled by the sigmoid of its gate [R, 1]."""
     return made + mx.sigmoid(gate) * shared

@@ -33,7 +33,7 @@ rows, whose tiles have 64. Presumed, not measured.
 
 @dataclass(frozen=True, slots=True)
 class _CountsUpTo:
-    """Row counts that a kernel serves, extended to `most` where it serves a whole verify pass."""
+    """Row counts that a kernel serves; if it serves a whole verify pass, up to `most` rows too."""
 
     most: int
     counts: Container[int]

@@ -171,7 +171,6 @@ class LatentAttention:
         return product(x.swapaxes(0, 2)).swapaxes(0, 2)
 
     def _attend_in_tiles(self, block: _LatentBlock) -> mx.array:
-        """Attend in slices of rows where the scores of all rows would take much memory."""
         _, heads, rows, _ = block.rotated.shape
         a_row = heads * block.rotated_keys.shape[2] * block.rotated.dtype.size
         parts = [self._attend_rows(block, part) for part in row_tiles(rows, a_row)]

@@ -94,7 +94,6 @@ def _shares_below(raw: Mapping[str, mx.array], origin: str) -> list[float]:
 
 
 def _shift_by_values(shares: Sequence[float]) -> int | None:
-    """The shift that the values suggest; None in doubt."""
     for shift, share in enumerate(shares):
         if share >= _PART:
             return shift

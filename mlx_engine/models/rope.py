@@ -175,7 +175,6 @@ def _longrope_magnitude(rope: ConfigFields, fields: ConfigFields, trained_length
 
 
 def _trained_length(rope: ConfigFields, fields: ConfigFields) -> float:
-    """Context length in tokens before scaling."""
     key = "original_max_position_embeddings"
     longest = float(fields.count("max_position_embeddings", 2048, minimum=8))
     trained_length = rope.number(key, longest)
@@ -185,7 +184,6 @@ def _trained_length(rope: ConfigFields, fields: ConfigFields) -> float:
 
 
 def _factor(rope: ConfigFields, fields: ConfigFields, trained_length: float) -> float:
-    """Factor by which the context is scaled."""
     longest = float(fields.count("max_position_embeddings", 2048))
     return rope.number("factor", longest / trained_length)
 

@@ -190,9 +190,6 @@ class TensorNames:
         return f"{prefix}.{number}.{theirs.get(base, base)}.{kind}"
 
     def _is_head(self, bare: str, layers: int, joined: Container[int]) -> bool:
-        """Whether a tensor belongs to an MTP head: by prefix, or as a layer behind the trunk's last
-        one.
-        """
         layer = layer_number(bare)
         may_be = self.heads is None or self.heads.behind_trunk
         is_behind = may_be and layer >= layers and layer in joined

@@ -32,8 +32,6 @@ _NAMES_IN_A_MESSAGE = 6
 
 
 def _rows_of_heads(matrix: Matrix, heads: int, rows: slice) -> Matrix:
-    """Select some rows of every head as a contiguous stack over heads."""
-
     def cut(array: mx.array) -> mx.array:
         return mx.contiguous(array.reshape(heads, -1, array.shape[-1])[:, rows])
 

@@ -81,7 +81,6 @@ def _mtp_heads(fields: ConfigFields, head: BlockSpec) -> MtpHeadsSpec:
 
 
 def _expert_layers(fields: ConfigFields) -> tuple[bool, ...]:
-    """Whether each layer has routed experts, from one of three config fields."""
     layers = fields.layers()
     kinds, flags = fields.strings("mlp_layer_types"), fields.flags("is_moe_layer")
     listed = tuple(kind == "sparse" for kind in kinds) or flags

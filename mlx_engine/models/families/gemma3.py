@@ -63,7 +63,6 @@ def logit_cap(fields: ConfigFields) -> float:
 
 
 def _soft_cap(fields: ConfigFields, name: str, default: float) -> float:
-    """Read a soft cap; null means none (0), `default` applies where the field is absent."""
     return fields.non_negative(name) if name in fields else default
 
 

@@ -117,7 +117,6 @@ def _recurrent_layers(fields: ConfigFields) -> list[bool]:
 
 
 def _attention(fields: ConfigFields, *, is_hybrid: bool) -> AttentionSpec:
-    """Attention spec; hybrid models use RoPE only if the config asks for it."""
     bias = fields.flag("attention_bias", default=False)
     attention = replace(
         plain_attention(fields),

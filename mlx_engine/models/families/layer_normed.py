@@ -265,7 +265,6 @@ def _head_number(piece: StoredPiece) -> int:
 def _ungated_feed_forward(
     fields: ConfigFields, default: str, *, has_bias: bool, key: str = "hidden_act"
 ) -> FeedForwardSpec:
-    """Feed-forward spec without gate; default: the activation where the config has none."""
     act = read_activation(fields, default, key)
     return FeedForwardSpec(fields.count("intermediate_size"), act, bias=has_bias, gated=False)
 
@@ -273,6 +272,5 @@ def _ungated_feed_forward(
 def _layer_norm_model(
     fields: ConfigFields, blocks: Iterable[BlockSpec], eps: str, *, has_bias: bool = True
 ) -> ModelSpec:
-    """Build a ModelSpec with layer norms; eps: name of its config field; has_bias: of the norms."""
     model = plain_model(fields, blocks)
     return replace(model, eps=fields.number(eps, 1e-5), norm="layer", norm_bias=has_bias)

@@ -68,7 +68,6 @@ class Llama(NativeFamily):
         return plain_model(fields, blocks)
 
     def _query_growth(self, fields: ConfigFields) -> QueryGrowth | None:
-        """Scaling of queries by position, for Ministral 3 only."""
         rope = fields.rope_fields("full_attention")
         if self.model_type != "ministral3" or not rope.non_negative("llama_4_scaling_beta"):
             return None

@@ -76,7 +76,6 @@ class MimoV2(NativeFamily):
 
 
 def _attention(fields: ConfigFields) -> AttentionSpec:
-    """Attention spec of full layers."""
     heads = fields.count("num_attention_heads", maximum=_MOST_HEADS)
     head = fields.count("head_dim", 192, maximum=_MOST_WIDE)
     is_unscaled = "attention_value_scale" in fields and not fields.has("attention_value_scale")
@@ -122,7 +121,6 @@ def _sliding_attention(fields: ConfigFields, full_attention: AttentionSpec) -> A
 
 
 def _sliding_layers(fields: ConfigFields) -> tuple[bool, ...]:
-    """Whether each layer has a sliding window."""
     layers = fields.layers()
     if fields.strings("layer_types"):
         return tuple(window is not None for window in fields.layer_windows(1))
@@ -133,7 +131,6 @@ def _sliding_layers(fields: ConfigFields) -> tuple[bool, ...]:
 
 
 def _expert_layers(fields: ConfigFields) -> tuple[bool, ...]:
-    """Whether each layer has experts; by default all but the first."""
     layers = fields.layers()
     kinds, pattern = fields.strings("mlp_layer_types"), fields.counts("moe_layer_freq")
     listed = [kind == "sparse" for kind in kinds] or [bool(flag) for flag in pattern]

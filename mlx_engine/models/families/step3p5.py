@@ -61,7 +61,6 @@ class Step3p5(NativeFamily):
 
 
 def _kinds(fields: ConfigFields, count: int) -> list[str]:
-    """Type of each layer; by default every other one has a sliding window."""
     listed = fields.strings("layer_types")
     if not listed:
         return [_FULL if layer % 2 else _SLIDING for layer in range(count)]

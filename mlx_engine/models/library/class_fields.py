@@ -188,13 +188,11 @@ def _rope_of_layer_type(given: Fields, top_level: Fields, longest: object) -> di
 
 
 def _yarn_factor(trained: object, longest: object) -> float:
-    """Default scaling factor: maximum length over trained length."""
     lengths = [one for one in (longest, trained) if isinstance(one, int | float) and one > 0]
     return lengths[0] / lengths[1] if len(lengths) == 2 else 1.0
 
 
 def _legacy_rope_fields(made: Fields) -> dict[str, object]:
-    """RoPE fields as transformers 4 has them: rope_theta and, if scaled, rope_scaling."""
     found = {name: made[name] for name in _OUTER if name in made}
     is_plain = made.get("rope_type", "default") == "default"
     return found if is_plain else {**found, "rope_scaling": dict(made)}

@@ -192,7 +192,6 @@ class MlxLmFamily(Family):
         return TensorParts(trunk, heads, skipped)
 
     def _is_unneeded(self, name: str) -> bool:
-        """Whether a tensor is not needed for text, such as a copy of the embedding."""
         is_copy = self.model_type in _WRAPPED and strip_prefixes(name).startswith("lm_head.")
         return is_copy or why_unneeded(name) is not None
 

@@ -189,7 +189,6 @@ class NamedArrays(NamedTuple):
 
 
 def _build_module(module: str, config: Mapping[str, object], weights: NamedArrays) -> Module:
-    """Build the module with these weights, lazily, after its `sanitize`."""
     model = _construct_module(module, config, weights.origin)
     apart = _rename_for_class(weights.arrays, _parameters_of(model))
     arrays = _sanitized(model, weights._replace(arrays=apart))
