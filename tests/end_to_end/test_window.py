@@ -117,7 +117,7 @@ def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qt
     again = start(apps, qapp, tmp_path, qtbot)
     shown = [view.message for view in again.widgets.transcript.column.views]
     assert [message.text for message in shown] == [QUESTION, whole.text]
-    assert again.chats.settings.draft.depth == 3
+    assert again.chat.settings.draft.depth == 3
     found = again.store.search.find("twenty words")
     assert [hit.chat.title for hit in found] == [QUESTION]
 
@@ -204,7 +204,7 @@ def test_closing_in_the_middle_of_an_answer_keeps_it(
     close(app)
     apps.remove(app)
     again = start(apps, qapp, tmp_path, qtbot)
-    kept = again.chats.last_answer
+    kept = again.chat.last_answer
     assert kept is not None
     assert kept.text.startswith(seen)
     assert kept.interrupted
