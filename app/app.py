@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.control.chat_list import ChatListController
@@ -187,6 +187,7 @@ class App(QObject):
     def open(self, paths: Sequence[str]) -> None:
         """Files and links from outside: in front, as if they were dropped."""
         window = self.widgets.window
+        window.setWindowState(window.windowState() & ~Qt.WindowState.WindowMinimized)
         window.raise_()
         window.activateWindow()
         if paths:

@@ -14,6 +14,7 @@ import os
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -222,10 +223,13 @@ def _as_json(
 
 def _selected_branch(chat: Chat, messages: list[StoredMessage]) -> SavedChat:
     names = [message.model for message in messages if message.model]
+    model = names[-1] if names else "Assistant"
     return SavedChat(
-        names[-1] if names else "Assistant",
+        model,
         chat.settings.system or None,
         tuple(Message(message.role, message.text, message.thinking) for message in messages),
+        chat.summary.title,
+        tuple("" if message.model == model else message.model for message in messages),
     )
 
 
@@ -250,12 +254,14 @@ def _from_saved(chat: SavedChat, defaults: ChatSettings) -> NewChat:
             message.role,
             message.text,
             message.thinking,
-            model=chat.model if message.role == "assistant" else "",
+            model=(other or chat.model) if message.role == "assistant" else "",
         )
-        for place, message in enumerate(chat.messages)
+        for place, (message, other) in enumerate(
+            zip_longest(chat.messages, chat.answered_by, fillvalue="")
+        )
     ]
     settings = replace(defaults, system=storable(chat.system or ""))
-    return NewChat("", settings, rows, len(rows) - 1)
+    return NewChat(clean_title(chat.title), settings, rows, len(rows) - 1)
 
 
 def _from_json(content: Any, defaults: ChatSettings) -> NewChat:

@@ -3,29 +3,39 @@
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import takewhile
-from typing import Any, get_args
+from itertools import takewhile, zip_longest
+from typing import Any, NamedTuple, get_args
 
 from mlx_engine.values.conversation import Message, Role
 
 FORMAT = "headstart-chat-1"
 ROLES: tuple[Role, ...] = get_args(Role)
-_TITLE = re.compile(r"# Chat with ?(.*)")
+_MODEL = re.compile(r"# Chat with ?(?P<model>.*)")
+_TITLE_AND_MODEL = re.compile(r"# (?P<title>.*)\n+Chat with ?(?P<model>.*)")
+_OTHER_MODEL = " (another model)"
 _QUOTE = ">"
 
 
 @dataclass(frozen=True, slots=True)
 class SavedChat:
-    """A saved conversation; model: name of the model that answered."""
+    """A chat as it is written to a file and read back.
+
+    model: name of the model that answered. title: "" for none. answered_by: for each message the
+    name of a model other than `model` that wrote it, else ""; empty where there is none.
+    """
 
     model: str
     system: str | None
     messages: tuple[Message, ...]
+    title: str = ""
+    answered_by: tuple[str, ...] = ()
 
 
 def chat_as_content(chat: SavedChat) -> dict[str, Any]:
     """Return the content of the JSON file; readers must ignore keys they do not know."""
-    return {"format": FORMAT} | asdict(chat)
+    content = {"format": FORMAT} | asdict(chat)
+    del content["title"], content["answered_by"]
+    return content
 
 
 def chat_from_content(content: Any) -> SavedChat:
@@ -55,17 +65,20 @@ def message_from_content(content: Any, number: int) -> Message:
 
 
 def chat_as_markdown(chat: SavedChat) -> str:
-    """Format a chat as Markdown: a heading for each message, thinking quoted before its answer.
+    """Format a chat as Markdown: a title and a heading for each message, thinking quoted before it.
 
     Text lines that look like such a heading or quotation get a backslash in front.
     """
     model = " ".join(chat.model.split())
     names = {"system": "System", "user": "You", "assistant": model}
     marked = _heading_pattern(model)
-    turns = [Message("system", chat.system)] if chat.system else []
-    blocks = [f"# Chat with {model}"]
-    for message in (*turns, *chat.messages):
-        blocks.append(f"## {names[message.role]}")
+    turns = [(Message("system", chat.system), "")] if chat.system else []
+    turns += zip_longest(chat.messages, chat.answered_by, fillvalue="")
+    title = " ".join(chat.title.split())
+    blocks = [f"# {title}", f"Chat with {model}"] if title else [f"# Chat with {model}"]
+    for message, other in turns:
+        name = " ".join(other.split())
+        blocks.append(f"## {name}{_OTHER_MODEL}" if name else f"## {names[message.role]}")
         text = marked.sub(r"\\\g<0>", message.text)
         if message.thinking:
             lines = message.thinking.split("\n")
@@ -77,25 +90,33 @@ def chat_as_markdown(chat: SavedChat) -> str:
 
 
 def chat_from_markdown(text: str) -> SavedChat:
-    """Read a chat that chat_as_markdown wrote, perhaps edited since. Raises ValueError."""
-    title, _, rest = text.replace("\r\n", "\n").lstrip("\ufeff\n").partition("\n")
-    found = _TITLE.fullmatch(title.rstrip())
+    """The chat chat_as_markdown wrote, also after some editing; ValueError when it is none."""
+    whole = text.replace("\r\n", "\n").lstrip("\ufeff\n")
+    found = _TITLE_AND_MODEL.match(whole) or _MODEL.match(whole)
     if found is None:
         raise ValueError('its first line is not "# Chat with" and the name of a model')
-    model = found[1]
-    messages = list(_turns(rest, model))
-    first_is_system = bool(messages) and messages[0].role == "system"
-    system = messages.pop(0).text if first_is_system else None
-    return SavedChat(model, system, tuple(messages))
+    title, model = found.groupdict("").get("title", ""), found["model"].rstrip()
+    turns = list(_turns(whole[found.end() :], model))
+    first_is_system = bool(turns) and turns[0].message.role == "system"
+    system = turns.pop(0).message.text if first_is_system else None
+    names = tuple(turn.answered_by for turn in turns)
+    messages = tuple(turn.message for turn in turns)
+    return SavedChat(model, system, messages, title.rstrip(), names if any(names) else ())
 
 
 def _heading_pattern(model: str) -> re.Pattern[str]:
     """Match lines that are a message heading, with any number of backslashes in front."""
     names = "|".join(re.escape(name) for name in ("System", "You", model))
-    return re.compile(rf"^\\*## (?:{names})[ \t]*$", re.MULTILINE)
+    other = ".+" + re.escape(_OTHER_MODEL)
+    return re.compile(rf"^\\*## (?:{names}|{other})[ \t]*$", re.MULTILINE)
 
 
-def _turns(text: str, model: str) -> Iterator[Message]:
+class _Turn(NamedTuple):
+    message: Message
+    answered_by: str
+
+
+def _turns(text: str, model: str) -> Iterator[_Turn]:
     roles: dict[str, Role] = {model: "assistant", "System": "system", "You": "user"}
     marked = _heading_pattern(model)
     headings = [match for match in marked.finditer(text) if match[0].startswith("#")]
@@ -103,10 +124,13 @@ def _turns(text: str, model: str) -> Iterator[Message]:
         is_last = number == len(headings)
         end = len(text) if is_last else headings[number].start() - 1
         body = text[heading.end() : end].removeprefix("\n").removeprefix("\n")
-        yield _turn(roles[heading[0][3:].rstrip()], body.removesuffix("\n"), marked)
+        name = heading[0][3:].rstrip()
+        other = "" if name in roles else name.removesuffix(_OTHER_MODEL)
+        role = roles.get(name, "assistant")
+        yield _Turn(_message(role, body.removesuffix("\n"), marked), other)
 
 
-def _turn(role: Role, body: str, marked: re.Pattern[str]) -> Message:
+def _message(role: Role, body: str, marked: re.Pattern[str]) -> Message:
     lines = body.split("\n")
     quoted = list(takewhile(lambda line: line.startswith(_QUOTE), lines))
     thinking = [line[1:].removeprefix(" ") for line in quoted]

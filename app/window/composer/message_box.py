@@ -1,5 +1,6 @@
 """The box a message is typed in: it grows with its text, and Return sends."""
 
+from math import ceil
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QMimeData, Qt, Signal
@@ -51,7 +52,9 @@ class MessageBox(QPlainTextEdit):
         lines = min(MOST_LINES, max(1, round(self.document().size().height())))
         frame = self.contentsMargins()
         margins = 2 * self.document().documentMargin() + frame.top() + frame.bottom()
-        height = round(lines * self.fontMetrics().lineSpacing() + margins)
+        first = self.document().firstBlock()
+        self.blockBoundingRect(first)  # lays it out
+        height = ceil(lines * first.layout().lineAt(0).height() + margins)
         if height != self.height():
             self.setFixedHeight(height)
         grows = lines < MOST_LINES

@@ -139,6 +139,12 @@ class ChatList(QListView):
         marks = self.selectionModel()
         marks.setCurrentIndex(index, marks.SelectionFlag.ClearAndSelect)
 
+    def _mark_current_again(self) -> None:
+        """After a menu of another chat; several that are marked stay marked."""
+        is_edited = self.state() == QAbstractItemView.State.EditingState
+        if len(self.selectedIndexes()) <= 1 and not is_edited:
+            self.show_current(self._current)
+
     def _keep_mark(self) -> None:
         """A click that marks nothing leaves the chat that is open marked."""
         if not self.selectedIndexes():
@@ -364,6 +370,7 @@ class ChatList(QListView):
         menu = self._menu_at(index)
         if menu is not None:
             menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            menu.aboutToHide.connect(self._mark_current_again)
             menu.popup(place)
 
     def closeEditor(self, editor: QWidget, hint: QAbstractItemDelegate.EndEditHint) -> None:

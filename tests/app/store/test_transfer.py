@@ -87,6 +87,24 @@ def shape(store: SessionStore, chat: int) -> dict[str, StoredMessage]:
     }
 
 
+def test_markdown_names_the_model_of_each_answer_and_keeps_the_title(store, tmp_path):
+    chat = store.chats.create(ChatSettings(), "Chat with grandma")
+    parent = None
+    for model in ("First", "Other", "First"):
+        question = store.messages.add(chat, parent, "user", f"ask {model}").id
+        parent = store.messages.begin_answer(chat, question, model)
+        finish_answer(store.messages, parent, finished(f"says {model}"))
+    path = tmp_path / "chat.md"
+    export_chat(store, chat, path)
+    lines = path.read_text().splitlines()
+    assert lines[0] == "# Chat with grandma"
+    assert "## First" in lines and "## Other (another model)" in lines
+    imported = import_chat(store, path, ChatSettings())
+    messages = store.messages.all_of(imported.chat_id)
+    assert [m.model for m in messages if m.role == "assistant"] == ["First", "Other", "First"]
+    assert store.chats.get(imported.chat_id).title == "Chat with grandma"
+
+
 def test_json_brings_everything_back(store, chat, tmp_path):
     path = tmp_path / "chat.json"
     export_chat(store, chat, path)
@@ -130,13 +148,13 @@ def test_markdown_brings_the_branch_back(store, chat, tmp_path):
     export_chat(store, chat, path)
     text = path.read_text()
     assert text.startswith(
-        "# Chat with Tiny\n\n## System\n\nBe brief.\n\n## You\n\nhello\n\n## Tiny"
+        "# On zebras\n\nChat with Tiny\n\n## System\n\nBe brief.\n\n## You\n\nhello\n\n## Tiny"
     )
     imported = import_chat(store, path, ChatSettings(model_path="/mine"))
     assert texts(store, imported.chat_id) == ["hello", "one", "and?", "more"]
     opened = store.open_chat(imported.chat_id)
     assert opened.settings == ChatSettings(model_path="/mine", system="Be brief.")
-    assert opened.turns[1].message.model == "Tiny" and opened.summary.title == "hello"
+    assert opened.turns[1].message.model == "Tiny" and opened.summary.title == "On zebras"
 
 
 def test_an_empty_chat(store, tmp_path):

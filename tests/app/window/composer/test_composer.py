@@ -114,6 +114,18 @@ def test_it_is_as_high_before_it_is_shown_as_then(qtbot):
     assert box.height() == round(wanted)
 
 
+@pytest.mark.parametrize("zoom", [1.0, 1.1, 1.3])
+def test_all_lines_are_seen_up_to_ten(qtbot, wear, composer, box, zoom):
+    wear("light", zoom)
+    for line in range(MOST_LINES - 1):
+        qtbot.keyClicks(box, f"line {line}")
+        qtbot.keyClick(box, Qt.Key.Key_Return, SHIFT)
+        QApplication.processEvents()
+        assert box.firstVisibleBlock().blockNumber() == 0
+        last = box.blockBoundingGeometry(box.document().lastBlock())
+        assert last.translated(box.contentOffset()).bottom() <= box.viewport().height()
+
+
 def test_wrapped_lines_count(qtbot, composer, box):
     one = box.height()
     box.setPlainText("word " * 60)

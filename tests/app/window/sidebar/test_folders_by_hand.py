@@ -5,6 +5,9 @@ import os
 import pytest
 from chat_stores import Clock
 from PySide6.QtCore import QMimeData, Qt, QUrl
+from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMenu
 from seen import press
 from sidebar_hands import Hands
 
@@ -135,6 +138,21 @@ def test_several_are_deleted_and_taken_back_at_once(hands, by_keys):
     hands.click("Three", UP_TO)
     hands.choose("Three", "Restore 2 chats", by_keys=by_keys, click=False)
     assert hands.rows == ["Bin", "Two"]
+
+
+def test_a_menu_of_another_chat_leaves_the_chat_on_show_marked(hands):
+    chats = hands.sidebar.list
+    shown, _ = hands.chats("Ants", "Bees")
+    hands.click("Ants")
+    place = hands.place("Bees")
+    QTest.mouseClick(chats.viewport(), Qt.MouseButton.RightButton, pos=place)
+    mouse = QContextMenuEvent.Reason.Mouse
+    QApplication.sendEvent(
+        chats.viewport(), QContextMenuEvent(mouse, place, chats.mapToGlobal(place))
+    )
+    menu = next(menu for menu in chats.findChildren(QMenu) if menu.isVisible())
+    menu.close()
+    assert chats.selected() == (shown,)
 
 
 def test_a_menu_beside_what_is_marked_is_of_its_own_row(hands):
