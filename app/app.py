@@ -286,7 +286,6 @@ class App(QObject):
         widgets, window = self.widgets, self.widgets.window
         reader = widgets.transcript.reader
         reader.branch_off_wanted.connect(listed.branch_off)
-        reader.stats_clicked.connect(lambda _: window.show_panel("drafting"))
         for page in (reader, widgets.compare.reader):
             page.link_clicked.connect(self.files.open_link)
         widgets.start.asked.connect(chat.send)
@@ -344,7 +343,7 @@ class App(QObject):
             ended = words or tr("The answer has ended.")
             transcript.reader.turns.do(lambda: announce(transcript, ended))
             if answer.was_complete:
-                complete = tr("The answer is complete; Answer again gives another.")
+                complete = tr("The answer is complete. Regenerate gives another one.")
                 self.widgets.notice.mention(complete)
 
     def _show_answering(self) -> None:

@@ -173,7 +173,7 @@ class ChatListController(QObject):
             return
         for chat_id in chat_ids:
             self.gone.emit(chat_id)
-        words = tr("{n:,} chats moved to the bin", "Moved to the bin", len(chat_ids))
+        words = tr("{n:,} chats moved to the Trash", "Moved to the Trash", len(chat_ids))
         self._sidebar.undo.offer(words, lambda: self._take_back(chat_ids))
 
     def _take_back(self, chat_ids: Sequence[int]) -> None:
@@ -212,7 +212,7 @@ class ChatListController(QObject):
 
     def _groups(self, folders: Sequence[Folder]) -> tuple[ChatGroup, ...]:
         if self.shows_bin:
-            return _one_group(Words("Bin"), self._store.chats.in_bin())
+            return _one_group(Words("Trash"), self._store.chats.in_bin())
         if self._query:
             hits = self._store.search.find(self._query)
             return (ChatGroup(Words("Found"), hits),) if hits else ()

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from PySide6.QtCore import QMetaObject, QObject, Qt
-from PySide6.QtWidgets import QAbstractButton, QApplication
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QPlainTextEdit
 
 from app.control.chat_list import ChatListController
 from app.control.compare import CompareController
@@ -20,10 +22,11 @@ EDITING = {"select-all": "selectAll"} | {
     name: name for name in ("undo", "redo", "cut", "copy", "paste")
 }
 """Commands for the text that has the keys -> slots that all of Qt's text widgets have."""
+NUMBERED_CHATS = 9
 LEAVE_A_CARD = {
     *EDITING,
     *("stop", "open", "quit", "close-window", "minimise", "zoom-window", "full-screen"),
-    *("larger", "smaller", "actual-size", "system", "light", "dark", "log", "about"),
+    *("larger", "smaller", "actual-size", "system", "light", "dark", "log", "about", "shortcuts"),
 }
 """The other commands have to do with what a card covers, and close it."""
 
@@ -72,8 +75,11 @@ class CommandController(QObject):
             "settings": lambda: window.show_page("settings"),
             "quit": window.close,
             **{name: _in_focus(slot) for name, slot in EDITING.items()},
+            "undo": self._undo,
             "copy-answer": transcript.copy_last_answer,
             "find": self._in_chat(transcript.open_find),
+            "find-next": self._in_chat(lambda: transcript.find_further(1)),
+            "find-previous": self._in_chat(lambda: transcript.find_further(-1)),
             "search": self._search,
             "undo-delete": widgets.sidebar.undo.undo,
             "stop": self._stop,
@@ -102,11 +108,15 @@ class CommandController(QObject):
             "zoom-window": lambda: self._switch(Qt.WindowState.WindowMaximized),
             "full-screen": lambda: self._switch(Qt.WindowState.WindowFullScreen),
             "close-window": window.close,
+            "shortcuts": self._files.show_shortcuts,
             "log": self._files.show_log,
             "about": self._files.show_about,
         }
         for name, command in commands.items():
             widgets.actions[name].triggered.connect(self._carried_out(name, command))
+        for place in range(NUMBERED_CHATS):
+            keys = QShortcut(QKeySequence(f"Ctrl+{place + 1}"), window)
+            keys.activated.connect(partial(widgets.sidebar.list.choose_at, place))
 
     def _connect_buttons(self) -> None:
         widgets, actions = self._widgets, self._widgets.actions
@@ -118,7 +128,7 @@ class CommandController(QObject):
         widgets.head.session.clicked.connect(actions["session"].trigger)
         widgets.head.compare.clicked.connect(actions["compare"].trigger)
         widgets.session.fold_wanted.connect(lambda: window.show_panel(None))
-        widgets.strip.opened.connect(actions["drafting"].trigger)
+        widgets.strip.clicked.connect(actions["drafting"].trigger)
         widgets.drafting_panel.closed.connect(window.close_drafting)
         for page in (widgets.library_page, widgets.settings_page, widgets.compare_page):
             page.closed.connect(lambda: window.show_page("chat"))
@@ -210,6 +220,17 @@ class CommandController(QObject):
             command()
 
         return run
+
+    def _undo(self) -> None:
+        """In the text that has the focus where it can undo something, else of a deleted chat."""
+        text = self._widgets.window.focusWidget()
+        match text:
+            case QPlainTextEdit() if text.document().isUndoAvailable():
+                text.undo()
+            case QLineEdit() if text.isUndoAvailable():
+                text.undo()
+            case _:
+                self._widgets.sidebar.undo.undo()
 
     def _stop(self) -> None:
         """End one thing, what the user looks at first; what there is of an answer stays."""

@@ -33,7 +33,7 @@ PATIENCE_MS = 120
 SHOWN = 120
 """Characters of a text that is dropped, in the plan."""
 LOOKING = DropPlan(
-    "looking", Words("Looking at it"), Words("What it is decides what will be done with it.")
+    "looking", Words("Checking the file"), Words("Checking what can be done with it.")
 )
 
 
@@ -155,12 +155,14 @@ def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> Drop
     if texts and len(texts) + len(refused) == len(things):
         return _attach_plan(texts, refused)
     if words:
-        return DropPlan("attach", tr("Write it into the message"), _beginning(words[0].text))
+        return DropPlan("attach", tr("Add to the message"), _beginning(words[0].text))
     if refused:
-        return DropPlan("refused", tr("This cannot be used"), refused[0].words)
+        return DropPlan("refused", tr("This can't be used"), refused[0].words)
     if len(things) != 1:
         return DropPlan(
-            "refused", tr("Drop one model at a time"), tr("Text files can be dropped together.")
+            "refused",
+            tr("Drop one model at a time"),
+            tr("Several text files can be dropped together."),
         )
     return _plan(things[0], model)
 
@@ -168,7 +170,7 @@ def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> Drop
 def _plan(thing: Dropped, model: ModelDescription | None) -> DropPlan:
     match thing:
         case DroppedModel():
-            lies = tr("Opened where it lies, not copied")
+            lies = tr("Opened in place, not copied")
             return DropPlan(
                 "load",
                 tr("Load {name}", name=thing.name),
@@ -194,7 +196,7 @@ def _plan(thing: Dropped, model: ModelDescription | None) -> DropPlan:
         case DroppedHeads():
             title = tr("Use {name} as drafting heads", name=thing.path.name)
             return DropPlan(
-                "heads", title, tr("for {name}, loaded anew", name=model.name if model else "")
+                "heads", title, tr("for {name}, which reloads", name=model.name if model else "")
             )
         case DroppedHubModel():
             return DropPlan(
@@ -203,7 +205,7 @@ def _plan(thing: Dropped, model: ModelDescription | None) -> DropPlan:
                 tr("Its size is shown before it starts."),
             )
         case _:
-            return DropPlan("refused", tr("This cannot be used"))
+            return DropPlan("refused", tr("This can't be used"))
 
 
 def _beginning(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from html import escape
 from itertools import count
 from pathlib import Path
 
@@ -9,12 +10,15 @@ from PySide6.QtCore import QObject, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
+from app import VERSION
 from app.control.drops import DropController
 from app.start.threads import Beside, Turns
 from app.store.session_store import SessionStore
 from app.store.transfer import NewChat, export_chat, insert_in_steps, read_chats
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
+from app.window.actions import shortcuts_in_words
+from app.window.controls.icons import app_icon
 from app.window.language import tr
 from app.window.widgets import Widgets
 from mlx_engine.values.words import Words, joined
@@ -25,10 +29,14 @@ LONGEST_NAME = 60
 """Characters: a name has at most 255 bytes in most file systems."""
 SAID_EVERY = 25
 ABOUT = Words(
-    "Headstart chats with language models on your Mac. The model's own "
-    "multi-token-prediction heads draft, one batched pass of the model verifies: "
-    "the same words, sooner."
+    "Chat with language models on your Mac. A model's own drafting heads guess a few tokens ahead, "
+    "and the model checks them all at once: the same answer, sooner."
 )
+ABOUT_ICON = 64
+LINKS = {
+    Words("Apache License 2.0"): "https://www.apache.org/licenses/LICENSE-2.0",
+    Words("Models on Hugging Face"): "https://huggingface.co/models",
+}
 
 
 class FileController(QObject):
@@ -199,11 +207,30 @@ class FileController(QObject):
             )
 
     def show_about(self) -> None:
-        """What this is."""
+        """Icon, version, what this is, and links."""
         box = QMessageBox(
-            QMessageBox.Icon.NoIcon, tr("About Headstart"), tr(ABOUT), parent=self._window
+            QMessageBox.Icon.NoIcon, tr("About Headstart"), "Headstart", parent=self._window
         )
-        box.setInformativeText("Apache License 2.0")
+        box.setIconPixmap(app_icon().pixmap(ABOUT_ICON))
+        version = tr("Version {version}", version=VERSION)
+        links = " · ".join(f'<a href="{link}">{tr(words)}</a>' for words, link in LINKS.items())
+        box.setInformativeText(f"<p>{version}</p><p>{tr(ABOUT)}</p><p>{links}</p>")
+        box.open()
+
+    def show_shortcuts(self) -> None:
+        """Every command that has a shortcut."""
+        rows = (line.split("\t") for line in shortcuts_in_words().split("\n"))
+        cells = "".join(
+            f"<tr><td align='right'>{escape(keys)}</td><td>&nbsp;&nbsp;{escape(words)}</td></tr>"
+            for keys, words in rows
+        )
+        box = QMessageBox(
+            QMessageBox.Icon.NoIcon,
+            tr("Keyboard Shortcuts"),
+            tr("Keyboard Shortcuts"),
+            parent=self._window,
+        )
+        box.setInformativeText(f"<table>{cells}</table>")
         box.open()
 
     def _file_name(self, chat_id: int) -> str:

@@ -19,8 +19,8 @@ from app.worker.replies import LoadProgress
 from mlx_engine.values.options import LoadOptions
 from mlx_engine.values.words import Words
 
-AT_START = Words("Not loaded at the start, as you wished: the next question loads it")
-EJECTED = Words("Ejected: the next question loads it again")
+AT_START = Words("Not loaded yet. Your next message loads it")
+EJECTED = Words("Ejected. Your next message loads it again")
 ANSWERING = Words("An answer is being written: stop it, then eject the model.")
 MINUTE_MS = 60_000
 LONGEST_MS = 2**31 - 1
@@ -118,7 +118,7 @@ class RestController(QObject):
     def _let_go(self) -> None:
         minutes = self._settings.value.idle_minutes
         words = Words(
-            "Let go after {minutes} min idle: the next question loads it again", minutes=minutes
+            "Unloaded after {minutes} min idle. Your next message loads it again", minutes=minutes
         )
         self._models.rest(words)
 

@@ -19,7 +19,7 @@ from mlx_engine.values.words import Words
 
 T = TypeVar("T")
 FORMATS: dict[str, Format] = {"GGUF": "GGUF", "MLX": "MLX"}
-CHOSEN = Words("These kept their drafting heads, the best for this machine first")
+CHOSEN = Words("Models with drafting heads, best for this Mac first")
 NO_ANSWER = Words(
     "Hugging Face does not answer. Check the network, then press Return to ask again."
 )

@@ -52,16 +52,16 @@ class DeleteController(QObject):
         """Say what would be deleted, and delete it if that is agreed to."""
         size = size_words(model.nbytes)
         question = (
-            tr("Move {name} ({size}) to the trash?", name=model.name, size=size)
+            tr("Move {name} ({size}) to the Trash?", name=model.name, size=size)
             if model.nbytes
-            else tr("Move {name} to the trash?", name=model.name)
+            else tr("Move {name} to the Trash?", name=model.name)
         )
         box = QMessageBox(QMessageBox.Icon.Question, tr("Delete from disk"), "", parent=self._page)
         box.setTextFormat(Qt.TextFormat.PlainText)
         box.setText(question)
-        after = tr("The room is free once the trash is emptied.")
+        after = tr("The space is free once the Trash is emptied.")
         box.setInformativeText(f"{model.path}\n{after}")
-        delete = box.addButton(tr("Move to trash"), QMessageBox.ButtonRole.DestructiveRole)
+        delete = box.addButton(tr("Move to Trash"), QMessageBox.ButtonRole.DestructiveRole)
         box.addButton(QMessageBox.StandardButton.Cancel)
         box.setDefaultButton(QMessageBox.StandardButton.Cancel)
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

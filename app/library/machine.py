@@ -75,7 +75,7 @@ class Chosen:
         """As a row for this machine."""
         fits = self.memory <= machine.usable_bytes
         size = Words("{size} of memory", size=size_words(self.memory))
-        needs = size if fits else Words("too large for this machine")
+        needs = size if fits else Words("too large for this Mac")
         hub_id, parameters = self.link.partition(":")[0], self.billions * 10**9
         return HubFind(
             hub_id, self.format, parameters, heads=True, note=joined((self.words, needs))

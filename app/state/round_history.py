@@ -235,11 +235,6 @@ class RoundHistory:
         return self._accepted.total()
 
     @property
-    def acceptance_over_time(self) -> tuple[float, ...]:
-        """Acceptance of the recent rounds that drafted."""
-        return tuple([share for share in self._acceptance if share is not None])
-
-    @property
     def tokens_per_pass_over_time(self) -> tuple[int, ...]:
         """Tokens each recent pass of the model gave."""
         return tuple(self._emitted)

@@ -14,7 +14,7 @@ import os
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import chain, repeat
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -257,7 +257,7 @@ def _from_saved(chat: SavedChat, defaults: ChatSettings) -> NewChat:
             model=(other or chat.model) if message.role == "assistant" else "",
         )
         for place, (message, other) in enumerate(
-            zip_longest(chat.messages, chat.answered_by, fillvalue="")
+            zip(chat.messages, chain(chat.answered_by, repeat("")), strict=False)
         )
     ]
     settings = replace(defaults, system=storable(chat.system or ""))

@@ -50,7 +50,7 @@ class HubFind:
         terms = Words("accept its owners' terms on its page first") if self.gated else ""
         many = Words("{n:,} downloads a month", "1 download a month", self.downloads)
         count = many if self.downloads else ""
-        return joined((self.note, count, terms)) or Words("Press for its files and sizes")
+        return joined((self.note, count, terms)) or Words("Click to see files and sizes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class HubOffer:
     def second(self) -> str:
         """What is known of its heads."""
         if self.heads is None:
-            return Words("Its list of files does not tell of drafting heads")
+            return Words("Unknown whether it has drafting heads")
         return Words("Drafting heads") if self.heads else Words("No drafting heads")
 
 

@@ -41,7 +41,7 @@ class HeadBar(QFrame):
         self.setProperty("role", "head")
         self.sidebar = IconButton("sidebar", tr("Show or hide the sidebar"))
         self.compare = IconButton("compare", tr("Compare with and without drafting"))
-        self.session = IconButton("panel", tr("Show or hide the session panel"))
+        self.session = IconButton("panel", tr("Show or hide chat settings"))
         self._model = ShortButton()
         self._model.setProperty("role", "quiet")
         self._model.setAccessibleName(tr("Model in use"))
@@ -90,7 +90,7 @@ class HeadBar(QFrame):
     def _show_detail(self) -> None:
         model = self._in_use
         held = tr("{size} in memory", size=size_words(self._memory)) if self._memory else ""
-        words = model_in_words(model) if model else tr("Open or drop one to begin.")
+        words = model_in_words(model) if model else tr("Open or drop a model to begin.")
         self._detail.show_text(" · ".join(filter(None, (words, held if model else ""))))
 
     def show_loading(
@@ -146,12 +146,13 @@ class HeadBar(QFrame):
 
 
 def model_in_words(model: ModelDescription) -> str:
-    """How it is stored and whether it drafts."""
+    """Bits of the weights, and whether the model drafts."""
     if model.mtp is not None or not model.mtp_heads:
         heads = tr("no drafting heads")
     else:
         heads = tr("{n} drafting heads", "1 drafting head", model.mtp_heads)
-    return f"{short_quantisation(model.quantisation)} · {heads}"
+    stored = short_quantisation(model.quantisation).replace(" affine", "")
+    return f"{stored} · {heads}"
 
 
 PAGE_STEPS = {
@@ -177,17 +178,26 @@ class ChatPage(QWidget):
         self._start, self._transcript = start, transcript
         self._middle = stacked(start, transcript)
         composer.setMaximumWidth(WIDEST)
-        foot = QWidget()
-        foot.setLayout(centred(composer))
-        foot.setContentsMargins(SIDE, 0, SIDE, 16)
-        column(head, notice, Wide(self._middle), foot, of=self, spacing=0)
+        self._foot = QWidget()
+        self._foot.setLayout(centred(composer))
+        self._foot.setContentsMargins(SIDE, 0, SIDE, 16)
+        self._lines = column(head, notice, Wide(self._middle), self._foot, of=self, spacing=0)
         # the foot in place of the composer, whose frame changes with the keys
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._composer = composer
 
     def show_start(self, is_empty: bool) -> None:
-        """The start page for a chat without messages."""
+        """The start page for a chat without messages, with the composer in its middle."""
+        focus = self._composer.window().focusWidget()
+        has_focus = focus is not None and self._composer.isAncestorOf(focus)
+        if is_empty:
+            self._start.place_composer(self._foot)
+        else:
+            self._lines.addWidget(self._foot)
+        self._foot.setContentsMargins(0 if is_empty else SIDE, 0, 0 if is_empty else SIDE, 16)
         self._middle.setCurrentWidget(self._start if is_empty else self._transcript)
+        if has_focus:
+            self._composer.setFocus()
 
     # Qt
 

@@ -200,7 +200,7 @@ class CrashBox(QDialog):
 
     def __init__(self, words: str, details: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWindowTitle(tr("Headstart made a mistake"))
+        self.setWindowTitle(tr("Something went wrong in Headstart"))
         self._details = details
         shown = QPlainTextEdit(details)
         shown.setReadOnly(True)
@@ -219,7 +219,11 @@ class CrashBox(QDialog):
         buttons.accepted.connect(self.accept)
         self._others, self._more = 0, paragraph("", "muted")
         self._more.hide()
-        lines = (label(tr("Headstart made a mistake"), "title"), paragraph(words), self._more)
+        lines = (
+            label(tr("Something went wrong in Headstart"), "title"),
+            paragraph(words),
+            self._more,
+        )
         column(*lines, Wide(shown), buttons, of=self, margins=(24, 24, 24, 16), spacing=12)
         self.resize(640, 420)
 

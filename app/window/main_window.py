@@ -72,9 +72,9 @@ class MainWindow(QMainWindow):
         self._right = QFrame()
         self._right.setProperty("role", "right")
         column(self._panels, of=self._right)
-        self._wants_sidebar, self._wants_right = True, True
+        self._wants_sidebar, self._wants_right = True, False
         self._panel_before_sidebar = self._sidebar_before_page = False
-        self._under_drafting = True, False
+        self._under_drafting = False, False
         across = row(self._sidebar, Wide(self._pages), self._right, spacing=0)
         self.body = QWidget()
         foot = QFrame()

@@ -23,20 +23,20 @@ from app.window.session_panel.sampling_group import SamplingGroup
 from mlx_engine.values.words import Words, size_words
 
 COLOURS = (
-    Option("system", Words("As the system")),
+    Option("system", Words("System")),
     Option("light", Words("Light")),
     Option("dark", Words("Dark")),
 )
 
 LANGUAGES = (
-    Option("system", Words("As the system")),
+    Option("system", Words("System")),
     Option("en", "English"),
     Option("de", "Deutsch"),
 )
 
 WIDTHS = (
     Option("narrow", Words("Narrow")),
-    Option("usual", Words("Usual")),
+    Option("usual", Words("Default")),
     Option("wide", Words("Wide")),
     Option("full", Words("Whole window")),
 )
@@ -77,12 +77,12 @@ class AppearanceSection(Section):
 
     def make(self) -> Iterator[None]:
         """All at once."""
-        self._colours = Segments(tr("Colours"))
+        self._colours = Segments(tr("Theme"))
         self._colours.show_options(COLOURS)
         self.setFocusProxy(self._colours)
         self._language = DropDown(tr("Language"))
         self._language.show_options(LANGUAGES)
-        in_turn = paragraph(tr("Holds from the next start of Headstart."), "muted")
+        in_turn = paragraph(tr("Takes effect the next time Headstart starts."), "muted")
         self._size = label()
         tabular(self._size)
         steps = (
@@ -94,11 +94,11 @@ class AppearanceSection(Section):
         row(*(self._step(*step) for step in steps), STRETCH, of=sizes, spacing=8)
         self._width = Segments(tr("Text width"))
         self._width.show_options(WIDTHS)
-        self._drafted = Tick(tr("Tint drafted words by the depth that drafted them"))
-        self._notify = Tick(tr("Notify me when a long answer ends while I am elsewhere"))
+        self._drafted = Tick(tr("Highlight drafted words"))
+        self._notify = Tick(tr("Notify me when a long answer finishes in the background"))
         choices = (
             self._heading(),
-            named(tr("Colours"), self._colours),
+            named(tr("Theme"), self._colours),
             named(tr("Language"), self._language, in_turn),
             named(tr("Text size"), self._size, sizes),
             named(tr("Text width"), self._width),
@@ -160,22 +160,22 @@ class ModelsSection(Section):
 
     def make(self) -> Iterator[None]:
         """All at once."""
-        self._at_start = Tick(tr("Load the model used last when Headstart starts"))
-        self._idle = DropDown(tr("Let an idle model go"))
-        note = paragraph(tr("The next question loads it again."), "muted")
+        self._at_start = Tick(tr("Load the last model when Headstart starts"))
+        self._idle = DropDown(tr("Unload an idle model"))
+        note = paragraph(tr("Your next message loads it again."), "muted")
         idle = named(self._idle.accessibleName(), self._idle, note)
-        self._files = DropDown(tr("Keep what models have read of chats"))
+        self._files = DropDown(tr("Keep chats ready on disk"))
         note = paragraph(
             tr(
-                "In files that only you may read; they hold your chats. After a restart a chat "
-                "then goes on at once. Holds from the next load of a model."
+                "Stores what a model has read, so that chats continue at once after a restart. "
+                "Only you can read these files. Takes effect the next time a model loads."
             ),
             "muted",
         )
         self._held, self._forget = paragraph(), ShortButton()
         tabular(self._held)
         self._forget.show_text(tr("Delete all"))
-        self._forget.setAccessibleName(tr("Delete all that is kept of chats"))
+        self._forget.setAccessibleName(tr("Delete everything stored of chats"))
         self._forget.clicked.connect(self.forget_wanted)
         held = QWidget()
         row(Wide(self._held), self._forget, of=held, spacing=8)
@@ -192,8 +192,8 @@ class ModelsSection(Section):
 
     def show_kept(self, nbytes: int) -> None:
         """How much files hold now."""
-        words = tr("Files hold {size} now.", size=size_words(nbytes))
-        self._held.setText(words if nbytes else tr("Nothing is kept in files now."))
+        words = tr("Using {size} now.", size=size_words(nbytes))
+        self._held.setText(words if nbytes else tr("Nothing is stored now."))
         self._forget.setEnabled(nbytes > 0)
 
     def show_settings(self, settings: AppSettings) -> None:
@@ -231,8 +231,8 @@ def idle_words(minutes: int) -> str:
 
 
 EXPLANATION = Words(
-    "A new chat begins with these; chats you have keep their own. Sampling that is "
-    "left empty here is what the model recommends."
+    "New chats start with these settings; existing chats keep their own. Where sampling is left "
+    "empty, the model's recommendation is used."
 )
 
 
@@ -257,7 +257,7 @@ class NewChatSection(Section):
         self._fields = fields = ChatFields(system, draft, sampling)
         fields.changed.connect(self._take)
         self._reset = ShortButton()
-        self._reset.show_text(tr("Back to Headstart's own defaults"))
+        self._reset.show_text(tr("Restore Defaults"))
         self._reset.clicked.connect(self._take_own)
         explanation, first, last = paragraph(EXPLANATION, "muted"), QWidget(), QWidget()
         opening = self._heading(), explanation, system, fields.thinking, fields.template

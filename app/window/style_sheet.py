@@ -24,9 +24,7 @@ QLabel[role="note"] { color: $text; font-size: ${small}px; }
 QLabel[role="figure"] { font-size: ${figure}px; font-weight: 600; }
 QLabel[role="problem"] { color: $error; font-size: ${small}px; }
 QLabel[role="warning"] { color: $warning; font-size: ${small}px; }
-QLabel[role="effect"] {
-  background: $selected; color: $text; font-size: ${small}px; border-radius: 6px; padding: 6px 8px;
-}
+QLabel[role="effect"] { color: $text; font-size: ${small}px; }
 QLabel:disabled { color: $muted; }
 QToolTip { color: $text; background: $bubble; border: 1px solid $line; padding: 4px 8px; }
 QMenu {

@@ -16,7 +16,7 @@
         <translation>Die Antwort ist zu Ende.</translation>
     </message>
     <message>
-        <source>The answer is complete; Answer again gives another.</source>
+        <source>The answer is complete. Regenerate gives another one.</source>
         <translation>Die Antwort ist vollständig; „Noch einmal antworten“ gibt eine andere.</translation>
     </message>
     <message>
@@ -60,11 +60,11 @@
         <translation>Angehalten.</translation>
     </message>
     <message>
-        <source>Ended at this chat&apos;s limit of tokens.</source>
+        <source>Stopped at this chat&apos;s token limit.</source>
         <translation>Zu Ende am Token-Limit dieses Chats.</translation>
     </message>
     <message>
-        <source>Interrupted reply.</source>
+        <source>Interrupted.</source>
         <translation>Unterbrochene Antwort.</translation>
     </message>
     <message>
@@ -89,9 +89,9 @@
         <translation>Kopie</translation>
     </message>
     <message numerus="yes">
-        <source>{n:,} chats moved to the bin</source>
-        <comment>Moved to the bin</comment>
-        <translation>
+        <source>{n:,} chats moved to the Trash</source>
+        <comment>Moved to the Trash</comment>
+        <translation type="unfinished">
             <numerusform>Im Papierkorb</numerusform>
             <numerusform>{n:,} Chats im Papierkorb</numerusform>
         </translation>
@@ -133,19 +133,19 @@
         <translation>{name}: Der Download ist abgebrochen ({last}). Bitte neu starten.</translation>
     </message>
     <message>
-        <source>Looking at it</source>
+        <source>Checking the file</source>
         <translation>Wird geprüft</translation>
     </message>
     <message>
-        <source>What it is decides what will be done with it.</source>
+        <source>Checking what can be done with it.</source>
         <translation>Was es ist, entscheidet, was damit geschieht.</translation>
     </message>
     <message>
-        <source>Write it into the message</source>
+        <source>Add to the message</source>
         <translation>In die Nachricht schreiben</translation>
     </message>
     <message>
-        <source>This cannot be used</source>
+        <source>This can&apos;t be used</source>
         <translation>Damit lässt sich nichts anfangen</translation>
     </message>
     <message>
@@ -153,7 +153,7 @@
         <translation>Nur ein Modell auf einmal</translation>
     </message>
     <message>
-        <source>Text files can be dropped together.</source>
+        <source>Several text files can be dropped together.</source>
         <translation>Textdateien können zusammen abgelegt werden.</translation>
     </message>
     <message>
@@ -161,7 +161,7 @@
         <translation>{name} laden</translation>
     </message>
     <message>
-        <source>Opened where it lies, not copied</source>
+        <source>Opened in place, not copied</source>
         <translation>Wird an seinem Ort geöffnet, nicht kopiert</translation>
     </message>
     <message>
@@ -193,7 +193,7 @@
         <translation>{name} als Entwurfsköpfe verwenden</translation>
     </message>
     <message>
-        <source>for {name}, loaded anew</source>
+        <source>for {name}, which reloads</source>
         <translation>für {name}, das neu geladen wird</translation>
     </message>
     <message>
@@ -239,10 +239,6 @@
         <translation>Markdown (*.md);;JSON mit allem (*.json)</translation>
     </message>
     <message>
-        <source>Headstart chats with language models on your Mac. The model&apos;s own multi-token-prediction heads draft, one batched pass of the model verifies: the same words, sooner.</source>
-        <translation>Headstart chattet mit Sprachmodellen auf diesem Mac. Die eigenen MTP-Köpfe des Modells (Multi-Token-Prediction) entwerfen, ein gemeinsamer Durchlauf des Modells prüft: dieselben Worte, nur früher.</translation>
-    </message>
-    <message>
         <source>Open</source>
         <comment>title of a dialog</comment>
         <translation>Öffnen</translation>
@@ -280,6 +276,14 @@
         <translation>{error} {done:,} von {total:,} Chats wurden geschrieben.</translation>
     </message>
     <message>
+        <source>Chat with language models on your Mac. A model&apos;s own drafting heads guess a few tokens ahead, and the model checks them all at once: the same answer, sooner.</source>
+        <translation>Mit Sprachmodellen auf dem eigenen Mac chatten. Die Entwurfsköpfe eines Modells raten einige Token voraus, und das Modell prüft sie auf einmal: dieselbe Antwort, früher.</translation>
+    </message>
+    <message>
+        <source>Apache License 2.0</source>
+        <translation>Apache-Lizenz 2.0</translation>
+    </message>
+    <message>
         <source>Writing {total:,} chats to {folder}: {done:,} are done.</source>
         <translation>{total:,} Chats werden nach {folder} geschrieben: {done:,} sind fertig.</translation>
     </message>
@@ -300,6 +304,14 @@
         <translation>Über Headstart</translation>
     </message>
     <message>
+        <source>Version {version}</source>
+        <translation>Version {version}</translation>
+    </message>
+    <message>
+        <source>Keyboard Shortcuts</source>
+        <translation>Tastenkürzel</translation>
+    </message>
+    <message>
         <source>Chat</source>
         <translation>Chat</translation>
     </message>
@@ -312,7 +324,7 @@
         <translation>Wird geladen</translation>
     </message>
     <message>
-        <source>These kept their drafting heads, the best for this machine first</source>
+        <source>Models with drafting heads, best for this Mac first</source>
         <translation>Mit erhaltenen Entwurfsköpfen, das beste für diesen Rechner zuerst</translation>
     </message>
     <message>
@@ -332,11 +344,11 @@
         <translation>{path} ließ sich nicht in den Papierkorb legen: Das Laufwerk hat vielleicht keinen oder ist schreibgeschützt.</translation>
     </message>
     <message>
-        <source>Move {name} ({size}) to the trash?</source>
+        <source>Move {name} ({size}) to the Trash?</source>
         <translation>{name} ({size}) in den Papierkorb legen?</translation>
     </message>
     <message>
-        <source>Move {name} to the trash?</source>
+        <source>Move {name} to the Trash?</source>
         <translation>{name} in den Papierkorb legen?</translation>
     </message>
     <message>
@@ -344,11 +356,11 @@
         <translation>Vom Laufwerk löschen</translation>
     </message>
     <message>
-        <source>The room is free once the trash is emptied.</source>
+        <source>The space is free once the Trash is emptied.</source>
         <translation>Der Platz wird frei, sobald der Papierkorb geleert ist.</translation>
     </message>
     <message>
-        <source>Move to trash</source>
+        <source>Move to Trash</source>
         <translation>In den Papierkorb legen</translation>
     </message>
     <message>
@@ -380,11 +392,11 @@
         <translation>Dieser Chat wurde von {name} beantwortet.</translation>
     </message>
     <message>
-        <source>Not loaded at the start, as you wished: the next question loads it</source>
+        <source>Not loaded yet. Your next message loads it</source>
         <translation>Beim Start wie gewünscht nicht geladen: Die nächste Frage lädt es</translation>
     </message>
     <message>
-        <source>Ejected: the next question loads it again</source>
+        <source>Ejected. Your next message loads it again</source>
         <translation>Ausgeworfen: Die nächste Frage lädt es wieder</translation>
     </message>
     <message>
@@ -392,7 +404,7 @@
         <translation>Eine Antwort wird gerade geschrieben: erst anhalten, dann das Modell auswerfen.</translation>
     </message>
     <message>
-        <source>Let go after {minutes} min idle: the next question loads it again</source>
+        <source>Unloaded after {minutes} min idle. Your next message loads it again</source>
         <translation>Nach {minutes} min ohne Nutzung freigegeben: Die nächste Frage lädt es wieder</translation>
     </message>
     <message>
@@ -564,7 +576,7 @@
         <translation>{size} Speicher</translation>
     </message>
     <message>
-        <source>too large for this machine</source>
+        <source>too large for this Mac</source>
         <translation>zu groß für diesen Rechner</translation>
     </message>
     <message>
@@ -932,11 +944,11 @@
         </translation>
     </message>
     <message>
-        <source>Press for its files and sizes</source>
+        <source>Click to see files and sizes</source>
         <translation>Klicken zeigt Dateien und Größen</translation>
     </message>
     <message>
-        <source>Its list of files does not tell of drafting heads</source>
+        <source>Unknown whether it has drafting heads</source>
         <translation>Die Dateiliste verrät nichts über Entwurfsköpfe</translation>
     </message>
     <message>
@@ -1036,6 +1048,11 @@
         <translation>Darstellung</translation>
     </message>
     <message>
+        <source>Appearance</source>
+        <comment>menu</comment>
+        <translation type="unfinished">Erscheinungsbild</translation>
+    </message>
+    <message>
         <source>Window</source>
         <comment>menu</comment>
         <translation>Fenster</translation>
@@ -1046,20 +1063,132 @@
         <translation>Hilfe</translation>
     </message>
     <message>
-        <source>Open model or file…</source>
+        <source>New Chat</source>
+        <translation>Neuer Chat</translation>
+    </message>
+    <message>
+        <source>New Folder</source>
+        <translation>Neuer Ordner</translation>
+    </message>
+    <message>
+        <source>Open Model or File…</source>
         <translation>Modell oder Datei öffnen …</translation>
+    </message>
+    <message>
+        <source>Import Chat…</source>
+        <translation>Chat importieren …</translation>
+    </message>
+    <message>
+        <source>Export Chat…</source>
+        <translation>Chat exportieren …</translation>
+    </message>
+    <message>
+        <source>Select All</source>
+        <translation>Alles auswählen</translation>
+    </message>
+    <message>
+        <source>Copy Last Answer</source>
+        <translation>Letzte Antwort kopieren</translation>
+    </message>
+    <message>
+        <source>Find in Chat</source>
+        <translation>Im Chat suchen</translation>
+    </message>
+    <message>
+        <source>Find Next</source>
+        <translation>Weitersuchen</translation>
+    </message>
+    <message>
+        <source>Find Previous</source>
+        <translation>Rückwärts suchen</translation>
+    </message>
+    <message>
+        <source>Search Chats</source>
+        <translation>Chats durchsuchen</translation>
+    </message>
+    <message>
+        <source>Undo Delete Chat</source>
+        <translation>Löschen des Chats widerrufen</translation>
+    </message>
+    <message>
+        <source>Continue Answer</source>
+        <translation>Antwort fortsetzen</translation>
+    </message>
+    <message>
+        <source>Compare With and Without Drafting</source>
+        <translation>Mit und ohne Entwurf vergleichen</translation>
+    </message>
+    <message>
+        <source>Rename Chat</source>
+        <translation>Chat umbenennen</translation>
+    </message>
+    <message>
+        <source>Pin Chat</source>
+        <translation>Chat anheften</translation>
+    </message>
+    <message>
+        <source>Duplicate Chat</source>
+        <translation>Chat duplizieren</translation>
+    </message>
+    <message>
+        <source>Delete Chat</source>
+        <translation>Chat löschen</translation>
+    </message>
+    <message>
+        <source>Previous Chat</source>
+        <translation>Vorheriger Chat</translation>
+    </message>
+    <message>
+        <source>Next Chat</source>
+        <translation>Nächster Chat</translation>
+    </message>
+    <message>
+        <source>Drafting View</source>
+        <translation>Entwurfsansicht</translation>
+    </message>
+    <message>
+        <source>Show Drafted Words</source>
+        <translation>Entworfene Wörter zeigen</translation>
+    </message>
+    <message>
+        <source>Jump to Latest</source>
+        <translation>Zum Neuesten springen</translation>
+    </message>
+    <message>
+        <source>Larger Text</source>
+        <translation>Größerer Text</translation>
+    </message>
+    <message>
+        <source>Smaller Text</source>
+        <translation>Kleinerer Text</translation>
+    </message>
+    <message>
+        <source>Actual Size</source>
+        <translation>Originalgröße</translation>
+    </message>
+    <message>
+        <source>Minimize</source>
+        <translation>Im Dock ablegen</translation>
+    </message>
+    <message>
+        <source>Enter Full Screen</source>
+        <translation>Vollbild</translation>
+    </message>
+    <message>
+        <source>Close Window</source>
+        <translation>Fenster schließen</translation>
+    </message>
+    <message>
+        <source>Show Log File</source>
+        <translation>Protokolldatei zeigen</translation>
+    </message>
+    <message>
+        <source>First to ninth chat</source>
+        <translation>Erster bis neunter Chat</translation>
     </message>
     <message>
         <source>Models</source>
         <translation>Modelle</translation>
-    </message>
-    <message>
-        <source>Import chat…</source>
-        <translation>Chat importieren …</translation>
-    </message>
-    <message>
-        <source>Export chat…</source>
-        <translation>Chat exportieren …</translation>
     </message>
     <message>
         <source>Settings…</source>
@@ -1090,83 +1219,19 @@
         <translation>Einsetzen</translation>
     </message>
     <message>
-        <source>Select all</source>
-        <translation>Alles auswählen</translation>
-    </message>
-    <message>
-        <source>Copy last answer</source>
-        <translation>Letzte Antwort kopieren</translation>
-    </message>
-    <message>
-        <source>Find in chat</source>
-        <translation>Im Chat suchen</translation>
-    </message>
-    <message>
-        <source>Search chats</source>
-        <translation>Chats durchsuchen</translation>
-    </message>
-    <message>
-        <source>Undo delete of chat</source>
-        <translation>Löschen des Chats widerrufen</translation>
-    </message>
-    <message>
         <source>Stop</source>
         <translation>Anhalten</translation>
-    </message>
-    <message>
-        <source>Answer again</source>
-        <translation>Noch einmal antworten</translation>
-    </message>
-    <message>
-        <source>Continue answer</source>
-        <translation>Antwort fortsetzen</translation>
     </message>
     <message>
         <source>Compare with and without drafting</source>
         <translation>Mit und ohne Entwürfe vergleichen</translation>
     </message>
     <message>
-        <source>Rename chat</source>
-        <translation>Chat umbenennen</translation>
-    </message>
-    <message>
-        <source>Pin chat</source>
-        <translation>Chat anheften</translation>
-    </message>
-    <message>
-        <source>Duplicate chat</source>
-        <translation>Chat duplizieren</translation>
-    </message>
-    <message>
-        <source>Delete chat</source>
-        <translation>Chat löschen</translation>
-    </message>
-    <message>
-        <source>Previous chat</source>
-        <translation>Vorheriger Chat</translation>
-    </message>
-    <message>
-        <source>Next chat</source>
-        <translation>Nächster Chat</translation>
-    </message>
-    <message>
         <source>Sidebar</source>
         <translation>Seitenleiste</translation>
     </message>
     <message>
-        <source>Session panel</source>
-        <translation>Sitzungsleiste</translation>
-    </message>
-    <message>
-        <source>Drafting view</source>
-        <translation>Entwurfsansicht</translation>
-    </message>
-    <message>
-        <source>Show drafted words</source>
-        <translation>Entworfene Wörter zeigen</translation>
-    </message>
-    <message>
-        <source>Bin</source>
+        <source>Trash</source>
         <translation>Papierkorb</translation>
     </message>
     <message>
@@ -1186,10 +1251,6 @@
         <translation>Normale Textgröße</translation>
     </message>
     <message>
-        <source>Colours of the system</source>
-        <translation>Farben des Systems</translation>
-    </message>
-    <message>
         <source>Light</source>
         <translation>Hell</translation>
     </message>
@@ -1198,31 +1259,15 @@
         <translation>Dunkel</translation>
     </message>
     <message>
-        <source>Minimise</source>
-        <translation>Im Dock ablegen</translation>
-    </message>
-    <message>
         <source>Zoom</source>
         <translation>Zoomen</translation>
-    </message>
-    <message>
-        <source>Full screen</source>
-        <translation>Vollbild</translation>
-    </message>
-    <message>
-        <source>Close window</source>
-        <translation>Fenster schließen</translation>
-    </message>
-    <message>
-        <source>Show log file</source>
-        <translation>Protokolldatei zeigen</translation>
     </message>
     <message>
         <source>Show or hide the sidebar</source>
         <translation>Seitenleiste ein- oder ausblenden</translation>
     </message>
     <message>
-        <source>Show or hide the session panel</source>
+        <source>Show or hide chat settings</source>
         <translation>Sitzungsleiste ein- oder ausblenden</translation>
     </message>
     <message>
@@ -1246,11 +1291,11 @@
         <translation>{size} im Speicher</translation>
     </message>
     <message>
-        <source>Open or drop one to begin.</source>
+        <source>Open or drop a model to begin.</source>
         <translation>Eines öffnen oder hierher ziehen, um zu beginnen.</translation>
     </message>
     <message>
-        <source>Looking at the files</source>
+        <source>Checking files</source>
         <translation>Dateien werden geprüft</translation>
     </message>
     <message>
@@ -1506,7 +1551,7 @@
         <translation>{name}, Schieberegler</translation>
     </message>
     <message>
-        <source>model&apos;s</source>
+        <source>default</source>
         <translation>Modell</translation>
     </message>
     <message>
@@ -1598,14 +1643,6 @@
         <translation>{name} {percent:.0f} % ({ms:,.0f} ms)</translation>
     </message>
     <message>
-        <source>No draft has been checked yet.</source>
-        <translation>Noch wurde kein Entwurf geprüft.</translation>
-    </message>
-    <message>
-        <source>{percent:.0f} % of recently drafted tokens were accepted.</source>
-        <translation>{percent:.0f} % der zuletzt entworfenen Tokens wurden angenommen.</translation>
-    </message>
-    <message>
         <source>Drafting</source>
         <translation>Entwürfe</translation>
     </message>
@@ -1614,23 +1651,23 @@
         <translation>Annahmequote nach Tiefe</translation>
     </message>
     <message>
-        <source>Tokens of each pass</source>
+        <source>Tokens per pass</source>
         <translation>Tokens je Durchlauf</translation>
     </message>
     <message>
-        <source>Cost of a pass by rows, ms</source>
+        <source>Time of a pass by tokens checked, ms</source>
         <translation>Kosten nach Zeilen, ms</translation>
     </message>
     <message>
-        <source>Where a round&apos;s time goes</source>
+        <source>Time per step</source>
         <translation>Wohin die Zeit einer Runde geht</translation>
     </message>
     <message>
-        <source>Gain in this chat</source>
+        <source>Speedup in this chat</source>
         <translation>Gewinn in diesem Chat</translation>
     </message>
     <message>
-        <source>Declined</source>
+        <source>Not used</source>
         <translation>Abgelehnt</translation>
     </message>
     <message>
@@ -1654,7 +1691,7 @@
         <translation>{drafted:.1f} Tok/s mit Entwürfen, {plain:.1f} ohne: das {ratio:.2f}-fache.</translation>
     </message>
     <message>
-        <source>Nothing was declined.</source>
+        <source>Everything that speeds up this model is in use.</source>
         <translation>Nichts wurde abgelehnt.</translation>
     </message>
     <message>
@@ -1710,24 +1747,24 @@
         <translation>ohne Entwürfe ist es hier schneller</translation>
     </message>
     <message>
-        <source>drafting idle</source>
-        <translation>Entwürfe ruhen</translation>
+        <source>Reading the prompt…</source>
+        <translation>Liest die Eingabe …</translation>
     </message>
     <message>
-        <source>reading the prompt</source>
-        <translation>liest den Prompt</translation>
+        <source>Drafting rests: plain is faster here</source>
+        <translation>Entwurf ruht: ohne ist es hier schneller</translation>
     </message>
     <message>
-        <source>drafting {depth}</source>
-        <translation>entwirft {depth}</translation>
+        <source>{ratio:.1f}× faster with drafting</source>
+        <translation>{ratio:.1f}-mal so schnell mit Entwurf</translation>
     </message>
     <message>
-        <source>not drafting</source>
-        <translation>entwirft nicht</translation>
+        <source>{share} of drafts accepted</source>
+        <translation>{share} der Entwürfe angenommen</translation>
     </message>
     <message>
-        <source>drafted up to {depth}</source>
-        <translation>entwarf bis zu {depth}</translation>
+        <source>{done:,} of {total:,} tokens read</source>
+        <translation>{done:,} von {total:,} Token gelesen</translation>
     </message>
     <message>
         <source>not drafted</source>
@@ -1742,22 +1779,6 @@
         <translation>Entwurfsansicht öffnen</translation>
     </message>
     <message>
-        <source>Acceptance of the recent rounds</source>
-        <translation>Annahmequote der letzten Runden</translation>
-    </message>
-    <message>
-        <source>{passes:.1f} tok/pass</source>
-        <translation>{passes:.1f} Tok/Durchlauf</translation>
-    </message>
-    <message>
-        <source>{speed:.1f} tok/s (plain {plain:.1f})</source>
-        <translation>{speed:.1f} Tok/s (ohne {plain:.1f})</translation>
-    </message>
-    <message>
-        <source>reading {done:,} of {total:,} tokens</source>
-        <translation>liest {done:,} von {total:,} Tokens</translation>
-    </message>
-    <message>
         <source>{percent:.0f} %</source>
         <translation>{percent:.0f} %</translation>
     </message>
@@ -1766,7 +1787,7 @@
         <translation>Ablegen</translation>
     </message>
     <message>
-        <source>Headstart made a mistake</source>
+        <source>Something went wrong in Headstart</source>
         <translation>In Headstart ist ein Fehler aufgetreten</translation>
     </message>
     <message>
@@ -1826,7 +1847,7 @@
         <translation>Aus dieser Liste entfernen</translation>
     </message>
     <message>
-        <source>Asking for its files and sizes</source>
+        <source>Getting files and sizes</source>
         <translation>Dateien und Größen werden erfragt</translation>
     </message>
     <message>
@@ -1866,19 +1887,15 @@
         <translation>Mit dem mitgelieferten beginnen</translation>
     </message>
     <message>
-        <source>Ask something</source>
-        <translation>Etwas fragen</translation>
-    </message>
-    <message>
         <source>Recent models</source>
         <translation>Zuletzt benutzte Modelle</translation>
     </message>
     <message>
-        <source>What to get next</source>
+        <source>Get a better model</source>
         <translation>Empfehlung für diesen Rechner</translation>
     </message>
     <message>
-        <source>Models to get</source>
+        <source>Browse Models</source>
         <translation>Modelle zum Herunterladen</translation>
     </message>
     <message>
@@ -1896,10 +1913,6 @@
     <message>
         <source>Choose a model folder or a .gguf file</source>
         <translation>Einen Modellordner oder eine .gguf-Datei wählen</translation>
-    </message>
-    <message>
-        <source>{name} is ready: ask it, or drop another model here</source>
-        <translation>{name} ist bereit: etwas fragen oder ein anderes Modell hierher ziehen</translation>
     </message>
     <message>
         <source>All</source>
@@ -1930,7 +1943,7 @@
         <translation>Modelle auf diesem Rechner</translation>
     </message>
     <message>
-        <source>Go on with the download</source>
+        <source>Resume the download</source>
         <translation>Download fortsetzen</translation>
     </message>
     <message>
@@ -1950,7 +1963,7 @@
         <translation>Vom Laufwerk löschen …</translation>
     </message>
     <message>
-        <source>{problem}: click to go on with it</source>
+        <source>{problem}: click to resume</source>
         <translation>{problem}: zum Fortsetzen klicken</translation>
     </message>
     <message>
@@ -1970,7 +1983,7 @@
         <translation>Ordner hinzufügen …</translation>
     </message>
     <message>
-        <source>Look for models in a folder of yours, at every start</source>
+        <source>Look for models in this folder each time Headstart starts</source>
         <translation>Bei jedem Start in einem eigenen Ordner nach Modellen suchen</translation>
     </message>
     <message>
@@ -1978,7 +1991,7 @@
         <translation>{folder} · ist zurzeit nicht da</translation>
     </message>
     <message>
-        <source>Look no more in {folder}</source>
+        <source>Stop looking in {folder}</source>
         <translation>Nicht mehr in {folder} suchen</translation>
     </message>
     <message>
@@ -2030,7 +2043,7 @@
         <translation>Kontextlänge</translation>
     </message>
     <message>
-        <source>Tokens at most; fewer need less memory</source>
+        <source>Most tokens in the chat; fewer use less memory</source>
         <translation>Höchstzahl der Tokens; weniger brauchen weniger Speicher</translation>
     </message>
     <message>
@@ -2042,23 +2055,23 @@
         <translation>Eine Datei mit Entwurfsköpfen wählen</translation>
     </message>
     <message>
-        <source>Use the heads in or beside the model</source>
+        <source>Use the heads included with the model</source>
         <translation>Die Köpfe im oder beim Modell verwenden</translation>
     </message>
     <message>
-        <source>Numerics</source>
+        <source>Precision</source>
         <translation>Numerik</translation>
     </message>
     <message>
-        <source>Keep it in memory when it is idle</source>
+        <source>Keep in memory when idle</source>
         <translation>Auch unbenutzt im Speicher behalten</translation>
     </message>
     <message>
-        <source>Those in or beside the model</source>
+        <source>Included with the model</source>
         <translation>Die im oder beim Modell</translation>
     </message>
     <message>
-        <source>Begins after the answer that is being written</source>
+        <source>Waiting for the current answer to finish</source>
         <translation>Beginnt nach der Antwort, die gerade geschrieben wird</translation>
     </message>
     <message>
@@ -2162,7 +2175,7 @@
         <translation>Auto würde {auto} wählen.</translation>
     </message>
     <message>
-        <source>Model&apos;s way</source>
+        <source>Model default</source>
         <translation>Wie das Modell</translation>
     </message>
     <message>
@@ -2178,7 +2191,7 @@
         <translation>Denken</translation>
     </message>
     <message>
-        <source>A text, a number, true, false or null. Empty: the model&apos;s way.</source>
+        <source>A text, a number, true, false, or null. Empty: the model&apos;s default.</source>
         <translation>Ein Text, eine Zahl, true, false oder null. Leer: wie das Modell.</translation>
     </message>
     <message>
@@ -2188,10 +2201,6 @@
     <message>
         <source>Chat template</source>
         <translation>Chatvorlage</translation>
-    </message>
-    <message>
-        <source>Model&apos;s</source>
-        <translation>Modell</translation>
     </message>
     <message>
         <source>Draft model</source>
@@ -2342,7 +2351,7 @@
         <translation>Wirksam: {what}, bis das Modell neu geladen wird.</translation>
     </message>
     <message>
-        <source>fresh</source>
+        <source>random</source>
         <comment>seed</comment>
         <translation>neu</translation>
     </message>
@@ -2351,11 +2360,11 @@
         <translation>Startwert</translation>
     </message>
     <message>
-        <source>The same seed and settings give the same words</source>
+        <source>The same seed and settings give the same answer</source>
         <translation>Gleicher Startwert und gleiche Einstellungen geben dieselben Worte</translation>
     </message>
     <message>
-        <source>Locked: draw a fresh seed for each answer</source>
+        <source>Locked: use a random seed for each answer</source>
         <translation>Festgehalten: für jede Antwort einen neuen Startwert ziehen</translation>
     </message>
     <message>
@@ -2371,7 +2380,7 @@
         <translation>Temperatur</translation>
     </message>
     <message>
-        <source>0 always takes the likeliest token</source>
+        <source>0 always takes the most likely token</source>
         <translation>Bei 0 immer das wahrscheinlichste Token</translation>
     </message>
     <message>
@@ -2379,7 +2388,7 @@
         <translation>Top k</translation>
     </message>
     <message>
-        <source>Only the k likeliest tokens</source>
+        <source>Only the k most likely tokens</source>
         <translation>Nur die k wahrscheinlichsten Tokens</translation>
     </message>
     <message>
@@ -2387,7 +2396,7 @@
         <translation>Top p</translation>
     </message>
     <message>
-        <source>Only the likeliest tokens that add up to p</source>
+        <source>Only the most likely tokens that add up to p</source>
         <translation>Nur die wahrscheinlichsten Tokens, die zusammen p ergeben</translation>
     </message>
     <message>
@@ -2395,7 +2404,7 @@
         <translation>Min p</translation>
     </message>
     <message>
-        <source>Only tokens of at least this share of the likeliest</source>
+        <source>Only tokens at least this likely compared with the top token</source>
         <translation>Nur Tokens mit mindestens diesem Anteil am wahrscheinlichsten</translation>
     </message>
     <message>
@@ -2403,7 +2412,7 @@
         <translation>Wiederholungsstrafe</translation>
     </message>
     <message>
-        <source>Above 1 avoids what prompt and answer have</source>
+        <source>Above 1 avoids words of the prompt and the answer</source>
         <translation>Über 1 meidet, was Prompt und Antwort schon enthalten</translation>
     </message>
     <message>
@@ -2411,7 +2420,7 @@
         <translation>Präsenzstrafe</translation>
     </message>
     <message>
-        <source>Above 0 avoids what the answer has</source>
+        <source>Above 0 avoids words already in the answer</source>
         <translation>Über 0 meidet, was die Antwort schon enthält</translation>
     </message>
     <message>
@@ -2419,7 +2428,7 @@
         <translation>Häufigkeitsstrafe</translation>
     </message>
     <message>
-        <source>Above 0 avoids what the answer has often</source>
+        <source>Above 0 avoids words frequent in the answer</source>
         <translation>Über 0 meidet, was die Antwort oft enthält</translation>
     </message>
     <message>
@@ -2439,7 +2448,7 @@
         <translation>kein Limit</translation>
     </message>
     <message>
-        <source>Tokens of an answer at most</source>
+        <source>Most tokens in an answer</source>
         <translation>Höchstzahl der Tokens einer Antwort</translation>
     </message>
     <message>
@@ -2455,7 +2464,7 @@
         <translation>Empfehlung verwenden</translation>
     </message>
     <message>
-        <source>Grey figures are what the model recommends.</source>
+        <source>Gray values are the model&apos;s recommendation.</source>
         <translation>Graue Werte sind die Empfehlung des Modells.</translation>
     </message>
     <message>
@@ -2487,11 +2496,11 @@
         <translation>Sichern als</translation>
     </message>
     <message>
-        <source>Make these the defaults</source>
+        <source>Use as Defaults</source>
         <translation>Als Standard verwenden</translation>
     </message>
     <message>
-        <source>New chats begin with the settings of this one</source>
+        <source>New chats start with the settings of this chat</source>
         <translation>Neue Chats beginnen mit den Einstellungen dieses Chats</translation>
     </message>
     <message>
@@ -2515,7 +2524,7 @@
         <translation>Ersetzen</translation>
     </message>
     <message>
-        <source>Session</source>
+        <source>Chat Settings</source>
         <translation>Sitzung</translation>
     </message>
     <message>
@@ -2531,7 +2540,7 @@
         <translation>Wie in diesem Chat geantwortet werden soll</translation>
     </message>
     <message>
-        <source>As the system</source>
+        <source>System</source>
         <translation>Wie das System</translation>
     </message>
     <message>
@@ -2539,7 +2548,7 @@
         <translation>Schmal</translation>
     </message>
     <message>
-        <source>Usual</source>
+        <source>Default</source>
         <translation>Normal</translation>
     </message>
     <message>
@@ -2551,7 +2560,7 @@
         <translation>Ganz</translation>
     </message>
     <message>
-        <source>Colours</source>
+        <source>Theme</source>
         <translation>Farben</translation>
     </message>
     <message>
@@ -2559,7 +2568,7 @@
         <translation>Sprache</translation>
     </message>
     <message>
-        <source>Holds from the next start of Headstart.</source>
+        <source>Takes effect the next time Headstart starts.</source>
         <translation>Gilt ab dem nächsten Start von Headstart.</translation>
     </message>
     <message>
@@ -2579,11 +2588,11 @@
         <translation>Textbreite</translation>
     </message>
     <message>
-        <source>Tint drafted words by the depth that drafted them</source>
+        <source>Highlight drafted words</source>
         <translation>Entworfene Wörter nach der Tiefe ihres Entwurfs tönen</translation>
     </message>
     <message>
-        <source>Notify me when a long answer ends while I am elsewhere</source>
+        <source>Notify me when a long answer finishes in the background</source>
         <translation>Melden, wenn eine lange Antwort endet, während ich anderswo bin</translation>
     </message>
     <message>
@@ -2595,39 +2604,35 @@
         <translation>Textgröße {percent:.0f} %</translation>
     </message>
     <message>
-        <source>Load the model used last when Headstart starts</source>
+        <source>Load the last model when Headstart starts</source>
         <translation>Beim Start von Headstart das zuletzt benutzte Modell laden</translation>
     </message>
     <message>
-        <source>Let an idle model go</source>
+        <source>Unload an idle model</source>
         <translation>Unbenutztes Modell freigeben</translation>
     </message>
     <message>
-        <source>The next question loads it again.</source>
+        <source>Your next message loads it again.</source>
         <translation>Die nächste Frage lädt es wieder.</translation>
     </message>
     <message>
-        <source>Keep what models have read of chats</source>
+        <source>Keep chats ready on disk</source>
         <translation>Aufheben, was Modelle von Chats gelesen haben</translation>
-    </message>
-    <message>
-        <source>In files that only you may read; they hold your chats. After a restart a chat then goes on at once. Holds from the next load of a model.</source>
-        <translation>In Dateien, die nur dieses Benutzerkonto lesen darf; sie enthalten die Chats. Nach einem Neustart geht ein Chat dann sofort weiter. Gilt ab dem nächsten Laden eines Modells.</translation>
     </message>
     <message>
         <source>Delete all</source>
         <translation>Alles löschen</translation>
     </message>
     <message>
-        <source>Delete all that is kept of chats</source>
+        <source>Delete everything stored of chats</source>
         <translation>Alles löschen, was von Chats aufgehoben ist</translation>
     </message>
     <message>
-        <source>Files hold {size} now.</source>
+        <source>Using {size} now.</source>
         <translation>Die Dateien enthalten jetzt {size}.</translation>
     </message>
     <message>
-        <source>Nothing is kept in files now.</source>
+        <source>Nothing is stored now.</source>
         <translation>In Dateien ist jetzt nichts aufgehoben.</translation>
     </message>
     <message>
@@ -2655,10 +2660,6 @@
         </translation>
     </message>
     <message>
-        <source>A new chat begins with these; chats you have keep their own. Sampling that is left empty here is what the model recommends.</source>
-        <translation>Damit beginnt ein neuer Chat; vorhandene Chats behalten ihre Einstellungen. Wo das Sampling hier leer bleibt, gilt die Empfehlung des Modells.</translation>
-    </message>
-    <message>
         <source>System prompt of new chats</source>
         <translation>Systemprompt neuer Chats</translation>
     </message>
@@ -2667,7 +2668,7 @@
         <translation>Wie in jedem neuen Chat geantwortet werden soll</translation>
     </message>
     <message>
-        <source>Back to Headstart&apos;s own defaults</source>
+        <source>Restore Defaults</source>
         <translation>Zurück zu den Standardwerten von Headstart</translation>
     </message>
     <message>
@@ -2677,6 +2678,14 @@
     <message>
         <source>Appearance</source>
         <translation>Erscheinungsbild</translation>
+    </message>
+    <message>
+        <source>Stores what a model has read, so that chats continue at once after a restart. Only you can read these files. Takes effect the next time a model loads.</source>
+        <translation>Speichert, was ein Modell gelesen hat, damit Chats nach einem Neustart sofort weitergehen. Nur du kannst diese Dateien lesen. Gilt, wenn das nächste Mal ein Modell geladen wird.</translation>
+    </message>
+    <message>
+        <source>New chats start with these settings; existing chats keep their own. Where sampling is left empty, the model&apos;s recommendation is used.</source>
+        <translation>Neue Chats beginnen mit diesen Einstellungen; vorhandene Chats behalten ihre. Wo die Auswahl leer ist, gilt die Empfehlung des Modells.</translation>
     </message>
     <message>
         <source>New chats</source>
@@ -2815,7 +2824,7 @@
         <translation>In Chats suchen</translation>
     </message>
     <message>
-        <source>The bin is empty. Deleted chats stay here for 30 days.</source>
+        <source>The Trash is empty. Deleted chats stay here for 30 days.</source>
         <translation>Der Papierkorb ist leer. Gelöschte Chats bleiben 30 Tage hier.</translation>
     </message>
     <message>
@@ -2887,24 +2896,20 @@
         <translation>Bild: {what}</translation>
     </message>
     <message>
-        <source>{tokens:,} tok</source>
-        <translation>{tokens:,} Tok</translation>
+        <source>{seconds:.2f} s to the first token</source>
+        <translation>{seconds:.2f} s bis zum ersten Token</translation>
     </message>
     <message>
-        <source>{seconds:.2f} s to first</source>
-        <translation>{seconds:.2f} s bis zum ersten</translation>
+        <source>{percent:.0f} % of drafts accepted ({accepted:,} of {drafted:,})</source>
+        <translation>{percent:.0f} % der Entwürfe angenommen ({accepted:,} von {drafted:,})</translation>
     </message>
     <message>
-        <source>{percent:.0f} % ({accepted:,}/{drafted:,})</source>
-        <translation>{percent:.0f} % ({accepted:,}/{drafted:,})</translation>
+        <source>{mean:.1f} tokens per pass</source>
+        <translation>{mean:.1f} Token je Durchgang</translation>
     </message>
     <message>
-        <source>{mean:.1f} tok/pass</source>
-        <translation>{mean:.1f} Tok/Durchlauf</translation>
-    </message>
-    <message>
-        <source>depth {depth}</source>
-        <translation>Tiefe {depth}</translation>
+        <source>draft depth {depth}</source>
+        <translation>Entwurfstiefe {depth}</translation>
     </message>
     <message>
         <source>{drafted:.1f} of {deepest}</source>
@@ -2923,6 +2928,10 @@
         <translation>Tiefe {depth}: {accepted:,} von {drafted:,} angenommen ({percent:.0f} %)</translation>
     </message>
     <message>
+        <source>Figures of this answer</source>
+        <translation>Werte dieser Antwort</translation>
+    </message>
+    <message>
         <source>Figures: {figures}</source>
         <translation>Werte: {figures}</translation>
     </message>
@@ -2935,7 +2944,7 @@
         <translation>Nächste Fassung</translation>
     </message>
     <message>
-        <source>Copy as markdown</source>
+        <source>Copy as Markdown</source>
         <translation>Als Markdown kopieren</translation>
     </message>
     <message>
@@ -2943,7 +2952,7 @@
         <translation>Bearbeiten und noch einmal senden</translation>
     </message>
     <message>
-        <source>New chat that goes on from here</source>
+        <source>New chat from here</source>
         <translation>Neuer Chat, der von hier aus weitergeht</translation>
     </message>
     <message>
@@ -2959,11 +2968,11 @@
         <translation>Fortsetzen</translation>
     </message>
     <message>
-        <source>Go on; the oldest turns stay here but are not read</source>
+        <source>Continue. The oldest messages stay here but are no longer read</source>
         <translation>Weitermachen; die ältesten Beiträge bleiben hier stehen, werden aber nicht mehr gelesen</translation>
     </message>
     <message>
-        <source>Go on without the oldest turns</source>
+        <source>Continue without the oldest messages</source>
         <translation>Ohne die ältesten Beiträge weitermachen</translation>
     </message>
     <message>
@@ -2979,7 +2988,7 @@
         <translation>Mit {names}</translation>
     </message>
     <message>
-        <source>What is above is no longer read: the context was full.</source>
+        <source>The model no longer reads the messages above: the context was full.</source>
         <translation>Was darüber steht, wird nicht mehr gelesen: Der Kontext war voll.</translation>
     </message>
     <message>
@@ -3027,7 +3036,7 @@
         <translation>Entworfen in Tiefe</translation>
     </message>
     <message>
-        <source>plain: the model itself</source>
+        <source>no color: written without a draft</source>
         <translation>ungetönt: das Modell selbst</translation>
     </message>
     <message>
@@ -3108,27 +3117,27 @@
         <translation>Zweig</translation>
     </message>
     <message>
-        <source>Fewer bits take less memory and change the words a little. Heads change speed alone.</source>
+        <source>Fewer bits use less memory and change answers slightly. For drafting heads only speed changes.</source>
         <translation>Weniger Bits brauchen weniger Speicher und ändern die Worte ein wenig. Bei Köpfen ändert sich nur das Tempo.</translation>
     </message>
     <message>
-        <source>After a change the next message reads the conversation again.</source>
+        <source>After a change, your next message reads the whole chat again.</source>
         <translation>Nach einer Änderung liest die nächste Nachricht das Gespräch noch einmal.</translation>
     </message>
     <message>
-        <source>Bits of keys and values</source>
+        <source>Bits of the KV cache</source>
         <translation>Bits von Schlüsseln und Werten</translation>
     </message>
     <message>
-        <source>Bits of the heads&apos; keys and values</source>
+        <source>Bits of the drafting heads&apos; KV cache</source>
         <translation>Bits von Schlüsseln und Werten der Köpfe</translation>
     </message>
     <message>
-        <source>Keys and values</source>
+        <source>KV cache</source>
         <translation>Schlüssel und Werte</translation>
     </message>
     <message>
-        <source>Those of heads</source>
+        <source>KV cache of drafting heads</source>
         <translation>Die der Köpfe</translation>
     </message>
     <message>

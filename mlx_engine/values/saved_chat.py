@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import takewhile, zip_longest
+from itertools import chain, repeat, takewhile
 from typing import Any, NamedTuple, get_args
 
 from mlx_engine.values.conversation import Message, Role
@@ -73,7 +73,7 @@ def chat_as_markdown(chat: SavedChat) -> str:
     names = {"system": "System", "user": "You", "assistant": model}
     marked = _heading_pattern(model)
     turns = [(Message("system", chat.system), "")] if chat.system else []
-    turns += zip_longest(chat.messages, chat.answered_by, fillvalue="")
+    turns += zip(chat.messages, chain(chat.answered_by, repeat("")), strict=False)
     title = " ".join(chat.title.split())
     blocks = [f"# {title}", f"Chat with {model}"] if title else [f"# Chat with {model}"]
     for message, other in turns:

@@ -14,8 +14,10 @@ from mlx_engine.values.words import Words, joined
 
 BITS = ("16", "8", "4")
 USUAL = "usual"
-WHAT = Words("Fewer bits take less memory and change the words a little. Heads change speed alone.")
-READ_AGAIN = Words("After a change the next message reads the conversation again.")
+WHAT = Words(
+    "Fewer bits use less memory and change answers slightly. For drafting heads only speed changes."
+)
+READ_AGAIN = Words("After a change, your next message reads the whole chat again.")
 
 
 class CacheFields(QWidget):
@@ -28,11 +30,11 @@ class CacheFields(QWidget):
         super().__init__()
         self.choice = CacheChoice()
         self._usual, self._why_not = usual, ""
-        self._bits = Segments(tr("Bits of keys and values"))
-        self._head_bits = Segments(tr("Bits of the heads' keys and values"))
+        self._bits = Segments(tr("Bits of the KV cache"))
+        self._head_bits = Segments(tr("Bits of the drafting heads' KV cache"))
         self._note = paragraph("", "muted")
-        trunk = label(tr("Keys and values"), "muted"), self._bits
-        heads = label(tr("Those of heads"), "muted"), self._head_bits
+        trunk = label(tr("KV cache"), "muted"), self._bits
+        heads = label(tr("KV cache of drafting heads"), "muted"), self._head_bits
         column(*trunk, *heads, self._note, of=self, spacing=4)
         self._bits.chosen.connect(lambda value: self._take(bits=_read(value)))
         self._head_bits.chosen.connect(lambda value: self._take(head_bits=_read(value)))

@@ -253,7 +253,7 @@ class NumberField(LineField):
     def show_recommended(self, number: float | None) -> None:
         """What holds where nothing is chosen, None where that is not known."""
         self._recommended = number
-        self._edit.setPlaceholderText(self._kind.text(number) or tr("model's"))
+        self._edit.setPlaceholderText(self._kind.text(number) or tr("default"))
         self._place_slider()
 
     def forbid(self, why: str) -> None:

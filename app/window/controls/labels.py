@@ -54,7 +54,7 @@ def unmarked(text: str) -> str:
     return text.replace("&", "&&")
 
 
-STEADY_LINES = 5
+STEADY_LINES = 1
 
 
 class SteadyWords(QLabel):
@@ -77,6 +77,7 @@ class SteadyWords(QLabel):
         """Say this from now on."""
         if words != self._whole:
             self._whole = words
+            self.setAccessibleDescription(words)
             self._fit()
 
     def _fit(self) -> None:

@@ -1,10 +1,8 @@
 """The charts of the Drafting view and the line of the strip."""
 
 from collections.abc import Sequence
-from itertools import accumulate
-from math import ceil
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
 
 from app.state.round_history import DepthRow, Stages
@@ -243,66 +241,3 @@ class StageBar(Chart):
     def height_at(self, width: int) -> int:
         """The figures take the lines they need."""
         return max(super().height_at(width), BAR + self.words_height(width))
-
-
-SMOOTHED = 8
-"""Rounds in the running mean: single rounds only zig-zag."""
-
-
-class Sparkline(Chart):
-    """Values between 0 and 1, oldest first."""
-
-    def __init__(self) -> None:
-        super().__init__(24)
-        self._values: tuple[float, ...] = ()
-
-    def show_values(self, values: Sequence[float]) -> None:
-        """Show their running mean."""
-        self._values = running_mean(values, SMOOTHED)
-        self.refresh(is_empty=not values)
-
-    def words(self) -> str:
-        """The newest value in words."""
-        if not self._values:
-            return tr("No draft has been checked yet.")
-        return tr(
-            "{percent:.0f} % of recently drafted tokens were accepted.",
-            percent=100 * self._values[-1],
-        )
-
-    def draw(self, painter: QPainter) -> None:
-        """The line, and a faint base line."""
-        left, right = 2.0, self.width() - 4.0
-        top, bottom = 3.0, self.height() - 3.0
-        painter.setPen(QPen(self.colour("line"), 1))
-        painter.drawLine(QPointF(left, bottom), QPointF(right, bottom))
-        values = self._values[:: -ceil(len(self._values) / self.width())]  # from the newest
-        step = (right - left) / max(1, len(values) - 1)
-        points = [
-            QPointF(right - n * step, bottom - value * (bottom - top))
-            for n, value in enumerate(values)
-        ]
-        self.draw_line(painter, points)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self.colour("accent"))
-        painter.drawEllipse(points[0], 2.5, 2.5)
-
-    # Qt
-
-    def sizeHint(self) -> QSize:
-        """Short enough for the status strip."""
-        return QSize(96, self.height_wanted())
-
-    def minimumSizeHint(self) -> QSize:
-        """Still readable."""
-        return QSize(48, self.height_wanted())
-
-
-def running_mean(values: Sequence[float], count: int) -> tuple[float, ...]:
-    """Each value averaged with up to `count` - 1 before it."""
-    sums = list(accumulate(values, initial=0.0))
-    first = (sums[n] / n for n in range(1, min(count, len(sums))))
-    return (
-        *first,
-        *((end - start) / count for start, end in zip(sums, sums[count:], strict=False)),
-    )

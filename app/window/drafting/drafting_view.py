@@ -30,11 +30,11 @@ class DraftingView(QScrollArea):
         self._costs, self._stages = CostCurve(), StageBar()
         parts: dict[str, QWidget] = {
             tr("Acceptance by depth"): self._bars,
-            tr("Tokens of each pass"): self._passes,
-            tr("Cost of a pass by rows, ms"): self._costs,
-            tr("Where a round's time goes"): self._stages,
-            tr("Gain in this chat"): self._gain,
-            tr("Declined"): self._reasons,
+            tr("Tokens per pass"): self._passes,
+            tr("Time of a pass by tokens checked, ms"): self._costs,
+            tr("Time per step"): self._stages,
+            tr("Speedup in this chat"): self._gain,
+            tr("Not used"): self._reasons,
             tr("Metal kernels"): self._kernels,
         }
         body = QWidget()
@@ -71,10 +71,13 @@ class DraftingView(QScrollArea):
         self._stages.show_stages(history.stages)
         self._gain.setText(gain_in_words(history))
         self._reasons.setText(reasons_in_words((*declined, *history.reasons)))
+        for words in (self._gain, self._reasons):
+            words.setAccessibleDescription(words.text())
 
     def show_kernels(self, kernels: Sequence[KernelState]) -> None:
         """Show which kernels of ours the model in use goes through, and why not the others."""
         self._kernels.setText(kernels_in_words(kernels))
+        self._kernels.setAccessibleDescription(self._kernels.text())
 
     def show_costs(self, verify_ms: Sequence[float], depth_in_use: int) -> None:
         """Show the measured cost of a pass of 1 row and more."""
@@ -125,7 +128,7 @@ def gain_in_words(history: RoundHistory) -> str:
 def reasons_in_words(reasons: Iterable[Reason]) -> str:
     """Every path that was declined, a line each, no words twice."""
     lines = list(dict.fromkeys(said(reason.words) for reason in reasons))
-    return "\n".join(lines) if lines else tr("Nothing was declined.")
+    return "\n".join(lines) if lines else tr("Everything that speeds up this model is in use.")
 
 
 def kernels_in_words(kernels: Sequence[KernelState]) -> str:

@@ -1,23 +1,27 @@
-"""The strip at the window's foot: drafting in effect, acceptance, speed, context, progress."""
+"""The strip at the foot of the window: one sentence about drafting, speed, and context used."""
 
 from dataclasses import dataclass
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QAbstractButton
+from typing_extensions import override
 
 from app.state.drafting import DraftingFigures
 from app.state.round_history import DraftingNow, DraftingState, LastAnswer, RoundHistory
 from app.window.controls.labels import ShortLabel, label, set_tip, tabular
-from app.window.controls.layouts import STRETCH, row
-from app.window.drafting.charts import Sparkline
+from app.window.controls.layouts import Wide, row
 from app.window.language import number, percent, said, tr
+from app.window.look import look
 from mlx_engine.values.words import Words
+
+WORTH_SAYING = 1.05
+"""A measured gain from which drafting is called faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class StripFigures:
-    """Figures that are not in the round history; None is not known."""
+    """Figures that are not in the round history; None where they are not known."""
 
     tokens_per_second: float | None = None
     context_used: int | None = None
@@ -26,10 +30,8 @@ class StripFigures:
     prompt_total: int | None = None
 
 
-class StatusStrip(QWidget):
-    """One line of live figures. Signal `opened`: the user wants the Drafting view."""
-
-    opened = Signal()
+class StatusStrip(QAbstractButton):
+    """One line of live figures; pressed, it opens the Drafting view."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,18 +39,16 @@ class StatusStrip(QWidget):
         set_tip(self, tr("Open the Drafting view"))
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        self._drafting, self._acceptance = ShortLabel(), label("", "note")
-        self._drafting.setProperty("role", "note")
-        self._drafting.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
-        self._per_pass, self._speed, self._context = (label("", "note") for _ in range(3))
-        self._sparkline = Sparkline()
-        self._sparkline.setAccessibleName(tr("Acceptance of the recent rounds"))
-        left = (self._drafting, self._sparkline, self._acceptance, self._per_pass)
-        right = (self._speed, self._context)
-        line = row(*left, STRETCH, *right, of=self, margins=(16, 4, 16, 4), spacing=16)
-        line.addStrut(self._sparkline.height_wanted())
-        for figures in self.findChildren(QLabel):
+        self._sentence = ShortLabel()
+        self._sentence.setProperty("role", "note")
+        self._speed, self._context = label("", "note"), label("", "note")
+        for figures in (self._speed, self._context):
+            figures.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
             tabular(figures)
+        parts = (Wide(self._sentence), self._speed, self._context)
+        row(*parts, of=self, margins=(16, 4, 16, 4), spacing=24)
+        for part in (self._sentence, self._speed, self._context):
+            part.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.show_figures(RoundHistory(), StripFigures())
 
     def watch(self, figures: DraftingFigures) -> None:
@@ -57,35 +57,33 @@ class StatusStrip(QWidget):
 
     def show_figures(self, history: RoundHistory, figures: StripFigures) -> None:
         """Show the newest figures."""
-        drafting = state_in_short(history.state)
-        self._drafting.show_text(drafting)
-        recent = history.acceptance_over_time
-        self._sparkline.show_values(recent)
-        self._sparkline.setVisible(bool(recent))
-        drafted = history.drafted
-        self._acceptance.setText(percent(history.accepted / drafted) if drafted else "")
-        passes = history.tokens_per_pass
-        self._per_pass.setText(tr("{passes:.1f} tok/pass", passes=passes) if drafted else "")
-        self._speed.setText(speed_in_words(history, figures))
+        speed = figures.tokens_per_second
+        self._sentence.show_text(drafting_sentence(history))
+        self._speed.setText("" if speed is None else tr("{speed:.1f} tok/s", speed=speed))
         self._context.setText(context_in_words(figures))
         self._context.setVisible(bool(self._context.text()))
-        others = (self._acceptance, self._per_pass, self._speed, self._context)
-        said = (drafting, *(figures.text() for figures in others))
-        self.setAccessibleDescription(" · ".join(filter(None, said)))
+        told = (drafting_sentence(history), self._speed.text(), self._context.text())
+        self.setAccessibleDescription(" · ".join(filter(None, told)))
 
     # Qt
 
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """A click opens the Drafting view."""
-        if self.rect().contains(event.position().toPoint()):
-            self.opened.emit()
+    @override
+    def sizeHint(self) -> QSize:
+        return QSize(200, self.fontMetrics().height() + 12)
 
+    @override
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """So do Return and Space."""
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
-            self.opened.emit()
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.click()
         else:
             super().keyPressEvent(event)
+
+    @override
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self.hasFocus():
+            with QPainter(self) as painter:
+                painter.setPen(QPen(look().colour("accent"), 1))
+                painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
 
 
 def strip_figures(figures: DraftingFigures) -> StripFigures:
@@ -131,36 +129,25 @@ def state_in_words(state: DraftingState) -> str:
 PLAIN_IS_FASTER = Words("plain decoding is faster here")
 
 
-def state_in_short(state: DraftingState) -> str:
-    """A few words, for the strip; also that drafting does not pay on this machine."""
-    match state:
-        case None:
-            return tr("drafting idle")
-        case DraftingNow(depth=None):
-            return tr("reading the prompt")
-        case DraftingNow(depth):
-            words = tr("drafting {depth}", depth=depth) if depth else tr("not drafting")
-        case LastAnswer(depth):
-            words = tr("drafted up to {depth}", depth=depth) if depth else tr("not drafted")
-    return f"{words}: {tr(PLAIN_IS_FASTER)}" if state.plain_is_faster else words
-
-
-def speed_in_words(history: RoundHistory, figures: StripFigures) -> str:
-    """Tokens per second, beside plain decoding's where this chat has measured it."""
-    if figures.tokens_per_second is None:
-        return ""
-    gain = history.gain
-    speed = figures.tokens_per_second
-    if gain is None:
-        return tr("{speed:.1f} tok/s", speed=speed)
-    return tr("{speed:.1f} tok/s (plain {plain:.1f})", speed=speed, plain=gain.plain)
+def drafting_sentence(history: RoundHistory) -> str:
+    """What is worth knowing about drafting in this chat, "" for nothing."""
+    state, gain = history.state, history.gain
+    if isinstance(state, DraftingNow) and state.depth is None:
+        return tr("Reading the prompt…")
+    if state is not None and state.plain_is_faster:
+        return tr("Drafting rests: plain is faster here")
+    if gain is not None and gain.ratio >= WORTH_SAYING:
+        return tr("{ratio:.1f}× faster with drafting", ratio=gain.ratio)
+    if history.drafted:
+        return tr("{share} of drafts accepted", share=percent(history.accepted / history.drafted))
+    return ""
 
 
 def context_in_words(figures: StripFigures) -> str:
     """Prompt progress while it runs, else context used of what there is."""
     if figures.prompt_total and (figures.prompt_done or 0) < figures.prompt_total - 1:
         return tr(
-            "reading {done:,} of {total:,} tokens",
+            "{done:,} of {total:,} tokens read",
             done=figures.prompt_done,
             total=figures.prompt_total,
         )

@@ -140,7 +140,7 @@ def progress_in_words(figures: DownloadFigures) -> str:
         state = said(STATES[figures.phase])
         return f"{how_much} · {in_a_sentence(state)}" if how_much else state
     if figures.phase == "looking":
-        return tr("Asking for its files and sizes")
+        return tr("Getting files and sizes")
     return tr(DOWNLOADED, size=size_words(figures.total))
 
 

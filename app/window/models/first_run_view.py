@@ -1,4 +1,6 @@
-"""The empty page: what to drop, questions to begin with, recent models, what to get next."""
+"""The page of a new chat: the model's name, the composer, suggestions; without a model, a place to
+drop one.
+"""
 
 from collections.abc import Sequence
 
@@ -13,10 +15,10 @@ from app.window.language import tr
 from app.window.look import look
 from mlx_engine.values.words import Words, joined
 
-WIDEST = 560
+WIDEST = 680
 """Pixels of a line at a zoom of 1."""
 PICTURE = 28
-MOST_RECENT = 4
+MOST_RECENT, MOST_QUESTIONS = 4, 3
 DROP = Words("Drop a model here, or start with the built-in one")
 
 
@@ -34,25 +36,25 @@ class FirstRunView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName(tr("Start"))
-        self._words = paragraph(DROP, "heading")
         self._built_in = QPushButton(tr("Start with the built-in one"))
-        self._questions_heading = label(tr("Ask something"), "muted")
         self._questions = column(spacing=6)
         self._recent_heading = label(tr("Recent models"), "muted")
         self._recent = column(spacing=6)
-        self._advice_heading = label(tr("What to get next"), "muted")
+        self._advice_heading = label(tr("Get a better model"), "muted")
         self._advice = paragraph("", "note")
         self._get = row_button(
-            tr("Models to get"), "library", tr("Look for models on Hugging Face")
+            tr("Browse Models"), "library", tr("Look for models on Hugging Face")
         )
         self._get.clicked.connect(self.library_wanted)
-        sign, title = Sign("drop_model", "accent", PICTURE), label("Headstart", "heading")
+        self._title = label("", "title")
+        self._title.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        self._target = self._drop_target(Sign("drop_model", "accent", PICTURE))
+        self._place = column()
         self._page = page = QWidget()
-        first = (title, 8, self._drop_target(sign), 8, self._questions_heading, self._questions)
         recent = (8, self._recent_heading, self._recent)
         advice = (8, self._advice_heading, self._advice, self._get)
-        lines = column(*first, *recent, *advice, of=page, margins=(24, 24, 24, 24), spacing=8)
-        lines.setAlignment(title, Qt.AlignmentFlag.AlignHCenter)
+        first = (self._title, self._target, 8, self._place, 4, self._questions)
+        column(*first, *recent, *advice, of=page, margins=(24, 24, 24, 24), spacing=8)
         body = QWidget()
         column(STRETCH, centred(page), STRETCH, of=body)
         column(scrolled(body), of=self)
@@ -65,7 +67,8 @@ class FirstRunView(QWidget):
         """A dashed frame; the window itself takes the drop."""
         frame = QFrame()
         frame.setProperty("role", "drop")
-        self._words.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        words = paragraph(DROP, "heading")
+        words.setAlignment(Qt.AlignmentFlag.AlignCenter)
         kinds = paragraph(tr("A .gguf file, or an MLX or Hugging Face folder"), "muted")
         kinds.setAlignment(Qt.AlignmentFlag.AlignCenter)
         choose = QPushButton(tr("Open…"))
@@ -75,19 +78,18 @@ class FirstRunView(QWidget):
         choose.clicked.connect(self.open_wanted)
         buttons = row(STRETCH, self._built_in, choose, STRETCH)
         lines = column(
-            sign, self._words, kinds, 4, buttons, of=frame, margins=(24, 24, 24, 24), spacing=8
+            sign, words, kinds, 4, buttons, of=frame, margins=(24, 24, 24, 24), spacing=8
         )
         lines.setAlignment(sign, Qt.AlignmentFlag.AlignHCenter)
         return frame
 
     def show_questions(self, questions: Sequence[str]) -> None:
-        """Questions to begin with, a button each."""
+        """The first questions to begin with, a button each."""
         empty(self._questions)
-        for text in questions:
+        for text in questions[:MOST_QUESTIONS]:
             button = row_button(text, "chevron_right", text)
             button.clicked.connect(lambda _=False, text=text: self.asked.emit(text))
             self._questions.addWidget(button)
-        self._questions_heading.setVisible(bool(questions))
 
     def show_recent(self, entries: Sequence[FoundModel]) -> None:
         """The newest models that can be loaded, a button each."""
@@ -107,10 +109,14 @@ class FirstRunView(QWidget):
         self._get.setVisible(bool(words))
 
     def show_model(self, name: str) -> None:
-        """The model in use, which can be asked at once; "" for none, then one can be started."""
-        self._built_in.setVisible(not name)
-        ready = tr("{name} is ready: ask it, or drop another model here", name=name)
-        self._words.setText(ready if name else tr(DROP))
+        """The name of the model in use, which can be asked at once; "" for no model."""
+        self._title.setText(name)
+        self._title.setVisible(bool(name))
+        self._target.setVisible(not name)
+
+    def place_composer(self, composer: QWidget) -> None:
+        """Put the composer in the middle of the page."""
+        self._place.addWidget(composer)
 
     # Qt
 

@@ -28,7 +28,7 @@ FORMATS = (Option("", Words("All")), Option("GGUF", "GGUF"), Option("MLX", "MLX"
 ROOMY = "QToolButton { padding: 4px 10px; }"
 """For segments that are not short of room."""
 
-LOOKING = TwoLines(Words("Asking for its files and sizes"), "", "", is_faint=True, indent=1)
+LOOKING = TwoLines(Words("Getting files and sizes"), "", "", is_faint=True, indent=1)
 
 
 class HubList(TwoLineList):

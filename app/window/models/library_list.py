@@ -60,7 +60,7 @@ class LibraryList(TwoLineList):
         if not isinstance(entry, FoundModel):
             return None
         menu = QMenu(self)
-        first = tr("Go on with the download") if entry.unfinished else tr("Load…")
+        first = tr("Resume the download") if entry.unfinished else tr("Load…")
         choose = menu.addAction(first, lambda: self._choose_entry(entry))
         choose.setEnabled(not entry.problem or bool(entry.unfinished))
         path = str(entry.path)
@@ -91,7 +91,7 @@ class LibraryList(TwoLineList):
 def second_line(entry: FoundModel) -> str:
     """Where it is, or why it cannot be loaded."""
     if entry.unfinished:
-        return tr("{problem}: click to go on with it", problem=entry.problem)
+        return tr("{problem}: click to resume", problem=entry.problem)
     if entry.problem:
         return tr("Cannot be loaded: {problem}", problem=entry.problem)
     return tr("Comes with Headstart") if entry.is_built_in else str(entry.path)

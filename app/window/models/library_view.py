@@ -31,7 +31,7 @@ class FolderSection(QWidget):
         self.setAccessibleName(tr("Your folders"))
         self._rows: list[QWidget] = []
         self._add = QPushButton(tr("Add folder…"))
-        set_tip(self._add, tr("Look for models in a folder of yours, at every start"))
+        set_tip(self._add, tr("Look for models in this folder each time Headstart starts"))
         self._add.clicked.connect(self.add_wanted)
         top = row(Wide(label(tr("Your folders"), "muted")), self._add)
         self._column = column(top, of=self, spacing=0)
@@ -51,7 +51,7 @@ class FolderSection(QWidget):
             tr("{folder} · it is not there now", folder=folder) if is_missing else folder
         )
         path.setProperty("role", "problem" if is_missing else "note")
-        remove = IconButton("close", tr("Look no more in {folder}", folder=folder))
+        remove = IconButton("close", tr("Stop looking in {folder}", folder=folder))
         remove.clicked.connect(lambda: self.remove_wanted.emit(folder))
         line = QWidget()
         row(Wide(path), remove, of=line, margins=(12, 0, 0, 0))

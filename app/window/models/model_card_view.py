@@ -42,19 +42,19 @@ class LoadFields(Group):
         super().__init__(Words("Load settings"), is_open=False)
         self.settings = ModelSettings()
         self._context = NumberField(
-            tr("Context length"), CONTEXT, tr("Tokens at most; fewer need less memory")
+            tr("Context length"), CONTEXT, tr("Most tokens in the chat; fewer use less memory")
         )
         self._heads = ShortLabel(Qt.TextElideMode.ElideMiddle)
         self._choose = QPushButton(tr("Choose…"))
         self._choose.setAccessibleName(tr("Choose a file of drafting heads"))
-        self._own_heads = IconButton("close", tr("Use the heads in or beside the model"))
-        self._numerics = Segments(tr("Numerics"))
+        self._own_heads = IconButton("close", tr("Use the heads included with the model"))
+        self._numerics = Segments(tr("Precision"))
         self._numerics.show_options(NUMERICS)
-        self._cache = CacheFields(Words("Usual"))
-        self._keep = Tick(tr("Keep it in memory when it is idle"))
+        self._cache = CacheFields(Words("Default"))
+        self._keep = Tick(tr("Keep in memory when idle"))
         which = row(Wide(self._heads), self._own_heads, self._choose, spacing=8)
         heads = column(label(tr("Drafting heads"), "muted"), which, spacing=4)
-        numerics = named(tr("Numerics"), self._numerics)
+        numerics = named(tr("Precision"), self._numerics)
         self.add(self._context, heads, numerics, self._cache, self._keep)
         self._context.changed.connect(self._take_context)
         self._choose.clicked.connect(self._choose_heads)
@@ -87,7 +87,7 @@ class LoadFields(Group):
 
     def _show_heads(self) -> None:
         heads = self.settings.load.heads
-        self._heads.show_text(str(heads) if heads else tr("Those in or beside the model"))
+        self._heads.show_text(str(heads) if heads else tr("Included with the model"))
         self._own_heads.setVisible(heads is not None)
 
     def _take_context(self, tokens: int | None) -> None:
@@ -112,8 +112,8 @@ class LoadFields(Group):
             self._take_load(heads=Path(path))
 
 
-LOOKING = Words("Looking at the files")
-WAITING = Words("Begins after the answer that is being written")
+LOOKING = Words("Checking files")
+WAITING = Words("Waiting for the current answer to finish")
 
 
 class ModelCardView(QFrame):

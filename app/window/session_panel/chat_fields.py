@@ -19,7 +19,7 @@ from mlx_engine.values.options import TemplateValue, read_template_value, templa
 from mlx_engine.values.words import Words
 
 OPTIONS = (
-    Option("model", Words("Model's way")),
+    Option("model", Words("Model default")),
     Option("on", Words("On")),
     Option("off", Words("Off")),
 )
@@ -49,7 +49,7 @@ class ThinkingField(QWidget):
         self._choice.select(next(name for name, value in VALUES.items() if value is thinking))
 
 
-WHAT = Words("A text, a number, true, false or null. Empty: the model's way.")
+WHAT = Words("A text, a number, true, false, or null. Empty: the model's default.")
 NOT_ASKED = Words("The template of the model in use does not ask for it.")
 LONGEST_VALUE = 2000
 
@@ -59,7 +59,7 @@ class ArgumentField(LineField):
 
     def __init__(self, name: str) -> None:
         self._edit = QLineEdit()
-        super().__init__(self._edit, name, WHAT, tr("model's"))
+        super().__init__(self._edit, name, WHAT, tr("default"))
         self._edit.setMaxLength(LONGEST_VALUE)
 
     def show_value(self, text: str) -> None:
@@ -154,7 +154,7 @@ class ChatFields(QObject):
         super().__init__()
         self.system, self.draft, self.sampling = system, draft, sampling
         self.thinking, self.template = ThinkingField(), TemplateFields()
-        self._cache, self._why_16_bits = CacheFields(Words("Model's")), ""
+        self._cache, self._why_16_bits = CacheFields(Words("Model default")), ""
         self.draft.advanced.add(self._cache)
         self.system.changed.connect(lambda text: self.changed.emit({"system": text}))
         self.thinking.changed.connect(lambda wanted: self.changed.emit({"thinking": wanted}))

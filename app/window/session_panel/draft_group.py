@@ -166,7 +166,7 @@ class DraftGroup(Group):
             tr("How many of the most frequent tokens can be drafted, beside those of the chat"),
         )
         self._rule = Segments(tr("Draft rule"))
-        self._numerics = Segments(tr("Numerics"))
+        self._numerics = Segments(tr("Precision"))
         self._numerics_note = paragraph("", "muted")
         self._models = named(tr("Draft model"), self._model)
         outputs = self._output, self._vocabulary, paragraph(WHAT_OUTPUT_DOES, "muted")
@@ -179,7 +179,7 @@ class DraftGroup(Group):
         self.advanced.add(source, self._models, self._probability, what, self._probability_note)
         numerics = self._numerics, self._numerics_note
         rule = named(tr("Rule"), self._rule)
-        self.advanced.add(self._outputs, rule, named(tr("Numerics"), *numerics))
+        self.advanced.add(self._outputs, rule, named(tr("Precision"), *numerics))
         self.show_speeds(SpeedBySetting(), SpeedBySetting())
         self._source.chosen.connect(lambda value: self._take(source=value))
         self._depth.chosen.connect(lambda value: self._take(depth=_depth(value)))

@@ -46,9 +46,9 @@ class SeedField(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._last: int | None = None
-        kind = NumberKind(int, 1, Words("fresh", "seed"))
+        kind = NumberKind(int, 1, Words("random", "seed"))
         self.number = NumberField(
-            tr("Seed"), kind, tr("The same seed and settings give the same words")
+            tr("Seed"), kind, tr("The same seed and settings give the same answer")
         )
         self._lock = IconButton("unlock", "")
         self._lock.setCheckable(True)
@@ -66,7 +66,7 @@ class SeedField(QWidget):
         self.number.show_number(seed)
         self._lock.setChecked(is_locked)
         words = (
-            tr("Locked: draw a fresh seed for each answer") if is_locked else tr("Lock the seed")
+            tr("Locked: use a random seed for each answer") if is_locked else tr("Lock the seed")
         )
         self._lock.show_icon("lock" if is_locked else "unlock", words)
         self._say_last(is_locked)
@@ -105,11 +105,11 @@ PENALTY = NumberKind(float, 0.1, OFF, 0.0, is_choice=True)
 
 USUAL = (
     NumberRow(
-        "temperature", Words("Temperature"), HEAT, Words("0 always takes the likeliest token")
+        "temperature", Words("Temperature"), HEAT, Words("0 always takes the most likely token")
     ),
-    NumberRow("top_k", Words("Top k"), COUNT, Words("Only the k likeliest tokens")),
+    NumberRow("top_k", Words("Top k"), COUNT, Words("Only the k most likely tokens")),
     NumberRow(
-        "top_p", Words("Top p"), LARGE_SHARE, Words("Only the likeliest tokens that add up to p")
+        "top_p", Words("Top p"), LARGE_SHARE, Words("Only the most likely tokens that add up to p")
     ),
 )
 RARE = (
@@ -117,25 +117,25 @@ RARE = (
         "min_p",
         Words("Min p"),
         SMALL_SHARE,
-        Words("Only tokens of at least this share of the likeliest"),
+        Words("Only tokens at least this likely compared with the top token"),
     ),
     NumberRow(
         "repetition_penalty",
         Words("Repetition penalty"),
         FACTOR,
-        Words("Above 1 avoids what prompt and answer have"),
+        Words("Above 1 avoids words of the prompt and the answer"),
     ),
     NumberRow(
         "presence_penalty",
         Words("Presence penalty"),
         PENALTY,
-        Words("Above 0 avoids what the answer has"),
+        Words("Above 0 avoids words already in the answer"),
     ),
     NumberRow(
         "frequency_penalty",
         Words("Frequency penalty"),
         PENALTY,
-        Words("Above 0 avoids what the answer has often"),
+        Words("Above 0 avoids words frequent in the answer"),
     ),
 )
 
@@ -161,12 +161,12 @@ class SamplingGroup(Group):
         self._limit = NumberField(
             tr("Max tokens"),
             NumberKind(int, 64, Words("no limit")),
-            tr("Tokens of an answer at most"),
+            tr("Most tokens in an answer"),
         )
         self._stop = TextField(tr("Stop strings"), 2, tr("One a line; \\n is a newline"))
         self._own = ShortButton()
         self._own.show_text(tr("Use the model's recommendation"))
-        self.add(paragraph(tr("Grey figures are what the model recommends."), "muted"))
+        self.add(paragraph(tr("Gray values are the model's recommendation."), "muted"))
         self.add(*(self._numbers[number.name] for number in USUAL), self._own, self.advanced)
         self.advanced.add(*(self._numbers[number.name] for number in RARE))
         self.advanced.add(self._seed, self._limit, self._stop)

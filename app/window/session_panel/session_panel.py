@@ -52,8 +52,8 @@ class PresetsGroup(Group):
         self._name.setMaxLength(LONGEST_NAME)
         self._save = QPushButton(tr("Save as"))
         self._update = QPushButton()
-        self._defaults = QPushButton(tr("Make these the defaults"))
-        set_tip(self._defaults, tr("New chats begin with the settings of this one"))
+        self._defaults = QPushButton(tr("Use as Defaults"))
+        set_tip(self._defaults, tr("New chats start with the settings of this chat"))
         which, name = row(Wide(self._choice), self._rename, self._delete), Wide(self._name)
         self.add(which, self.undo, self._update, row(name, self._save), self._defaults)
         self._choice.chosen.connect(self._choose)
@@ -154,7 +154,7 @@ class SessionPanel(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setAccessibleName(tr("Session"))
+        self.setAccessibleName(tr("Chat Settings"))
         fold = IconButton("panel", tr("Hide this panel"))
         fold.clicked.connect(self.fold_wanted)
         system = TextField(tr("System prompt"), 5, tr("How to answer in this chat"), False)
@@ -164,14 +164,14 @@ class SessionPanel(QWidget):
         model, prompt = Group(Words("Model")), Group(Words("System prompt"))
         model.add(self._facts, self.fields.thinking, self.fields.template)
         prompt.add(system)
-        groups = (model, draft, sampling, prompt, self.presets)
+        groups = (prompt, self.presets, sampling, draft, model)
         self._groups = (*groups, draft.advanced, sampling.advanced)
         for group in self._groups:
             group.folded.connect(lambda _: self.groups_folded.emit(self.folded_groups()))
         body = QWidget()
         column(*groups, STRETCH, of=body, margins=(12, 0, 16, 16), spacing=4)
         top = QWidget()
-        heading = label(tr("Session"), "heading")
+        heading = label(tr("Chat Settings"), "heading")
         row(Wide(heading), fold, of=top, margins=(16, 8, 8, 4))
         area = scrolled(body)
         for ground in (area.viewport(), body):

@@ -30,6 +30,7 @@ from app.window.controls.icons import paint_icon
 from app.window.language import number, said, tr
 from app.window.look import TypeSizes, look
 from app.window.sidebar.chat_list_model import ANSWERING_ROLE, ROW_ROLE, TARGET_ROLE, Row
+from app.window.transcript.drafted_spans import units
 
 Index = QModelIndex | QPersistentModelIndex
 SIDE, INSET, RADIUS = 8, 10, 6
@@ -96,7 +97,8 @@ class ChatDelegate(QStyledItemDelegate):
         option = QTextOption()
         option.setWrapMode(QTextOption.WrapMode.NoWrap)
         layout.setTextOption(option)
-        layout.setFormats([_bold(r) for r in found if r.end < len(elided)])
+        seen = len(elided) if elided == text else len(elided) - 1
+        layout.setFormats([_bold(elided, r) for r in found if r.end <= seen])
         layout.beginLayout()
         line = layout.createLine()
         line.setLineWidth(rect.width() + 40)
@@ -185,9 +187,11 @@ def _font(pixels: int, *, bold: bool = False) -> QFont:
     return font
 
 
-def _bold(found: TextRange) -> QTextLayout.FormatRange:
+def _bold(line: str, found: TextRange) -> QTextLayout.FormatRange:
+    """Qt counts in UTF-16 units, of which an emoji takes two."""
     result = QTextLayout.FormatRange()
-    result.start, result.length = found.start, found.end - found.start
+    result.start = units(line[: found.start])
+    result.length = units(line[found.start : found.end])
     text = QTextCharFormat()
     text.setFontWeight(QFont.Weight.DemiBold)
     text.setForeground(look().colour("accent"))

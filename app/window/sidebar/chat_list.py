@@ -178,8 +178,13 @@ class ChatList(QListView):
 
     def choose_first(self) -> None:
         """Open the first chat of the list, if there is one."""
-        for first in self._model.chat_rows[:1]:
-            self._choose(self._model.index(first))
+        self.choose_at(0)
+
+    def choose_at(self, place: int) -> None:
+        """Open the chat at this place of the list, from 0; nothing where there is none."""
+        for row in self._model.chat_rows[place : place + 1]:
+            self._mark_alone(self._model.index(row))
+            self._choose(self._model.index(row))
 
     def choose_neighbour(self, step: int) -> None:
         """Open the chat `step` rows further down (negative: up)."""

@@ -43,7 +43,7 @@ class Sidebar(QFrame):
         self._search = SearchField(tr("Search"), tr("Search in chats"))
         self._search.addAction(icon("search", "muted"), QLineEdit.ActionPosition.LeadingPosition)
         new, library = _row_button(tr("New chat"), "new_chat"), _row_button(tr("Models"), "library")
-        self._bin = _row_button(tr("Bin"), "delete")
+        self._bin = _row_button(tr("Trash"), "delete")
         self._bin.setCheckable(True)
         self._empty = label("", "muted")
         self._empty.setWordWrap(True)
@@ -87,7 +87,7 @@ class Sidebar(QFrame):
 
     def _words_for_nothing(self, *, is_bin: bool) -> str:
         if is_bin:
-            return tr("The bin is empty. Deleted chats stay here for 30 days.")
+            return tr("The Trash is empty. Deleted chats stay here for 30 days.")
         if self._search.text().strip():
             return tr("Nothing found in titles or messages.")
         return tr("Your chats will be listed here.")

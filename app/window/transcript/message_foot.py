@@ -1,14 +1,13 @@
 """What stands under a message: the figures of an answer, and its buttons."""
 
-from collections.abc import Sequence
-
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QPoint, QSize, Qt
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QBoxLayout, QFrame, QSizePolicy, QWidget
+from typing_extensions import override
 
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import label, set_tip, tabular
-from app.window.controls.layouts import STRETCH, row
+from app.window.controls.labels import label, paragraph, set_tip, tabular
+from app.window.controls.layouts import STRETCH, column, row
 from app.window.language import tr
 from app.window.look import look
 from app.window.transcript.reader import CopyButton, QuietButton
@@ -20,12 +19,12 @@ def footer_figures(stats: GenerationStats) -> tuple[str, ...]:
     """Most telling first: a narrow footer leaves out the last."""
     first = [
         tr("{speed:.1f} tok/s", speed=stats.tokens_per_second),
-        tr("{tokens:,} tok", tokens=stats.generated_tokens),
+        tr("{tokens:,} tokens", tokens=stats.generated_tokens),
     ]
     if stats.time_to_first_token_s:
         first.append(
             tr(
-                "{seconds:.2f} s to first",
+                "{seconds:.2f} s to the first token",
                 seconds=stats.time_to_first_token_s,
             )
         )
@@ -37,13 +36,13 @@ def _drafting(stats: GenerationStats) -> tuple[str, ...]:
         return (tr("not drafted"),)
     return (
         tr(
-            "{percent:.0f} % ({accepted:,}/{drafted:,})",
+            "{percent:.0f} % of drafts accepted ({accepted:,} of {drafted:,})",
             percent=100 * stats.acceptance,
             accepted=stats.accepted,
             drafted=stats.drafted,
         ),
-        tr("{mean:.1f} tok/pass", mean=stats.tokens_per_pass),
-        tr("depth {depth}", depth=_depth(stats)),
+        tr("{mean:.1f} tokens per pass", mean=stats.tokens_per_pass),
+        tr("draft depth {depth}", depth=_depth(stats)),
     )
 
 
@@ -57,9 +56,9 @@ def _depth(stats: GenerationStats) -> str:
 
 
 def all_figures(stats: GenerationStats) -> str:
-    """Several lines for the tooltip: everything the footer has, and acceptance by depth."""
+    """Every figure of an answer, a line each, with acceptance by depth."""
     lines = [
-        " · ".join(footer_figures(stats)),
+        *footer_figures(stats),
         tr(
             "Prompt: {prompt_tokens:,} tokens, {reused_tokens:,} of them kept from before",
             prompt_tokens=stats.prompt_tokens,
@@ -90,47 +89,65 @@ def all_figures(stats: GenerationStats) -> str:
 
 
 SEPARATOR = "  ·  "
-HEIGHT = 24
+HEIGHT, SHOWN = 24, 2
+"""Pixels of the line of figures, and how many of them are on it."""
+
+
+class FiguresPopover(QFrame):
+    """All figures of an answer, closed by a click beside it or Escape."""
+
+    def __init__(self, figures: str, parent: QWidget) -> None:
+        super().__init__(parent, Qt.WindowType.Popup)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setProperty("role", "card")
+        self.setAccessibleName(tr("Figures of this answer"))
+        self.setAccessibleDescription(figures)
+        column(paragraph(figures, "note"), of=self, margins=(12, 10, 12, 10))
+        self.setFixedWidth(round(POPOVER_WIDTH * look().zoom))
+
+
+POPOVER_WIDTH = 320
 
 
 class MessageFooter(QuietButton):
-    """Shows as many figures as fit; the rest is in the tooltip. Emits `clicked`."""
+    """Two figures of an answer; pressed, it shows all of them in a popover."""
 
     def __init__(self) -> None:
         super().__init__()
         self._figures: tuple[str, ...] = ()
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self._all = ""
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.clicked.connect(self._open)
 
     def show_stats(self, stats: GenerationStats) -> None:
         """Show the figures of an answer."""
-        self._figures = footer_figures(stats)
-        set_tip(self, all_figures(stats))
+        self._figures = footer_figures(stats)[:SHOWN]
+        self._all = all_figures(stats)
+        set_tip(self, self._all)
         self.setAccessibleName(tr("Figures: {figures}", figures=", ".join(self._figures)))
+        self.setAccessibleDescription(self._all)
         self.update()
 
     def shown(self) -> str:
-        """The figures that fit into the width of now."""
-        figures = list(self._figures)
-        while len(figures) > 1 and self._room(figures).width() > self.width():
-            figures.pop()
-        return SEPARATOR.join(figures)
+        """The figures on the line."""
+        return SEPARATOR.join(self._figures)
 
-    def _room(self, figures: Sequence[str]) -> QSize:
-        metrics = QFontMetrics(look().small_font())
-        return QSize(metrics.horizontalAdvance(SEPARATOR.join(figures)) + 4, HEIGHT)
+    def _open(self) -> None:
+        popover = FiguresPopover(self._all, self)
+        popover.adjustSize()
+        corner = self.mapToGlobal(self.rect().topLeft())
+        popover.move(corner - QPoint(0, popover.height() + 4))
+        popover.show()
 
     # Qt
 
+    @override
     def sizeHint(self) -> QSize:
-        """All figures."""
-        return self._room(self._figures)
+        metrics = QFontMetrics(look().small_font())
+        return QSize(metrics.horizontalAdvance(self.shown()) + 4, HEIGHT)
 
-    def minimumSizeHint(self) -> QSize:
-        """The first figure."""
-        return self._room(self._figures[:1])
-
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
-        """The figures."""
+    @override
+    def paintEvent(self, event: QPaintEvent) -> None:
         with QPainter(self) as painter:
             painter.setFont(look().small_font())
             self.paint_words(painter, self.shown(), left=2)
@@ -148,19 +165,19 @@ class MessageActions(QWidget):
         tabular(self.number)
         self.next = IconButton("chevron_right", tr("Next version"), colour="muted")
         self.copy = CopyButton("copy", tr("Copy"))
-        self.copy_markdown = CopyButton("file", tr("Copy as markdown"))
+        self.copy_markdown = CopyButton("file", tr("Copy as Markdown"))
         self.edit = IconButton("edit", tr("Edit and send again"), colour="muted")
-        self.branch_off = IconButton(
-            "branch", tr("New chat that goes on from here"), colour="muted"
-        )
+        self.branch_off = IconButton("branch", tr("New chat from here"), colour="muted")
         self.regenerate = IconButton("regenerate", tr("Regenerate"), colour="muted")
         self.go_on = IconButton("continue", tr("Continue this answer"), colour="muted")
         self.go_on.setText(tr("Continue"))
         self.go_on.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self.drop = IconButton(
-            "continue", tr("Go on; the oldest turns stay here but are not read"), colour="muted"
+            "continue",
+            tr("Continue. The oldest messages stay here but are no longer read"),
+            colour="muted",
         )
-        self.drop.setText(tr("Go on without the oldest turns"))
+        self.drop.setText(tr("Continue without the oldest messages"))
         self.drop.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         versions = (self.previous, self.number, self.next, self.go_on, self.drop)
         words = (self.copy, self.copy_markdown, self.edit, self.branch_off, self.regenerate)

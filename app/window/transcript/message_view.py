@@ -91,7 +91,7 @@ class MessageEditor(QWidget):
 ROOM = 44
 """Height of what stands around a message's text."""
 LARGEST = 0xFFFFFF
-NOT_READ = Words("What is above is no longer read: the context was full.")
+NOT_READ = Words("The model no longer reads the messages above: the context was full.")
 
 
 class MessageView(QWidget):
@@ -165,7 +165,7 @@ class MessageView(QWidget):
         self._column = column(*above, body, foot, of=self, spacing=2)
         self._body = body
         body.show()
-        self._connect(buttons, footer)
+        self._connect(buttons)
         self._show_state()
         if self.message.id in reader.unsent:
             self._open_editor(body)
@@ -276,7 +276,7 @@ class MessageView(QWidget):
             return UserBubble(self._reader, self.message.text, width)
         return AnswerView(self._reader, width)
 
-    def _connect(self, buttons: MessageActions, footer: MessageFooter) -> None:
+    def _connect(self, buttons: MessageActions) -> None:
         reader, message_id = self._reader, self.message.id
         buttons.copy.clicked.connect(self.copy)
         buttons.copy_markdown.clicked.connect(self.copy_markdown)
@@ -287,7 +287,6 @@ class MessageView(QWidget):
         buttons.drop.clicked.connect(lambda: reader.chat.drop_oldest(message_id))
         buttons.previous.clicked.connect(lambda: reader.chat.show_branch(message_id, -1))
         buttons.next.clicked.connect(lambda: reader.chat.show_branch(message_id, 1))
-        footer.clicked.connect(lambda: reader.stats_clicked.emit(message_id))
 
     def _show_state(self) -> None:
         """Figures appear when the answer is complete, buttons too unless its words are changed."""

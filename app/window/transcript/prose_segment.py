@@ -14,6 +14,7 @@ from PySide6.QtGui import (
     QResizeEvent,
     QTextBlockFormat,
     QTextCursor,
+    QTextOption,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QFrame, QTextBrowser, QTextEdit, QToolTip, QWidget
@@ -204,6 +205,7 @@ class ProseSegment(QTextBrowser):
     def _set_html(self, settled: str = "") -> int:
         """How many blocks at the beginning stayed as they were."""
         document, known, kept = self.document(), self._settled.html, self._settled.blocks
+        self._fit_tables()
         if not known or not settled.startswith(known):
             kept = 0
             document.setHtml(settled or self._html)
@@ -218,6 +220,14 @@ class ProseSegment(QTextBrowser):
             set_in_from_right(document.findBlockByNumber(kept))
         self._place_formulas()
         return kept
+
+    def _fit_tables(self) -> None:
+        """A table that is too wide scrolls sideways: no number in it is broken."""
+        has_table, wrap, policy = "<table" in self._html, QTextOption.WrapMode, Qt.ScrollBarPolicy
+        self.setWordWrapMode(wrap.WordWrap if has_table else wrap.WrapAtWordBoundaryOrAnywhere)
+        self.setHorizontalScrollBarPolicy(
+            policy.ScrollBarAsNeeded if has_table else policy.ScrollBarAlwaysOff
+        )
 
     def _set_rest(self, html: str) -> None:
         """Put this in the place of all that follows the settled beginning."""
@@ -244,7 +254,10 @@ class ProseSegment(QTextBrowser):
         self._boxes = None
         self._marks.keep(kept)
         del self._placed[kept:]
-        self.setFixedHeight(max(1, ceil(self.document().size().height())))
+        size, bar = self.document().size(), self.horizontalScrollBar()
+        is_wide = "<table" in self._html and size.width() > self.lineWrapColumnOrWidth()
+        below = bar.sizeHint().height() if is_wide else 0
+        self.setFixedHeight(max(1, ceil(size.height()) + below))
 
     def _blocks(self) -> list[PlacedBlock]:
         """Laid out; found once for each layout."""
@@ -263,6 +276,7 @@ class ProseSegment(QTextBrowser):
     def paintEvent(self, event: QPaintEvent) -> None:
         """Marks and tints first, the text on top of them."""
         with QPainter(self.viewport()) as painter:
+            painter.translate(-self.horizontalScrollBar().value(), 0)
             if "<code" in self._html or "<blockquote" in self._html:
                 self._marks.paint(painter, self._blocks(), self._look.code_font().family())
             paint_tints(painter, self.tint_boxes(), QRectF(event.rect()))
@@ -300,8 +314,12 @@ class ProseSegment(QTextBrowser):
         return data
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """Belongs to the transcript."""
-        event.ignore()
+        """Sideways only, where a table is wide; up and down belongs to the transcript."""
+        delta = event.angleDelta()
+        if abs(delta.x()) > abs(delta.y()) and self.horizontalScrollBar().maximum() > 0:
+            super().wheelEvent(event)
+        else:
+            event.ignore()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Scrolling keys belong to the transcript."""

@@ -63,7 +63,6 @@ class Reader(QObject):
     edit_begun = Signal()
     edit_given_up = Signal()
     typed = Signal()
-    stats_clicked = Signal(int)
     link_clicked = Signal(str)
 
     def __init__(self, parent: QObject | None = None) -> None:

@@ -68,14 +68,14 @@ class ShownMessages(Sequence[ShownMessage]):
 
 ENDINGS = {
     "stopped": Words("Stopped."),
-    "max-tokens": Words("Ended at this chat's limit of tokens."),
+    "max-tokens": Words("Stopped at this chat's token limit."),
     "context-full": Words("The context is full. Edit an earlier message or start a new chat."),
     "memory-full": Words(
         "Memory is full. Close other programs or chats and continue, or start a new chat."
     ),
 }
 EDITED = Words("Edited.")
-INTERRUPTED = Words("Interrupted reply.")
+INTERRUPTED = Words("Interrupted.")
 
 
 def shown_messages(chat: ChatState, first: int = 0) -> Sequence[ShownMessage]:

@@ -29,7 +29,7 @@ from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.words import Words
 
 LEGEND_TITLE = Words("Drafted at depth")
-LEGEND_REST = Words("plain: the model itself")
+LEGEND_REST = Words("no color: written without a draft")
 SAMPLE_GAP = 8
 
 
@@ -235,6 +235,13 @@ class TranscriptView(QWidget):
         self.find_bar.field.setFocus()
         self.find_bar.field.selectAll()
         self._find(self.find_bar.field.text())
+
+    def find_further(self, by: int) -> None:
+        """Go to the next match (1) or the previous one (-1); ask what to find where nothing is."""
+        if self.find_bar.isVisible() and self.find_bar.field.text():
+            self._step(by)
+        else:
+            self.open_find()
 
     def close_find(self) -> None:
         """Hide the bar and its marks."""

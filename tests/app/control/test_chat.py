@@ -112,7 +112,7 @@ def test_an_answer_that_has_nothing_to_add_says_so(driven, source):
     driven.widgets.actions["continue"].trigger()
     driven.until_answered()
     assert driven.shown[-1] == "Half an"
-    assert said() == "The answer is complete; Answer again gives another."
+    assert said() == "The answer is complete. Regenerate gives another one."
 
 
 def test_only_the_last_answer_can_go_on(driven, source):

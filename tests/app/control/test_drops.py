@@ -46,7 +46,7 @@ def drag(driven: Driven, mime: QMimeData) -> str:
     event = QDragEnterEvent(QPoint(300, 300), ACTION, mime, BUTTON, KEYS)
     QApplication.sendEvent(driven.widgets.window, event)
     driven.until(
-        lambda: overlay.isVisible() and "Looking at it" not in overlay.accessibleDescription()
+        lambda: overlay.isVisible() and "Checking the file" not in overlay.accessibleDescription()
     )
     return overlay.accessibleDescription()
 
@@ -195,7 +195,7 @@ def test_a_file_of_no_use(driven, tmp_path):
     photo, why = tmp_path / "photo.jpg", "a picture"
     photo.write_bytes(b"\xff\xd8\xff")
     said = drag(driven, mime_of(photo))
-    assert said.startswith("This cannot be used") and why in said
+    assert said.startswith("This can't be used") and why in said
     drop(driven, mime_of(photo))
     driven.until(lambda: why in driven.widgets.notice.words())
 

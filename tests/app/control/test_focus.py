@@ -254,7 +254,7 @@ KEYS_AFTER = {
     **{command.name: MESSAGE for command in COMMANDS},
     "new-folder": "Name of the folder",
     "library": "Filter models",
-    "settings": "Colours: As the system",
+    "settings": "Theme: As the system",
     "find": "Find in this chat",
     "search": "Search in chats",
     "compare": "Prompt to compare with",
@@ -375,7 +375,7 @@ def test_space_presses_nothing_that_was_clicked(driven):
         click(one)
         assert not isinstance(QApplication.focusWidget(), QAbstractButton)
     box(driven).setFocus()
-    click(button(driven.widgets.sidebar, "Bin"))
+    click(button(driven.widgets.sidebar, "Trash"))
     assert QApplication.focusWidget() is box(driven)
 
 

@@ -99,7 +99,7 @@ def test_own_folders_are_searched_kept_and_given_up(driven, tmp_path):
     driven.app.library.refresh()
     driven.until(lambda: "first" not in names(driven))
     driven.until(lambda: "it is not there now" in folders_shown(driven))
-    find(driven.widgets.library, QAbstractButton, f"Look no more in {folder}").click()
+    find(driven.widgets.library, QAbstractButton, f"Stop looking in {folder}").click()
     assert driven.app.settings.value.model_folders == ()
 
 
@@ -344,7 +344,7 @@ def test_a_model_is_deleted_to_the_trash_once_that_is_agreed_to(
     entry = next(entry for entry in entries(driven) if entry.path == folder)
     trash(driven, entry, "Cancel")
     assert folder.exists()
-    trash(driven, entry, "Move to trash")
+    trash(driven, entry, "Move to Trash")
     driven.until(lambda: not folder.exists())
     driven.until(lambda: "other" in names(driven) and "old" not in names(driven))
     assert list((tmp_path / "data" / "Trash" / "files").iterdir()), "it can be taken back"
@@ -357,7 +357,7 @@ def test_a_model_that_cannot_go_to_the_trash_stays_and_says_so(driven, tmp_path,
     driven.app.library.add_folder(str(folder.parent))
     driven.until(lambda: "old" in names(driven))
     entry = next(entry for entry in entries(driven) if entry.path == folder)
-    trash(driven, entry, "Move to trash")
+    trash(driven, entry, "Move to Trash")
     problems = driven.widgets.library.findChildren(QLabel)
     driven.until(lambda: any("could not be moved to the trash" in p.text() for p in problems))
     assert folder.exists()

@@ -167,7 +167,7 @@ def test_heads_from_elsewhere_are_chosen_and_taken_back(driven, tmp_path, monkey
     assert driven.ask("And now?") == "Answer 0."
     assert options(driven) == LoadOptions(heads=heads), "the chat leaves them"
     offer(driven, None)
-    press(driven.widgets.card, "Use the heads in or beside the model")
+    press(driven.widgets.card, "Use the heads included with the model")
     load(driven)
     assert options(driven) == LoadOptions()
 
@@ -220,7 +220,7 @@ def test_heads_that_cannot_be_used_can_be_taken_back(driven, tmp_path, monkeypat
     press(driven.widgets.card, "Choose a file of drafting heads")
     driven.until(lambda: "Load" not in loads(driven))
     assert card.load_fields.isVisible()
-    press(driven.widgets.card, "Use the heads in or beside the model")
+    press(driven.widgets.card, "Use the heads included with the model")
     driven.until(lambda: "Load" in loads(driven))
     load(driven)
     assert options(driven) == LoadOptions()

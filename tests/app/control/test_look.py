@@ -53,7 +53,7 @@ def test_text_is_as_wide_as_its_reader_wants(driven, qapp, qtbot, tmp_path):
     driven.ask("word " * 400)
     views = driven.widgets.transcript.column.views
     widths = []
-    for name in ("Narrow", "Usual", "Wide", "Whole window"):
+    for name in ("Narrow", "Default", "Wide", "Whole window"):
         driven.widgets.actions["settings"].trigger()
         qtbot.mouseClick(
             find(driven.widgets.settings, QAbstractButton, f"Text width: {name}"),
@@ -152,9 +152,9 @@ def test_the_whole_screen_is_taken_and_given_back(driven):
 
 def test_the_strip_opens_the_drafting_view_and_closes_it(driven):
     driven.ask("Draft something")
-    driven.widgets.strip.opened.emit()
+    driven.widgets.strip.click()
     assert driven.widgets.window.panel == "drafting"
-    driven.widgets.strip.opened.emit()
+    driven.widgets.strip.click()
     assert driven.widgets.window.panel == "session"
 
 

@@ -134,7 +134,7 @@ def test_a_load_that_waits_for_an_answer_says_so_and_can_be_given_up(driven, sou
     driven.app.cards.offer(str(model))
     driven.until(lambda: driven.widgets.layer.isVisible() and button(card, "Load").isEnabled())
     press(card, "Load")
-    waits = "Begins after the answer that is being written"
+    waits = "Waiting for the current answer to finish"
     assert waits in words_on(card) and waits in words_on(head)
     press(card, "Cancel")
     driven.until(lambda: driven.app.models.loading is None)

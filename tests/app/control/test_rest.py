@@ -44,7 +44,7 @@ def test_what_is_loaded_and_its_memory_stand_in_the_head_bar(driven):
 def test_an_ejected_model_is_loaded_again_by_a_question(driven, source):
     assert driven.ask("Hello") == "One."
     eject(driven)
-    assert detail(driven) == "Ejected: the next question loads it again"
+    assert detail(driven) == "Ejected. Your next message loads it again"
     assert driven.app.models.description is None
     driven.until(lambda: source.engines["None"].closed)
     assert driven.ask("And now?") == "Two."

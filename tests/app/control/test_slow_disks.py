@@ -63,11 +63,11 @@ def said(driven: Driven) -> list[str]:
 def test_a_card_says_that_it_is_looking_and_then_what_it_saw(driven, cards, gate):
     cards.offer("/volumes/far/Qwen-27B")  # comes back, though the disk does not answer yet
     driven.until(driven.widgets.layer.isVisible)
-    assert "Looking at the files" in said(driven)
+    assert "Checking files" in said(driven)
     assert "Qwen-27B" in said(driven)
     gate.set()
     driven.until(lambda: "1 MTP head" in said(driven))
-    assert "Looking at the files" not in said(driven)
+    assert "Checking files" not in said(driven)
 
 
 def test_a_card_that_was_closed_meanwhile_stays_closed(driven, cards, gate, qtbot):
@@ -89,7 +89,7 @@ def test_what_hovers_is_looked_at_beside_the_window(driven, gate, monkeypatch):
     overlay = driven.widgets.overlay
     driven.app.drops.hover(["/volumes/far/x"])
     driven.until(overlay.isVisible)
-    assert overlay.accessibleDescription().startswith("Looking at it")
+    assert overlay.accessibleDescription().startswith("Checking the file")
     gate.set()
     driven.until(lambda: "It is nothing." in overlay.accessibleDescription())
 

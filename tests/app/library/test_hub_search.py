@@ -80,7 +80,7 @@ def test_a_look_at_many_quantisations_is_a_row_each(fake, hub):
     assert [offer.label for offer in offers] == [*labels, "BF16"]
     assert offers[0].detail == "4 B · fits"
     assert offers[-1].detail == "18 kB · too large"
-    assert offers[-1].second == "Its list of files does not tell of drafting heads"
+    assert offers[-1].second == "Unknown whether it has drafting heads"
     assert offers[-1].words.startswith("2 files, 18 kB; ")
     best = suggested(offers)
     assert best is not None

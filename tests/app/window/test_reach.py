@@ -78,7 +78,7 @@ def test_a_finished_answer_can_be_worked_with_by_keys(view):
         "Thought for 1.5 s",
         "Copy code",
         "Copy",
-        "Copy as markdown",
+        "Copy as Markdown",
         "Regenerate",
         "Continue this answer",
         "Edit and send again",
@@ -134,7 +134,7 @@ def test_the_sidebar(qtbot, is_bin):
     sidebar = Sidebar()
     qtbot.addWidget(sidebar)
     sidebar.show()
-    assert {"Search in chats", "New chat", "Models", "Bin", "Chats"} <= set(names(sidebar))
+    assert {"Search in chats", "New chat", "Models", "Trash", "Chats"} <= set(names(sidebar))
     chat = ListedChat(ChatSummary(1, "Kernels", False, 0.0, 0.0))
     sidebar.show_groups([ChatGroup("Today", (chat,))], is_bin=is_bin)
     sidebar.undo.offer("Moved to the bin", lambda: None)

@@ -52,9 +52,9 @@ def test_the_strip_opens_by_click_and_key(qtbot, theme):
     strip = StatusStrip()
     qtbot.addWidget(strip)
     strip.show()
-    with qtbot.waitSignal(strip.opened):
+    with qtbot.waitSignal(strip.clicked):
         qtbot.mouseClick(strip, Qt.MouseButton.LeftButton)
-    with qtbot.waitSignal(strip.opened):
+    with qtbot.waitSignal(strip.clicked):
         qtbot.keyClick(strip, Qt.Key.Key_Return)
 
 

@@ -39,13 +39,13 @@ def test_showing_says_nothing(qtbot, view, heard, wear):
     wear("dark", 1.4)
     qtbot.wait(350)
     assert heard == []
-    assert find(view, QToolButton, "Colours: Dark").isChecked()
+    assert find(view, QToolButton, "Theme: Dark").isChecked()
     assert find(view, QLabel, "Text size 140 %").text() == "140 %"
 
 
 def test_appearance(view, heard):
-    find(view, QToolButton, "Colours: Dark").click()
-    find(view, Tick, "Notify me when a long answer ends while I am elsewhere").click()
+    find(view, QToolButton, "Theme: Dark").click()
+    find(view, Tick, "Notify me when a long answer finishes in the background").click()
     QTest.keyClicks(find(view, DropDown, "Language"), "Deu")
     find(view, QPushButton, "Larger text").click()
     find(view, QPushButton, "Normal text size").click()
@@ -81,14 +81,14 @@ def test_a_ticked_box_is_painted_in_both_schemes(qtbot, theme):
 def test_what_is_kept_of_chats_in_files(view):
     said = []
     view.models.changed.connect(said.append)
-    QTest.keyClicks(find(view, DropDown, "Keep what models have read of chats"), "Not")
+    QTest.keyClicks(find(view, DropDown, "Keep chats ready on disk"), "Not")
     assert said == [AppSettings(prompt_files_gb=0)]
 
 
 def test_all_that_is_kept_of_chats_can_be_deleted(view):
     said = []
     view.models.forget_wanted.connect(lambda: said.append("forget"))
-    button = find(view, QPushButton, "Delete all that is kept of chats")
+    button = find(view, QPushButton, "Delete everything stored of chats")
     view.models.show_kept(0)
     assert not button.isEnabled()
     view.models.show_kept(1_200_000_000)

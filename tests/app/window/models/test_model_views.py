@@ -360,7 +360,7 @@ def test_the_first_page(qtbot, add, theme):
     page.show_model("")
     assert "Start with the built-in one" in buttons(page)
     with qtbot.waitSignal(page.library_wanted):
-        press(page, "Models to get")
+        press(page, "Browse Models")
     with qtbot.waitSignal(page.open_wanted):
         press(page, "Open…")
     page.show_recent(())

@@ -15,7 +15,7 @@ from app.window.session_panel.chat_fields import TemplateFields, ThinkingField
 def test_the_lock_takes_the_last_seed_and_lets_it_go(panel, heard):
     panel.fields.sampling.show_last_seed(816233)
     find(panel, QToolButton, "Lock the seed").click()
-    find(panel, QToolButton, "Locked: draw a fresh seed for each answer").click()
+    find(panel, QToolButton, "Locked: use a random seed for each answer").click()
     assert [sampling.seed for _, sampling in heard] == [816233, None]
 
 

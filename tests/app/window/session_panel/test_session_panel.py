@@ -74,19 +74,19 @@ def test_what_is_shown_is_what_was_given(panel):
 def test_the_bits_of_keys_and_values_are_chosen_or_say_why_not(panel, heard):
     bits, heads = (
         find(panel, Segments, name)
-        for name in ("Bits of keys and values", "Bits of the heads' keys and values")
+        for name in ("Bits of the KV cache", "Bits of the drafting heads' KV cache")
     )
     panel.fields.show_settings(dataclasses.replace(FULL, cache=CacheChoice(None, 4)))
     assert (bits.selected(), heads.selected()) == ("usual", "4")
     press(bits, "8")
-    press(heads, "Model's")
+    press(heads, "Model default")
     assert heard == [("cache", CacheChoice(8, 4)), ("cache", CacheChoice(8, None))]
     why = Reason("cache-head-size", "Keys and values stay in 16 bits: odd heads.")
     model = dataclasses.replace(DESCRIPTION, packed_cache=why)
     panel.show_model(None, abilities(model))
     assert f"In effect: 16. {why.words}" in words_on(panel)
     buttons = {b.text(): b.isEnabled() for b in bits.findChildren(QAbstractButton)}
-    assert buttons == {"Model's": True, "16": True, "8": False, "4": False}
+    assert buttons == {"Model default": True, "16": True, "8": False, "4": False}
     assert bits.selected() == "8", "what the chat wants, for a model that can"
 
 
@@ -246,10 +246,10 @@ def test_switching_the_source(qtbot, panel, heard):
 
 def test_numerics(panel, heard):
     panel.fields.show_settings(ChatSettings())
-    find(panel, QToolButton, "Numerics: Fast").click()
+    find(panel, QToolButton, "Precision: Fast").click()
     assert heard == [("load", LoadOptions(numerics="fast"))]
     assert "In effect: exact, until the model is loaded again." in words_on(panel)
-    find(panel, QToolButton, "Numerics: Auto").click()
+    find(panel, QToolButton, "Precision: Auto").click()
     assert heard[-1] == ("load", LoadOptions())
     assert "In effect: exact." in words_on(panel)
 

@@ -73,12 +73,12 @@ def test_deleting_undoing_and_the_bin(hands, by_keys):
     assert hands.rows == ["Today", "Second", "First"] and hands.opened[-1] == first
     hands.choose("First", "Delete", by_keys=by_keys)
     hands.choose("Second", "Delete", by_keys=by_keys)
-    hands.press("Bin")
-    assert hands.rows[0] == "Bin" and set(hands.rows[1:]) == {"First", "Second"}
+    hands.press("Trash")
+    assert hands.rows[0] == "Trash" and set(hands.rows[1:]) == {"First", "Second"}
     hands.choose("First", "Restore", by_keys=by_keys)
     hands.choose("Second", "Delete for good", by_keys=by_keys)
     assert hands.rows == []
-    hands.press("Bin")
+    hands.press("Trash")
     assert hands.rows == ["Today", "First"]
     assert [chat.id for chat in hands.store.chats.listed()] == [first] != [second]
 

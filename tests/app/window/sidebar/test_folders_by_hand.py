@@ -133,11 +133,11 @@ def test_several_are_deleted_and_taken_back_at_once(hands, by_keys):
     assert hands.rows == ["Pinned", "Four", "Three", "Two", "Today", "One"]
     assert len(hands.sidebar.list.selected()) == 3, "they stay marked"
     hands.choose("Three", "Delete 3 chats", by_keys=by_keys, click=False)
-    hands.press("Bin")
+    hands.press("Trash")
     hands.click("Four")
     hands.click("Three", UP_TO)
     hands.choose("Three", "Restore 2 chats", by_keys=by_keys, click=False)
-    assert hands.rows == ["Bin", "Two"]
+    assert hands.rows == ["Trash", "Two"]
 
 
 def test_a_menu_of_another_chat_leaves_the_chat_on_show_marked(hands):
@@ -209,6 +209,6 @@ def test_a_new_folder_is_seen_from_a_search_and_from_the_bin(hands):
     hands.listed.search("one")
     make_folder(hands, "Work")
     assert hands.rows == ["Work", "Today", "One"]
-    hands.press("Bin")
+    hands.press("Trash")
     make_folder(hands, "Play")
     assert hands.rows == ["Play", "Work", "Today", "One"]

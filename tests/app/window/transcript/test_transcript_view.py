@@ -588,6 +588,20 @@ def test_texts_in_view_wear_another_theme_at_once_and_the_others_in_turns(view, 
     qtbot.waitUntil(lambda: [text.height() for text in texts] == usual)
 
 
+def test_a_wide_table_scrolls_sideways_and_breaks_no_number(view, qtbot):
+    numbers = [str(1_000_000 * n) for n in range(1, 30)]
+    rows = "|".join(numbers), "|".join("-" for _ in numbers), "|".join(numbers)
+    show(view, ShownMessage(1, "assistant", "\n".join(f"|{row}|" for row in rows)))
+    (text,) = of(view, 1).texts()
+    block = text.document().begin()
+    while block.isValid():
+        assert block.layout().lineCount() <= 1, block.text()
+        block = block.next()
+    bar = text.horizontalScrollBar()
+    qtbot.waitUntil(lambda: bar.maximum() > 0)
+    assert text.height() >= text.document().size().height() + bar.height()
+
+
 def test_a_message_that_is_edited_wears_another_look(view, wear):
     show(view, ShownMessage(1, "user", "hi"))
     view.column.view(1).edit()
