@@ -182,8 +182,8 @@ def _plan(thing: Dropped, model: ModelDescription | None) -> DropPlan:
                 "folder",
                 title,
                 tr(
-                    "{n:,} models, opened where they lie",
-                    "1 model, opened where it lies",
+                    "{n:,} models, opened in place",
+                    "1 model, opened in place",
                     thing.count,
                 ),
             )

@@ -91,7 +91,7 @@
     <message numerus="yes">
         <source>{n:,} chats moved to the Trash</source>
         <comment>Moved to the Trash</comment>
-        <translation type="unfinished">
+        <translation>
             <numerusform>Im Papierkorb</numerusform>
             <numerusform>{n:,} Chats im Papierkorb</numerusform>
         </translation>
@@ -173,8 +173,8 @@
         <translation>{name} in die Bibliothek aufnehmen</translation>
     </message>
     <message numerus="yes">
-        <source>{n:,} models, opened where they lie</source>
-        <comment>1 model, opened where it lies</comment>
+        <source>{n:,} models, opened in place</source>
+        <comment>1 model, opened in place</comment>
         <translation>
             <numerusform>1 Modell, an seinem Ort geöffnet</numerusform>
             <numerusform>{n:,} Modelle, an ihrem Ort geöffnet</numerusform>
@@ -1050,7 +1050,7 @@
     <message>
         <source>Appearance</source>
         <comment>menu</comment>
-        <translation type="unfinished">Erscheinungsbild</translation>
+        <translation>Erscheinungsbild</translation>
     </message>
     <message>
         <source>Window</source>
@@ -2147,7 +2147,7 @@
         <translation>Entwürfe jetzt mit Tiefe {depth}. Ab der nächsten Runde: {what}</translation>
     </message>
     <message>
-        <source>Auto: the next answer drafts as much as pays.</source>
+        <source>Auto: drafts as far ahead as pays.</source>
         <translation>Auto: Die nächste Antwort entwirft so viel, wie es sich lohnt.</translation>
     </message>
     <message>

@@ -113,6 +113,7 @@ class FirstRunView(QWidget):
         self._title.setText(name)
         self._title.setVisible(bool(name))
         self._target.setVisible(not name)
+        self._built_in.setVisible(not name)
 
     def place_composer(self, composer: QWidget) -> None:
         """Put the composer in the middle of the page."""

@@ -284,8 +284,8 @@ def test_the_window_begins_in_the_language_of_the_settings(qapp, tmp_path, speak
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
-def test_why_the_last_answer_was_not_drafted_is_read_whole(speaking, qtbot, wear, language):
-    """In the width that the session panel leaves it."""
+def test_why_the_last_answer_was_not_drafted_is_told_whole(speaking, qtbot, wear, language):
+    """One line in the panel, all of it under the pointer and to a screen reader."""
     speaking(language)
     never, falls = (PassCosts(tuple([1.0] + [1 + gain] * 8), 0.1) for gain in (11.2, 0.15))
     policies = [DepthPolicy(lambda costs=costs: costs) for costs in (never, falls)]
@@ -299,5 +299,7 @@ def test_why_the_last_answer_was_not_drafted_is_read_whole(speaking, qtbot, wear
     able = ModelAbilities((SourceAbility("mtp", 8),))
     for why in (policy.plan((Offer("mtp"),), "auto", None).why for policy in policies):
         assert why is not None and why.code.startswith("parked")
-        words.show_words(in_effect(DraftOptions(), able, LastAnswer(0, 0, 0, why)))
-        assert words.toolTip() == "" and words.text()
+        whole = in_effect(DraftOptions(), able, LastAnswer(0, 0, 0, why))
+        words.show_words(whole)
+        assert words.text().endswith(" …") and whole.startswith(words.text()[:-2])
+        assert words.toolTip() == words.accessibleDescription() == whole

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 from seen import words_on
 
 from app.state.round_history import DepthRow, RoundHistory, Stages
-from app.window.drafting.charts import BAR, ROW, CostCurve, DepthBars, PassBars, Sparkline, StageBar
+from app.window.drafting.charts import BAR, ROW, CostCurve, DepthBars, PassBars, StageBar
 from app.window.drafting.drafting_view import DraftingView
 from app.window.drafting.status_strip import StatusStrip, StripFigures
 from mlx_engine.values.stats import RoundStats
@@ -20,7 +20,6 @@ def colours_of(widget):
 
 
 FILLED = {
-    Sparkline: lambda chart: chart.show_values([0.2, 0.9, 0.5]),
     DepthBars: lambda chart: chart.show_rows([DepthRow(1, 9, 10), DepthRow(2, 5, 9)]),
     PassBars: lambda chart: chart.show_tokens([1, 3, 4, 2]),
     CostCurve: lambda chart: chart.show_costs([5, 6, 7.5, 9], 3),
@@ -95,7 +94,7 @@ def test_view_and_strip_show_a_history(qtbot, theme):
     view.show_costs([5, 6, 7, 8], 3)
     strip.show_figures(history, StripFigures(41.0, 100, 1000))
     assert any("10 of 15 drafted" in text for text in words_on(view))
-    assert "67 %" in strip.accessibleDescription()
+    assert "67 % of drafts accepted" in strip.accessibleDescription()
     assert "41.0 tok/s" in strip.accessibleDescription()
 
 

@@ -14,14 +14,8 @@ from app.state.round_history import (
     RoundHistory,
 )
 from app.store.rows import stats_from, stats_to_json
-from app.window.drafting.charts import running_mean
 from app.window.drafting.drafting_view import gain_in_words, reasons_in_words, summary
-from app.window.drafting.status_strip import (
-    StripFigures,
-    context_in_words,
-    speed_in_words,
-    state_in_short,
-)
+from app.window.drafting.status_strip import StripFigures, context_in_words, drafting_sentence
 from mlx_engine.decoding.answer import Tally
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats
@@ -65,7 +59,6 @@ def test_gain_needs_both_kinds_of_rounds():
 def test_recent_rounds_are_bounded():
     history = RoundHistory()
     history.add([a_round(2, 1)] * (2 * POINTS))
-    assert len(history.acceptance_over_time) == POINTS
     assert history.depths[0] == DepthRow(1, 2 * POINTS, 2 * POINTS)
     assert history.tokens_per_pass == 2
 
@@ -87,7 +80,6 @@ def test_an_answer_without_a_word_says_nothing_new():
     history.end_answer()
     history.begin_answer()
     history.end_answer()
-    assert state_in_short(history.state) == "drafted up to 3"
 
 
 def test_stages_add_up():
@@ -100,17 +92,19 @@ def test_stages_add_up():
 
 def test_what_is_said_follows_the_answer_to_its_end():
     history = RoundHistory()
-    assert (history.state, state_in_short(history.state)) == (None, "drafting idle")
+    assert (history.state, drafting_sentence(history)) == (None, "")
     history.begin_answer()
-    assert (history.state, state_in_short(history.state)) == (
+    assert (history.state, drafting_sentence(history)) == (
         DraftingNow(None),
-        "reading the prompt",
+        "Reading the prompt…",
     )
     history.add([a_round(3, 2), a_round(1, 1)])
-    assert (history.state, state_in_short(history.state)) == (DraftingNow(1), "drafting 1")
+    assert (history.state, drafting_sentence(history)) == (
+        DraftingNow(1),
+        "75 % of drafts accepted",
+    )
     history.end_answer()
     assert history.state == LastAnswer(3, 4, 3)
-    assert state_in_short(history.state) == "drafted up to 3"
     assert " now" not in summary(history)
     history.begin_answer()
     assert history.depth_in_use == 0
@@ -119,40 +113,38 @@ def test_what_is_said_follows_the_answer_to_its_end():
     assert summary(history).startswith("Last answer: Too dear.")
 
 
-SLOWER = ": plain decoding is faster here"
-
-
+RESTS, ALL = "Drafting rests: plain is faster here", "100 % of drafts accepted"
 PARKED = Reason("parked-cost", "Too dear.")
 
 
 @pytest.mark.parametrize(
-    ("depth", "why", "auto_depth", "now", "then"),
+    ("depth", "why", "auto_depth", "sentence"),
     [
-        (3, None, 2, "drafting 3", "drafted up to 3"),
-        (3, None, 0, f"drafting 3{SLOWER}", f"drafted up to 3{SLOWER}"),
-        (0, PARKED, None, f"not drafting{SLOWER}", f"not drafted{SLOWER}"),
-        (0, Reason("parked-acceptance", "Too rare."), None, f"not drafting{SLOWER}", None),
-        (0, Reason("off", "Off."), None, "not drafting", "not drafted"),
-        (0, None, 0, "not drafting", "not drafted"),
+        (3, None, 2, ALL),
+        (3, None, 0, RESTS),
+        (0, PARKED, None, RESTS),
+        (0, Reason("parked-acceptance", "Too rare."), None, RESTS),
+        (0, Reason("off", "Off."), None, ""),
+        (0, None, 0, ""),
     ],
 )
-def test_the_strip_says_that_drafting_does_not_pay_here(depth, why, auto_depth, now, then):
+def test_the_strip_says_one_sentence_or_nothing(depth, why, auto_depth, sentence):
     """Also of an answer from before the program was started, of which the sums are known."""
     stats = RoundStats(0, depth, depth, 0, 1, 1.0, 1.0, 1.0, why, auto_depth)
     history, tally = RoundHistory(), Tally(seed=0, rounds=[stats])
     history.add([stats])
-    assert state_in_short(history.state) == now
+    shown = drafting_sentence(history)
+    assert shown == (sentence if sentence != ALL else "0 % of drafts accepted")
     history.end_answer()
-    assert state_in_short(history.state) == (then or f"not drafted{SLOWER}")
+    assert drafting_sentence(history) == shown
     kept = stats_from(json.loads(stats_to_json(tally.stats())))
-    assert state_in_short(RoundHistory([kept]).state) == state_in_short(history.state)
+    assert drafting_sentence(RoundHistory([kept])) == shown
 
 
 def test_an_answer_that_drafted_before_it_was_parked_is_not_called_slower():
     history = RoundHistory()
     history.add([a_round(3, 2), a_round(why=PARKED)])
     history.end_answer()
-    assert state_in_short(history.state) == "drafted up to 3"
 
 
 def test_answers_of_before_count_like_new_ones():
@@ -184,18 +176,12 @@ def test_answers_of_before_count_like_new_ones():
     assert history.depths[3] == DepthRow(4, 2, 2)
 
 
-def test_running_mean():
-    assert running_mean([1, 0, 1, 1], 2) == pytest.approx((1, 0.5, 0.5, 1))
-    assert running_mean([], 3) == ()
-
-
 def test_words_of_the_strip():
     assert context_in_words(StripFigures(prompt_done=128, prompt_total=2000)) == (
-        "reading 128 of 2,000 tokens"
+        "128 of 2,000 tokens read"
     )
     done = StripFigures(
         41.31, context_used=3100, context_length=32768, prompt_done=9, prompt_total=10
     )
     assert context_in_words(done) == "3.1k / 32.8k"
-    assert speed_in_words(RoundHistory(), done) == "41.3 tok/s"
     assert context_in_words(StripFigures()) == ""

@@ -125,6 +125,7 @@ def test_tab_goes_down_the_panel(qtbot, widgets):
 
 
 def test_arrow_keys_walk_the_segments(qtbot, widgets):
+    widgets.window.show_panel("session")
     panel = widgets.session
     assert isinstance(panel, SessionPanel)
     heard: list[object] = []

@@ -13,10 +13,10 @@ from PySide6.QtGui import (
     QImage,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QApplication, QLabel, QMenuBar, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QMenu, QMenuBar, QWidget
 from shown_transcript import settle
 
-from app.window.actions import COMMANDS, Actions
+from app.window.actions import COMMANDS, Actions, shortcuts_in_words
 from app.window.controls import notice_bar
 from app.window.controls.choices import DropDown, Option
 from app.window.controls.labels import ShortButton, paragraph
@@ -41,8 +41,17 @@ def window(qtbot):
         QLabel("strip"),
     )
     qtbot.addWidget(made)
+    made.restore(bytes([True, 1, 0]))
     made.show()
     return made
+
+
+def test_a_first_start_has_no_panel_on_the_right(qtbot):
+    made = Widgets().window
+    qtbot.addWidget(made)
+    made.resize(1180, 780)
+    made.show()
+    assert made.has_sidebar and made.panel is None
 
 
 def is_shown(window: MainWindow, words: str) -> bool:
@@ -71,6 +80,7 @@ def test_a_page_that_comes_back_is_laid_out_for_the_width_it_gets(qtbot):
     chat, other = Chat("chat"), QLabel("library")
     window = MainWindow(QLabel(), {"chat": chat, "library": other}, {"session": QLabel()}, QLabel())
     qtbot.addWidget(window)
+    window.show_panel("session")
     window.show()
     QApplication.processEvents()
     usual = chat.width()
@@ -207,14 +217,15 @@ def test_every_command_is_in_a_menu_once_and_no_two_share_a_key(qtbot):
     actions.fill(bar)
     in_menus = [
         action
-        for menu in bar.actions()
-        for action in menu.menu().actions()  # type: ignore[union-attr]
-        if not action.isSeparator()
+        for menu in bar.findChildren(QMenu)
+        for action in menu.actions()
+        if not action.isSeparator() and action.menu() is None
     ]
     assert sorted(map(id, in_menus)) == sorted(map(id, actions))
     keys = Counter(k.toString() for action in actions for k in action.shortcuts())
     assert [key for key, count in keys.items() if count > 1] == []
     assert not {"Del", "Backspace"} & set(keys)
+    assert "Ctrl+Shift+D\tShow Drafted Words" in shortcuts_in_words()
     assert {"Ctrl+N", "Ctrl+K", "Ctrl+R", "Esc", "Ctrl+,", "Ctrl+F", "Ctrl+Shift+C"} <= set(keys)
     assert len({command.name for command in COMMANDS}) == len(COMMANDS)
     roles = {action.objectName(): action.menuRole() for action in actions}

@@ -59,7 +59,7 @@ def test_appearance(view, heard):
 
 
 def test_what_new_chats_begin_with(qtbot, view, heard):
-    reset = next(b for b in view.findChildren(QPushButton) if "own defaults" in b.text())
+    reset = next(b for b in view.findChildren(QPushButton) if "Restore Defaults" in b.text())
     assert not reset.isEnabled()
     find(view, QPlainTextEdit, "System prompt of new chats").setPlainText("Be kind.")
     qtbot.waitUntil(lambda: bool(heard))

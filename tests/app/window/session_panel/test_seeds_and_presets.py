@@ -35,7 +35,7 @@ def test_presets(qtbot, panel, heard):
     delete.click()
     type_into(qtbot, panel, "Name of a new preset", "  Mine ")
     type_into(qtbot, panel, "Name of a new preset", "   ")
-    next(b for b in panel.findChildren(QPushButton) if "defaults" in b.text()).click()
+    next(b for b in panel.findChildren(QPushButton) if "Defaults" in b.text()).click()
     assert heard == [
         ("preset chosen", "Prose"),
         ("preset deleted", "Prose"),
@@ -76,7 +76,7 @@ def test_thinking_is_offered_where_the_template_knows_it(panel, heard):
     panel.show_model(None, replace(CAN, can_switch_thinking=True))
     assert not switch.isHidden()
     find(panel, QToolButton, "Thinking: Off").click()
-    find(panel, QToolButton, "Thinking: Model's way").click()
+    find(panel, QToolButton, "Thinking: Model default").click()
     assert heard == [("thinking", False), ("thinking", None)]
     panel.fields.show_settings(ChatSettings(thinking=True))
     assert find(panel, QToolButton, "Thinking: On").isChecked()

@@ -170,4 +170,4 @@ def test_nothing_to_list_is_said(sidebar):
     sidebar.show_groups(())
     assert "listed here" in sidebar.findChildren(type(sidebar._empty))[0].text()
     sidebar.show_groups((), is_bin=True)
-    assert "bin is empty" in sidebar._empty.text()
+    assert "Trash is empty" in sidebar._empty.text()
