@@ -10,14 +10,13 @@ from PySide6.QtCore import QObject, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
-from app import VERSION
 from app.control.drops import DropController
 from app.start.threads import Beside, Turns
 from app.store.session_store import SessionStore
 from app.store.transfer import NewChat, export_chat, insert_in_steps, read_chats
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
-from app.window.actions import shortcuts_in_words
+from app.window.actions import VERSION, shortcuts_in_words
 from app.window.controls.icons import app_icon
 from app.window.language import tr
 from app.window.widgets import Widgets

@@ -10,6 +10,8 @@ from PySide6.QtWidgets import QMenu, QMenuBar
 from app.window.language import tr
 from mlx_engine.values.words import Words
 
+VERSION = "0.1.0"
+
 Role = QAction.MenuRole
 
 

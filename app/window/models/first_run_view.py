@@ -1,6 +1,4 @@
-"""The page of a new chat: the model's name, the composer, suggestions; without a model, a place to
-drop one.
-"""
+"""The page of a new chat: model name, composer, suggestions; without a model, a drop zone."""
 
 from collections.abc import Sequence
 

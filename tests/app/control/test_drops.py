@@ -69,7 +69,7 @@ def test_what_leaves_again_does_nothing(driven, tmp_path):
 def test_a_model_folder_or_a_file_of_it(driven, tmp_path):
     for name in ("model.safetensors", "config.json", ""):
         mime = mime_of(tmp_path / "Small-4bit" / name)
-        assert drag(driven, mime).startswith("Load Small-4bit Opened where it lies")
+        assert drag(driven, mime).startswith("Load Small-4bit Opened in place")
     drop(driven, mime)
     driven.until(driven.widgets.layer.isVisible)
     driven.widgets.card.load_wanted.emit()
@@ -89,7 +89,7 @@ def test_a_refusal_goes_when_something_else_is_let_go(driven, tmp_path):
     drop(driven, none)
     driven.until(lambda: bool(driven.widgets.notice.words()))
     said = driven.widgets.notice.words()
-    assert said.startswith("This cannot be used.") and "there is no such file" in said
+    assert said.startswith("This can't be used.") and "there is no such file" in said
     drag(driven, note)
     drop(driven, note)
     driven.until(lambda: bool(driven.widgets.composer.attachments()))
@@ -211,7 +211,7 @@ def test_words_are_written_into_the_message(driven):
     driven.widgets.composer.show_message("Before: ")
     driven.widgets.window.show_page("library")
     words = "  two\n  lines, about org/small\n"
-    assert drag(driven, mime_of(words)).startswith("Write it into the message two lines, about")
+    assert drag(driven, mime_of(words)).startswith("Add to the message two lines, about")
     drop(driven, mime_of(words))
     driven.until(lambda: driven.widgets.composer.text() == "Before: " + words)
     assert driven.widgets.window.page == "chat"

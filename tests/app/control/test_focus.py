@@ -252,9 +252,12 @@ def test_page_keys_scroll_the_chat_while_the_message_has_the_keys(driven, source
 MESSAGE = "Message"
 KEYS_AFTER = {
     **{command.name: MESSAGE for command in COMMANDS},
+    "find-next": "Find in this chat",
+    "find-previous": "Find in this chat",
+    "shortcuts": "OK",
     "new-folder": "Name of the folder",
     "library": "Filter models",
-    "settings": "Theme: As the system",
+    "settings": "Theme: System",
     "find": "Find in this chat",
     "search": "Search in chats",
     "compare": "Prompt to compare with",
@@ -370,7 +373,7 @@ def test_what_is_folded_away_takes_no_keys_with_it(driven, name):
 
 def test_space_presses_nothing_that_was_clicked(driven):
     driven.ask("Hello")
-    for one in (foot(driven, 1).copy, driven.widgets.transcript.column.views[1].footer):
+    for one in (foot(driven, 1).copy, foot(driven, 1).copy_markdown):
         box(driven).setFocus()
         click(one)
         assert not isinstance(QApplication.focusWidget(), QAbstractButton)

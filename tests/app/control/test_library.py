@@ -266,7 +266,7 @@ def search(driven: Driven, qtbot: QtBot, text: str) -> None:
 
 def test_from_a_search_to_the_download(driven, fake, qtbot):
     fake.repositories["org/ggufs"] = {"m-Q8_0.gguf": b"GGUF" * 9, "m-Q4_K_M.gguf": b"GGUF" * 5}
-    assert hub_rows(driven)[0].startswith("These kept their drafting heads")
+    assert hub_rows(driven)[0].startswith("Models with drafting heads")
     search(driven, qtbot, "org")
     driven.until(lambda: hub_rows(driven) == ["org/small", "org/ggufs"])
     models = driven.widgets.library.hub.list
@@ -282,7 +282,7 @@ def test_from_a_search_to_the_download(driven, fake, qtbot):
     qtbot.keyClick(models, Qt.Key.Key_Return)
     assert hub_rows(driven) == ["org/small", "org/ggufs"], "and it closes again"
     field(driven).clear()
-    assert hub_rows(driven)[0].startswith("These kept")
+    assert hub_rows(driven)[0].startswith("Models with")
 
 
 def test_what_the_hub_cannot_give_is_said(driven, fake, qtbot):
@@ -308,7 +308,7 @@ def test_a_hub_that_hangs_is_given_up_and_can_be_asked_again(driven, fake, qtbot
     monkeypatch.setattr("app.control.hub.PATIENCE_MS", 50)
     search(driven, qtbot, "org")
     driven.until(lambda: "does not answer" in said(hub))
-    assert hub_rows(driven)[0].startswith("These kept"), "what was there stays"
+    assert hub_rows(driven)[0].startswith("Models with"), "what was there stays"
     fake.silence_s = 0.0
     monkeypatch.setattr("app.control.hub.PATIENCE_MS", 20_000)
     qtbot.keyClick(field(driven), Qt.Key.Key_Return)

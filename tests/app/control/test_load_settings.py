@@ -126,7 +126,7 @@ def test_bits_of_keys_and_values_are_usual_for_a_model_and_a_chat_may_have_other
 ):
     offer(driven, model)
     driven.widgets.card.load_fields.open(True)
-    press(driven.widgets.card, "Bits of keys and values: 8")
+    press(driven.widgets.card, "Bits of the KV cache: 8")
     load(driven)
     engine = source.engines[str(model)]
     assert driven.ask("In 8 bits?") == "Yes."

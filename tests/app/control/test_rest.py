@@ -139,7 +139,7 @@ def test_the_last_model_is_not_loaded_at_the_start_where_that_is_switched_off(
         app.start()
         head = app.widgets.window.findChild(HeadBar)
         assert head is not None
-        assert "the next question loads it" in detail(driven)
+        assert "Your next message loads it" in detail(driven)
         assert driven.ask("Hello") == "One."
         assert source.loaded == ["None"]
     finally:

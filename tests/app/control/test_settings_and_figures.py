@@ -69,7 +69,7 @@ def test_the_settings_page_is_made_when_it_is_opened_a_section_a_turn(qapp, qtbo
         while len(names) < 99 and page.isAncestorOf(has_keys := QApplication.focusWidget()):
             names.append(has_keys.accessibleName())
             QTest.keyClick(has_keys, Qt.Key.Key_Tab)
-        assert names[:2] == ["Theme: As the system", "Language"]
+        assert names[:2] == ["Theme: System", "Language"]
         assert names[-1] == "Back to the chat"
         assert names.index("Text width: Wide") < names.index("Temperature") < len(names) - 1
         made = page.findChildren(QWidget)
