@@ -62,8 +62,9 @@ class StatusStrip(QAbstractButton):
         self._speed.setText("" if speed is None else tr("{speed:.1f} tok/s", speed=speed))
         self._context.setText(context_in_words(figures))
         self._context.setVisible(bool(self._context.text()))
-        told = (drafting_sentence(history), self._speed.text(), self._context.text())
-        self.setAccessibleDescription(" · ".join(filter(None, told)))
+        words = (drafting_sentence(history), accepted_in_words(history))
+        told = (*words, self._speed.text(), self._context.text())
+        self.setAccessibleDescription(" · ".join(filter(None, dict.fromkeys(told))))
 
     # Qt
 
@@ -138,9 +139,14 @@ def drafting_sentence(history: RoundHistory) -> str:
         return tr("Drafting rests: plain is faster here")
     if gain is not None and gain.ratio >= WORTH_SAYING:
         return tr("{ratio:.1f}× faster with drafting", ratio=gain.ratio)
-    if history.drafted:
-        return tr("{share} of drafts accepted", share=percent(history.accepted / history.drafted))
-    return ""
+    return accepted_in_words(history)
+
+
+def accepted_in_words(history: RoundHistory) -> str:
+    """The share of drafted tokens that were accepted, "" where nothing was drafted."""
+    if not history.drafted:
+        return ""
+    return tr("{share} of drafts accepted", share=percent(history.accepted / history.drafted))
 
 
 def context_in_words(figures: StripFigures) -> str:
