@@ -2525,7 +2525,7 @@
     </message>
     <message>
         <source>Chat Settings</source>
-        <translation>Sitzung</translation>
+        <translation>Chat-Einstellungen</translation>
     </message>
     <message>
         <source>Hide this panel</source>

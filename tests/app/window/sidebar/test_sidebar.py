@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QLabel, QLineEdit
 from pytestqt.qtbot import QtBot
 
 from app.values.chats import ChatGroup, ChatSummary, ListedChat, TextRange
+from app.window.sidebar.chat_delegate import _bold
 from app.window.sidebar.sidebar import Sidebar
 
 
@@ -171,3 +172,10 @@ def test_nothing_to_list_is_said(sidebar):
     assert "listed here" in sidebar.findChildren(type(sidebar._empty))[0].text()
     sidebar.show_groups((), is_bin=True)
     assert "Trash is empty" in sidebar._empty.text()
+
+
+def test_search_marks_the_letters_found_after_an_emoji_and_at_the_end():
+    """Qt counts an emoji as two."""
+    title = "\U0001f98a zebra"
+    found = _bold(title, TextRange(2, 7))
+    assert (found.start, found.length) == (3, 5)
