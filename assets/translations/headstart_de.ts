@@ -608,8 +608,8 @@
         <translation>Das größte der Familie</translation>
     </message>
     <message>
-        <source>This machine gives a model {size}. A Qwen of {billions}B parameters in 4 bits fits with room for long chats: get one that kept its drafting heads in Models, under Hugging Face.</source>
-        <translation>Auf diesem Rechner hat ein Modell {size} zur Verfügung. Ein Qwen mit {billions}B Parametern in 4 Bit passt und lässt Platz für lange Chats: Unter „Modelle“, „Hugging Face“ gibt es eines, das seine Entwurfsköpfe behalten hat.</translation>
+        <source>This Mac has {size} of memory for a model: enough for a {billions}B Qwen in 4 bits with room for long chats. Pick one with drafting heads under Models, Hugging Face.</source>
+        <translation>Dieser Mac hat {size} Speicher für ein Modell: genug für ein Qwen mit {billions}B in 4 Bit und lange Chats. Wähle eines mit Entwurfsköpfen unter Modelle, Hugging Face.</translation>
     </message>
     <message>
         <source>{tokens} tokens</source>

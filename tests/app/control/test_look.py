@@ -151,6 +151,15 @@ def test_the_whole_screen_is_taken_and_given_back(driven):
     driven.until(lambda: not window.isFullScreen())
 
 
+@pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
+def test_a_second_launch_brings_a_minimized_window_back(driven):
+    window = driven.widgets.window
+    window.showMinimized()
+    driven.until(window.isMinimized)
+    driven.app.open(())
+    assert not window.isMinimized() and window.isVisible()
+
+
 def test_the_strip_opens_the_drafting_view_and_closes_it(driven):
     driven.ask("Draft something")
     driven.widgets.strip.click()

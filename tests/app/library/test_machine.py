@@ -20,7 +20,7 @@ SOLD = {8: 4, 16: 9, 24: 9, 32: 27, 36: 27, 48: 35, 64: 35, 96: 35, 128: 122, 19
 def test_every_mac_gets_the_largest_that_fits(gib, billions):
     machine = Machine(usable_bytes(gib * 2**30))
     assert best_for(machine).billions == billions
-    assert f"of {billions}B parameters" in advice(machine)
+    assert f"a {billions}B Qwen in 4 bits" in advice(machine)
     assert billions * GB_A_BILLION * 1e9 <= machine.usable_bytes
     rows = chosen_for(machine)
     assert rows[0].parameters == billions * 10**9
