@@ -22,7 +22,6 @@ from weakref import ref
 import mlx.core as mx
 
 from mlx_engine.decoding.round import Pass, Round
-from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import Room
 from mlx_engine.drafting.drafter import DEEPEST
 
@@ -46,10 +45,6 @@ class AnswerRounds(Protocol):
 
 class Answering(Protocol):
     """A running answer."""
-
-    @property
-    def sequence(self) -> SequenceState:
-        """The state of its conversation."""
 
     @property
     def rounds(self) -> AnswerRounds:
@@ -97,10 +92,6 @@ class BatchScheduler:
             yield
         finally:
             self._answers = [other for other in self._answers if other is not answer]
-            # after an error a round may wait whose state has been dropped
-            self._waiting = [
-                round_ for round_ in self._waiting if round_.state is not answer.sequence
-            ]
 
     def take_turn(self, who: object) -> bool:
         """Note whose turn it is; whether another answer had a turn since the last call."""

@@ -327,7 +327,7 @@ def list_of(session, chat):
 
 
 @pytest.mark.usefixtures("looks_ahead")
-@pytest.mark.parametrize("end", ["stop", "close", "forget", "settings", "NaN"])
+@pytest.mark.parametrize("end", ["stop", "close", "error", "forget", "settings", "NaN"])
 @pytest.mark.parametrize("at", [1, 3])
 def test_what_ends_one_leaves_the_others_alone(engine, end, at):
     truth = [list_of(chat.session(engine), chat) for chat in CHATS]
@@ -343,6 +343,9 @@ def test_what_ends_one_leaves_the_others_alone(engine, end, at):
                 sessions[0].stop()
             case "close":
                 events[0].close()
+            case "error":
+                with pytest.raises(ZeroDivisionError):
+                    events[0].throw(ZeroDivisionError)
             case "forget":  # as of a chat that is thrown away
                 sessions[0].forget()
                 sessions[0].stop()
