@@ -11,9 +11,17 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
 from app.control.drops import DropController
+from app.control.pdf import write_pdf
 from app.start.threads import Beside, Turns
 from app.store.session_store import SessionStore
-from app.store.transfer import NewChat, export_chat, insert_in_steps, read_chats
+from app.store.transfer import (
+    NewChat,
+    chat_text,
+    export_chat,
+    insert_in_steps,
+    not_written,
+    read_chats,
+)
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
 from app.window.actions import VERSION, shortcuts_in_words
@@ -23,7 +31,8 @@ from app.window.widgets import Widgets
 from mlx_engine.values.words import Words, joined
 
 MODELS = Words("Models and texts (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)")
-CHATS = Words("Markdown (*.md);;JSON with everything (*.json)")
+ENDINGS = (".md", ".pdf", ".json")
+CHATS = Words("Markdown (*.md);;PDF (*.pdf);;JSON with everything (*.json)")
 LONGEST_NAME = 60
 """Characters: a name has at most 255 bytes in most file systems."""
 SAID_EVERY = 25
@@ -90,13 +99,29 @@ class FileController(QObject):
             self.export_to(chat_id, _with_ending(Path(path), kind))
 
     def export_to(self, chat_id: int, path: Path) -> None:
-        """Write a chat as .md or .json."""
+        """Write a chat as .md, .json or .pdf; a PDF is set in a background thread."""
+        is_pdf = path.suffix.lower() == ".pdf"
         try:
-            export_chat(self._store, chat_id, path)
+            if is_pdf:
+                markdown = chat_text(self._store, chat_id, ".md")
+                title = self._store.chats.get(chat_id).title
+            else:
+                export_chat(self._store, chat_id, path)
         except StoreError as error:
             self.failed.emit(str(error))
+            return
+        if is_pdf:
+            self._disk.run_each(
+                lambda: _write_pdf(markdown, title, path), lambda why: self._exported(path, why)
+            )
         else:
+            self._exported(path, None)
+
+    def _exported(self, path: Path, why_not: StoreError | None) -> None:
+        if why_not is None:
             self._notice.mention(tr("The chat was written to {path}.", path=path))
+        else:
+            self.failed.emit(str(why_not))
 
     def export_into(self, chat_ids: Sequence[int], folder: Path, ending: str) -> None:
         """Write each into a file of its own that was not there, one a turn of the event loop."""
@@ -248,6 +273,14 @@ def _read(path: Path, defaults: ChatSettings) -> Sequence[NewChat | StoreError]:
         return [error]
 
 
+def _write_pdf(markdown: str, title: str, path: Path) -> StoreError | None:
+    try:
+        write_pdf(markdown, title, path)
+    except OSError as error:
+        return not_written(path, error)
+    return None
+
+
 def free_path(folder: Path, name: str, ending: str) -> Path:
     """`name` in `folder`, with the first number that no file there has yet."""
     names = (name if number == 1 else f"{name} {number}" for number in count(1))
@@ -257,6 +290,6 @@ def free_path(folder: Path, name: str, ending: str) -> Path:
 
 def _with_ending(path: Path, kind: str) -> Path:
     """The ending of the kind that was chosen, unless one was typed."""
-    if path.suffix.lower() in (".md", ".json"):
+    if path.suffix.lower() in ENDINGS:
         return path
-    return path.with_name(path.name + (".json" if "json" in kind else ".md"))
+    return path.with_name(path.name + next((end for end in ENDINGS if end in kind), ".md"))

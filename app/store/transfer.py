@@ -117,16 +117,9 @@ def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
     kind = path.suffix.lower()
     if kind not in (".md", ".json"):
         raise BadChatFile(
-            "{name!r} is not possible: use a name ending in .md or .json.", name=path.name
+            "{name!r} is not possible: use a name ending in .md, .json or .pdf.", name=path.name
         )
-    chat = store.open_chat(chat_id)
-    messages = {message.id: message for message in store.messages.all_of(chat_id)}
-    branch = [messages.pop(each) for each in chat.turns.ids if each in messages]
-    text = (
-        chat_as_markdown(_selected_branch(chat, branch))
-        if kind == ".md"
-        else _as_json(store, chat, branch, list(messages.values()))
-    )
+    text = chat_text(store, chat_id, kind)
     part = path.with_name(path.name + ".part")
     try:
         part.write_bytes(text.encode("utf-8", "replace"))
@@ -134,11 +127,26 @@ def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
     except OSError as error:
         with suppress(OSError):
             part.unlink()
-        raise BadChatFile(
-            "{path} could not be written ({strerror}): choose another place, or free space.",
-            path=path,
-            strerror=error.strerror,
-        ) from error
+        raise not_written(path, error) from error
+
+
+def chat_text(store: SessionStore, chat_id: int, kind: str) -> str:
+    """The text of a ".md" (the selected branch) or ".json" of a chat. Raises StoreError."""
+    chat = store.open_chat(chat_id)
+    messages = {message.id: message for message in store.messages.all_of(chat_id)}
+    branch = [messages.pop(each) for each in chat.turns.ids if each in messages]
+    if kind == ".md":
+        return chat_as_markdown(_selected_branch(chat, branch))
+    return _as_json(store, chat, branch, list(messages.values()))
+
+
+def not_written(path: Path, error: OSError) -> BadChatFile:
+    """The error for a chat that could not be written to a file."""
+    return BadChatFile(
+        "{path} could not be written ({strerror}): choose another place, or free space.",
+        path=path,
+        strerror=error.strerror,
+    )
 
 
 def read_chat(path: Path, defaults: ChatSettings) -> NewChat:

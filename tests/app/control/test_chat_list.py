@@ -184,6 +184,18 @@ def test_a_chat_is_exported_from_its_menu(driven, tmp_path, monkeypatch):
     assert "kernel.md" in driven.widgets.notice.words()
 
 
+def test_a_chat_is_exported_as_a_pdf_beside_the_window(driven, tmp_path, monkeypatch):
+    number, files = chat(driven, "What is a kernel?"), driven.app.files
+    monkeypatch.setattr(
+        QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "kernel"), "PDF (*.pdf)")
+    )
+    files.export([number])
+    driven.until(lambda: "kernel.pdf" in driven.widgets.notice.words())
+    assert (tmp_path / "kernel.pdf").read_bytes().startswith(b"%PDF")
+    files.export_to(number, tmp_path / "nowhere" / "kernel.pdf")
+    driven.until(lambda: "could not be written" in driven.widgets.notice.words())
+
+
 def test_menu_and_title_follow_what_is_done_in_the_sidebar(driven):
     first = chat(driven, "First")
     actions, sidebar = driven.widgets.actions, driven.widgets.sidebar

@@ -256,7 +256,7 @@ def test_odd_extras_are_left_out(store, tmp_path):
 
 
 def test_files_that_cannot_be_read_or_written(store, chat, tmp_path):
-    with pytest.raises(BadChatFile, match=r"\.md or \.json"):
+    with pytest.raises(BadChatFile, match=r"\.md, \.json or \.pdf"):
         export_chat(store, chat, tmp_path / "chat.txt")
     with pytest.raises(BadChatFile, match="could not be read"):
         import_chat(store, tmp_path / "none.json", ChatSettings())
