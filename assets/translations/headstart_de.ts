@@ -235,10 +235,6 @@
         <translation>Modelle und Texte (*.gguf *.safetensors *.json *.txt *.md *.py *);;Alle Dateien (*)</translation>
     </message>
     <message>
-        <source>Markdown (*.md);;JSON with everything (*.json)</source>
-        <translation>Markdown (*.md);;JSON mit allem (*.json)</translation>
-    </message>
-    <message>
         <source>Open</source>
         <comment>title of a dialog</comment>
         <translation>Öffnen</translation>
@@ -274,6 +270,10 @@
     <message>
         <source>{error} {done:,} of {total:,} chats were written.</source>
         <translation>{error} {done:,} von {total:,} Chats wurden geschrieben.</translation>
+    </message>
+    <message>
+        <source>Markdown (*.md);;PDF (*.pdf);;JSON with everything (*.json)</source>
+        <translation>Markdown (*.md);;PDF (*.pdf);;JSON mit allem (*.json)</translation>
     </message>
     <message>
         <source>Chat with language models on your Mac. A model&apos;s own drafting heads guess a few tokens ahead, and the model checks them all at once: the same answer, sooner.</source>
@@ -864,8 +864,8 @@
         <translation>Was davon lesbar ist, ließ sich nicht übernehmen ({error}).</translation>
     </message>
     <message>
-        <source>{name!r} is not possible: use a name ending in .md or .json.</source>
-        <translation>{name!r} ist nicht möglich: einen Namen mit der Endung .md oder .json verwenden.</translation>
+        <source>{name!r} is not possible: use a name ending in .md, .json or .pdf.</source>
+        <translation>{name!r} ist nicht möglich: einen Namen mit der Endung .md, .json oder .pdf verwenden.</translation>
     </message>
     <message>
         <source>{path} could not be written ({strerror}): choose another place, or free space.</source>
