@@ -18,7 +18,7 @@ from draft_simulator import (
     texts,
 )
 
-from mlx_engine.drafting.round_costs import PassCosts
+from mlx_engine.drafting.pass_costs import PassCosts
 
 TEXTS = {**texts(), **recordings()}
 AHEAD = (0, 1)
@@ -101,7 +101,8 @@ def test_chats_at_once(machine):
         }.items()
     }
     for name, those in three.items():
-        off, chosen = at_once(its, those, depth=0), at_once(its, those)
+        off = at_once(its, those, depth=0)
+        chosen = float(np.mean([at_once(its, those, seed) for seed in range(4)]))
         assert off / chosen >= 0.975, name
         if name == "code":
             best = min(off, *(at_once(its, those, depth=depth) for depth in range(1, 5)))
