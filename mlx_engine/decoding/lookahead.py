@@ -30,7 +30,7 @@ from mlx_engine.decoding.config import DecodeConfig, Settings
 from mlx_engine.decoding.round import Pass, Plan, Round
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import ALONE, Choice
-from mlx_engine.drafting.pass_costs import Others
+from mlx_engine.drafting.round_costs import Others
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.conversation import FinishReason

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from mlx_engine.drafting.drafter import DEEPEST, Offer
-from mlx_engine.drafting.pass_costs import NOBODY, Others, PassCosts
+from mlx_engine.drafting.round_costs import NOBODY, Others, PassCosts
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions
 from mlx_engine.values.words import Words
@@ -291,7 +291,9 @@ class SourcePolicy:
     @property
     def can_pay(self) -> bool:
         """Whether drafts of which every token is accepted would pay."""
-        return self.best(1.0) > 0
+        ms = self.costs.ms
+        depths = range(1, min(self._deepest, len(ms) - 1) + 1)
+        return any((depth + 1) * ms[0] >= WORTH_IT * ms[depth] for depth in depths)
 
     @property
     def skips_prompt(self) -> bool:
@@ -358,7 +360,7 @@ class SourcePolicy:
         self.costs.add(0, milliseconds)
         if saves and self.record.left < MOST_SAVED:
             self.record.left += LOSS
-        is_looked_at = self._cooldown > COOLDOWN and not self._plain_rounds % COOLDOWN
+        is_looked_at = self._cooldown > COOLDOWN and self._plain_rounds % 2
         if is_looked_at and self.can_pay:
             self._cooldown = 0
 

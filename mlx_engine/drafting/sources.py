@@ -9,7 +9,7 @@ from mlx_engine.drafting.drafter import Drafter, NoDraft
 from mlx_engine.drafting.lookup import CombinedDraft, PromptLookupDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
-from mlx_engine.drafting.pass_costs import Others
+from mlx_engine.drafting.round_costs import Others
 from mlx_engine.models.contract import Model
 from mlx_engine.values.errors import EngineError, Reason
 from mlx_engine.values.options import (

@@ -11,7 +11,7 @@ from metal_kernels.few_row_matvec import MOST_ROWS
 from mlx_engine.decoding.config import computes_beside
 from mlx_engine.decoding.device_memory import translate_oom
 from mlx_engine.drafting.drafter import DEEPEST
-from mlx_engine.drafting.pass_costs import PassCosts
+from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
 from mlx_engine.self_check.kernel_record import KernelRecord, RowsVerdict

@@ -12,7 +12,7 @@ from metal_kernels.vocabulary_pick import PickOptions
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import joint_caches
 from mlx_engine.drafting.drafter import DEEPEST
-from mlx_engine.drafting.pass_costs import PRESUMED, PassCosts
+from mlx_engine.drafting.round_costs import PRESUMED, PassCosts
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.values.options import MAX_DEPTH
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from mlx_engine.drafting.depth import Choice, DepthPolicy, DraftRecords, Room
 from mlx_engine.drafting.drafter import ROWS_OF_A_REST, Offer
-from mlx_engine.drafting.pass_costs import Others, PassCosts
+from mlx_engine.drafting.round_costs import Others, PassCosts
 from mlx_engine.values.options import MAX_DEPTH
 
 TRACES = Path(__file__).with_name("acceptance_traces.json")

@@ -14,7 +14,7 @@ from mlx_engine.decoding.prefill import Prompt
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import Choice, Room
 from mlx_engine.drafting.drafter import Drafter
-from mlx_engine.drafting.pass_costs import Others
+from mlx_engine.drafting.round_costs import Others
 from mlx_engine.models.contract import Model
 from mlx_engine.text.streaming_text import AddedText
 from mlx_engine.values.conversation import TextPiece

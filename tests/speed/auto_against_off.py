@@ -33,7 +33,7 @@ from mlx_engine.decoding.batch import BatchScheduler
 from mlx_engine.decoding.config import ModelParts, Settings, outcome_reader
 from mlx_engine.decoding.raw_generation import raw_answer, raw_prompt
 from mlx_engine.drafting.depth import DepthPolicy, DraftRecords
-from mlx_engine.drafting.pass_costs import PassCosts
+from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.engine import Engine
 from mlx_engine.values.conversation import PromptProgress, RoundFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions

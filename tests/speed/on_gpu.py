@@ -60,7 +60,7 @@ from mlx_engine.drafting.depth import Choice, DepthPolicy
 from mlx_engine.drafting.drafter import NoDraft, Proposal
 from mlx_engine.drafting.mtp import HeadPasses, MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
-from mlx_engine.drafting.pass_costs import PassCosts
+from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.drafting.sources import Drafting, DraftKit
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.families.qwen3_5 import Qwen35

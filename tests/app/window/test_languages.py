@@ -45,7 +45,7 @@ from metal_kernels.choice import NO_KERNELS, Kernels, KernelWork
 from metal_kernels.kernel import Launch
 from mlx_engine.drafting.depth import Choice, DepthPolicy
 from mlx_engine.drafting.drafter import Offer
-from mlx_engine.drafting.pass_costs import PassCosts
+from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.loading.gguf.header import read_gguf_header
 from mlx_engine.self_check.kernel_record import Circumstances, KernelRecord
 from mlx_engine.self_check.kernel_states import kernel_states

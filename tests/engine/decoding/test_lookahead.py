@@ -20,7 +20,7 @@ from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.drafters import SmallModelDraft
 from mlx_engine.drafting.mtp import MtpDraft
-from mlx_engine.drafting.pass_costs import PRESUMED
+from mlx_engine.drafting.round_costs import PRESUMED
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 

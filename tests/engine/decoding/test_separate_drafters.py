@@ -17,7 +17,7 @@ from waits import check, watched
 import mlx_engine
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import Drafter, NoDraft
-from mlx_engine.drafting.pass_costs import PassCosts
+from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.target import FeatureModel
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions

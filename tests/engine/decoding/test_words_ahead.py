@@ -12,7 +12,7 @@ from mlx_engine.decoding.lookahead import Lookahead
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.drafting.lookup import CombinedDraft, PromptLookupDraft
-from mlx_engine.drafting.pass_costs import PassCosts
+from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 

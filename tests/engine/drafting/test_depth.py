@@ -17,7 +17,7 @@ from mlx_engine.drafting.depth import (
     Room,
 )
 from mlx_engine.drafting.drafter import DEEPEST, Offer
-from mlx_engine.drafting.pass_costs import NOBODY, PRESUMED, Others, PassCosts
+from mlx_engine.drafting.round_costs import NOBODY, PRESUMED, Others, PassCosts
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions
 

@@ -16,7 +16,7 @@ from mlx_engine.drafting.lookup import (
     Probation,
     PromptLookupDraft,
 )
-from mlx_engine.drafting.pass_costs import PassCosts
+from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions, SamplingOptions
