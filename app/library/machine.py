@@ -113,8 +113,8 @@ def advice(machine: Machine) -> str:
     """In words, for the start page."""
     best = best_for(machine)
     return Words(
-        "This Mac has {size} of memory for a model: enough for a {billions}B Qwen in 4 bits with "
-        "room for long chats. Pick one with drafting heads under Models, Hugging Face.",
+        "This computer has {size} of memory for a model: enough for a {billions}B Qwen in 4 bits "
+        "with room for long chats. Pick one with drafting heads under Models, Hugging Face.",
         size=size_words(machine.usable_bytes),
         billions=best.billions,
     )

@@ -73,7 +73,7 @@ COMMANDS = (
     Command("next-chat", CHAT, Words("Next Chat"), "Ctrl+Alt+Down"),
     Command("sidebar", VIEW, Words("Sidebar"), "Ctrl+B", checkable=True),
     Command("session", VIEW, Words("Chat Settings"), "Ctrl+Alt+B", checkable=True),
-    Command("drafting", VIEW, Words("Drafting View"), "Ctrl+Alt+D", checkable=True),
+    Command("drafting", VIEW, Words("Drafting View"), "Ctrl+Shift+I", checkable=True),
     Command("drafted-words", VIEW, Words("Show Drafted Words"), "Ctrl+Shift+D", checkable=True),
     Command("bin", VIEW, Words("Trash"), checkable=True),
     Command("latest", VIEW, Words("Jump to Latest"), "Ctrl+End", line_before=True),

@@ -608,8 +608,8 @@
         <translation>Das größte der Familie</translation>
     </message>
     <message>
-        <source>This Mac has {size} of memory for a model: enough for a {billions}B Qwen in 4 bits with room for long chats. Pick one with drafting heads under Models, Hugging Face.</source>
-        <translation>Dieser Mac hat {size} Speicher für ein Modell: genug für ein Qwen mit {billions}B in 4 Bit und lange Chats. Wähle eines mit Entwurfsköpfen unter Modelle, Hugging Face.</translation>
+        <source>This computer has {size} of memory for a model: enough for a {billions}B Qwen in 4 bits with room for long chats. Pick one with drafting heads under Models, Hugging Face.</source>
+        <translation>Dieser Computer hat {size} Speicher für ein Modell: genug für ein Qwen mit {billions}B in 4 Bit und lange Chats. Wähle eines mit Entwurfsköpfen unter Modelle, Hugging Face.</translation>
     </message>
     <message>
         <source>{tokens} tokens</source>
