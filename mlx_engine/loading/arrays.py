@@ -15,7 +15,7 @@ Stop = Callable[[], bool]
 
 
 def dtype_in_memory(dtype: mx.Dtype) -> mx.Dtype:
-    """The dtype in which floats of `dtype` are kept in memory on the default device.
+    """Return the dtype in which floats of `dtype` are kept in memory on MLX's default device.
 
     float32 on a CPU, where MLX computes 16-bit floats slowly and with other rounding; else `dtype`,
     but float32 for float64, which no GPU has.
@@ -24,7 +24,7 @@ def dtype_in_memory(dtype: mx.Dtype) -> mx.Dtype:
 
 
 def cast_floats(arrays: Mapping[str, mx.array]) -> dict[str, mx.array]:
-    """Lazily cast floating arrays to the dtype they are kept in; packed integers stay."""
+    """Lazily cast floating MLX arrays to the dtype kept in memory; integer arrays stay."""
     return {
         name: array.astype(dtype_in_memory(array.dtype))
         if mx.issubdtype(array.dtype, mx.floating)
@@ -56,7 +56,7 @@ def evaluate_arrays(
 
 
 def _slices(arrays: list[mx.array]) -> Iterator[list[mx.array]]:
-    """Group arrays into runs of about SLICE_BYTES, at least one array each."""
+    """Yield runs of neighbouring arrays, about SLICE_BYTES together, at least one array each."""
     part: list[mx.array] = []
     size = 0
     for array in arrays:

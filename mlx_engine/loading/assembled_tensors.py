@@ -1,4 +1,4 @@
-"""Tensors assembled from stored tensors, or from some of their rows, by a family's recipes."""
+"""Tensors that a model family's recipes assemble from stored tensors or some of their rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,10 @@ from mlx_engine.models.tensor_recipes import Recipe, Recipes, RowChunk, RowStrid
 
 @dataclass(frozen=True, slots=True)
 class AssembledTensor(TensorInfo):
-    """Header of a tensor that a recipe makes; name and file are those of its first piece.
+    """Header of a tensor that is assembled, by a recipe, from pieces of stored weight tensors.
 
-    sources: headers of the stored tensors, one for each piece of the recipe.
+    name, file: of the first stored tensor. sources: headers of the stored tensors, one for each
+    piece of the recipe.
     """
 
     recipe: Recipe
@@ -21,14 +22,14 @@ class AssembledTensor(TensorInfo):
 
     @property
     def stored(self) -> dict[str, TensorInfo]:
-        """Map the recipe's names of its pieces to the headers of the stored tensors."""
+        """Headers of the stored tensors that the recipe assembles, by name in the recipe."""
         return {
             piece.name: info for piece, info in zip(self.recipe.pieces, self.sources, strict=True)
         }
 
 
 def assemble_tensors(tensors: Mapping[str, TensorInfo], recipes: Recipes) -> dict[str, TensorInfo]:
-    """Replace stored tensors that recipes use by headers of the assembled tensors.
+    """Replace headers of stored tensors that recipes use by headers of the assembled tensors.
 
     Skipped are recipes that lack a piece, whose pieces do not fit together, or whose result is
     stored already; later checks report missing or surplus tensors.
@@ -38,18 +39,19 @@ def assemble_tensors(tensors: Mapping[str, TensorInfo], recipes: Recipes) -> dic
     for name, recipe in recipes.items():
         pieces = [piece.name for piece in recipe.pieces]
         if name not in tensors and all(piece in tensors for piece in pieces):
-            assembled = _assembled(recipe, tuple(tensors[piece] for piece in pieces))
+            assembled = _assembled_header(recipe, tuple(tensors[piece] for piece in pieces))
             if assembled is not None:
                 made[name] = assembled
                 used.update(pieces)
     return {name: info for name, info in tensors.items() if name not in used} | made
 
 
-def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | None:
-    """Make the header of the tensor that a recipe makes of `sources`; None if they do not fit."""
+def _assembled_header(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | None:
+    """Make the header of the tensor that `recipe` makes of stored ones; None if they do not fit."""
     recipe = recipe.for_last_axis(sources[0].shape[-1] if sources[0].shape else 0)
     shapes = {
-        _shape(source.shape, piece) for piece, source in zip(recipe.pieces, sources, strict=True)
+        _piece_shape(source.shape, piece)
+        for piece, source in zip(recipe.pieces, sources, strict=True)
     }  # joined pieces must have one shape
     shape = shapes.pop()
     first, piece = sources[0], recipe.pieces[0]
@@ -74,8 +76,8 @@ def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | 
     return AssembledTensor(first.name, dtype, shape, nbytes, first.file, recipe, sources)
 
 
-def _shape(stored: tuple[int, ...], piece: StoredPiece) -> tuple[int, ...] | None:
-    """Shape of the rows that a piece takes of a stored tensor; None when it lacks those rows."""
+def _piece_shape(stored: tuple[int, ...], piece: StoredPiece) -> tuple[int, ...] | None:
+    """Shape of the rows that a recipe's piece takes of a stored tensor; None without such rows."""
     if piece.rows is None:
         return stored
     if len(stored) < -piece.axis:
@@ -85,11 +87,11 @@ def _shape(stored: tuple[int, ...], piece: StoredPiece) -> tuple[int, ...] | Non
         kept, rest = divmod(rows, piece.rows.of)
         fits = not rest
     else:
-        kept, fits = len(piece.rows), _last(piece.rows) < rows
+        kept, fits = len(piece.rows), _highest_row(piece.rows) < rows
     trailing = stored[len(stored) + piece.axis + 1 :]
     return (*stored[: piece.axis], kept, *trailing) if fits else None
 
 
-def _last(rows: Sequence[int]) -> int:
-    """The highest row number; in constant time for a range, which may be huge."""
+def _highest_row(rows: Sequence[int]) -> int:
+    """Return the highest of the row numbers; in constant time for a range, which may be huge."""
     return rows[-1] if isinstance(rows, range) and rows else max(rows, default=0)

@@ -53,7 +53,7 @@ _ORDER = (
 def describe(
     headers: ModelHeaders, options: LoadOptions, *, metal: bool = True, packed: bool = True
 ) -> ModelDescription:
-    """Describe a model from its headers.
+    """Make a ModelDescription (sizes, quantisation, caches, ...) from a model's tensor headers.
 
     metal: computed on a GPU; without, 16-bit weights and caches take 32 bits. packed: quantised
     weights stay packed; False counts those of a small model as unpacked, as on a CPU without our
@@ -110,7 +110,7 @@ def describe(
 
 
 def _unpacking_reason(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reason, ...]:
-    """Give a reason where the weights take more memory than space in the file."""
+    """Tell the user why weights take more memory than in the file; empty unless over 5 percent."""
     in_file = sum(group.file_nbytes or group.nbytes for group in groups)
     if 1.05 * in_file > nbytes:
         return ()
@@ -122,13 +122,15 @@ def _unpacking_reason(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reaso
 
 
 def _group_sums(weights: Mapping[str, list[Weight]]) -> int:
-    """Group sums of the largest matrix product in a layer; two matrices may be joined."""
+    """Most partial sums over quantisation groups in a layer's matrix product on a CPU.
+
+    Twice the largest matrix's, since two matrices may be multiplied at once."""
     layers = (group for name, group in weights.items() if name not in ("embedding", "output head"))
     return 2 * max((weight.group_sums for group in layers for weight in group), default=0)
 
 
 def _active_parameters(weights: Mapping[str, list[Weight]], figures: ModelSizes) -> int | None:
-    """Parameters of the trunk that one token uses; None where it uses all of them."""
+    """Number of parameters, without MTP heads, that one token uses; None where it uses all."""
     if figures.active_expert_share == 1:
         return None
     trunk = [weight for name in weights if name != "MTP head" for weight in weights[name]]
@@ -138,7 +140,7 @@ def _active_parameters(weights: Mapping[str, list[Weight]], figures: ModelSizes)
 
 
 def _count_heads(tensors: Iterable[str]) -> int:
-    """Count the MTP heads, one layer each, by their tensor names."""
+    """Count the MTP heads among the tensor names; each head has one layer."""
     return len({name.split(".")[1] for name in tensors if name.startswith("layers.")})
 
 
@@ -169,7 +171,7 @@ def inspect_model(
 
 
 def inspect_remote(path: str, built_in: Path, hub: FromHub | None = None) -> ModelDescription:
-    """Describe a model at a path or on the hub; of hub models only file headers are downloaded."""
+    """Describe a model by path or hub id; of a hub model only file headers are downloaded."""
     with locate_headers(path, built_in, hub) as files:
         return _inspected(files, LoadOptions(), None, text=False)
 
@@ -186,14 +188,14 @@ def _inspected(
 
 
 class TextParts(NamedTuple):
-    """A tokenizer and a chat template, None for models that cannot chat."""
+    """A model's tokenizer, and its chat template, which is None for models that cannot chat."""
 
     tokenizer: Tokenizer
     template: ChatTemplate | None
 
 
 def read_text_parts(headers: ModelHeaders) -> TextParts:
-    """Read the tokenizer and chat template of a model.
+    """Read a model's tokenizer and chat template from its folder or GGUF file.
 
     Raises BadTokenizer, BadChatTemplate, UnsupportedModel.
     """
@@ -246,7 +248,7 @@ def recommendation_from_gguf(metadata: Mapping[str, object], path: Path) -> Reco
 
 
 def _read_options(read: Callable[[], Mapping[str, object]], origin: str) -> Recommendation:
-    """Convert recommended options; invalid ones are ignored with a reason, missing ones default."""
+    """Read a publisher's sampling options; invalid ones give the defaults and a reason."""
     try:
         return Recommendation(_sampling_options(read()))
     except (BadModelFile, BadOption) as error:
@@ -259,7 +261,7 @@ def _read_options(read: Callable[[], Mapping[str, object]], origin: str) -> Reco
 
 
 def _sampling_options(config: Mapping[str, object]) -> SamplingOptions:
-    """Make SamplingOptions from generation_config.json's keys; `do_sample: false` is greedy."""
+    """Make SamplingOptions from generation_config.json's keys; `do_sample: false` gives greedy."""
     usual = SamplingOptions()
     temperature = _number(config, "temperature", usual.temperature)
     return SamplingOptions(

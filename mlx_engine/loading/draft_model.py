@@ -54,12 +54,12 @@ class DrafterFiles:
 
     @property
     def nbytes(self) -> int:
-        """Total bytes of the drafter's tensors."""
+        """Total bytes of the draft model's tensors."""
         return sum(info.nbytes for info in self.tensors.values())
 
 
 def read_drafter(files: ModelFiles) -> DrafterFiles | None:
-    """Read the headers of an EAGLE-3, DFlash or Gemma 4 assistant drafter; None otherwise."""
+    """Read config and tensor headers of an EAGLE-3, DFlash or Gemma 4 drafter; None otherwise."""
     if files.kind == "gguf":
         return None
     config = read_json_object(files.config)
@@ -69,7 +69,7 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
 
 
 def build_drafter(files: DrafterFiles, target: Model) -> FeatureReader:
-    """Build a drafter for `target` with lazy arrays. Raises BadModelFile, UnsupportedModel."""
+    """Build a draft model with lazy weights for `target`. Raises BadModelFile, UnsupportedModel."""
     stored = load_tensors(files.tensors)
     renamed = assistant_name if files.kind == "gemma4-assistant" else plain_name
     arrays = cast_floats({renamed(name): array for name, array in stored.items()})
@@ -124,7 +124,7 @@ _BUILD: Mapping[
 
 
 def read_arrays(drafter: FeatureReader, origin: str) -> FeatureReader:
-    """Read a drafter's arrays and check their values. Raises BadModelFile, OutOfMemory."""
+    """Read a drafter's weights into memory and check them. Raises BadModelFile, OutOfMemory."""
     evaluate_arrays(drafter.arrays, origin, None, None)
     drafter.check_values()
     return drafter
@@ -165,7 +165,7 @@ def _check_draft_model(place: str | Path, target: LoadedModel, hub: FromHub | No
 
 
 def _check_whole_model(files: ModelFiles, place: str | Path, target: LoadedModel) -> int:
-    """Check that an ordinary model has the target's tokens; return its bytes. Raises BadOption."""
+    """Check that a draft model has the target's vocabulary; return its bytes. Raises BadOption."""
     headers = read_headers(files, None)
     tokenizer, _ = read_text_parts(headers)
     difference = _first_difference(target.tokenizer, tokenizer)
@@ -180,7 +180,7 @@ def _check_whole_model(files: ModelFiles, place: str | Path, target: LoadedModel
 
 
 def _first_difference(target: Tokenizer, draft: Tokenizer) -> str | None:
-    """Describe the first token id whose text differs; None when the vocabularies agree."""
+    """Describe the first token id whose text differs in two vocabularies; None when they agree."""
     size = max(target.vocabulary, draft.vocabulary)
     unknown = 0
     for token in range(size):

@@ -51,7 +51,7 @@ _INFINITY = {"__float__": "Infinity"}
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The files of a model.
+    """Paths of the files of a model: config, weights, and files that may hold MTP heads.
 
     root: the folder, or the file of a GGUF, which is its own config. shards: weight files of a
     folder. heads: further files that may hold MTP heads, judging by their name, their folder's name
@@ -69,7 +69,7 @@ class ModelFiles:
 
 
 def read_folder(root: Path) -> ModelFiles:
-    """Find the files of a folder in Hugging Face or MLX layout, or of the only GGUF in it.
+    """Find a model's files in a folder in Hugging Face or MLX layout, or the only GGUF in it.
 
     Missing shards are noted in ModelFiles.incomplete, since an index may be another model's. Raises
     BadModelFile when only incomplete weights exist, UnsafeModelFile when all weights could run
@@ -79,7 +79,7 @@ def read_folder(root: Path) -> ModelFiles:
     own, lost = weights_among(names)
     if own and all("adapter" in name for name in own):
         raise adapter(root)
-    listed = _indexed(root, names)
+    listed = _read_index(root, names)
     if listed.shards and not listed.problem:
         own, lost = listed.shards, None
     shards = tuple(root / name for name in own)
@@ -103,7 +103,7 @@ def gguf_file(file: Path) -> ModelFiles:
 
 
 def read_json_object(path: Path) -> dict[str, object]:
-    """Read a JSON object such as config.json. Raises BadModelFile."""
+    """Read a JSON file such as config.json as a dict. Raises BadModelFile where it is no object."""
     if not os.path.lexists(path):
         raise BadModelFile(
             "{path}: missing. A model folder needs it: get it from where the weights come from.",
@@ -154,34 +154,37 @@ def _names(folder: Path) -> list[str]:
         raise ModelNotFound(why_not_read(folder, error)) from error
 
 
-class _Indexed(NamedTuple):
-    """Shards listed by an index; problem: a sentence on what is missing, "" if nothing is."""
+class _IndexedShards(NamedTuple):
+    """Weight files listed in a folder's model.safetensors.index.json, and those that are missing.
+
+    absent: tensor name -> missing file. problem: a sentence on what is missing, "" if nothing is.
+    """
 
     shards: tuple[str, ...] = ()
     absent: Mapping[str, str] = {}
     problem: str = ""
 
 
-def _indexed(root: Path, names: list[str]) -> _Indexed:
-    """Read model.safetensors.index.json, or the first other index in the folder."""
+def _read_index(root: Path, names: list[str]) -> _IndexedShards:
+    """Read a folder's model.safetensors.index.json, else its first other index of weight files."""
     indexes = sorted(name for name in names if name.endswith(INDEX))
     if not indexes:
-        return _Indexed()
+        return _IndexedShards()
     index = root / (f"model{INDEX}" if f"model{INDEX}" in indexes else indexes[0])
     try:
         table = _weight_map(index)
     except BadModelFile as error:
-        return _Indexed(problem=str(error))
+        return _IndexedShards(problem=str(error))
     listed = sorted(set(table.values()))
     lost = {name for name in listed if not os.access(root / name, os.F_OK)}
     if not lost:
-        return _Indexed(tuple(listed))
+        return _IndexedShards(tuple(listed))
     absent = {tensor: name for tensor, name in table.items() if name in lost}
-    return _Indexed((), absent, _missing_shard_words(root / min(lost), index.name))
+    return _IndexedShards((), absent, _missing_shard_words(root / min(lost), index.name))
 
 
 def _weight_map(index: Path) -> dict[str, str]:
-    """Read an index as tensor name -> file name, all within its folder. Raises BadModelFile."""
+    """Read a safetensors index as tensor name -> file in its folder. Raises BadModelFile."""
     table = read_json_object(index).get("weight_map")
     if not isinstance(table, dict) or not table:
         raise BadModelFile("{index}: lists no shards (weight_map). Get it again.", index=index)
@@ -204,8 +207,8 @@ def _missing_shard_words(shard: Path, told_by: str) -> Words:
     )
 
 
-def _ggufs(folder: Path) -> list[Path]:
-    """List the GGUF models of a folder, each by its first part, else by any part that exists."""
+def _gguf_models(folder: Path) -> list[Path]:
+    """List the GGUF models of a folder, each by its first numbered file, else by any other."""
     names: list[str] = []
     with suppress(ModelNotFound):
         names = [name for name in _names(folder) if name.lower().endswith(GGUF)]
@@ -214,10 +217,10 @@ def _ggufs(folder: Path) -> list[Path]:
 
 
 def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> ModelFiles:
-    ggufs = _ggufs(root)
+    ggufs = _gguf_models(root)
     if not ggufs:  # or one folder for each quantisation
         inner = (root / name for name in names if (root / name).is_dir())
-        ggufs = [file for folder in inner for file in _ggufs(folder)]
+        ggufs = [file for folder in inner for file in _gguf_models(folder)]
     if len(ggufs) == 1:
         return gguf_file(ggufs[0])
     if ggufs:
@@ -241,7 +244,7 @@ def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> Model
 
 
 def _refuse_other_formats(place: Path) -> None:
-    """Raise an error for the file endings of partial downloads and of other programs."""
+    """Raise an error for a path whose ending is a partial download's or another program's."""
     ending = place.suffix.lower()
     if ending in PARTIAL:
         raise BadModelFile(
@@ -258,7 +261,7 @@ def _refuse_other_formats(place: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FromHub:
-    """Access to models by hub id or link, through the local hub cache.
+    """Access to Hugging Face models by id or link, through the local hub cache.
 
     hub: client, None for this user's. on_progress gets bytes downloaded and in total. stop: when it
     returns True, LoadStopped is raised; the download can be resumed.
@@ -269,7 +272,7 @@ class FromHub:
     stop: Callable[[], bool] | None = None
 
     def model(self, name: str) -> ModelFiles:
-        """Get a model's files, downloading what is missing. Raises DownloadFailed, LoadStopped."""
+        """Find a hub model's files; download missing ones. Raises DownloadFailed, LoadStopped."""
         model, hub = self._named(name), self.hub or Hub.for_this_user()
         files: ModelFiles | None = None
         with suppress(BadModelFile, UnsafeModelFile):
@@ -287,13 +290,13 @@ class FromHub:
 
     @contextmanager
     def headers(self, name: str) -> Iterator[ModelFiles]:
-        """Context manager for files of which only headers are downloaded, unless cached."""
+        """Context manager: a hub model's files, only their headers downloaded unless cached."""
         model, hub = self._named(name), self.hub or Hub.for_this_user()
         with TemporaryDirectory() as folder:
             yield _files_at(cached(hub, model) or fetch_headers(hub, model, Path(folder)))
 
     def heads(self, name: str) -> Path:
-        """Download MTP heads unless cached; return their file or folder. Raises DownloadFailed."""
+        """Download MTP heads by hub id unless cached; return the path. Raises DownloadFailed."""
         model, hub = self._named(name), self.hub or Hub.for_this_user()
         here = cached(hub, model, heads=True)
         return here or fetch(hub, model, self.on_progress, self.stop, heads=True)
@@ -328,7 +331,7 @@ def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = 
 def locate_headers(
     path: str | Path | None, built_in: Path, hub: FromHub | None = None
 ) -> Iterator[ModelFiles]:
-    """Find files like `locate_model`, but download only headers from the hub."""
+    """Context manager: a model's files by path or hub id; from the hub only headers."""
     if path is None or _existing_path(path) is not None:
         yield locate_model(path, built_in)
     else:
@@ -337,9 +340,10 @@ def locate_headers(
 
 
 def locate_heads(place: Path | None, hub: FromHub | None = None) -> Path | None:
-    """Find MTP heads at a path, or download them by a hub id.
+    """Return the path of a file or folder of MTP heads, downloaded where `place` is a hub id.
 
-    Returns `place` unchanged when it is neither. Raises ModelNotFound for an impossible path.
+    Returns `place` unchanged when it is neither a path nor a hub id. Raises ModelNotFound for an
+    impossible path.
     """
     if place is None:
         return None
@@ -350,7 +354,7 @@ def locate_heads(place: Path | None, hub: FromHub | None = None) -> Path | None:
 
 
 def _existing_path(path: str | Path) -> Path | None:
-    """Return the path if it exists, else None. Raises BadOption for a value of a wrong type."""
+    """Return `path` as a Path if it exists, else None. Raises BadOption for a wrong type."""
     kind = str | Path
     require("path", path, "a path, or an id of the hub", lambda given: isinstance(given, kind))
     if path == "":  # Path("") would be the current folder
@@ -365,7 +369,7 @@ def _existing_path(path: str | Path) -> Path | None:
 
 
 def _files_at(place: Path) -> ModelFiles:
-    """Find the model's files at a path; a repository of the hub cache means its main branch."""
+    """Find a model's files at a path; a repository of the hub cache means its main branch."""
     if place.is_dir():
         is_repository = place.name.startswith("models--")
         return read_folder((hub_snapshot(place) if is_repository else None) or place)

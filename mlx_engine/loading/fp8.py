@@ -57,7 +57,7 @@ class Fp8Tensor(TensorInfo):
 def pair_fp8_scales(
     tensors: Mapping[str, TensorInfo], config: Mapping[str, object], origin: str
 ) -> dict[str, TensorInfo]:
-    """Pair fp8 weights with their scales under the weight's name; drop scales of activations.
+    """Join headers of fp8 weights and their scales by weight name; drop activation scales.
 
     config: gives the block size; origin: the config's path for messages. Raises BadModelFile naming
     a tensor whose weight or scales are missing or do not fit.
@@ -97,7 +97,7 @@ def bytes_in_file(tensor: TensorInfo) -> int | None:
 
 
 def fp8_unpacking_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
-    """Tell the user what unpacking fp8 tensors costs; empty where there are none."""
+    """Tell the user how much memory unpacking fp8 tensors takes; empty where there are none."""
     sizes = [(info.nbytes, bytes_in_file(info)) for info in tensors]
     ours = [(loaded, stored) for loaded, stored in sizes if stored is not None]
     if not ours:
@@ -149,7 +149,7 @@ def _joined(codes: TensorInfo, scales: TensorInfo, usual: Block, dtype: str) -> 
 def _block_of_scales(
     weight: tuple[int, ...], scales: tuple[int, ...], usual: Block
 ) -> Block | None:
-    """Derive the block of a scale from both shapes; None where they do not fit together."""
+    """Derive rows and columns per fp8 scale from both shapes; None where they do not fit."""
     if len(weight) < 2 or 0 in weight:
         return None
     *stack, rows, columns = weight
@@ -165,7 +165,7 @@ def _block_of_scales(
 
 
 def _block_in_parts(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) -> Block | None:
-    """Try the usual block size in the fewest equal runs of rows that give the stored scales."""
+    """Find the fewest equal runs of rows whose blocks of usual size have the stored scales."""
     *stack, rows, columns = weight
     if len(scales) != len(weight) or scales[-1] != -(-columns // usual.columns):
         return None
@@ -177,7 +177,7 @@ def _block_in_parts(weight: tuple[int, ...], scales: tuple[int, ...], usual: Blo
 
 
 def _configured_block(config: Mapping[str, object], origin: str) -> Block:
-    """Read the block size from the config's `weight_block_size`, which may be absent or null."""
+    """Read the fp8 block size from the config's `weight_block_size`, else return the usual."""
     packing = config.get("quantization_config")
     size = packing.get("weight_block_size") if isinstance(packing, Mapping) else None
     if size is None:
@@ -195,7 +195,7 @@ def _configured_block(config: Mapping[str, object], origin: str) -> Block:
 
 
 def _half_dtype(tensors: Mapping[str, TensorInfo]) -> str:
-    """The 16-bit dtype of the model's other weights, so that it computes in one type."""
+    """The 16-bit dtype of weights that are not fp8, used for dequantised fp8 weights too."""
     beside = [info.dtype for name, info in tensors.items() if not name.endswith(_SCALE_ENDINGS)]
     return "F16" if "F16" in beside and "BF16" not in beside else "BF16"
 

@@ -35,9 +35,9 @@ _PUBLISHED_PACKED = (("gpt_oss", "mxfp4"),)
 
 @dataclass(frozen=True, slots=True)
 class ModelHeaders:
-    """A model's family and tensor headers, by canonical names.
+    """A model's family (its implementation) and tensor headers, by the engine's tensor names.
 
-    parts.head: MTP heads stored in the model's own shards. heads: MTP heads to use, from anywhere.
+    parts.head: MTP heads in the model's own weight files. heads: MTP heads to use, from anywhere.
     gguf: the GGUF file, None for folders. rounded: reasons where loading changes stored values.
     """
 
@@ -89,7 +89,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
 
 
 def _with_text_config(config: dict[str, object]) -> dict[str, object]:
-    """Rename the config key `llm_config` (InternVL, Nemotron Omni) to `text_config`."""
+    """Return a config with `llm_config` (InternVL, Nemotron Omni) renamed to `text_config`."""
     if config.get("text_config") is None and isinstance(config.get("llm_config"), dict):
         config["text_config"] = config.pop("llm_config")
     return config
@@ -98,9 +98,9 @@ def _with_text_config(config: dict[str, object]) -> dict[str, object]:
 def _check_complete(
     files: ModelFiles, stored: Collection[str], trunk: Collection[str], wanted: Collection[str]
 ) -> None:
-    """Raise BadModelFile naming a missing file when a tensor of the trunk is missing.
+    """Raise BadModelFile naming a missing file when a tensor of the main model is missing.
 
-    wanted: names of the trunk's tensors; where it is empty, the index of shards decides.
+    wanted: tensor names without MTP heads; where empty, the index of weight files decides.
     """
     lost = [name for name in files.absent if name not in stored and not has_head_tensors([name])]
     is_short = any(name not in trunk for name in wanted) if wanted else lost or not files.absent
@@ -109,7 +109,7 @@ def _check_complete(
 
 
 def _check_trunk(trunk: Mapping[str, TensorInfo], wanted: Mapping[str, Shape], origin: str) -> None:
-    """Raise BadModelFile for tensors that are missing, not floating or of a wrong shape.
+    """Raise BadModelFile for main model tensors that are missing, not floating or misshapen.
 
     wanted: shape of each tensor. Axes of length one are ignored; of matrices that MLX packed only
     rows are compared.
@@ -224,14 +224,14 @@ def _refuse_foreign_packing(config: Mapping[str, object], architecture: str, ori
 
 
 def _is_packed_by_mlx(tensors: Mapping[str, TensorInfo]) -> bool:
-    """Whether weights have MLX's packed form; the config may still name the original's."""
+    """Whether weight tensors have MLX's packed form; a config may name another quantisation."""
     scales = (name.removesuffix(".scales") for name in tensors if name.endswith(".scales"))
     weights = (tensors.get(f"{matrix}.weight") for matrix in scales)
     return any(weight is not None and weight.dtype == "U32" for weight in weights)
 
 
 def _is_fp8(packing: Mapping[str, object]) -> bool:
-    """Whether weights are e4m3 with scales, as DeepSeek or compressed-tensors write them."""
+    """Whether a quantization_config means e4m3 weights with scales (fp8, compressed-tensors)."""
     if packing.get("quant_method") == "fp8":
         return packing.get("fmt") in (None, "e4m3", "e4m3fn", "float8_e4m3fn")
     return (packing.get("quant_method"), packing.get("format")) == (

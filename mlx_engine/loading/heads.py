@@ -42,10 +42,11 @@ ONLY_HEADS_HAVE = (".join.", ".enorm.", ".hnorm.")
 
 @dataclass(frozen=True, slots=True)
 class HeadTensors:
-    """Headers of usable MTP heads, or the reason why there are none.
+    """Headers of the tensors of usable MTP heads, or the reason why there are none.
 
-    tensors: canonical name -> header, empty without heads. inside: stored in the model's own
-    shards, hence with the trunk's conventions. remarks: notes for the user on heads that are used.
+    tensors: the engine's tensor name -> header, empty without heads. inside: stored in the model's
+    own weight files, hence in the form of its other tensors. remarks: notes for the user on
+    heads that are used.
     """
 
     tensors: Mapping[str, TensorInfo]
@@ -56,7 +57,7 @@ class HeadTensors:
 
 
 class _Candidate(NamedTuple):
-    """Tensor headers that may be MTP heads; damage: what is wrong with their files, if anything."""
+    """Headers of tensors that may be MTP heads; damage: what is wrong with their files, or None."""
 
     tensors: Mapping[str, TensorInfo]
     origin: Path
@@ -67,10 +68,10 @@ class _Candidate(NamedTuple):
 def find_heads(
     files: ModelFiles, own: Mapping[str, TensorInfo], family: Family, given: Path | None
 ) -> HeadTensors:
-    """Find the first complete MTP heads that fit the model.
+    """Find the first complete MTP heads that fit a model, or the reason why there are none.
 
-    own: heads in the model's shards. given: use only this file or folder, and raise BadModelFile
-    when it has no heads or another model's; elsewhere such heads are skipped.
+    own: heads in the model's own weight files. given: use only this file or folder, and raise
+    BadModelFile when it has no heads or another model's; elsewhere such heads are skipped.
     """
     if not family.head_shapes(own):
         return _unsupported_heads(files, own, given)
@@ -88,10 +89,11 @@ def find_heads(
 def without_trunk_copies(
     head: Mapping[str, TensorInfo], trunk: Mapping[str, TensorInfo], repeats: Mapping[str, str]
 ) -> dict[str, TensorInfo]:
-    """Drop matrices of MTP heads that equal matrices of the trunk, to save memory.
+    """Drop tensors of MTP heads that equal tensors of the main model, to save memory.
 
-    repeats: head's name -> trunk's name. GLM-4.5 stores embedding and output head twice, a gigabyte
-    each. Equality is judged by samples; a missed difference lowers acceptance, but changes no text.
+    repeats: tensor name in the head -> name in the main model. GLM-4.5 stores embedding and output
+    head twice, a gigabyte each. Equality is judged by samples; a missed difference lowers
+    acceptance, but changes no text.
     """
     kept = dict(head)
     for name, other in repeats.items():
@@ -107,7 +109,7 @@ def without_trunk_copies(
 def _unsupported_heads(
     files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | None
 ) -> HeadTensors:
-    """The result for families whose MTP heads are not supported."""
+    """Tell why there are no MTP heads in a family without support. Raises UnsupportedModel."""
     if given is not None:
         raise UnsupportedModel(
             "{given}: MTP heads for a model of this family cannot be run yet. Open the model "
@@ -121,7 +123,7 @@ def _unsupported_heads(
 
 
 def _why_unread(files: ModelFiles) -> Reason | None:
-    """Why there are no MTP heads although an index or a file name promises them."""
+    """Return why MTP heads that an index or a file name promises cannot be read; None otherwise."""
     listed = (file for tensor, file in files.absent.items() if has_head_tensors([tensor]))
     if (name := next(listed, None)) is not None:
         words = Words("The MTP heads are in {name}, which is missing: download it too.", name=name)
@@ -154,7 +156,7 @@ def _chosen_heads(place: Path, family: Family) -> HeadTensors:
 def _candidates(
     files: ModelFiles, own: Mapping[str, TensorInfo], family: Family
 ) -> Iterator[_Candidate]:
-    """Yield places that may hold MTP heads, in the order of preference.
+    """Yield tensor headers of files that may hold MTP heads, in the order of preference.
 
     The model's shards, files beside them, folders with this model's name and "-MTP", then other
     copies of the model: a GGUF in the folder, or a sibling folder of a matching name.
@@ -187,7 +189,7 @@ def _candidates(
 
 
 def _folders_of_same_model(root: Path) -> Iterator[Path]:
-    """Yield sibling folders with the same model: "Qwen3.6-27B" for "Qwen3.6-27B-4bit"."""
+    """Yield folders beside `root` with the same model: "Qwen3.6-27B" for "Qwen3.6-27B-4bit"."""
     kept_by_hub = root.parent.name == "snapshots" and root.parents[1].name.startswith(_REPOSITORY)
     home = root.parents[1] if kept_by_hub else root
     for folder in sorted(home.parent.glob(f"{_REPOSITORY}*" if kept_by_hub else "*")):
@@ -212,7 +214,7 @@ def _tensors(paths: tuple[Path, ...]) -> Mapping[str, TensorInfo]:
 
 
 def _read_or_note_damage(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
-    """Read a candidate that the user did not choose; errors become its `damage`."""
+    """Read headers of files that may hold MTP heads; errors are noted in `damage`, not raised."""
     try:
         return _read(origin, paths, family)
     except EngineError as error:
@@ -264,12 +266,12 @@ def _check_usable(candidate: _Candidate, family: Family) -> HeadTensors:
     )
     if misfit is not None:
         return HeadTensors({}, origin, candidate.inside, Reason("heads-do-not-fit", misfit))
-    remarks += _remarks(candidate, family)
+    remarks += _fewer_heads_note(candidate, family)
     return HeadTensors(candidate.tensors, origin, candidate.inside, None, remarks)
 
 
 def _trimmed_outputs(candidate: _Candidate, family: Family) -> set[str]:
-    """Names of output heads with fewer rows than the vocabulary, made for faster drafts."""
+    """Names of MTP heads' output matrices with fewer rows than the vocabulary has tokens."""
     rows = family.figures().vocabulary
     return {
         name.removesuffix(".weight")
@@ -278,8 +280,8 @@ def _trimmed_outputs(candidate: _Candidate, family: Family) -> set[str]:
     }
 
 
-def _remarks(candidate: _Candidate, family: Family) -> tuple[Reason, ...]:
-    """Note where fewer MTP heads are used than the config promises."""
+def _fewer_heads_note(candidate: _Candidate, family: Family) -> tuple[Reason, ...]:
+    """Tell the user where fewer MTP heads are used than the config promises; else empty."""
     promised = family.figures().promised_heads
     layers = (name.split(".")[1] for name in candidate.tensors if name.startswith("layers."))
     used = len(set(layers))
@@ -294,7 +296,7 @@ def _remarks(candidate: _Candidate, family: Family) -> tuple[Reason, ...]:
 
 
 def _missing_tensor(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]) -> str | None:
-    """Name the first missing tensor, scales and biases of packed weights included."""
+    """Name the first missing tensor of MTP heads, packed weights' scales and biases included."""
     for name in wanted:
         if name not in tensors:
             return name
@@ -310,7 +312,7 @@ def _missing_tensor(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shap
 def _misshapen_tensor(
     candidate: _Candidate, family: Family, wanted: Mapping[str, Shape]
 ) -> str | None:
-    """Describe the first tensor of a wrong shape; of packed weights only rows are compared."""
+    """Describe the first MTP head tensor of a wrong shape, or None; packed weights by rows only."""
     for name, shape in wanted.items():
         tensor = candidate.tensors.get(name)
         if tensor is None:
@@ -333,7 +335,7 @@ def _misshapen_tensor(
 
 
 def _surplus_tensor(candidate: _Candidate, family: Family, wanted: Collection[str]) -> str | None:
-    """Describe the first surplus tensor, which indicates an unknown variant."""
+    """Describe the first tensor of MTP heads that the model family does not know; None without."""
     matrices = {name.rpartition(".")[0] for name in wanted if name.endswith(".weight")}
     for name in sorted(set(candidate.tensors) - set(wanted)):
         matrix, _, part = name.rpartition(".")

@@ -28,7 +28,10 @@ FetchRange = Callable[[int, int], bytes]
 
 
 def fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
-    """Download headers into `folder`; return the path of the model. Raises DownloadFailed."""
+    """Download a hub model's config and weight headers into `folder`; return the model's path.
+
+    Raises DownloadFailed.
+    """
     with in_words(model.hub_id):
         plan = plan_from(hub, model, listing(hub, model))
         asked = 0
@@ -53,7 +56,7 @@ def fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
 
 
 def _write_header(file: Path, nbytes: int, fetch_range: FetchRange) -> None:
-    """Download a file's header, of a GGUF twice as much each time until it can be parsed."""
+    """Download a weight file's header; of a GGUF, twice as many bytes until it can be parsed."""
     file.touch()
     truncate(file, nbytes)
     have, is_gguf = 0, file.suffix.lower() == GGUF

@@ -49,16 +49,16 @@ class LoadedModel:
         evaluate_arrays(self.head_arrays, self.head_origin, None, None)
 
 
-class _Weights(NamedTuple):
-    """Lazy arrays by canonical names; head: None without usable MTP heads."""
+class _LazyWeights(NamedTuple):
+    """Lazy weight arrays of a model by name: of the main model, and of its MTP heads or None."""
 
     trunk: dict[str, mx.array]
     head: dict[str, mx.array] | None
     reasons: tuple[Reason, ...]
 
 
-class _Built(NamedTuple):
-    """A model, and the arrays of its trunk and of its MTP heads."""
+class _BuiltModel(NamedTuple):
+    """A built model, and the weight arrays of its layers (trunk) and of its MTP heads."""
 
     model: Model
     trunk: tuple[mx.array, ...]
@@ -133,7 +133,7 @@ def _canonical_weights(
     on_progress: Progress | None,
     stop: Stop | None,
     cache: RepackCache | None,
-) -> _Weights:
+) -> _LazyWeights:
     family, heads, origin = headers.family, headers.heads, str(headers.files.root)
     # Heads first, before the trunk takes memory.
     head_read = load_deferred(heads.tensors, stop=stop, cache=cache)
@@ -141,15 +141,15 @@ def _canonical_weights(
     trunk = family.canonical_trunk(read, origin)
     arrays = cast_floats(trunk.arrays)
     if not heads.tensors:
-        return _Weights(arrays, None, trunk.reasons)
+        return _LazyWeights(arrays, None, trunk.reasons)
     shift = _head_norm_shift(heads, trunk.norm_shift)
     head = family.canonical_head(head_read, heads.origin, shift)
     head_arrays = cast_floats(head.arrays)
-    return _Weights(arrays, head_arrays, trunk.reasons + head.reasons)
+    return _LazyWeights(arrays, head_arrays, trunk.reasons + head.reasons)
 
 
 def _head_norm_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
-    """The norm shift of MTP heads: 1 in a GGUF, where norms are stored as 1 + w; else the trunk's.
+    """What to subtract from norm weights of MTP heads: 1 in GGUF, else as in the main model.
 
     None where it must be judged by the values.
     """
@@ -158,7 +158,9 @@ def _head_norm_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
     return trunk_shift if heads.inside else None
 
 
-def _build(headers: ModelHeaders, weights: _Weights, layout: Layout, kernels: Kernels) -> _Built:
+def _build(
+    headers: ModelHeaders, weights: _LazyWeights, layout: Layout, kernels: Kernels
+) -> _BuiltModel:
     origin = str(headers.files.root)
     tables = [WeightTable(weights.trunk, origin, layout=layout, kernels=kernels)]
     if weights.head is not None:
@@ -167,7 +169,7 @@ def _build(headers: ModelHeaders, weights: _Weights, layout: Layout, kernels: Ke
     model = headers.family.build(tables[0], tables[1] if tables[1:] else None)
     for table in tables:
         table.check_all_used()
-    return _Built(model, tables[0].taken_arrays, tables[1].taken_arrays if tables[1:] else ())
+    return _BuiltModel(model, tables[0].taken_arrays, tables[1].taken_arrays if tables[1:] else ())
 
 
 GROUP = 64

@@ -25,7 +25,7 @@ def load_tensors(
     stop: Stop | None = None,
     cache: RepackCache | None = None,
 ) -> dict[str, mx.array]:
-    """Load tensors by key, lazily from safetensors files and from the repack cache.
+    """Load weights by name, lazily from safetensors files and the cache of repacked GGUF tensors.
 
     GGUF tensors that are not in the cache are repacked now, with progress, and written to it.
     """
@@ -51,7 +51,7 @@ def load_tensors(
 def load_deferred(
     tensors: Mapping[str, TensorInfo], *, stop: Stop | None = None, cache: RepackCache | None = None
 ) -> dict[str, mx.array]:
-    """Load tensors that may never be used, all lazily, so that they take no memory yet.
+    """Load weights that may never be used, all lazily, so that they take no memory yet.
 
     GGUF tensors are repacked into a temporary file, which is deleted while open; without disk space
     they stay in memory.

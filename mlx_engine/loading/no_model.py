@@ -27,7 +27,7 @@ _EMBEDDING = re.compile(r"(?!.*(layers|mtp))(.+\.)?((word_)?embed\w*|wte)\.weigh
 
 
 def adapter(path: Path) -> UnsupportedModel:
-    """Make the error for a LoRA adapter."""
+    """Make the UnsupportedModel error for opening a LoRA adapter as a model."""
     return UnsupportedModel(
         "{path}: holds a LoRA adapter and no model. Take a model that it was merged into.",
         path=path,
@@ -35,12 +35,15 @@ def adapter(path: Path) -> UnsupportedModel:
 
 
 def describe_wrong_file(start: bytes) -> str | None:
-    """Describe a file that is not a model by its first bytes; None when they are unknown."""
+    """Tell by a file's first bytes what it is instead of a model; None when they are unknown."""
     return next((words for sign, words in _STAND_INS if start.lstrip().startswith(sign)), None)
 
 
 def heads_only_error(place: Path, config: Mapping[str, object] | None = None) -> HeadsOnly:
-    """Make the error for MTP heads without a model; config: of the model they were made for."""
+    """Make the error for a folder of MTP heads without a model.
+
+    config: config.json of the model they were made for.
+    """
     settings = config or {}
     text = settings.get("text_config", settings)
     width = text.get("hidden_size") if isinstance(text, Mapping) else None
@@ -58,13 +61,13 @@ def heads_only_error(place: Path, config: Mapping[str, object] | None = None) ->
 
 
 def are_mtp_heads(tensors: Iterable[str]) -> bool:
-    """Whether tensor names include MTP heads and no token embedding of a trunk."""
+    """Whether tensor names include MTP heads but no model's token embedding."""
     names = list(tensors)
     return any(map(_HEADS.fullmatch, names)) and not any(map(_EMBEDDING.fullmatch, names))
 
 
 def drafter_kind(config: Mapping[str, object], tensors: Iterable[str]) -> DrafterKind | None:
-    """Recognise a drafter that reads its target's states; None for other models."""
+    """Kind of a draft model that reads its target's hidden states or cache; else None."""
     if config.get("model_type") in _ASSISTANTS:
         return "gemma4-assistant"
     if "dflash_config" in config:

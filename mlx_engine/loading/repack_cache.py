@@ -20,7 +20,7 @@ _FORMAT = "headstart repacked 2"
 
 
 class RepackCache:
-    """The repack cache for one load; failures become reasons and never fail the load.
+    """Disk cache of GGUF tensors repacked for MLX; its failures become reasons, not errors.
 
     A cached file is keyed by the GGUF's size, modification time and header (not its path), and by
     how its tensors are repacked. Headers of cached files are checked, their values are trusted.
@@ -34,13 +34,13 @@ class RepackCache:
         self.reasons: tuple[Reason, ...] = ()
 
     def read(self, parts: Mapping[str, GgufPart]) -> dict[str, mx.array] | None:
-        """Read repacked arrays of the tensors lazily; None when they are not cached."""
+        """Read the cached MLX arrays of GGUF tensors lazily; None when they are not cached."""
         try:
-            path = self._place(parts)
+            path = self._cached_file(parts)
             if not path.is_file():
                 return None
             infos = {info.name: info for info in read_header(path)}
-            _check(path, infos, parts)
+            _check_headers(path, infos, parts)
             arrays = load_arrays(infos)
         except (BadModelFile, OSError) as error:
             words = Words(
@@ -55,10 +55,10 @@ class RepackCache:
         return arrays
 
     def write(self, parts: Mapping[str, GgufPart], arrays: dict[str, mx.array]) -> None:
-        """Write the repacked arrays of the tensors to the cache."""
+        """Write arrays repacked from GGUF tensors to the disk cache; a failure becomes a reason."""
         nbytes = sum(array.nbytes for array in arrays.values())
         try:
-            path = self._place(parts)
+            path = self._cached_file(parts)
             self._folder.mkdir(parents=True, exist_ok=True)
             if (free := shutil.disk_usage(self._folder).free) < nbytes:
                 raise OSError(f"only {size_words(free)} are free")
@@ -76,7 +76,7 @@ class RepackCache:
         size = size_words(nbytes)
         self.words = f"Repacked weights are kept in {path} ({size}) for the next load."
 
-    def _place(self, parts: Mapping[str, GgufPart]) -> Path:
+    def _cached_file(self, parts: Mapping[str, GgufPart]) -> Path:
         made = [f"{_FORMAT} {computes_on_gpu()}"]
         made += sorted(_identity(file, parts) for file in {part.file for part in parts.values()})
         for key, part in sorted(parts.items()):
@@ -94,7 +94,9 @@ def _identity(file: Path, parts: Mapping[str, GgufPart]) -> str:
     return f"{found.st_size} {found.st_mtime_ns} {header}"
 
 
-def _check(path: Path, infos: Mapping[str, TensorInfo], parts: Mapping[str, GgufPart]) -> None:
+def _check_headers(
+    path: Path, infos: Mapping[str, TensorInfo], parts: Mapping[str, GgufPart]
+) -> None:
     shapes = {name: info.shape for name, info in infos.items()}
     if shapes != {key: part.shape for key, part in parts.items()}:
         raise BadModelFile("{path}: holds other tensors.", path=path)

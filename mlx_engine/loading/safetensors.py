@@ -52,7 +52,7 @@ BYTES_OF = {
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """Header of a tensor; dtype is named as in safetensors files ("BF16")."""
+    """Name, dtype, shape, bytes and file of a stored tensor; dtype as in safetensors ("BF16")."""
 
     name: str
     dtype: str
@@ -66,7 +66,7 @@ class Float64Tensor(TensorInfo):
 
 
 def read_header(path: Path) -> tuple[TensorInfo, ...]:
-    """Read name, dtype and shape of every tensor in the file, without its data.
+    """Read name, dtype and shape of every tensor in a safetensors file, without the data.
 
     Raises BadModelFile for a header that is damaged or does not fit the file's length,
     UnsupportedModel for element types that cannot be loaded.
@@ -92,7 +92,9 @@ def read_header(path: Path) -> tuple[TensorInfo, ...]:
 
 
 def merge_headers(paths: Iterable[Path]) -> dict[str, TensorInfo]:
-    """Read the tensor headers of several shards by name. Raises BadModelFile for duplicates."""
+    """Read tensor headers of several safetensors files, by tensor name.
+
+    Raises BadModelFile for duplicates."""
     merged: dict[str, TensorInfo] = {}
     for path in paths:
         for info in read_header(path):
@@ -111,7 +113,7 @@ def merge_headers(paths: Iterable[Path]) -> dict[str, TensorInfo]:
 
 
 def load_arrays(tensors: Mapping[str, TensorInfo]) -> dict[str, mx.array]:
-    """Load arrays lazily by key; keys may differ from the names in the files.
+    """Load tensors of safetensors files as lazy MLX arrays, by the keys of `infos`.
 
     Raises BadModelFile when a file cannot be opened or has changed.
     """
@@ -126,7 +128,7 @@ def samples_equal(one: TensorInfo, other: TensorInfo | None) -> bool:
     if (one.dtype, one.shape) != (other.dtype, other.shape):
         return False
     try:
-        return all(a == b for a, b in zip(_samples(one), _samples(other), strict=True))
+        return all(a == b for a, b in zip(_sampled_bytes(one), _sampled_bytes(other), strict=True))
     except OSError:
         return False
 
@@ -150,12 +152,12 @@ def _info(path: Path, name: str, dtype: str, shape: list[int]) -> TensorInfo:
 
 
 def shorten_value(value: object) -> str:
-    """Format a value from a file for an error message."""
+    """Format a value read from a file for an error message, cut to a short length."""
     return ascii(value)[:80]
 
 
 def raise_damaged(path: Path, why: str) -> NoReturn:
-    """Raise BadModelFile for a damaged file; why: what is wrong."""
+    """Raise BadModelFile for a damaged safetensors file; why: what is wrong."""
     raise BadModelFile("{path}: damaged, {why}. Download the file again.", path=path, why=why)
 
 
@@ -179,7 +181,7 @@ def _open(file: Path) -> dict[str, mx.array]:
 
 
 def _load_float64_file(file: Path) -> dict[str, mx.array]:
-    """Read a file with float64 tensors as float32, all at once; MLX cannot open such files."""
+    """Read a safetensors file with float64 tensors as float32 arrays; MLX cannot open it."""
     import mlx.core as mx
     import numpy as np
 
@@ -212,7 +214,7 @@ def _array(loaded: Mapping[str, mx.array], info: TensorInfo) -> mx.array:
     return array
 
 
-def _samples(info: TensorInfo) -> Iterator[bytes]:
+def _sampled_bytes(info: TensorInfo) -> Iterator[bytes]:
     """Yield up to _SAMPLES runs of a tensor's bytes at even distances."""
     with info.file.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")

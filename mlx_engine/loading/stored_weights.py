@@ -26,11 +26,11 @@ _WORDS_PER_SCALE = {2: 16, 4: 32, 8: 32}
 
 
 class Weight(NamedTuple):
-    """A weight with its scales and biases.
+    """Storage form and size of a weight tensor together with its scales and biases.
 
     storage: a description such as "4-bit affine, groups of 64". nbytes: bytes in memory.
-    file_nbytes: bytes in the file, None where equal. by_columns: bytes in the packed layout for
-    CPUs, None without one. group_sums: partial sums of a row's product in that layout.
+    file_nbytes: bytes in the file, None where equal. column_layout: bytes in the packed layout
+    for CPUs, None without one. group_sums: partial sums of a row's product in that layout.
     """
 
     storage: str
@@ -43,21 +43,21 @@ class Weight(NamedTuple):
 
     @property
     def in_file(self) -> int:
-        """Bytes of the weight in the file."""
+        """Bytes that the weight with its scales and biases takes in the model's file."""
         return self.nbytes if self.file_nbytes is None else self.file_nbytes
 
 
 def weights_by_group(headers: ModelHeaders, *, wide: bool) -> dict[str, list[Weight]]:
-    """Group the weights by role ("attention", "mlp", ...).
+    """Group a model's weights by role: "attention", "mlp", ... -> list of Weight.
 
-    "MTP head" holds the usable heads, else those in the shards. wide: 16-bit floats become float32,
-    as without Metal.
+    "MTP head" holds the usable heads, else those in the model's weight files. wide: 16-bit floats
+    become float32, as without Metal.
     """
     family, trunk = headers.family, headers.parts.trunk
     trunk_shapes = _packed_shapes(trunk, family.config) | dict(family.trunk_shapes(trunk))
     groups: dict[str, list[Weight]] = {}
     for name, tensor in trunk.items():
-        if _is_main(name, trunk):
+        if _is_weight(name, trunk):
             weight = _weight(name, tensor, trunk, trunk_shapes, wide=wide)
             groups.setdefault(family.group(name), []).append(weight)
     head = headers.heads.tensors or headers.parts.head
@@ -66,7 +66,7 @@ def weights_by_group(headers: ModelHeaders, *, wide: bool) -> dict[str, list[Wei
 
 
 def skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
-    """Group the tensors that are not loaded by the reason why they are not."""
+    """Yield a TensorGroup for each reason why tensors of a model file are not loaded."""
     reasons: dict[str, dict[str, TensorInfo]] = {}
     for name, tensor in skipped.items():
         reasons.setdefault(why_skipped(name, skipped), {})[name] = tensor
@@ -94,7 +94,7 @@ def _unpacked(weight: Weight) -> Weight:
 
 
 def group_of(name: str, weights: list[Weight]) -> TensorGroup:
-    """Sum weights up to a TensorGroup."""
+    """Sum the bytes and parameters of weights to a TensorGroup of the given name."""
     is_as_stored = all(weight.file_nbytes is None for weight in weights)
     return TensorGroup(
         name=name,
@@ -107,7 +107,7 @@ def group_of(name: str, weights: list[Weight]) -> TensorGroup:
 
 
 def join_storages(weights: Iterable[Weight]) -> str:
-    """Join the storage descriptions of weights, the one with most bytes first."""
+    """Join descriptions such as "4-bit affine, groups of 64" of weights, most bytes first."""
     nbytes: dict[str, int] = {}
     for weight in weights:
         nbytes[weight.storage] = nbytes.get(weight.storage, 0) + weight.nbytes
@@ -157,12 +157,12 @@ def _weights(
     return [
         _weight(name, tensor, tensors, shapes, wide=wide)
         for name, tensor in tensors.items()
-        if _is_main(name, tensors)
+        if _is_weight(name, tensors)
     ]
 
 
-def _is_main(name: str, tensors: Mapping[str, TensorInfo]) -> bool:
-    """Whether a tensor is no scales or biases of a packed weight."""
+def _is_weight(name: str, tensors: Mapping[str, TensorInfo]) -> bool:
+    """Whether a tensor is a weight, and not the scales or biases of a quantised weight."""
     matrix, _, part = name.rpartition(".")
     return part not in ("scales", "biases") or f"{matrix}.weight" not in tensors
 
@@ -175,7 +175,7 @@ def _weight(
     *,
     wide: bool,
 ) -> Weight:
-    """Describe a weight; wide: 16-bit floats become float32, as without Metal."""
+    """Make the Weight of a stored tensor; wide: 16-bit floats become float32, as without Metal."""
     loaded = _loaded_weight(name, tensor, tensors, shapes, wide=wide)
     if not isinstance(tensor, GgufPart):
         return loaded
@@ -231,7 +231,7 @@ def _is_matrix(tensor: TensorInfo) -> bool:
 
 
 def _packed_words(weight: TensorInfo, scales: TensorInfo, inputs: int, *, affine: bool) -> str:
-    """Describe bits and group size, given the words and scales of a row of `inputs` weights."""
+    """Describe a packed matrix, as "4-bit affine, groups of 64"; inputs: weights in a row."""
     bits = weight.shape[-1] * 32 // inputs
     size = inputs // max(1, scales.shape[-1])
     if affine:

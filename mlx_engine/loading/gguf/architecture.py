@@ -118,13 +118,14 @@ _VARIANT_KEYS = (
 
 
 class Architecture:
-    """A GGUF file as its Hugging Face folder would be: the config, and the names of its tensors.
+    """Translates a GGUF file to a Hugging Face folder's config.json and tensor names.
 
     Built from headers; raises BadModelFile for contradictory metadata. Subclasses set:
 
     - model_type: of the config; "" where `_find_model_type` decides;
-    - outside, names, head_names: tensor names outside the blocks, in blocks, and in MTP heads;
-    - changes: tensor name endings -> what undoes the converter's change of values;
+    - outside, names, head_names: GGUF -> Hugging Face tensor names outside layers, in layers, in
+      MTP heads;
+    - changes: tensor name endings -> what undoes llama.cpp's change of values in conversion;
     - supported: keys of _VARIANT_KEYS that the architecture handles;
     - rope_kinds: supported kinds of RoPE scaling;
     - default_base, default_divisor: RoPE's base, and head size / rotated elements, where the file
@@ -143,7 +144,7 @@ class Architecture:
     default_divisor = 1
 
     def __init__(self, file: GgufFile, model_type: str = "") -> None:
-        """Read the metadata of `file`; model_type overrides the class attribute."""
+        """Read and check a GGUF file's metadata; model_type overrides the class attribute."""
         self._file = file
         self._metadata = GgufMetadata(file.path, file.metadata)
         self._main_blocks = main_blocks(file.tensors, self._metadata)
@@ -154,7 +155,7 @@ class Architecture:
         self._check_depth()
 
     def config(self) -> dict[str, object]:
-        """Return the contents of config.json."""
+        """Make the contents of a Hugging Face config.json from a GGUF file's metadata."""
         count = self._metadata.count
         return {
             "model_type": self.model_type,
@@ -175,7 +176,7 @@ class Architecture:
         }
 
     def _vocabulary(self) -> int:
-        """Rows of the embedding; in a file of MTP heads without one, number of tokens."""
+        """Vocabulary size: rows of the embedding; without one, tokens of the tokenizer."""
         tensors = self._file.tensors
         if "token_embd.weight" in tensors or any(name.startswith("blk.0.") for name in tensors):
             return self._file.tensor("token_embd.weight").shape[0]
@@ -183,7 +184,9 @@ class Architecture:
         return len(words) if isinstance(words, Sequence) else 0
 
     def placements(self, name: str) -> tuple[Placement, ...]:
-        """Return where the parts of a GGUF tensor belong; unknown names stay as they are."""
+        """Map a GGUF tensor's name to its Hugging Face names and how to restore rows and values.
+
+        One Placement for each tensor that it joins; unknown names stay as they are."""
         base, _, kind = name.rpartition(".")
         if base in self.outside:
             return (Placement(f"{self.outside[base]}.{kind}", change=self._change(name)),)
@@ -195,11 +198,11 @@ class Architecture:
         return self._block_placements(int(found[1]), found[2])
 
     def _find_model_type(self) -> str:
-        """Derive the config's model_type from metadata or tensors."""
+        """Derive config.json's model_type from a GGUF file's metadata or tensors."""
         raise NotImplementedError
 
     def _own_config(self) -> dict[str, object]:
-        """Config fields of this architecture alone."""
+        """Return config.json's fields that only this GGUF architecture has."""
         return {}
 
     def _rotation(self) -> dict[str, object]:
@@ -224,7 +227,7 @@ class Architecture:
         return min(1.0, (self._rotary_dim() + 0.5) / self._head_dim)
 
     def _block_placements(self, block: int, rest: str) -> tuple[Placement, ...]:
-        """Place the tensor `rest` of a block, which may join several published tensors."""
+        """Map a layer's GGUF tensor to its Hugging Face tensors, several where it joins them."""
         if rest.startswith("attn_qkv."):
             return self._split_attention(block, rest.removeprefix("attn_qkv."))
         if rest == "ffn_gate_up_exps.weight":
@@ -235,18 +238,18 @@ class Architecture:
         return (self._block_placement(block, rest),)
 
     def _block_placement(self, block: int, rest: str) -> Placement:
-        """Place a tensor of a block that is published as one tensor."""
+        """Map a layer's GGUF tensor to the single Hugging Face tensor that it is."""
         return Placement(
             self._layer_prefix(block) + self._published_name(block, rest), change=self._change(rest)
         )
 
     def _change(self, name: str) -> Change:
-        """The change that undoes the converter's change of this tensor."""
+        """Return what undoes llama.cpp's change of a GGUF tensor's values, "none" if unchanged."""
         changes = (change for ending, change in self.changes.items() if name.endswith(ending))
         return next(changes, "none")
 
     def _layer_prefix(self, block: int) -> str:
-        """The prefix of published tensor names in a block."""
+        """Return the prefix of Hugging Face tensor names in a layer."""
         return f"model.layers.{block}."
 
     def _published_name(self, block: int, rest: str) -> str:
@@ -273,18 +276,18 @@ class Architecture:
 
     @property
     def _heads(self) -> int:
-        """Number of query heads in the first block."""
+        """Number of query heads in the model's first layer."""
         return self._heads_in_block(0)
 
     def _heads_in_block(self, block: int) -> int:
-        """Number of query heads in a block."""
+        """Number of query heads in a layer. Raises BadModelFile where there are none."""
         heads = self._metadata.layer_count("attention.head_count", block)
         if not heads:
             raise self._bad_metadata(f"no heads in block {block}", "attention.head_count")
         return heads
 
     def _kv_heads(self, block: int) -> int:
-        """Number of key and value heads in a block."""
+        """Number of key and value heads in a layer. Raises BadModelFile for invalid numbers."""
         heads = self._heads_in_block(block)
         key = "attention.head_count_kv"  # blocks that do not attend may count none
         kept = self._metadata.layer_count(key, block, heads) or self._metadata.count(key)
@@ -294,7 +297,7 @@ class Architecture:
 
     @property
     def _head_dim(self) -> int:
-        """Elements of a query or key head."""
+        """Size of a query or key head, in elements. Raises BadModelFile for impossible sizes."""
         width = self._metadata.count("embedding_length")
         head = self._metadata.count("attention.key_length", width // self._heads)
         if head % 2 or not 0 < head * self._heads <= MOST_ROWS:
@@ -302,7 +305,7 @@ class Architecture:
         return head
 
     def _experts(self, all_key: str, chosen_key: str, width_key: str) -> dict[str, object]:
-        """Number of experts, experts per token and expert width, under the given config keys."""
+        """Config fields for experts: how many, how many per token, width; under the given keys."""
         experts, chosen = (
             self._positive_count("expert_count"),
             self._positive_count("expert_used_count"),
@@ -315,7 +318,7 @@ class Architecture:
         return {all_key: experts, chosen_key: chosen, width_key: width}
 
     def _expert_scores(self) -> dict[str, object]:
-        """Config fields of the expert router, under DeepSeek's keys."""
+        """Config fields of the expert router (groups, scaling), under DeepSeek's keys."""
         metadata = self._metadata
         groups = max(1, metadata.count("expert_group_count", 1))
         return {
@@ -338,13 +341,13 @@ class Architecture:
         )
 
     def _leading_dense_blocks(self) -> int:
-        """Number of blocks before the first with experts."""
+        """Number of layers before the first with experts."""
         blocks = range(self._main_blocks)
         found = (block for block in blocks if self._block_has(block, "ffn_gate_inp.weight"))
         return next(found, self._main_blocks)
 
     def _output_size(self, ending: str) -> int:
-        """Output size of the first matrix (or stack) with this name ending; 0 without one."""
+        """Output size of the first matrix (or stack) whose tensor name ends so; 0 without one."""
         for name, tensor in self._file.tensors.items():
             if name.endswith(ending) and len(tensor.shape) > 1:
                 return tensor.shape[-2]
@@ -357,7 +360,7 @@ class Architecture:
         return value
 
     def _any_block_has(self, ending: str) -> bool:
-        """Whether any block of the trunk has a tensor with this name ending."""
+        """Whether any layer (MTP heads excluded) has a tensor of this name within its layer."""
         return any(self._block_has(block, ending) for block in range(self._main_blocks))
 
     def _block_has(self, block: int, ending: str) -> bool:
@@ -378,7 +381,7 @@ class Architecture:
             raise self._bad_metadata(what, "rope.dimension_count")
 
     def _check_depth(self) -> None:
-        """Check that no block of the trunk is missing, unless the file holds MTP heads alone."""
+        """Raise BadModelFile where a layer is missing, unless the file holds MTP heads alone."""
         found = {int(match[1]) for match in map(_BLOCK.fullmatch, self._file.tensors) if match}
         if 0 not in found:
             return
@@ -398,9 +401,9 @@ class Architecture:
 
 
 def main_blocks(tensors: Mapping[str, GgufTensor], metadata: GgufMetadata) -> int:
-    """Number of the trunk's blocks: those before the first MTP head, else by the metadata.
+    """Number of a GGUF model's layers before the first MTP head, else by the metadata.
 
-    Where tensors of all block_count blocks exist without heads, all are the trunk's, since
+    Where tensors of all block_count layers exist without heads, all are counted, since
     nextn_predict_layers may be stale.
     """
     found = [match for match in map(_BLOCK.fullmatch, tensors) if match]

@@ -11,7 +11,7 @@ from mlx_engine.loading.gguf.part import Change, Placement
 
 
 class Olmo2Gguf(Architecture):
-    """OLMo 2: norms after attention and feed-forward; OLMo 3 where layers have sliding windows."""
+    """GGUF files of OLMo 2, with norms after attention and MLP; OLMo 3 with sliding windows."""
 
     names = ATTENTION | DENSE | {"post_ffw_norm": "post_feedforward_layernorm"}
 
@@ -35,7 +35,7 @@ class Olmo2Gguf(Architecture):
 
 
 class Phi3Gguf(Architecture):
-    """Phi-3 and Phi-4: joined QKV, joined gate and up projections."""
+    """GGUF files of Phi-3 and Phi-4: joined QKV, joined gate and up projections."""
 
     model_type = "phi3"
     rotates_whole_heads = False
@@ -55,7 +55,7 @@ class Phi3Gguf(Architecture):
 
 
 class Glm4Gguf(Architecture):
-    """GLM-4-0414: norms before and after each part, joined gate and up projections.
+    """GGUF files of GLM-4-0414: norms before and after attention and MLP, joined gate and up.
 
     Rows are stored as published, except in vision models, where the rotated rows of queries and
     keys are split into two halves instead of interleaved.
@@ -92,7 +92,7 @@ class Glm4Gguf(Architecture):
 
 @lru_cache(maxsize=8)
 def _interleaved(heads: int, head: int, rotated: int) -> tuple[int, ...]:
-    """Stored rows in Hugging Face's order: rotated row 2 j + s is stored as s * rotated / 2 + j."""
+    """Stored row numbers in Hugging Face's order: rotated row 2 j + s is s * rotated / 2 + j."""
     return tuple(
         first + (row % 2 * rotated // 2 + row // 2 if row < rotated else row)
         for first in range(0, heads * head, head)
@@ -101,7 +101,7 @@ def _interleaved(heads: int, head: int, rotated: int) -> tuple[int, ...]:
 
 
 class Ernie45Gguf(Architecture):
-    """ERNIE 4.5 without experts."""
+    """GGUF files of ERNIE 4.5 without experts."""
 
     model_type = "ernie4_5"
 
@@ -110,7 +110,7 @@ class Ernie45Gguf(Architecture):
 
 
 class HunyuanGguf(Architecture):
-    """Hunyuan without experts: QK norms after RoPE; RoPE scaling is folded into the base."""
+    """GGUF files of dense Hunyuan: QK norms after RoPE; RoPE scaling is folded into the base."""
 
     model_type = "hunyuan_v1_dense"
     names = (
@@ -121,7 +121,7 @@ class HunyuanGguf(Architecture):
 
 
 class CohereGguf(Architecture):
-    """Command R and Aya: parallel attention and feed-forward, scaled logits."""
+    """GGUF files of Command R and Aya: parallel attention and feed-forward, scaled logits."""
 
     model_type = "cohere"
     supported = ("logit_scale",)
@@ -136,7 +136,7 @@ class CohereGguf(Architecture):
 
 
 class Cohere2Gguf(CohereGguf):
-    """Command R7B and A: every fourth layer is full, without RoPE; others have a sliding window."""
+    """GGUF files of Command R7B and A: every fourth layer full, without RoPE; others windowed."""
 
     model_type = "cohere2"
 
@@ -146,7 +146,7 @@ class Cohere2Gguf(CohereGguf):
 
 
 class _LayerNormed(Architecture):
-    """Base of architectures with LayerNorm, biases and perhaps partial rotation."""
+    """Base of GGUF architectures with LayerNorm, biases and perhaps partial RoPE."""
 
     rotates_whole_heads = False
     rope_kinds: ClassVar[tuple[Kind, ...]] = ()
@@ -160,7 +160,7 @@ class _LayerNormed(Architecture):
 
 
 class Phi2Gguf(_LayerNormed):
-    """Phi-1 and 2: parallel attention and feed-forward, biases everywhere."""
+    """GGUF files of Phi-1 and 2: parallel attention and feed-forward, biases everywhere."""
 
     model_type = "phi"
     outside: ClassVar = OUTSIDE | {"output_norm": "model.final_layernorm"}
@@ -172,7 +172,7 @@ class Phi2Gguf(_LayerNormed):
 
 
 class Starcoder2Gguf(_LayerNormed):
-    """StarCoder 2; files have no key for its window of 4096."""
+    """GGUF files of StarCoder 2, which have no key for its sliding window of 4096 tokens."""
 
     model_type = "starcoder2"
     eps_key = "norm_epsilon"
@@ -183,7 +183,7 @@ class Starcoder2Gguf(_LayerNormed):
 
 
 class StablelmGguf(_LayerNormed):
-    """StableLM; the 12B has QK norms and parallel attention and feed-forward."""
+    """GGUF files of StableLM; the 12B has QK norms and parallel attention and feed-forward."""
 
     model_type = "stablelm"
 
@@ -196,7 +196,7 @@ class StablelmGguf(_LayerNormed):
 
 
 class NemotronGguf(_LayerNormed):
-    """Nemotron 3 and 4, Minitron: norm weights stored as 1 + w, feed-forward without gates."""
+    """GGUF files of Nemotron 3 and 4, Minitron: norm weights as 1 + w, MLP without gates."""
 
     model_type = "nemotron"
     changes: ClassVar[Mapping[str, Change]] = {"norm.weight": "subtract one"}

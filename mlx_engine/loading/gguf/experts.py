@@ -17,7 +17,7 @@ from mlx_engine.loading.gguf.part import Change
 
 
 class OlmoeGguf(Architecture):
-    """OLMoE: QK norms over all heads together, experts in every layer."""
+    """GGUF files of OLMoE: QK norms over all heads together, experts in every layer."""
 
     model_type = "olmoe"
     names = ATTENTION | DENSE | EXPERTS
@@ -28,7 +28,7 @@ class OlmoeGguf(Architecture):
 
 
 class GptOssGguf(Architecture):
-    """gpt-oss: attention sinks, biases, alternate sliding-window layers, untruncated YaRN."""
+    """GGUF files of gpt-oss: attention sinks, biases, every other layer windowed, YaRN."""
 
     model_type = "gpt_oss"
     rope_kinds: ClassVar[tuple[Kind, ...]] = ("yarn",)
@@ -56,7 +56,7 @@ class GptOssGguf(Architecture):
 
 
 class Ernie45MoeGguf(Ernie45Gguf):
-    """ERNIE 4.5 with experts in some layers, and a bias for expert selection."""
+    """GGUF files of ERNIE 4.5 with experts in some layers, and a bias for expert selection."""
 
     model_type = "ernie4_5_moe"
     names = ATTENTION | DENSE | EXPERTS | SHARED
@@ -74,7 +74,7 @@ class Ernie45MoeGguf(Ernie45Gguf):
 
 
 class MiniMaxM2Gguf(Architecture):
-    """MiniMax-M2: partial rotation, a sigmoid router with a bias for expert selection."""
+    """GGUF files of MiniMax-M2: partial RoPE, a sigmoid router with a bias for expert selection."""
 
     model_type = "minimax_m2"
     rotates_whole_heads = False
@@ -90,7 +90,7 @@ class MiniMaxM2Gguf(Architecture):
 
 
 class HunyuanMoeGguf(HunyuanGguf):
-    """Hunyuan-A13B: experts in every layer and a shared expert."""
+    """GGUF files of Hunyuan-A13B: experts in every layer and a shared expert."""
 
     model_type = "hunyuan"
     names = (
@@ -112,12 +112,12 @@ class HunyuanMoeGguf(HunyuanGguf):
         }
 
     def _scaling(self) -> dict[str, object] | None:
-        """Return neutral RoPE scaling, since the file has it folded into the base."""
+        """Return RoPE scaling of factor 1, since the GGUF has it folded into the RoPE base."""
         return {"type": "dynamic", "factor": 1.0, "alpha": 1.0}
 
 
 class Qwen3MoeGguf(Architecture):
-    """Qwen3 with experts in every layer and normalised expert weights."""
+    """GGUF files of Qwen3 with experts in every layer and normalised expert weights."""
 
     model_type = "qwen3_moe"
     names = ATTENTION | DENSE | EXPERTS
@@ -132,7 +132,7 @@ class Qwen3MoeGguf(Architecture):
 
 
 class Qwen2MoeGguf(Architecture):
-    """Qwen1.5 and Qwen2 with experts and a gated shared expert."""
+    """GGUF files of Qwen1.5 and Qwen2 with experts and a gated shared expert."""
 
     model_type = "qwen2_moe"
     changes: ClassVar[Mapping[str, Change]] = {"ffn_gate_inp_shexp.weight": "add first axis"}

@@ -20,7 +20,7 @@ Half = Literal["F16", "BF16"]
 class GgufFile:
     """Headers of a model in one or several GGUF files.
 
-    path: the file asked for. metadata: of the first part. tensors: of all parts, by name.
+    path: the file asked for. metadata: of the first file. tensors: headers from all files, by name.
     """
 
     path: Path
@@ -28,7 +28,7 @@ class GgufFile:
     tensors: Mapping[str, GgufTensor]
 
     def tensor(self, name: str) -> GgufTensor:
-        """Look up a tensor header by name. Raises BadModelFile when it is missing."""
+        """Look up a GGUF tensor's header by name. Raises BadModelFile when it is missing."""
         if name not in self.tensors:
             raise BadModelFile(
                 "{path}: the tensor {name} is missing. Get the file again.",
@@ -39,7 +39,7 @@ class GgufFile:
 
     @property
     def half(self) -> Half:
-        """The 16-bit type to compute in: float16 if all matrices have it, else bfloat16.
+        """The 16-bit type to compute in: "F16" if all matrices of the GGUF have it, else "BF16".
 
         Other models were most likely trained in bfloat16 and need its range.
         """
@@ -48,7 +48,7 @@ class GgufFile:
 
 
 def read_gguf(path: Path) -> GgufFile:
-    """Read the headers of a GGUF file and of its other parts.
+    """Read the headers of a GGUF file and of the other files of a split model.
 
     Raises BadModelFile for damaged, missing or repeated parts, UnsupportedModel for unsupported
     files.
@@ -77,7 +77,7 @@ def read_gguf(path: Path) -> GgufFile:
 
 
 def _part_paths(path: Path, count: int) -> tuple[Path, ...]:
-    """Return the paths of all parts in order. Raises BadModelFile naming the first missing one."""
+    """Paths of all files of a split GGUF, in order. Raises BadModelFile for a missing one."""
     shard = shard_of(path.name)
     if shard is None or shard.total != count:
         raise BadModelFile(

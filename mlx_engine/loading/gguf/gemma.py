@@ -26,14 +26,14 @@ _LAYERS_OF_27B, _LAYERS_OF_GEMMA_2_27B = 62, 46
 
 
 class GemmaGguf(Architecture):
-    """Gemma 1, whose norm weights are stored as 1 + w."""
+    """GGUF files of Gemma 1, whose norm weights are stored as 1 + w."""
 
     model_type = "gemma"
     changes: ClassVar[Mapping[str, Change]] = {"norm.weight": "subtract one"}
 
 
 class Gemma3Gguf(GemmaGguf):
-    """Gemma 3: norm weights stored as 1 + w; five sliding-window layers for each full one.
+    """GGUF files of Gemma 3: norm weights as 1 + w; five sliding-window layers per full one.
 
     Sliding-window layers have their own RoPE base and no RoPE scaling.
     """
@@ -60,14 +60,14 @@ class Gemma3Gguf(GemmaGguf):
         return super()._rotation() | {"rope_local_base_freq": local}
 
     def _query_scalar(self) -> int:
-        """`query_pre_attn_scalar`: the head size, but hidden size / heads in the 27B."""
+        """Gemma's `query_pre_attn_scalar`: the head size, but hidden size / heads in the 27B."""
         if self._main_blocks == _LAYERS_OF_27B:
             return self._metadata.count("embedding_length") // self._heads
         return self._head_dim
 
 
 class Gemma2Gguf(GemmaGguf):
-    """Gemma 2: norm weights stored as 1 + w, logit soft caps, alternate sliding-window layers."""
+    """GGUF files of Gemma 2: norm weights as 1 + w, logit soft caps, every other layer windowed."""
 
     model_type = "gemma2"
     supported = ("attn_logit_softcapping", "final_logit_softcapping")
@@ -85,7 +85,7 @@ class Gemma2Gguf(GemmaGguf):
 
 
 class Gemma4Gguf(Gemma3Gguf):
-    """Gemma 4: full layers have their own head size and rotate a part of each head.
+    """GGUF files of Gemma 4: full layers have their own head size and partial RoPE.
 
     Full layers may use keys as values; the last layers share the KV cache of earlier layers.
     """
@@ -145,7 +145,7 @@ class Gemma4Gguf(Gemma3Gguf):
         return own | self._experts("num_experts", "top_k_experts", "moe_intermediate_size")
 
     def _rotation(self) -> dict[str, object]:
-        """RoPE parameters by layer type; in full layers only pairs with a factor of 1 rotate."""
+        """Config fields of RoPE by layer type; in full layers only pairs of factor 1 rotate."""
         pairs = self._head_dim // 2
         rotating = sum(factor == 1.0 for factor in rope_factors(self._file, ROPE_FACTORS, pairs))
         local = rope_base(self._metadata, "rope.freq_base_swa")
@@ -163,7 +163,7 @@ _CUTS = np.array([1.6448536] * 10 + [-inf] * 90)
 
 
 class Gemma3nGguf(Gemma3Gguf):
-    """Gemma 3n: several residual streams (AltUp), per-layer inputs, sparse gates.
+    """GGUF files of Gemma 3n: several residual streams (AltUp), per-layer inputs, sparse gates.
 
     Weights are stored as published; some matrices are stacked.
     """
@@ -198,7 +198,7 @@ class Gemma3nGguf(Gemma3Gguf):
     }
 
     def placements(self, name: str) -> tuple[Placement, ...]:
-        """Return where a GGUF tensor belongs; matrices of a stack are published one by one."""
+        """Map a GGUF tensor to Hugging Face names, one for each matrix of a stack."""
         stack = self._stacks.get(name)
         if stack is None:
             return super().placements(name)
@@ -211,7 +211,7 @@ class Gemma3nGguf(Gemma3Gguf):
         )
 
     def config(self) -> dict[str, object]:
-        """Return the contents of config.json, with a text_config."""
+        """Make config.json's contents from a GGUF file's metadata, nested in `text_config`."""
         text = super().config()
         return {"model_type": self.model_type, "dtype": text["dtype"], "text_config": text}
 
@@ -243,5 +243,5 @@ class Gemma3nGguf(Gemma3Gguf):
 
 
 def _normal_cdf(deviations: float) -> float:
-    """Share of a normal distribution below `deviations` standard deviations from the mean."""
+    """Share (0 to 1) of a normal distribution below mean + deviations * standard deviation."""
     return (1 + erf(deviations / sqrt(2))) / 2

@@ -45,7 +45,7 @@ _FLAG, _TEXT, _ARRAY = 7, 8, 9
 
 
 class BlockType(NamedTuple):
-    """An element type of GGUF: blocks of `nbytes` bytes hold `elements` neighbours of a row."""
+    """An element type of GGUF: each block of `nbytes` bytes holds `elements` values of a row."""
 
     name: str
     elements: int
@@ -62,7 +62,7 @@ _GIVEN_UP = {4: "Q4_2", 5: "Q4_3", 31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8
 
 @cache
 def block_types() -> dict[int, BlockType]:
-    """All element types by their number in GGUF files."""
+    """Map the numbers of element types in GGUF files to their names and block sizes."""
     from gguf import GGML_QUANT_SIZES
 
     known = {kind.value: BlockType(kind.name, *size) for kind, size in GGML_QUANT_SIZES.items()}
@@ -70,7 +70,7 @@ def block_types() -> dict[int, BlockType]:
 
 
 def block_type(number: int, tensor: str, file: Path) -> BlockType:
-    """Look up an element type by number. Raises UnsupportedModel naming file and tensor."""
+    """Look up a GGUF element type by number. Raises UnsupportedModel naming file and tensor."""
     found = block_types().get(number)
     if found is not None:
         return found
@@ -125,7 +125,7 @@ def map_file(path: Path) -> mmap:
 
 
 def release_pages(data: mmap, tensor: GgufTensor) -> None:
-    """Release the memory pages of a tensor in a mapped file; they can be read again."""
+    """Give a mapped GGUF tensor's memory pages back to the system; they can be read again."""
     start = -(-tensor.offset // PAGESIZE) * PAGESIZE
     whole = (tensor.offset + tensor.nbytes - start) // PAGESIZE * PAGESIZE
     if whole > 0:
@@ -151,7 +151,7 @@ def parse_gguf_header(path: Path, data: mmap) -> GgufHeader:
     metadata = _metadata(cursor, pair_count)
     if tensor_count > min(_MOST_ENTRIES, cursor.left // _SHORTEST_TENSOR):
         cursor.raise_damaged(f"it claims {tensor_count} tensors in {cursor.left} bytes")
-    entries = [_entry(path, cursor) for _ in range(tensor_count)]
+    entries = [_tensor_entry(path, cursor) for _ in range(tensor_count)]
     alignment = _alignment(path, metadata)
     start = -(-cursor.offset // alignment) * alignment
     return GgufHeader(path, metadata, _tensors(path, entries, start, alignment, len(data)))
@@ -169,11 +169,11 @@ class _Cursor:
 
     @property
     def left(self) -> int:
-        """Number of bytes after the position."""
+        """Number of bytes after the reading position in a GGUF file."""
         return self._size - self.offset
 
     def raise_damaged(self, why: str) -> NoReturn:
-        """Raise BadModelFile for the bytes at the position; why: what is wrong."""
+        """Raise BadModelFile for the bytes at the reading position; why: what is wrong."""
         raise BadModelFile(
             "{path}: damaged at byte {offset}, {why}. Download the file again.",
             path=self._path,
@@ -182,12 +182,12 @@ class _Cursor:
         )
 
     def unsigned(self, nbytes: int) -> int:
-        """Read an unsigned little-endian integer of `nbytes` bytes."""
+        """Read an unsigned little-endian integer of `nbytes` bytes from a GGUF file."""
         start = self._advance(nbytes)
         return int.from_bytes(self._data[start : self.offset], "little")
 
     def text(self, most: int | None = None, *, exact: bool = True) -> str:
-        """Read a length and a string of that many UTF-8 bytes, at most `most`.
+        """Read a GGUF string: its length, then as many UTF-8 bytes, at most `most`.
 
         exact: refuse invalid UTF-8 instead of replacing it by U+FFFD.
         """
@@ -205,7 +205,7 @@ class _Cursor:
             self.raise_damaged(Words("a text that is not UTF-8"))
 
     def value(self, *, exact: bool) -> object:
-        """Read a value type and a value of that type; exact: refuse invalid UTF-8 in strings."""
+        """Read a GGUF metadata value after its type; exact: refuse invalid UTF-8 in strings."""
         kind = self.unsigned(4)
         if kind == _TEXT:
             return self.text(exact=exact)
@@ -222,7 +222,7 @@ class _Cursor:
         return np.frombuffer(self._data, dtype, 1, self._advance(dtype.itemsize))[0].item()
 
     def _advance(self, nbytes: int) -> int:
-        """Advance by `nbytes` and return the previous position."""
+        """Advance the reading position by `nbytes`; return the previous one, in bytes."""
         start = self.offset
         if nbytes > self._size - start:
             self.raise_damaged(Words("the file is cut short"))
@@ -230,7 +230,7 @@ class _Cursor:
         return start
 
     def _array(self, depth: int, *, exact: bool) -> NDArray[np.generic] | Sequence[object]:
-        """Read an array; numbers as a NumPy view of the file. depth: nesting of arrays."""
+        """Read a GGUF metadata array; numbers as a NumPy view of the file. depth: of nesting."""
         kind, count = self.unsigned(4), self.unsigned(8)
         if kind in _NUMBERS or kind == _FLAG:
             dtype = np.dtype(_NUMBERS.get(kind, "<u1"))
@@ -279,7 +279,7 @@ def _check_opening(path: Path, data: mmap, cursor: _Cursor) -> None:
 
 
 def _metadata(cursor: _Cursor, count: int) -> dict[str, object]:
-    """Read `count` metadata entries; only strings of the tokenizer must be valid UTF-8."""
+    """Read `count` GGUF metadata entries; only strings of the tokenizer must be valid UTF-8."""
     metadata: dict[str, object] = {}
     for _ in range(count):
         key = cursor.text()
@@ -294,8 +294,8 @@ def _metadata(cursor: _Cursor, count: int) -> dict[str, object]:
     return metadata
 
 
-def _entry(path: Path, cursor: _Cursor) -> GgufTensor:
-    """Read one entry of the tensor table, its offset relative to the tensor data."""
+def _tensor_entry(path: Path, cursor: _Cursor) -> GgufTensor:
+    """Read an entry of a GGUF tensor table as a header; offset: from the start of tensor data."""
     name = cursor.text(_LONGEST_NAME)
     if not name or not name.isprintable():
         cursor.raise_damaged(f"a tensor is named {shorten_value(name)}")

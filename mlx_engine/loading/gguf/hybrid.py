@@ -9,7 +9,7 @@ from mlx_engine.loading.gguf.part import Change, Placement
 
 
 class Lfm2Gguf(Architecture):
-    """LFM2: most layers are short convolutions without key heads."""
+    """GGUF files of LFM2: most layers are short convolutions without key heads."""
 
     model_type = "lfm2"
     changes: ClassVar[Mapping[str, Change]] = {"shortconv.conv.weight": "add last axis"}
@@ -33,7 +33,7 @@ class Lfm2Gguf(Architecture):
     _final_norms: ClassVar = ("token_embd_norm.weight", "output_norm.weight")
 
     def placements(self, name: str) -> tuple[Placement, ...]:
-        """Place a tensor; the final norm has one of two names, published as embedding_norm."""
+        """Map an LFM2 GGUF tensor to Hugging Face names; the final norm has two names in GGUF."""
         if name in self._final_norms:
             return (Placement("model.embedding_norm.weight"),)
         return super().placements(name)
@@ -55,7 +55,7 @@ class Lfm2Gguf(Architecture):
 
 
 class Lfm2MoeGguf(Lfm2Gguf):
-    """LFM2 with experts after the first layers, and a bias for expert selection."""
+    """GGUF files of LFM2 with experts after the first layers, and a bias for expert selection."""
 
     model_type = "lfm2_moe"
     names = (
@@ -93,7 +93,7 @@ MAMBA2_CHANGES: dict[str, Change] = {
 
 
 class GraniteHybridGguf(Architecture):
-    """Granite 4: mostly Mamba 2 layers and no RoPE, so the converter's row order can stay."""
+    """GGUF files of Granite 4: mostly Mamba 2; no RoPE, so llama.cpp's row order can stay."""
 
     model_type = "granitemoehybrid"
     changes: ClassVar[Mapping[str, Change]] = MAMBA2_CHANGES
@@ -139,7 +139,7 @@ class GraniteHybridGguf(Architecture):
 
 
 class FalconH1Gguf(Architecture):
-    """Falcon-H1: attention and Mamba 2 in parallel, multipliers folded into the weights."""
+    """GGUF files of Falcon-H1: attention parallel to Mamba 2, multipliers folded into weights."""
 
     model_type = "falcon_h1"
     changes: ClassVar[Mapping[str, Change]] = MAMBA2_CHANGES
@@ -172,12 +172,12 @@ class FalconH1Gguf(Architecture):
         }
 
     def _published_name(self, block: int, rest: str) -> str:
-        """Return the published name; llama.cpp's converter writes `ffn_norm` without `.weight`."""
+        """Hugging Face name of a layer's tensor; llama.cpp writes `ffn_norm` without `.weight`."""
         return super()._published_name(block, "ffn_norm.weight" if rest == "ffn_norm" else rest)
 
 
 class NemotronHGguf(Architecture):
-    """Nemotron-H and Nemotron 3: each block is either Mamba 2, attention, an MLP or experts."""
+    """GGUF files of Nemotron-H and 3: each layer is Mamba 2, attention, an MLP or experts."""
 
     model_type = "nemotron_h"
     changes: ClassVar[Mapping[str, Change]] = MAMBA2_CHANGES

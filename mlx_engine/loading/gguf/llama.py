@@ -14,7 +14,7 @@ _PUBLISHED = {"gate": "w1", "down": "w2", "up": "w3"}
 
 
 class PlainGguf(Architecture):
-    """Llama's layer with rows in Hugging Face's order: EXAONE 3, Seed-OSS, openPangu."""
+    """GGUF files of Llama's layer in Hugging Face's row order: EXAONE 3, Seed-OSS, openPangu."""
 
     model_type = "llama"
 
@@ -28,7 +28,7 @@ class PlainGguf(Architecture):
 
 
 class LlamaGguf(PlainGguf):
-    """Llama, Xverse, InternLM2 and Mistral; Mixtral where the file has experts.
+    """GGUF files of Llama, Xverse, InternLM2 and Mistral; Mixtral where they have experts.
 
     llama.cpp's converter interleaves the rows of each query and key head: elements that RoPE
     rotates together are neighbours, where Hugging Face has two halves.
@@ -58,7 +58,7 @@ class LlamaGguf(PlainGguf):
         return place
 
     def _published_name(self, block: int, rest: str) -> str:
-        """Return the published name, Mixtral's for experts; old files have a tensor per expert."""
+        """Hugging Face name of a layer's tensor, Mixtral's for experts (old files: one by one)."""
         if single := _SINGLE.fullmatch(rest):
             part = _PUBLISHED[single[1]]
             return f"block_sparse_moe.experts.{single[2]}.{part}.{single[3]}"
@@ -69,7 +69,7 @@ class LlamaGguf(PlainGguf):
 
 
 class Mistral3Gguf(LlamaGguf):
-    """Mistral Small 3, a Llama, and Ministral 3, which scales queries by their position."""
+    """GGUF files of Mistral Small 3, a Llama, and Ministral 3, which scales queries by position."""
 
     supported = ("attention.temperature_scale",)
 
@@ -108,7 +108,7 @@ def granite_factors(metadata: GgufMetadata) -> dict[str, object]:
 
 
 class GraniteGguf(LlamaGguf):
-    """Granite 3: multipliers of embeddings, attention scores, residuals and logits."""
+    """GGUF files of Granite 3: multipliers of embeddings, scores, residuals and logits."""
 
     model_type = "granite"
     supported = GRANITE_KEYS
@@ -118,7 +118,7 @@ class GraniteGguf(LlamaGguf):
 
 
 class GraniteMoeGguf(GraniteGguf):
-    """Granite 3 with experts."""
+    """GGUF files of Granite 3 with experts."""
 
     model_type = "granitemoe"
 
@@ -127,7 +127,7 @@ class GraniteMoeGguf(GraniteGguf):
 
 
 class MiniCpmGguf(GraniteGguf):
-    """MiniCPM: Llama with Granite's multipliers, which older files leave out."""
+    """GGUF files of MiniCPM: Llama with Granite's multipliers, which older files leave out."""
 
     rope_kinds: ClassVar[tuple[Kind, ...]] = (*KINDS, "longrope")
 
@@ -150,7 +150,7 @@ class MiniCpmGguf(GraniteGguf):
 
 @lru_cache(maxsize=8)
 def _deinterleaved(heads: int, head: int) -> tuple[int, ...]:
-    """Stored rows in Hugging Face's order: row s * head / 2 + j is stored as row 2 j + s."""
+    """Stored row numbers in Hugging Face's order: its row s * head / 2 + j is row 2 j + s."""
     return tuple(
         first + 2 * j + s
         for first in range(0, heads * head, head)

@@ -23,7 +23,7 @@ KINDS: tuple[Kind, ...] = ("linear", "yarn", "yarn with attention factor", "list
 
 
 class GgufMetadata:
-    """Checked lookups of `<architecture>.<key>` in GGUF metadata; all raise BadModelFile."""
+    """Looks up `<architecture>.<key>` in GGUF metadata; BadModelFile for values of a wrong type."""
 
     def __init__(self, path: Path, table: Mapping[str, object]) -> None:
         self.path = path
@@ -36,36 +36,36 @@ class GgufMetadata:
             )
 
     def text(self, key: str) -> str | None:
-        """Look up a string by its full key, None when absent."""
+        """Look up a string in GGUF metadata by its full key, None when absent."""
         value = self._table.get(key)
         if value is not None and not isinstance(value, str):
             raise self._wrong_type(key, value, Words("a text"))
         return value
 
     def architecture_text(self, key: str) -> str | None:
-        """Look up a string of the architecture, None when absent."""
+        """Look up a string at `<architecture>.<key>` in GGUF metadata, None when absent."""
         return self.text(f"{self.architecture}.{key}")
 
     def has(self, key: str) -> bool:
-        """Whether the architecture has a metadata key."""
+        """Whether GGUF metadata has the key `<architecture>.<key>`."""
         return f"{self.architecture}.{key}" in self._table
 
     def flag(self, key: str) -> bool:
-        """Look up a boolean of the architecture, False when absent."""
+        """Look up a boolean at `<architecture>.<key>` in GGUF metadata, False when absent."""
         value = self._value(key, False)
         if not isinstance(value, bool):
             raise self._wrong_type(key, value, Words("yes or no"))
         return value
 
     def number(self, key: str, default: float) -> float:
-        """Look up a number of the architecture as a float."""
+        """Look up a number at `<architecture>.<key>` in GGUF metadata, as a float."""
         value = self._value(key, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise self._wrong_type(key, value, Words("a number"))
         return float(value)
 
     def numbers(self, key: str, length: int, default: float) -> tuple[float, ...]:
-        """Look up a number for each of `length` layers; a scalar counts for all layers."""
+        """Look up a float for each of `length` layers in GGUF metadata; a scalar counts for all."""
         value = self._value(key, default)
         if not isinstance(value, np.ndarray):
             return (self.number(key, default),) * length
@@ -74,7 +74,7 @@ class GgufMetadata:
         return tuple(map(float, value[:length]))
 
     def count(self, key: str, default: int | None = None) -> int:
-        """Look up a whole number of at least 0; of a list with one per layer, the largest."""
+        """Look up an int of at least 0 in GGUF metadata; of a list, one per layer, the largest."""
         value = self._value(key, default)
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
             value = int(value.max())
@@ -83,7 +83,7 @@ class GgufMetadata:
         return value
 
     def counts(self, key: str, length: int, default: int | None = None) -> tuple[int, ...]:
-        """Look up a whole number for each of `length` layers; a scalar counts for all layers."""
+        """Look up an int for each of `length` layers in GGUF metadata; a scalar counts for all."""
         value = self._value(key, default)
         if not isinstance(value, np.ndarray):
             return (self.count(key, default),) * length
@@ -93,12 +93,12 @@ class GgufMetadata:
         return tuple(listed)
 
     def layer_count(self, key: str, layer: int, default: int | None = None) -> int:
-        """Look up a layer's whole number; beyond the end of a list, its last one."""
+        """Look up a layer's int in a list of GGUF metadata; beyond the list's end, its last one."""
         last = (self.length(key) or layer + 1) - 1
         return self.counts(key, max(0, min(layer, last)) + 1, default)[-1]
 
     def length(self, key: str) -> int:
-        """Length of a list in the metadata, 0 for scalars and missing keys."""
+        """Length of the list at a GGUF metadata key, 0 for scalars and missing keys."""
         value = self._value(key, None)
         return value.size if isinstance(value, np.ndarray) else 0
 
@@ -116,7 +116,7 @@ class GgufMetadata:
 
 
 def layer_types(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:
-    """Make the config's `layer_types` from the file's sliding window interval or list.
+    """Make config.json's `layer_types` from a GGUF file's sliding window interval or list.
 
     usual: default interval of full-attention layers; 0: no layer has a sliding window.
     """
@@ -141,20 +141,20 @@ def layer_types(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:
 def rope_base(
     metadata: GgufMetadata, key: str = "rope.freq_base", default: float = 10000.0
 ) -> float:
-    """Read RoPE's base (theta) from the metadata."""
+    """Read RoPE's base (theta) from a GGUF file's metadata."""
     return _positive_number(metadata, key, default)
 
 
 def rope_scaling(
     file: GgufFile, metadata: GgufMetadata, rotated: int, run: tuple[Kind, ...]
 ) -> dict[str, object] | None:
-    """Make the config's `rope_scaling`, None for none.
+    """Make config.json's `rope_scaling` from GGUF metadata; None where RoPE is not scaled.
 
     linear, yarn and longrope have transformers' keys; "listed" has `factors`, one for each pair of
     rotated elements, as files of Llama 3. rotated: rotated elements of a head. run: supported
     kinds. Raises UnsupportedModel for other kinds, BadModelFile for impossible values.
     """
-    kind = _kind(file, metadata)
+    kind = _scaling_kind(file, metadata)
     if kind == "none":
         return None
     if kind not in run:
@@ -189,8 +189,8 @@ def rope_scaling(
     return found
 
 
-def _kind(file: GgufFile, metadata: GgufMetadata) -> str:
-    """The kind of RoPE scaling: the file's name for it, "none", or a description."""
+def _scaling_kind(file: GgufFile, metadata: GgufMetadata) -> str:
+    """Kind of a GGUF file's RoPE scaling: the file's name for it, "none", or a description."""
     kind = metadata.architecture_text("rope.scaling.type") or ""
     if any(name in file.tensors for name in LONGROPE_FACTORS):
         return "longrope"
@@ -206,7 +206,7 @@ def _kind(file: GgufFile, metadata: GgufMetadata) -> str:
 
 
 def _linear_factor(metadata: GgufMetadata) -> float:
-    """The factor of linear RoPE scaling, 1 for none; files of 2023 have another key."""
+    """Factor of linear RoPE scaling in GGUF metadata, 1 for none; in 2023 its key differed."""
     is_linear = metadata.architecture_text("rope.scaling.type") == "linear"
     return _positive_number(
         metadata, "rope.scaling.factor" if is_linear else "rope.scale_linear", 1.0
@@ -214,7 +214,7 @@ def _linear_factor(metadata: GgufMetadata) -> float:
 
 
 def rope_factors(file: GgufFile, factors: str, pairs: int) -> list[float]:
-    """Read RoPE factors for `pairs` pairs of elements from the tensor named `factors`."""
+    """Read the RoPE factors of `pairs` rotated pairs from the GGUF tensor named `factors`."""
     tensor = file.tensor(factors)
     if tensor.type.name != "F32" or len(tensor.shape) != 1:
         raise UnsupportedModel(

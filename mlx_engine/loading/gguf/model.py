@@ -90,7 +90,7 @@ _DRAFTERS = ("eagle3", "dflash", "gemma4-assistant")
 
 @dataclass(frozen=True, slots=True)
 class GgufModel:
-    """A model in a GGUF file.
+    """A GGUF model's headers, translated to Hugging Face's config and tensor names.
 
     config: as in config.json, made from the metadata. tensors: headers by Hugging Face name, scales
     and biases included; tensors that text generation does not need as plain bytes.
@@ -103,7 +103,7 @@ class GgufModel:
 
 
 def read_gguf_model(path: Path) -> GgufModel:
-    """Read the headers of a GGUF model. Raises BadModelFile, UnsupportedModel."""
+    """Read a GGUF model's config and tensor headers. Raises BadModelFile, UnsupportedModel."""
     file = read_gguf(path)
     if not file.tensors:
         raise BadModelFile(
@@ -113,7 +113,7 @@ def read_gguf_model(path: Path) -> GgufModel:
     if metadata.text("general.type") == "adapter":
         raise adapter(path)
     architecture = metadata.architecture
-    made, half = _known(architecture, path)(file), file.half
+    made, half = _architecture_class(architecture, path)(file), file.half
     tensors: dict[str, GgufPart] = {}
     unneeded: dict[str, TensorInfo] = {}
     for name, stored in file.tensors.items():
@@ -139,13 +139,13 @@ def read_gguf_model(path: Path) -> GgufModel:
 
 
 def _is_factor(made: Architecture, name: str) -> bool:
-    """Whether a tensor is the scale factor of another, rather than one of the architecture."""
+    """Whether a GGUF tensor is another tensor's scale factor, and no tensor of the architecture."""
     within = name.split(".", 2)[-1]
     is_scale = name.endswith((".scale", ".input_scale"))
     return is_scale and made.placements(name)[0].name.endswith(within)
 
 
-def _known(architecture: str, path: Path) -> Callable[[GgufFile], Architecture]:
+def _architecture_class(architecture: str, path: Path) -> Callable[[GgufFile], Architecture]:
     found = ARCHITECTURES.get(architecture)
     if found is not None:
         return found

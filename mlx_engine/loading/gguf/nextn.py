@@ -27,7 +27,7 @@ _LOG = 0.1  # by which the converter multiplies yarn's mscale_all_dim
 
 
 class Glm4MoeGguf(Architecture):
-    """GLM-4.5 to 4.7, with MTP heads in blocks after the trunk."""
+    """GGUF files of GLM-4.5 to 4.7, whose MTP heads are the last layers."""
 
     model_type = "glm4_moe"
     rotates_whole_heads = False
@@ -48,7 +48,7 @@ class Glm4MoeGguf(Architecture):
 
 
 class ExaoneMoeGguf(MtpGguf, Glm4MoeGguf):
-    """K-EXAONE: every fourth layer is full, the others have a sliding window."""
+    """GGUF files of K-EXAONE: every fourth layer is full, the others have a sliding window."""
 
     model_type = "exaone_moe"
 
@@ -63,13 +63,13 @@ class ExaoneMoeGguf(MtpGguf, Glm4MoeGguf):
 
 
 class BailingMoe2Gguf(Glm4MoeGguf):
-    """Ling and Ring 2.0, stored like GLM-4.5."""
+    """GGUF files of Ling and Ring 2.0, stored like GLM-4.5."""
 
     head_names: ClassVar = HEAD | {"layer_output_norm": "shared_head.norm"}
 
 
 class Deepseek2Gguf(Architecture):
-    """DeepSeek V2, V3 and R1, Kimi K2 and GLM-4.7-Flash, with latent attention."""
+    """GGUF files of DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7-Flash, with latent attention."""
 
     rotates_whole_heads = False
     rope_kinds: ClassVar[tuple[Kind, ...]] = ("yarn",)
@@ -86,7 +86,7 @@ class Deepseek2Gguf(Architecture):
             "kv_lora_rank": self._positive_count("attention.kv_lora_rank"),
             "qk_rope_head_dim": self._rotary_dim(),
             "qk_nope_head_dim": nope,
-            "v_head_dim": self._own_head_length("value_length"),
+            "v_head_dim": self._latent_head_size("value_length"),
             "n_shared_experts": count("expert_shared_count", 0) or None,
             "first_k_dense_replace": self._leading_dense_blocks(),
             "attention_bias": False,
@@ -107,7 +107,7 @@ class Deepseek2Gguf(Architecture):
         return own | scores | {"topk_method": "group_limited_greedy" if grouped else "greedy"}
 
     def _scaling(self) -> dict[str, object] | None:
-        """Return YaRN scaling with mscale_all_dim, which scales the attention scores."""
+        """Return `rope_scaling`: YaRN with mscale_all_dim, which scales attention scores."""
         scaling = super()._scaling()
         if scaling is None:
             return None
@@ -115,7 +115,7 @@ class Deepseek2Gguf(Architecture):
         return scaling | {"mscale": everywhere or 1.0, "mscale_all_dim": everywhere}
 
     def _find_model_type(self) -> str:
-        """Recognise GLM by its tokenizer, and DeepSeek V2 by softmax routing."""
+        """config.json's model_type: GLM's by its tokenizer, DeepSeek V2's by softmax routing."""
         metadata = self._metadata
         is_glm = metadata.text("tokenizer.ggml.pre") in _GLM_TOKENIZERS
         usual = SIGMOID if is_glm or self._any_block_has("exp_probs_b.bias") else SOFTMAX
@@ -131,15 +131,15 @@ class Deepseek2Gguf(Architecture):
 
     @property
     def _head_dim(self) -> int:
-        """Elements of a query or key head after `kv_b_proj`."""
-        return self._own_head_length("key_length")
+        """Size of a query or key head after `kv_b_proj`, in elements."""
+        return self._latent_head_size("key_length")
 
     def _kv_heads(self, block: int) -> int:
         del block
         return self._heads
 
-    def _own_head_length(self, key: str) -> int:
-        """Elements of a head; newer files have them under `<key>_mla`, the latent's under `key`."""
+    def _latent_head_size(self, key: str) -> int:
+        """Head size in latent attention: at `<key>_mla` in newer GGUF files, else at `key`."""
         whole = f"attention.{key}"
         newer = f"{whole}_mla"
         return self._positive_count(newer if self._metadata.has(newer) else whole)
@@ -149,12 +149,12 @@ _PATTERN = "attention.sliding_window_pattern"
 
 
 class WindowedGguf(Architecture):
-    """Base of MiMo-V2 and Step-3.5, which mix full and sliding-window layers."""
+    """Base of the GGUF architectures MiMo-V2 and Step-3.5: full and sliding-window layers."""
 
     rotates_whole_heads = False
 
     def _has_window(self) -> list[bool]:
-        """For each block, MTP heads included, whether it has a sliding window."""
+        """List for each layer, MTP heads included, whether it has a sliding window."""
         metadata = self._metadata
         blocks = self._main_blocks + metadata.count("nextn_predict_layers", 0)
         length = min(blocks, max(self._main_blocks, metadata.length(_PATTERN)))
@@ -168,13 +168,13 @@ class WindowedGguf(Architecture):
             )
         return windowed
 
-    def _bases(self) -> tuple[float, float]:
-        """RoPE bases of full layers and of sliding-window layers."""
+    def _rope_bases(self) -> tuple[float, float]:
+        """Return two RoPE bases (theta): of full layers and of sliding-window layers."""
         return rope_base(self._metadata), rope_base(self._metadata, "rope.freq_base_swa")
 
 
 class Mimo2Gguf(WindowedGguf):
-    """MiMo-V2; sliding-window layers may have attention sinks."""
+    """GGUF files of MiMo-V2, whose sliding-window layers may have attention sinks."""
 
     model_type = "mimo_v2_flash"
     rope_kinds = ()
@@ -213,7 +213,7 @@ class Mimo2Gguf(WindowedGguf):
             "add_full_attention_sink_bias": (False, True) in zip(windowed, has_sinks, strict=True),
             "sliding_window": metadata.count("attention.sliding_window"),
             "layernorm_epsilon": metadata.number("attention.layer_norm_rms_epsilon", 1e-5),
-            "swa_rope_theta": self._bases()[1],
+            "swa_rope_theta": self._rope_bases()[1],
             "swa_num_attention_heads": self._heads,
             "swa_num_key_value_heads": self._kv_heads(local),
             "v_head_dim": value,
@@ -230,7 +230,7 @@ class Mimo2Gguf(WindowedGguf):
 
 
 class Step35Gguf(WindowedGguf):
-    """Step-3.5: full layers rotate half of each head; norm weights are stored as 1 + w."""
+    """GGUF files of Step-3.5: full layers rotate half of each head; norm weights as 1 + w."""
 
     model_type = "step3p5"
     names = (
@@ -280,7 +280,7 @@ class Step35Gguf(WindowedGguf):
         }
 
     def _rotation(self) -> dict[str, object]:
-        base, local = self._bases()
+        base, local = self._rope_bases()
         return {
             "rope_theta": [local if w else base for w in self._has_window()],
             "rope_scaling": self._scaling(),
@@ -288,5 +288,5 @@ class Step35Gguf(WindowedGguf):
         }
 
     def _rotary_dim(self) -> int:
-        """Rotated elements of full layers; the file has the number of sliding-window layers."""
+        """Elements of a head that full layers rotate: half the GGUF's, which is for windows."""
         return super()._rotary_dim() // 2

@@ -17,9 +17,9 @@ Storage = Literal["dense", "affine", "mxfp4", "nvfp4", "blocks", "unpacked"]
 
 
 class BlockPlan(NamedTuple):
-    """How a GGUF tensor is stored in memory.
+    """Form in which a GGUF tensor is kept in memory: packed, in the file's blocks, or as floats.
 
-    storage: "blocks" for the file's bytes, read by our kernels; "unpacked" for dense values of
+    storage: "blocks" for the file's bytes, read by Metal kernels; "unpacked" for dense values of
     quantised blocks; else a form of MLX. bits: of a code, or of a dense element. group_size: of
     MLX's quantised forms, else 0.
     """
@@ -30,7 +30,7 @@ class BlockPlan(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Describe the storage form for users."""
+        """Describe the form in memory for users, as "4-bit affine, groups of 32"."""
         if self.storage == "dense":
             return f"{self.bits}-bit floats"
         if self.storage == "affine":
@@ -71,7 +71,7 @@ PLANS = {
 
 
 def block_plan(kind: BlockType, tensor: str, file: Path) -> BlockPlan:
-    """Choose the storage form of an element type. Raises UnsupportedModel for other types."""
+    """Choose a GGUF element type's form in memory. Raises UnsupportedModel for unknown types."""
     plan = PLANS.get(kind.name)
     if plan is None:
         raise UnsupportedModel(
@@ -91,11 +91,11 @@ Change = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The published name of a GGUF tensor or of a part of it, and how to restore its values.
+    """Hugging Face name of a GGUF tensor or some of its rows, and how to restore order and values.
 
     rows: row i of the published tensor is row rows[i] of the file's. file_rows: number of rows in
     the file, None for len(rows). run: the rows to take of each matrix of a stack. matrix: the
-    matrix to take of a stack. change: undoes the converter's change of values.
+    matrix to take of a stack. change: undoes llama.cpp's change of values.
     """
 
     name: str
@@ -122,7 +122,7 @@ class GgufPart(TensorInfo):
 
     @property
     def unpacked_shape(self) -> tuple[int, ...]:
-        """Shape of the weight's values, unpacked."""
+        """Shape of the weight after unpacking, with Hugging Face's axes."""
         shape, place = self.stored.shape, self.place
         if place.matrix is not None:
             return shape[1:]
@@ -138,18 +138,18 @@ class GgufPart(TensorInfo):
 
     @property
     def file_nbytes(self) -> int:
-        """Bytes in the file of the part of the stored tensor that is used."""
+        """Bytes that the rows taken from the GGUF tensor have in the file."""
         return self.stored.nbytes * prod(self.unpacked_shape) // prod(self.stored.shape)
 
     @property
     def is_weight(self) -> bool:
-        """Whether the array is no scales or biases of a quantised weight."""
+        """Whether the array is a weight, and not the scales or biases of a quantised one."""
         return not self.name.endswith((".scales", ".biases"))
 
     def select_rows(self, rows: RowChunk | Sequence[int]) -> "GgufPart | None":
-        """Select rows (second to last axis) of a matrix, or a run of them in a stack of matrices.
+        """Return the header of some rows of a matrix, or of a run in each matrix of a stack.
 
-        None where the selection needs the values.
+        None where the rows can be selected only after reading the values.
         """
         place, count = self.place, self.shape[-2]
         if len(self.shape) == 2:
@@ -176,7 +176,7 @@ _BY_HEAD = ("kv_b_proj.weight", "embed_q.weight", "unembed_out.weight")
 def split_into_parts(
     stored: GgufTensor, place: Placement, factor: GgufTensor | None, half: Half
 ) -> Iterator[GgufPart]:
-    """Yield headers of the arrays that a GGUF tensor becomes: weight, scales, biases.
+    """Yield headers of the MLX arrays that a GGUF tensor becomes: weight, scales, biases.
 
     Raises UnsupportedModel, BadModelFile.
     """
@@ -212,7 +212,7 @@ def split_into_parts(
 
 
 def _check_rows(stored: GgufTensor, place: Placement) -> None:
-    """Raise BadModelFile when the stored tensor lacks rows of the placement."""
+    """Raise BadModelFile when a GGUF tensor does not have all rows that are taken of it."""
     rows = stored.shape[0] if place.rows is None else place.file_rows or len(place.rows)
     if stored.shape[0] != rows:
         raise BadModelFile(

@@ -42,7 +42,7 @@ _CHANGES: dict[str, Change] = {
 
 
 class MtpGguf(Architecture):
-    """Base of architectures whose MTP heads are published under `mtp.`."""
+    """Base of GGUF architectures whose MTP heads have Hugging Face tensor names under `mtp.`."""
 
     head_names: ClassVar = _HEAD
 
@@ -58,7 +58,7 @@ class MtpGguf(Architecture):
 
 
 class Qwen35Gguf(MtpGguf):
-    """Dense models of Qwen3.5 and Qwen3.6."""
+    """GGUF files of dense Qwen3.5 and Qwen3.6 models."""
 
     model_type = "qwen3_5"
     changes: ClassVar[Mapping[str, Change]] = _CHANGES
@@ -107,7 +107,7 @@ class Qwen35Gguf(MtpGguf):
         return super()._block_placements(block, rest)
 
     def _block_placement(self, block: int, rest: str) -> Placement:
-        """Place a tensor of a block, with value heads in Hugging Face's order.
+        """Map a layer's GGUF tensor to its Hugging Face name and order of value heads.
 
         Gate and output projection keep the file's order, which the config notes, since columns of
         quantised blocks cannot move.
@@ -126,7 +126,7 @@ class Qwen35Gguf(MtpGguf):
         return self._value_heads > self._key_heads
 
     def _heads_in_order(self) -> tuple[int, ...]:
-        """Stored value heads in Hugging Face's order: head v is at (v % n) * groups + v // n."""
+        """Stored positions of Hugging Face's value heads: v is at (v % n) * groups + v // n."""
         groups = self._key_heads
         n = self._value_heads // groups
         return tuple((v % n) * groups + v // n for v in range(self._value_heads))
@@ -137,7 +137,7 @@ class Qwen35Gguf(MtpGguf):
 
 
 class Qwen35MoeGguf(Qwen35Gguf):
-    """Qwen3.5 with experts and a gated shared expert."""
+    """GGUF files of Qwen3.5 with experts and a gated shared expert."""
 
     model_type = "qwen3_5_moe"
     names = Qwen35Gguf.names | EXPERTS | ONE_SHARED
@@ -154,7 +154,7 @@ class Qwen35MoeGguf(Qwen35Gguf):
 
 
 class Qwen3NextGguf(Qwen35MoeGguf):
-    """Qwen3-Next: value heads are stored in Hugging Face's order.
+    """GGUF files of Qwen3-Next, whose value heads are stored in Hugging Face's order.
 
     Betas and decays are joined as in Hugging Face (`ssm_ba`), in older files also queries, keys,
     values and gates (`ssm_in`).

@@ -26,7 +26,7 @@ _LatticeType = Literal["IQ1_S", "IQ3_XXS", "IQ3_S"]
 
 
 class NotNumbersError(ValueError):
-    """A scale or value in the file is infinite or NaN."""
+    """Raised when a scale or value in a GGUF file is infinite or NaN."""
 
 
 class PackedTensor(NamedTuple):
@@ -41,8 +41,8 @@ class PackedTensor(NamedTuple):
     biases: mx.array | None = None
 
 
-class _Codes(NamedTuple):
-    """Decoded blocks, values = scales * codes + biases.
+class _DecodedBlocks(NamedTuple):
+    """Decoded GGUF blocks: integer codes with values = scales * codes + biases.
 
     codes: uint8 [..., values]. scales, biases: [..., groups]. For mxfp4 and nvfp4 codes and scales
     are as in MLX, without biases.
@@ -59,9 +59,9 @@ def repack(
     plan: BlockPlan,
     check_stop: Callable[[], None] = lambda: None,
 ) -> PackedTensor:
-    """Repack rows of blocks, uint8 [rows, bytes of a row], tile by tile.
+    """Repack rows of GGUF blocks, uint8 [rows, bytes of a row], to MLX's quantised form.
 
-    check_stop: called before each tile; may raise to stop. Raises NotNumbersError.
+    check_stop: called before each tile of rows; may raise to stop. Raises NotNumbersError.
     """
     inputs = rows.shape[1] // kind.nbytes * kind.elements
 
@@ -84,7 +84,7 @@ def in_tiles(
     make: Callable[[NDArray[np.uint8]], list[mx.array]],
     check_stop: Callable[[], None] = lambda: None,
 ) -> list[mx.array]:
-    """Apply `make` to tiles of rows with `inputs` values each, and join the results.
+    """Apply `make` to tiles of rows with `inputs` values each, and join the arrays it returns.
 
     Tiles are evaluated and written in place one by one. check_stop: called before each tile; may
     raise.
@@ -115,7 +115,7 @@ def _repacked(
 
 
 def _per_group(scales: mx.array, rows: int, groups: int) -> mx.array:
-    """Repeat scales that cover several groups of MLX, to [rows, groups]."""
+    """Repeat scales that cover several of MLX's quantisation groups, to [rows, groups]."""
     flat = scales.reshape(rows, -1)
     return mx.repeat(flat, groups // flat.shape[1], axis=1)
 
@@ -131,30 +131,30 @@ def _packed(codes: mx.array, bits: int) -> mx.array:
     return mx.contiguous(data.reshape(*codes.shape[:-1], -1)).view(mx.uint32)
 
 
-def _centred_codes(codes: mx.array, scales: mx.array, middle: int) -> _Codes:
-    """Make codes that stand for scales * (code - middle)."""
-    return _Codes(codes, scales, scales * -middle)
+def _centred_codes(codes: mx.array, scales: mx.array, middle: int) -> _DecodedBlocks:
+    """Make decoded blocks with values = scales * (code - middle)."""
+    return _DecodedBlocks(codes, scales, scales * -middle)
 
 
-def _q4_0(blocks: mx.array) -> _Codes:
+def _q4_0(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q4_0: 18 bytes for 32 values: half d, nibbles [16]; value = d (q - 8)."""
     return _centred_codes(unpack_planes(blocks[..., 2:], 16, FOURS, 15), float16_at(blocks, 0), 8)
 
 
-def _q4_1(blocks: mx.array) -> _Codes:
+def _q4_1(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q4_1: 20 bytes for 32 values: half d, half m, nibbles [16]; value = d q + m."""
     codes = unpack_planes(blocks[..., 4:], 16, FOURS, 15)
-    return _Codes(codes, float16_at(blocks, 0), float16_at(blocks, 2))
+    return _DecodedBlocks(codes, float16_at(blocks, 0), float16_at(blocks, 2))
 
 
-def _q5_0(blocks: mx.array) -> _Codes:
+def _q5_0(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q5_0: 22 bytes for 32 values: half d, fifth bits [4], nibbles [16]; d (q - 16)."""
     return _centred_codes(_five_bits(blocks[..., 2:]), float16_at(blocks, 0), 16)
 
 
-def _q5_1(blocks: mx.array) -> _Codes:
+def _q5_1(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q5_1: 24 bytes for 32 values: halves d, m; fifth bits [4], nibbles [16]; d q + m."""
-    return _Codes(_five_bits(blocks[..., 4:]), float16_at(blocks, 0), float16_at(blocks, 2))
+    return _DecodedBlocks(_five_bits(blocks[..., 4:]), float16_at(blocks, 0), float16_at(blocks, 2))
 
 
 def _five_bits(data: mx.array) -> mx.array:
@@ -163,71 +163,71 @@ def _five_bits(data: mx.array) -> mx.array:
     return nibbles | (unpack_planes(data[..., :4], 1, BITS, 1).reshape(nibbles.shape) << 4)
 
 
-def _q8_0(blocks: mx.array) -> _Codes:
+def _q8_0(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q8_0: 34 bytes for 32 values: half d, int8 [32]; value = d q."""
     return _centred_codes(blocks[..., 2:] ^ 128, float16_at(blocks, 0), 128)
 
 
-def _q8_k(blocks: mx.array) -> _Codes:
+def _q8_k(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q8_K: 292 bytes for 256 values: float d, int8 [256], sums; value = d q."""
     scales = mx.contiguous(blocks[..., :4]).view(mx.float32)
     return _centred_codes(blocks[..., 4:260] ^ 128, scales, 128)
 
 
-def _q1_0(blocks: mx.array) -> _Codes:
+def _q1_0(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q1_0: 18 bytes for 128 values: half d, bits [16]; value = d (2 q - 1)."""
     d = float16_at(blocks, 0)
-    return _Codes(unpack_planes(blocks[..., 2:], 1, BITS, 1), d + d, -d)
+    return _DecodedBlocks(unpack_planes(blocks[..., 2:], 1, BITS, 1), d + d, -d)
 
 
-def _q2_0(blocks: mx.array) -> _Codes:
+def _q2_0(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q2_0: 18 bytes for 64 values: half d, bit pairs [16]; value = d (q - 1)."""
     return _centred_codes(unpack_planes(blocks[..., 2:], 1, PAIRS, 3), float16_at(blocks, 0), 1)
 
 
-def _q3_k(blocks: mx.array) -> _Codes:
+def _q3_k(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q3_K (k_blocks.py): d (scale - 32) (q - 4), products -124 to 128, one d per 256."""
     found = q3_k_codes(blocks)
     products = found.codes.astype(mx.int16) * found.steps[..., None].astype(mx.int16)
     return _centred_codes((products + 124).astype(mx.uint8), float16_at(blocks, 108), 124)
 
 
-def _q4_k(blocks: mx.array) -> _Codes:
+def _q4_k(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q4_K: 144 bytes for 256 values: d, dmin, scales and minima [12], nibbles [128]."""
     return _k_codes(blocks, unpack_planes(blocks[..., 16:], 32, FOURS, 15))
 
 
-def _q5_k(blocks: mx.array) -> _Codes:
+def _q5_k(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q5_K: 176 bytes for 256 values: as Q4_K, with fifth bits [32] before the nibbles."""
     nibbles = unpack_planes(blocks[..., 48:], 32, FOURS, 15)
     fifth = unpack_planes(blocks[..., 16:48], 32, BITS, 1).reshape(nibbles.shape)
     return _k_codes(blocks, nibbles | (fifth << 4))
 
 
-def _k_codes(blocks: mx.array, codes: mx.array) -> _Codes:
+def _k_codes(blocks: mx.array, codes: mx.array) -> _DecodedBlocks:
     """Decode 6-bit scales and minima of Q4_K and Q5_K: d scale q - dmin minimum for 32 values."""
     first, middle, last = (blocks[..., at : at + 4] for at in (4, 8, 12))
     scales = mx.concatenate([first & 63, (last & 15) | ((first >> 2) & 48)], axis=-1)
     minima = mx.concatenate([middle & 63, (last >> 4) | ((middle >> 2) & 48)], axis=-1)
-    return _Codes(
+    return _DecodedBlocks(
         codes,
         float16_at(blocks, 0) * scales.astype(mx.float32),
         -float16_at(blocks, 2) * minima.astype(mx.float32),
     )
 
 
-def _iq4_nl(blocks: mx.array) -> _Codes:
+def _iq4_nl(blocks: mx.array) -> _DecodedBlocks:
     """Decode IQ4_NL: 18 bytes for 32 values: half d, nibbles [16]; value = d table[q]."""
     return _centred_codes(_iq4_table_codes(blocks[..., 2:]), float16_at(blocks, 0), 128)
 
 
-def _iq4_xs(blocks: mx.array) -> _Codes:
+def _iq4_xs(blocks: mx.array) -> _DecodedBlocks:
     """Decode IQ4_XS (iq4_blocks.py): table entries with one scale for 32 of 256 values."""
     return _centred_codes(_iq4_table_codes(blocks[..., 8:]), iq4_xs_scales(blocks), 128)
 
 
 def _iq4_table_codes(nibbles: mx.array) -> mx.array:
-    """Look up IQ4's table entries + 128 for runs of 16 bytes of nibbles, four at a time."""
+    """Decode runs of 16 bytes of nibbles to IQ4's table entries + 128, four nibbles at a time."""
     pairs = mx.contiguous(nibbles).view(mx.uint16).reshape(*nibbles.shape[:-1], -1, 1, 8)
     both = _iq4_pair_table()[pairs] >> mx.array([0, 16], mx.uint32)[:, None]
     return both.astype(mx.uint16).view(mx.uint8)
@@ -242,19 +242,19 @@ def _iq4_pair_table() -> mx.array:
     return mx.array(words)
 
 
-def _mxfp4(blocks: mx.array) -> _Codes:
+def _mxfp4(blocks: mx.array) -> _DecodedBlocks:
     """Decode MXFP4: 17 bytes for 32 values: E8M0 scale, nibbles [16]."""
-    return _Codes(unpack_planes(blocks[..., 1:], 16, FOURS, 15), blocks[..., :1], None)
+    return _DecodedBlocks(unpack_planes(blocks[..., 1:], 16, FOURS, 15), blocks[..., :1], None)
 
 
-def _nvfp4(blocks: mx.array) -> _Codes:
+def _nvfp4(blocks: mx.array) -> _DecodedBlocks:
     """Decode NVFP4: 36 bytes for 64 values: UE4M3 scales [4], nibbles [32]; scale 0x7F is 0."""
     scales = blocks[..., :4]
     scales = mx.where(scales == _UE4M3_ZERO, mx.array(0, mx.uint8), scales)
-    return _Codes(unpack_planes(blocks[..., 4:], 8, FOURS, 15), scales, None)
+    return _DecodedBlocks(unpack_planes(blocks[..., 4:], 8, FOURS, 15), scales, None)
 
 
-def _tq1_0(blocks: mx.array) -> _Codes:
+def _tq1_0(blocks: mx.array) -> _DecodedBlocks:
     """Decode TQ1_0: 54 bytes for 256 values: base-3 digits in three runs, half d; d (q - 1)."""
     runs = [
         _digits(blocks[..., :32], 5),
@@ -265,18 +265,18 @@ def _tq1_0(blocks: mx.array) -> _Codes:
 
 
 def _digits(data: mx.array, count: int) -> mx.array:
-    """Extract the first `count` base-3 digits of each byte, a fraction of 256."""
+    """Extract the first `count` base-3 digits of each byte, read as a fraction byte / 256."""
     powers = mx.array([3**place for place in range(count)], mx.uint16)[:, None]
     fractions = (data[..., None, :].astype(mx.uint16) * powers) & 255
     return ((fractions * 3) >> 8).astype(mx.uint8).reshape(*data.shape[:-1], -1)
 
 
-def _tq2_0(blocks: mx.array) -> _Codes:
+def _tq2_0(blocks: mx.array) -> _DecodedBlocks:
     """Decode TQ2_0: 66 bytes for 256 values: bit pairs [64], half d; value = d (q - 1)."""
     return _centred_codes(unpack_planes(blocks[..., :64], 32, PAIRS, 3), float16_at(blocks, 64), 1)
 
 
-def _iq1_s(blocks: mx.array) -> _Codes:
+def _iq1_s(blocks: mx.array) -> _DecodedBlocks:
     """Decode IQ1_S: 50 bytes for 256 values; value = d (2 s + 1) (lattice entry +- 1/8).
 
     half d; low bytes of 11-bit lattice indices [32]; uint16 [8], each with the high bits of four
@@ -287,10 +287,10 @@ def _iq1_s(blocks: mx.array) -> _Codes:
     index = blocks[..., 2:34].astype(mx.uint16) | (high.reshape(*blocks.shape[:-1], 32) << 8)
     scales = float16_at(blocks, 0) * (((words >> 12) & 7) * 2 + 1).astype(mx.float32)
     shifts = mx.where(words >> 15 == 1, mx.array(-1.125), mx.array(-0.875))
-    return _Codes((_lattice("IQ1_S") + 1)[index].astype(mx.uint8), scales, scales * shifts)
+    return _DecodedBlocks((_lattice("IQ1_S") + 1)[index].astype(mx.uint8), scales, scales * shifts)
 
 
-def _iq1_m(blocks: mx.array) -> _Codes:
+def _iq1_m(blocks: mx.array) -> _DecodedBlocks:
     """Decode IQ1_M: 56 bytes for 256 values; value = d (2 s + 1) (lattice entry +- 1/8).
 
     Low bytes of lattice indices [32]; nibbles [16] of three high bits and a sign for eight values;
@@ -306,16 +306,16 @@ def _iq1_m(blocks: mx.array) -> _Codes:
     products = eighths.reshape(*blocks.shape[:-1], 16, 16).astype(mx.int16) * factors
     quarters = ((words >> 12) << mx.array([0, 4, 8, 12], mx.uint16)).sum(axis=-1, keepdims=True)
     d = quarters.astype(mx.uint16).view(mx.float16).astype(mx.float32)
-    return _Codes(((products + 135) >> 1).astype(mx.uint8), d * 0.25, d * (-135 / 8))
+    return _DecodedBlocks(((products + 135) >> 1).astype(mx.uint8), d * 0.25, d * (-135 / 8))
 
 
-def _iq2_xxs(blocks: mx.array) -> _Codes:
+def _iq2_xxs(blocks: mx.array) -> _DecodedBlocks:
     """Decode IQ2_XXS (iq2_blocks.py): lattice values from -43 to 43."""
     found = iq2_xxs_codes(blocks)
     return _centred_codes((found.values + 64).astype(mx.uint8), found.scales, 64)
 
 
-def _iq3_xxs(blocks: mx.array) -> _Codes:
+def _iq3_xxs(blocks: mx.array) -> _DecodedBlocks:
     """Decode IQ3_XXS: 98 bytes for 256 values; value = d (s + 1/2) / 2 entry, even from -62 to 62.
 
     half d; lattice indices [64]; uint32 [8], each with four times seven signs and a scale s of four
@@ -328,7 +328,7 @@ def _iq3_xxs(blocks: mx.array) -> _Codes:
     return _centred_codes(((values + 64) >> 1).astype(mx.uint8), scales, 32)
 
 
-def _iq3_s(blocks: mx.array) -> _Codes:
+def _iq3_s(blocks: mx.array) -> _DecodedBlocks:
     """Decode IQ3_S: 110 bytes for 256 values; value = d (2 s + 1) entry, odd from -15 to 15.
 
     half d; low bytes of 9-bit lattice indices [64]; their high bits [8]; signs [32]; scales s of
@@ -339,10 +339,10 @@ def _iq3_s(blocks: mx.array) -> _Codes:
     values = _signed("IQ3_S", index, blocks[..., 74:106])
     steps = unpack_planes(blocks[..., 106:], 1, FOURS, 15).reshape(*blocks.shape[:-1], 8)
     scales = float16_at(blocks, 0) * (steps * 2 + 1).astype(mx.float32)
-    return _Codes(((values + 15) >> 1).astype(mx.uint8), scales * 2, scales * -15)
+    return _DecodedBlocks(((values + 15) >> 1).astype(mx.uint8), scales * 2, scales * -15)
 
 
-_CODES: dict[str, Callable[[mx.array], _Codes]] = {
+_CODES: dict[str, Callable[[mx.array], _DecodedBlocks]] = {
     "Q4_0": _q4_0,
     "Q4_1": _q4_1,
     "Q5_0": _q5_0,
@@ -374,7 +374,7 @@ def _words(data: mx.array) -> mx.array:
 
 
 def _signed(name: _LatticeType, index: mx.array, signs: mx.array) -> mx.array:
-    """Look up lattice entries of four, int8 [..., 256], and negate them where a sign bit is set."""
+    """Look up lattice entries of four values, negated where a sign bit is set; int8 [..., 256]."""
     values = _lattice(name)[index].reshape(*index.shape[:-1], -1)
     minus = unpack_planes(signs.reshape(*index.shape[:-1], -1), 1, BITS, 1).reshape(values.shape)
     return mx.where(minus == 1, -values, values)

@@ -23,9 +23,9 @@ _HALVES = {"F16": mx.float16, "BF16": mx.bfloat16}
 def load_gguf_arrays(
     parts: Mapping[str, GgufPart], on_progress: Progress | None, stop: Stop | None
 ) -> dict[str, mx.array]:
-    """Load weights with their scales and biases, by key.
+    """Load GGUF weights as MLX arrays with scales and biases, by the keys of `parts`.
 
-    Keys may differ from the parts' names. Scales and 16-bit floats get the parts' half type with
+    Keys may differ from tensor names. Scales and 16-bit floats get the model's 16-bit type with
     Metal, else float32. on_progress gets bytes of the file done and in total. Raises BadModelFile
     naming the tensor, LoadStopped.
     """
@@ -43,7 +43,7 @@ def load_gguf_arrays(
             on_progress(done, total)
         check_stop()
         try:
-            arrays |= _arrays(key, part, files[part.file], check_stop)
+            arrays |= _load_weight(key, part, files[part.file], check_stop)
         except NotNumbersError as error:
             raise BadModelFile(
                 "{file}: {name} holds values that are not numbers. The file is "
@@ -58,19 +58,19 @@ def load_gguf_arrays(
     return arrays
 
 
-def _arrays(
+def _load_weight(
     key: str, part: GgufPart, data: mmap, check_stop: Callable[[], None]
 ) -> dict[str, mx.array]:
-    """Load a weight, its scales and biases from the mapped file. Raises NotNumbersError."""
+    """Load a weight, its scales and biases from a mapped GGUF file. Raises NotNumbersError."""
     if part.plan.storage == "dense":
-        return {key: _dense(part, data)}
+        return {key: _load_unquantised(part, data)}
     rows, kind = _select_rows(part.stored.blocks(data), part), part.stored.type
     if part.plan.storage == "blocks":
         _check_scales(rows, kind)
         return {key: mx.array(np.ascontiguousarray(rows)).reshape(part.shape)}
     if part.plan.storage == "unpacked":
         return {key: _unpacked(rows, part, check_stop)}
-    base, lead, factor = key.removesuffix(".weight"), part.unpacked_shape[:-1], _factor(part)
+    base, lead, factor = key.removesuffix(".weight"), part.unpacked_shape[:-1], _scale_factor(part)
     made = repack(rows, kind, part.plan, check_stop)
     found: dict[str, mx.array] = {}
     for name, array in zip((key, f"{base}.scales", f"{base}.biases"), made, strict=True):
@@ -85,19 +85,19 @@ def _arrays(
 
 
 def _unpacked(rows: Bytes, part: GgufPart, check_stop: Callable[[], None]) -> mx.array:
-    """Dequantise rows of blocks to the dtype that floats are kept in."""
+    """Dequantise rows of GGUF blocks to 16-bit floats with Metal, else float32."""
     wanted = dtype_in_memory(_HALVES[part.half])
 
     def make(tile: Bytes) -> list[mx.array]:
-        return [_values(tile, part.stored.type).astype(wanted)]
+        return [_float32_values(tile, part.stored.type).astype(wanted)]
 
     (array,) = in_tiles(rows, part.unpacked_shape[-1], make, check_stop)
-    array, factor = array.reshape(part.unpacked_shape), _factor(part)
+    array, factor = array.reshape(part.unpacked_shape), _scale_factor(part)
     return array if factor is None else _multiply(array, factor)
 
 
-def _values(rows: Bytes, kind: BlockType) -> mx.array:
-    """Dequantise rows of blocks to float32 [rows, values]."""
+def _float32_values(rows: Bytes, kind: BlockType) -> mx.array:
+    """Dequantise rows of GGUF blocks to float32 [rows, values]."""
     if kind.name in KEPT_SCALES:
         _check_scales(rows, kind)
         blocks = mx.array(np.ascontiguousarray(rows))
@@ -110,7 +110,7 @@ def _values(rows: Bytes, kind: BlockType) -> mx.array:
 
 
 def _check_scales(rows: NDArray[np.uint8], kind: BlockType) -> None:
-    """Raise NotNumbersError unless all scales of blocks kept for kernels are finite."""
+    """Raise NotNumbersError unless all float16 scales in rows of GGUF blocks are finite."""
     blocks = rows.reshape(-1, kind.nbytes)
     for at in KEPT_SCALES[kind.name]:
         if not np.isfinite(np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2")).all():
@@ -122,7 +122,7 @@ def _multiply(values: mx.array, factor: mx.array) -> mx.array:
 
 
 def _select_rows(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
-    """Select the rows that a part takes of the stored ones, in Hugging Face's order."""
+    """Select the rows that an array takes of a GGUF tensor's, in Hugging Face's order."""
     place = part.place
     if place.matrix is not None:
         rows = np.split(rows, part.stored.shape[0])[place.matrix]
@@ -134,8 +134,8 @@ def _select_rows(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
     return rows
 
 
-def _dense(part: GgufPart, data: mmap) -> mx.array:
-    """Load floats: float32 as such, others in the dtype that the part's half type is kept in."""
+def _load_unquantised(part: GgufPart, data: mmap) -> mx.array:
+    """Load an unquantised GGUF tensor: float32 as such, others in 16 bits with Metal."""
     stored, place = part.stored, part.place
     kind = stored.type.name
     raw = np.frombuffer(data, np.uint8, stored.nbytes, stored.offset).view(_FORMS[kind])
@@ -153,15 +153,15 @@ def _dense(part: GgufPart, data: mmap) -> mx.array:
         array = array.view(mx.bfloat16)
     if place.change == "subtract one":
         array = array.astype(mx.float32) - 1
-    factor = _factor(part)
+    factor = _scale_factor(part)
     if factor is not None:
         array = _multiply(array, factor)
     is_wide = array.dtype == mx.float32
     return array if is_wide else array.astype(dtype_in_memory(_HALVES[part.half]))
 
 
-def _factor(part: GgufPart) -> mx.array | None:
-    """The scale factor of a tensor, or one for each matrix of a stack, [E, 1, 1]."""
+def _scale_factor(part: GgufPart) -> mx.array | None:
+    """Scale factor of a GGUF tensor, or one for each matrix of a stack [E, 1, 1]; None without."""
     stored, shape = part.factor, part.unpacked_shape
     if stored is None:
         return None
