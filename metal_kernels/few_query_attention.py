@@ -225,7 +225,7 @@ def few_query_attention(
     key_heads, value_size = cache[0].shape[-3], form.size(cache[half].shape[-1])
     assert rows <= MOST_ROWS and heads % key_heads == 0
     span = place if isinstance(place, BlockSpan) else block_span(place, rows, heads // key_heads)
-    work = _Work(key_heads, value_size, span.blocks, float(scale))
+    work = _AttentionSizes(key_heads, value_size, span.blocks, float(scale))
     first, second = _launches(form, q.shape, q.dtype, work)
     queries = (q,) if q_latent is None else (q, q_latent)
     parts = launcher.run(first, (*queries, *cache, span.places))
@@ -239,7 +239,7 @@ def _no_sinks(heads: int) -> mx.array:
     return mx.array([-mx.inf] * heads, dtype=mx.float32)
 
 
-class _Work(NamedTuple):
+class _AttentionSizes(NamedTuple):
     key_heads: int
     value_size: int
     blocks: int
@@ -253,7 +253,7 @@ class _Launches(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _launches(
-    form: KeyValueFormat, shape: tuple[int, ...], dtype: mx.Dtype, work: _Work
+    form: KeyValueFormat, shape: tuple[int, ...], dtype: mx.Dtype, work: _AttentionSizes
 ) -> _Launches:
     heads, rows, size = shape[-3:]
     key_heads, value_size, blocks, scale = work
@@ -320,7 +320,7 @@ def reference(
     shared = heads // keys.shape[0]
     keys, values = (mx.repeat(side, shared, axis=0) for side in (keys, values))
     newest = mx.arange(place.end - rows, place.end)[:, None]
-    top = mx.full((heads, rows, 1), -mx.inf) if sinks is None else _column(sinks, rows)
+    top = mx.full((heads, rows, 1), -mx.inf) if sinks is None else _sink_column(sinks, rows)
     total = mx.zeros((heads, rows, 1)) if sinks is None else mx.ones((heads, rows, 1))
     out = mx.zeros((heads, rows, values.shape[2]))
     for block in range(block_of(place.start), block_of(place.end - 1) + 1):
@@ -340,5 +340,5 @@ def reference(
     return (out / total).astype(q.dtype)
 
 
-def _column(sinks: mx.array, rows: int) -> mx.array:
+def _sink_column(sinks: mx.array, rows: int) -> mx.array:
     return mx.broadcast_to(sinks[:, None, None], (sinks.shape[0], rows, 1))

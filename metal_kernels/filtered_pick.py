@@ -263,7 +263,7 @@ class Filters(NamedTuple):
     def settings(self, lowest: float = -inf) -> mx.array:
         """Kernel arguments, uint32 [5]; lowest: smaller logits count as not finite."""
         farthest = -log(self.min_p) if self.min_p > 0 else inf
-        numbers = [_inverse(self.temperature), farthest, lowest]
+        numbers = [_inverse_temperature(self.temperature), farthest, lowest]
         bits = np.array(numbers, dtype=np.float32).view(np.uint32)
         whole = [
             min(self.top_k, MOST_TOKENS),
@@ -300,7 +300,7 @@ def temper(logits: mx.array, temperature: float) -> mx.array:
     The shift changes no softmax, and keeps precision and range at very low temperatures.
     """
     largest = mx.max(logits, axis=-1, keepdims=True)
-    return (logits - largest) * _inverse(temperature)
+    return (logits - largest) * _inverse_temperature(temperature)
 
 
 def filter_tempered(tempered: mx.array, filters: Filters) -> mx.array:
@@ -318,7 +318,7 @@ def filter_tempered(tempered: mx.array, filters: Filters) -> mx.array:
     return kept
 
 
-def _inverse(temperature: float) -> float:
+def _inverse_temperature(temperature: float) -> float:
     return float(np.float32(1 / max(temperature, _COLDEST)))
 
 

@@ -219,8 +219,8 @@ def reference(
     )
     softplus = mx.logaddexp(a.astype(mx.float32) + fixed.decay_bias, mx.array(0.0))
     made_rows = DeltaRows(
-        queries=_unit(queries),
-        keys=_unit(keys),
+        queries=_l2_normalised(queries),
+        keys=_l2_normalised(keys),
         values=values.reshape(count, -1, fixed.value_size),
         decay=mx.exp(fixed.decay_rate * softplus),
         beta=mx.sigmoid(b.astype(mx.float32)),
@@ -228,5 +228,5 @@ def reference(
     return DeltaBlockInputs(made_rows, after)
 
 
-def _unit(heads: mx.array) -> mx.array:
+def _l2_normalised(heads: mx.array) -> mx.array:
     return heads * mx.rsqrt((heads * heads).sum(axis=-1, keepdims=True) + L2_EPS)

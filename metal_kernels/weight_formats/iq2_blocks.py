@@ -125,7 +125,7 @@ METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
 
 def lattice_constant(name: Lattice) -> str:
     """MSL constant of a lattice: its entries with two bits a value, the first value lowest."""
-    words = [str(word) for word in _entries(name)]
+    words = [str(word) for word in _lattice_entries(name)]
     return f"\nconstant ushort IQ2_LATTICE[{len(words)}] = {{{', '.join(words)}}};\n"
 
 
@@ -195,12 +195,14 @@ def _dequantised(found: Iq2Codes) -> mx.array:
 
 
 def _lattice(name: Lattice) -> mx.array:
-    codes = mx.array(_entries(name), mx.uint16)[:, None] >> (2 * mx.arange(8, dtype=mx.uint16))
+    codes = mx.array(_lattice_entries(name), mx.uint16)[:, None] >> (
+        2 * mx.arange(8, dtype=mx.uint16)
+    )
     return mx.array(VALUES, mx.int8)[codes & 3]
 
 
 @cache
-def _entries(name: Lattice) -> tuple[int, ...]:
+def _lattice_entries(name: Lattice) -> tuple[int, ...]:
     from gguf.quants import IQ2_S, IQ2_XS, IQ2_XXS
 
     grids = {"iq2_xxs": IQ2_XXS.grid_hex, "iq2_xs": IQ2_XS.grid_hex, "iq2_s": IQ2_S.grid_hex}

@@ -104,14 +104,14 @@ def iq4_nl(rows: mx.array) -> mx.array:
     """Dequantise IQ4_NL rows, uint8 [..., bytes] -> float32 [..., K]."""
     blocks = split_blocks(rows, 18)
     codes = unpack_planes(blocks[..., 2:], 16, FOURS, 15)
-    return scale_runs(float16_at(blocks, 0), _looked_up(codes))
+    return scale_runs(float16_at(blocks, 0), _table_values(codes))
 
 
 def iq4_xs(rows: mx.array) -> mx.array:
     """Dequantise IQ4_XS rows, uint8 [..., bytes] -> float32 [..., K]."""
     blocks = split_blocks(rows, 136)
     codes = unpack_planes(blocks[..., 8:], 16, FOURS, 15)
-    return scale_runs(iq4_xs_scales(blocks), _looked_up(codes))
+    return scale_runs(iq4_xs_scales(blocks), _table_values(codes))
 
 
 def iq4_xs_scales(blocks: mx.array) -> mx.array:
@@ -125,5 +125,5 @@ def iq4_xs_scales(blocks: mx.array) -> mx.array:
     return float16_at(blocks, 0) * steps.astype(mx.float32)
 
 
-def _looked_up(codes: mx.array) -> mx.array:
+def _table_values(codes: mx.array) -> mx.array:
     return mx.array(TABLE, mx.int8)[codes]

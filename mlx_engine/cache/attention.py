@@ -20,7 +20,7 @@ Mask = mx.array | Literal["causal"] | None
 
 
 class KeysValues(NamedTuple):
-    """Keys and values that a block attends to, [1, heads, length + rows, size] each."""
+    """Keys and values that a block of rows attends to, [1, heads, length + rows, size] each."""
 
     keys: mx.array
     values: mx.array
@@ -31,13 +31,12 @@ Buffers = tuple[mx.array, ...]
 
 
 class RowsCache(ABC):
-    """Buffers of keys and values, and how far they are filled.
+    """Base class of KV caches of one layer: buffers of keys and values, and how full they are.
 
     row_bits: bits of an element; with 8 or 4 all readers see rounded rows, the block itself too.
     Classes of mlx-lm use it as that library's own cache (offset, update_and_fetch, make_mask; no
-    attribute `bits`, which means packed rows there). Buffers
-    are written in place when nobody else holds them (MLX donates them), so callers must not keep
-    what `write` returns beyond the pass.
+    attribute `bits`, which means packed rows there). Buffers are written in place when nobody else
+    holds them (MLX donates them), so callers must not keep what `write` returns beyond the pass.
     """
 
     keeps_any_prefix = True
@@ -53,79 +52,83 @@ class RowsCache(ABC):
 
     @property
     def length(self) -> int:
-        """Committed tokens."""
+        """Number of tokens committed to this KV cache."""
         self._resolve()
         return self._length
 
     @property
     def pending(self) -> RowCount | None:
-        """How many rows after `length` count too; None once the host knows."""
+        """Number of committed rows after `length`, unknown to the host; None once it knows."""
         self._resolve()
         return self._pending
 
     def _resolve(self) -> None:
-        """Add a pending count that the host knows by now."""
+        """Add a committed count to `length` as soon as the host knows the number."""
         if self._pending is not None and self._pending.known is not None:
             self._length += self._pending.known
             self._pending = None
 
     @property
     def most(self) -> int:
-        """The most tokens that may be committed, pending ones included."""
+        """Upper bound of the number of committed tokens; exact once the host knows it."""
         length, pending = self.length, self._pending
         return length if pending is None else length + pending.most
 
     def start(self, first: int = 0) -> int | mx.array:
-        """Index of the next row from position `first` on; int32 [1] with a pending count."""
+        """Buffer index of the next row to be written, if position `first` has index 0.
+
+        An int, or int32 [1] while only the device knows how many rows are committed.
+        """
         here, pending = self.length - first, self._pending
         return here if pending is None else pending.after(here)
 
     @property
     def offset(self) -> int:
-        """Position behind the committed rows and those of the block."""
+        """Number of tokens in the KV cache, those of an uncommitted block included."""
         return self.length + self._block
 
     @property
     def buffers(self) -> Buffers:
-        """The whole buffers, with unused room."""
+        """The arrays of the KV cache at full capacity, unused rows included."""
         return self._buffers
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the buffers."""
+        """Bytes of the KV cache's buffers."""
         return sum(buffer.nbytes for buffer in self._buffers)
 
     def write(self, keys: mx.array, values: mx.array) -> KeysValues:
-        """Append a block [1, heads, rows, size]; return all keys and values that it may see."""
+        """Append keys and values [1, heads, rows, size]; return all that these rows may see."""
         self.append(keys, values)
         return self.keys_and_values()
 
     @abstractmethod
     def keys_and_values(self) -> KeysValues:
-        """Keys and values that the newest block may see, or after a commit the next one.
+        """Keys and values for the block just written or, after a commit, for the next one.
 
-        At least one row must have been written. mlx-lm's name, whose layers share them.
+        At least one row must have been written. mlx-lm's name; its layers share keys and values by
+        it.
         """
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> KeysValues:
-        """`write` under mlx-lm's name."""
+        """Append keys and values; return all that the new rows may see (mlx-lm's `write`)."""
         return self.write(keys, values)
 
     def block(self) -> KeysValues:
-        """Keys and values of the block just written; no count may be pending."""
+        """Keys and values of the block just written; the host must know all counts."""
         assert self.pending is None
         return self._unpacked(self._at(self.length, self.offset))
 
     def _at(self, begin: int, end: int) -> slice:
-        """Slice of the buffers for positions `begin` to `end`."""
+        """Slice of the KV buffers' rows that hold positions `begin` to `end`."""
         return slice(begin, end)
 
     @abstractmethod
     def append(self, keys: mx.array, values: mx.array) -> Buffers:
-        """Append a block; return the whole buffers, with the unused rows after the block."""
+        """Write a block's keys and values behind the committed rows; return the whole buffers."""
 
     def _packed(self, keys: mx.array, values: mx.array) -> Buffers:
-        """Quantise rows to the bits of the cache."""
+        """Quantise keys and values to the bits of the KV cache; unchanged at 16 bits."""
         if self.row_bits == 16:
             return keys, values
         self._group = cache_group_size(keys.shape[-1], values.shape[-1])
@@ -133,7 +136,7 @@ class RowsCache(ABC):
         return tuple(part for side in sides for part in side)
 
     def _unpacked(self, rows: slice) -> KeysValues:
-        """Keys and values of a range of rows, dequantised."""
+        """Read a range of rows from the KV buffers, dequantised to keys and values."""
         parts = [buffer[:, :, rows] for buffer in self._buffers]
         if self.row_bits == 16:
             return KeysValues(*parts)
@@ -143,7 +146,7 @@ class RowsCache(ABC):
         return mx.dequantize(words, scales, biases, group_size=self._group, bits=self.row_bits)
 
     def commit(self, count: int | RowCount) -> None:
-        """Append the first `count` rows of the last block; 0 rolls it back."""
+        """Keep the first `count` rows of the block just written; 0 drops the block."""
         self._resolve()
         if isinstance(count, int):
             assert 0 <= count <= self._block
@@ -155,16 +158,19 @@ class RowsCache(ABC):
         self._block = 0
 
     def fork(self) -> Self:
-        """Copy this cache; what either writes later the other does not see."""
+        """Copy this KV cache; what is written to one copy is not seen in the other."""
         return copy(self)
 
     def place(self) -> Place:
-        """Snapshot without arrays: committed rows stay in place until NEAR more have come."""
+        """Snapshot of the KV cache as a mere length, without arrays.
+
+        Committed rows stay in the buffers until NEAR more have come.
+        """
         return Place(self.length, pending=self._pending)
 
 
 class AttentionCache(RowsCache):
-    """Keys and values in buffers that grow by steps; rows past `length` are scratch.
+    """KV cache of a full-attention layer; its buffers grow by steps, unused rows at their end.
 
     Multi-head latent attention stores its latent as keys and its rotated part as values, which may
     differ in size.
@@ -173,11 +179,11 @@ class AttentionCache(RowsCache):
     keeps_all_rows = True
 
     def keys_and_values(self) -> KeysValues:
-        """Keys and values of all committed rows and of the block."""
+        """Keys and values of all committed rows and of the block just written."""
         return self._unpacked(slice(0, self.most + self._block))
 
     def append(self, keys: mx.array, values: mx.array) -> Buffers:
-        """Append a block; return the whole buffers, with the unused rows after the block."""
+        """Write a block's keys and values behind the committed rows; return the whole buffers."""
         self._block = keys.shape[2]
         rows = self._packed(keys, values)
         buffers = self._room_for(self.most + self._block, rows)
@@ -185,11 +191,11 @@ class AttentionCache(RowsCache):
         return self._buffers
 
     def rows(self, start: int, end: int) -> Buffers:
-        """A range of committed rows, as stored."""
+        """Committed rows `start` to `end` of the KV buffers, as stored (packed if quantised)."""
         return tuple(buffer[:, :, start:end] for buffer in self._buffers)
 
     def fill(self, rows: Sequence[mx.array]) -> None:
-        """Replace the contents by rows that `rows` returned; ValueError for any others."""
+        """Replace the KV cache's contents by rows that `rows` returned; else ValueError."""
         sides = 2 if self.row_bits == 16 else 6
         if len(rows) != sides or len({side.shape[:3] for side in rows}) != 1:
             raise ValueError("keys and values of other numbers of rows, or not both")
@@ -202,7 +208,7 @@ class AttentionCache(RowsCache):
         return_array: bool = False,
         window_size: int | None = None,
     ) -> Mask:
-        """Attention mask of a block of N rows that is written next; N is mlx-lm's name."""
+        """Attention mask for a block of N rows that is written next; N is mlx-lm's name."""
         if self.pending is None and window_size is None and (N == 1 or not return_array):
             return None if N == 1 else "causal"
         return causal_mask(self.start(), N, range(self.most + N), window_size)
@@ -215,11 +221,11 @@ class AttentionCache(RowsCache):
         return with_blanks(self._buffers, rows, more)
 
     def snapshot(self) -> Place:
-        """The number of committed rows, which never change."""
+        """Snapshot of the KV cache: its length alone, as committed rows never change."""
         return Place(self.length)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Shorten to a snapshot; far too long buffers are replaced by shorter copies."""
+        """Shorten the KV cache to a snapshot's length; buffers much too long are shortened too."""
         assert snapshot.length <= self.length
         self._length = snapshot.length
         self._block = 0
@@ -232,7 +238,7 @@ class AttentionCache(RowsCache):
             self._buffers = tuple(kept)
 
     def arrays(self) -> list[mx.array]:
-        """The buffers."""
+        """List of the KV cache's buffers."""
         return list(self._buffers)
 
 
@@ -248,16 +254,16 @@ def causal_mask(start: int | mx.array, rows: int, keys: range, window: int | Non
 
 
 def positions(start: int | mx.array, rows: range) -> mx.array:
-    """Positions of `rows` of a block that begins at `start`, int [R]."""
+    """Positions int [R] of rows `rows` of a block whose first row is at position `start`."""
     if isinstance(start, int):
         return mx.arange(start + rows.start, start + rows.stop)
     return mx.arange(rows.start, rows.stop) + start
 
 
 def written(buffers: Buffers, rows: Buffers, start: int | mx.array) -> Buffers:
-    """Write rows into buffers from `start` on; MLX does not check that there is room.
+    """Write keys and values into KV buffers from row `start` on; return the new buffers.
 
-    Other references to the old arrays keep the old contents.
+    MLX does not check that there is room. Other references to the old arrays keep the old contents.
     """
     pairs = zip(buffers, rows, strict=True)
     if isinstance(start, mx.array):
@@ -269,7 +275,7 @@ def written(buffers: Buffers, rows: Buffers, start: int | mx.array) -> Buffers:
 
 
 def with_blanks(buffers: Buffers, like: Buffers, rows: int) -> Buffers:
-    """Append `rows` zero rows, of the shape of `like`, to buffers; buffers: may be empty."""
+    """Append `rows` zero rows, shaped like those of `like`, to KV buffers, which may be empty."""
     blanks = [mx.zeros((*its.shape[:2], rows, its.shape[3]), dtype=its.dtype) for its in like]
     if not buffers:
         return tuple(blanks)

@@ -19,14 +19,17 @@ _AT_ONCE = 512
 
 
 class Read(Protocol):
-    """A pass over tokens [1, T] that writes to these caches -> [1, T, H]."""
+    """Forward pass over tokens [1, T] that writes to these caches -> hidden states [1, T, H]."""
 
     def __call__(self, tokens: mx.array, caches: LayerCaches, *, is_long: bool) -> mx.array:
-        """is_long: rotate by the factors for long texts."""
+        """Run the forward pass; is_long: rotate keys by LongRoPE's factors for long texts."""
 
 
 class ByLengthSnapshot(NamedTuple):
-    """Both caches at one length; age: number of times that the short one was dropped before."""
+    """Snapshot of the KV caches for short and for long texts at one length.
+
+    age: number of times that the short texts' cache had been dropped before.
+    """
 
     length: int
     age: int
@@ -35,14 +38,14 @@ class ByLengthSnapshot(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that live on only because of this snapshot."""
+        """Bytes of memory held only because of this snapshot."""
         return self.short.nbytes + self.long.nbytes
 
 
 class CacheByLength:
-    """A LayerCache (contract.py) for all layers at once; a text is long from border + 1 tokens on.
+    """LayerCache (contract.py) of all layers, with separate KV caches for short and long texts.
 
-    make: empty caches for all layers.
+    A text is long from border + 1 tokens on. make: returns empty caches for all layers.
     """
 
     keeps_any_prefix = True
@@ -55,16 +58,19 @@ class CacheByLength:
 
     @property
     def length(self) -> int:
-        """Committed tokens."""
+        """Number of tokens committed to this cache."""
         return self._tokens.shape[1]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both caches."""
+        """Bytes of the KV caches for short and for long texts together."""
         return self._short.nbytes + self._long.nbytes
 
     def read(self, tokens: mx.array, read: Read) -> mx.array:
-        """Run a block of tokens [1, T] -> [1, T, H], each row with the factors of its length."""
+        """Run a forward pass over tokens [1, T] -> hidden states [1, T, H].
+
+        Each row is rotated by LongRoPE's factors for the length of the text up to it.
+        """
         start, self._block = self.length, tokens.astype(mx.int32)
         rows, made = self._short_rows, []
         if rows:
@@ -76,7 +82,7 @@ class CacheByLength:
         return made[0] if len(made) == 1 else mx.concatenate(made, axis=1)
 
     def commit(self, count: int | RowCount) -> None:
-        """Append the first `count` rows of the last block; 0 rolls it back."""
+        """Keep the first `count` rows of the block just read in both KV caches; 0 drops it."""
         assert isinstance(count, int), "which of the two is read has to be known by the host"
         short = self._short_rows
         if short:
@@ -89,23 +95,27 @@ class CacheByLength:
             self._drop_short()
 
     def fork(self) -> Self:
-        """Copy both caches; later writes to either copy are not seen in the other."""
+        """Copy the KV caches for short and long texts; copies do not see each other's writes."""
         other = copy(self)
         other._short, other._long = self._short.fork(), self._long.fork()
         return other
 
     def place(self) -> ByLengthSnapshot:
-        """Snapshot of both caches for the next NEAR rows."""
+        """Snapshot of both KV caches that is valid only for the next NEAR rows."""
         short, long = self._short.place(), self._long.place()
         return ByLengthSnapshot(self.length, self._age, short, long)
 
     def snapshot(self) -> ByLengthSnapshot:
-        """Snapshot of both caches at `length`."""
+        """Snapshot of both KV caches at the present `length`."""
         short, long = self._short.snapshot(), self._long.snapshot()
         return ByLengthSnapshot(self.length, self._age, short, long)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Go back to a snapshot; a short cache that was dropped is filled again when needed."""
+        """Go back to a snapshot of both KV caches.
+
+        If the cache for short texts was dropped since, its tokens are read again when they are
+        needed.
+        """
         assert isinstance(snapshot, ByLengthSnapshot)
         self._tokens, self._block = self._tokens[:, : snapshot.length], self._block[:, :0]
         self._long.restore(snapshot.long)
@@ -115,7 +125,7 @@ class CacheByLength:
             self._drop_short()
 
     def arrays(self) -> list[mx.array]:
-        """Arrays of both caches, and the tokens."""
+        """Arrays of the KV caches for short and for long texts, and the token ids."""
         return [*self._short.arrays(), *self._long.arrays(), self._tokens]
 
     def _drop_short(self) -> None:
@@ -123,7 +133,7 @@ class CacheByLength:
 
     @property
     def _short_rows(self) -> int:
-        """Number of rows of the block at positions of a short text."""
+        """Number of rows of the present block that are within the length of a short text."""
         return max(0, min(self._block.shape[1], self._border - self.length))
 
     def _catch_up(self, caches: LayerCaches, until: int, read: Read, *, is_long: bool) -> None:

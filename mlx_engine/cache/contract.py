@@ -16,11 +16,11 @@ read again: 150 MB of recurrent states every 2,300 tokens, 460 MB of windows eve
 
 
 class RowCount:
-    """How many rows of a block count, 1 to `most`: on the device at once, on the host later.
+    """Number of rows of a block that are committed, 1 to `most`; the host learns it late.
 
-    rows: int32 [1]. known: the number, once the host has set it. Until then whatever was committed
-    with this count has a `length` without these rows. The host may set a lower number than the
-    device has, 0 included, if nothing is committed that was read behind them.
+    rows: int32 [1], on the device at once. known: the number, once the host has set it. Until then
+    whatever was committed with this count has a `length` without these rows. The host may set a
+    lower number than the device has, 0 included, if nothing is committed that was read behind them.
     """
 
     def __init__(self, rows: mx.array, most: int) -> None:
@@ -29,28 +29,28 @@ class RowCount:
         self._after: dict[int, mx.array] = {}
 
     def after(self, length: int) -> mx.array:
-        """`length` + rows, int32 [1]; one array for all layers of a pass."""
+        """`length` plus this number of rows, int32 [1]; one array for all layers of a pass."""
         if length not in self._after:
             self._after[length] = self.rows + length
         return self._after[length]
 
 
 class LayerSnapshot(Protocol):
-    """Snapshot of a layer's cache at one length; cheap, because MLX arrays never change."""
+    """Protocol of a snapshot of one layer's cache; cheap, because MLX arrays never change."""
 
     @property
     def length(self) -> int:
-        """Committed tokens."""
+        """Number of committed tokens that the snapshot holds."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes that live on only because of this snapshot."""
+        """Bytes of memory held only because of this snapshot."""
 
 
 class Place(NamedTuple):
-    """Snapshot without arrays, for a cache whose rows never change, or that has none.
+    """Snapshot of a layer's cache as a mere length, where committed rows never change.
 
-    pending: how many rows after `length` count too.
+    pending: committed rows after `length` whose number the host does not know yet.
     """
 
     length: int
@@ -59,7 +59,7 @@ class Place(NamedTuple):
 
 
 class LayerCache(Protocol):
-    """One layer's cache of a conversation (batch of one).
+    """Protocol of one layer's cache of a conversation (batch of one).
 
     A pass writes a block of rows; `commit(n)` then makes the first n of them (0 to all) part of the
     conversation and forgets the rest. Between `commit` and the next pass the cache stands exactly
@@ -68,120 +68,122 @@ class LayerCache(Protocol):
 
     @property
     def keeps_any_prefix(self) -> bool:
-        """Whether `commit` takes every number of rows, not just 0 and all."""
+        """Whether any number of rows of a block can be committed, not only 0 or all."""
 
     @property
     def keeps_all_rows(self) -> bool:
-        """Whether `restore` can go to a Place of every earlier length."""
+        """Whether the cache can be restored to any earlier length, by its number alone."""
 
     @property
     def length(self) -> int:
-        """Committed tokens."""
+        """Number of tokens committed to this layer's cache."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, with unused room in buffers."""
+        """Bytes of this layer's cache, unused room in its buffers included."""
 
     def commit(self, count: "int | RowCount") -> None:
-        """Append the first `count` rows of the last block; 0 rolls the block back.
+        """Keep the first `count` rows of the block just written to the cache; 0 drops the block.
 
-        A RowCount only to caches of our own layers, and not before an earlier one is known; until
-        then other rows are appended behind it only to be taken back by `restore`.
+        A RowCount may be given only to caches of our own layers, and not before the host knows an
+        earlier one; until then other rows are appended behind it only to be taken back by
+        `restore`.
         """
 
     def fork(self) -> Self:
-        """Copy the cache; later writes to either copy are not seen in the other."""
+        """Copy this layer's cache; what is written to one copy is not seen in the other."""
 
     def place(self) -> LayerSnapshot:
-        """Snapshot for the next NEAR rows.
+        """Snapshot of the cache that is valid only for the next NEAR rows.
 
-        It holds nothing that is written in place, so that the next pass need not copy it.
+        It holds no array that is written in place, so that the next pass need not copy one.
         """
 
     def snapshot(self) -> LayerSnapshot:
-        """Snapshot at `length`, valid until the conversation goes back to before it."""
+        """Snapshot of the cache, valid until the conversation goes back to before its length."""
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Go back to a snapshot of this cache, or of the one it was forked from."""
+        """Take the cache back to a snapshot of itself, or of the cache it was forked from."""
 
     def arrays(self) -> list[mx.array]:
-        """Arrays that hold the committed state, to evaluate so that no graph grows."""
+        """Arrays of the cache's committed state; evaluating them keeps MLX's lazy graph short."""
 
 
 class CachesSnapshot(NamedTuple):
-    """Snapshots of all layers at one length."""
+    """Snapshots of all layers' caches at one length."""
 
     length: int
     layers: tuple[LayerSnapshot, ...]
 
     @property
     def nbytes(self) -> int:
-        """Bytes that live on only because of this snapshot."""
+        """Bytes of memory held only because of these snapshots."""
         return sum(layer.nbytes for layer in self.layers)
 
 
 class LayerCaches:
-    """The caches of all layers, in order; all have the same length."""
+    """Caches of all layers of a model for one conversation, in order, all of one length."""
 
     def __init__(self, layers: Sequence[LayerCache]) -> None:
         self.layers = tuple(layers)
 
     @property
     def length(self) -> int:
-        """Committed tokens; without those of a count that the host does not know yet."""
+        """Number of committed tokens, without those whose number the host does not know yet."""
         return self.layers[0].length
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by all layers."""
+        """Bytes of the caches of all layers."""
         return sum(layer.nbytes for layer in self.layers)
 
     @property
     def keeps_any_prefix(self) -> bool:
-        """Whether all layers can commit any number of rows; drafting needs that."""
+        """Whether all caches can commit any number of rows of a block, as drafting needs."""
         return all(layer.keeps_any_prefix for layer in self.layers)
 
     @property
     def keeps_all_rows(self) -> bool:
-        """Whether all layers can go back to every earlier place."""
+        """Whether all caches can be restored to any earlier length, by its number alone."""
         return all(layer.keeps_all_rows for layer in self.layers)
 
     def commit(self, count: int | RowCount) -> None:
-        """Append the first `count` rows of the last block in every layer; 0 rolls it back."""
+        """Keep the first `count` rows of the block just written in every layer; 0 drops it."""
         for layer in self.layers:
             layer.commit(count)
 
     def resolve(self) -> None:
-        """Have every layer take in a count that the host knows by now, and free what it held
-        in case of another.
+        """Have every layer's cache add a committed count that the host knows by now.
+
+        Arrays held in case the count were another are freed.
         """
         assert len({layer.length for layer in self.layers}) == 1
 
     def fork(self) -> "LayerCaches":
-        """Copy all caches; later writes to either copy are not seen in the other."""
+        """Copy the caches of all layers; what is written to one copy is not seen in the other."""
         return LayerCaches([layer.fork() for layer in self.layers])
 
     def take_over(self, other: "LayerCaches") -> None:
-        """Replace the caches by copies of another conversation's."""
+        """Replace the caches of all layers by copies of another conversation's."""
         self.layers = other.fork().layers
 
     def at(self, length: int) -> CachesSnapshot:
-        """Snapshot at an earlier length, where all layers keep all rows."""
+        """Snapshot of the caches at an earlier length; only where all layers keep all rows."""
         return CachesSnapshot(length, (Place(length),) * len(self.layers))
 
     def place(self) -> CachesSnapshot:
-        """Snapshot at `length`, valid for the next NEAR rows only, without copies."""
+        """Snapshot of all layers' caches without copies, valid only for the next NEAR rows."""
         return CachesSnapshot(self.length, tuple(layer.place() for layer in self.layers))
 
     def snapshot(self) -> CachesSnapshot:
-        """Snapshot at `length`."""
+        """Snapshot of the caches of all layers at the present `length`."""
         return CachesSnapshot(self.length, tuple(layer.snapshot() for layer in self.layers))
 
     def restore(self, snapshot: CachesSnapshot) -> None:
-        """Take every layer back to a snapshot."""
+        """Take the caches of all layers back to a snapshot."""
         for layer, memory in zip(self.layers, snapshot.layers, strict=True):
             layer.restore(memory)
 
     def arrays(self) -> list[mx.array]:
-        """Arrays of the committed state of all layers."""
+        """Arrays of the committed state of all layers' caches."""
         return [array for layer in self.layers for array in layer.arrays()]

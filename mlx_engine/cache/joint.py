@@ -14,7 +14,7 @@ from mlx_engine.cache.contract import LayerCache, LayerCaches
 
 
 class Span(NamedTuple):
-    """One conversation's cache in a layer, and its rows of the pass."""
+    """One conversation's cache of a layer, and its slice of the rows of a joint pass."""
 
     cache: LayerCache
     rows: slice
@@ -25,13 +25,13 @@ JointCache = tuple[Span, ...]
 
 
 class JointCaches(NamedTuple):
-    """Caches of all layers of several conversations."""
+    """Caches of all layers of several conversations that share a forward pass."""
 
     layers: tuple[JointCache, ...]
 
 
 def joint_caches(conversations: Sequence[LayerCaches], rows: Sequence[int]) -> JointCaches:
-    """Combine the caches of conversations for a pass with `rows` rows of each, in this order."""
+    """Combine conversations' caches for a joint forward pass with `rows` rows of each, in order."""
     ends = [sum(rows[: number + 1]) for number in range(len(rows))]
     spans = [slice(end - count, end) for end, count in zip(ends, rows, strict=True)]
     layers = zip(*(caches.layers for caches in conversations), strict=True)
@@ -41,7 +41,10 @@ def joint_caches(conversations: Sequence[LayerCaches], rows: Sequence[int]) -> J
 
 
 def each(cache: LayerCache | JointCache, run: Callable[..., mx.array], *rows: mx.array) -> mx.array:
-    """Call run(cache, *rows) for each conversation's rows [1, T, ...]; concatenate the results."""
+    """Call run(cache, *rows) for each conversation in a joint pass; concatenate the results.
+
+    rows: arrays [1, T, ...] with the rows of all conversations, one after the other.
+    """
     if not isinstance(cache, tuple):
         return run(cache, *rows)
     made = [run(span.cache, *(part[:, span.rows] for part in rows)) for span in cache]
@@ -49,7 +52,7 @@ def each(cache: LayerCache | JointCache, run: Callable[..., mx.array], *rows: mx
 
 
 def apart(joined: mx.array, counts: Sequence[int], axis: int) -> list[mx.array]:
-    """Split an axis into `counts` rows for each conversation."""
+    """Split an array along `axis` into one array for each conversation, of `counts` rows each."""
     if len(counts) == 1:
         return [joined]
     return list(mx.split(joined, list(accumulate(counts))[:-1], axis=axis))

@@ -48,10 +48,10 @@ SAMPLES, SAMPLE_BYTES = 16, 65536
 
 
 class Conversation(NamedTuple):
-    """A conversation whose prompt is saved or restored.
+    """A conversation whose caches are saved to files or restored from them.
 
-    kind: formats and drafter, on which the rows depend. tokens: in the caches. caches: the trunk's,
-    then the drafter's. chat: the id of the chat, None for a raw prompt.
+    kind: cache formats and drafter, on which the rows depend. tokens: those in the caches. caches:
+    the main model's, then the drafter's. chat: the id of the chat, None for a raw prompt.
     """
 
     kind: str
@@ -91,12 +91,12 @@ class PromptFiles:
 
     @property
     def trouble(self) -> Reason | None:
-        """Why the newest prompt was not written, or the last one not read; None for no trouble."""
+        """Why the newest prompt file was not written, or the last one not read; or None."""
         return self._unwritten or self._unread
 
     @property
     def tag(self) -> str:
-        """Hash of the kernels and numerics that would compute rows now."""
+        """Hash of the kernels and numerics that would compute cache rows now."""
         return hashlib.sha256(self._computed.encode()).hexdigest()[:16]
 
     @property
@@ -112,10 +112,10 @@ class PromptFiles:
         least: int,
         empty: Callable[[], None],
     ) -> CacheState | None:
-        """Fill the caches with the longest prefix of `wanted`, of `least` tokens or more, on disk.
+        """Fill a conversation's caches from files, for the longest saved prefix of `wanted` tokens.
 
-        empty: empties the caches; called before. None where there is no such prefix. Damaged files
-        are removed.
+        Returns the state, or None where no prefix of `least` tokens or more is saved. empty:
+        empties the caches; called before. Damaged files are removed.
         """
         self._unread, tag = None, self.tag
         while True:
@@ -151,15 +151,17 @@ class PromptFiles:
 
     @property
     def is_writing(self) -> bool:
-        """Whether files are being written; `save` may not be called then."""
+        """Whether a thread is writing prompt files; `save` may not be called then."""
         return self._writer.is_alive()
 
     def save(self, read: Iterable[tuple[Conversation, Sequence[CacheState]]]) -> None:
-        """Begin to write states of conversations that are not saved yet."""
+        """Start a thread that writes those cache states of conversations that no file holds yet."""
         assert not self.is_writing
         try:
             jobs = [
-                job for conversation, states in read for job in self._jobs(conversation, states)
+                job
+                for conversation, states in read
+                for job in self._writing_jobs(conversation, states)
             ]
         except OSError as error:
             self._cannot_write(error)
@@ -168,14 +170,14 @@ class PromptFiles:
         self._writer.start()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait until all is written, or for so many seconds."""
+        """Wait until the prompt files are written, or for at most so many seconds."""
         if self.is_writing:
             self._writer.join(seconds)
 
-    def _jobs(
+    def _writing_jobs(
         self, conversation: Conversation, states: Sequence[CacheState]
     ) -> Iterator[Callable[[], None]]:
-        """Make the thread's work for the states that add enough tokens. Raises OSError."""
+        """Make a writing job for the cache states that add enough tokens. Raises OSError."""
         if not self._most_bytes or not all(map(can_be_saved, conversation.caches)):
             return
         folder, tag = self._folder.make_chat_folder(conversation.chat), self.tag
@@ -183,7 +185,7 @@ class PromptFiles:
         there = {prompt: links[0] for prompt, links in found.items() if prompt.tag == tag}
         self._folder.mark_used(there.values(), conversation.chat)
         chain, files = list(there), list[NewFile]()
-        keys = self._keys(
+        keys = self._prefix_hashes(
             conversation.kind, conversation.tokens, (state.length for state in states)
         )
         for state in sorted(states, key=lambda state: state.length):
@@ -207,7 +209,7 @@ class PromptFiles:
     def _write(
         self, folder: Path, files: Sequence[NewFile], chain: list[Path], replaced: list[Path]
     ) -> None:
-        """Write files, in the thread. chain: the files that the new files continue."""
+        """Write prompt files, in the writing thread. chain: the files that they continue."""
         try:
             new = [file.write(folder) for file in files]
         except OSError as error:
@@ -228,14 +230,16 @@ class PromptFiles:
         self._unwritten = Reason("prompt-files-unwritten", words)
 
     def _prefixes(self, kind: str, tokens: Sequence[int]) -> dict[SavedPrompt, list[Path]]:
-        """Find the files of prefixes of these tokens, the shortest first, each with its links."""
+        """Find prompt files of prefixes of these tokens, shortest first, each with its links."""
         saved = self._folder.saved()
-        keys = self._keys(kind, tokens, (prompt.end for prompt in saved))
+        keys = self._prefix_hashes(kind, tokens, (prompt.end for prompt in saved))
         found = sorted(prompt for prompt in saved if keys.get(prompt.end) == prompt.key)
         return {prompt: saved[prompt] for prompt in found}
 
-    def _keys(self, kind: str, tokens: Sequence[int], ends: Iterable[int]) -> dict[int, str]:
-        """Hash the first `end` tokens for each of `ends`; the hashes by end."""
+    def _prefix_hashes(
+        self, kind: str, tokens: Sequence[int], ends: Iterable[int]
+    ) -> dict[int, str]:
+        """Hash the first `end` tokens for each `end` of `ends`; returns {end: hash}."""
         digest = hashlib.sha256(f"{self._model} {kind} ".encode())
         data, done, keys = np.array(tokens, dtype=np.int32), 0, dict[int, str]()
         for end in sorted({end for end in ends if end <= len(tokens)}):
@@ -250,7 +254,7 @@ def _run(jobs: list[Callable[[], None]]) -> None:
 
 
 def _chain(last: SavedPrompt, saved: Iterable[SavedPrompt]) -> list[SavedPrompt]:
-    """List the files that `last` continues, in order, then `last`. Raises ValueError."""
+    """List the prompt files that `last` continues, in order, then `last`. Raises ValueError."""
     chain = [last]
     while chain[0].start:
         before = (p for p in saved if p.end == chain[0].start and p.is_base and p.tag == last.tag)
@@ -271,7 +275,7 @@ def _too_large(size: int) -> Reason:
 
 
 def _differences(path: Path, computed: str) -> Reason | None:
-    """The reason for a file that was computed by other kernels or numerics than now in use."""
+    """Explain how the kernels or numerics that computed a prompt file differ from today's."""
     with suppress(*UNFIT):
         there, now = json.loads(read_unchecked(path).metadata["computed"]), json.loads(computed)
         differ = [name for name in now if there.get(name) != now[name]]
@@ -310,19 +314,19 @@ def prompt_files(
 ) -> PromptFiles | None:
     """Open the saved prompts of a model that was loaded from `path`.
 
-    None where the options want none, or the model's files are gone.
+    None where the options want no saved prompts, or the model's files are gone.
     """
     if options.prompt_files is None:
         return None
     try:
-        places = map(_identity, (path, options.heads, options.draft_model))
+        places = map(_model_identity, (path, options.heads, options.draft_model))
         model = " ".join([*places, str(options.head_bits)])
     except OSError:
         return None
     return PromptFiles(options.prompt_files, model, options.prompt_files_bytes, computed_by)
 
 
-def _identity(place: str | Path | None) -> str:
-    """Fingerprint of a file or folder, or the id of a model of the hub."""
+def _model_identity(place: str | Path | None) -> str:
+    """Fingerprint of a model's file or folder, or the id of a model of the Hugging Face hub."""
     here = Path("" if place is None else place).expanduser()
     return fingerprint(here) if place is not None and here.exists() else str(place)

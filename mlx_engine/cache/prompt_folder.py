@@ -25,11 +25,12 @@ _OLD = re.compile(r"\d+-[0-9a-f-]{57,}(\.\w+)?\.(safetensors|part)|[0-9a-f]{40}\
 
 
 class SavedPrompt(NamedTuple):
-    """The name of a file: rows `start` to `end` of keys and values, states and windows at `end`.
+    """Name of a saved prompt's file, which holds cache rows of tokens `start` to `end`.
 
-    key: hash of the first `end` tokens, the model and the formats. tag: hash of the kernels and
-    numerics that computed the rows. is_base: files of longer prompts may continue this one.
-    checksum: of the rest of the name and all bytes; "" before the file is written.
+    Recurrent states and sliding windows are those at `end`. key: hash of the first `end` tokens,
+    the model and the formats. tag: hash of the kernels and numerics that computed the rows.
+    is_base: files of longer prompts may continue this one. checksum: of the rest of the name and
+    all bytes; "" before the file is written.
     """
 
     end: int
@@ -41,12 +42,12 @@ class SavedPrompt(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """The file name without checksum and suffix."""
+        """The prompt file's name without checksum and suffix."""
         return f"{self.end}-{self.start}-{self.key}-{self.tag}-{self.is_base:d}"
 
     @property
     def name(self) -> str:
-        """The file name."""
+        """The prompt file's name, with checksum and suffix."""
         return f"{self.stem}-{self.checksum}.safetensors"
 
 
@@ -57,7 +58,7 @@ class PromptFolder:
         self.path = path
 
     def prepare(self) -> None:
-        """Make the folder, readable by its owner only. Raises OSError.
+        """Make the folder of saved prompts, readable by its owner only. Raises OSError.
 
         Removes files of earlier formats and unfinished files.
         """
@@ -71,7 +72,10 @@ class PromptFolder:
                 folder.rmdir()  # if it is empty
 
     def saved(self) -> dict[SavedPrompt, list[Path]]:
-        """Find all complete files, each with its links, one per chat; none without a folder."""
+        """Find all complete prompt files, each with its hard links, one per chat.
+
+        There are none if the folder does not exist.
+        """
         found: dict[SavedPrompt, list[Path]] = {}
         for path in self.path.glob(f"{_CHAT}/*.safetensors"):
             if told := _NAME.fullmatch(path.name):
@@ -83,17 +87,17 @@ class PromptFolder:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all files; a file with several links counts once."""
-        return sum(file.nbytes for file in self._by_use())
+        """Bytes of all saved prompts; a file with several hard links counts once."""
+        return sum(file.nbytes for file in self._least_recent_first())
 
     def keep_within(self, most_bytes: int) -> None:
-        """Remove the least recently used files until the rest fits; with 0 remove all.
+        """Remove the least recently used prompt files until the rest fit in so many bytes; 0: all.
 
-        Of a chain of files the longest prompt is removed first.
+        Of files that continue each other the longest prompt is removed first.
         """
         if not most_bytes:
             self.forget_all()
-        files = self._by_use()
+        files = self._least_recent_first()
         total = sum(file.nbytes for file in files)
         for file in files:
             if total <= most_bytes:
@@ -102,11 +106,11 @@ class PromptFolder:
             total -= file.nbytes
 
     def chat_folder(self, chat: str | None) -> Path:
-        """Path of a chat's folder; None stands for all raw prompts."""
+        """Path of the folder of a chat's saved prompts; None stands for all raw prompts."""
         return self.path / hashlib.sha256((chat or "").encode()).hexdigest()[:40]
 
     def mark_used(self, files: Iterable[Path], chat: str | None) -> None:
-        """Mark files as used now, and link them into the chat's folder."""
+        """Mark prompt files as used now, and hard-link them into the chat's folder."""
         now = time_ns()
         for file in files:
             with suppress(OSError):
@@ -116,14 +120,14 @@ class PromptFolder:
                     os.link(file, self.make_chat_folder(chat) / file.name)
 
     def make_chat_folder(self, chat: str | None) -> Path:
-        """Make a chat's folder, if there is none. Raises OSError."""
+        """Make the folder of a chat's saved prompts, if there is none. Raises OSError."""
         make_private_folder(self.path)
         folder = self.chat_folder(chat)
         folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
         return folder
 
     def forget(self, chat: str) -> None:
-        """Remove a chat's files, except those that other chats use too."""
+        """Remove a chat's saved prompts, except those that other chats use too."""
         _remove_folder(self.chat_folder(chat))
 
     def forget_all(self) -> None:
@@ -131,9 +135,10 @@ class PromptFolder:
         for folder in self.path.glob(_CHAT):
             _remove_folder(folder)
 
-    def _by_use(self) -> list["_StoredFile"]:
-        """All files of chats, those with names of other formats included, least recently used
-        first; of files used at the same time the longest prompt first.
+    def _least_recent_first(self) -> list["_StoredFile"]:
+        """All prompt files of chats, of any format, least recently used first.
+
+        Of files used at the same time the longest prompt comes first.
         """
         by_inode: dict[int, _StoredFile] = {}
         for path in self.path.glob(f"{_CHAT}/*.safetensors"):
@@ -147,7 +152,7 @@ class PromptFolder:
 
 
 class _StoredFile(NamedTuple):
-    """A file in the folder: last use, tokens by its name, size, and all of its hard links."""
+    """A saved prompt's file: last use, tokens by its name, size, and all of its hard links."""
 
     used_ns: int
     tokens: int

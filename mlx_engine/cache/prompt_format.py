@@ -38,9 +38,9 @@ Arrays = dict[str, mx.array]
 
 
 class CacheState(NamedTuple):
-    """State of a conversation after `length` tokens.
+    """State of a conversation's caches after `length` tokens, to be saved to a file.
 
-    places: snapshots of the trunk's caches and each of the drafter's. newest: the hidden state
+    places: snapshots of the main model's caches and each of the drafter's. newest: the hidden state
     [1, 1, H] that the drafter still needs.
     """
 
@@ -57,13 +57,13 @@ class Contents(NamedTuple):
 
 
 class NewFile(NamedTuple):
-    """A file to write: its name, without the checksum, and its bytes in pieces."""
+    """A prompt file to be written: its name without the checksum, and its bytes in pieces."""
 
     name: SavedPrompt
     pieces: list[bytes | memoryview]
 
     def write(self, folder: Path) -> Path:
-        """Write under a temporary name, then rename; return the path. Runs no MLX.
+        """Write the prompt file under a temporary name, then rename it; return the path. No MLX.
 
         Raises OSError; nothing is left on disk then.
         """
@@ -85,14 +85,17 @@ class NewFile(NamedTuple):
 
 
 def can_be_saved(caches: LayerCaches) -> bool:
-    """Whether all layers are of kinds that files can hold."""
+    """Whether the caches of all layers are of classes that prompt files can hold."""
     return all(type(layer) in _STORED for layer in caches.layers)
 
 
 def collect_arrays(
     all_caches: Sequence[LayerCaches], state: CacheState, start: int
 ) -> tuple[Arrays, Arrays]:
-    """Collect the arrays of a state: keys and values from row `start` on, and the rest; lazy."""
+    """Collect the arrays of a conversation's caches that a prompt file holds; lazy.
+
+    Returns the main model's keys and values from row `start` on, and all others, by name.
+    """
     rows: Arrays = {}
     rest = {} if state.newest is None else {"newest": state.newest}
     for number, (caches, places) in enumerate(zip(all_caches, state.places, strict=True)):
@@ -106,12 +109,12 @@ def collect_arrays(
 
 
 def nbytes(arrays: Arrays) -> int:
-    """Bytes of all arrays, which are not evaluated."""
+    """Bytes of all the arrays together, without evaluating them."""
     return sum(array.nbytes for array in arrays.values())
 
 
 def encode(contents: Contents) -> list[bytes | memoryview]:
-    """Encode a safetensors file, in pieces that share the memory of the evaluated arrays."""
+    """Encode arrays as a safetensors file, in pieces that share the evaluated arrays' memory."""
     raw = [array.flatten().view(mx.uint8) for array in contents.arrays.values()]
     mx.eval(raw)
     header: dict[str, object] = {"__metadata__": contents.metadata}
@@ -127,7 +130,7 @@ def encode(contents: Contents) -> list[bytes | memoryview]:
 
 
 def read(path: Path) -> Contents:
-    """Read a file after comparing its checksum; arrays are lazy. Raises UNFIT."""
+    """Read a prompt file after comparing its checksum; its arrays are lazy. Raises UNFIT."""
     stem, _, checksum = path.stem.rpartition("-")
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, partial(hashlib.sha256, stem.encode()))
@@ -137,12 +140,15 @@ def read(path: Path) -> Contents:
 
 
 def read_unchecked(path: Path) -> Contents:
-    """Read a file without comparing its checksum; arrays are lazy. Raises UNFIT."""
+    """Read a prompt file without comparing its checksum; its arrays are lazy. Raises UNFIT."""
     return Contents(*cast(tuple[Arrays, dict[str, str]], mx.load(str(path), return_metadata=True)))
 
 
 def fill(all_caches: Sequence[LayerCaches], files: Sequence[Contents]) -> CacheState:
-    """Fill empty caches from a chain of files; return the caches' state. Raises UNFIT."""
+    """Fill empty caches from prompt files that continue each other; return the caches' state.
+
+    Raises UNFIT.
+    """
     arrays, told = files[-1]
     lengths: list[int] = json.loads(told["lengths"])
     for number, (caches, length) in enumerate(zip(all_caches, lengths, strict=True)):
@@ -162,15 +168,15 @@ def fill(all_caches: Sequence[LayerCaches], files: Sequence[Contents]) -> CacheS
 
 
 def _is_chained(number: int, cache: LayerCache) -> bool:
-    """Whether files hold only new rows of a layer: keys and values of the trunk, caches 0."""
+    """Whether files hold only a layer's new rows: keys and values of the main model (caches 0)."""
     return number == 0 and isinstance(cache, AttentionCache)
 
 
 def _stored(cache: LayerCache, place: LayerSnapshot, start: int) -> list[mx.array]:
-    """Arrays of a layer at a snapshot.
+    """Arrays of one layer's cache that a prompt file holds, at a snapshot.
 
-    Keys and values from row `start` on; or a window's first position and rows; or a recurrent
-    layer's convolution window and state.
+    Keys and values from row `start` on; or a sliding window's first position and rows; or a
+    recurrent layer's convolution window and state.
     """
     if isinstance(cache, AttentionCache):
         return list(cache.rows(start, place.length))
@@ -182,7 +188,7 @@ def _stored(cache: LayerCache, place: LayerSnapshot, start: int) -> list[mx.arra
 
 
 def _fill(cache: LayerCache, length: int, files: Sequence[list[mx.array]]) -> None:
-    """Fill an empty layer with `length` tokens; files: the arrays of `_stored`, in order."""
+    """Fill a layer's empty cache with `length` tokens; files: arrays of `_stored`, in order."""
     last = files[-1]
     if isinstance(cache, AttentionCache):
         cache.fill([mx.concatenate(list(side), axis=2) for side in zip(*files, strict=True)])

@@ -32,23 +32,26 @@ window is copied.
 
 
 class Replay(Protocol):
-    """Steps of the recurrence that the state does not contain yet."""
+    """Protocol of steps of the gated delta rule that a recurrent state does not contain yet."""
 
     def arrays(self) -> list[mx.array]:
-        """Arrays that the steps consist of."""
+        """List of the arrays that these steps of the delta rule consist of."""
 
     def first(self, rows: int | mx.array) -> "Replay":
-        """The first `rows` steps; int32 [1] where only the device knows the number."""
+        """The first `rows` of these steps of the delta rule.
+
+        rows: int32 [1] where only the device knows the number.
+        """
 
     def settled(self, state: mx.array) -> mx.array:
-        """The state after these steps."""
+        """Apply these steps of the delta rule to a recurrent state; returns the new state."""
 
 
 class DeltaBlock(NamedTuple):
-    """Result of running a block: outputs [1, T, value heads, Dv].
+    """Result of the gated delta rule over a block of rows: outputs [1, T, value heads, Dv].
 
-    before, after: the states [1, value heads, Dv, Dk] around it; after is None where it was not
-    written. steps: of all its rows.
+    before, after: recurrent states [1, value heads, Dv, Dk] around the block; after is None where
+    it was not written. steps: those of all rows of the block.
     """
 
     outputs: mx.array
@@ -58,16 +61,16 @@ class DeltaBlock(NamedTuple):
 
 
 class DeltaRule(Protocol):
-    """An implementation of the gated delta rule."""
+    """Protocol of an implementation of the gated delta rule over a block of rows."""
 
     def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
-        """Apply the replayed steps, then the rows [1, T, ...] of the block."""
+        """Apply the steps in `replay` to the recurrent state, then the block's rows [1, T, ...]."""
 
 
 class StockSteps(NamedTuple):
-    """Steps as inputs of MLX's own operation; without queries, which do not change the state.
+    """Steps of the delta rule for MLX's own operation; queries do not change the state.
 
-    keys, values, decay, beta: of Rows.
+    keys, values, decay, beta: as in DeltaRows.
     """
 
     keys: mx.array
@@ -77,11 +80,14 @@ class StockSteps(NamedTuple):
     stock: StockOperations = MLX
 
     def arrays(self) -> list[mx.array]:
-        """Keys, values, decay and beta."""
+        """List of keys, values, decay and beta of these steps of the delta rule."""
         return list(self[:4])
 
     def first(self, rows: int | mx.array) -> "StockSteps":
-        """The first `rows` steps; if the device has the number, others become without effect."""
+        """The first `rows` of these steps of the delta rule.
+
+        If only the device knows the number, the others stay but have no effect on the state.
+        """
         if isinstance(rows, int):
             keys, values, decay, beta = (part[:, :rows] for part in self[:4])
             return StockSteps(keys, values, decay, beta, self.stock)
@@ -90,39 +96,39 @@ class StockSteps(NamedTuple):
         return self._replace(decay=decay, beta=beta)
 
     def settled(self, state: mx.array) -> mx.array:
-        """The state after these steps."""
+        """Apply these delta-rule steps to a state, by stock MLX; returns the new state."""
         return self.stock.delta_rule(DeltaRows(self.keys, *self[:4]), state)[1]
 
 
 @dataclass(frozen=True, slots=True)
 class StockDelta:
-    """The gated delta rule by MLX's own operation."""
+    """The gated delta rule over a block of rows, by MLX's own operation."""
 
     stock: StockOperations = MLX
 
     def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
-        """Apply the replayed steps, then the rows of the block."""
+        """Apply the steps in `replay` to the state, then the block's rows, by stock MLX."""
         before = state if replay is None else replay.settled(state)
         outputs, after = self.stock.delta_rule(rows, before)
         return DeltaBlock(outputs, before, after, StockSteps(*rows[1:], self.stock))
 
 
 @cache
-def _number(count: int) -> mx.array:
-    """A count as int32 [1]; cached, as every layer of a pass needs the same few."""
+def _as_int32(count: int) -> mx.array:
+    """A number of rows as int32 [1]; cached, as every layer of a pass needs the same few."""
     return mx.array([count], dtype=mx.int32)
 
 
-def _blank(steps: ReplaySteps) -> ReplaySteps:
-    """A step of zeros with heads like those of `steps`."""
+def _zero_step(steps: ReplaySteps) -> ReplaySteps:
+    """A delta-rule step of zeros with heads like those of `steps`."""
     return ReplaySteps(*(mx.zeros((1, 1, *part.shape[2:])) for part in steps))
 
 
 class KernelSteps(NamedTuple):
-    """Steps with a known `delta`, which the kernel replays without reductions.
+    """Steps of the delta rule with a known `delta`, which our kernel replays without reductions.
 
-    taken: how many steps count. counts: row counts that the kernel serves; plain operations replay
-    where it was switched off since.
+    taken: how many of the steps count. counts: row counts that the kernel is used for; where it was
+    switched off since, plain operations replay.
     """
 
     steps: ReplaySteps
@@ -131,44 +137,50 @@ class KernelSteps(NamedTuple):
     counts: Container[int] = ALL_ROWS
 
     def arrays(self) -> list[mx.array]:
-        """Keys, delta and decay of the steps."""
+        """List of keys, delta and decay of these steps of the delta rule."""
         return list(self.steps)
 
     def first(self, rows: int | mx.array) -> "KernelSteps":
-        """The first `rows` steps."""
+        """The first `rows` of these steps of the delta rule."""
         return KernelSteps(self.steps, rows, self.launcher, self.counts)
 
     @property
     def kept(self) -> mx.array:
-        """`taken` as int32 [1]."""
-        return _number(self.taken) if isinstance(self.taken, int) else self.taken
+        """Number of delta-rule steps that count (`taken`), as int32 [1]."""
+        return _as_int32(self.taken) if isinstance(self.taken, int) else self.taken
 
     def settled(self, state: mx.array) -> mx.array:
-        """The state after these steps, by a launch of the kernel with one row of zeros."""
+        """Apply these steps of the delta rule to a recurrent state; returns the new state.
+
+        The delta-rule kernel does it, with one new row of zeros.
+        """
         if 1 not in self.counts:
             steps = ReplaySteps(*(part.squeeze(0) for part in self.steps))
             return replayed(state.squeeze(0), self.taken, steps)[None]
-        keys, delta, decay = _blank(self.steps)
+        keys, delta, decay = _zero_step(self.steps)
         row = DeltaRows(keys, keys, delta, decay, decay)
         return gated_delta_block(state, self.kept, self.steps, row, self.launcher).settled
 
 
 @dataclass(frozen=True, slots=True)
 class KernelDelta:
-    """Our kernel for the row counts in `counts`, MLX's operation for a prompt's long blocks."""
+    """The gated delta rule by our kernel, for blocks with a number of rows in `counts`.
+
+    Other blocks, as long ones of a prompt, go to the implementation `long`.
+    """
 
     launcher: Launcher
     long: DeltaRule = StockDelta()
     counts: Container[int] = ALL_ROWS
 
     def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
-        """Apply the replayed steps, then the rows of the block."""
+        """Apply the steps in `replay` to the recurrent state, then the rows of the block."""
         count = rows.keys.shape[1]
         if count not in self.counts:
             return self.long.run(rows, state, replay)
         if not isinstance(replay, KernelSteps):
             state = state if replay is None else replay.settled(state)
-            none = _blank(ReplaySteps(rows.keys, rows.values, rows.decay))
+            none = _zero_step(ReplaySteps(rows.keys, rows.values, rows.decay))
             replay = KernelSteps(none, 0, self.launcher, self.counts)
         done = gated_delta_block(state, replay.kept, replay.steps, rows, self.launcher)
         steps = ReplaySteps(rows.keys, done.delta, rows.decay)
@@ -177,33 +189,36 @@ class KernelDelta:
 
 
 class NoSteps(NamedTuple):
-    """Steps of a layer without a recurrent state: none."""
+    """Steps of the delta rule for a layer that has no recurrent state: there are none."""
 
     def arrays(self) -> list[mx.array]:
-        """An empty list."""
+        """An empty list, as a layer without a recurrent state has no delta-rule steps."""
         return []
 
     def first(self, rows: int | mx.array) -> "NoSteps":
-        """No steps."""
+        """Itself, as a layer without a recurrent state has no delta-rule steps to cut."""
         del rows
         return self
 
     def settled(self, state: mx.array) -> mx.array:
-        """The state, unchanged."""
+        """The given recurrent state, unchanged, as there are no steps to apply."""
         return state
 
 
 def delta_rule(served: ServedRows | None, long: DeltaRule) -> DeltaRule:
-    """The kernel's rule, which leaves long blocks to `long`; `long` alone where none serves."""
+    """Choose an implementation of the gated delta rule: our kernel, with `long` for long blocks.
+
+    Without a kernel it is `long` for all blocks.
+    """
     return long if served is None else KernelDelta(served.launcher, long, served)
 
 
 class RecurrentSnapshot(NamedTuple):
-    """Convolution window, state, and the steps the state still has to take.
+    """Snapshot of a recurrent layer: convolution window, state, and steps to apply to it.
 
-    The window [1, K-1, C] may stand among other rows, `skipped` of them before it. pending: how
-    many rows after `length` count too; it is then the whole block that is replayed and skipped, up
-    to that count.
+    The window [1, K-1, C] may lie among other rows, `skipped` of them before it. pending: number of
+    rows after `length` that count too, not known to the host; `window` and `replay` then have all
+    rows of the block.
     """
 
     length: int
@@ -215,15 +230,15 @@ class RecurrentSnapshot(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays of the snapshot."""
+        """Bytes of all arrays of this snapshot of a recurrent layer."""
         return sum(array.nbytes for array in self.arrays())
 
     def arrays(self) -> list[mx.array]:
-        """Window, state and what is needed to replay."""
+        """List of the convolution window, the recurrent state and the steps still to be applied."""
         return [self.window, self.state, *(self.replay.arrays() if self.replay else ())]
 
     def resolved(self) -> "RecurrentSnapshot":
-        """The snapshot with a pending count resolved, if the host knows it by now."""
+        """This snapshot with its pending row count added, if the host knows that by now."""
         count = None if self.pending is None else self.pending.known
         if count is None:
             return self
@@ -232,34 +247,35 @@ class RecurrentSnapshot(NamedTuple):
         return RecurrentSnapshot(self.length + count, self.window, self.state, replay, count)
 
 
-class _Block(NamedTuple):
+class _WrittenBlock(NamedTuple):
     rows: int
     convolved: mx.array
     delta: DeltaBlock
 
 
 class ConvolutionWindow(NamedTuple):
-    """The last K-1 rows that went into the convolution, behind `skipped` others; int32 [1] where
-    only the device knows how many. More may follow.
+    """The last K-1 input rows of a layer's convolution, behind `skipped` other rows.
+
+    skipped: int32 [1] where only the device knows it. More rows may follow the K-1.
     """
 
     rows: mx.array
     skipped: int | mx.array
 
     def alone(self, count: int) -> mx.array:
-        """The K-1 = `count` rows, [1, K-1, C]."""
+        """Cut out the `count` = K-1 rows of the convolution window, [1, K-1, C]."""
         if isinstance(self.skipped, int):
             return self.rows[:, self.skipped : self.skipped + count]
         return mx.take(self.rows, mx.arange(count) + self.skipped, axis=1)
 
     @property
     def kept(self) -> mx.array:
-        """`skipped` as int32 [1]."""
-        return _number(self.skipped) if isinstance(self.skipped, int) else self.skipped
+        """Number of rows before the convolution window (`skipped`), as int32 [1]."""
+        return _as_int32(self.skipped) if isinstance(self.skipped, int) else self.skipped
 
 
 class RecurrentCache:
-    """Convolution window and recurrent state of one layer after `length` tokens."""
+    """Cache of one Gated DeltaNet layer: its convolution window and recurrent state."""
 
     keeps_any_prefix = True
     keeps_all_rows = False
@@ -271,19 +287,20 @@ class RecurrentCache:
         rule: DeltaRule | None = None,
         stock: StockOperations = MLX,
     ) -> None:
-        """Start from zeros: window [1, K-1, C], state [1, value heads, Dv, Dk] float32.
+        """Start a recurrent layer's cache from zeros: window [1, K-1, C] and a float32 state.
 
-        rule: how blocks are run, None for stock MLX. A layer without a state has an empty one.
+        state: [1, value heads, Dv, Dk], an empty array for a layer without one. rule:
+        implementation of the gated delta rule, None for stock MLX.
         """
         self._rule = rule or StockDelta()
         self._stock = stock
         self._taps = window.shape[1]
         self._committed = RecurrentSnapshot(0, window, state, None)
-        self._block: _Block | None = None
+        self._block: _WrittenBlock | None = None
 
     @property
     def _now(self) -> RecurrentSnapshot:
-        """The committed state."""
+        """The committed snapshot, with its pending row count added if the host knows it."""
         if self._committed.pending is not None:
             now = self._committed.resolved()
             if self._block is not None and now.pending is None:  # its pass has replayed them
@@ -293,23 +310,23 @@ class RecurrentCache:
 
     @property
     def length(self) -> int:
-        """Committed tokens."""
+        """Number of tokens committed to this recurrent layer's cache."""
         return self._now.length
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the committed state."""
+        """Bytes of the committed convolution window, recurrent state and steps to replay."""
         return self._now.nbytes
 
     @property
     def window(self) -> ConvolutionWindow:
-        """The last rows that went into the convolution."""
+        """The last committed input rows of the layer's convolution."""
         now = self._now
         skipped = now.skipped if now.pending is None else now.pending.rows
         return ConvolutionWindow(now.window, skipped)
 
     def run(self, rows: DeltaRows, convolved: mx.array) -> mx.array:
-        """Run a block from the committed state; outputs [1, T, value heads, Dv].
+        """Run the delta rule over a block from the committed state -> [1, T, value heads, Dv].
 
         rows: [1, T, ...]; convolved [1, K-1+T, C] is the window followed by the block's rows. The
         committed rows of the block before are replayed as part of this pass.
@@ -321,20 +338,20 @@ class RecurrentCache:
         done = self._rule.run(rows, now.state, replay)
         if now.pending is None:  # nobody goes back to before the replay: the old state is let go
             self._committed = now._replace(state=done.before, replay=None)
-        self._block = _Block(rows.keys.shape[1], convolved, done)
+        self._block = _WrittenBlock(rows.keys.shape[1], convolved, done)
         return done.outputs
 
     def move(self, convolved: mx.array) -> None:
-        """Write a block of a layer that has a convolution and no recurrent state.
+        """Write a block to the cache of a layer that has a convolution but no recurrent state.
 
-        convolved: [1, K-1+T, C], the window followed by the block's rows.
+        convolved: [1, K-1+T, C], the convolution window followed by the block's rows.
         """
         state = self._now.state
         block = DeltaBlock(convolved, state, state, NoSteps())
-        self._block = _Block(convolved.shape[1] - self._taps, convolved, block)
+        self._block = _WrittenBlock(convolved.shape[1] - self._taps, convolved, block)
 
     def commit(self, count: int | RowCount) -> None:
-        """Append the first `count` rows of the last block; 0 rolls it back."""
+        """Keep the first `count` rows of the block just run; 0 goes back to before it."""
         block, self._block = self._block, None
         assert block is not None
         if count == 0:
@@ -358,23 +375,29 @@ class RecurrentCache:
         )
 
     def fork(self) -> Self:
-        """Copy this cache; states are never written in place."""
+        """Copy this recurrent layer's cache; arrays are shared, as none is written in place."""
         return copy(self)
 
     def place(self) -> RecurrentSnapshot | Place:
-        """The committed state itself; at length 0 a Place, which holds no arrays."""
+        """Snapshot that shares the arrays of the committed convolution window and state.
+
+        At length 0 it is a Place, which holds no arrays.
+        """
         now = self._now
         return now if now.length or now.pending is not None else Place(0)
 
     def snapshot(self) -> RecurrentSnapshot | Place:
-        """The committed state with a contiguous window: a view would keep its whole block alive."""
+        """Snapshot of the committed convolution window and recurrent state.
+
+        The window is copied: a view of it would keep the whole block it is from alive.
+        """
         if self._now.skipped != 0:
             window = self._stock.contiguous(self.window.alone(self._taps))
             self._committed = self._committed._replace(window=window, skipped=0)
         return self.place()
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Go back to a snapshot."""
+        """Go back to a snapshot of the convolution window and recurrent state."""
         if isinstance(snapshot, RecurrentSnapshot):
             self._committed = snapshot
         else:
@@ -384,5 +407,5 @@ class RecurrentCache:
         self._block = None
 
     def arrays(self) -> list[mx.array]:
-        """Window, state and what is needed to replay."""
+        """List of the convolution window, the recurrent state and the steps still to be applied."""
         return self._now.arrays()

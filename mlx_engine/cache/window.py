@@ -27,7 +27,7 @@ from mlx_engine.values.options import CacheBits
 
 
 class WindowSnapshot(NamedTuple):
-    """Snapshot of a window: a copy of the rows that later tokens may see."""
+    """Snapshot of a sliding-window KV cache: a copy of the rows that later tokens may see."""
 
     length: int
     first: int
@@ -35,12 +35,12 @@ class WindowSnapshot(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the copy."""
+        """Bytes of the copied keys and values."""
         return sum(array.nbytes for array in self.rows)
 
 
 class WindowCache(RowsCache):
-    """Keys and values of a window; rows are the same in a block and alone, at any length.
+    """KV cache of a sliding-window layer; rows are the same computed in a block or alone.
 
     window: tokens a row sees, itself included. first: position of the buffers' first row. Bytes
     stay under those of window + WINDOW_STEP + WINDOW_SLACK rows and one block.
@@ -53,8 +53,8 @@ class WindowCache(RowsCache):
         self.first = 0
         self._copy: Buffers = ()
 
-    def _begin(self) -> int:
-        """Position of the first row that the next block is shown."""
+    def _view_start(self) -> int:
+        """Position of the first key that is given to the attention of the next block."""
         return max(0, self.length - self.window + 1) // WINDOW_STEP * WINDOW_STEP
 
     def make_mask(
@@ -63,53 +63,59 @@ class WindowCache(RowsCache):
         return_array: bool = False,
         window_size: int | None = None,
     ) -> Mask:
-        """Attention mask of a block of N rows that is written next; N is mlx-lm's name."""
+        """Attention mask for a block of N rows that is written next; N is mlx-lm's name."""
         window = min(window_size or self.window, self.window)
         if self.pending is None and self._length + N <= window and not return_array:
             return None if N == 1 else "causal"
-        return causal_mask(self.start(), N, range(self._begin(), self.most + N), window)
+        return causal_mask(self.start(), N, range(self._view_start(), self.most + N), window)
 
     def keys_and_values(self) -> KeysValues:
-        """Keys and values from the multiple of WINDOW_STEP at which the block's view begins."""
-        return self._unpacked(self._at(self._begin(), self.most + self._block))
+        """Keys and values for the block just written or, after a commit, for the next one.
+
+        They begin at a multiple of WINDOW_STEP; the mask hides those that have left the window.
+        """
+        return self._unpacked(self._at(self._view_start(), self.most + self._block))
 
     def append(self, keys: mx.array, values: mx.array) -> Buffers:
-        """Append a block; return the whole buffers, whose first row is at position `first`."""
+        """Write the keys and values of a block; return the whole buffers of the sliding window.
+
+        Their first row is at position `first`.
+        """
         self._copy = ()  # that is evaluated by now
         self._block = keys.shape[2]
         end, rows = self.most + self._block, self._packed(keys, values)
-        buffers = self._room(max(self.first, self._begin() - NEAR), end, rows)
+        buffers = self._buffers_to(max(self.first, self._view_start() - NEAR), end, rows)
         self._buffers = written(buffers, rows, self.start(self.first))
         return self._buffers
 
     def _at(self, begin: int, end: int) -> slice:
-        """Slice of the buffers for positions `begin` to `end`."""
+        """Slice of the sliding window's buffers that holds positions `begin` to `end`."""
         return slice(begin - self.first, end - self.first)
 
-    def _room(self, begin: int, end: int, rows: Buffers) -> Buffers:
-        """Buffers with room up to position `end`; new ones start at `begin`."""
+    def _buffers_to(self, begin: int, end: int, rows: Buffers) -> Buffers:
+        """KV buffers with room up to position `end`; new ones start at position `begin`."""
         if self._buffers and end - self.first <= self._buffers[0].shape[2]:
             return self._buffers
-        kept = self._kept(begin)
+        kept = self._committed_rows(begin)
         more = end - self.most + WINDOW_SLACK - NEAR
         self.first = begin
         return with_blanks(kept, rows, more)
 
-    def _kept(self, begin: int) -> Buffers:
-        """Committed and pending rows from position `begin` on, as stored."""
+    def _committed_rows(self, begin: int) -> Buffers:
+        """Committed keys and values from position `begin` on, as stored."""
         if begin >= self.most:
             return ()
         return tuple(buffer[:, :, self._at(begin, self.most)] for buffer in self._buffers)
 
     def snapshot(self) -> WindowSnapshot:
-        """A copy of the rows that later tokens may see."""
-        begin = self._begin()
+        """Copy the keys and values of the sliding window that later tokens may see."""
+        begin = self._view_start()
         # contiguous: a plain slice would keep the whole buffer alive
-        self._copy = tuple(self._stock.contiguous(rows) for rows in self._kept(begin))
+        self._copy = tuple(self._stock.contiguous(rows) for rows in self._committed_rows(begin))
         return WindowSnapshot(self.length, begin, self._copy)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Go to a snapshot, earlier or later."""
+        """Take the sliding window to a snapshot, which may be earlier or later."""
         self._length, self._block = snapshot.length, 0
         self._pending = snapshot.pending if isinstance(snapshot, Place) else None
         if isinstance(snapshot, WindowSnapshot):
@@ -117,5 +123,5 @@ class WindowCache(RowsCache):
             self._buffers = snapshot.rows  # full, so the next block moves to buffers of its own
 
     def arrays(self) -> list[mx.array]:
-        """The buffers, and the rows of the newest snapshot."""
+        """List of the sliding window's buffers and the rows of the newest snapshot."""
         return [*self._buffers, *self._copy]

@@ -28,7 +28,10 @@ _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio
 
 
 def row_keys(seed: int, positions: Sequence[int]) -> mx.array:
-    """Random keys of positions, uint32 [R, 2]; seed and positions are taken modulo 2**64."""
+    """Hash a seed and positions to noise keys, uint32 [R, 2], one row a position.
+
+    Seed and positions are taken modulo 2**64.
+    """
     start = _split_mix(seed + _GOLDEN)
     keys = [_split_mix(start + position * _GOLDEN) for position in positions]
     return mx.array(np.array([[key & 0xFFFFFFFF, key >> 32] for key in keys], dtype=np.uint32))
@@ -40,7 +43,10 @@ plain_noise: NoiseOfKeys = mx.compile(noise_of_keys) if computes_on_gpu() else n
 
 
 def noise_function(served: ServedRows | None) -> NoiseOfKeys:
-    """Gumbel noise by the kernel while it serves, else by plain operations; bit-equal."""
+    """Make the function from keys uint32 [R, 2] to Gumbel noise [R, vocabulary].
+
+    It uses our kernel while that is in use, else plain operations; the bits are equal.
+    """
     if served is None:
         return plain_noise
 

@@ -34,7 +34,7 @@ LOWEST = float(np.finfo(np.float32).min)
 
 
 def fresh_seed() -> int:
-    """A seed nobody can foresee, 0 to 2**64-1."""
+    """A random sampling seed that nobody can foresee, 0 to 2**64-1."""
     return secrets.randbits(64)
 
 
@@ -55,12 +55,15 @@ def repetition_penalty(logits: mx.array, seen: mx.array, penalty: float) -> mx.a
 def presence_and_frequency_penalty(
     logits: mx.array, counts: mx.array, presence: float, frequency: float
 ) -> mx.array:
-    """Subtract `presence` once and `frequency` per use; counts: int32 [R, V]."""
+    """Subtract presence and frequency penalties from logits of tokens that the answer used.
+
+    `presence` is subtracted once, `frequency` for each use; counts: int32 [R, V].
+    """
     return logits - presence * (counts > 0) - frequency * counts
 
 
 class TokenHistory:
-    """The prompt's tokens and how often the answer used each token.
+    """Tokens that penalties depend on: those of the prompt, and the answer's with their counts.
 
     Token ids from `vocabulary` on (rows of padding in an embedding) are never picked: not counted.
     """
@@ -70,23 +73,23 @@ class TokenHistory:
         self.begin(())
 
     def begin(self, prompt: Sequence[int]) -> None:
-        """Forget everything, then take the prompt."""
+        """Forget all counted tokens, then take those of a new prompt."""
         tokens = np.asarray(prompt, dtype=np.int64)
         counts = np.bincount(tokens, minlength=self._vocabulary)[: self._vocabulary]
         self._in_prompt = mx.array(counts > 0)
         self._in_answer = mx.zeros((self._vocabulary + 1,), dtype=mx.int32)  # the last: of no use
 
     def commit(self, tokens: mx.array, count: RowCount | None = None) -> None:
-        """Count the first `count` tokens of the answer, int32 [T], or all; lazy."""
+        """Count the first `count` of the answer's new tokens int32 [T], or all of them; lazy."""
         if count is not None:
             tokens = mx.where(mx.arange(count.most) < count.rows, tokens, self._vocabulary)
         known = mx.minimum(tokens, self._vocabulary)
         self._in_answer = self._in_answer.at[known].add(1)
 
     def answer_counts(self, rows: int, prefix: mx.array) -> mx.array:
-        """Uses in the answer plus the drafted prefix before each row, int32 [rows, V].
+        """How often each token is in the answer and the draft before each row, int32 [rows, V].
 
-        prefix: int32 [P], P >= rows - 1; row i sees its first P - (rows - 1) + i tokens.
+        prefix: drafted tokens int32 [P], P >= rows - 1; row i sees its first P - (rows - 1) + i.
         """
         shared = prefix.shape[0] - (rows - 1)
         if shared < 0:
@@ -96,12 +99,15 @@ class TokenHistory:
         return mx.cumsum(mx.concatenate([first[None], drafted[shared:]]), axis=0)
 
     def seen(self, answer_counts: mx.array) -> mx.array:
-        """Tokens in prompt or answer, bool [R, V], for counts as `answer_counts` gives them."""
+        """Which tokens were in prompt or answer, bool [R, V]; takes counts of `answer_counts`."""
         return self._in_prompt | (answer_counts > 0)
 
 
-class _Drawn(NamedTuple):
-    """Noise [R, V] of positions `start` to `end` - 1, counted from the rows of `behind`."""
+class _DrawnNoise(NamedTuple):
+    """Gumbel noise [R, V] drawn ahead for positions `start` to `end` - 1.
+
+    behind: rows before them whose number the host does not know yet.
+    """
 
     start: int
     end: int
@@ -111,14 +117,17 @@ class _Drawn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SamplerKernels:
-    """Kernels that pick tokens from logits; filtered: None where plain operations filter."""
+    """Kernels by which a sampler makes noise and filters logits.
+
+    filtered: None where plain operations filter.
+    """
 
     noise: NoiseOfKeys = plain_noise
     filtered: ServedRows | None = None
 
     @staticmethod
     def of(kernels: Kernels, vocabulary: int) -> "SamplerKernels":
-        """The kernels in use on this machine."""
+        """Choose the noise and filter kernels that are in use on this machine."""
         work = KernelWork("", vocabulary)
         noise, filtered = (kernels.served(name, work) for name in ("noise", "filtered-pick"))
         return SamplerKernels(noise_function(noise), filtered)
@@ -145,8 +154,10 @@ class Sampler:
         suppressed: Collection[int] = (),
         first_suppressed: Collection[int] = (),
     ) -> None:
-        """seed: the effective one, 0 to 2**64-1. suppressed: tokens that are never picked;
-        first_suppressed: not right behind the prompt. Raises BadOption for a bias outside V.
+        """Make a sampler for one conversation; seed: the effective one, 0 to 2**64-1.
+
+        suppressed: tokens that are never picked; first_suppressed: not right behind the prompt.
+        Raises BadOption for a bias outside V.
         """
         self._noise = kernels.noise
         self._filtered = kernels.filtered
@@ -165,17 +176,17 @@ class Sampler:
         self._sees_raw = self._history is None and not biases
         self._settings = self._filters.settings(LOWEST if self._sees_raw else -mx.inf)
         self._draft_settings = self._filters.settings()
-        self._drawn: _Drawn | None = None
+        self._drawn: _DrawnNoise | None = None
         self._count: RowCount | None = None
 
     def begin(self, prompt: Sequence[int]) -> None:
-        """Forget the conversation; the prompt counts for the repetition penalty."""
+        """Start a conversation: forget all tokens, then count the prompt's for penalties."""
         self._first = len(prompt)
         if self._history is not None:
             self._history.begin(prompt)
 
     def commit(self, tokens: mx.array, count: int | RowCount) -> None:
-        """Count the first `count` of the emitted tokens int32 [T] in the penalties."""
+        """Count the first `count` of the emitted tokens int32 [T] for the penalties."""
         pending = count if isinstance(count, RowCount) else None
         self._count = pending or self._pending
         if self._history is not None:
@@ -183,13 +194,13 @@ class Sampler:
 
     @property
     def _pending(self) -> RowCount | None:
-        """The committed count that the host does not know yet."""
+        """Number of the newest committed tokens, if the host does not know it yet; else None."""
         if self._count is not None and self._count.known is not None:
             self._count = None
         return self._count
 
     def choosing(self, position: int, rows: int) -> PickOptions | None:
-        """Arguments for the kernel that picks tokens of `rows` rows without making their logits.
+        """Arguments for the kernel that picks tokens of `rows` rows without writing logits.
 
         None where filters, penalties or a bias have to see the logits. That depends on the options
         alone, so every pass of an answer with these options picks in the same way.
@@ -201,26 +212,32 @@ class Sampler:
             return PickOptions()
         if options.temperature < COLDEST_CHOOSING:
             return None
-        return PickOptions(keys=self._keys(position, rows), temperature=options.temperature)
+        return PickOptions(keys=self._noise_keys(position, rows), temperature=options.temperature)
 
     def draw(self, position: int, rows: int) -> None:
-        """Draw the noise of `rows` positions at once, for the picks of a draft and its round."""
-        if self._options.temperature > 0 and self._by_kernel is None:
-            noise = self._noise(self._keys(position, rows), self._vocabulary)
-            self._drawn = _Drawn(position, position + rows, self._pending, noise)
+        """Draw the Gumbel noise of `rows` positions from `position` on, and store it.
+
+        Drafting and verifying then use it, with one launch for both.
+        """
+        if self._options.temperature > 0 and self._filter_kernel is None:
+            noise = self._noise(self._noise_keys(position, rows), self._vocabulary)
+            self._drawn = _DrawnNoise(position, position + rows, self._pending, noise)
 
     def _noise_at(self, position: int, rows: int) -> mx.array:
-        """Noise float32 [R, V]; noise drawn ahead is dropped with its last row."""
+        """Gumbel noise float32 [R, V] of `rows` positions from `position` on.
+
+        Stored noise that was drawn ahead is used if there is some, and dropped with its last row.
+        """
         pending, drawn, end = self._pending, self._drawn, position + rows
         fits = drawn is not None and drawn.start <= position < end <= drawn.end
         if drawn is None or not fits or drawn.behind is not pending:
-            return self._noise(self._keys(position, rows), self._vocabulary)
+            return self._noise(self._noise_keys(position, rows), self._vocabulary)
         if end == drawn.end:
             self._drawn = None
         return drawn.noise[position - drawn.start : end - drawn.start]
 
     def pick(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
-        """The tokens int32 [R] for `position` onwards, drawn with the noise of their positions.
+        """Sample one token per row of logits, int32 [R], with the noise of their positions.
 
         position: absolute index in the conversation of the token that row 0 picks. The kernel that
         filters says -1 in a row with a logit that is not finite.
@@ -230,7 +247,7 @@ class Sampler:
         return self._pick(logits, position, prefix, self._filters, self._settings)
 
     def pick_draft(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
-        """Draft tokens int32 [R], as `pick` does, from logits that may be -inf.
+        """Sample draft tokens int32 [R], as `pick` does, from logits that may be -inf.
 
         A draft may be wrong: without a kernel no nucleus reaches beyond DRAFTED_FROM tokens, so
         that the vocabulary need not be sorted.
@@ -250,39 +267,42 @@ class Sampler:
         filters: Filters,
         settings: mx.array,
     ) -> mx.array:
-        rows, kernel = logits.shape[0], self._by_kernel
+        rows, kernel = logits.shape[0], self._filter_kernel
         penalised = self._penalised(logits, prefix, position)
         if kernel is not None:
-            keys = self._keys(position, rows)
+            keys = self._noise_keys(position, rows)
             return filtered_pick(penalised, keys, settings, kernel.launcher)
         kept = filter_tempered(temper(penalised, filters.temperature), filters)
         return mx.argmax(kept + self._noise_at(position, rows), axis=-1).view(mx.int32)
 
     @property
-    def _by_kernel(self) -> ServedRows | None:
-        """The kernel that filters and picks, where filters are on."""
+    def _filter_kernel(self) -> ServedRows | None:
+        """The kernel that filters logits and picks tokens; None where plain operations do it."""
         served = self._filtered
         return served if served is not None and self._filters.is_on and 1 in served else None
 
     def marked(self, logits: mx.array, picked: mx.array) -> mx.array:
-        """Replace the picked tokens by -1 in rows of the logits [R, V] that are not finite."""
-        if self._sees_raw and self._options.temperature > 0 and self._by_kernel is not None:
+        """Replace picked tokens by -1 in rows whose logits [R, V] are not all finite."""
+        if self._sees_raw and self._options.temperature > 0 and self._filter_kernel is not None:
             return picked  # the kernel has marked them
         return mx.where(finite_rows(logits), picked, -1)
 
     def pick_greedy(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
-        """Pick the likeliest token of each row, int32 [R]; of equal ones the lowest id."""
+        """Pick the likeliest token of each row of logits, int32 [R]; among equals the lowest id."""
         scored = logits if self._sees_raw else self._penalised(logits, prefix, position)
         return mx.argmax(scored, axis=-1).view(mx.int32)
 
     def probability(self, logits: mx.array, picked: mx.array, prefix: mx.array) -> mx.array:
-        """Softmax probability float32 [R] of the picked int32 [R], penalised, at temperature 1."""
+        """Probability float32 [R] of the picked tokens int32 [R] by the logits' softmax.
+
+        Penalties and bias are applied; the temperature is 1.
+        """
         penalised = self._penalised(logits, prefix)
         chosen = mx.take_along_axis(penalised, picked[:, None], axis=-1)
         return mx.exp(chosen - mx.logsumexp(penalised, axis=-1, keepdims=True))[:, 0]
 
-    def _keys(self, position: int, rows: int) -> mx.array:
-        """Keys of the noise of `rows` positions, uint32 [rows, 2]."""
+    def _noise_keys(self, position: int, rows: int) -> mx.array:
+        """Noise keys of `rows` positions from `position` on, uint32 [rows, 2]."""
         pending = self._pending
         if pending is None:
             return row_keys(self._seed, range(position, position + rows))
@@ -292,7 +312,10 @@ class Sampler:
     def _penalised(
         self, logits: mx.array, prefix: mx.array, position: int | None = None
     ) -> mx.array:
-        """Penalised, biased logits float32 [R, V]; position: of row 0, None if no row is first."""
+        """Apply penalties and bias to logits; returns float32 [R, V].
+
+        position: of row 0, None if no row picks the answer's first token.
+        """
         options, logits = self._options, logits.astype(mx.float32)
         if self._history is not None:
             counts = self._history.answer_counts(logits.shape[0], prefix)
