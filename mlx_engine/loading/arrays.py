@@ -36,7 +36,7 @@ def cast_floats(arrays: Mapping[str, mx.array]) -> dict[str, mx.array]:
 def evaluate_arrays(
     arrays: Iterable[mx.array], origin: str, on_progress: Progress | None, stop: Stop | None
 ) -> None:
-    """Read lazy arrays into memory, slice by slice.
+    """Evaluate lazy MLX arrays, which reads them into memory, slice by slice.
 
     on_progress gets bytes done and in total, starting at 0; stop is called before every slice.
     origin: the file, for error messages. Raises LoadStopped, OutOfMemory, and BadModelFile for a

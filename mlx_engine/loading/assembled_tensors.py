@@ -11,7 +11,7 @@ from mlx_engine.models.tensor_recipes import Recipe, Recipes, RowChunk, RowStrid
 
 @dataclass(frozen=True, slots=True)
 class AssembledTensor(TensorInfo):
-    """Header of a tensor that is assembled, by a recipe, from pieces of stored weight tensors.
+    """Header of a weight assembled from stored tensors by a recipe (join, stack, transpose, ...).
 
     name, file: of the first stored tensor. sources: headers of the stored tensors, one for each
     piece of the recipe.

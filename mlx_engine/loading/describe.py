@@ -161,7 +161,7 @@ def inspect_model(
     *,
     text: bool = False,
 ) -> ModelDescription:
-    """Describe the model at `path` (None: `built_in`), for Macs with Metal and for other machines.
+    """Make a ModelDescription, with and without Metal, of the model at `path` (None: `built_in`).
 
     heads, hub: as in `load_model`. text: read tokenizer and template too, to raise their errors.
     Raises EngineError.

@@ -133,10 +133,10 @@ def read_arrays(drafter: FeatureReader, origin: str) -> FeatureReader:
 def open_draft_model(
     place: str | Path, options: LoadOptions, target: LoadedModel, hub: FromHub | None = None
 ) -> SmallModel:
-    """Open the draft model at `place` (path or hub id) without reading its weights.
+    """Check a draft model at a path or hub id; return it as a SmallModel, its weights yet unread.
 
-    A draft model that cannot be read or does not fit raises EngineError; with draft_misfit "plain"
-    the result has the reason instead.
+    One that cannot be read or does not fit the target raises EngineError; with the option
+    draft_misfit "plain" the SmallModel has the reason as `why_not` instead.
     """
     try:
         return _check_draft_model(place, target, hub)

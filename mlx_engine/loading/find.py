@@ -1,4 +1,4 @@
-"""Find a model's files by a path, a folder, a GGUF file, or a hub id."""
+"""Find a model's files by a folder, a GGUF file, or a Hugging Face hub id."""
 
 import math
 import os
@@ -120,7 +120,7 @@ def safetensors_in(folder: Path) -> tuple[Path, ...]:
 
 
 def unsafe_file_error(path: Path) -> UnsafeModelFile:
-    """Make the error for weights in a format that can run code when opened."""
+    """Make the UnsafeModelFile error for weights in a format that can run code when opened."""
     return UnsafeModelFile(
         "{path}: files of this format can run code when they are opened, so they are refused."
         " Use the .safetensors files of the model.",
@@ -129,7 +129,7 @@ def unsafe_file_error(path: Path) -> UnsafeModelFile:
 
 
 def _heads_beside(root: Path, names: list[str], shards: tuple[Path, ...]) -> Iterator[Path]:
-    """Yield files beside the shards whose name, folder or tensors indicate MTP heads."""
+    """Yield files in a model's folder whose name, folder or tensors indicate MTP heads."""
     for path in (root / name for name in names if name.endswith(SAFETENSORS)):
         if path not in shards and (may_be_heads(path.name) or _holds_heads(path)):
             yield path
@@ -316,7 +316,7 @@ class FromHub:
 
 
 def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = None) -> ModelFiles:
-    """Find the files of a model by folder, file, hub id or link; None for the built-in model.
+    """Find a model's files by folder, file, hub id or link; path None: the built-in model's.
 
     hub: used only when the path does not exist. Raises ModelNotFound, BadModelFile,
     UnsafeModelFile.

@@ -158,7 +158,7 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     """Yield tensor headers of files that may hold MTP heads, in the order of preference.
 
-    The model's shards, files beside them, folders with this model's name and "-MTP", then other
+    The model's weight files, others beside them, folders of the model's name and "-MTP", then other
     copies of the model: a GGUF in the folder, or a sibling folder of a matching name.
     """
     if own:
@@ -335,7 +335,7 @@ def _misshapen_tensor(
 
 
 def _surplus_tensor(candidate: _Candidate, family: Family, wanted: Collection[str]) -> str | None:
-    """Describe the first tensor of MTP heads that the model family does not know; None without."""
+    """Describe the first tensor of MTP heads that the model family does not know, or None."""
     matrices = {name.rpartition(".")[0] for name in wanted if name.endswith(".weight")}
     for name in sorted(set(candidate.tensors) - set(wanted)):
         matrix, _, part = name.rpartition(".")

@@ -56,7 +56,7 @@ def fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
 
 
 def _write_header(file: Path, nbytes: int, fetch_range: FetchRange) -> None:
-    """Download a weight file's header; of a GGUF, twice as many bytes until it can be parsed."""
+    """Download a weight file's header; of a GGUF, ever more bytes until it can be parsed."""
     file.touch()
     truncate(file, nbytes)
     have, is_gguf = 0, file.suffix.lower() == GGUF

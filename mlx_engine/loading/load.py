@@ -45,7 +45,7 @@ class LoadedModel:
     kernels: Kernels = NO_KERNELS
 
     def read_heads(self) -> None:
-        """Read the MTP heads into memory, once. Raises BadModelFile, OutOfMemory."""
+        """Read the model's lazy MTP heads into memory, once. Raises BadModelFile, OutOfMemory."""
         evaluate_arrays(self.head_arrays, self.head_origin, None, None)
 
 
@@ -76,7 +76,7 @@ def load_model(
     usable: int = 0,
     gpu_bytes: int = 0,
 ) -> LoadedModel:
-    """Load a model from files, a path or a hub id; None for the model at `built_in`.
+    """Load a model, its weights included, by files, path or hub id; None: the model at `built_in`.
 
     Headers are checked before any weight is read. kernels: Metal kernels that layers may use. hub:
     access to the hub. usable: bytes of memory that may be used, 0 for no limit. gpu_bytes: bytes a
@@ -119,7 +119,7 @@ def load_model(
 
 
 def _keep_readable_blocks(headers: ModelHeaders, kernels: Kernels) -> ModelHeaders:
-    """Keep GGUF matrices in quantised blocks where a kernel multiplies even single rows."""
+    """Keep GGUF matrices in quantised blocks where a Metal kernel multiplies even single rows."""
 
     def kernel_reads(kind: str, shape: tuple[int, ...]) -> bool:
         work = KernelWork(kind.lower(), *shape[-2:])

@@ -113,7 +113,7 @@ def merge_headers(paths: Iterable[Path]) -> dict[str, TensorInfo]:
 
 
 def load_arrays(tensors: Mapping[str, TensorInfo]) -> dict[str, mx.array]:
-    """Load tensors of safetensors files as lazy MLX arrays, by the keys of `infos`.
+    """Load tensors of safetensors files as lazy MLX arrays, by the keys of `tensors`.
 
     Raises BadModelFile when a file cannot be opened or has changed.
     """

@@ -1,14 +1,14 @@
 """GGUF files as models: read, named as Hugging Face does, and repacked for MLX.
 
 A file becomes what its Hugging Face folder would be (model.py): a config, and unread tensors under
-published names (part.py). Families know nothing of GGUF.
+published names (part.py). Model families know nothing of GGUF.
 
 - header: one file, checked before any use; file: with its numbered parts; metadata: typed lookups.
 - architecture: metadata to config, tensor names to Hugging Face names, rows and columns back in
   their order; llama, dense, experts, qwen, gemma, hybrid and nextn: by family.
 - part: headers of arrays a tensor becomes; repack: blocks to MLX's packed arrays; weights: files.
 
-| architecture | model | heads |
+| architecture | model | MTP heads |
 |---|---|---|
 | qwen35, qwen35moe, qwen3next | Qwen3.5, Qwen3.6, Qwen3-Next | inside, or a file of their own |
 | glm4moe, bailingmoe2, hy_v3 | GLM-4.5 to 4.7, Ling and Ring 2.0, Hy3 | inside |

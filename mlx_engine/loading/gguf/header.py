@@ -98,7 +98,7 @@ class GgufTensor:
     offset: int
 
     def blocks(self, data: mmap) -> NDArray[np.uint8]:
-        """View the tensor's bytes in the mapped file, uint8 [rows, bytes of a row]."""
+        """View a GGUF tensor's bytes in the mapped file, uint8 [rows, bytes of a row]."""
         rows = prod(self.shape[:-1])
         raw = np.frombuffer(data, np.uint8, self.nbytes, self.offset)
         return raw.reshape(rows, self.nbytes // rows)

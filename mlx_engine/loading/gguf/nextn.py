@@ -288,5 +288,5 @@ class Step35Gguf(WindowedGguf):
         }
 
     def _rotary_dim(self) -> int:
-        """Elements of a head that full layers rotate: half the GGUF's, which is for windows."""
+        """Elements of a head that RoPE rotates in full layers, half as many as in windowed ones."""
         return super()._rotary_dim() // 2

@@ -161,7 +161,7 @@ def _load_unquantised(part: GgufPart, data: mmap) -> mx.array:
 
 
 def _scale_factor(part: GgufPart) -> mx.array | None:
-    """Scale factor of a GGUF tensor, or one for each matrix of a stack [E, 1, 1]; None without."""
+    """Scale factor of a GGUF tensor, or one for each matrix of a stack, [E, 1, 1]; else None."""
     stored, shape = part.factor, part.unpacked_shape
     if stored is None:
         return None
