@@ -38,7 +38,7 @@ LOG_TAIL = 300
 
 
 class MlxLm:
-    """A model in mlx-lm.
+    """A model loaded by mlx-lm, to compare the engine with.
 
     as_float32: cast all floating parameters. MLX's CPU backend is slow in 16 bits, and the engine
     computes in float32 there too.
@@ -71,7 +71,7 @@ class MlxLm:
         self.name = f"mlx-lm {version('mlx-lm')}{', float32' if as_float32 else ''}"
 
     def answer(self, prompt: Sequence[int], tokens: int) -> Run:
-        """Generate exactly `tokens` tokens, ignoring end-of-text tokens."""
+        """Generate exactly `tokens` tokens in mlx-lm, ignoring end-of-text tokens."""
         import mlx_lm
 
         mx.random.seed(self._seed)
@@ -92,10 +92,13 @@ class MlxLm:
 
 
 class LlamaServer:
-    """A GGUF in llama.cpp's server; options and fields as in llama.cpp/tools/server/README.md."""
+    """Client of a llama.cpp server that runs a GGUF, to compare the engine with.
+
+    Options and fields as in llama.cpp/tools/server/README.md.
+    """
 
     def __init__(self, port: int, sampling: SamplingOptions, words: str) -> None:
-        """port: of a running server on this machine. words: added to the name in tables."""
+        """Connect to a running server on this machine. words: added to its name in tables."""
         self._at = f"http://127.0.0.1:{port}"
         self._sampling = {
             "temperature": sampling.temperature,
@@ -113,7 +116,7 @@ class LlamaServer:
         self.name = " ".join(filter(None, ("llama.cpp", str(build).partition("-")[0], words)))
 
     def answer(self, prompt: Sequence[int], tokens: int) -> Run:
-        """Generate exactly `tokens` tokens, ignoring end-of-text tokens, without cached prompts.
+        """Generate exactly `tokens` tokens in llama.cpp, past end-of-text tokens, no prompt cached.
 
         The server's clock starts after the first token. A pass yields one token and the accepted
         drafts.
@@ -158,7 +161,7 @@ def llama_server(
     drafts: bool,
     heads: Path | None = None,
 ) -> Iterator[LlamaServer]:
-    """Start a server and end it with the context. Raises OSError when it does not start.
+    """Start llama.cpp's server and end it with the context. Raises OSError when it does not start.
 
     drafts: draft with MTP heads (`draft-mtp`). heads: a GGUF with the heads, where the model's own
     file has none.
@@ -220,7 +223,7 @@ MEMORY_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A way to answer prompts, compared with others.
+    """One of the settings or programs that a bench compares by their answers to the same prompts.
 
     answer: takes a prompt and the most tokens to generate; a peer generates exactly so many.
     is_peer: another program.
@@ -232,14 +235,14 @@ class Arm:
 
 
 class DraftSetting(NamedTuple):
-    """Draft options of the engine, with the name of the arm in tables."""
+    """Draft options of the engine to be measured, and their name in the bench's tables."""
 
     name: str
     draft: DraftOptions
 
 
 def draft_settings(engine: Engine, plan: Plan) -> Iterator[DraftSetting | Reason]:
-    """List drafting off, then the plan's draft settings, or why this model cannot draft so."""
+    """List draft settings to measure: off, then the plan's, or a Reason why one cannot draft."""
     source: DraftSourceName = "mtp" if engine.parts.drafting.small is None else "model"
     for name in dict.fromkeys((OFF, *plan.arms)):
         if name not in PEERS:
@@ -249,7 +252,7 @@ def draft_settings(engine: Engine, plan: Plan) -> Iterator[DraftSetting | Reason
 
 
 def draft_arm(engine: Engine, plan: Plan, setting: DraftSetting) -> Arm:
-    """Make the arm of the engine with some draft options."""
+    """Make the bench's arm that answers with the engine and these draft options."""
 
     def answer(prompt: Sequence[int], tokens: int) -> Run:
         settings = answer_settings(plan.sampling, setting.draft, tokens, ignore_eos=plan.ignore_eos)
@@ -259,7 +262,7 @@ def draft_arm(engine: Engine, plan: Plan, setting: DraftSetting) -> Arm:
 
 
 def draft_arms(engine: Engine, plan: Plan) -> Iterator[Arm | Reason]:
-    """Make an arm of the engine for each of the plan's draft settings."""
+    """Make a bench arm of the engine for each of the plan's draft settings."""
     for setting in draft_settings(engine, plan):
         yield setting if isinstance(setting, Reason) else draft_arm(engine, plan, setting)
 
@@ -298,5 +301,5 @@ def peer_arms(
 
 
 def peer_failure(name: str, error: Exception) -> Reason:
-    """The reason for a program that is left out."""
+    """Make the reason why another program is left out of the bench."""
     return Reason("peer-cannot", f"{name} cannot run this model: {error}")

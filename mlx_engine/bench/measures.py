@@ -33,7 +33,7 @@ Prompts = Sequence[Sequence[int]]
 
 
 def measure_cache_bits(engine: Engine, prompts: Prompts, plan: Plan) -> tuple[CacheRow, ...]:
-    """Compare keys and values in 16, 8 and 4 bits with those in 16."""
+    """Measure what keys and values in 8 and 4 bits change in logits, against 16 bits."""
     limit = plan.short_tokens
     answers = [engine.generate(prompt, limit, SAMPLED, PLAIN).tokens for prompt in prompts]
     texts = [[*prompt, *answer] for prompt, answer in zip(prompts, answers, strict=True)]
@@ -77,7 +77,7 @@ def _divergence(exact: NDArray[np.float32], other: NDArray[np.float32]) -> NDArr
 
 
 class _ChatsRun(NamedTuple):
-    """Texts of all chats, tokens per second, and passes of the weights per token."""
+    """One run of several chats: texts, tokens per second, passes of the weights per token."""
 
     texts: tuple[tuple[int, ...], ...]
     speed: float
@@ -85,7 +85,7 @@ class _ChatsRun(NamedTuple):
 
 
 def measure_chats(engine: Engine, plan: Plan) -> tuple[ChatsRow, ...]:
-    """Answer several chats one by one and at once, in turns, after one of each to warm up."""
+    """Measure several chats answered one by one and at once, in turns; one row a draft setting."""
     room = engine.parts.context_length - plan.short_tokens
     every = (chat_prompt(engine, kind.question) for kind in nine_kinds())
     prompts = [prompt for prompt in every if len(prompt) < room][:CHATS]
@@ -132,7 +132,7 @@ def _timed(engine: Engine, answer: Callable[[], list[Generation]]) -> _ChatsRun:
 
 
 def measure_memory(engine: Engine, plan: Plan) -> MemoryReport:
-    """Answer a long prompt at length: as the plan says, or as the context holds."""
+    """Measure memory and round times of a long answer to a long prompt, as far as they fit."""
     room = engine.parts.context_length - 1
     share = min(1.0, room / (plan.memory_prompt + plan.memory_tokens))
     prompt = long_prompt(engine, int(plan.memory_prompt * share))

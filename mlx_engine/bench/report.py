@@ -16,9 +16,9 @@ ARMS = (OFF, "1", "2", "3", "2@0.85", "auto", "prompt-lookup", *PEERS)
 
 
 def parse_arm(arm: str, source: DraftSourceName = "mtp") -> DraftOptions:
-    """Parse an arm: "off", "auto", a source's name, a depth, or "2@0.85" with min_probability.
+    """Parse a draft setting: "off", "auto", a source, a depth, or "2@0.85" with min_probability.
 
-    source: the source of arms that name none. Raises BadOption.
+    source: the source of settings that name none. Raises BadOption.
     """
     if arm in ("auto", OFF):
         return DraftOptions(source if arm == "auto" else "none")
@@ -33,7 +33,7 @@ def parse_arm(arm: str, source: DraftSourceName = "mtp") -> DraftOptions:
 
 
 def arm_words(arm: str) -> str:
-    """Name an arm as tables do: "depth 2, p 0.85"."""
+    """Name a draft setting as the bench's tables do: "depth 2, p 0.85"."""
     return f"depth {arm.replace('@', ', p ')}" if arm[0].isdecimal() else arm
 
 
@@ -65,7 +65,7 @@ class Plan:
 
 
 def quick_plan() -> Plan:
-    """Make a plan of about an eighth of the default plan's work."""
+    """Make a bench plan of about an eighth of the default plan's work."""
     return Plan(
         is_quick=True,
         tokens=48,
@@ -80,7 +80,7 @@ def quick_plan() -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Speed of an arm, medians over the repeats; None where unknown (a peer, a single round).
+    """Speed of one bench arm, medians over the repeats; None where unknown.
 
     tokens_per_second: after the first round. ratio: to drafting off in the same turn. wall_s: the
     whole answer, prompt included. cpu_ms: processor time of this process per token, all threads,
@@ -126,7 +126,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class KindRows:
-    """Figures of all arms on one prompt."""
+    """Figures of all draft settings and programs on one prompt of a bench."""
 
     kind: str
     prompt_tokens: int
@@ -135,7 +135,7 @@ class KindRows:
 
 @dataclass(frozen=True, slots=True)
 class DraftingReport:
-    """Figures by kind of prompt, and what passes cost.
+    """Figures of a bench's drafting part, by kind of prompt; and what passes cost.
 
     total: sums over the kinds that every arm has answered. verify_ms[r-1]: milliseconds of a pass
     of r rows. head_ms: of a pass of the MTP head.
@@ -149,9 +149,10 @@ class DraftingReport:
 
 @dataclass(frozen=True, slots=True)
 class PromptRow:
-    """Prompt speed of an arm: prompt tokens over the time to the first token, medians.
+    """Speed at which one setting or program reads a prompt, median tokens per second.
 
-    ratio: to the speed without heads, median over the repeats.
+    Prompt tokens over the time to the first token. ratio: to the speed without heads, median over
+    the repeats.
     """
 
     arm: str
@@ -162,7 +163,7 @@ class PromptRow:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Whether drafted text equals plain text; difference: where they first differ, in words."""
+    """Whether drafted texts equal plain ones; difference: where they first differ, in words."""
 
     texts: int = 0
     tokens: int = 0
@@ -170,7 +171,7 @@ class Agreement:
 
     @property
     def is_green(self) -> bool:
-        """Whether no text differed."""
+        """Whether no drafted text differed from the plain one."""
         return self.difference is None
 
 
@@ -263,5 +264,5 @@ class BenchReport:
     is_interrupted: bool = False
 
     def as_json(self) -> str:
-        """Write the report as one line of JSON; keys are the field names."""
+        """Return the bench report as one line of JSON; keys are the field names."""
         return json.dumps(asdict(self), ensure_ascii=False)

@@ -55,7 +55,7 @@ WARM_UP = 8
 
 
 def bench_progress(console: Console) -> Progress:
-    """Make a line with the current measurement and the time left, at a terminal only.
+    """Make a terminal's progress line with the bench's present measurement and time left.
 
     It is drawn between answers, so that drawing does not disturb the timing.
     """
@@ -77,7 +77,7 @@ def run_bench(
     show: Show = lambda _: None,
     progress: Progress | None = None,
 ) -> BenchReport:
-    """Measure a loaded engine, or the model at a path (None: the built-in one).
+    """Run a bench on a loaded engine, or the model at a path (None: the built-in one).
 
     options: for loading. show: called with each table. progress: see bench_progress. Ctrl-C ends
     the run with the figures so far. Raises EngineError where loading or generating does; a part
@@ -96,7 +96,7 @@ def run_bench(
 
 
 def conditions(engine: Engine, plan: Plan) -> Conditions:
-    """Describe model, machine, versions and settings of a run that begins now."""
+    """Describe model, machine, versions and settings of a bench that begins now."""
     here = f"{this_machine().words}, {platform.system()} {platform.machine()}"
     return Conditions(
         model=engine.description.name,
@@ -131,7 +131,7 @@ class _Bench:
         self._found = BenchReport(conditions(engine, plan))
 
     def report(self) -> BenchReport:
-        """Measure everything that was asked for, or until Ctrl-C."""
+        """Measure all parts of the plan, or until Ctrl-C; return the figures."""
         self._show(tables.heading(self._found.conditions))
         try:
             self._measure()
@@ -167,25 +167,25 @@ class _Bench:
             self._add_figures(tables.memory_table(memory), memory=memory)
 
     def _begin_stage(self, words: str, answers: int | None = None) -> None:
-        """Show a new stage in the progress line; answers: how many it takes, where known."""
+        """Show a new part of the bench in the progress line; answers: how many it takes."""
         for task in self._progress.task_ids:
             self._progress.remove_task(task)
         self._task = self._progress.add_task(words, total=answers)
         self._progress.refresh()
 
     def _show_answer(self, words: str) -> None:
-        """Show the next answer and its number in the progress line."""
+        """Show in the progress line which answer is generated next, and its number."""
         task = self._progress.tasks[0]
         number = f"{task.completed + 1:.0f} of {task.total:.0f}"
         self._progress.update(self._task, description=f"{words} ({number})", refresh=True)
 
     def _add_figures(self, table: RenderableType, **found: Any) -> None:
-        """Put figures into fields of the report, and show their table."""
+        """Put measured figures into fields of the bench report, and show their table."""
         self._found = replace(self._found, **found)
         self._show(table)
 
     def _is_asked(self, part: Part, why_not: Reason | None = None) -> bool:
-        """Whether to measure a part of the plan; why_not: the reason to decline it."""
+        """Whether the plan has this part; why_not: the reason to decline it."""
         if part not in self._plan.parts:
             return False
         if why_not is not None:
@@ -195,7 +195,7 @@ class _Bench:
         return True
 
     def _prompts(self) -> list[_Prompt]:
-        """Make the prompts that fit into the context; decline the others."""
+        """Tokenize the bench's prompts that fit into the context; decline the others."""
         room = self._engine.parts.context_length - LEAST_ROOM
         prompts = []
         for kind in nine_kinds()[: self._plan.kinds]:
@@ -214,12 +214,12 @@ class _Bench:
             self._begin_stage("Opening other programs")
             peers = self._runnable(peer_arms(engine, plan, self._heads, longest, stack))
             if self._is_asked("drafting"):
-                self._drafting(prompts, [*self._runnable(draft_arms(engine, plan)), *peers])
+                self._measure_drafting(prompts, [*self._runnable(draft_arms(engine, plan)), *peers])
             if self._is_asked("prompt"):
-                self._reading(peers)
+                self._measure_reading(peers)
 
     def _runnable(self, found: Iterable[Arm | Reason]) -> list[Arm]:
-        """Collect arms that can run; decline the others."""
+        """Collect the settings and programs that can run; note why the others cannot."""
         arms = []
         for arm in found:
             if isinstance(arm, Arm):
@@ -228,8 +228,11 @@ class _Bench:
                 self._declined.append(arm)
         return arms
 
-    def _drafting(self, prompts: list[_Prompt], arms: list[Arm]) -> None:
-        """Answer every prompt with every arm; Ctrl-C keeps and shows what is complete."""
+    def _measure_drafting(self, prompts: list[_Prompt], arms: list[Arm]) -> None:
+        """Answer every prompt with every draft setting and program, and add the figures.
+
+        Ctrl-C keeps and shows what is complete.
+        """
         plan, done = self._plan, list[Answers]()
         answers = len(arms) + len(prompts) * (1 + plan.repeats * len(arms))
         self._begin_stage("Measuring drafting", answers)
@@ -256,8 +259,8 @@ class _Bench:
                     tables.total_table(found), drafting=found, agreement=agreement(kinds)
                 )
 
-    def _reading(self, peers: list[Arm]) -> None:
-        """Time reading a long prompt and generating one token."""
+    def _measure_reading(self, peers: list[Arm]) -> None:
+        """Time how each program reads a long prompt and generates one token."""
         engine, plan = self._engine, self._plan
         prompt = long_prompt(engine, min(plan.prompt, engine.parts.context_length - LEAST_ROOM))
         arms = [draft_arm(engine, plan, DraftSetting("without heads", PLAIN)), *peers]
@@ -273,7 +276,7 @@ class _Bench:
         self._add_figures(tables.prompt_table(rows), prompt=rows)
 
     def _warm_up(self, arms: list[Arm], prompt: list[int], tokens: int) -> None:
-        """Have every arm give an answer that does not count, so that kernels are compiled."""
+        """Have every arm of the bench give an answer that does not count, to compile kernels."""
         answers = _answers("warming up", prompt, (0,) * tokens, arms)
         self._answer(in_turns(arms, 1), arms, answers, prompt, tokens)
 
@@ -285,7 +288,7 @@ class _Bench:
         prompt: list[int],
         tokens: int,
     ) -> None:
-        """Let arms answer; a peer that fails is removed from `arms` and from `answers`."""
+        """Collect answers of arms to a prompt; another program that fails is left out."""
         exactly = max(1, len(answers.reference))
         for arm in in_order:
             self._show_answer(f"{answers.kind}, {arm.name}")

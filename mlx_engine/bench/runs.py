@@ -34,14 +34,14 @@ PLAIN = DraftOptions(source="none")
 
 
 class Kind(NamedTuple):
-    """A kind of prompt, with an example question."""
+    """A kind of bench prompt: its name, and an example question to ask."""
 
     name: str
     question: str
 
 
 def nine_kinds() -> list[Kind]:
-    """Read the nine kinds of prompt from prompts.toml."""
+    """Read the bench's nine kinds of prompt from prompts.toml."""
     texts = tomllib.loads((files(__package__) / "prompts.toml").read_text(encoding="utf-8"))
     return [Kind(kind["name"], kind["prompt"].strip()) for kind in texts["kind"]]
 
@@ -53,7 +53,7 @@ def chat_prompt(engine: Engine, question: str) -> list[int]:
 
 
 def long_prompt(engine: Engine, length: int) -> list[int]:
-    """Make a prompt of exactly `length` tokens."""
+    """Make a bench prompt of exactly `length` tokens from filler text."""
     once = engine.tokenize(FILLER)
     return (once * (length // len(once) + 1))[:length]
 
@@ -81,7 +81,7 @@ class Run:
     rounds: tuple[RoundStats, ...] = ()
 
     def __add__(self, other: "Run") -> "Run":
-        """Sum every figure, and join tokens and rounds."""
+        """Sum every figure of two answers, and join their tokens and rounds."""
         return Run(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Run)))
 
     @property
@@ -91,20 +91,20 @@ class Run:
 
 
 class Clock:
-    """Times one answer; starts when it is made."""
+    """Stopwatch of one bench answer; starts when it is made."""
 
     def __init__(self) -> None:
         self._started = self._first = perf_counter()
         self._cpu = process_time()
 
     def first(self) -> None:
-        """Mark the end of the first round."""
+        """Note that the answer's first round ends now."""
         self._first, self._cpu = perf_counter(), process_time()
 
     def run(
         self, tokens: Sequence[int], emitted: Sequence[int], rounds: Sequence[RoundStats] = ()
     ) -> Run:
-        """Stop the clock and return the figures; emitted: number of tokens of every pass."""
+        """Stop the clock and return the answer's figures; emitted: tokens of every pass."""
         now, cpu_s = perf_counter(), process_time() - self._cpu
         return Run(
             tokens=tuple(tokens),
@@ -124,12 +124,12 @@ class Clock:
 def answer_settings(
     sampling: SamplingOptions, draft: DraftOptions, tokens: int, *, ignore_eos: bool = True
 ) -> Settings:
-    """Make the settings of an answer of at most `tokens` tokens."""
+    """Make chat settings for a bench answer of at most `tokens` tokens."""
     return Settings(sampling, draft, GenerationOptions(tokens, ignore_eos=ignore_eos))
 
 
 def timed_answer(engine: Engine, prompt: Sequence[int], settings: Settings) -> Run:
-    """Generate one answer and time it."""
+    """Generate one answer of the engine to a prompt and return its figures."""
     clock = Clock()
     answer = open_answer(engine, prompt, settings)
     rounds: list[RoundStats] = []
@@ -142,7 +142,7 @@ def timed_answer(engine: Engine, prompt: Sequence[int], settings: Settings) -> R
 
 
 def open_answer(engine: Engine, prompt: Sequence[int], settings: Settings) -> Answer:
-    """Prepare an answer as `Engine.generate` does, without any cached prompt."""
+    """Prepare the engine's answer to a prompt as `Engine.generate` does, with no cached prompt."""
     parts = replace(engine.parts, prompts=PromptCache(engine.parts.model, 0))
     return raw_answer(parts, settings, prompt, engine.new_depth_policy())
 
@@ -152,7 +152,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """All answers to one prompt.
+    """All answers of a bench to one prompt.
 
     runs: answers by arm, in the order of turns. reference: the text with drafting off. peers: names
     of arms that are other programs.
@@ -165,7 +165,7 @@ class Answers:
     runs: dict[str, list[Run]] = field(default_factory=dict)
 
     def rows(self) -> KindRows:
-        """A row for each arm that has answered."""
+        """Return figures of each draft setting or program that has answered this prompt."""
         off = self.runs.get(OFF, [])
         rows = [
             _row(arm, runs, off, self.reference, is_peer=arm in self.peers)
@@ -175,7 +175,7 @@ class Answers:
         return KindRows(self.kind, self.prompt_tokens, tuple(rows))
 
     def prompt_rows(self) -> tuple[PromptRow, ...]:
-        """Compute the prompt speed of each arm; ratios are to the first arm."""
+        """Return each arm's speed of reading the prompt; ratios are to the first arm."""
         first = next(iter(self.runs.values()))
         return tuple(
             PromptRow(
@@ -189,7 +189,7 @@ class Answers:
 
 
 def total_rows(answers: Sequence[Answers]) -> tuple[Row, ...]:
-    """Sum figures over the prompts that every arm has answered in every turn."""
+    """Sum each arm's figures over the prompts that every arm has answered in every turn."""
     arms = list(answers[0].runs) if answers else []
     turns = max((len(each.runs[OFF]) for each in answers), default=0)
     done = [a for a in answers if all(len(a.runs.get(arm, ())) == turns for arm in arms)]
@@ -208,7 +208,7 @@ def total_rows(answers: Sequence[Answers]) -> tuple[Row, ...]:
 
 
 def agreement(kinds: Iterable[KindRows]) -> Agreement:
-    """Compare the texts of all draft settings with the plain texts."""
+    """Compare the bench's drafted texts with the plain ones; tell where they first differ."""
     texts = tokens = 0
     for kind in kinds:
         for row in kind.rows:
@@ -223,14 +223,14 @@ def agreement(kinds: Iterable[KindRows]) -> Agreement:
 
 
 def in_turns(arms: MutableSequence[T], repeats: int, *, is_backwards: bool = False) -> Iterator[T]:
-    """Yield arms in the order A B C C B A; an arm removed from `arms` has no later turns."""
+    """Yield a bench's arms in the order A B C C B A; one removed from `arms` has no later turns."""
     for _ in range(repeats):
         yield from arms[:: -1 if is_backwards else 1]
         is_backwards = not is_backwards
 
 
 def shares(accepted: Sequence[int], drafted: Sequence[int]) -> tuple[float, ...]:
-    """Compute accepted[d] / drafted[d] for every depth; `accepted` may be shorter."""
+    """Return accepted[d] / drafted[d] for every draft depth d; `accepted` may be shorter."""
     padded = [*accepted, *([0] * (len(drafted) - len(accepted)))]
     return tuple(a / d for a, d in zip(padded, drafted, strict=True))
 

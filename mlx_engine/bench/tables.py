@@ -63,7 +63,7 @@ def _same_cell(is_same: bool) -> Text:
 
 
 def heading(conditions: Conditions) -> Group:
-    """Three lines: model; machine and versions; sampling, lengths, repeats and date."""
+    """Heading of a bench in three lines: model; machine and versions; settings and date."""
     usual = asdict(SamplingOptions())
     sampling = ", ".join(
         f"{name.replace('_', ' ')} {value}"
@@ -83,7 +83,7 @@ def heading(conditions: Conditions) -> Group:
 
 
 def kind_table(found: KindRows, number: int, kinds: int) -> Table:
-    """Table of all arms on one kind of prompt."""
+    """Table of speed and acceptance of all settings and programs on one kind of prompt."""
     title = f"{found.kind} ({number} of {kinds}), {found.prompt_tokens} tokens of prompt"
     return _rows_table(title, found.rows)
 
@@ -177,7 +177,7 @@ def memory_table(found: MemoryReport) -> Table:
 
 
 def ending(found: BenchReport) -> Group:
-    """Lines on whether the texts agree, and why parts are missing."""
+    """Last lines of a bench: whether drafted texts equal plain ones, and why parts are missing."""
     same = found.agreement
     lines = []
     if not same.is_green:
@@ -193,13 +193,13 @@ def ending(found: BenchReport) -> Group:
 
 
 def check_picture(path: Path) -> None:
-    """Raise BadOption where a picture could not be written, before anything is measured."""
+    """Raise BadOption if the bench's picture could not be written, before anything is measured."""
     if path.is_dir() or not path.parent.is_dir():
         raise BadOption(f"--svg {path} is not possible: name a file in a folder that exists.")
 
 
 def write_picture(report: BenchReport, path: Path) -> None:
-    """Write an SVG with speed and acceptance of every arm on every kind. Raises BadOption."""
+    """Write an SVG with the speed and acceptance of every arm by kind. Raises BadOption."""
     console = Console(
         record=True,
         width=OVERVIEW_WIDTH,

@@ -72,10 +72,10 @@ SAMPLING_HELP = {
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser that reports an error in one line, without the usage."""
+    """An argument parser that reports an error in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
-        """Exit with status 2."""
+        """Print the error in a line on stderr and exit with status 2."""
         self.exit(2, f"{self.prog}: {message} ({self.prog} --help says more)\n")
 
 
@@ -116,7 +116,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Make an argparse type that reports BadOption with the error's own words."""
+    """Make an argparse type of a parser function; reports BadOption in the error's own words."""
 
     def type_(text: str) -> Any:
         try:
@@ -256,7 +256,7 @@ def _add_sampling(
     defaults: str = "what the model recommends",
     seed: str = "a new one for every answer",
 ) -> None:
-    """Add the sampling flags; defaults, seed: described so in the help."""
+    """Add the sampling flags to a parser; defaults, seed: described so in the help."""
     add = parser.add_argument_group(f"sampling (defaults: {defaults})").add_argument
     for name, read in NUMBER_FIELDS.items():
         add(f"--{name.replace('_', '-')}", type=read, metavar="X", help=SAMPLING_HELP[name])

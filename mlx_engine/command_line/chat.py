@@ -35,7 +35,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 
 class Lines:
-    """Lines of a stream; typed at a terminal, a second Ctrl-C in a row leaves.
+    """Lines of a chat, read from a stream; typed at a terminal, a second Ctrl-C in a row leaves.
 
     is_typed: whether a person types the lines, which then follow a prompt mark.
     """
@@ -64,7 +64,7 @@ class Lines:
                 yield line.strip()
 
     def ask(self, question: str) -> str:
-        """Ask a question; "" when there is no answer, or nobody to ask."""
+        """Ask the user a question and return the answer; "" for none, or if nobody can be asked."""
         try:
             return self._read(question).strip() if self._is_typed else ""
         except KeyboardInterrupt:
@@ -78,9 +78,10 @@ class Lines:
 
 
 class EditedLines(Lines):
-    """Lines edited with history and completion; pasted and Alt-Enter line breaks are kept.
+    """Lines of a chat, typed in an editor with history and completion (prompt_toolkit).
 
-    Ctrl-C clears the line; on an empty line Ctrl-C and Ctrl-D leave.
+    Pasted and Alt-Enter line breaks are kept. Ctrl-C clears the line; on an empty line Ctrl-C and
+    Ctrl-D leave.
     """
 
     def __init__(self, stream: TextIO, screen: Screen) -> None:
@@ -109,7 +110,7 @@ class EditedLines(Lines):
                 yield text
 
     def ask(self, question: str) -> str:
-        """Ask a question; "" when there is no answer."""
+        """Ask the user a question and return the answer; "" for none."""
         try:
             return self._session.prompt(question).strip()
         except EOFError:
@@ -135,7 +136,7 @@ def _keys() -> "KeyBindings":
 
 
 def _completer() -> "Completer":
-    """Complete slash commands, then the words or file names that a command takes."""
+    """Make a completer of slash commands, then of the words or file names that a command takes."""
     from prompt_toolkit.completion import (
         CompleteEvent,
         Completer,
@@ -171,7 +172,7 @@ def _completer() -> "Completer":
 
 
 def typed_lines(runtime: Runtime, screen: Screen, *, plain: bool) -> "Lines":
-    """Choose how to read lines: from a pipe, plainly, or with editing."""
+    """Make the reader of a chat's lines: from a pipe, plainly typed, or with editing."""
     is_typed = runtime.interactive
     if plain or not is_typed or not screen.takes_codes:
         return Lines(runtime.stdin, screen, is_typed=is_typed)
@@ -179,7 +180,7 @@ def typed_lines(runtime: Runtime, screen: Screen, *, plain: bool) -> "Lines":
 
 
 def chat(arguments: Namespace, runtime: Runtime) -> int:
-    """Talk until the user leaves; with --once, 2 when there was no answer."""
+    """Run `headstart chat` until the user leaves; return 2 if --once got no answer, else 0."""
     check_options(arguments)
     screen = make_screen(runtime.stdout, runtime.stderr, plain=arguments.plain)
     with _exit_on_sigterm(), ExitStack() as stack:
@@ -209,7 +210,7 @@ def _exit_on_sigterm() -> Iterator[None]:
 
 
 def _chat_with(engine: "Engine", arguments: Namespace, runtime: Runtime, screen: Screen) -> Chat:
-    """Begin a conversation with the options of the command line."""
+    """Begin a chat with the options of the command line."""
     limits = generation_options(arguments)
     session = engine.session(
         system=arguments.system,
@@ -224,7 +225,7 @@ def _chat_with(engine: "Engine", arguments: Namespace, runtime: Runtime, screen:
 
 
 def run_chat(chat: Chat, lines: Lines) -> None:
-    """Answer lines until they end or the user leaves, by /quit or a second Ctrl-C in an answer."""
+    """Answer a chat's lines until they end or the user leaves, by /quit or a second Ctrl-C."""
     try:
         for line in lines:
             if line.startswith("//"):
@@ -240,7 +241,7 @@ def run_chat(chat: Chat, lines: Lines) -> None:
 
 
 def offer_to_save(chat: Chat, lines: Lines) -> None:
-    """Offer to save messages that would be lost, until a file is written or none is wanted."""
+    """Offer to save chat messages that would be lost, until a file is written or none is wanted."""
     while chat.is_unsaved:
         answer = lines.ask(SAVE_QUESTION)
         if answer.lower() in NO:

@@ -46,9 +46,10 @@ ENDED_AT_ONCE = (
 
 
 def generate(arguments: Namespace, runtime: Runtime) -> int:
-    """Print the continuation, or with --chat the answer, to stdout, and figures to stderr.
+    """Run `headstart generate`: print the continuation, or with --chat the answer, to stdout.
 
-    The first Ctrl-C ends the text; the text is printed, then KeyboardInterrupt raised.
+    Figures go to stderr. The first Ctrl-C ends the text; the text is printed, then
+    KeyboardInterrupt raised.
     """
     check_options(arguments)
     screen = make_screen(runtime.stderr, runtime.stderr, plain=False)
@@ -108,7 +109,7 @@ def _read_prompt(runtime: Runtime, screen: Screen) -> str:
 
 
 def inspect(arguments: Namespace, runtime: Runtime) -> int:
-    """Print a description of a model as tables, or with --json as one object."""
+    """Run `headstart inspect`: print a model's description as tables, or with --json as JSON."""
     screen = make_screen(runtime.stdout, runtime.stderr, plain=False)
     fetched = percent_progress(screen.progress, DOWNLOADING)
     try:
@@ -175,7 +176,7 @@ def _show(model: ModelDescription, gpu_bytes: int, screen: Screen) -> None:
 
 
 def _size(group: TensorGroup) -> str:
-    """Size of weights in memory, after the size in the file where the two differ."""
+    """Words on the size of a model's weights in memory, after that in the file if it differs."""
     size = size_words(group.nbytes)
     if group.file_nbytes in (None, group.nbytes):
         return size
@@ -189,7 +190,7 @@ def _parameters(model: ModelDescription) -> str:
 
 
 def _memory(model: ModelDescription, context: int, gpu_bytes: int) -> str:
-    """Memory needed with Metal, and without Metal where that differs."""
+    """Words on the memory a model needs with Metal, and without Metal where that differs."""
     words = f"{size_words(model.memory_needed(context, gpu_bytes=gpu_bytes))} with Metal"
     if model.without_metal is None:
         return words
@@ -237,7 +238,7 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def doctor(arguments: Namespace, runtime: Runtime) -> int:
-    """Print a line for each finding, or with --json one object; return 1 when a check failed."""
+    """Run `headstart doctor`: print a line a finding, or JSON; return 1 when a check failed."""
     findings = []
     screen = make_screen(runtime.stdout, runtime.stderr, plain=False)
     for finding in runtime.examine(arguments.model):
@@ -261,10 +262,10 @@ WIDEST = 160
 
 
 def bench(arguments: Namespace, runtime: Runtime) -> int:
-    """Print tables of figures, with --json one JSON line too; return 1 if drafting changed a text.
+    """Run `headstart bench`: print tables of figures; return 1 if drafting changed a text.
 
-    With --json tables go to stderr. After Ctrl-C the figures so far are printed and
-    KeyboardInterrupt raised.
+    With --json one JSON line too; tables then go to stderr. After Ctrl-C the figures so far are
+    printed and KeyboardInterrupt raised.
     """
     from mlx_engine.bench.report import Plan, quick_plan
     from mlx_engine.bench.run_bench import bench_progress, run_bench

@@ -76,7 +76,7 @@ def stopped_by_interrupt(stop: Callable[[], None]) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Chat:
-    """A conversation at a terminal.
+    """A conversation at a terminal: session, screen, and what is saved.
 
     is_open: the user has not left. saved: the messages that the last file holds.
     """
@@ -91,11 +91,11 @@ class Chat:
 
     @property
     def is_unsaved(self) -> bool:
-        """Whether leaving would lose messages."""
+        """Whether leaving the chat would lose messages that no file holds."""
         return self.session.messages not in ((), self.saved)
 
     def send(self, text: str) -> bool:
-        """Show the answer to a message; False when there was an error."""
+        """Send a message and show the answer; False when there was an error."""
         return self.answer(lambda: self.session.send(text))
 
     def answer(self, ask: Callable[[], Iterator[Event]]) -> bool:
@@ -137,13 +137,13 @@ class Chat:
         self.explain_drafting()
 
     def explain_colours(self) -> None:
-        """Print the legend of drafted words' colours, where there are colours and drafts."""
+        """Print what the colours of drafted words mean, where there are colours and drafts."""
         if self.screen.depth_colours and self.session.why_not_drafting is None:
             depth = self.session.draft.depth
             self.screen.legend(LEGEND_DEPTH if depth == "auto" else min(depth, MAX_DEPTH))
 
     def explain_drafting(self) -> None:
-        """Print why nothing will be drafted, if so."""
+        """Print why this chat will draft nothing, if so."""
         reason = self.session.why_not_drafting
         if reason is not None:
             self.screen.note(reason.words, WARNING)
@@ -153,7 +153,7 @@ class Chat:
 
 @dataclass(frozen=True, slots=True)
 class ChatCommand:
-    """A slash command.
+    """A slash command of the terminal's chat.
 
     usage: arguments as /help shows them. run: takes the text after the command's name. words: for
     completion of that text. takes_file: the text is a file name.
@@ -167,7 +167,7 @@ class ChatCommand:
 
 
 def run_command(chat: Chat, line: str) -> None:
-    """Run a line "/name arguments"; prints errors."""
+    """Run a slash command's line "/name arguments" in a chat; prints errors."""
     name, _, rest = line[1:].partition(" ")
     command = COMMANDS.get(name.lower())
     if command is None:

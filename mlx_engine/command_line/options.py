@@ -152,25 +152,25 @@ def draft_words(draft: DraftOptions) -> str:
 
 
 def given_options(arguments: Namespace, kind: "type[DataclassInstance]") -> dict[str, Any]:
-    """Collect the given flags that are fields of a dataclass, by name."""
+    """Collect the command-line flags given that are fields of a dataclass: name -> value."""
     names = {field.name for field in fields(kind)}
     typed = vars(arguments).items()
     return {name: value for name, value in typed if name in names and value is not None}
 
 
 def load_options(arguments: Namespace) -> LoadOptions:
-    """Read the loading options; raises BadOption."""
+    """Read the options of loading a model from command-line flags; raises BadOption."""
     return LoadOptions(**given_options(arguments, LoadOptions))
 
 
 def draft_options(arguments: Namespace) -> DraftOptions:
-    """Read the drafting options; a draft model is the default source. Raises BadOption."""
+    """Read drafting options from flags; a draft model is the default source. Raises BadOption."""
     source = {"source": "model"} if arguments.draft_model else {}
     return DraftOptions(**source | given_options(arguments, DraftOptions))
 
 
 def sampling_options(arguments: Namespace, recommended: SamplingOptions) -> SamplingOptions:
-    """Replace what was given in the model's recommended options; raises BadOption."""
+    """Replace a model's recommended sampling options by the flags given; raises BadOption."""
     given = given_options(arguments, SamplingOptions)
     if "logit_bias" in given:
         given["logit_bias"] = read_bias(given["logit_bias"])
@@ -178,7 +178,7 @@ def sampling_options(arguments: Namespace, recommended: SamplingOptions) -> Samp
 
 
 def cache_options(arguments: Namespace) -> CacheOptions:
-    """Read the bits of keys and values; raises BadOption."""
+    """Read the bits of keys and values from command-line flags; raises BadOption."""
     given = {"bits": arguments.cache_bits, "head_bits": arguments.head_cache_bits}
     return CacheOptions(**{name: bits for name, bits in given.items() if bits is not None})
 
@@ -197,5 +197,5 @@ def change_cache(base: CacheOptions, words: Iterable[str]) -> CacheOptions:
 
 
 def generation_options(arguments: Namespace) -> GenerationOptions:
-    """Read the limits of an answer; raises BadOption."""
+    """Read the limits of an answer from command-line flags; raises BadOption."""
     return GenerationOptions(**given_options(arguments, GenerationOptions))

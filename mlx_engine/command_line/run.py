@@ -22,7 +22,7 @@ Command = Callable[[Namespace, Runtime], int]
 
 
 def run(arguments: Sequence[str], runtime: Runtime | None = None) -> int:
-    """Run one command and return its exit status; --help and bad arguments raise SystemExit."""
+    """Run a command line and return its exit status; --help and bad flags raise SystemExit."""
     runtime = runtime or process_runtime()
     try:
         parsed = parse(arguments)
@@ -51,7 +51,7 @@ def run(arguments: Sequence[str], runtime: Runtime | None = None) -> int:
 
 
 def _command(name: str) -> Command:
-    """Import a command when it is used, so that parsing and --help stay quick."""
+    """Import the function of a command only when used, so that parsing and --help stay quick."""
     from mlx_engine.command_line import commands
     from mlx_engine.command_line.chat import chat
 
@@ -71,7 +71,10 @@ def _drop_stdout(runtime: Runtime) -> None:
 
 
 def crash_note(error: BaseException, folder: Path | None) -> str:
-    """Write the traceback into `folder` and name its file; return the traceback if that fails."""
+    """Write the traceback into `folder` and return words that name its file.
+
+    Returns the traceback itself if that fails.
+    """
     trace = "".join(traceback.format_exception(error))
     what = f"{type(error).__name__}: {error}".splitlines()[0]
     path = _write_log(trace, folder) if folder is not None else None

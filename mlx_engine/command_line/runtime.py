@@ -32,11 +32,11 @@ DOWNLOADING = "Downloading (Ctrl-C stops, a later try goes on)"
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """All that a command reads, writes and calls besides its arguments; tests replace it.
+    """The streams, folders and engine functions that a command uses; tests replace it.
 
     load, inspect: as in `mlx_engine`. examine: runs the doctor's checks, with the memory plan of a
-    model. machine: describes backend and memory. log_folder: for tracebacks of crashes; None
-    prints them.
+    model. machine: describes backend and memory. log_folder: for tracebacks of crashes; None prints
+    them.
     """
 
     stdin: TextIO
@@ -55,10 +55,10 @@ class Runtime:
 
 
 def process_runtime(log_folder: Path | None = None, kernel_verdict: Path | None = None) -> Runtime:
-    """Use the process's own streams and the real engine; loads no MLX yet.
+    """Make a Runtime of the process's own streams and the real engine; loads no MLX yet.
 
-    kernel_verdict: file of verdicts on Metal kernels, None for one in the user's caches.
-    Characters that a terminal's encoding lacks are printed as question marks.
+    kernel_verdict: file of verdicts on Metal kernels, None for one in the user's caches. Characters
+    that a terminal's encoding lacks are printed as question marks.
     """
     import mlx_engine
 
@@ -91,7 +91,7 @@ def _machine() -> "Machine":
 
 
 def percent_progress(progress: Callable[[str], None], what: str) -> Callable[[int, int], None]:
-    """Make a callback that reports bytes done of a total in words, once for each per cent."""
+    """Make a callback (bytes done, total) that reports progress in words at each per cent."""
     last = ""
 
     def show(done: int, total: int) -> None:
@@ -105,7 +105,7 @@ def percent_progress(progress: Callable[[str], None], what: str) -> Callable[[in
 
 
 def check_options(arguments: Namespace) -> None:
-    """Raise BadOption for options that are not possible, before any file is read."""
+    """Raise BadOption for command-line options that are not possible, before files are read."""
     draft_options(arguments)
     generation_options(arguments)
     cache_options(arguments)
@@ -116,7 +116,7 @@ def check_options(arguments: Namespace) -> None:
 def opened_model(
     arguments: Namespace, runtime: Runtime, progress: Callable[[str], None]
 ) -> Iterator["Engine"]:
-    """Load the model of a command and close it at the end.
+    """Load the model of a command and close it at the end of the context.
 
     progress: called with words while loading, with "" at the end of it.
     """

@@ -58,7 +58,7 @@ ENDINGS: dict[FinishReason, str] = {
 
 
 def status_line(stats: GenerationStats) -> str:
-    """Describe speed, length and drafting of an answer in one line."""
+    """Describe an answer's speed, length and drafting in one line."""
     accepted = "nothing drafted"
     if stats.drafted:
         share = percent_words(stats.accepted, stats.drafted)
@@ -89,7 +89,7 @@ class WordWrap:
         self._in_code = False
 
     def add(self, text: str, style: str, width: int) -> Text:
-        """Add text; return what can be printed now, in lines of `width` cells."""
+        """Add streamed text; return what can be printed now, in lines of `width` cells."""
         written = Text()
         for char in text:
             if char == "\n":
@@ -157,19 +157,19 @@ class Screen:
 
     @property
     def width(self) -> int:
-        """Cells of a line, also of terminals without control codes, which rich does not ask."""
+        """Cells of a terminal line, also without control codes, where rich does not ask."""
         with suppress(OSError, ValueError):
             return os.get_terminal_size(self.answers.file.fileno()).columns or self.answers.width
         return self.answers.width
 
     @property
     def depth_colours(self) -> tuple[str, ...]:
-        """Colours by depth from 1 on, the last for all deeper ones; empty without colours."""
+        """Colours of drafted words by depth from 1 on, the last for all deeper; or empty."""
         system = self.answers.color_system
         return FEWER_COLOURS.get(system, DEPTH_COLOURS) if system else ()
 
     def note(self, text: str, style: str = NOTE) -> None:
-        """Print a note, which is no text of the model."""
+        """Print a line to the user that is not the model's text."""
         words = Text(without_controls(text), style=style)
         self.notes.print(words, soft_wrap=not self.wraps, width=self.width)
 
@@ -189,7 +189,7 @@ class Screen:
         return colours[min(depth, len(colours)) - 1]
 
     def legend(self, deepest: int) -> None:
-        """Print the colours of depths 1 to `deepest`."""
+        """Print the colours that drafted words of depth 1 to `deepest` have."""
         words = Text.assemble(("Drafted words by depth:", NOTE))
         last = min(deepest, len(self.depth_colours))
         for depth in range(1, last + 1):
@@ -198,7 +198,7 @@ class Screen:
         self.notes.print(words)
 
     def progress(self, text: str) -> None:
-        """Replace the current line at a terminal; "" clears it. Elsewhere print nothing."""
+        """Replace the terminal's current line by words; "" clears it. Elsewhere print nothing."""
         if self.notes.is_terminal and not self.notes.is_dumb_terminal:
             start = Control.move_to_column(0)
             self.notes.control(start, Control((ControlType.ERASE_IN_LINE, 2)))
@@ -206,7 +206,7 @@ class Screen:
 
     @contextmanager
     def quiet_keys(self) -> Iterator[None]:
-        """Keep typed keys for the next line in this context; Ctrl-C works and is not shown.
+        """In this context keep typed keys for the next line; Ctrl-C works and is not shown.
 
         Where lines are edited, keys are not echoed into the text.
         """
@@ -226,7 +226,7 @@ class Screen:
             termios.tcsetattr(terminal, termios.TCSANOW, before)
 
     def show_answer(self, events: Iterable[Event]) -> None:
-        """Print an answer to its end; an error leaves the cursor on a fresh line."""
+        """Print an answer's events to the end; an error leaves the cursor on a fresh line."""
         self._wrap = WordWrap()
         view = _AnswerView(self)
         try:
@@ -273,7 +273,7 @@ class _AnswerView:
                 self._show_figures(event)
 
     def end_line(self) -> None:
-        """End the current line, if one was begun."""
+        """End the terminal's current line, if one was begun."""
         self._clear_progress()
         if self._line_is_open:
             self._screen.piece("\n")

@@ -63,9 +63,10 @@ BESIDE = Reason(
 
 
 class Choice(NamedTuple):
-    """The depth of a round, and the reason where it is less than what was asked for.
+    """How many tokens a round drafts (`depth`), and why no more where more was asked for.
 
-    auto: the depth that would pay, where the user has pinned one. by: the source that drafts.
+    auto: the depth that would be fastest, where the user has fixed another. by: the source that
+    drafts.
     """
 
     depth: int
@@ -75,7 +76,7 @@ class Choice(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Room of a chat in a pass: how many other chats share it, and the deepest draft that fits."""
+    """Limits of a chat in a shared pass of the target: number of other chats, and deepest draft."""
 
     others: int = 0
     deepest: int = DEEPEST
@@ -85,10 +86,10 @@ ALONE = Room()
 
 
 class Acceptance:
-    """Running chance that the d-th drafted token is accepted where all before it were.
+    """Running estimate of the chance that the d-th drafted token is accepted after all before it.
 
-    past: what earlier texts have shown. chances: [d-1] -> acceptance of the d-th token. tokens:
-    [k] -> tokens that a round of depth k yields on average, 1 + a1 + a1*a2 + ...
+    past: the estimate from earlier texts, to begin with. chances: [d-1] -> acceptance of the d-th
+    token. tokens: [k] -> tokens that a round of depth k yields on average, 1 + a1 + a1*a2 + ...
     """
 
     def __init__(self, past: "Acceptance | None" = None) -> None:
@@ -100,7 +101,7 @@ class Acceptance:
         self._estimate()
 
     def add(self, drafted: int, accepted: int) -> None:
-        """Count a round; depth d was reached when the d-1 tokens before it were accepted."""
+        """Count a round's drafted and accepted tokens in the estimated acceptance by depth."""
         self.is_measured = True
         for depth in range(DEEPEST):
             is_reached = depth < drafted and depth <= accepted
@@ -121,12 +122,13 @@ class Acceptance:
 
 
 class RoundCosts:
-    """Milliseconds of a round by depth: a table of passes, corrected by the rounds that were run.
+    """Expected milliseconds of a decoding round by draft depth, corrected by the rounds that ran.
 
-    others: chats beside this one in a pass, taken to draft as deep. ms: [depth] -> expected
-    milliseconds; a depth that was not run costs as much more than the one before it as the table
-    says, and none costs less. deepest_run: the deepest draft whose cost is not forgotten.
-    since_plain: drafted rounds after the last plain one that was timed.
+    Begins with a table of measured passes. others: number of other chats in the same pass, taken to
+    draft as deep. ms: [depth] -> expected milliseconds; a depth that was not run costs as much more
+    than the one before it as the table says, and none costs less. deepest_run: the deepest draft
+    with a recent measurement. since_plain: drafted rounds after the last undrafted one that was
+    timed.
     """
 
     def __init__(self, others: int) -> None:
@@ -137,7 +139,7 @@ class RoundCosts:
         self._is_run = False
 
     def begin(self, passes: PassCosts) -> None:
-        """Begin a text by this table; rounds that were run keep their milliseconds."""
+        """Take over a table of pass costs for a new text; measured rounds stay as they are."""
         self._passes, self._is_new_text = passes, True
         alike = [Others(self._others, self._others * rows) for rows in range(1, DEEPEST + 2)]
         depths = range(len(passes.verify_ms))
@@ -164,17 +166,17 @@ class RoundCosts:
                     self.deepest_run = depth
 
     def beside(self, others: Others) -> list[float]:
-        """[depth] -> expected milliseconds in a pass with these rows of others."""
+        """Expected milliseconds of a round by draft depth, beside these rows of other chats."""
         return [ms / self.if_alike(depth, 1.0, others) for depth, ms in enumerate(self.ms)]
 
     def if_alike(self, depth: int, milliseconds: float, others: Others) -> float:
-        """What a round would have taken, had all chats in its pass drafted as deep."""
+        """Convert a round's milliseconds to a pass in which every chat drafts `depth` tokens."""
         if others == (self._others, self._others * (depth + 1)):
             return milliseconds
         return milliseconds * self._table[depth] / self._passes.round_ms(depth, others)
 
     def add(self, depth: int, milliseconds: float) -> None:
-        """Count the time of a round of this depth."""
+        """Count the milliseconds of a round that drafted `depth` tokens in the expected costs."""
         if not depth:
             self.since_plain = 0
             self._plain_run += 1
@@ -201,7 +203,7 @@ class RoundCosts:
         self._expect()
 
     def wants_plain(self, gain: float) -> bool:
-        """Whether plain rounds are to be measured, of which each loses `gain` - 1."""
+        """Whether to time an undrafted round now, though drafting is `gain` times as fast."""
         if self._plain_run < PLAIN_ROUNDS:
             return self.since_plain >= PLAIN_AFTER
         return self.since_plain * PLAIN_LOSS >= PLAIN_ROUNDS * (gain - 1)
@@ -209,10 +211,11 @@ class RoundCosts:
 
 @dataclass
 class DraftRecord:
-    """What all chats of an engine have found of drafts made in one way.
+    """Acceptance, costs and loss budget of one kind of draft, shared by all chats of an engine.
 
-    left: plain rounds that drafts may still lose, which bounds what an answer takes longer than
-    with drafting off, however wrong the estimates. costs: by the number of other chats in a pass.
+    left: the loss budget in plain (undrafted) rounds, which bounds how much longer an answer takes
+    than with drafting off, however wrong the estimates. costs: by the number of other chats in a
+    pass.
     """
 
     acceptance: Acceptance = field(default_factory=Acceptance)
@@ -221,12 +224,12 @@ class DraftRecord:
     has_drafts: bool = False
 
     def spend(self, cost: float, tokens: int) -> None:
-        """Book a round that took as long as `cost` plain ones and yielded so many tokens."""
+        """Charge the loss budget: a round of `tokens` tokens took as long as `cost` plain ones."""
         self.left = min(MOST_SAVED, max(-MOST_OWED, self.left + LOSS * cost + tokens - cost))
 
 
 class DraftKind(NamedTuple):
-    """Drafts of one source with the same options, but for the depth."""
+    """Key of a DraftRecord: the source that drafts, and the draft options without the depth."""
 
     by: DraftedBy
     options: DraftOptions
@@ -236,9 +239,10 @@ DraftRecords = dict[DraftKind, DraftRecord]
 
 
 class SourcePolicy:
-    """The automatic depth of one source's drafts in one chat.
+    """Chooses how many tokens one draft source drafts in the next round of one chat.
 
-    deepest: the longest draft that the source may be asked for. others: in the last pass.
+    deepest: the longest draft that the source may be asked for. others: the other chats in the last
+    pass.
     """
 
     acceptance: Acceptance
@@ -252,8 +256,10 @@ class SourcePolicy:
         self._why: Reason | None = None
 
     def begin(self, record: DraftRecord, passes: PassCosts, others: int) -> None:
-        """Go on by this record and table, in passes that `others` chats share; try again, if the
-        budget allows: another text may be easier to draft.
+        """Begin a text with this record and cost table, in passes that `others` other chats share.
+
+        A source that had stopped drafting may try again as far as its loss budget allows: another
+        text may be easier to draft.
         """
         if record is not self.record:
             self.record, record.left = record, min(FIRST_LOSS, record.left)
@@ -263,11 +269,11 @@ class SourcePolicy:
         self.costs.begin(passes)
 
     def gains(self, chance: float | None = None, deepest: int = DEEPEST) -> list[float]:
-        """[k] -> speed at depth k over plain decoding.
+        """Return by draft depth the speed over plain decoding: [k] -> 1.2 for 20 % faster.
 
         chance: acceptance of each token, where the source knows better than past rounds. What a
-        draft takes from or gives to the other chats in a pass is counted as this chat's; their
-        rows are taken to yield as many tokens as rows of this one.
+        draft takes from or gives to the other chats in a pass is counted as this chat's; their rows
+        are taken to yield as many tokens as rows of this one.
         """
         ms, tokens = self.costs.ms, self.acceptance.tokens
         if chance is not None:
@@ -285,36 +291,40 @@ class SourcePolicy:
         return [1 + (others.rounds + 1) * (speed / plain - 1) for speed in speeds]
 
     def best(self, chance: float | None = None, deepest: int = DEEPEST) -> int:
-        """The depth that pays most by what is known now; 0 where none does."""
+        """Return the draft depth with the highest expected speed; 0 where no draft is faster."""
         return _best(self.gains(chance, deepest))
 
     @property
     def can_pay(self) -> bool:
-        """Whether drafts of which every token is accepted would pay."""
+        """Whether drafting is faster than plain decoding if every drafted token is accepted."""
         ms = self.costs.ms
         depths = range(1, min(self._deepest, len(ms) - 1) + 1)
         return any((depth + 1) * ms[0] >= WORTH_IT * ms[depth] for depth in depths)
 
     @property
     def skips_prompt(self) -> bool:
-        """Whether the source need read no more of a prompt than its end: by what was seen no draft
-        pays. The source of the first draft of all reads everything.
+        """Whether the draft source may read only a prompt's end, as no draft seems faster.
+
+        False for the first draft of all, so that its source reads everything.
         """
         return (self.record.has_drafts or not self.can_pay) and not self.best()
 
     def why_never(self) -> Reason | None:
-        """The reason where not even drafts that are always accepted pay."""
+        """Return why even drafts that are always accepted are slower; None if they are not."""
         return None if self.can_pay else self._parked().why
 
     def stays_parked(self) -> bool:
-        """Take one more round of the cooldown; False where none is left."""
+        """Count down a round without a draft of this source; False where it may draft again."""
         if self._why is None or not self._cooldown:
             return False
         self._cooldown -= 1
         return True
 
     def next(self, chance: float | None = None, deepest: int = DEEPEST) -> Choice:
-        """The depth of the next round; drafts of a known chance need no tries."""
+        """Choose the draft depth of the next round. chance: the source's estimate of acceptance.
+
+        Without that estimate, depths of which little is known may be tried within the loss budget.
+        """
         if chance is None and self.stays_parked():
             return self._parked()
         gains, costs, left = self.gains(chance, deepest), self.costs, self.record.left
@@ -343,7 +353,7 @@ class SourcePolicy:
         return self._parked()
 
     def learn(self, drafted: int, accepted: int, milliseconds: float, own_ms: float | None) -> None:
-        """Count a draft. own_ms: what such a round takes, where its time tells."""
+        """Count a drafted round. own_ms: what such a round takes, None where it is not known."""
         depth = min(drafted, len(self.costs.ms) - 1)
         self.costs.since_plain += 1
         if own_ms is not None:
@@ -355,7 +365,7 @@ class SourcePolicy:
             self._cooldown = 0
 
     def learn_plain(self, milliseconds: float, *, saves: bool) -> None:
-        """Count a plain round between plain rounds. saves: its share goes to the budget."""
+        """Count an undrafted round between undrafted ones. saves: it adds to the loss budget."""
         self._plain_rounds += 1
         self.costs.add(0, milliseconds)
         if saves and self.record.left < MOST_SAVED:
@@ -365,7 +375,7 @@ class SourcePolicy:
             self._cooldown = 0
 
     def book(self, milliseconds: float, tokens: int, depth: int) -> None:
-        """Spend what a round took longer than a plain one, but no other program's time."""
+        """Charge the loss budget with the time of a round beyond plain ones, outliers cut off."""
         ms = self.costs.ms
         self.record.spend(min(milliseconds, SPIKE * ms[depth]) / ms[0], tokens)
 
@@ -409,7 +419,7 @@ class SourcePolicy:
 
 
 class PastRound(NamedTuple):
-    """The round learned last: its source, its drafted tokens and its time."""
+    """The round that the depth policy learned last: source, drafted tokens, milliseconds."""
 
     by: DraftedBy | None = None
     drafted: int = 0
@@ -417,10 +427,11 @@ class PastRound(NamedTuple):
 
 
 class DepthPolicy:
-    """The depths of one chat: by source, pinned ones, and drafting switched off.
+    """Chooses before each round of one chat how many tokens are drafted, and by which source.
 
-    passes: the present table of pass costs. small_share: the cost of a pass of the small model, as
-    a share of one of the target. records: shared by all chats of an engine.
+    passes: returns the present table of pass costs. small_share: the cost of a pass of the small
+    draft model, as a share of one of the target. records: what earlier drafts have shown, shared by
+    all chats of an engine.
     """
 
     def __init__(
@@ -442,13 +453,13 @@ class DepthPolicy:
         self._before = PastRound()
 
     def begin_text(self) -> None:
-        """Begin an answer: measured costs replace presumed ones, and parked sources try again."""
+        """Begin an answer: take over the newest pass costs; all sources may draft again."""
         self._passes, self._before = self._measured(), PastRound()
         for by in self._sources:
             self._begin(by)
 
     def follow(self, options: DraftOptions) -> None:
-        """Take over the user's options; drafts made in another way have a record of their own."""
+        """Take over the user's draft options; each set of options has a record of its own."""
         if options == self._options:
             return
         self._options = options
@@ -457,14 +468,14 @@ class DepthPolicy:
             source.record.left = max(FIRST_LOSS, source.record.left)  # whatever was lost
 
     def share(self, room: Room) -> None:
-        """Take over what the passes of the next rounds have room for."""
+        """Take over how many other chats share the next passes, and the deepest draft."""
         if room != self._room:
             self._room = room
             for by in self._sources:
                 self._begin(by)
 
     def source(self, by: DraftedBy) -> SourcePolicy:
-        """The policy for one source, made at the first call."""
+        """Return the SourcePolicy of one draft source, made at the first call."""
         if by not in self._sources:
             self._sources[by] = SourcePolicy(MAX_DEPTH if by == "mtp" else DEEPEST)
             self._begin(by)
@@ -483,17 +494,20 @@ class DepthPolicy:
     def plan(
         self, offers: Sequence[Offer], depth: int | Literal["auto"], nothing: Reason | None
     ) -> Choice:
-        """Choose for the next round. depth: the user's; nothing: why there is no offer."""
+        """Choose draft source and depth of the next round from the drafters' offers.
+
+        depth: the user's option. nothing: the reason where there are no offers.
+        """
         self._is_off, self._chooser = depth == 0, None
         self._planned = self._choose(offers, depth) if offers else Choice(0, nothing)
         return self._planned
 
     def stays(self) -> bool:
-        """Whether the last choice holds for one more round: drafting is off or stays parked."""
+        """Whether the last choice holds for the next round: drafting is off, or still pauses."""
         return self._is_off or (self._chooser is not None and self._chooser.stays_parked())
 
     def would_copy(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> bool:
-        """Whether words of the text would be drafted, which depends on the newest one."""
+        """Whether the next round would draft by prompt lookup, which needs the newest token."""
         offer = self._preferred(offers, depth) if offers else None
         if offer is None or offer.by != "prompt-lookup":
             return False
@@ -507,11 +521,13 @@ class DepthPolicy:
         milliseconds: float,
         others: Others = NOBODY,
     ) -> None:
-        """Count a round that was planned so. others: of other chats in the same pass.
+        """Count the outcome and milliseconds of a round that was planned by `choice`.
 
-        A draft between plain rounds, a try, may have begun in the time of the round before it: both
-        times together tell what it costs, at most as much as was expected, since the source has
-        read first what had waited.
+        others: other chats in the same pass, and their rows.
+
+        A draft between undrafted rounds, a try, may have begun in the time of the round before it:
+        both times together tell what it costs, at most as much as was expected, since the source
+        has read first what it had not read yet.
         """
         before, self._before = self._before, PastRound(choice.by, drafted, milliseconds)
         after = self._planned
@@ -547,7 +563,7 @@ class DepthPolicy:
         return self._chooser.next(offer.chance, deepest)._replace(by=offer.by)
 
     def _preferred(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> Offer:
-        """A copy of a long piece if it pays, else what promises most."""
+        """Return a copy of a long earlier passage if that is faster, else the fastest offer."""
         first = offers[0]
         is_set = depth != "auto" or len(offers) == 1
         if is_set or (first.is_long and self._best_of(first)):
@@ -570,7 +586,7 @@ def _too_deep(limit: int) -> Reason:
     return Reason("source-limit", words)
 
 
-def _best(gains: Sequence[float], worth: float = WORTH_IT) -> int:
-    """The depth of the largest gain, 0 where it is not worth it."""
+def _best(gains: Sequence[float], least: float = WORTH_IT) -> int:
+    """Return the depth of the largest gain, or 0 where that gain is less than `least`."""
     best = gains.index(max(gains))
-    return best if gains[best] >= worth else 0
+    return best if gains[best] >= least else 0

@@ -56,7 +56,7 @@ class Draft:
 
     @property
     def candidates(self) -> mx.array:
-        """The tokens that may be accepted, int32 [k]; NO_TOKEN in the place of others."""
+        """The drafted tokens that may be accepted, int32 [k]; NO_TOKEN in the place of others."""
         return self.tokens if self.likely is None else mx.where(self.likely, self.tokens, NO_TOKEN)
 
 
@@ -69,7 +69,7 @@ class Offer(NamedTuple):
     """A drafter's offer to draft in the next round.
 
     chance: the drafter's estimate that a token is accepted, None when it has none. is_long: the
-    draft would repeat a long piece of text, and is preferred. limit: the deepest draft.
+    draft would repeat a long earlier passage, and is preferred. limit: the deepest draft.
     """
 
     by: DraftedBy
@@ -93,10 +93,10 @@ class Proposal(NamedTuple):
 
 
 class ReadRows(NamedTuple):
-    """Rows of the target's last pass, or of a prompt; lazy.
+    """Tokens that the target has read in its last pass or a prompt, and what it computed; lazy.
 
-    tokens: int [R]. hidden: [1, R, H]. picked: the target's next token after each row, int32 [R],
-    -1 where a logit of the row is not finite; None in a prompt.
+    tokens: int [R]. hidden: hidden states [1, R, H]. picked: the target's next token after each
+    row, int32 [R], -1 where a logit of the row is not finite; None in a prompt.
     """
 
     tokens: mx.array
@@ -104,7 +104,7 @@ class ReadRows(NamedTuple):
     picked: mx.array | None = None
 
     def first(self, count: int) -> "ReadRows":
-        """The first `count` rows."""
+        """Return the first `count` rows: their tokens, hidden states and picked tokens; lazy."""
         if count == self.tokens.shape[0]:
             return self
         picked = None if self.picked is None else self.picked[:count]
@@ -112,20 +112,20 @@ class ReadRows(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows for a head: tokens int [T] and the hidden states of the positions before [1, T, H]."""
+    """Input of an MTP head: tokens int [T], hidden states of the positions before [1, T, H]."""
 
     tokens: mx.array
     hidden: mx.array
 
     def last(self, count: int) -> "Rows":
-        """Copy the newest `count` rows, so that the others are freed."""
+        """Copy the newest `count` rows (tokens and hidden states), so that the others are freed."""
         if self.tokens.shape[0] <= count:
             return self
         return Rows(self.tokens[-count:], mx.contiguous(self.hidden[:, -count:]))
 
 
 class SourceSnapshot(NamedTuple):
-    """Snapshot of a drafter after `length` tokens.
+    """Snapshot of a drafter after `length` tokens of a conversation.
 
     caches: of the drafter's models, in the order of `Drafter.held`. newest: the target's hidden
     state [1, 1, H] that has no token yet. waiting: for each head, the rows that it has not read,
@@ -139,14 +139,14 @@ class SourceSnapshot(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that live on only because of this snapshot."""
+        """Bytes of memory that only this drafter snapshot keeps alive."""
         held = sum(caches.nbytes for caches in self.caches)
         held += max((sum(rows.hidden.nbytes for rows in head) for head in self.waiting), default=0)
         return held + (0 if self.newest is None else self.newest.nbytes)
 
 
 class Drafter(ABC):
-    """Follows one conversation and drafts its next tokens.
+    """Follows the tokens of one conversation and drafts the next ones; base class of all sources.
 
     reads_hidden: drafts need the target's hidden states, so the drafter has to be there when the
     target reads; other drafters can read a conversation's tokens later. reads_words: offers depend
@@ -180,7 +180,7 @@ class Drafter(ABC):
 
     @property
     def can_follow(self) -> bool:
-        """Whether `commit` takes a RowCount, and a draft may follow before it is known."""
+        """Whether rows can be committed, and drafted after, before the host knows their number."""
         return False
 
     @property
@@ -195,7 +195,7 @@ class Drafter(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held for this conversation."""
+        """Bytes that the drafter holds for its conversation."""
         held = sum(caches.nbytes for caches in self._caches)
         return held if self._newest is None else held + self._newest.nbytes
 
@@ -209,22 +209,23 @@ class Drafter(ABC):
         return
 
     def rest(self, *, rests: bool) -> None:
-        """Let committed rows wait, or read them as they come; called before every round.
+        """Tell the drafter, before every round, whether to read committed rows now or later.
 
-        Rows that wait cost nothing but memory, so a conversation without drafts is as fast as one
-        without this drafter.
+        Rows that are read later cost nothing but memory, so a conversation without drafts is as
+        fast as one without this drafter.
         """
         self.rests = rests
 
     def follow(self, options: DraftOptions) -> None:
-        """Take over options that may change between rounds: rule, min_probability, output."""
+        """Take over draft options that may change between rounds: rule, min_probability, output."""
         self.options = options
 
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
-        """Append the first `count` rows of the target's pass.
+        """Append to the conversation the first `count` rows of the target's pass.
 
         Called once for every committed token, in order: the prompt in chunks, then round by round.
-        A RowCount only after a draft of this drafter, and where `can_follow`.
+        A RowCount (a number that only the device knows) only after a draft of this drafter, and
+        where `can_follow`.
         """
         del rows
         self._resolve()
@@ -234,13 +235,13 @@ class Drafter(ABC):
             self._count = count
 
     def _resolve(self) -> None:
-        """Add a committed count to the length, once the host knows it."""
+        """Add the last committed number of rows to the length, once the host knows it."""
         if self._count is not None and self._count.known is not None:
             self._length += self._count.known
             self._count = None
 
     def skip(self, rows: ReadRows) -> None:
-        """Append rows of a long prompt that lie far before the answer.
+        """Append rows of a long prompt far before the answer, which the drafter may leave out.
 
         A drafter that can do without their hidden states leaves them out; lazy, they are then never
         computed.
@@ -255,19 +256,19 @@ class Drafter(ABC):
         del tokens
 
     def flush(self) -> int:
-        """Read rows that wait, unless the drafter rests; return how many rows a head has read."""
+        """Read committed rows not read yet, unless resting; return how many a head has read."""
         return 0
 
     @abstractmethod
     def offers(self, newest: int) -> tuple[Offer, ...]:
-        """Offers for the next round, the preferred one first.
+        """Return the drafter's offers for the next round, the preferred one first.
 
         Called before every round that may draft, whether or not it does. newest: the last token
         that the host knows.
         """
 
     def chosen(self, by: DraftedBy | None) -> "Drafter":
-        """The drafter that makes a draft `by` this source: this one, unless it combines several."""
+        """Return the drafter that makes drafts of this source: this one, unless it combines two."""
         del by
         return self
 
@@ -279,12 +280,12 @@ class Drafter(ABC):
         """
 
     def snapshot(self) -> SourceSnapshot:
-        """Snapshot of caches and the newest hidden state at `length`."""
+        """Snapshot the drafter's caches and newest hidden state at `length`, for `restore`."""
         caches = tuple(caches.snapshot() for caches in self._caches)
         return SourceSnapshot(self.length, caches, self._newest)
 
     def earlier(self, length: int) -> SourceSnapshot | None:
-        """The longest place of at most `length` tokens that `restore` can go to without a snapshot.
+        """Return the largest length up to `length` that `restore` can reach without a snapshot.
 
         None where the caches no longer hold the rows before it.
         """
@@ -294,7 +295,7 @@ class Drafter(ABC):
         return SourceSnapshot(length, tuple(caches.at(length) for caches in self._caches))
 
     def join(self, other: Self, snapshot: SourceSnapshot) -> None:
-        """Copy another drafter of this kind at one of its snapshots.
+        """Copy the state of another drafter of this kind at one of its snapshots.
 
         The tokens up to there have still to be given to `append`.
         """
@@ -303,7 +304,7 @@ class Drafter(ABC):
         self.restore(snapshot)
 
     def restore(self, snapshot: SourceSnapshot) -> None:
-        """Go back to a snapshot of this drafter."""
+        """Take the drafter back to an earlier snapshot of it."""
         for caches, memory in zip(self._caches, snapshot.caches, strict=True):
             caches.restore(memory)
         self._length, self._newest, self._count = snapshot.length, snapshot.newest, None
@@ -343,7 +344,7 @@ class DraftChain:
     def __init__(
         self, wanted: Proposal, depth: int, options: DraftOptions, sampler: Sampler
     ) -> None:
-        """depth: number of tokens that will be picked."""
+        """Begin a draft of `depth` tokens, of which none is picked yet."""
         self._position = wanted.position
         self._sampler = sampler
         self._least = options.min_probability
@@ -366,7 +367,7 @@ class DraftChain:
         return token
 
     def draft(self, passes: int) -> Draft:
-        """The tokens picked so far."""
+        """Return the tokens picked so far as a Draft."""
         likely: mx.array | None = None
         if self._likely:
             likely = mx.cumprod(mx.concatenate(self._likely).astype(mx.int32)) > 0

@@ -37,9 +37,10 @@ from mlx_engine.values.options import CacheBits, DraftOptions
 def draft_with(
     opened: Model | FeatureReader, options: DraftOptions, vocabulary: int, bits: CacheBits = 16
 ) -> Drafter:
-    """The drafter of an opened draft model; UnsupportedModel where its cache cannot be packed.
+    """Make the drafter of an opened draft model for one conversation.
 
-    vocabulary: rows of the target's logits. bits: of the draft model's keys and values.
+    vocabulary: rows of the target's logits. bits: of the draft model's keys and values. Raises
+    UnsupportedModel where its cache cannot have so few bits.
     """
     if bits != 16 and opened.packed_cache is not None:
         raise UnsupportedModel(
@@ -70,13 +71,13 @@ class SmallModelHead:
     mtp_output: Linear | None = None
 
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Empty caches for all layers."""
+        """Make empty caches for all layers of the small model. bits: of keys and values."""
         return self.model.make_caches(bits)
 
     def mtp_forward(
         self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
     ) -> mx.array:
-        """Tokens [1, T] -> states; tokens that the model lacks are read as its last one."""
+        """Tokens [1, T] -> the small model's states; tokens it lacks are read as its last one."""
         del hidden
         known = mx.minimum(tokens, self.model.vocabulary - 1)
         if isinstance(caches, LayerCaches):
@@ -85,7 +86,7 @@ class SmallModelHead:
         return self.model.joint(known, caches)
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
-        """States [1, T, H] -> logits [1, T, V]; -inf for tokens that the model lacks."""
+        """The small model's states [1, T, H] -> logits [1, T, V]; -inf for tokens it lacks."""
         del output
         logits = self.model.logits(hidden)
         missing = self.vocabulary - logits.shape[-1]
@@ -153,14 +154,14 @@ class SmallModelDraft(HeadDrafter):
 
 
 def _no_states(rows: int) -> mx.array:
-    """Zeros [1, rows, 1] in the place of the target's hidden states."""
+    """Return zeros [1, rows, 1] in the place of the target's hidden states."""
     return mx.zeros((1, rows, 1))
 
 
 class FeatureDraft(Drafter):
     """Drafts with a model that remembers what the target has computed (DFlash, Gemma's assistant).
 
-    Features of rows that come while it rests wait, and are remembered together.
+    Features of committed rows that come while no draft is near are kept, and read together later.
     """
 
     reads_hidden = True
@@ -173,7 +174,10 @@ class FeatureDraft(Drafter):
         self._waiting: list[mx.array] = []
 
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
-        """Have committed rows wait, or remember them; hidden [1, R, H and features]."""
+        """Keep committed rows for later, or have the draft model read them.
+
+        hidden: the target's hidden states and features [1, R, H and features].
+        """
         super().commit(rows, count)
         assert isinstance(count, int)
         target, hidden = self.target, rows.first(count).hidden

@@ -28,7 +28,7 @@ FEW_WAITING = 32
 
 
 class OpenRows(NamedTuple):
-    """Committed rows of which only the device knows how many count.
+    """Committed rows for an MTP head, of which only the device knows how many count.
 
     Each row pairs the target's picked token with the hidden state it was picked from, so that the
     last row that counts is that of the newest token.
@@ -38,12 +38,12 @@ class OpenRows(NamedTuple):
     counted: RowCount
 
     def first(self, count: int) -> Rows:
-        """The first rows, once the host knows how many count."""
+        """Return the first `count` rows, once the host knows how many count."""
         return Rows(self.rows.tokens[:count], self.rows.hidden[:, :count])
 
 
 class BeforeDraft(NamedTuple):
-    """State of a HeadMemory before a draft, to go back to where nothing of it was committed."""
+    """State of an MTP head's caches and unread rows before a draft, to undo that draft with."""
 
     place: CachesSnapshot
     waiting: tuple[Rows, ...]
@@ -51,14 +51,14 @@ class BeforeDraft(NamedTuple):
 
 
 class HeadStep(NamedTuple):
-    """Result of a HeadPass: the head's state [1, 1, H] after the newest row, and logits [1, V]."""
+    """Result of an MTP head's pass: its state [1, 1, H] after the newest row, logits [1, V]."""
 
     state: mx.array
     logits: mx.array
 
 
 class HeadPass(NamedTuple):
-    """Rows of one conversation for a pass of its head.
+    """One conversation's rows for the next pass of its MTP head.
 
     true_rows: how many of the rows stay in the caches. output: in the place of the head's own
     output matrix. newest: int32 [1], the row after which a token is drafted; None for the last.
@@ -71,7 +71,7 @@ class HeadPass(NamedTuple):
     newest: mx.array | None = None
 
     def run(self) -> HeadStep:
-        """Run the pass alone."""
+        """Run this head pass alone; return the head's state and logits after the newest row."""
         head, rows = self.memory.head, self.rows
         states = head.mtp_forward(rows.tokens[None], rows.hidden, self.memory.caches)
         self.memory.caches.commit(self.true_rows)
@@ -82,15 +82,16 @@ class HeadPass(NamedTuple):
 
 
 class HeadMemory:
-    """The caches of a head, and committed rows that wait for its next pass.
+    """The caches of an MTP head in one conversation, and committed rows that it has not read yet.
 
-    Old rows that have waited for too long are left out. unread: how many rows wait. gap: how many
-    rows of the caches are from before the last ones left out. open: rows behind all that wait.
-    can_join: a pass of the head may have rows of several conversations.
+    Old rows that have been unread for too long are left out. unread: how many rows are. gap: how
+    many rows of the caches are from before the last ones left out. open: rows behind all unread
+    ones, of which only the device knows how many count. can_join: a pass of the head may have rows
+    of several conversations.
     """
 
     def __init__(self, head: MtpHead, bits: CacheBits = 16, *, can_join: bool = True) -> None:
-        """bits: of keys and values."""
+        """Make empty caches for an MTP head. bits: of keys and values."""
         self.head, self.can_join = head, can_join
         self.caches = head.make_head_caches(bits)
         self.gap = self.unread = 0
@@ -98,18 +99,21 @@ class HeadMemory:
         self.open: OpenRows | None = None
 
     def replace_waiting(self, waiting: Sequence[Rows]) -> None:
-        """Set the rows that wait."""
+        """Replace the committed rows that the MTP head has not read yet."""
         self.waiting, self.unread = list(waiting), 0
         for rows in waiting:
             self.unread += rows.tokens.shape[0]
 
     def wait(self, rows: Rows) -> None:
-        """Add rows for the next pass."""
+        """Keep committed rows for the MTP head's next pass."""
         self.waiting.append(rows)
         self.unread += rows.tokens.shape[0]
 
     def leave_out(self, room: int) -> None:
-        """Drop all but `room` of the rows that wait; 0 leaves a gap also where none waits."""
+        """Drop the oldest rows that the MTP head has not read, all but `room`.
+
+        With room 0 the caches have a gap here, also where there was no such row.
+        """
         if room and self.unread <= room:
             return
         first, over = 0, self.unread - room
@@ -122,9 +126,9 @@ class HeadMemory:
         self.replace_waiting(newest)
 
     def read(self, drafted: Sequence[Rows] = ()) -> mx.array:
-        """Read the rows that wait, to stay, and drafted rows behind them, to be written over.
+        """Have the MTP head read all unread rows, and drafted rows behind them, to be written over.
 
-        Returns the head's states [1, T, H] of all; open rows stay open.
+        Returns the head's states [1, T, H] of all of them; open rows stay unread.
         """
         rows, true_rows = _joined([*self.waiting, *drafted]), self.unread
         self.replace_waiting(())
@@ -133,7 +137,7 @@ class HeadMemory:
         return states
 
     def next_pass(self, output: OutputHead | None, drafted: Sequence[Rows] = ()) -> HeadPass:
-        """The pass that reads all rows that wait, open ones included, and drafted ones behind."""
+        """Make the MTP head's pass that reads all unread rows, open ones too, and drafted ones."""
         opened, self.open = self.open, None
         if opened is None:
             rows, true_rows = _joined([*self.waiting, *drafted]), self.unread
@@ -150,22 +154,22 @@ class HeadMemory:
         return HeadPass(self, rows, count, output, count.after(len(drafted) - 1))
 
     def missing(self, rows: int) -> int:
-        """How many of the `rows` of a conversation were left out, neither read nor waiting."""
+        """Return how many of a conversation's `rows` were left out, neither read nor kept to be."""
         return max(0, rows - self.caches.length - self.unread)
 
     def within(self, rows: int, missing: int) -> int:
-        """Length of the caches after `rows` of the conversation, of which some are missing.
+        """Return the caches' length after `rows` of a conversation without `missing` of them.
 
         0 where the rows right before the next one are among the missing.
         """
         return rows - missing if rows - missing >= self.gap else 0
 
     def before_draft(self) -> BeforeDraft:
-        """The present state, for `undo`."""
+        """Return the present caches' place and unread rows, for `undo`."""
         return BeforeDraft(self.caches.place(), tuple(self.waiting), self.open)
 
     def undo(self, before: BeforeDraft) -> None:
-        """Go back to before a draft; the row of the newest token is not among those that wait."""
+        """Go back to before a draft; the newest token's row is not added to the unread rows."""
         self.caches.restore(before.place)
         self.replace_waiting(before.waiting)
         self.open, opened = None, before.open
@@ -176,7 +180,7 @@ class HeadMemory:
             self.wait(opened.first(known - 1))
 
     def flush(self) -> int:
-        """Read the newest rows that wait, some at a time; return how many there were."""
+        """Have the MTP head read its newest unread rows, in chunks; return how many there were."""
         self.leave_out(ROWS_OF_A_PROMPT)
         waiting, count = self.waiting, self.unread
         self.replace_waiting(())
@@ -190,7 +194,7 @@ class HeadMemory:
 
 
 def run_passes(passes: Sequence[HeadPass]) -> list[HeadStep]:
-    """Run the passes that several conversations ask for, those of equal heads as one.
+    """Run MTP head passes of several conversations, those of equal heads as one.
 
     The weights are read once, each conversation's rows see their own caches (cache/joint.py), and
     no row's numbers depend on the rows beside it.
@@ -208,7 +212,7 @@ def run_passes(passes: Sequence[HeadPass]) -> list[HeadStep]:
 
 
 def _run_joint(passes: Sequence[HeadPass]) -> list[HeadStep]:
-    """Run passes of one head as one; its output matrix is read once where all use the same."""
+    """Run passes of one MTP head as one; its output matrix is read once where all use the same."""
     if len(passes) == 1:
         return [passes[0].run()]
     head = passes[0].memory.head
@@ -233,7 +237,7 @@ def _run_joint(passes: Sequence[HeadPass]) -> list[HeadStep]:
 
 
 def _joined(parts: Sequence[Rows]) -> Rows:
-    """All rows, one after the other."""
+    """Concatenate rows (tokens and hidden states) into one block."""
     if len(parts) == 1:
         return parts[0]
     tokens, hidden = zip(*parts, strict=True)

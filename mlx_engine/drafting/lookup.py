@@ -41,14 +41,17 @@ FIRST_CHANCE = 0.5
 
 
 class Match(NamedTuple):
-    """An earlier place with the same `length` last tokens, SHORT or LONG; the copy begins there."""
+    """An index in the conversation after which the same tokens stood as at its present end.
+
+    place: index of the first token to copy. length: how many tokens are the same, SHORT or LONG.
+    """
 
     place: int
     length: int
 
 
 class NgramMap:
-    """Tokens of a conversation, and where each sequence of SHORT or LONG tokens ended last.
+    """A conversation's tokens, and where each sequence of SHORT or LONG tokens ended last.
 
     `shorten` undoes `extend` exactly.
     """
@@ -60,12 +63,12 @@ class NgramMap:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of lists and maps, and of the integers in them."""
+        """Bytes of the token list and n-gram maps, and of the integers in them."""
         lists = [self.tokens, *self._replaced.values()]
         return sum(map(getsizeof, (*lists, *self._ends.values()))) + 64 * len(self.tokens)
 
     def extend(self, tokens: Iterable[int]) -> None:
-        """Append tokens."""
+        """Append tokens to the conversation and note where its n-grams end."""
         for token in tokens:
             self.tokens.append(token)
             for length, ends in self._ends.items():
@@ -74,7 +77,7 @@ class NgramMap:
                 ends[key] = len(self.tokens)
 
     def shorten(self, count: int) -> None:
-        """Drop all tokens but the first `count`."""
+        """Drop all tokens of the conversation but the first `count`, with their n-grams."""
         while len(self.tokens) > count:
             for length, ends in self._ends.items():
                 key, replaced = hash(tuple(self.tokens[-length:])), self._replaced[length].pop()
@@ -85,7 +88,10 @@ class NgramMap:
             self.tokens.pop()
 
     def match(self, last: int) -> Match | None:
-        """The newest earlier place that ends like the tokens and `last`; long matches first."""
+        """Find the newest earlier place that ends like the conversation with `last` appended.
+
+        Long matches first; None where there is no match.
+        """
         for length, ends in self._ends.items():
             ending = (*self.tokens[1 - length :], last)
             place = ends.get(hash(ending), 0)
@@ -95,7 +101,7 @@ class NgramMap:
 
 
 class _Guess(NamedTuple):
-    """A guessed token at `position`, by a match of this length, to be compared with the text."""
+    """A token guessed for `position` by a match of this length, to compare with the text."""
 
     position: int
     length: int
@@ -103,25 +109,25 @@ class _Guess(NamedTuple):
 
 
 class Probation:
-    """Hit rates of guesses by the length of the match."""
+    """Hit rates of prompt lookup's guesses, by the length of the match: SHORT or LONG."""
 
     def __init__(self) -> None:
         self._true = {SHORT: 0.0, LONG: 0.0}
         self._all = {SHORT: 0.0, LONG: 0.0}
 
     def chance(self, length: int) -> float:
-        """Estimated chance that the next guess by a match of this length is right."""
+        """Return the estimated chance that the next guess by a match of this length is right."""
         before = FIRST_CHANCE if length == SHORT else self.chance(SHORT)
         return (self._true[length] + before) / (self._all[length] + 1)
 
     def learn(self, length: int, *, came_true: bool) -> None:
-        """Count a guess as right or wrong."""
+        """Count a guessed token as right or wrong in the hit rate of its match length."""
         self._true[length] = MEMORY * self._true[length] + came_true
         self._all[length] = MEMORY * self._all[length] + 1
 
 
 class PromptLookupDraft(Drafter):
-    """Drafts by prompt lookup, on the host; works with any model."""
+    """Drafts by copying what followed the newest tokens earlier; no model runs."""
 
     reads_words = True
 
@@ -141,8 +147,8 @@ class PromptLookupDraft(Drafter):
         self._index.extend(tokens)
 
     def offers(self, newest: int) -> tuple[Offer, ...]:
-        """Offer a copy of what followed the match, if copies of its length were right lately."""
-        self._judge(newest)
+        """Offer to copy what followed an earlier match, if such copies were right lately."""
+        self._check_guess(newest)
         match = self._index.match(newest)
         if match is None:
             return ()
@@ -168,17 +174,17 @@ class PromptLookupDraft(Drafter):
 
     @property
     def _known(self) -> int:
-        """Number of tokens before the newest."""
+        """Number of the conversation's tokens before the newest."""
         return len(self._index.tokens)
 
     def _copy(self, match: Match, last: int, count: int) -> list[int]:
-        """`count` tokens from `match.place` on, as if the copy were already part of the text."""
+        """Return `count` tokens from `match.place` on, as if the copy already were in the text."""
         tokens = [*self._index.tokens[match.place : match.place + count], last]
         period = self._known + 1 - match.place
         return [tokens[n % period] for n in range(count)]
 
-    def _judge(self, last: int) -> None:
-        """Compare the last guess with the token that came; `last` is the newest token."""
+    def _check_guess(self, last: int) -> None:
+        """Compare the last guess with the token that came, and count it; last: the newest token."""
         guess, self._guess = self._guess, None
         if guess is None or guess.position > self._known:
             return
@@ -186,7 +192,7 @@ class PromptLookupDraft(Drafter):
         self.probation.learn(guess.length, came_true=guess.token == came)
 
     def join(self, other: Self, snapshot: SourceSnapshot) -> None:
-        """Begin empty at the snapshot's length; the tokens are given to `append`."""
+        """Begin empty at the snapshot's length; the tokens are then given to `append`."""
         del other
         self.restore(SourceSnapshot(0))
         self._length = snapshot.length
@@ -214,7 +220,7 @@ class CombinedDraft(Drafter):
 
     @property
     def can_follow(self) -> bool:
-        """Whether the model made the last draft, and can follow."""
+        """Whether the last draft came from the model, whose drafter can commit an unknown count."""
         return self.model.can_follow and not self._copies
 
     @property
@@ -274,7 +280,7 @@ class CombinedDraft(Drafter):
         self.model.append(tokens)
 
     def offers(self, newest: int) -> tuple[Offer, ...]:
-        """Offers of both: the copy first where its match is long, else last."""
+        """Return offers of prompt lookup and model: a copy first where its match is long."""
         copies, models = self.lookup.offers(newest), self.model.offers(newest)
         is_long = any(copy.is_long for copy in copies)
         both = (*copies, *models) if is_long else (*models, *copies)

@@ -53,7 +53,7 @@ HeadPasses = Generator[HeadPass, HeadStep, Draft]
 
 
 class DraftRequest(NamedTuple):
-    """A request for a draft, from one of several conversations."""
+    """A conversation's request for a draft: its drafter, what is wanted, and its sampler."""
 
     drafter: Drafter
     wanted: Proposal
@@ -61,7 +61,7 @@ class DraftRequest(NamedTuple):
 
 
 def draft_all(requests: Sequence[DraftRequest]) -> list[Draft]:
-    """Draft for several conversations; those with equal heads share each pass of a head."""
+    """Draft for several conversations at once; those with equal heads share each head pass."""
     if len(requests) == 1:
         return [requests[0].drafter.draft(requests[0].wanted, requests[0].sampler)]
     drafts: dict[int, Draft] = {}
@@ -86,9 +86,9 @@ def draft_all(requests: Sequence[DraftRequest]) -> list[Draft]:
 
 
 class HeadDrafter(Drafter):
-    """Drafts with one head that loops, or several that take turns, and remembers true rows.
+    """Drafts with one MTP head that loops, or several that take turns.
 
-    limit: the deepest draft.
+    The heads' caches hold committed rows only. limit: the deepest draft.
     """
 
     def __init__(
@@ -100,7 +100,10 @@ class HeadDrafter(Drafter):
         *,
         can_join: bool = True,
     ) -> None:
-        """bits: of keys and values. can_join: heads take rows of several conversations."""
+        """Make empty caches for the heads.
+
+        bits: of keys and values. can_join: heads take rows of several conversations.
+        """
         self._memories = [HeadMemory(head, bits, can_join=can_join) for head in heads]
         super().__init__(options, *(memory.caches for memory in self._memories))
         self.limit = limit
@@ -121,7 +124,7 @@ class HeadDrafter(Drafter):
             return draft
 
     def passes(self, wanted: Proposal, sampler: Sampler) -> HeadPasses:
-        """The passes of a draft of `wanted.depth` tokens, no more than `limit`; one a token."""
+        """Yield the head passes of a draft of `wanted.depth` tokens, at most `limit`."""
         self._resolve()
         self._undo_draft()
         depth = min(wanted.depth, self.limit)
@@ -149,7 +152,7 @@ class HeadDrafter(Drafter):
         return chain.draft(depth)
 
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
-        """Have the committed rows wait."""
+        """Keep committed rows of the target's pass for the heads' next pass to read."""
         super().commit(rows, count)
         has_draft = bool(self._drafted_from)
         if not isinstance(count, int):
@@ -179,7 +182,7 @@ class HeadDrafter(Drafter):
 
     @abstractmethod
     def _limit_waiting(self, *, has_draft: bool) -> None:
-        """Read, or leave out, rows that have waited for too long.
+        """Read, or leave out, committed rows that the heads have not read for too long.
 
         has_draft: the newest rows are of a round whose draft the later heads may not have reached.
         """
@@ -206,7 +209,7 @@ class HeadDrafter(Drafter):
         self._limit_waiting(has_draft=True)
 
     def _undo_draft(self) -> None:
-        """Take back what was read for a draft of which nothing was committed."""
+        """Undo what the heads read for a draft of which nothing was committed."""
         for memory, before in zip(self._memories, self._drafted_from, strict=False):
             memory.undo(before)
         self._drafted_from = []
@@ -263,7 +266,7 @@ class MtpDraft(HeadDrafter):
 
     @property
     def _most_waiting(self) -> Sequence[Rows]:
-        """Rows of the head that has most to read; those of all others are among them."""
+        """Unread rows of the head that has most of them; those of all others are among them."""
         return max(self._memories, key=lambda memory: memory.unread).waiting
 
     @property
@@ -291,7 +294,7 @@ class MtpDraft(HeadDrafter):
         self._adapting = [output for output in found if output.adapts]
 
     def skip(self, rows: ReadRows) -> None:
-        """Leave these rows out, and those that waited before them."""
+        """Have the heads never read these prompt rows, nor those that they have not read yet."""
         self._resolve()
         self._undo_draft()
         self._length += rows.tokens.shape[0]
@@ -300,12 +303,12 @@ class MtpDraft(HeadDrafter):
             memory.leave_out(0)
 
     def append(self, tokens: Sequence[int]) -> None:
-        """Have output heads of a reduced vocabulary gather these tokens."""
+        """Have output heads with a reduced vocabulary include these tokens."""
         for output in self._adapting:
             output.append(tokens)
 
     def _limit_waiting(self, *, has_draft: bool) -> None:
-        """Leave out old rows, many at a time; read those that a draft has left to later heads."""
+        """Leave out old unread rows, many at a time; read those a draft left to later heads."""
         room = ROWS_OF_A_REST if self.rests else ROWS_OF_A_PROMPT
         for memory in self._memories:
             if self.rests or not has_draft:
@@ -321,7 +324,7 @@ class MtpDraft(HeadDrafter):
         return () if is_first else (Offer(self._by, limit=self.limit),)
 
     def flush(self) -> int:
-        """Read the newest rows that wait, unless at rest; return the most that a head had."""
+        """Have the heads read their newest unread rows, unless resting; return how many."""
         if self.rests:
             return 0
         self._resolve()
@@ -329,7 +332,7 @@ class MtpDraft(HeadDrafter):
         return max(memory.flush() for memory in self._memories)
 
     def snapshot(self) -> SourceSnapshot:
-        """Snapshot of the rows that heads have read, and of the newest ones that wait."""
+        """Snapshot the rows that the heads have read, and the newest ones that they have not."""
         found = super().snapshot()
         for memory in self._memories:
             memory.leave_out(ROWS_OF_A_PROMPT)
@@ -337,7 +340,7 @@ class MtpDraft(HeadDrafter):
         return found._replace(waiting=waiting)
 
     def earlier(self, length: int) -> SourceSnapshot | None:
-        """The place one token earlier, whose hidden state comes again when that token is read.
+        """Return the length one token back, whose hidden state comes when that token is read again.
 
         Heads that lack the rows before it begin anew there.
         """
@@ -365,5 +368,5 @@ class MtpDraft(HeadDrafter):
 
 
 def _last_row(hidden: mx.array) -> mx.array:
-    """[1, T, H] -> [1, 1, H]; taken, since a slice would keep the whole block alive."""
+    """Copy the last row: [1, T, H] -> [1, 1, H]; a slice would keep the whole block alive."""
     return hidden if hidden.shape[1] == 1 else mx.take(hidden, mx.array([-1]), axis=1)

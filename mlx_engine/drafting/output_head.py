@@ -32,7 +32,7 @@ _SOURCES = ("argparse", "ast", "statistics", "textwrap", "json.decoder", "http.c
 
 
 class OutputHead(ABC):
-    """Logits of an MTP head's states by another matrix than the model's own.
+    """Computes logits of an MTP head's states by another output matrix than the model's own.
 
     in_effect: which one. adapts: it takes in the tokens of the conversation.
     """
@@ -42,18 +42,18 @@ class OutputHead(ABC):
 
     @abstractmethod
     def logits(self, head: MtpHead, states: mx.array) -> mx.array:
-        """States [1, T, H] of this head -> logits [1, T, V].
+        """States [1, T, H] of this MTP head -> logits [1, T, V].
 
         Heads that share a matrix (`mtp_output`) may go through one object.
         """
 
     def append(self, tokens: Sequence[int]) -> None:
-        """Note tokens of the conversation."""
+        """Take in tokens of the conversation, for a reduced vocabulary to include."""
         del tokens
 
 
 class PackedOutput(OutputHead):
-    """A copy of the matrix in 4 bits, made at first use."""
+    """A copy of an MTP head's output matrix in 4 bits, made at first use."""
 
     in_effect: DraftOutput = "4-bit"
 
@@ -69,7 +69,7 @@ class PackedOutput(OutputHead):
 
 
 class FrequentOutput(OutputHead):
-    """The matrix rows of frequent tokens, control tokens and the conversation's tokens.
+    """Output matrix rows of frequent tokens, control tokens and the conversation's tokens only.
 
     All other logits are -inf. size: rows at first. always: tokens that are among them. frequent:
     the most frequent first; where there are fewer than `size`, the lowest ids fill up, as byte-pair
@@ -92,7 +92,7 @@ class FrequentOutput(OutputHead):
 
     @property
     def size(self) -> int:
-        """Number of rows in use."""
+        """Number of the vocabulary's rows in use."""
         return len(self._kept)
 
     @override
@@ -124,7 +124,7 @@ def make_output(
     always: Iterable[int] = (),
     frequent: Callable[[], Iterable[int]] = tuple,
 ) -> OutputHead | None:
-    """The output head that the options ask for; None for the head's own matrix.
+    """Make the MTP head's output matrix that the options ask for; None for the head's own.
 
     A head without a matrix, or with one whose rows do not fit into groups, keeps its own. always,
     frequent: for a reduced vocabulary, tokens that it must have, and the most frequent.
@@ -138,7 +138,7 @@ def make_output(
 
 
 class OutputShelf:
-    """Output heads of one model; copies are shared by all chats and freed with the last of them.
+    """Output matrices for the MTP heads of one model, shared by chats and freed with the last user.
 
     always: tokens that a reduced vocabulary must have. encode: a text -> its tokens, to count which
     are frequent when that is first asked for.
@@ -153,7 +153,7 @@ class OutputShelf:
         self._copies = WeakValueDictionary[int, PackedOutput]()
 
     def take(self, options: DraftOptions) -> tuple[OutputHead | None, ...]:
-        """Output heads that the options ask for, one for each MTP head; None for the head's own.
+        """Return an output matrix for each MTP head as the options ask; None for the head's own.
 
         Heads that share a matrix share an output head. Reduced vocabularies belong to one chat.
         """
@@ -179,7 +179,7 @@ def _requantised(matrix: Matrix, bits: int) -> Linear:
 
 
 def _rows_of(matrix: Matrix, ids: mx.array) -> Linear:
-    """Copy some rows in a format that MLX multiplies by: 8 bits for GGUF blocks."""
+    """Copy some rows of an output matrix in a format that MLX multiplies by: 8 bits for GGUF."""
     rows = take_rows(matrix, ids)
     if rows.mode in BLOCK_FORMS and rows.inputs % GROUP == 0:
         return _requantised(rows, 8)
@@ -202,7 +202,10 @@ def count_tokens(encode: Callable[[str], list[int]]) -> tuple[int, ...]:
 
 
 def _texts() -> Iterator[str]:
-    """Yield the language reference, then the source of modules; a packed app has no source."""
+    """Yield texts that come with Python: the language reference, then the source of modules.
+
+    A packed app has no source.
+    """
     from pydoc_data.topics import topics
 
     yield from topics.values()

@@ -6,7 +6,7 @@ from mlx_engine.values.options import MAX_DEPTH
 
 
 class Others(NamedTuple):
-    """Other chats in a pass: their number (`rounds`), and their rows in all."""
+    """Other chats in the same pass of the target: their number (`rounds`) and sum of rows."""
 
     rounds: int = 0
     rows: int = 0
@@ -16,7 +16,7 @@ NOBODY = Others()
 
 
 class PassCosts(NamedTuple):
-    """Milliseconds: verify_ms[r-1] of a target pass of r rows, draft_ms of one of the first head.
+    """Milliseconds of passes: verify_ms[r-1] of the target over r rows, draft_ms of the first head.
 
     later_ms: of each head after the first, where heads take turns. beside_ms: added to a pass by
     each further chat, besides its rows. is_presumed: proportions alone, nothing was measured.
@@ -30,7 +30,7 @@ class PassCosts(NamedTuple):
 
     @property
     def a_row_ms(self) -> float:
-        """Mean milliseconds that one more row adds to a pass."""
+        """Mean milliseconds that one more row adds to a pass of the target."""
         return (self.verify_ms[-1] - self.verify_ms[0]) / max(1, len(self.verify_ms) - 1)
 
     def drafting_ms(self, depth: int) -> float:

@@ -43,7 +43,7 @@ NO_MATCH = Reason(
 
 @dataclass(frozen=True, slots=True)
 class DraftKit:
-    """The heads and models of an engine that can draft.
+    """The MTP heads and draft models of an engine, from which it makes drafters.
 
     heads: why the MTP heads cannot draft, None if they can. read_heads: loads them into memory, at
     no cost after the first call; raises EngineError. small: the draft model, None if none was
@@ -64,7 +64,7 @@ class DraftKit:
         return self.small.share if self.small else 0.0
 
     def why_no_model(self, options: DraftOptions) -> Reason | None:
-        """Why the model that the options name cannot draft; None if it can, or none is named."""
+        """Return why the options' model cannot draft; None if it can, or none is named."""
         if self.model.plain_only is not None:
             return self.model.plain_only
         wanted = model_of(options)
@@ -96,7 +96,7 @@ class DraftKit:
 
 
 def model_of(options: DraftOptions) -> DraftedBy | None:
-    """The model that the options draft with, alone or combined with prompt lookup."""
+    """Return "mtp" or "model", which the options draft with, or None for neither."""
     if "mtp" in options.source:
         return "mtp"
     return "model" if "model" in options.source else None
@@ -107,21 +107,21 @@ def _uses_lookup(options: DraftOptions) -> bool:
 
 
 class DraftedState(Protocol):
-    """The state of a conversation (decoding/state.py)."""
+    """What Drafting needs of a conversation's state: its drafter and bits (decoding/state.py)."""
 
     @property
     def drafter(self) -> Drafter:
-        """The present drafter."""
+        """The conversation's present drafter."""
 
     @property
     def cache(self) -> CacheOptions:
-        """Bits of keys and values."""
+        """Bits of the conversation's keys and values."""
 
     def use(self, drafter: Drafter) -> None:
-        """Exchange the drafter for a new one."""
+        """Replace the conversation's drafter by a new one."""
 
 
-class _Purpose(NamedTuple):
+class _DrafterKind(NamedTuple):
     """What a drafter was made for: source in the options, and whether its model could draft."""
 
     name: DraftSourceName
@@ -129,19 +129,19 @@ class _Purpose(NamedTuple):
 
 
 class Drafting:
-    """Drafting of one conversation: which drafter, and how deep in the next round."""
+    """Keeps the drafter of one conversation and plans how deep it drafts in the next round."""
 
     def __init__(self, kit: DraftKit, policy: DepthPolicy) -> None:
         self._kit = kit
         self._policy = policy
-        self._purpose: _Purpose | None = None
+        self._purpose: _DrafterKind | None = None
         self._unreadable: dict[DraftedBy, Reason] = {}
         self._options: DraftOptions | None = None
         self._ready: Drafter | None = None  # the source that drafts by these options
         self._choice: Choice | None = None
 
     def why_not(self, options: DraftOptions) -> Reason | None:
-        """Why these options cannot draft; None when they can."""
+        """Return why these options cannot draft; None when they can."""
         if options.source == "none":
             return OFF
         return self._kit.model.plain_only if _uses_lookup(options) else self._why_no_model(options)
@@ -171,11 +171,11 @@ class Drafting:
         never = self._why_never(options)
         if never is not None and sequence.drafter.target is not None:
             sequence.use(self._kit.make(options, with_model=False))  # the target as it is
-            self._purpose = _Purpose(options.source, with_model=False)
+            self._purpose = _DrafterKind(options.source, with_model=False)
         sequence.drafter.rest(rests=options.depth == 0 or self._skips_prompt(options))
 
     def forget(self) -> None:
-        """Have the next answer make its drafter anew, after an error."""
+        """Have the next answer make a new drafter, after an error."""
         self._purpose = None
 
     def _drafts(self, options: DraftOptions) -> bool:
@@ -197,7 +197,7 @@ class Drafting:
         return not self._policy.would_copy(source.offers(newest), options.depth)
 
     def plan(self, state: DraftedState, options: DraftOptions, newest: int, room: Room) -> Choice:
-        """Choose source and depth; called before every round.
+        """Choose draft source and depth of the next round; called before every round.
 
         newest: the last token that the host knows; after `knows_ahead` that may be one token early.
         room: how deep this chat may draft in a shared pass. If nothing can have changed, the last
@@ -249,14 +249,14 @@ class Drafting:
         return self._policy.plan(offers, options.depth, nothing)
 
     def _why_never(self, options: DraftOptions) -> Reason | None:
-        """Why no draft of the model that the options name can pay; None if one may."""
+        """Return why drafts of the options' model are never faster; None if they may be."""
         model = model_of(options)
         if options.depth != "auto" or model is None or self._why_no_model(options) is not None:
             return None
         return self._policy.source(model).why_never()
 
     def _skips_prompt(self, options: DraftOptions) -> bool:
-        """Whether the drafter need not read the prompt, because no draft is expected to pay."""
+        """Whether the drafter need not read the prompt, as no draft is expected to be faster."""
         model = model_of(options)
         if options.depth != "auto" or model is None:
             return False
@@ -265,12 +265,12 @@ class Drafting:
     def _plan_plain(self, why: Reason | None) -> Choice:
         return self._policy.plan((), 0, why)
 
-    def _wanted_purpose(self, options: DraftOptions) -> _Purpose:
+    def _wanted_purpose(self, options: DraftOptions) -> _DrafterKind:
         has_model = model_of(options) is not None and self._why_no_model(options) is None
-        return _Purpose(options.source, has_model)
+        return _DrafterKind(options.source, has_model)
 
     def _wants_token_drafter(self, source: Drafter, options: DraftOptions) -> bool:
-        """Whether another drafter is wanted than the present one, one that reads only tokens."""
+        """Whether to replace the present drafter by one that reads only tokens."""
         wanted = self._wanted_purpose(options)
         return not wanted.with_model and (source.is_lost or wanted != self._purpose)
 
