@@ -32,8 +32,8 @@ from mlx_engine.values.stats import (
 )
 
 
-class _Kept(NamedTuple):
-    """Tokens of a round that the answer takes: their number, their text, why they end it."""
+class _TakenTokens(NamedTuple):
+    """Tokens of a round that the answer takes: their number, text, and why they end it."""
 
     rows: int
     pieces: list[TextPiece]
@@ -42,9 +42,10 @@ class _Kept(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """Sums of an answer; seconds count time in the engine, not in the reader of its events.
+    """Running sums of one answer: tokens, rounds, seconds spent in the engine.
 
-    waited_seconds: time before the prompt was begun.
+    waited_seconds: time before the prompt was begun. Seconds in the reader of the answer's events
+    do not count.
     """
 
     seed: int
@@ -60,7 +61,7 @@ class Tally:
     rounds: list[RoundStats] = field(default_factory=list)
 
     def prompt_took(self, seconds: float, head_rows: int = 0) -> None:
-        """Add the seconds of a prompt chunk, or of `head_rows` rows that MTP heads have read."""
+        """Add the seconds that reading a prompt chunk, or `head_rows` rows by MTP heads, took."""
         self.prompt_seconds += seconds
         if head_rows:
             self.head_rows += head_rows
@@ -72,7 +73,7 @@ class Tally:
         self.peak_memory_bytes = max(self.peak_memory_bytes, mx.get_peak_memory())
 
     def add(self, stats: RoundStats, seconds: float) -> None:
-        """Add a round and its seconds."""
+        """Add a round's figures and seconds to the sums."""
         self._look_at_memory()
         self.decode_seconds += seconds
         if not self.rounds:
@@ -175,14 +176,14 @@ class Answer:
             yield from self._text.finish()
 
     def finished(self) -> GenerationFinished:
-        """The last event; to be asked for when `events` has ended."""
+        """Return the answer's last event; to be called when `events` has ended."""
         assert self._finish is not None
         return GenerationFinished(
             self._finish, self.tally.stats(), self._text.text, self._text.thinking
         )
 
     def _run_rounds(self) -> Iterator[Event]:
-        """Run rounds until something ends the answer."""
+        """Run decoding rounds until something ends the answer, and yield their events."""
         try:
             while self._finish is None:
                 if self.rounds.is_followed or self._may_go_on():
@@ -195,7 +196,7 @@ class Answer:
         self.sequence.evaluate()
 
     def _may_go_on(self) -> bool:
-        """Whether another round may begin; else the reason is noted."""
+        """Whether the answer may begin another round; else the reason is noted."""
         if self._must_stop():
             self._finish = "stopped"
         elif not self._has_room():
@@ -203,7 +204,7 @@ class Answer:
         return self._finish is None
 
     def _start_over(self) -> None:
-        """Forget everything read, and go on after the tokens of the answer so far."""
+        """Drop all that the conversation has read, and go on after the answer's tokens so far."""
         start_over(self.sequence, self._drafting, self._settings)
         self._prompt = self._prompt._replace(answered=tuple(self.tokens))
         self.rounds = self._new_rounds()
@@ -263,7 +264,7 @@ class Answer:
         drafting.learn(found.choice, tried, found.accepted, took_ms, found.others)
 
     def _figures(self, found: Outcome, rows: int, began: float) -> RoundStats:
-        """Figures of a round that has just ended; began: its start, in seconds."""
+        """Make the statistics of a round that has just ended; began: its start, in seconds."""
         accepting = self._ended - found.read_at
         if found.idle is None:
             on_device = found.read_at - max(found.queued_at, began)
@@ -289,8 +290,8 @@ class Answer:
             draft_passes=found.draft_passes,
         )
 
-    def _keep(self, found: Outcome) -> _Kept:
-        """Read the round's tokens as text until one ends the answer."""
+    def _keep(self, found: Outcome) -> _TakenTokens:
+        """Turn the round's tokens into text until one ends the answer; return what is taken."""
         rows, finish = 0, None
         while finish is None and rows < len(found.tokens):
             token, position = found.tokens[rows], found.position + rows
@@ -303,10 +304,10 @@ class Answer:
             rows, finish = added.taken, "stop-string"
         self._generated += rows
         self.tokens += tokens[: added.taken]
-        return _Kept(rows, added.pieces, finish)
+        return _TakenTokens(rows, added.pieces, finish)
 
     def _new_rounds(self) -> Lookahead:
-        """Rounds that go on after the newest token."""
+        """Make a Lookahead whose rounds go on after the newest token."""
         return Lookahead(
             self._config,
             self.sequence,
@@ -319,7 +320,7 @@ class Answer:
         )
 
     def _new_sampler(self) -> Sampler:
-        """A sampler that knows the prompt and the answer so far."""
+        """Make a sampler that has counted the tokens of the prompt and the answer so far."""
         sampler = Sampler(
             self._settings.sampling,
             self.sequence.model.vocabulary,
@@ -364,7 +365,7 @@ def open_answer(
 
 
 def start_over(sequence: SequenceState, drafting: Drafting, settings: Settings) -> None:
-    """Forget all that was read, after an error, and make a new draft source."""
+    """Drop all that a conversation has read, after an error, and have a new drafter made."""
     sequence.forget()
     drafting.forget()
     drafting.begin(sequence, settings.draft)

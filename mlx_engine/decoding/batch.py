@@ -27,11 +27,11 @@ from mlx_engine.drafting.drafter import DEEPEST
 
 
 class AnswerRounds(Protocol):
-    """The rounds of an answer (`Lookahead` in lookahead.py)."""
+    """What the batch scheduler needs of an answer's rounds (`Lookahead` in lookahead.py)."""
 
     @property
     def passes(self) -> Sequence[Pass]:
-        """Passes of the present round, and of the next round if it has begun."""
+        """Passes of the answer's present round, and of the next round if it has begun."""
 
     def knows_ahead(self) -> bool:
         """Whether the next round can begin before the outcome of the present one is known."""
@@ -40,11 +40,11 @@ class AnswerRounds(Protocol):
         """Begin the next round, whatever the outcome of the present one."""
 
     def fail(self, error: Exception) -> None:
-        """Note an error, to be raised in place of the next round."""
+        """Note an error, to be raised in place of the answer's next round."""
 
 
 class Answering(Protocol):
-    """A running answer."""
+    """An answer that runs, as the batch scheduler knows it."""
 
     @property
     def rounds(self) -> AnswerRounds:
@@ -78,13 +78,13 @@ class BatchScheduler:
 
     @property
     def room(self) -> Room:
-        """How deep one answer may draft in a pass that all running answers share."""
+        """Return how deep one answer may draft in a pass that all running answers share."""
         each = self.most_rows() // max(1, self.answering)
         return Room(self.answering - 1, max(0, each - 1))
 
     @contextmanager
     def answer(self, answer: Answering) -> Iterator[None]:
-        """Register a running answer; the first one resets the peak memory."""
+        """Context in which an answer runs; the first one resets the peak memory."""
         if not self._answers:
             mx.reset_peak_memory()
         self._answers.append(answer)
@@ -94,21 +94,21 @@ class BatchScheduler:
             self._answers = [other for other in self._answers if other is not answer]
 
     def take_turn(self, who: object) -> bool:
-        """Note whose turn it is; whether another answer had a turn since the last call."""
+        """Note whose turn it is; return whether another answer had one since this one's last."""
         latest, self._latest = self._latest(), ref(who)
         return latest is not None and latest is not who
 
     def add_waiting(self, round_: Round) -> None:
-        """Have a round wait for the next pass."""
+        """Have an answer's round wait for the next shared pass."""
         self._waiting.append(round_)
 
     def remove_waiting(self, round_: Round) -> None:
-        """Withdraw a round, if it waits."""
+        """Take an answer's round back from those that wait for the next shared pass."""
         if self._waiting:
             self._waiting = [other for other in self._waiting if other is not round_]
 
     def begin(self, first: Round) -> Pass:
-        """Make a pass of a round and of all waiting rounds of the same model that fit."""
+        """Begin a pass of a round, with all waiting rounds of the same model that fit."""
         self.remove_waiting(first)
         model, rounds, rows = first.state.model, [first], first.most_rows
         for other in self._waiting if model.joint is not None else ():
@@ -121,7 +121,7 @@ class BatchScheduler:
         return Pass(rounds, self._reader)
 
     def read(self, pass_: Pass) -> None:
-        """Wait for a pass; set the seconds it took, from when the device was free for it."""
+        """Wait for the outcome of a pass; set the seconds it took once the device was free."""
         if pass_.read_at:
             return
         pass_.wait()

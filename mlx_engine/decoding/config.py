@@ -28,18 +28,18 @@ from mlx_engine.values.options import (
 
 
 def never_retry(error: Exception) -> bool:
-    """Default policy after an error: nothing is retried."""
+    """The default answer to whether the engine may retry after an error: False."""
     del error
     return False
 
 
 def computes_beside() -> bool:
-    """Whether the default device is a GPU, which computes while the host does other work."""
+    """Whether MLX's default device is a GPU, which computes while the host does other work."""
     return bool(mx.default_device().type == mx.DeviceType.gpu)
 
 
 def outcome_reader() -> Executor | None:
-    """A thread that waits for the outcomes of passes on a GPU; None on a CPU.
+    """Make a thread that waits for the outcomes of passes on a GPU; None on a CPU.
 
     Queueing the next pass on a GPU can block until most of it has run, so the queueing thread would
     see the outcome of the present pass too late.
@@ -94,7 +94,7 @@ class ModelParts(DecodeConfig):
     after_answer: Callable[[], None] = lambda: None
 
     def make_room(self) -> None:
-        """Drop all that conversations without a running answer have read."""
+        """Drop the tokens and caches of all conversations without a running answer."""
         self.prompts.forget()
 
     def check_cache(self, cache: CacheOptions) -> None:
@@ -110,9 +110,10 @@ class ModelParts(DecodeConfig):
 
 @dataclass(slots=True)
 class Settings:
-    """Settings of one chat. Changes apply at the next round (sampling, draft) or message.
+    """Settings of one chat: sampling, drafting, cache bits, limits of an answer.
 
-    cache: after a change the next message reads the whole conversation again.
+    Changes apply at the next round (sampling, draft) or message. cache: after a change the next
+    message reads the whole conversation again.
     """
 
     sampling: SamplingOptions
@@ -123,7 +124,7 @@ class Settings:
     cache: CacheOptions = UNQUANTISED
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Set a field. Raises BadOption if the value is of another type."""
+        """Set a setting of the chat. Raises BadOption if the value is of another type."""
         kind = _OPTIONS.get(name, object)
         words = kind.__name__ if isinstance(kind, type) else str(kind)
         require(name, value, words, lambda given: isinstance(given, kind))

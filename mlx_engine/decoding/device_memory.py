@@ -21,19 +21,19 @@ of an outgrown size fit nothing that comes later."""
 
 
 def memory_bytes() -> int:
-    """Bytes of memory of this machine."""
+    """Return the bytes of memory of this machine."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def gpu_bytes() -> int:
-    """Recommended working set of the GPU in bytes, 0 without Metal."""
+    """Return the recommended working set of the GPU in bytes, 0 without Metal."""
     if not mx.metal.is_available():
         return 0
     return int(mx.device_info()["max_recommended_working_set_size"])
 
 
 def usable_bytes() -> int:
-    """Bytes that models and their chats may use; the rest is for the system."""
+    """Return the bytes that models and their chats may use; the rest is for the system."""
     return gpu_bytes() or memory_bytes() * 2 // 3
 
 
@@ -51,7 +51,7 @@ class MemoryLimits:
 
     @contextmanager
     def generating(self) -> Iterator[None]:
-        """Context in which the limits are in effect, until the last of several answers ends.
+        """Context in which MLX's memory limits are set, until the last of several answers ends.
 
         Has no effect without Metal.
         """
@@ -69,7 +69,7 @@ class MemoryLimits:
                 self._replaced.close()
 
     def _limit(self, limit: Callable[[int], int], ours: int, unlimited: int = -1) -> None:
-        """Set a limit until the last answer ends, unless a stricter one is set."""
+        """Set one of MLX's memory limits until the last answer ends, unless it is stricter."""
         before = limit(ours)
         if before < ours and before != unlimited:
             limit(before)
@@ -94,12 +94,12 @@ def translate_oom() -> Iterator[None]:
 
 
 def most_bytes(options: LoadOptions) -> int:
-    """Bytes that a model and its conversations may take; 0 for no limit."""
+    """Return the bytes that a model and its conversations may take; 0 for no limit."""
     return 0 if options.anyway else options.memory_bytes or usable_bytes()
 
 
 def prompt_cache_bytes_of(options: LoadOptions, weights: int) -> int:
-    """Bytes that conversations may hold: as the options say, else half of the memory left free."""
+    """Return the bytes that conversations may hold: the option's, else half of what is left."""
     if options.prompt_cache_bytes is not None:
         return options.prompt_cache_bytes
     return max(0, (options.memory_bytes or usable_bytes()) - weights) // 2

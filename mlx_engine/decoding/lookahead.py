@@ -52,11 +52,11 @@ class Limits:
     context_length: int
 
     def finish(self, token: int, generated: int, position: int) -> FinishReason | None:
-        """Why `token`, the `generated`-th of the answer, at index `position`, ends it, or None."""
+        """Return why `token`, the answer's `generated`-th, at `position`, ends it; else None."""
         return "end" if token in self.end_ids else self.full(generated, position)
 
     def full(self, generated: int, position: int) -> FinishReason | None:
-        """Why the answer ends after `generated` tokens, whatever the newest token is; else None."""
+        """Return why an answer ends after `generated` tokens, whatever the newest is; else None."""
         if self.max_tokens is not None and generated >= self.max_tokens:
             return "max-tokens"
         if position + 1 >= self.context_length:
@@ -64,14 +64,17 @@ class Limits:
         return None
 
     def deepest(self, generated: int, read: int) -> int:
-        """Largest useful draft after `read` tokens of the chat and `generated` of the answer."""
+        """Return the largest useful draft depth.
+
+        read: tokens of the chat that the model has read. generated: tokens of the answer.
+        """
         room = self.context_length - read - 2
         budget = room if self.max_tokens is None else self.max_tokens - generated - 1
         return max(0, min(room, budget))
 
 
 class Outcome(NamedTuple):
-    """The outcome of a round.
+    """What one decoding round has yielded: its tokens, its draft, and when and how it ran.
 
     tokens: the accepted drafts and the target's next token. position: of the first of them. asked:
     the depth that was asked for; drafted, accepted: how many tokens of the draft were of use.
@@ -142,17 +145,17 @@ class Lookahead:
 
     @property
     def passes(self) -> Sequence[Pass]:
-        """Passes of the present round, and of the next where it has begun."""
+        """Passes of the answer's present round, and of the next where it has begun."""
         found = [round_.verified_by for round_ in (self._begun, self._next) if round_ is not None]
         return [pass_ for pass_ in found if pass_ is not None]
 
     @property
     def is_followed(self) -> bool:
-        """Whether the next round has begun."""
+        """Whether the round after the present one has begun."""
         return self._next is not None
 
     def run(self) -> Outcome:
-        """Run the next round and wait for its outcome. Raises NumericsError.
+        """Run the answer's next round and wait for its outcome. Raises NumericsError.
 
         Drafted tokens beyond the end of the answer do not count.
         """
@@ -197,9 +200,9 @@ class Lookahead:
         )
 
     def commit(self, tokens: Sequence[int], *, goes_on: bool) -> None:
-        """Append the first tokens of the round that `run` has run; all of them if `goes_on`.
+        """Append to the conversation the first tokens of the round that `run` has run.
 
-        Raises the error that beginning the next round has met with.
+        All of them if `goes_on`. Raises the error that beginning the next round has met with.
         """
         (round_, following), self._begun, self._next = (self._begun, self._next), None, None
         assert round_ is not None
@@ -245,7 +248,7 @@ class Lookahead:
         self._drafting.forget()
 
     def _holds(self, plan: Plan) -> bool:
-        """Whether the settings are still those that a plan was made for."""
+        """Whether the settings are still those for which a round was planned."""
         settings = self._settings
         return plan.sampling == settings.sampling and plan.draft == settings.draft
 
@@ -261,7 +264,7 @@ class Lookahead:
         return Round(state, plan, self._limits.deepest(self._generated, state.caches.length))
 
     def _new_plan(self) -> Plan:
-        """Choose source and depth of a round; called once for each round."""
+        """Choose draft source and depth of a round; called once for each round."""
         sampling, draft = self._settings.sampling, self._settings.draft
         room = self._batch.room if self._is_shared else ALONE
         return Plan(self._drafting.plan(self._state, draft, self._last, room), sampling, draft)
@@ -272,9 +275,7 @@ class Lookahead:
         return looks and round_.can_be_followed
 
     def knows_ahead(self) -> bool:
-        """Whether the next round can begin before the outcome of the present one is known; plan it
-        if so.
-        """
+        """Whether the next round can begin before this one's outcome is known; plan it then."""
         round_ = self._begun
         assert round_ is not None
         if not self._may_follow(round_) or not self._holds(round_.plan):

@@ -17,7 +17,7 @@ EMPTY_ANSWER = Message("assistant", "")
 
 
 class Prompt(NamedTuple):
-    """The prompt of an answer.
+    """The tokens of an answer's prompt, and what is known about them.
 
     ids: tokens, one at least. stable: how many of them the next turn's prompt begins with, too.
     thinking_open: whether a thought is open at the end, None if the template does not tell.
@@ -35,7 +35,7 @@ class Prompt(NamedTuple):
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """All tokens before the next one."""
+        """All tokens before the next one to generate: the prompt's, and a continued answer's."""
         return self.ids + self.answered
 
 

@@ -27,7 +27,7 @@ class PromptCache:
     """
 
     def __init__(self, model: Model, most_bytes: int, files: PromptFiles | None = None) -> None:
-        """files: saves prompts on disk; None for memory only."""
+        """Make an empty prefix cache. files: saves prompts on disk; None for memory only."""
         self.most_bytes = most_bytes
         self.files = files
         self._model = model
@@ -51,7 +51,7 @@ class PromptCache:
         return made
 
     def reuse(self, sequence: SequenceState, wanted: Sequence[int]) -> None:
-        """Branch off the conversation, or restore the saved prompt, with most of the wanted tokens.
+        """Fill a conversation with the read or saved prompt that has most of the wanted tokens.
 
         Done only if that saves MIN_BRANCH_TOKENS tokens of reading.
         """
@@ -92,9 +92,9 @@ class PromptCache:
             self._unsaved[sequence] = count
 
     def save(self) -> None:
-        """Save conversations that have had answers since the last save.
+        """Save to disk the prompts of conversations that have had answers since the last save.
 
-        Of each the place where the next prompt goes on is saved, and the first checkpoint, with
+        Of each the state where the next prompt goes on is saved, and the first checkpoint, with
         which other chats may begin. While the disk is still writing, nothing is saved.
         """
         if self.files is None or self.files.is_writing or not self._unsaved:
@@ -108,7 +108,7 @@ class PromptCache:
         )
 
     def close(self) -> None:
-        """Save what is not saved yet, for at most CLOSING_S seconds."""
+        """Save prompts that are not saved yet, for at most CLOSING_S seconds."""
         if self.files is not None:
             self.files.wait(CLOSING_S / 2)
             self.save()
@@ -139,7 +139,7 @@ class PromptCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all conversations; a shared checkpoint counts once."""
+        """Bytes that all conversations hold; a shared checkpoint counts once."""
         places = [place for sequence in self._known for place in sequence.checkpoints]
         shared = {id(place.caches): place.nbytes for place in places}
         return sum(sequence.live_nbytes for sequence in self._known) + sum(shared.values())
@@ -156,7 +156,7 @@ def _as_saved(sequence: SequenceState) -> Conversation:
 
 
 def _states(sequence: SequenceState, count: int) -> list[CacheState]:
-    """Caches to save: the first checkpoint, and the place after `count` tokens."""
+    """Caches of a conversation to save: at the first checkpoint, and after `count` tokens."""
     return [
         CacheState(place.length, (place.caches, *place.drafter.caches), place.drafter.newest)
         for place in (*sequence.checkpoints[:1], sequence.snapshot_at(count))

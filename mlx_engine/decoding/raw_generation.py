@@ -87,7 +87,10 @@ def raw_generation(
     depth_policy: DepthPolicy,
     stopped: Callable[[], bool],
 ) -> Generation:
-    """Generate an answer to the end. stopped: asked before every round. Raises BadOption."""
+    """Generate an answer to a raw prompt to its end and return it.
+
+    stopped: asked before every round. Raises BadOption.
+    """
     require("should_stop", stopped, "a function", callable)
     answer = raw_answer(parts, settings, prompt, depth_policy, stopped)
     deque(answer.events(), maxlen=0)
@@ -95,7 +98,7 @@ def raw_generation(
 
 
 class _Running(NamedTuple):
-    """A running answer of several, with the number of its prompt."""
+    """One of several running answers, with the number of its prompt."""
 
     number: int
     answer: Answer
@@ -139,6 +142,6 @@ def raw_generations(
 
 
 def _generation(answer: Answer) -> Generation:
-    """The result of an answer that has ended."""
+    """Make the result of an answer that has ended: text, tokens, statistics."""
     finished = answer.finished()
     return Generation(finished.text, tuple(answer.tokens), finished.stats, finished.reason)

@@ -34,7 +34,7 @@ from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 
 class Plan(NamedTuple):
-    """Who drafts in a round, how deep, and the settings for which that was chosen."""
+    """How the next round drafts (source and depth), and the settings for which that was chosen."""
 
     choice: Choice
     sampling: SamplingOptions
@@ -42,11 +42,11 @@ class Plan(NamedTuple):
 
 
 class Round:
-    """One round from a state; a Pass makes its draft and verifies it.
+    """One decoding round of a conversation; a Pass makes its draft and verifies it.
 
     wanted: the request to the drafter. draft, rows: the draft, and the rows that verify it, which
-    the caches hold uncommitted. outcome: the k candidates of the draft, then the k + 1
-    picked tokens, int32.
+    the caches hold uncommitted. outcome: the k candidates of the draft, then the k + 1 picked
+    tokens, int32.
     """
 
     draft: Draft
@@ -56,8 +56,10 @@ class Round:
     def __init__(
         self, state: SequenceState, plan: Plan, deepest: int, after: RowCount | None = None
     ) -> None:
-        """deepest: tokens of the draft at most. after: number of accepted rows of the round before,
-        if only the device knows it.
+        """Begin a round after the newest token of a conversation.
+
+        deepest: tokens of the draft at most. after: number of accepted rows of the round before, if
+        only the device knows it.
         """
         self.state = state
         self.plan = plan
@@ -79,13 +81,14 @@ class Round:
 
     @property
     def can_be_followed(self) -> bool:
-        """Whether the next round can be written down before the outcome is known."""
+        """Whether the next round can be written down before this one's outcome is known."""
         return not self.draft.depth or self.state.can_follow
 
     def read(self) -> tuple[int, ...]:
-        """Wait for the outcome: the accepted drafts and the target's next token.
+        """Wait for the round's outcome: the accepted drafts and the target's next token.
 
         Sets `drafted`, how many drafted tokens were candidates.
+
         Raises NumericsError if the model produced NaN or infinity in an accepted row; rejected rows
         follow tokens that the model would not have picked.
         """
@@ -121,7 +124,10 @@ class Round:
         return self._count if isinstance(self._count, RowCount) else None
 
     def commit(self, count: int) -> None:
-        """Append the first `count` rows to the state; after `commit_ahead`, set their number."""
+        """Append the round's first `count` rows to the conversation's state.
+
+        After `commit_ahead`, set their number.
+        """
         if isinstance(self._count, RowCount):
             self._count.known = count
             self.state.caches.resolve()
@@ -129,7 +135,10 @@ class Round:
             self.state.commit(self.rows, count)
 
     def drop(self) -> None:
-        """Roll the state back, except the sampler; the next round has to be dropped before."""
+        """Roll the conversation's state, but not the sampler, back to before this round.
+
+        The next round has to be dropped before.
+        """
         if isinstance(self._count, RowCount):
             self._count.known = 0
         elif self.verified_by is not None and not self._count:
@@ -193,7 +202,7 @@ class Pass:
         self._outcomes = [round_.outcome for round_ in rounds]
 
     def queue(self) -> None:
-        """Have the device begin as soon as it is free.
+        """Queue this pass on the device, to begin as soon as that is free.
 
         Only the outcomes are asked for: arrays passed to `async_eval` are held, and the next round
         would have to copy keys and values that are.
@@ -207,10 +216,10 @@ class Pass:
             self._failed = error
             raise
         if self.reader is not None:
-            self._ended = self.reader.submit(_end_of, self._outcomes)
+            self._ended = self.reader.submit(_wait_for_arrays, self._outcomes)
 
     def wait(self) -> None:
-        """Wait for the outcome. Raises the error of any conversation in the pass."""
+        """Wait for the outcome of this pass. Raises the error of any conversation in the pass."""
         if self._failed is not None:
             raise self._failed
         self.queue()
@@ -229,7 +238,7 @@ class Pass:
         mx.async_eval(arrays)  # type: ignore[no-untyped-call]
 
 
-def _end_of(outcomes: Sequence[mx.array]) -> float:
+def _wait_for_arrays(outcomes: Sequence[mx.array]) -> float:
     """Wait for arrays that were passed to `async_eval`; return the time, of `perf_counter`.
 
     Any thread may wait for such arrays, but for nothing that is computed from them.
@@ -240,7 +249,7 @@ def _end_of(outcomes: Sequence[mx.array]) -> float:
 
 
 def _verify(rounds: Sequence[Round]) -> None:
-    """Write down the rows of all rounds as one pass; nothing is committed.
+    """Write down the target's pass over the rows of all rounds; nothing is committed.
 
     Several rounds have one model, which has joint passes.
     """
@@ -269,7 +278,7 @@ def _verify(rounds: Sequence[Round]) -> None:
 
 
 class _Unpicked(NamedTuple):
-    """A round, its tokens int32 [R] and their hidden states [1, R, H]."""
+    """A round whose tokens are to be picked: tokens read int32 [R], hidden states [1, R, H]."""
 
     round: Round
     tokens: mx.array
@@ -296,10 +305,10 @@ def _pick_key(round_: Round, hidden: mx.array) -> _PickKey | None:
 
 
 def _pick_from_logits(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
-    """Pick tokens of all parts from their logits, -1 where a row has a logit that is not finite."""
+    """Pick tokens of all rounds from their logits, -1 where a row has a logit not finite."""
     logits = model.logits(_joined([part.hidden for part in parts], axis=1)).squeeze(0)
     found = []
-    for part, rows in zip(parts, _apart(logits, parts), strict=True):
+    for part, rows in zip(parts, _split_by_round(logits, parts), strict=True):
         sampler, draft = part.round.state.sampler, part.round.draft
         picked = sampler.pick(rows, part.round.wanted.position, draft.tokens)
         found.append(sampler.marked(rows, picked))
@@ -307,7 +316,7 @@ def _pick_from_logits(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array
 
 
 def _pick_by_kernel(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
-    """Pick tokens of all parts by a kernel from hidden states, -1 where a logit is not finite."""
+    """Pick tokens of all rounds by a kernel from hidden states, -1 where a logit is not finite."""
     assert model.output_rows is not None
     hows = [
         part.round.state.sampler.choosing(part.round.wanted.position, part.tokens.shape[0])
@@ -317,11 +326,11 @@ def _pick_by_kernel(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
     assert first is not None
     how = first._replace(keys=_joined(keys, axis=0)) if keys else first
     states = _joined([part.hidden for part in parts], axis=1)[..., : model.hidden_size]
-    return _apart(model.output_rows.pick(states, how), parts)
+    return _split_by_round(model.output_rows.pick(states, how), parts)
 
 
-def _apart(rows: mx.array, parts: Sequence[_Unpicked]) -> list[mx.array]:
-    """Cut an array [R, ...] of all parts' rows into one array per part."""
+def _split_by_round(rows: mx.array, parts: Sequence[_Unpicked]) -> list[mx.array]:
+    """Cut an array [R, ...] of all rounds' rows into one array for each round."""
     return apart(rows, [part.tokens.shape[0] for part in parts], axis=0)
 
 

@@ -41,7 +41,7 @@ UNLIKE_ANY_QUESTION = Message("user", "\0")
 """A question that shares no beginning with another question."""
 
 
-class _Asked(NamedTuple):
+class _Question(NamedTuple):
     """Messages of which the last is to be answered, and their prompt."""
 
     messages: list[Message]
@@ -49,7 +49,7 @@ class _Asked(NamedTuple):
 
 
 class Session:
-    """A chat with memory.
+    """A chat: keeps its messages and what the model has read of them, and answers.
 
     Every method that answers returns an iterator of events. Read it to the end, stop it, or drop
     it: `messages` then hold the answer so far. They are up to date, and the session is free for the
@@ -65,8 +65,10 @@ class Session:
         check: Callable[[], None],
         name: str | None = None,
     ) -> None:
-        """check: raises EngineMisuse if the engine is closed or the thread is another one. name: id
-        of the chat in saved prompts, None to save none.
+        """Begin an empty chat.
+
+        check: raises EngineMisuse if the engine is closed or the thread is another one. name: id of
+        the chat in saved prompts, None to save none.
         """
         self._parts = parts
         self._name = name
@@ -85,7 +87,7 @@ class Session:
         self._unread = 0
 
     def _make_caches(self) -> None:
-        """Drop all caches, and make new ones in the formats of the settings."""
+        """Drop all caches of the chat, and make new ones in the formats of the settings."""
         self._sequence = self._parts.prompts.sequence(self, self._settings.cache, self._name)
         self._drafting = Drafting(self._parts.drafting, self._depth_policy)
 
@@ -103,7 +105,7 @@ class Session:
 
     @property
     def sampling(self) -> SamplingOptions:
-        """How tokens are picked."""
+        """Options of this chat for picking tokens; a change applies at the next round."""
         return self._settings.sampling
 
     @sampling.setter
@@ -112,7 +114,7 @@ class Session:
 
     @property
     def draft(self) -> DraftOptions:
-        """How tokens are drafted."""
+        """Options of this chat for drafting tokens; a change applies at the next round."""
         return self._settings.draft
 
     @draft.setter
@@ -121,7 +123,7 @@ class Session:
 
     @property
     def generation(self) -> GenerationOptions:
-        """Conditions that end an answer."""
+        """Conditions that end an answer of this chat."""
         return self._settings.generation
 
     @generation.setter
@@ -130,8 +132,10 @@ class Session:
 
     @property
     def template_arguments(self) -> Mapping[str, TemplateValue]:
-        """Variables of the chat template by name; after a change the next message reads the
-        conversation again. Raises BadOption for names and values that are not allowed.
+        """Variables of the chat template by name.
+
+        After a change the next message reads the conversation again. Raises BadOption for names and
+        values that are not allowed.
         """
         return self._settings.template_arguments
 
@@ -144,8 +148,10 @@ class Session:
 
     @property
     def cache(self) -> CacheOptions:
-        """Bits of keys and values; after a change the next message reads the conversation again.
-        Raises BadOption for formats that this model cannot have.
+        """Bits of keys and values of this chat.
+
+        After a change the next message reads the conversation again. Raises BadOption for formats
+        that this model cannot have.
         """
         return self._settings.cache
 
@@ -183,7 +189,7 @@ class Session:
 
     @property
     def draft_output(self) -> DraftOutput | None:
-        """The output head that MTP heads draft with; None without MTP heads."""
+        """The output matrix that MTP heads draft with; None without MTP heads."""
         self._check()
         return self._sequence.drafter.output
 
@@ -216,14 +222,17 @@ class Session:
     # answering
 
     def send(self, text: str) -> Iterator[Event]:
-        """Ask a question. Raises PromptTooLong, BadPrompt, BadChatTemplate before any change."""
+        """Ask a question; return the events of its answer.
+
+        Raises PromptTooLong, BadPrompt, BadChatTemplate before any change.
+        """
         return self._stoppable(lambda: self._question(self._messages, text))
 
     def regenerate(self) -> Iterator[Event]:
         """Answer the last question again; the text differs unless the seed is set."""
         return self._stoppable(self._last_question)
 
-    def _last_question(self) -> _Asked:
+    def _last_question(self) -> _Question:
         asked = self._asked()
         if not asked or asked[-1].role != "user":
             raise EngineMisuse("There is no question to answer again: send one first.")
@@ -233,19 +242,19 @@ class Session:
         """Replace message `index`, which is the user's, drop all later messages, and answer."""
         return self._stoppable(lambda: self._edited(index, text))
 
-    def _edited(self, index: int, text: str) -> _Asked:
+    def _edited(self, index: int, text: str) -> _Question:
         if index not in range(len(self._messages)) or self._messages[index].role != "user":
             raise EngineMisuse(
                 "Message {index} is not a question of this conversation.", index=repr(index)
             )
         return self._question(self._messages[:index], text)
 
-    def _question(self, before: Sequence[Message], text: str) -> _Asked:
+    def _question(self, before: Sequence[Message], text: str) -> _Question:
         check_unicode(text)
         if not text.strip():
             raise BadPrompt("The message is empty: type a question.")
         messages = [*before, Message("user", text)]
-        return _Asked(messages, self._prompt(messages))
+        return _Question(messages, self._prompt(messages))
 
     def continue_answer(self) -> Iterator[Event]:
         """Continue the last answer where it was cut, be it before its first word.
@@ -255,14 +264,14 @@ class Session:
         """
         return self._stoppable(self._cut_answer)
 
-    def _cut_answer(self) -> _Asked:
+    def _cut_answer(self) -> _Question:
         asked = self._asked()
         if not asked:
             raise EngineMisuse("There is no answer to continue: send a question first.")
         last = self._messages[-1]
         said = last if len(asked) < len(self._messages) and last != EMPTY_ANSWER else EMPTY_ANSWER
         messages = asked if said is EMPTY_ANSWER else self._messages
-        return _Asked(asked, self._continues_at or self._prompt(messages, said))
+        return _Question(asked, self._continues_at or self._prompt(messages, said))
 
     def load_messages(self, messages: Sequence[Message]) -> None:
         """Replace the messages by those of a saved chat.
@@ -304,14 +313,14 @@ class Session:
         self._continues_at = None
         return self._unread
 
-    def _stoppable(self, ask: Callable[[], _Asked]) -> Iterator[Event]:
-        """Make the iterator of an answer, which `stop` ends from now on."""
+    def _stoppable(self, ask: Callable[[], _Question]) -> Iterator[Event]:
+        """Return the events of an answer, which `stop` ends from now on."""
         if not self._is_busy:
             self._stop.clear()
         return self._answer(ask)
 
-    def _answer(self, ask: Callable[[], _Asked]) -> Iterator[Event]:
-        """Answer the question that `ask` returns; nothing happens before the first event."""
+    def _answer(self, ask: Callable[[], _Question]) -> Iterator[Event]:
+        """Yield events of the answer to what `ask` returns; it is called at the first."""
         self._begin()
         messages, prompt = ask()
         self._check_fits(len(prompt.tokens))
@@ -368,7 +377,7 @@ class Session:
             prompts.note_next_prompt(sequence, shared_prefix(begins, sequence.tokens))
 
     def _prompt(self, messages: Sequence[Message], said: Message = EMPTY_ANSWER) -> Prompt:
-        """Render the conversation; said: its last message, if that answer is to be continued."""
+        """Make the prompt of a conversation; said: its last message, an answer to be continued."""
         continues = said is not EMPTY_ANSWER
         prompt = self._rendered(messages[self._unread :] or messages, continues=continues)
         if not prompt.tokens:
@@ -388,7 +397,7 @@ class Session:
         )
 
     def _rendered(self, messages: Sequence[Message], *, continues: bool) -> ChatPrompt:
-        """Tokens of the system prompt, the messages, and the beginning of an answer.
+        """Tokenize the system prompt, the messages, and the beginning of an answer.
 
         Empty answers are left out. continues: the last message is an answer to be continued.
         """
@@ -405,7 +414,7 @@ class Session:
         )
 
     def _beginning(self) -> tuple[int, ...]:
-        """Tokens of a prompt that shares only the system prompt with other prompts."""
+        """Return the tokens of a prompt that shares only the system prompt with other prompts."""
         if self._begins is None:
             self._begins = self._rendered([UNLIKE_ANY_QUESTION], continues=False).tokens
         return self._begins
@@ -421,7 +430,7 @@ class Session:
             )
 
     def _asked(self) -> list[Message]:
-        """The messages up to the last question, without the answer to it."""
+        """Return the messages up to the last question, without the answer to it."""
         answered = bool(self._messages) and self._messages[-1].role == "assistant"
         return self._messages[:-1] if answered else self._messages[:]
 

@@ -19,7 +19,7 @@ MIN_CHECKPOINT_DISTANCE = 512
 
 
 class Checkpoint(NamedTuple):
-    """Snapshot of the trunk's caches and of the drafter after `length` tokens.
+    """Snapshot of a conversation after `length` tokens: the model's caches and the drafter.
 
     drafter: None if another drafter was in use; the present one then reads the tokens again.
     is_on_the_way: made in the middle of a prompt, where a return is less likely.
@@ -32,12 +32,12 @@ class Checkpoint(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that live on only because of this checkpoint."""
+        """Bytes of memory that only this checkpoint keeps alive."""
         return self.caches.nbytes + (0 if self.drafter is None else self.drafter.nbytes)
 
 
 class SharedPrompts(Protocol):
-    """Prompts that other conversations of the engine have read (prompt_cache.py)."""
+    """What a conversation needs of the prompts that others have read (prompt_cache.py)."""
 
     def reuse(self, sequence: "SequenceState", wanted: Sequence[int]) -> None:
         """Have a conversation `branch` off another one that has read more of the wanted tokens."""
@@ -47,11 +47,11 @@ class SharedPrompts(Protocol):
 
 
 class SequenceState:
-    """Everything that a round changes in one conversation.
+    """State of one conversation: its tokens, the caches and drafter that have read them.
 
-    Caches and drafter have read `tokens`; the newest token of the conversation has been emitted but
-    not read. model: the model as the drafter wants it run. cache: bits of keys and values. shared:
-    prompts of other conversations. chat: the id of its saved prompts, None outside chats.
+    The newest token of the conversation has been emitted but not read. model: the model as the
+    drafter wants it run. cache: bits of keys and values. shared: prompts of other conversations.
+    chat: the id of its saved prompts, None outside chats.
 
     While an answer runs (`is_busy`) two more parts change: last, the newest token, int32 [1], lazy;
     and sampler, which counts tokens for penalties.
@@ -85,14 +85,18 @@ class SequenceState:
 
     @property
     def can_follow(self) -> bool:
-        """Whether `commit` takes a RowCount: only our own layers and some drafters can."""
+        """Whether rows can be committed before the host knows their number.
+
+        Only our own layers and some drafters can.
+        """
         return self.model.joint is not None and self.drafter.can_follow
 
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
-        """Append the first `count` rows of the last pass; not committing rolls the pass back.
+        """Append to the conversation the first `count` rows of the last pass.
 
-        A RowCount if `can_follow`; it has to be known before the next commit. The host passes the
-        token ids to `append` once it knows them.
+        Not committing rolls the pass back. A RowCount (a number that only the device knows) if
+        `can_follow`; it has to be known before the next commit. The host passes the token ids to
+        `append` once it knows them.
         """
         self.caches.commit(count)
         self.drafter.commit(rows, count)
@@ -105,8 +109,10 @@ class SequenceState:
             self.last = mx.take(rows.picked, count.after(-1))
 
     def append(self, tokens: Sequence[int]) -> None:
-        """Append the ids of committed rows; freed buffers are given back every CLEAR_EVERY tokens,
-        those that the device still reads the next time.
+        """Append the token ids of committed rows to the conversation.
+
+        Freed buffers are given back every CLEAR_EVERY tokens, those that the device still reads the
+        next time.
         """
         before = len(self.tokens)
         self.tokens.extend(tokens)
@@ -130,12 +136,12 @@ class SequenceState:
         self.append(tokens)
 
     def forget(self) -> None:
-        """Drop all tokens, the caches and the drafter, as after an error."""
+        """Drop the conversation's tokens, caches and drafter, as after an error."""
         self._begin(NoDraft())
         mx.clear_cache()
 
     def drop_tokens(self) -> None:
-        """Drop all tokens to free memory; the next answer reads them again."""
+        """Drop the conversation's tokens to free memory; the next answer reads them again."""
         self._go_back_to(self._empty)
 
     @contextmanager
@@ -155,7 +161,7 @@ class SequenceState:
                 self._shared.answer_ended(self)
 
     def use(self, drafter: Drafter) -> None:
-        """Exchange the drafter. A drafter that reads hidden states begins at token 0.
+        """Replace the conversation's drafter. One that reads hidden states begins at token 0.
 
         A drafter that runs a model over the tokens has to `catch_up` before it drafts.
         """
@@ -175,7 +181,7 @@ class SequenceState:
         return self.drafter.length
 
     def catch_up(self, most: int | None = None) -> None:
-        """Have the drafter read up to `most` of the tokens that it has not read yet."""
+        """Have the drafter read up to `most` of the conversation's tokens it has not read yet."""
         missed = self.tokens[self.drafter_length :][:most]
         if missed:
             unused = mx.zeros((1, len(missed), 0))
@@ -184,16 +190,16 @@ class SequenceState:
             mx.eval(self.drafter.arrays())
 
     def snapshot(self) -> Checkpoint:
-        """Snapshot at the present length, lazy, after the drafter has read all tokens."""
+        """Snapshot the conversation at its present length, lazy; the drafter has read all of it."""
         self.drafter.flush()
         return self._lazy_snapshot()
 
     def _lazy_snapshot(self) -> Checkpoint:
-        """Snapshot at the present length, with the rows that the drafter has not read yet."""
+        """Snapshot the conversation now, with the rows that the drafter has not read yet."""
         return Checkpoint(len(self.tokens), self.caches.snapshot(), self.drafter.snapshot())
 
     def add_checkpoint(self) -> int:
-        """Make a checkpoint; return the number of rows that MTP heads read for it."""
+        """Make a checkpoint here; return the number of rows that MTP heads read for it."""
         read = self.drafter.flush()
         self._add_checkpoint(self._lazy_snapshot())
         return read
@@ -204,7 +210,7 @@ class SequenceState:
         self.evaluate()
 
     def add_checkpoint_if_far(self) -> None:
-        """Make a checkpoint if the distance to the last one is worth the bytes of one."""
+        """Make a checkpoint if the distance to the last one is large for its bytes."""
         last = self.checkpoints[-1] if self.checkpoints else self._empty
         apart = max(MIN_CHECKPOINT_DISTANCE, self.caches.snapshot().nbytes // WORTH_A_TOKEN)
         if len(self.tokens) - last.length >= apart:
@@ -230,14 +236,14 @@ class SequenceState:
         return len(self.tokens)
 
     def reusable_length(self, wanted: Sequence[int]) -> int:
-        """Number of the wanted tokens that need not be read again, by tokens or a checkpoint."""
+        """Return how many wanted tokens need not be read again, thanks to this conversation."""
         common = shared_prefix(self.tokens, wanted)
         if common == len(self.tokens) and not self.is_busy:
             return common
         return self._longest_snapshot(common).length
 
     def snapshot_at(self, count: int) -> Checkpoint:
-        """Snapshot after the first `count` tokens, or the nearest one before."""
+        """Return a snapshot after the first `count` tokens, or the nearest one before."""
         return self.snapshot() if count >= len(self.tokens) else self._longest_snapshot(count)
 
     def branch(self, other: "SequenceState", wanted: Sequence[int]) -> None:
@@ -281,7 +287,7 @@ class SequenceState:
         return type(mine) is type(its) and mine.options.source == its.options.source
 
     def _longest_snapshot(self, common: int) -> Checkpoint:
-        """The longest snapshot of at most `common` tokens; the empty one if there is none."""
+        """Return the longest snapshot of at most `common` tokens, an empty one if need be."""
         drafter = self.drafter.earlier(common) if self.caches.keeps_all_rows else None
         if drafter is not None:
             return Checkpoint(drafter.length, self.caches.at(drafter.length), drafter)
@@ -306,17 +312,20 @@ class SequenceState:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of caches, drafter and checkpoints."""
+        """Bytes of the conversation's caches, drafter and checkpoints."""
         return self.live_nbytes + sum(place.nbytes for place in self.checkpoints)
 
     @property
     def live_nbytes(self) -> int:
-        """Bytes of caches and drafter; without checkpoints, which conversations may share."""
+        """Bytes of the conversation's caches and drafter, without checkpoints.
+
+        Conversations may share checkpoints.
+        """
         return self.caches.nbytes + self.drafter.nbytes
 
 
 def thin_checkpoints(places: Sequence[Checkpoint]) -> list[Checkpoint]:
-    """Drop checkpoints down to CHECKPOINTS; the first and the newest stay.
+    """Drop checkpoints of a conversation down to CHECKPOINTS; the first and the newest stay.
 
     Between them those stay that leave the largest gap relative to their distance from the end;
     checkpoints made in the middle of a prompt count a quarter.
@@ -334,7 +343,7 @@ def thin_checkpoints(places: Sequence[Checkpoint]) -> list[Checkpoint]:
 
 
 def shared_prefix(left: Sequence[int], right: Sequence[int]) -> int:
-    """Length of the common prefix of two token lists."""
+    """Return how many tokens two token lists have in common at their beginning."""
     count = 0
     for a, b in zip(left, right, strict=False):
         if a != b:
