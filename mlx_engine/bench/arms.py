@@ -262,7 +262,7 @@ def draft_arm(engine: Engine, plan: Plan, setting: DraftSetting) -> Arm:
 
 
 def draft_arms(engine: Engine, plan: Plan) -> Iterator[Arm | Reason]:
-    """Make a bench arm of the engine for each of the plan's draft settings."""
+    """Make a bench arm of the engine for each draft setting that `draft_settings` lists."""
     for setting in draft_settings(engine, plan):
         yield setting if isinstance(setting, Reason) else draft_arm(engine, plan, setting)
 

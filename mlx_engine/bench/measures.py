@@ -33,7 +33,7 @@ Prompts = Sequence[Sequence[int]]
 
 
 def measure_cache_bits(engine: Engine, prompts: Prompts, plan: Plan) -> tuple[CacheRow, ...]:
-    """Measure what keys and values in 8 and 4 bits change in logits, against 16 bits."""
+    """Measure how keys and values in 16, 8 and 4 bits change logits, against 16 bits."""
     limit = plan.short_tokens
     answers = [engine.generate(prompt, limit, SAMPLED, PLAIN).tokens for prompt in prompts]
     texts = [[*prompt, *answer] for prompt, answer in zip(prompts, answers, strict=True)]

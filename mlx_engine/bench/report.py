@@ -177,7 +177,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class ChatsRow:
-    """Several chats with one draft setting, answered one by one and at once.
+    """Speed of several chats with one draft setting, answered one by one and at once.
 
     alone, at_once: tokens per second of all chats. ratio: at_once / alone in the same turn.
     alone_passes, passes: passes of the weights per token. is_same: the texts do not differ.
@@ -229,7 +229,7 @@ class MemoryReport:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Model, machine (device, system, processors), versions and settings of a run."""
+    """Model, machine (device, system, processors), versions and settings of a bench."""
 
     model: str
     quantisation: str

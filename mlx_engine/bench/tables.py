@@ -130,7 +130,7 @@ def _rows_table(title: str, rows: Iterable[Row]) -> Table:
 
 
 def prompt_table(found: tuple[PromptRow, ...]) -> Table:
-    """Table of speeds of reading a long prompt."""
+    """Table of the speed at which each setting or program reads a long prompt."""
     table = _table(f"Reading a prompt of {found[0].tokens} tokens", "", "tok/s", "to without heads")
     for row in found:
         table.add_row(row.arm, f"{row.tokens_per_second:.1f}", f"{row.ratio:.2f}")
@@ -138,7 +138,7 @@ def prompt_table(found: tuple[PromptRow, ...]) -> Table:
 
 
 def chats_table(found: tuple[ChatsRow, ...]) -> Table:
-    """Table of several chats at once against one by one."""
+    """Table of a bench's speed with several chats answered at once and one by one."""
     columns = ("one by one", "at once", "times", "passes a token", "same words")
     table = _table(f"{found[0].chats if found else 0} chats, tok/s of all", "", *columns)
     for row in found:
@@ -149,7 +149,7 @@ def chats_table(found: tuple[ChatsRow, ...]) -> Table:
 
 
 def cache_table(found: tuple[CacheRow, ...]) -> Table:
-    """Table of what fewer bits for keys and values cost."""
+    """Table of what keys and values in 8 and 4 bits change: memory, logits, acceptance."""
     columns = ("bytes a token", "logits apart", "KL, nats", "likeliest", "accepted", "same words")
     table = _table("Keys and values", "bits", *columns)
     for row in found:
@@ -166,7 +166,7 @@ def cache_table(found: tuple[CacheRow, ...]) -> Table:
 
 
 def memory_table(found: MemoryReport) -> Table:
-    """Table of a long answer's memory and round times."""
+    """Table of the memory and round times of a bench's long answer."""
     lengths = f"{found.prompt_tokens} + {found.generated_tokens} tokens"
     table = _table(f"Memory over {lengths}", "", "")
     table.add_row("peak", size_words(found.peak_bytes))

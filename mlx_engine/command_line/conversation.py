@@ -121,7 +121,7 @@ class Chat:
         )
 
     def greet(self) -> None:
-        """Print the model and settings in effect, and why something is off."""
+        """Print the chat's model and settings in effect, and why something is off."""
         model = self.engine.description
         heads = f"{model.mtp_heads} MTP head{'s' if model.mtp_heads != 1 else ''}"
         self.screen.note(

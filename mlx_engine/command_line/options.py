@@ -37,7 +37,7 @@ _BIAS = re.compile(r"(\d{1,9})[:=]([-+]?\d{1,9}(?:\.\d{1,9})?)")
 
 
 def read_depth(text: str) -> int | Literal["auto"]:
-    """Read "auto", 0 to 8, or "off" (0); raises BadOption."""
+    """Read a draft depth from text: "auto", 0 to 8, or "off" (0); raises BadOption."""
     if text == "auto":
         return "auto"
     if text == "off":
@@ -81,7 +81,7 @@ SAMPLING_WORDS = tuple(f"{name}=" for name in _SAMPLING_KEYS)
 
 
 def _read(word: str, keys: Mapping[str, Callable[[str], Any]], kind: str) -> dict[str, Any]:
-    """Read "key=value"; kind: name of the options in errors. Raises BadOption."""
+    """Split an option "key=value"; kind: name of the options in errors. Raises BadOption."""
     key, _, text = word.partition("=")
     name = key.strip().lower().replace("-", "_")
     if name not in keys:

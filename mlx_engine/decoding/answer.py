@@ -81,7 +81,7 @@ class Tally:
         self.rounds.append(stats)
 
     def stats(self) -> GenerationStats:
-        """Statistics of the answer so far."""
+        """Return statistics of the answer so far: tokens, speed, acceptance, memory."""
         rounds = self.rounds
         generated = sum(r.emitted for r in rounds)
         fresh = self.prompt_tokens - self.reused_tokens
@@ -156,7 +156,7 @@ class Answer:
         text.add(prompt.answered)
 
     def events(self) -> Generator[Event, None, None]:
-        """Run the answer: prompt progress, text, rounds. Raises NumericsError, OutOfMemory."""
+        """Yield the answer's events as it runs. Raises NumericsError, OutOfMemory."""
         config = self._config
         with (
             translate_oom(),

@@ -37,7 +37,7 @@ class AnswerRounds(Protocol):
         """Whether the next round can begin before the outcome of the present one is known."""
 
     def begin_next(self) -> Round:
-        """Begin the next round, whatever the outcome of the present one."""
+        """Begin the answer's next round, whatever the outcome of the present one."""
 
     def fail(self, error: Exception) -> None:
         """Note an error, to be raised in place of the answer's next round."""
@@ -48,7 +48,7 @@ class Answering(Protocol):
 
     @property
     def rounds(self) -> AnswerRounds:
-        """The rounds of the answer."""
+        """The answer's rounds, which the scheduler begins and reads."""
 
 
 class BatchScheduler:
@@ -73,7 +73,7 @@ class BatchScheduler:
 
     @property
     def answering(self) -> int:
-        """Number of running answers."""
+        """Number of answers of the engine that run now."""
         return len(self._answers)
 
     @property

@@ -72,7 +72,7 @@ class DecodeConfig:
     most_bytes: int = 0
 
     def make_room(self) -> None:
-        """Free memory of conversations without a running answer, if there are any."""
+        """Free the memory of conversations without a running answer, if there are any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,7 +69,7 @@ class MemoryLimits:
                 self._replaced.close()
 
     def _limit(self, limit: Callable[[int], int], ours: int, unlimited: int = -1) -> None:
-        """Set one of MLX's memory limits until the last answer ends, unless it is stricter."""
+        """Set an MLX memory limit until the last answer ends, unless a stricter one is set."""
         before = limit(ours)
         if before < ours and before != unlimited:
             limit(before)

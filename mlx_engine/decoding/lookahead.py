@@ -224,7 +224,7 @@ class Lookahead:
             self._batch.add_waiting(self._begun)
 
     def drop(self) -> None:
-        """Roll back rounds that have begun but were not committed.
+        """Roll back the answer's rounds that have begun but were not committed.
 
         A plain round that has been followed stays committed: it has read the newest token.
         """

@@ -320,7 +320,7 @@ class Session:
         return self._answer(ask)
 
     def _answer(self, ask: Callable[[], _Question]) -> Iterator[Event]:
-        """Yield events of the answer to what `ask` returns; it is called at the first."""
+        """Yield the events of an answer; `ask` makes its prompt when the first is wanted."""
         self._begin()
         messages, prompt = ask()
         self._check_fits(len(prompt.tokens))

@@ -79,7 +79,7 @@ class Offer(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A request for a draft of `depth` tokens.
+    """A request to a drafter for `depth` tokens after the newest token of a conversation.
 
     last: the newest token of the conversation, which no model has read yet, int32 [1]; lazy.
     position: index in the conversation of the first token to draft. by: whose offer was taken, None
