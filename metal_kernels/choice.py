@@ -41,9 +41,9 @@ NO_ROWS = frozenset[int]()
 
 
 class KernelWork(NamedTuple):
-    """Work that a layer wants a kernel for.
+    """Work that a layer of a model wants a Metal kernel for; the sizes that the kernel depends on.
 
-    form: name of the weights' format, for attention of the cache's. outputs, inputs: sizes of a
+    form: name of the weights' format, for attention of the KV cache's. outputs, inputs: sizes of a
     matrix; of values and keys for attention and recurrent states; of the latent and the rotated
     part for latent attention. shared: query heads per key head.
     """
@@ -55,12 +55,12 @@ class KernelWork(NamedTuple):
 
 
 def trial_name(name: KernelName, work: KernelWork) -> str:
-    """Name of a trial: kernel and weight format or head size, such as "products affine4"."""
+    """Name of a kernel's trial: kernel and weight format or head size, as "products affine4"."""
     return f"{name} {work.form or work.inputs or ''}".rstrip()
 
 
 class Verdict(NamedTuple):
-    """Result of trying a kernel.
+    """Result of trying a Metal kernel on this machine.
 
     wrong: why the kernel is not used, "" if it is right. faster: row counts at which it beats MLX,
     None before it was timed. share: its time divided by MLX's, at the fewest rows.
@@ -73,7 +73,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Properties of a kernel.
+    """Properties of one of our Metal kernels, by which it is chosen or not.
 
     is_exact: only with this kernel rows are bit-equal in passes of any size. per_row_count: timing
     decides for each row count, else by majority for all. fits: whether the kernel can do some work.
@@ -84,7 +84,10 @@ class Kernel:
     fits: Callable[[KernelWork], bool] = lambda _: True
 
     def is_timed(self, work: KernelWork) -> bool:
-        """Whether MLX has a comparable operation; it has none for few rows times GGUF blocks."""
+        """Whether the kernel is timed against MLX, which needs a comparable operation of MLX.
+
+        MLX has none for few rows times GGUF blocks.
+        """
         return not (self.per_row_count and work.form in BLOCK_FORMS)
 
 
@@ -119,7 +122,7 @@ KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
 
 @dataclass(eq=False, slots=True)
 class Kernels:
-    """Kernels of one machine for one loaded model; layers ask in every pass (see ServedRows).
+    """Metal kernels in use on this machine for one loaded model; layers ask it in every pass.
 
     launcher: None where no kernel can run. exact: rows must be bit-equal in passes of any size.
     stock: MLX's own operations. verdicts: by trial name. presumed: verdict before a trial; None:
@@ -139,14 +142,14 @@ class Kernels:
     try_now: Callable[[KernelName, KernelWork], None] | None = None
 
     def served(self, name: KernelName, work: KernelWork) -> "ServedRows | None":
-        """Row counts that a kernel serves, now and later; None where it never does this work."""
+        """Row counts at which a kernel does this work (up to date); None where it never does."""
         if self.launcher is None or self.why_none:
             return None
         self.asked.setdefault(name, set()).add(work)
         return ServedRows(self, self.launcher, name, work) if self.may_serve(name, work) else None
 
     def rows(self, name: KernelName, work: KernelWork) -> frozenset[int]:
-        """Row counts, 1 to 9, at which the kernel does this work now.
+        """Row counts, 1 to 9, at which the named kernel does this work now.
 
         With exact numerics it is all counts or none, since results must not depend on the count.
         """
@@ -156,45 +159,51 @@ class Kernels:
         return self._counts(name, work, verdict)
 
     def rows_after_trial(self, name: KernelName, work: KernelWork) -> frozenset[int]:
-        """Like `rows`, but run a pending trial first, for work that MLX cannot do."""
+        """Row counts at which the named kernel does this work, after its trial if that is pending.
+
+        For work that MLX cannot do and that therefore cannot wait.
+        """
         if self.try_now and self.verdict(name, work) is None and self.may_serve(name, work):
             self.try_now(name, work)
         return self.rows(name, work)
 
     def may_serve(self, name: KernelName, work: KernelWork) -> bool:
-        """Whether the kernel does this work, now or after its trial."""
+        """Whether the named kernel does this work, now or possibly after its trial."""
         verdict = self.verdict(name, work)
         is_open = verdict is None or self.needs_timing(name, work)
         return self._can_run(name, work) and (is_open or bool(self.rows(name, work)))
 
     def why_off(self, name: KernelName, work: KernelWork) -> str:
-        """Why this work never goes through the kernel on this machine; "" where it may."""
+        """Why the named kernel never does this work on this machine; "" where it may."""
         verdict = self.verdict(name, work)
         return "" if verdict is None else verdict.wrong
 
     def needs_timing(self, name: KernelName, work: KernelWork) -> bool:
-        """Whether the kernel was found correct but has not been timed yet."""
+        """Whether the named kernel was found correct for this work but not timed yet."""
         verdict = self.verdict(name, work)
         if verdict is None or verdict.wrong or verdict.faster is not None:
             return False
         return KERNELS[name].is_timed(work)
 
     def verdict(self, name: KernelName, work: KernelWork) -> Verdict | None:
-        """Verdict about the kernel for this work; None before its trial."""
+        """Result of the named kernel's trial for this work; None before the trial."""
         return self.verdicts.get(trial_name(name, work), self.presumed)
 
     def add_verdicts(self, verdicts: Mapping[str, Verdict]) -> None:
-        """Use these verdicts from the next pass on."""
+        """Take over results of kernel trials, by trial name, from the next pass on."""
         self.verdicts.update(verdicts)
         self.changes += 1
 
     def disable_all(self, why: str) -> None:
-        """Use no kernel at all from the next pass on."""
+        """Use none of our kernels from the next pass on; why: the reason to be told."""
         self.why_none = why
         self.changes += 1
 
     def set_exact(self, *, exact: bool) -> None:
-        """Prefer bit-equal rows, or else the fastest operations, from the next pass on."""
+        """Choose kernels for bit-equal rows, or else for speed, from the next pass on.
+
+        exact: rows are bit-equal whatever the number of rows in a pass.
+        """
         self.exact = exact
         self.changes += 1
 
@@ -214,7 +223,7 @@ class Kernels:
 
 
 class ServedRows:
-    """Set of row counts at which one kernel does one work, up to date whenever it is asked.
+    """Set of row counts at which one kernel does one work, up to date at every look-up.
 
     launcher: runs the kernel.
     """

@@ -68,8 +68,9 @@ def expert_union_matvec(
     form: WeightFormat,
     launcher: Launcher,
 ) -> mx.array:
-    """Multiply x [M, K], or a row per pair [M * top, K], by experts int32 [M, top] -> [M *
-    top, N].
+    """Multiply rows by the experts selected for them -> [M * top, N].
+
+    x [M, K], or [M * top, K] with a row for each pair of row and expert; experts int32 [M, top].
     """
     launch = _launch(form, experts.shape, x.shape[0], x.dtype, weights[0].shape[1])
     return launcher.run(launch, (x, experts, *weights))[0]
@@ -90,7 +91,7 @@ def _launch(
 def reference(
     x: mx.array, experts: mx.array, weights: tuple[mx.array, ...], form: WeightFormat
 ) -> mx.array:
-    """Reference in plain MLX operations, pair by pair."""
+    """Rows times their selected experts in plain MLX operations, to check the kernel against."""
     chosen = experts.reshape(-1).tolist()
     assert isinstance(chosen, list)
     share = len(chosen) // x.shape[0]

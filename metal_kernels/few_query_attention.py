@@ -215,10 +215,10 @@ def few_query_attention(
     sinks: mx.array | None = None,
     q_latent: mx.array | None = None,
 ) -> mx.array:
-    """Attend with q [Hq, M, D], row-contiguous, to a cache -> [Hq, M, DV] of q's dtype.
+    """Attention of a few queries q [Hq, M, D] to a KV cache -> [Hq, M, DV] of q's dtype.
 
-    cache: buffers in the format `form`. sinks: float32 [Hq]. q_latent [Hq, M, DV]: queries of the
-    latent part of keys, for latent formats. All may have a leading axis of one.
+    q: row-contiguous. cache: buffers in the format `form`. sinks: float32 [Hq]. q_latent [Hq, M,
+    DV]: queries of the latent part of keys, for latent formats. All may have a leading axis of one.
     """
     heads, rows = q.shape[-3:-1]
     half = len(form.buffers) // 2
@@ -311,7 +311,10 @@ def reference(
     sinks: mx.array | None = None,
     q_latent: mx.array | None = None,
 ) -> mx.array:
-    """Reference in plain MLX operations, in float32 and in the kernel's order of blocks."""
+    """Attention of few queries in plain MLX operations, float32, to check the kernel against.
+
+    Blocks of keys are added in the kernel's order.
+    """
     heads, rows, _ = q.shape
     half = len(form.buffers) // 2
     keys, values = (form.dequantise(side) for side in (cache[:half], cache[half:]))

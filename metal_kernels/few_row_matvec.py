@@ -157,7 +157,10 @@ UNROLL for (int r = 0; r < R / 2; r++) {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowKernel:
-    """Kernel for few rows times a matrix; before, after: its other input buffers, in order."""
+    """Text of a kernel that multiplies few rows by a matrix, before a weight format is put in.
+
+    before, after: names of its inputs before and after the matrix's buffers, in order.
+    """
 
     name: str
     body: str
@@ -169,7 +172,11 @@ class RowKernel:
 
 @dataclass(frozen=True, slots=True)
 class LaunchShape:
-    """Division of a launch: M rows, R weight rows per SIMD-group, number of SIMD-groups."""
+    """Sizes of a kernel launch for few rows times a matrix.
+
+    count: rows M of x. together: weight rows R per SIMD-group. simds: number of SIMD-groups. deep:
+    second dimension of the grid.
+    """
 
     count: int
     together: int
@@ -178,12 +185,12 @@ class LaunchShape:
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """Grid size in threads, a multiple of the threadgroup."""
+        """Grid size in threads, a multiple of the threadgroup's."""
         return (32 * -(-self.simds // GROUPS_TOGETHER) * GROUPS_TOGETHER, self.deep, 1)
 
 
 def weight_rows(rows: int) -> int:
-    """Weight rows R that a SIMD-group processes when x has `rows` rows."""
+    """Number R of weight rows that a SIMD-group multiplies when x has `rows` rows."""
     assert 1 <= rows <= MOST_ROWS, rows
     return min(4, MOST_ACCUMULATORS // rows)
 
@@ -196,7 +203,10 @@ def row_launch(
     cut: LaunchShape,
     extra: tuple[Parameter, ...] = (),
 ) -> Launch:
-    """Launch of a kernel for activations of a dtype; outputs: their shapes and dtypes."""
+    """Make the launch of a kernel for few rows times a matrix of a weight format.
+
+    dtype: of the rows. outputs: shape and dtype of each. extra: parameters of this kernel.
+    """
     parameters = (
         Parameter("T", dtype),
         Parameter("M", cut.count),
@@ -212,7 +222,7 @@ def row_launch(
 
 @cache
 def kernel_source(kernel: RowKernel, form: WeightFormat) -> KernelSource:
-    """Source of the kernel for matrices of this format."""
+    """Put a matrix's weight format into the text of a kernel for few rows times a matrix."""
     return KernelSource(
         name=f"{kernel.name}_{form.name}",
         inputs=(*kernel.before, *form.buffers, *kernel.after),
@@ -231,7 +241,7 @@ def product_launch(
     outputs: int,
     *extra: Parameter,
 ) -> Launch:
-    """Launch of a kernel that maps x [..., K] of this shape to [..., outputs]."""
+    """Make the launch of a kernel that multiplies x [..., K] of this shape -> [..., outputs]."""
     *lead, _ = shape
     together = weight_rows(prod(lead))
     cut = LaunchShape(prod(lead), together, -(-outputs // together))
@@ -247,13 +257,16 @@ GATE_UP = RowKernel("few_row_gate_up", PAIR_SETUP + ACCUMULATE + PAIR_STORE)
 def few_row_matvec(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
 ) -> mx.array:
-    """Multiply x [..., K], 1 to 8 rows, by a matrix -> [..., N] of x's dtype."""
+    """Multiply x [..., K], 1 to 8 rows, by a matrix [N, K] -> [..., N] of x's dtype."""
     launch = product_launch(MATVEC, form, x.shape, x.dtype, weights[0].shape[0])
     return launcher.run(launch, (x, *weights))[0]
 
 
 def reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:
-    """Reference in plain MLX operations, float32, adding in the kernel's order."""
+    """x W^T in plain MLX operations, float32, to check the kernel few_row_matvec against.
+
+    Products are added in the kernel's order.
+    """
     dense, (rows, width) = form.dequantise(weights), x.shape
     blank = -width % (32 * form.unit)
     lanes = [
@@ -278,8 +291,9 @@ def few_row_matvec_add(
     launcher: Launcher,
     addend: mx.array,
 ) -> mx.array:
-    """x [..., K] -> x W^T + addend [..., N] of x's dtype; addend [N] or [..., N], any
-    float dtype.
+    """Multiply x [..., K] by a matrix and add: x W^T + addend -> [..., N] of x's dtype.
+
+    addend: [N] or [..., N], of any float dtype.
     """
     each_row = EACH_ROW if addend.ndim > 1 else EVERY_ROW
     launch = product_launch(ADD, form, x.shape, x.dtype, weights[0].shape[0], each_row)
@@ -289,7 +303,7 @@ def few_row_matvec_add(
 def add_reference(
     x: mx.array, weights: tuple[mx.array, ...], addend: mx.array, form: WeightFormat
 ) -> mx.array:
-    """Reference of few_row_matvec_add in plain MLX operations."""
+    """x W^T + addend in plain MLX operations, to check few_row_matvec_add against."""
     product = reference(x, weights, form).astype(mx.float32)
     return (product + addend.astype(mx.float32)).astype(x.dtype)
 
@@ -297,7 +311,7 @@ def add_reference(
 def few_row_gate_up(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
 ) -> mx.array:
-    """x [..., K] -> silu(gate) * up [..., N] of x's dtype, by fused weights [2N, K]."""
+    """Gated product of x [..., K] by fused weights [2N, K]: silu(gate) * up -> [..., N]."""
     launch = _gate_up_launch(form, x.shape, x.dtype, weights[0].shape[0] // 2)
     return launcher.run(launch, (x, *weights))[0]
 
@@ -313,7 +327,7 @@ def _gate_up_launch(
 
 
 def gate_up_reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:
-    """Reference of few_row_gate_up in plain MLX operations."""
+    """silu(gate) * up in plain MLX operations, to check few_row_gate_up against."""
     both = reference(x, weights, form).astype(mx.float32)
     gate, up = mx.split(both, 2, axis=-1)
     return (gate / (1 + mx.exp(-gate)) * up).astype(x.dtype)

@@ -242,7 +242,7 @@ SOURCE = KernelSource(
 
 
 class Filters(NamedTuple):
-    """Sampling filters; top_k 0, top_p 1 and min_p 0 are off.
+    """Temperature and sampling filters; top_k 0, top_p 1 and min_p 0 are off.
 
     top_k keeps exactly top_k tokens, top_p the fewest whose probabilities reach top_p (nucleus,
     Holtzman et al. 2020), min_p those at least min_p times as likely as the likeliest (Nguyen et
@@ -257,11 +257,14 @@ class Filters(NamedTuple):
 
     @property
     def is_on(self) -> bool:
-        """Whether any filter removes tokens."""
+        """Whether any of top-k, top-p and min-p removes tokens."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
     def settings(self, lowest: float = -inf) -> mx.array:
-        """Kernel arguments, uint32 [5]; lowest: smaller logits count as not finite."""
+        """These filters as an argument of the kernel filtered_pick, uint32 [5].
+
+        lowest: smaller logits count as not finite.
+        """
         farthest = -log(self.min_p) if self.min_p > 0 else inf
         numbers = [_inverse_temperature(self.temperature), farthest, lowest]
         bits = np.array(numbers, dtype=np.float32).view(np.uint32)
@@ -275,7 +278,7 @@ class Filters(NamedTuple):
 def filtered_pick(
     logits: mx.array, keys: mx.array, settings: mx.array, launcher: Launcher
 ) -> mx.array:
-    """Sample tokens from logits [R, V] -> int32 [R]; -1 in a row with logits that are not finite.
+    """Sample from filtered logits [R, V] -> tokens int32 [R]; -1 for a row not all finite.
 
     keys: noise keys, uint32 [R, 2]. settings: of Filters. V is at most MOST_TOKENS.
     """
@@ -289,7 +292,10 @@ def _launch(rows: int) -> Launch:
 
 
 def reference(logits: mx.array, keys: mx.array, filters: Filters) -> mx.array:
-    """Reference in plain MLX operations, for finite logits; the last bit of a sum may differ."""
+    """Filter and sample in plain MLX operations, to check the kernel filtered_pick against.
+
+    Logits must be finite; the last bit of a sum may differ.
+    """
     kept = filter_tempered(temper(logits.astype(mx.float32), filters.temperature), filters)
     return mx.argmax(kept + noise_reference(keys, logits.shape[1]), axis=-1).astype(mx.int32)
 

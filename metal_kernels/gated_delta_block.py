@@ -101,9 +101,9 @@ SOURCE = KernelSource(
 
 
 class ReplaySteps(NamedTuple):
-    """Inputs for replaying a block: keys [T, Hk, Dk], delta [T, Hv, Dv], decay [T, Hv]; float32.
+    """Delta-rule steps to replay: keys [T, Hk, Dk], delta [T, Hv, Dv], decay [T, Hv]; float32.
 
-    Leading axes of length one are allowed here and below; results have them too.
+    Leading axes of length one are allowed in all arguments; results have them too.
     """
 
     keys: mx.array
@@ -112,7 +112,10 @@ class ReplaySteps(NamedTuple):
 
 
 class DeltaRows(NamedTuple):
-    """New rows, float32: queries, keys [T, Hk, Dk], values [T, Hv, Dv], decay, beta [T, Hv]."""
+    """Inputs of the gated delta rule for T new rows, all float32.
+
+    queries, keys [T, Hk, Dk], values [T, Hv, Dv], decay, beta [T, Hv].
+    """
 
     queries: mx.array
     keys: mx.array
@@ -122,7 +125,10 @@ class DeltaRows(NamedTuple):
 
 
 class DeltaBlockResult(NamedTuple):
-    """Outputs y and deltas [T, Hv, Dv] of the new rows; settled: the state before them."""
+    """Result of the gated delta rule over new rows: outputs y and deltas [T, Hv, Dv].
+
+    settled: the recurrent state before these rows.
+    """
 
     y: mx.array
     delta: mx.array
@@ -132,7 +138,10 @@ class DeltaBlockResult(NamedTuple):
 def gated_delta_block(
     state: mx.array, kept: mx.array, last: ReplaySteps, rows: DeltaRows, launcher: Launcher
 ) -> DeltaBlockResult:
-    """Replay `kept` (int32 [1]) steps on a state float32 [Hv, Dv, Dk], then run the new rows."""
+    """Run the gated delta rule: replay `kept` (int32 [1]) steps, then take the new rows.
+
+    state: float32 [Hv, Dv, Dk]. last: steps of the block before, of which the first `kept` count.
+    """
     launch = _launch(state.shape, rows.values.shape, rows.keys.shape[-2])
     return DeltaBlockResult(*launcher.run(launch, (state, kept, *last, *rows)))
 
@@ -159,7 +168,10 @@ def _launch(state: tuple[int, ...], values: tuple[int, ...], key_heads: int) -> 
 
 
 def reference(state: mx.array, kept: int, last: ReplaySteps, rows: DeltaRows) -> DeltaBlockResult:
-    """Reference in plain MLX operations, float32, step by step; sums over Dk in MLX's order."""
+    """Gated delta rule in plain MLX operations, to check the kernel gated_delta_block against.
+
+    float32, step by step; sums over Dk are in MLX's order.
+    """
     group = state.shape[0] // rows.keys.shape[1]
     settled = state = replayed(state, kept, last)
     outputs, deltas = [], []
@@ -174,7 +186,7 @@ def reference(state: mx.array, kept: int, last: ReplaySteps, rows: DeltaRows) ->
 
 
 def replayed(state: mx.array, kept: int | mx.array, last: ReplaySteps) -> mx.array:
-    """State after `kept` steps of the last block, in plain MLX operations."""
+    """Recurrent state after `kept` delta-rule steps of the last block, in plain MLX operations."""
     group = state.shape[0] // last.keys.shape[1]
     for t in range(kept if isinstance(kept, int) else len(last.keys)):
         key = mx.repeat(last.keys[t], group, axis=0)[:, None]

@@ -107,7 +107,8 @@ SOURCE = KernelSource(
 
 
 class Projected(NamedTuple):
-    """Outputs of a layer's projections, of one dtype: channels [T, C], a and b [T, Hv].
+    """Outputs of a Gated DeltaNet layer's projections, of one dtype: channels [T, C], a and b [T,
+    Hv].
 
     Rows may be wider than that; the columns used start at 0, a_at and b_at, and all three may be
     one array. Leading axes of one are allowed; results have them too.
@@ -121,14 +122,20 @@ class Projected(NamedTuple):
 
 
 class ConvolutionRows(NamedTuple):
-    """Rows before a block [K - 1 + P, C]; kept int32 [1]: how many of the last P were accepted."""
+    """Input rows of a convolution before a block, [K - 1 + P, C].
+
+    kept: int32 [1], how many of the last P were accepted.
+    """
 
     before: mx.array
     kept: mx.array
 
 
 class DeltaConstants(NamedTuple):
-    """Constants of the layer: taps [C, K]; decay_bias, decay_rate float32 [Hv]; head sizes."""
+    """Constants of a Gated DeltaNet layer: convolution taps [C, K] and the sizes of heads.
+
+    decay_bias, decay_rate: float32 [Hv].
+    """
 
     taps: mx.array
     decay_bias: mx.array
@@ -139,7 +146,7 @@ class DeltaConstants(NamedTuple):
 
 
 class DeltaBlockInputs(NamedTuple):
-    """Rows for gated_delta_block, and the next block's convolution rows [K - 1 + T, C]."""
+    """Rows for gated_delta_block, and convolution rows [K - 1 + T, C] for the next block."""
 
     rows: DeltaRows
     after: mx.array
@@ -148,7 +155,10 @@ class DeltaBlockInputs(NamedTuple):
 def gated_delta_inputs(
     projected: Projected, window: ConvolutionRows, fixed: DeltaConstants, launcher: Launcher
 ) -> DeltaBlockInputs:
-    """Compute the delta rule's inputs of T rows with C = 2 * Hk * Dk + Hv * Dv channels."""
+    """Compute the gated delta rule's inputs of T rows: convolution, norms, decay and beta.
+
+    The convolution has C = 2 * Hk * Dk + Hv * Dv channels.
+    """
     its, columns = projected.channels, _gate_columns(projected.a_at, projected.b_at)
     launch = _launch(its.shape[:-1], its.dtype, *fixed.taps.shape, *fixed[3:])
     *rows, after = launcher.run(launch, (*projected[:3], columns, *window, *fixed[:3]))
@@ -199,7 +209,7 @@ def unscaled_eps(eps: float, key_size: int) -> float:
 def reference(
     projected: Projected, before: mx.array, kept: int, fixed: DeltaConstants
 ) -> DeltaBlockInputs:
-    """Reference of gated_delta_inputs in plain MLX operations."""
+    """Inputs of the gated delta rule in plain MLX operations, to check the kernel against."""
     (channels, kernel), heads = fixed.taps.shape, fixed.decay_bias.size
     rows, count = projected.channels[:, :channels], len(projected.channels)
     a = projected.a[:, projected.a_at : projected.a_at + heads]

@@ -28,7 +28,7 @@ MATH = {"math_mode": "safe"}
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """Source of a kernel, as `mx.fast.metal_kernel` takes it.
+    """Source of a Metal kernel, as `mx.fast.metal_kernel` takes it.
 
     name: a C identifier, unique among our kernels. inputs, outputs: buffer names in order. body:
     MSL of the function, ASCII. header: MSL in front of it; both may use UNROLL. row_contiguous: MLX
@@ -45,19 +45,19 @@ class KernelSource:
 
     @property
     def preamble(self) -> str:
-        """MSL in front of the kernel's body."""
+        """MSL that stands in front of the kernel's function."""
         return UNROLL + self.header
 
 
 class Parameter(NamedTuple):
-    """Type or number that a kernel is compiled for; floats are rounded to float32."""
+    """Type or number that a Metal kernel is compiled for; floats are rounded to float32."""
 
     name: str
     value: mx.Dtype | int | bool | float
 
     @property
     def declaration(self) -> str:
-        """The parameter as an MSL declaration."""
+        """MSL that declares the parameter, as a type or a constant."""
         if isinstance(self.value, mx.Dtype):
             return f"using {self.name} = {_TYPES[self.value]};"
         if isinstance(self.value, bool):
@@ -72,7 +72,7 @@ _TYPES = {mx.float32: "float", mx.float16: "float16_t", mx.bfloat16: "bfloat16_t
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pipeline:
-    """A source with parameters, which MLX compiles once for each set of input dtypes.
+    """A kernel's source with its parameters; MLX compiles it once for each set of input dtypes.
 
     name: a C identifier; MLX compiles anew where two texts share one. body: begins with the
     parameters, since MLX's own template arguments would cost 1.3 us more per launch.
@@ -86,16 +86,16 @@ class Pipeline:
 
 @cache
 def pipeline(source: KernelSource, parameters: tuple[Parameter, ...] = ()) -> Pipeline:
-    """Make a pipeline, cached by its arguments."""
+    """Make a compilable kernel from a source and parameters, cached by these arguments."""
     body = " ".join(one.declaration for one in parameters) + source.body
     mark = crc32((source.preamble + body).encode())
     return Pipeline(source, parameters, f"{source.name}_{mark:08x}", body)
 
 
 class Launch(NamedTuple):
-    """Launch of a pipeline without its input arrays; made once for each row count.
+    """Launch of a Metal kernel without its input arrays; made once for each row count.
 
-    shapes, dtypes: of the outputs, which are filled. grid: in threads, as `mx.fast.metal_kernel`.
+    shapes, dtypes: of the outputs. grid: in threads, as `mx.fast.metal_kernel` takes it.
     """
 
     pipeline: Pipeline
@@ -106,20 +106,20 @@ class Launch(NamedTuple):
 
 
 class Launcher(Protocol):
-    """Protocol: runs kernels, on the GPU or in the tests' emulator."""
+    """Protocol of what runs Metal kernels: a GPU, or the tests' emulator."""
 
     def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
-        """Run a kernel with inputs in its source's order; returns the outputs."""
+        """Run a Metal kernel with input arrays in its source's order; returns the outputs."""
 
 
 class MetalLauncher:
-    """Runs kernels on the GPU, lazily; works only if `mx.metal.is_available()`."""
+    """Launcher of kernels on the GPU, lazily; works only if `mx.metal.is_available()`."""
 
     def __init__(self) -> None:
         self._built: dict[Pipeline, Callable[..., list[mx.array]]] = {}
 
     def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
-        """Run a kernel with inputs in its source's order; returns lazy outputs."""
+        """Run a kernel on the GPU with inputs in its source's order; returns lazy outputs."""
         wanted = launch.pipeline
         kernel = self._built.get(wanted)
         if kernel is None:

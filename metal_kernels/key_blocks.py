@@ -23,17 +23,17 @@ inline int block_of(int key) {
 
 
 def block_of(key: int) -> int:
-    """Number of the block that contains an absolute key position."""
+    """Number of the attention kernel's block of keys that contains an absolute position."""
     return key // SHORT if key < CHANGE else CHANGE // SHORT + (key - CHANGE) // LONG
 
 
 def block_start(block: int) -> int:
-    """First absolute key position of a block."""
+    """Absolute position of the first key in a block of the attention kernel."""
     return SHORT * block if block <= CHANGE // SHORT else CHANGE + (block - CHANGE // SHORT) * LONG
 
 
 class KeyExtent(NamedTuple):
-    """Positions of the keys in a cache's buffers.
+    """Positions of the keys in a KV cache's buffers.
 
     end: one past the newest position. start: position of the buffers' first row, so that `end -
     start` rows are valid. window: sliding window, 0 for none. spare: where only the device knows
@@ -47,13 +47,13 @@ class KeyExtent(NamedTuple):
 
 
 class BlockSpan(NamedTuple):
-    """Key blocks that a pass attends to, as arguments for the kernel."""
+    """Blocks of keys that a pass attends to: their number and the kernel's arguments."""
 
     blocks: int
     places: mx.array
 
     def with_end(self, end: mx.array) -> "BlockSpan":
-        """Replace the end by one that only the device knows, int32 [1]."""
+        """Replace the end of the keys by one that only the device knows, int32 [1]."""
         return BlockSpan(self.blocks, mx.where(_IS_END, end, self.places))
 
 
@@ -62,7 +62,10 @@ _IS_END = mx.array([False, True, False, False, False, False, False])
 
 @lru_cache(maxsize=32)
 def block_span(extent: KeyExtent, rows: int, heads_per_key: int) -> BlockSpan:
-    """Key blocks that `rows` newest rows attend to; heads_per_key: query heads per key head."""
+    """Blocks of keys that the newest `rows` rows attend to.
+
+    heads_per_key: query heads per key head.
+    """
     window = extent.window or 2**30  # one that nothing has left yet
     first = block_of(max(extent.start, extent.end - extent.spare - rows + 1 - window))
     blocks = block_of(extent.end - 1) + 1 - first

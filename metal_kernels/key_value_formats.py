@@ -138,7 +138,7 @@ class KeyValueFormat:
     dequantise: Callable[[tuple[mx.array, ...]], mx.array]
 
     def lane_shares(self, size: int, value_size: int) -> "Shares | None":
-        """Elements of keys and values per lane for these sizes; None where lanes cannot share."""
+        """Elements of a key and a value that each lane loads; None where sizes do not divide."""
         key, value = self._elements_per_lane(size), self._elements_per_lane(value_size)
         whole = key + value if self.is_joined else key
         return Shares(whole, value) if key and value and whole <= MOST_EACH else None
@@ -149,7 +149,7 @@ class KeyValueFormat:
 
 
 class Shares(NamedTuple):
-    """Elements of a key and of a value that a lane holds."""
+    """Numbers of elements of a key and of a value that one lane of a SIMD-group holds."""
 
     key: int
     value: int
@@ -157,21 +157,22 @@ class Shares(NamedTuple):
 
 @cache
 def dense_cache() -> KeyValueFormat:
-    """Format of a floating cache: keys [Hkv, capacity, D], values [Hkv, capacity, DV]."""
+    """Format of an unquantised KV cache: keys [Hkv, capacity, D], values [Hkv, capacity, DV]."""
     return _floating("dense", DENSE, is_joined=False)
 
 
 @cache
 def affine_cache(bits: int, group: int = 64) -> KeyValueFormat:
-    """Format of a cache in 4 or 8 bits, quantised by `mx.quantize`: weight, scales, biases per
-    side.
+    """Format of a KV cache in 4 or 8 bits, as `mx.quantize` packs it.
+
+    Keys and values have weight, scales and biases each.
     """
     return _packed(f"affine{bits}", AFFINE, bits, group, is_joined=False)
 
 
 @cache
 def latent_cache(bits: int = 16, group: int = 64) -> KeyValueFormat:
-    """Format of latents v [1, capacity, DV] and rotated keys k [1, capacity, DR].
+    """Format of a cache for latent attention: v [1, capacity, DV] and rotated k [1, capacity, DR].
 
     A latent is the value and the larger part of the key; queries have two parts, q_latent and q.
     """
@@ -226,13 +227,13 @@ def _packed(name: str, header: str, bits: int, group: int, *, is_joined: bool) -
 
 
 def form_name(bits: int, *, is_latent: bool = False) -> str:
-    """Cache format name: "", "affine8", "affine4", "latent", "latent8" or "latent4"."""
+    """Name of a KV cache's format: "", "affine8", "affine4", "latent", "latent8" or "latent4"."""
     packed = "" if bits == 16 else str(bits)
     return f"{LATENT}{packed}" if is_latent else packed and f"affine{packed}"
 
 
 def cache_form(name: str, size: int, value_size: int) -> KeyValueFormat:
-    """Cache format by name, for keys and values of these sizes."""
+    """Storage format of a KV cache by its name, for keys and values of these sizes."""
     if not name:
         return dense_cache()
     group = cache_group_size(size, value_size)
@@ -242,5 +243,5 @@ def cache_form(name: str, size: int, value_size: int) -> KeyValueFormat:
 
 
 def cache_group_size(size: int, value_size: int) -> int:
-    """Quantisation group size of a cache: 64, or 32 where row sizes are no multiples of 64."""
+    """Quantisation group size of a KV cache: 64, or 32 where row sizes are no multiples of 64."""
     return 64 if size % 64 == value_size % 64 == 0 else 32

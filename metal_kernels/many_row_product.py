@@ -168,13 +168,13 @@ MANY_EXPERTS = RowKernel("many_row_experts", EXPERT_ROWS + PRODUCT, before=("x",
 def many_row_product(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
 ) -> mx.array:
-    """Multiply row-aligned x [M, K], K whole blocks, by a matrix -> [M, N] of x's dtype."""
+    """Multiply x [M, K], many rows, by a matrix in GGUF blocks -> [M, N] of x's dtype."""
     tiles = (_tiles(x.shape[0]), _tiles(weights[0].shape[0]), 1)
     return _run(MANY_ROWS, form, (x, *weights), tiles, launcher)
 
 
 def reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:
-    """Reference in plain MLX operations, in float32."""
+    """x W^T in plain MLX operations, float32, to check the kernel many_row_product against."""
     return (x.astype(mx.float32) @ form.dequantise(weights).T).astype(x.dtype)
 
 
@@ -185,7 +185,10 @@ def many_row_experts(
     form: WeightFormat,
     launcher: Launcher,
 ) -> mx.array:
-    """Multiply rows x [M, K], sorted by expert id [M], by stacks [E, N, ...] -> [M, N]."""
+    """Multiply rows x [M, K], sorted by their expert, by that expert's matrix -> [M, N].
+
+    Expert ids are [M], the matrices stacks [E, N, ...] of GGUF blocks.
+    """
     tiles = (_tiles(weights[0].shape[1]), weights[0].shape[0], 1)
     return _run(MANY_EXPERTS, form, (x, experts, *weights), tiles, launcher)
 
@@ -193,7 +196,7 @@ def many_row_experts(
 def experts_reference(
     x: mx.array, experts: mx.array, weights: tuple[mx.array, ...], form: WeightFormat
 ) -> mx.array:
-    """Reference of many_row_experts in plain MLX operations, in float32."""
+    """Rows times their experts in plain MLX operations, to check many_row_experts against."""
     values = form.dequantise(weights).swapaxes(-1, -2)
     rows = x.astype(mx.float32)[:, None]
     made = mx.gather_mm(rows, values, rhs_indices=experts.astype(mx.uint32))

@@ -41,7 +41,7 @@ SOURCE = KernelSource(
 
 
 class Norms(NamedTuple):
-    """Norm weights of embedding and hidden state, float32 [H] each, and their eps."""
+    """RMS norm weights for an MTP head's embedding and hidden state, float32 [H] each, and eps."""
 
     embedding: mx.array
     hidden: mx.array
@@ -56,7 +56,10 @@ def mtp_input(
     form: WeightFormat,
     launcher: Launcher,
 ) -> mx.array:
-    """Norm, concatenate and project embeddings and hidden states [..., H] -> [..., N]."""
+    """Input of an MTP head: norm, concatenate and project two arrays [..., H] -> [..., N].
+
+    They are the token embeddings and the hidden states.
+    """
     launch = _launch(embedded.shape, embedded.dtype, norms.eps)
     joined = launcher.run(launch, (embedded, hidden, norms.embedding, norms.hidden))[0]
     return few_row_matvec.few_row_matvec(joined, weights, form, launcher)
@@ -83,7 +86,7 @@ def reference(
     weights: tuple[mx.array, ...],
     form: WeightFormat,
 ) -> mx.array:
-    """Reference of mtp_input in plain MLX operations."""
+    """Input of an MTP head in plain MLX operations, to check the kernel mtp_input against."""
     parts = [
         wide_norm.reference(rows, weight, norms.eps)
         for rows, weight in ((embedded, norms.embedding), (hidden, norms.hidden))

@@ -44,7 +44,7 @@ class RopeParams(NamedTuple):
 
     @property
     def periods(self) -> list[float]:
-        """Period of each pair of elements, in tokens per radian."""
+        """Rotation period of each pair of a head's elements, in tokens per radian."""
         factors = self.factors or (1.0,) * (self.width // 2)
         return [self.base ** (2 * i / self.width) * factor for i, factor in enumerate(factors)]
 
@@ -63,7 +63,7 @@ class AttentionOptions(NamedTuple):
 
 
 class StockOperations:
-    """Operations of mlx.core and mlx.core.fast that layers use."""
+    """MLX's own operations that layers use, as methods; a subclass has variants for CPUs."""
 
     def __init__(self) -> None:
         self._compiled: dict[ElementwiseFunction, ElementwiseFunction] = {}
@@ -73,13 +73,14 @@ class StockOperations:
         """On a CPU, start to compute x while the rest of a pass is recorded; no effect on a GPU."""
 
     def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
-        """RMS norm over the last axis of [..., H]; the result has the wider dtype of x and
-        weight.
+        """RMS norm over the last axis of x [..., H].
+
+        The result has the wider dtype of x and weight.
         """
         return mx.fast.rms_norm(x, weight, eps)
 
     def make_rms_norm(self, weight: mx.array, eps: float, heads: int = 0) -> RowFunction:
-        """Make an RMS norm over the last axis by a weight [N] or, for rows [1, T, R, N], [R, N].
+        """Make the function that RMS-norms rows by a weight [N] or, for [1, T, R, N], [R, N].
 
         heads: number of heads that share a weight [N]; the norm then returns [1, T, heads * N].
         """
@@ -95,12 +96,13 @@ class StockOperations:
     def layer_norm(
         self, x: mx.array, weight: mx.array | None, bias: mx.array | None, eps: float
     ) -> mx.array:
-        """Layer norm over the last axis of [..., H]; the result has the widest dtype."""
+        """Layer norm over the last axis of x [..., H], in the widest dtype of the arguments."""
         return mx.fast.layer_norm(x, weight, bias, eps)
 
     def make_layer_norm(self, weight: mx.array, bias: mx.array | None, eps: float) -> RowFunction:
-        """Make a layer norm (arXiv 1607.06450) by a weight [N], or by weights [R, N] without a
-        bias.
+        """Make the function that layer-norms rows (arXiv 1607.06450).
+
+        weight: [N] with a bias, or [R, N] without one.
         """
         if weight.ndim == 1:
             return lambda x: self.layer_norm(x, weight, bias, eps)
@@ -120,20 +122,24 @@ class StockOperations:
         return self.rms_norm(rows, None, eps / size) / sqrt(size)
 
     def make_rope(self, params: RopeParams) -> RopeFunction:
-        """Make the function that rotates heads [1, heads, T, size] by position."""
+        """Make the function that rotates heads [1, heads, T, size] by position (RoPE)."""
         periods = None if params.factors is None else mx.array(params.periods)
         return lambda x, position: self.rope(x, params, position, periods)
 
     def make_convolution(self, taps: mx.array) -> RowFunction:
-        """Make a depthwise convolution by taps [C, K]: [1, K - 1 + T, C] -> [1, T, C]."""
+        """Make the function of a depthwise convolution: [1, K - 1 + T, C] -> [1, T, C].
+
+        taps: [C, K].
+        """
         columns = taps[..., None]
         return lambda rows: mx.conv1d(rows, columns, groups=len(taps))
 
     def rope(
         self, x: mx.array, params: RopeParams, position: Position, periods: mx.array | None
     ) -> mx.array:
-        """Rotate [1, heads, T, size] from `position` on; periods: those of `params` with
-        factors.
+        """Rotate heads x [1, heads, T, size] whose first row is at `position` (RoPE).
+
+        periods: those of `params`, if it has factors.
         """
         return mx.fast.rope(
             x,
@@ -148,7 +154,10 @@ class StockOperations:
     def attention(
         self, queries: mx.array, keys: mx.array, values: mx.array, options: AttentionOptions
     ) -> mx.array:
-        """Attend with queries [1, heads, T, size] to keys and values [1, kv heads, L, size]."""
+        """Attention of queries [1, heads, T, size] to keys and values [1, kv heads, L, size].
+
+        Returns [1, heads, T, value size].
+        """
         scale, mask, sinks, cap = options
         if cap:
             return self._capped(queries, keys, values, options)
@@ -185,7 +194,7 @@ class StockOperations:
     def dequantise(
         self, parts: tuple[mx.array, ...], group_size: int, bits: int, mode: str, dtype: mx.Dtype
     ) -> mx.array:
-        """Dequantise packed rows (weight, scales, biases), or GGUF blocks of type `mode`."""
+        """Dequantise a packed matrix (weight, scales, biases), or GGUF blocks of type `mode`."""
         if mode in BLOCK_FORMS:
             return BLOCK_FORMS[mode].dequantise(parts).astype(dtype)
         weight, scales, *biases = parts
@@ -200,9 +209,7 @@ class StockOperations:
         )
 
     def indices(self, shape: tuple[int, ...]) -> mx.array:
-        """Numbers 0, 1, 2, ... as uint32 in this shape, cached to save a launch per layer
-        and pass.
-        """
+        """Array 0, 1, 2, ... of uint32 in this shape, cached to save a launch per layer."""
         if shape not in self._numbers:
             self._numbers[shape] = mx.array(np.arange(prod(shape), dtype=np.uint32).reshape(shape))
         return self._numbers[shape]
@@ -261,6 +268,9 @@ a time.
 
 
 def row_tiles(rows: int, bytes_per_row: int) -> list[slice]:
-    """Slices of at least 32 rows whose scores fit in SCORES_BYTES where possible."""
+    """Cut `rows` rows into slices of at least 32 rows for attention without a fused kernel.
+
+    A slice's scores fit in SCORES_BYTES where possible.
+    """
     count = max(32, SCORES_BYTES // bytes_per_row // 32 * 32)
     return [slice(start, min(start + count, rows)) for start in range(0, rows, count)]

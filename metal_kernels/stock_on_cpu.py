@@ -35,14 +35,18 @@ class CpuStockOperations(StockOperations):
         self._rotations: dict[RopeParams, RopeFunction] = {}
 
     def start_evaluation(self, x: mx.array) -> None:
-        """Start to compute x [1, T, H] in MLX's thread, unless it has many rows, as a
-        prompt has.
+        """Let MLX's thread start to compute x [1, T, H] while more is recorded.
+
+        Not for many rows, as a prompt has.
         """
         if x.shape[1] <= MOST_BEGUN:
             mx.async_eval(x)  # type: ignore[no-untyped-call]
 
     def make_rms_norm(self, weight: mx.array, eps: float, heads: int = 0) -> RowFunction:
-        """Make an RMS norm with the division by N folded into weight and eps."""
+        """Make the function that RMS-norms rows by a weight.
+
+        The division by N is folded into weight and eps.
+        """
         size, least = weight.shape[-1], eps * weight.shape[-1]
         gain = weight.astype(mx.float32) * sqrt(size)
         if not heads and weight.ndim == 1:
@@ -77,7 +81,10 @@ class CpuStockOperations(StockOperations):
         return (scales @ rows).reshape(1, count, heads * repeats, size)
 
     def make_rope(self, params: RopeParams) -> RopeFunction:
-        """Make a rotation by a table of sines that all layers of a pass share."""
+        """Make the function that rotates heads by position (RoPE).
+
+        It looks sines up in a table that all layers of a pass share.
+        """
         if params not in self._rotations:
             by_table, by_device = _rope_by_table(params), super().make_rope(params)
             self._rotations[params] = lambda x, position: (
@@ -86,11 +93,11 @@ class CpuStockOperations(StockOperations):
         return self._rotations[params]
 
     def top_values(self, x: mx.array, count: int) -> mx.array:
-        """The `count` highest values of each row, ascending, by a partition."""
+        """The `count` highest values of each row [R, V], ascending, by a partition."""
         return mx.sort(mx.topk(x, count), axis=-1) if count < x.shape[-1] else mx.sort(x, axis=-1)
 
     def make_convolution(self, taps: mx.array) -> RowFunction:
-        """Make a depthwise convolution as a sum over shifted rows."""
+        """Make the function of a depthwise convolution, as a sum over shifted rows."""
         count, channels = taps.shape[1], taps.shape[0]
         one = mx.contiguous(taps.T)[None]
         rows_of_taps = one[None]
@@ -107,8 +114,9 @@ class CpuStockOperations(StockOperations):
     def attention(
         self, queries: mx.array, keys: mx.array, values: mx.array, options: AttentionOptions
     ) -> mx.array:
-        """Attend; for a single row without mask, queries that share a key form one matrix
-        product.
+        """Attention of queries to keys and values, with fewer graph nodes for a single row.
+
+        Without a mask, queries that share a key then form one matrix product.
         """
         shape = queries.shape
         if shape[2] > 1 or options.mask is not None or options.sinks is not None or options.cap:
@@ -153,7 +161,7 @@ def _inverse_lengths(x: mx.array, lead: tuple[int, ...], size: int, least: float
 
 @lru_cache(maxsize=256)  # prompts have rows in any number
 def constant(shape: tuple[int, ...], value: float) -> mx.array:
-    """A float32 constant, cached by shape and value."""
+    """Array of a float32 constant, cached by shape and value."""
     return mx.array(np.full(shape, value, np.float32))
 
 

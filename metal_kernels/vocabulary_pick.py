@@ -148,7 +148,10 @@ PICK = KernelSource("vocabulary_pick", ("values", "tokens"), ("picked",), SECOND
 
 
 class PickOptions(NamedTuple):
-    """Noise keys of the rows, uint32 [M, 2] (None: greedy), and temperature above 0."""
+    """How tokens are picked from the output head's logits: with noise keys and a temperature.
+
+    keys: uint32 [M, 2], None for greedy. temperature: above 0.
+    """
 
     keys: mx.array | None = None
     temperature: float = 1.0
@@ -161,7 +164,10 @@ def vocabulary_pick(
     options: PickOptions,
     launcher: Launcher,
 ) -> mx.array:
-    """Pick one token per row of x [M, K] -> int32 [M]; -1 where a logit is not finite."""
+    """Multiply hidden states x [M, K] by the output head and pick tokens -> int32 [M].
+
+    A row with a logit that is not finite gets -1.
+    """
     noisy = options.keys is not None
     first, second = _launches(form, x.shape[0], x.dtype, weights[0].shape[0], noisy)
     # a greedy pick reads no keys; data from the host are no launch, as zeros would be
@@ -205,7 +211,10 @@ def _launches(
 def reference(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, options: PickOptions
 ) -> mx.array:
-    """Reference of vocabulary_pick in plain MLX operations, for finite logits."""
+    """Product with the output head and pick in plain MLX operations, to check the kernel against.
+
+    Logits must be finite.
+    """
     values = matvec_reference(x, weights, form).astype(mx.float32)
     if options.keys is not None:
         noise = noise_reference(options.keys, values.shape[1])

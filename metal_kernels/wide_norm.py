@@ -62,7 +62,7 @@ SHORT, SIMDS = 512, 8
 
 
 def simds_of(size: int) -> int:
-    """Number of SIMD-groups that norm a row of `size` elements."""
+    """Number of SIMD-groups of the kernel that RMS-norm a row of `size` elements."""
     return 1 if size <= SHORT else SIMDS
 
 
@@ -86,7 +86,7 @@ def _launch(shape: tuple[int, ...], dtype: mx.Dtype, eps: float) -> Launch:
 
 
 def reference(x: mx.array, weight: mx.array, eps: float) -> mx.array:
-    """Reference of wide_norm in plain MLX operations."""
+    """RMS norm by float32 weights in plain MLX operations, to check wide_norm against."""
     wide = x.astype(mx.float32)
     scale = mx.rsqrt((wide * wide).mean(axis=-1, keepdims=True) + eps)
     return (wide * scale * weight).astype(x.dtype)

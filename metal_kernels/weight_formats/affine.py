@@ -80,7 +80,10 @@ METAL_FUNC float2 decode(thread AffineUnit<BITS>& it, thread float* q) {
 
 @cache
 def affine(bits: int, group: int) -> WeightFormat:
-    """Weight format: uint32 w [N, K * bits / 32], floating scales and biases [N, K / group]."""
+    """MLX's affine weight format of so many bits: w = scale * q + bias.
+
+    Arrays: uint32 w [N, K * bits / 32], floating scales and biases [N, K / group].
+    """
     assert bits in BITS, bits
     assert group in GROUPS, group
 

@@ -50,29 +50,30 @@ FOURS, PAIRS, BITS = (0, 4), (0, 2, 4, 6), (0, 1, 2, 3, 4, 5, 6, 7)
 
 
 def split_blocks(rows: mx.array, nbytes: int) -> mx.array:
-    """Split rows into blocks: uint8 [..., bytes] -> [..., blocks, nbytes]."""
+    """Split rows of GGUF data into blocks: uint8 [..., bytes] -> [..., blocks, nbytes]."""
     return rows.reshape(*rows.shape[:-1], -1, nbytes)
 
 
 def float16_at(blocks: mx.array, byte: int) -> mx.array:
-    """Read the float16 at a byte offset of each block -> float32 [..., blocks, 1]."""
+    """Read the float16 at a byte offset of each GGUF block -> float32 [..., blocks, 1]."""
     return mx.contiguous(blocks[..., byte : byte + 2]).view(mx.float16).astype(mx.float32)
 
 
 def unpack_planes(data: mx.array, width: int, shifts: tuple[int, ...], mask: int) -> mx.array:
-    """Unpack bit fields: for each run of `width` bytes, the field at every shift as a run of its
-    own.
+    """Unpack bit fields of bytes: from each `width` bytes, one run of fields for each shift.
+
+    mask: the bits of a field once it is shifted down.
     """
     runs = data.reshape(*data.shape[:-1], -1, 1, width)
     return (runs >> mx.array(shifts, mx.uint8)[:, None]) & mask
 
 
 def as_int8(codes: mx.array) -> mx.array:
-    """Convert codes below 128 to int8, to subtract from."""
+    """Convert uint8 codes below 128 to int8, so that a zero point can be subtracted."""
     return codes.astype(mx.int8)
 
 
 def scale_runs(scales: mx.array, codes: mx.array) -> mx.array:
-    """Multiply the equal runs of each block by scales [..., blocks, runs]."""
+    """Multiply runs of codes in GGUF blocks by their scales [..., blocks, runs] -> [..., K]."""
     runs = codes.reshape(*scales.shape, -1).astype(mx.float32)
     return (scales[..., None] * runs).reshape(*scales.shape[:-2], -1)

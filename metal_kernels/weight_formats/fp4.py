@@ -71,13 +71,13 @@ METAL_FUNC Fp4Unit fetch_fp4(W w, S scales, int row, int unit, int K) {
 
 @cache
 def mxfp4() -> WeightFormat:
-    """Weight format: uint32 w [N, K / 8], uint8 scales [N, K / 32]."""
+    """The mxfp4 weight format: uint32 w [N, K / 8], uint8 scales [N, K / 32]."""
     return _fp4("mxfp4", 32)
 
 
 @cache
 def nvfp4() -> WeightFormat:
-    """Weight format: uint32 w [N, K / 8], uint8 scales [N, K / 16]."""
+    """The nvfp4 weight format: uint32 w [N, K / 8], uint8 scales [N, K / 16]."""
     return _fp4("nvfp4", 16)
 
 

@@ -74,17 +74,17 @@ BLOCK_FORMS: Mapping[str, WeightFormat] = MappingProxyType({form.name: form for 
 
 
 def block_bytes(name: str, inputs: int) -> int:
-    """Bytes of a row of `inputs` values in a block type; raises KeyError for unknown types."""
+    """Bytes of a row of `inputs` values in a GGUF block type; KeyError for unknown types."""
     return _NBYTES[name] * inputs // 256
 
 
 def block_values(name: str, nbytes: int) -> int:
-    """Values in a row of `nbytes` bytes of a block type; raises KeyError for unknown types."""
+    """Values in a row of `nbytes` bytes of a GGUF block type; KeyError for unknown types."""
     return nbytes * 256 // _NBYTES[name]
 
 
 def block_name_for(nbytes: int, inputs: int) -> BlockName | None:
-    """Block type that stores `inputs` values in `nbytes` bytes; None if there is none."""
+    """GGUF block type that stores `inputs` values in `nbytes` bytes; None if there is none."""
     each, rest = divmod(nbytes * 256, max(1, inputs))
     names: dict[int, BlockName] = {_NBYTES[name]: name for name in get_args(BlockName)}
     return None if rest else names.get(each)

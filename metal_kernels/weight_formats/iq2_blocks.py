@@ -124,13 +124,16 @@ METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
 
 
 def lattice_constant(name: Lattice) -> str:
-    """MSL constant of a lattice: its entries with two bits a value, the first value lowest."""
+    """MSL constant of an IQ2 lattice: its entries with two bits a value, the first lowest."""
     words = [str(word) for word in _lattice_entries(name)]
     return f"\nconstant ushort IQ2_LATTICE[{len(words)}] = {{{', '.join(words)}}};\n"
 
 
 class Iq2Codes(NamedTuple):
-    """Signed lattice values int8 [..., blocks, 32, 8] and scales float32 [..., blocks, groups]."""
+    """Unpacked IQ2 blocks: signed lattice values int8 [..., blocks, 32, 8] and their scales.
+
+    scales: float32 [..., blocks, groups].
+    """
 
     values: mx.array
     scales: mx.array
@@ -170,7 +173,7 @@ def iq2_xxs_codes(blocks: mx.array) -> Iq2Codes:
 
 
 def with_parity_sign(signs: mx.array) -> mx.array:
-    """Add the eighth sign to seven, uint16, so that the number of minus signs is even."""
+    """Add the eighth sign bit to seven, uint16, so that the number of minus signs is even."""
     parity = signs ^ (signs >> 4)
     parity = parity ^ (parity >> 2)
     return signs | (((parity ^ (parity >> 1)) & 1) << 7)

@@ -115,8 +115,9 @@ def iq4_xs(rows: mx.array) -> mx.array:
 
 
 def iq4_xs_scales(blocks: mx.array) -> mx.array:
-    """Scales d * (scale - 32) of IQ4_XS blocks, uint8 [..., blocks, 136] -> float32 [..., blocks,
-    8].
+    """Scales d * (scale - 32) of IQ4_XS blocks, float32 [..., blocks, 8].
+
+    blocks: uint8 [..., blocks, 136].
     """
     lead = (*blocks.shape[:-1], 8)
     low = ((blocks[..., 4:8, None] >> mx.array(FOURS, mx.uint8)) & 15).reshape(lead)

@@ -202,7 +202,10 @@ def q6_k(rows: mx.array) -> mx.array:
 
 
 class Q3Codes(NamedTuple):
-    """Q3_K codes int8 [..., blocks, 16, 16], -4 to 3, and scale steps int8 [..., blocks, 16]."""
+    """Unpacked Q3_K blocks: codes int8 [..., blocks, 16, 16], -4 to 3, and their scale steps.
+
+    steps: int8 [..., blocks, 16].
+    """
 
     codes: mx.array
     steps: mx.array
