@@ -107,11 +107,10 @@ SOURCE = KernelSource(
 
 
 class Projected(NamedTuple):
-    """Outputs of a Gated DeltaNet layer's projections, of one dtype: channels [T, C], a and b [T,
-    Hv].
+    """Outputs of a Gated DeltaNet layer's projections: channels [T, C], a and b [T, Hv].
 
-    Rows may be wider than that; the columns used start at 0, a_at and b_at, and all three may be
-    one array. Leading axes of one are allowed; results have them too.
+    All have one dtype. Rows may be wider than that; the columns used start at 0, a_at and b_at, and
+    all three may be one array. Leading axes of one are allowed; results have them too.
     """
 
     channels: mx.array

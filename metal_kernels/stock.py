@@ -1,6 +1,6 @@
 """Operations of MLX that are one launch on a GPU but several graph nodes on a CPU.
 
-Layers call them through this class, so that a dry run (tests/speed/dry_run.py) can replace each by
+Layers call StockOperations for them, so that a dry run (tests/speed/dry_run.py) can replace each by
 one graph node and count on any machine what a Mac would execute. On a CPU each node costs a few
 microseconds, so stock_on_cpu.py writes out fewer.
 """

@@ -1,1 +1,1 @@
-"""Weight formats that kernels read directly: MSL that unpacks eight values, plain operations."""
+"""Storage formats of weight matrices that kernels read directly: MSL and plain MLX operations."""

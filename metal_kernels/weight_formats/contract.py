@@ -10,7 +10,7 @@ from metal_kernels.kernel import Parameter
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightFormat:
-    """One way of storing a matrix, in MSL and in plain ops.
+    """Format in which a weight matrix is stored, with MSL and plain operations that unpack it.
 
     A *unit* is what a lane fetches of a row at once: `RUNS` runs of eight values, each with one
     scale and one offset, so that a value is scale * q + offset.
