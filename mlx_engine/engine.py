@@ -102,7 +102,10 @@ class Engine:
         small: "SmallModel | None" = None,
         record: KernelRecord | None = None,
     ) -> None:
-        """record: verdicts on this machine's kernels; None where there are no kernels."""
+        """Make an engine of a loaded model.
+
+        record: verdicts on this machine's kernels; None where there are no kernels.
+        """
         self._thread = threading.get_ident()
         self._is_closed = False
         self._sessions = WeakSet[Session]()
@@ -152,7 +155,7 @@ class Engine:
 
     @property
     def description(self) -> ModelDescription:
-        """The loaded model with the numerics, kernels and declined options now in effect."""
+        """Description of the loaded model, with numerics, kernels and what is off now."""
         return self._self_check.description
 
     @property
@@ -163,7 +166,7 @@ class Engine:
 
     @property
     def pass_costs(self) -> PassCosts:
-        """Milliseconds of passes of 1 to 9 rows and of the heads; the first call measures them."""
+        """Milliseconds of forward passes of 1 to 9 rows and of MTP heads; measured at first use."""
         self._check()
         costs = None
         with self._parts.limits.generating():
@@ -172,7 +175,7 @@ class Engine:
         return costs
 
     def measure_costs(self, stop: Callable[[], bool]) -> PassCosts | None:
-        """Measure what passes cost; None where stop(), asked before every pass, ended it.
+        """Time the model's forward passes; None where stop(), asked before each, ended it.
 
         A later call goes on. Kernels that this machine has not tried are tried first, and the
         description is updated. Heads that were not used yet are not loaded: their cost is presumed.
@@ -182,14 +185,14 @@ class Engine:
             return self._self_check.measure(stop)
 
     def give_way(self, is_awaited: Callable[[], bool]) -> None:
-        """Have measurements between answers, of up to half a second, end as soon as is_awaited().
+        """Make the measurements between answers (up to 0.5 s) end early when other work waits.
 
         is_awaited: asked before every pass whether other work waits for this thread.
         """
         self._self_check.is_awaited = is_awaited
 
     def _after_answer(self) -> None:
-        """Do some self-check, and save prompts, so that no answer waits for either."""
+        """Check kernels and time passes a while after an answer, and save prompts."""
         if self._is_closed or self._parts.batch.answering:
             return
         with suppress(OutOfMemory), translate_oom():  # the answer stands; it is tried again
@@ -331,7 +334,7 @@ class Engine:
     def logits(
         self, tokens: Sequence[int], cache: CacheOptions = UNQUANTISED
     ) -> NDArray[np.float32]:
-        """Compute teacher-forced logits [T, V]; row t scores token t+1.
+        """Compute the model's teacher-forced logits [T, V]; row t scores token t+1.
 
         Raises BadPrompt, BadOption, OutOfMemory.
         """
@@ -345,7 +348,7 @@ class Engine:
     def draft_logits(
         self, tokens: Sequence[int], cache: CacheOptions = UNQUANTISED
     ) -> NDArray[np.float32]:
-        """Compute each head's logits [heads, T-1, V]; row t of head h scores token t+2+h.
+        """Compute MTP heads' logits [heads, T-1, V]; row t of head h scores token t+2+h.
 
         For head h tokens t+2 to t+1+h count as drafted (teacher_forced.py); the last h rows lack
         such tokens and are NaN. Raises BadPrompt, BadOption, OutOfMemory.
@@ -384,14 +387,14 @@ class Engine:
         mx.clear_cache()
 
     def __enter__(self) -> Self:
-        """Close the engine at the end of the block."""
+        """Return the engine, which is closed at the end of the `with` block."""
         return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Free the model; sessions then raise EngineMisuse. A second call has no effect.
+        """Free the model; later calls raise EngineMisuse. A second call has no effect.
 
         Waits a few seconds for prompts that are being saved.
         """
@@ -409,7 +412,7 @@ class Engine:
         mx.clear_cache()
 
     def new_depth_policy(self) -> DepthPolicy:
-        """Make a depth policy that begins with what earlier conversations have measured."""
+        """Make a policy that chooses draft depths, with earlier conversations' measurements."""
         share = self._parts.drafting.small_share
         return DepthPolicy(self._self_check.costs_now, share, self._draft_records)
 

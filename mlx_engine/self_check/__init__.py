@@ -1,4 +1,4 @@
-"""Self-check: which kernel here, what a pass costs, exact rows, heads that fit; and the doctor."""
+"""Check kernels, pass times, exact rows and MTP heads on this machine; and the doctor."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ State = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check. warn: something is off; fail: the engine cannot work here."""
+    """Result of one check of the installation. warn: something is off; fail: nothing can run."""
 
     name: str
     state: State

@@ -1,4 +1,4 @@
-"""The checks of a loaded model: run between answers, told in the model's description."""
+"""Check a loaded model between answers; the results go into the model's description."""
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
@@ -39,9 +39,9 @@ LONGEST_S = 0.5
 
 
 class SelfCheck:
-    """Tries kernels, compares rows, times passes and checks heads, one step after the other.
+    """Checks of a loaded model: kernels, exact rows, times of passes, and whether heads fit.
 
-    All runs on the engine's thread and can pause between any two steps.
+    They run step by step on the engine's thread and can pause between any two steps.
 
     description: of the model, with what is known by now; kept when the model is freed.
     is_awaited: whether other work waits for this thread.
@@ -54,8 +54,10 @@ class SelfCheck:
         record: KernelRecord | None = None,
         timer_of: Callable[[Model], Callable[[int], float]] = pass_timer,
     ) -> None:
-        """record: this machine's; None where there are no kernels, and rows are compared at once.
-        timer_of: makes what times passes of a model.
+        """Prepare the checks of a loaded model.
+
+        record: verdicts on this machine's kernels; None where there are none, and then exact rows
+        are checked at once. timer_of: makes the function that times passes of a model.
         """
         self._loaded, self._numerics, self._record = loaded, options.numerics, record
         self._timer_of = timer_of
@@ -78,17 +80,20 @@ class SelfCheck:
         self.update_description()
 
     def drop_model(self) -> None:
-        """Free the model; nothing more is checked."""
+        """Free the checked model; no further check is possible."""
         del self._loaded, self._meter, self._steps, self.costs_now, self.go_deep
 
     def update_description(self) -> None:
-        """Update kernels and numerics in the description."""
+        """Update kernels and numerics in the model's description."""
         kernels = self._loaded.kernels
         described = with_numerics(self.description, self._numerics, self._rows, kernels)
         self.description = replace(described, kernels=kernel_states(kernels))
 
     def show_trouble(self, trouble: Reason | None) -> None:
-        """Replace the last trouble in the description; None: there is none now."""
+        """Tell trouble with saved prompts in the model's description, in place of the last.
+
+        None: there is no trouble now.
+        """
         if trouble != self._trouble:
             others = (reason for reason in self.description.declined if reason != self._trouble)
             new = () if trouble is None else (trouble,)
@@ -96,11 +101,11 @@ class SelfCheck:
             self._trouble = trouble
 
     def deepest(self) -> int:
-        """The longest draft: with exact numerics no more rows than exact kernels take."""
+        """Most tokens in a draft; with exact numerics limited by the rows of exact kernels."""
         return MAX_DEPTH if self._has_kernels and self.description.numerics == "exact" else DEEPEST
 
     def most_rows(self) -> int:
-        """The most rows of a pass that chats share: kernels read the weights once for so many."""
+        """Most rows of a forward pass that chats share: kernels read weights once for these."""
         return MOST_ROWS if self._has_kernels else DEEPEST + 1
 
     @property
@@ -115,7 +120,7 @@ class SelfCheck:
             self.description = with_head_check(self._loaded, self.description)
 
     def measure(self, stop: Callable[[], bool], *, heads: bool = False) -> PassCosts | None:
-        """Try kernels that this machine has not tried, then time passes.
+        """Try kernels that this machine has not tried, then time forward passes of the model.
 
         Return the costs; None where stop() ended it, or where a kernel failed and is off now.
         """
@@ -132,14 +137,13 @@ class SelfCheck:
                 return None
 
     def run_a_while(self) -> None:
-        """Do checks for at most LONGEST_S, or until other work waits."""
+        """Run pending checks of the model for at most LONGEST_S seconds, or until work waits."""
         end = perf_counter() + LONGEST_S
         work = self.measure if self._meter.is_wanted else self._check_kernels_and_rows
         work(lambda: perf_counter() > end or self.is_awaited())
 
     def can_retry(self, error: Exception) -> bool:
-        """Switch off kernels that may have raised this in a pass; return whether there were any, so
-        that the pass is worth another try.
+        """Switch off Metal kernels that may have raised `error`; return whether to retry the pass.
 
         Rows are then compared anew. Raises NumericsError, which names the model's file, where no
         kernel is to blame for one.
@@ -158,20 +162,21 @@ class SelfCheck:
         return False
 
     def _begin(self, record: KernelRecord) -> None:
-        """Begin with kernels and rows, except where the record knows both."""
+        """Begin to check kernels and exact rows, except where the record has both results."""
         died = record.trials.get(self._passes_key)
         if died is not None:
             self._loaded.kernels.disable_all(f"{died.wrong}, in {self._passes_key}")
         known = None if self._trials.pending() else record.rows.get(self._rows_key)
         if known is not None:
-            self._adopt(known)
+            self._use_rows_verdict(known)
         else:
             self._rows, self._steps = ROWS_PENDING, self._kernels_and_rows(record)
 
     def _check_kernels_and_rows(self, stop: Callable[[], bool]) -> bool:
-        """Go on until stop(), asked before every step; return whether all is known.
+        """Check kernels and exact rows until stop(); return whether all is known.
 
-        An error ends these checks until the next load, and no answer; the description tells it.
+        stop is asked before every step. An error ends these checks until the next load, and no
+        answer; the description tells it.
         """
         while self._steps is not None and not stop():
             try:
@@ -183,7 +188,7 @@ class SelfCheck:
         return self._steps is None
 
     def _kernels_and_rows(self, record: KernelRecord) -> Iterator[None]:
-        """Try kernels, compare rows, and time exact rows against fast ones."""
+        """Try kernels, compare rows bit for bit, and time exact against fast rows, in steps."""
         loaded = self._loaded
         for _ in self._trials.steps():
             yield
@@ -191,21 +196,21 @@ class SelfCheck:
             return
         differ, cost = "", 0.0
         context = loaded.description.context_length
-        for differ in self._recorded(compare_rows(loaded.model, context), record):
+        for differ in self._steps_on_record(compare_rows(loaded.model, context), record):
             yield
             if differ:
                 break
         if not differ and self._numerics == "auto":
             passes = exact_cost(loaded.kernels, self._timer_of(loaded.model))
-            cost = yield from self._recorded(passes, record)
+            cost = yield from self._steps_on_record(passes, record)
         found = record.rows[self._rows_key] = RowsVerdict(differ, cost)
         record.write()
-        self._adopt(found)
+        self._use_rows_verdict(found)
 
-    def _recorded(
+    def _steps_on_record(
         self, passes: Generator[T, None, R], record: KernelRecord
     ) -> Generator[T, None, R]:
-        """Go through passes; a pass that ends the program is not run with our kernels again."""
+        """Step through passes, on record while they run: one that ends the program is not rerun."""
         while True:
             with record.trying(self._passes_key):
                 try:
@@ -215,21 +220,21 @@ class SelfCheck:
                     return result
             yield done
 
-    def _adopt(self, found: RowsVerdict) -> None:
-        """Give up exact rows where they cost too much."""
+    def _use_rows_verdict(self, found: RowsVerdict) -> None:
+        """Take over the verdict on exact rows; switch to fast numerics where they cost too much."""
         self._rows, self._steps = found, None
         if is_too_slow(found, self._numerics):
             self._loaded.kernels.set_exact(exact=False)
 
     @property
     def _rows_key(self) -> str:
-        """The record's key of RowsVerdict: sizes, formats and kernels of the model."""
+        """Key of the model's exact-rows verdict in the record: sizes, formats and kernels."""
         used = [state.name for state in kernel_states(self._loaded.kernels) if state.in_use]
         return f"{self._sizes}, {self._numerics}: {', '.join(used)}"
 
     @property
     def _passes_key(self) -> str:
-        """The record's key of the first passes of models of these sizes."""
+        """Key in the record of kernels for the first passes of models of these sizes."""
         return f"passes of {self._sizes}"
 
     @property
@@ -240,6 +245,6 @@ class SelfCheck:
 
 
 def activation_dtype(model: Model) -> mx.Dtype:
-    """Return the type of a model's activations; nothing is computed."""
+    """Return the dtype of a model's activations, without computing anything."""
     token = mx.zeros((1, 1), dtype=mx.int32)
     return model.forward(token, model.make_caches()).dtype

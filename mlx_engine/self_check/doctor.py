@@ -1,4 +1,4 @@
-"""The doctor: checks of Python, packages, memory, kernels and the built-in model."""
+"""The doctor checks the installation: Python, packages, memory, kernels, built-in model."""
 
 import platform
 import sys
@@ -46,7 +46,7 @@ Check = Callable[[], Iterable[Finding]]
 
 
 def examine(kernel_verdict: Path | None = None, model: str | None = None) -> Iterator[Finding]:
-    """Run all checks; yields findings as they are made.
+    """Run all checks of the installation; yields findings as they are made.
 
     kernel_verdict: the file that keeps verdicts on kernels. model: path or hub id of a model whose
     memory is planned.
@@ -55,7 +55,7 @@ def examine(kernel_verdict: Path | None = None, model: str | None = None) -> Ite
 
 
 def run_checks(checks: dict[str, Check]) -> Iterator[Finding]:
-    """Run all checks; a check that raises fails under its own name and does not end the others."""
+    """Run the given checks, yielding findings; one that raises fails and the others still run."""
     for name, check in checks.items():
         try:
             yield from check()
@@ -64,7 +64,7 @@ def run_checks(checks: dict[str, Check]) -> Iterator[Finding]:
 
 
 def checks(kernel_verdict: Path | None, model: str | None = None) -> dict[str, Check]:
-    """Make the checks by name, in order; the built-in model runs last, on kernels found right."""
+    """Return the installation checks by name, in order; the built-in model runs last."""
     return {
         "python": lambda: [check_python()],
         "packages": check_packages,
@@ -79,7 +79,7 @@ def checks(kernel_verdict: Path | None, model: str | None = None) -> dict[str, C
 
 
 def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Finding:
-    """Whether this Python is one of the tested versions."""
+    """Report whether the running Python is one of the tested versions."""
     here = f"{found[0]}.{found[1]} on {platform.system()} {platform.release()}"
     if OLDEST <= found <= NEWEST:
         return Finding("python", "ok", here)
@@ -104,7 +104,7 @@ def check_package(name: str, missing: State, why: str) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Backend and memory. chip: "" without Metal. gpu_bytes: what the GPU may hold, 0 without."""
+    """MLX backend and memory of this computer. chip: "" without Metal. gpu_bytes: 0 without."""
 
     backend: str
     chip: str
@@ -113,26 +113,26 @@ class Machine:
 
     @property
     def words(self) -> str:
-        """Backend and chip: "Metal, Apple M4 Max", or "CPU"."""
+        """Backend and chip of this computer: "Metal, Apple M4 Max", or "CPU"."""
         return f"{self.backend}, {self.chip}" if self.chip else self.backend
 
 
 def this_machine() -> Machine:
-    """Ask MLX and the system for backend and memory."""
+    """Ask MLX and the system for this computer's backend and memory."""
     if not mx.metal.is_available():
         return Machine("CPU", "", memory_bytes(), 0)
     return Machine("Metal", str(mx.device_info()["device_name"]), memory_bytes(), gpu_bytes())
 
 
 def check_backend(machine: Machine) -> Finding:
-    """Warn where there is no Metal: the CPU gives the same words, slowly."""
+    """Report the MLX backend; warn that without Metal the CPU gives the same text, slowly."""
     if machine.backend == "Metal":
         return Finding("backend", "ok", f"Metal on {machine.chip}")
     return Finding("backend", "warn", "no Metal here: MLX computes on the CPU, which is slow")
 
 
 def check_memory(machine: Machine) -> Finding:
-    """Report memory; warn where only small models fit."""
+    """Report this computer's memory; warn where only small models fit."""
     words = f"{machine.memory_bytes / 1e9:.1f} GB"
     if machine.gpu_bytes:
         words += f", {machine.gpu_bytes / 1e9:.1f} GB of it for the GPU"
@@ -157,7 +157,7 @@ def check_plan(model: str) -> Finding:
 def check_kernels(
     launcher: Launcher | None, kernel_verdict: Path | None, trials: Iterable[Trial] = TRIALS
 ) -> Iterator[Finding]:
-    """Try the kernels: a finding for each, for exact rows, and for all kernels together."""
+    """Try all Metal kernels: a finding for each, for exact rows, and for all together."""
     trials = list(trials)
     if launcher is None:
         words = (
@@ -203,7 +203,7 @@ def _speed(work: KernelWork, verdict: Verdict) -> str:
 
 
 def exact_rows_finding(tried: Iterable[TrialResult]) -> Finding:
-    """Warn where a kernel that exact rows need is too slow beside stock MLX at one row.
+    """Warn where a Metal kernel for exact rows is too slow beside stock MLX at one row.
 
     For a loaded model its own passes decide (numerics.py).
     """
@@ -224,7 +224,7 @@ def exact_rows_finding(tried: Iterable[TrialResult]) -> Finding:
 
 
 def check_built_in_model(load: Callable[[], "mlx_engine.Engine"]) -> list[Finding]:
-    """Fail when the model cannot be loaded or says nothing; warn when drafting changes words."""
+    """Load and run the built-in model; fail when it says nothing, warn when drafts change text."""
     try:
         engine = load()
         try:

@@ -1,4 +1,4 @@
-"""Trial cases: inputs of each kernel, its plain reference, and what stock MLX does instead."""
+"""Inputs for trials of each Metal kernel, a reference in plain MLX, and the stock MLX way."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -39,7 +39,7 @@ Run = Callable[[mx.array], mx.array]
 
 
 class Case(NamedTuple):
-    """A kernel with weights or a cache; inputs and results have rows as their first axis.
+    """Inputs and reference of a trial of a Metal kernel; rows are the first axis of all arrays.
 
     x: makes the input of n rows. kernel: runs the kernel. reference: plain ops that add in the
     kernel's order. stock: what layers do without the kernel. is_exact: the reference has the bits,
@@ -60,7 +60,7 @@ MakeCase = Callable[[KernelWork, mx.Dtype, int, Launcher], Case]
 
 
 def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float32) -> mx.array:
-    """Draw normal random numbers, the same for the same seed."""
+    """Draw an array of normal random numbers, the same for the same seed."""
     return mx.random.normal(shape, key=mx.random.key(seed)).astype(dtype)
 
 
@@ -69,7 +69,7 @@ def _rows(size: int, dtype: mx.Dtype) -> Callable[[int], mx.array]:
 
 
 def _noise_keys(x: mx.array) -> mx.array:
-    """Noise keys, uint32 [R, 2], for the rows of x."""
+    """Make sampling noise keys, uint32 [R, 2], for the rows of x."""
     return (mx.arange(2 * len(x)) * 77 + 5).astype(mx.uint32).reshape(-1, 2)
 
 
@@ -111,7 +111,7 @@ def _matrix_case(
     *,
     is_exact: bool = False,
 ) -> MakeCase:
-    """Make cases of a kernel for few rows by one matrix."""
+    """Make trial cases of a Metal kernel that multiplies few rows by one matrix."""
 
     def make(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
         matrix = _matrix(work, dtype, seed)
@@ -238,7 +238,7 @@ def _prompt_experts(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Laun
 
 
 def _filtered_pick(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    """Pick tokens from logits x, with filters as model makers recommend."""
+    """Make a trial case of sampling tokens from logits x, with top-k, top-p and the like."""
     filters = filtering.Filters(0.6, top_k=20, top_p=0.95)
     settings = filters.settings()
 
@@ -250,7 +250,7 @@ def _filtered_pick(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launc
 
 
 def _noise(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    """Draw noise for noise keys x."""
+    """Make a trial case of drawing sampling noise for noise keys x."""
     del dtype
     return _plain_case(
         lambda rows: (mx.arange(2 * rows) * 991 + seed).astype(mx.uint32).reshape(rows, 2),
@@ -260,7 +260,7 @@ def _noise(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> 
 
 
 def _plain_case(x: Callable[[int], mx.array], kernel: Run, plain: Run) -> Case:
-    """Make a case whose reference has the kernel's bits and is also the stock operation."""
+    """Make a kernel's trial case whose reference is the stock operation, equal bit for bit."""
     return Case(x, kernel, plain, plain, is_exact=True)
 
 
@@ -278,9 +278,10 @@ def _norms(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> 
 def _attention(
     work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher, keys: int = 150
 ) -> Case:
-    """Attend to `keys` keys with queries x, for latents with both parts of a query side by side.
+    """Make a trial case of attention over `keys` keys with queries x.
 
-    Row m has the same position in passes of any number of rows.
+    For latents both parts of a query lie side by side. Row m has the same position in passes of any
+    number of rows.
     """
     form = cache_form(work.form, work.inputs, work.outputs)
     heads = 1 if form.is_joined else KEY_HEADS
@@ -297,7 +298,7 @@ def _attention(
     scale = width**-0.5
 
     def parts(x: mx.array) -> list[mx.array]:
-        """Queries [heads, R, size], and for latents the latent part of the queries."""
+        """Split x into queries [heads, R, size] and, for latents, the queries' latent part."""
         q = x.swapaxes(0, 1)
         turned = mx.split(q, [work.outputs], axis=-1)[::-1] if form.is_joined else [q]
         return [mx.contiguous(part) for part in turned]
@@ -325,7 +326,7 @@ def _attention(
 
 
 def _delta(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    """Replay three steps of the delta rule, then take steps with values x."""
+    """Make a trial case of the delta rule: three steps replayed, then steps with values x."""
     del dtype
     heads = 2 * KEY_HEADS
     state = normal((heads, work.outputs, work.inputs), seed)
@@ -360,7 +361,7 @@ def _delta(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> 
 
 
 def _delta_inputs(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    """Convolve projected rows x after a block of which two rows were accepted."""
+    """Make a trial case of the delta rule's convolution of rows x, after two accepted rows."""
     heads, side = 2 * KEY_HEADS, KEY_HEADS * work.inputs
     channels = 2 * side + heads * work.outputs
     fixed = delta_inputs.DeltaConstants(

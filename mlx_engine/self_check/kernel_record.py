@@ -1,4 +1,4 @@
-"""What is known of kernels and rows on this machine, kept between loads in a small JSON file."""
+"""Verdicts on Metal kernels and exact rows on this machine, kept in a small JSON file."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ DIED = Words("the program ended while it was tried")
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """The machine and software that a record is valid for. sources: a hash of the kernels' code."""
+    """The machine and software that kernel verdicts are valid for. sources: hash of kernel code."""
 
     chip: str
     system: str
@@ -43,7 +43,7 @@ def circumstances() -> Circumstances:
 
 
 class RowsVerdict(NamedTuple):
-    """Whether a model's rows are exact.
+    """Whether each row of a model's pass has the same bits whatever rows are beside it.
 
     differ: where a row's bits depend on the rows beside it, "" for nowhere. cost: share by which
     exact rows make a pass slower, 0 where that was not measured.
@@ -54,7 +54,7 @@ class RowsVerdict(NamedTuple):
 
 
 class KernelRecord:
-    """Verdicts by trial and type of activations, and RowsVerdict by model.
+    """Stored verdicts on Metal kernels by trial and dtype, and on exact rows by model.
 
     The name of a trial is on disk while it runs, so that a trial that ends the program is not run
     again. file: None keeps the record in memory. A file that is damaged, or written in other
@@ -70,9 +70,9 @@ class KernelRecord:
             self._read(file)
 
     def known(self, dtype: mx.Dtype) -> dict[str, Verdict]:
-        """Return verdicts by trial for activations of this type.
+        """Return the stored kernel verdicts by trial for activations of this dtype.
 
-        A kernel that is wrong for one type counts as wrong for all.
+        A kernel that is wrong for one dtype counts as wrong for all.
         """
         found = {}
         for key, verdict in self.trials.items():
@@ -83,7 +83,7 @@ class KernelRecord:
 
     @contextmanager
     def trying(self, name: str) -> Iterator[None]:
-        """Keep the name of a trial on disk while it runs."""
+        """Keep the name of a kernel trial on disk while it runs, in case it ends the program."""
         self._trying = name
         self.write()
         try:
@@ -93,13 +93,13 @@ class KernelRecord:
             self.write()
 
     def write(self) -> bool:
-        """Write the file, whole or not at all; return whether it is on disk."""
+        """Write the file of kernel verdicts, whole or not at all; return whether it is on disk."""
         if self.file is None:
             return False
         content = {
             **asdict(self._here),
             "trying": self._trying,
-            "trials": {name: _stored(verdict) for name, verdict in self.trials.items()},
+            "trials": {name: _verdict_as_json(verdict) for name, verdict in self.trials.items()},
             "rows": self.rows,
         }
         fresh = self.file.with_suffix(".new")
@@ -133,18 +133,18 @@ class KernelRecord:
 
 
 def record_here(file: Path | None = None) -> KernelRecord:
-    """Open this machine's record; file: None for Headstart's own in the user's caches."""
+    """Open this machine's stored kernel verdicts; file: None for one in the user's caches."""
     caches = Path.home() / "Library" / "Caches"  # Apple's File System Programming Guide
     return KernelRecord(file or caches / "Headstart" / "kernels.json", circumstances())
 
 
 def record_key(trial: str, dtype: mx.Dtype) -> str:
-    """The key of a trial with activations of a type: "products affine4 bfloat16"."""
+    """Key of a kernel trial in the record, with the dtype: "products affine4 bfloat16"."""
     return f"{trial} {_dtype_name(dtype)}"
 
 
 def with_trial_named(trial: str, verdict: Verdict) -> Verdict:
-    """Name the trial and this GPU in a verdict's reason, if it has one."""
+    """Return the verdict with the kernel trial and this GPU named in its reason, if any."""
     if not verdict.wrong:
         return verdict
     why = Words("on this GPU {trial} is wrong: {why}", trial=trial, why=verdict.wrong)
@@ -152,10 +152,10 @@ def with_trial_named(trial: str, verdict: Verdict) -> Verdict:
 
 
 def rows_origin(kernels: Kernels) -> Callable[[str], dict[str, str]]:
-    """Return what describes, by name, what computes the rows of a trunk with some numerics.
+    """Return a function that describes, for a numerics mode, which kernels compute a trunk.
 
-    Saved prompts are valid where that is equal. To be called when the trunk's layers have asked for
-    their kernels; heads ask later and change no row.
+    Saved prompts are valid where the description is equal. To be called when the trunk's layers
+    have asked for their kernels; heads ask later and change no row.
     """
     works = sorted((name, work) for name, asked in kernels.asked.items() for work in asked)
     here = asdict(circumstances())
@@ -172,15 +172,15 @@ def _dtype_name(dtype: mx.Dtype) -> str:
     return str(dtype).removeprefix("mlx.core.")
 
 
-def _stored(verdict: Verdict) -> dict[str, object]:
-    """A verdict as JSON; the reason keeps its template and fields, so that it can be translated."""
+def _verdict_as_json(verdict: Verdict) -> dict[str, object]:
+    """Return a kernel verdict as JSON; its reason stays translatable."""
     wrong, faster, share = verdict
     words = (wrong.template, wrong.fields) if isinstance(wrong, Words) else (wrong, {})
     return {"wrong": words, "faster": None if faster is None else sorted(faster), "share": share}
 
 
 def _read_verdict(wrong: list[object], faster: list[int] | None, share: float) -> Verdict:
-    """Read what `_stored` wrote. Raises TypeError and ValueError for anything else."""
+    """Read a kernel verdict from JSON. Raises TypeError and ValueError for anything else."""
     template, fields = wrong
     if not isinstance(fields, Mapping) or not ALL_ROWS.issuperset(faster or ()):
         raise TypeError("fields have names, and counts of rows are 1 to 9")

@@ -1,4 +1,4 @@
-"""Each kernel in words: what it does, and why a model does not use it."""
+"""Describe each Metal kernel for users: what it does, and why a model does not use it."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -29,7 +29,7 @@ KERNEL_WORDS: Mapping[KernelName, Words] = MappingProxyType(
 
 
 def kernel_states(kernels: Kernels) -> tuple[KernelState, ...]:
-    """List all kernels, each in use by the model that was built with them or with a reason."""
+    """List all Metal kernels: in use by the model built with them, or why not."""
     return tuple(_state(name, kernels) for name in KERNELS)
 
 
@@ -40,7 +40,7 @@ def _state(name: KernelName, kernels: Kernels) -> KernelState:
 
 
 def why_unused(kernels: Kernels, name: KernelName) -> str:
-    """Why no layer that was built so far uses a kernel; "" when one does."""
+    """Say why no layer built so far uses a Metal kernel; "" when one does."""
     if kernels.launcher is None:
         return Words("There is no Metal here: stock operations are used.")
     asked = sorted(kernels.asked.get(name, ()))
@@ -65,7 +65,7 @@ def _why_off(kernels: Kernels, name: KernelName, asked: Sequence[KernelWork]) ->
 
 
 def formats_off(kernels: Kernels, name: KernelName) -> tuple[Words, ...]:
-    """Formats of the model that a kernel in use is switched off for, each with the reason."""
+    """List the model's weight formats that a kernel in use is switched off for, with reasons."""
     asked = sorted(kernels.asked.get(name, ()))
     off = {trial_name(name, work): kernels.why_off(name, work) for work in asked}
     return tuple(

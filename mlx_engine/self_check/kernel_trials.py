@@ -1,4 +1,4 @@
-"""Which kernel here? Kernels are checked against references and timed against stock MLX."""
+"""Check Metal kernels against references and time them against stock MLX."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ multiple of what a SIMD-group computes.
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One kernel with one format.
+    """One Metal kernel with one weight or cache format, to check and to time.
 
     checked: sizes to check at. timed: sizes to time at; None where stock MLX cannot do the work.
     """
@@ -63,11 +63,11 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """The key of the verdict: "products affine4"."""
+        """Kernel and format, the key of the kernel's verdict: "products affine4"."""
         return trial_name(self.kernel, self.checked)
 
     def case(self, dtype: mx.Dtype, launcher: Launcher) -> Case:
-        """Make the inputs of the check."""
+        """Make the inputs and reference that the Metal kernel is checked with."""
         return CASES[self.kernel](self.checked, dtype, 1, launcher)
 
 
@@ -103,7 +103,7 @@ TRIALS = tuple(_trials())
 
 
 def trial_of(kernel: KernelName, work: KernelWork) -> Trial:
-    """Make the trial of a layer's work: checked at its row length, timed at its own size."""
+    """Make a kernel trial of a layer's work: checked at its row length, timed at its size."""
     if kernel == "attention":
         return Trial(kernel, work, work)
     checked, most = work._replace(outputs=min(work.outputs, 512)), MOST_TIMED
@@ -117,7 +117,7 @@ def trial_of(kernel: KernelName, work: KernelWork) -> Trial:
 
 
 def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype) -> str:
-    """Compare a kernel with its reference, and each row with the same row beside fewer others.
+    """Compare a Metal kernel with its reference, and each row with itself beside fewer others.
 
     Return what is wrong, "" for nothing. Raises whatever the kernel raises.
     """
@@ -144,7 +144,7 @@ def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype) -> str:
 def against_stock(
     work: KernelWork, make_case: Callable[[int], Case], clock: Callable[[], float] = perf_counter
 ) -> Verdict:
-    """Find the row counts at which a kernel that is right is faster than stock MLX.
+    """Find the row counts at which a correct Metal kernel is faster than stock MLX.
 
     make_case: builds a case of this work from a seed. Row counts between those that are timed go
     by the nearest.
@@ -160,7 +160,7 @@ def against_stock(
 
 
 def _share_of_time(cases: Sequence[Case], rows: int, clock: Callable[[], float]) -> float:
-    """The kernel's time over that of stock MLX: the fastest of several of each, taken by turns.
+    """The Metal kernel's time over stock MLX's: the fastest run of each, by turns.
 
     The first turn, which compiles, does not count.
     """
@@ -175,7 +175,7 @@ def _share_of_time(cases: Sequence[Case], rows: int, clock: Callable[[], float])
 
 
 def _seconds_of_chain(steps: Sequence[Run], x: mx.array, clock: Callable[[], float]) -> float:
-    """Seconds of calls that wait for one another, each with weights of its own."""
+    """Seconds that a chain of dependent kernel calls takes, each with weights of its own."""
     mx.eval(x)
     began = clock()
     for step in steps:
@@ -185,7 +185,7 @@ def _seconds_of_chain(steps: Sequence[Run], x: mx.array, clock: Callable[[], flo
 
 
 class TrialResult(NamedTuple):
-    """A trial and its verdict for this load.
+    """Result of checking and timing one Metal kernel.
 
     trouble: what is wrong with the kernel, or why it could not be timed; "" for nothing.
     """
@@ -198,7 +198,7 @@ class TrialResult(NamedTuple):
 def check_kernel(
     trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: KernelRecord
 ) -> TrialResult:
-    """Check a kernel and record the verdict.
+    """Check a Metal kernel against its reference and record the verdict.
 
     A kernel that raises is off for this load alone and is tried again at the next, as memory may
     have been full.
@@ -217,7 +217,7 @@ def check_kernel(
 def try_kernel(
     trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: KernelRecord
 ) -> TrialResult:
-    """Check a kernel that has not been found to be right, then time it against stock MLX."""
+    """Check a Metal kernel, unless known to be right, then time it against stock MLX."""
     name, work = record_key(trial.name, dtype), trial.timed
     known = record.trials.get(name)
     if known is None:
@@ -241,26 +241,26 @@ def try_kernel(
 def try_all(
     launcher: Launcher, record: KernelRecord, trials: Iterable[Trial] = TRIALS
 ) -> Iterator[TrialResult]:
-    """Check and time every kernel anew, whatever the record says."""
+    """Check and time every Metal kernel anew, whatever verdicts are recorded."""
     record.trials.clear()
     for trial in trials:
         yield try_kernel(trial, launcher, usual_dtype(), record)
 
 
 def usual_dtype() -> mx.Dtype:
-    """The usual type of activations on this machine; some models need another."""
+    """The usual dtype of activations on this machine; some models need another."""
     return mx.bfloat16 if computes_on_gpu() else mx.float32
 
 
 def launcher_here() -> Launcher | None:
-    """The launcher of this machine's GPU; None without Metal."""
+    """The object that launches Metal kernels on this machine's GPU; None without Metal."""
     return MetalLauncher() if mx.metal.is_available() else None
 
 
 def kernels_here(
     launcher: Launcher | None, numerics: AskedNumerics, record: KernelRecord | None
 ) -> Kernels:
-    """Make the kernels of a load: none without a launcher, else all that are not known as wrong.
+    """Make the Metal kernels for a model: none without a launcher, else all not known as wrong.
 
     Layers use no kernel before ModelTrials has tried it with the model's own type. Work that stock
     MLX cannot do is the exception: as soon as a layer asks for it, it is checked with the usual
@@ -276,7 +276,7 @@ def kernels_here(
 
 
 class ModelTrials:
-    """Trials of the work that a loaded model's layers asked for, in its type and row lengths.
+    """Trials of the Metal kernels that a loaded model's layers asked for, at its sizes.
 
     dtype: of the model's activations. Verdicts count from the next pass on.
     """
@@ -288,30 +288,30 @@ class ModelTrials:
         kernels.add_verdicts(record.known(dtype))
 
     def pending(self) -> list[Trial]:
-        """List the trials that were not run, or not timed."""
+        """List the kernel trials that were not run, or not timed."""
         asked = self._trials_asked_for(self._kernels.may_serve)
         return [trial for trial in asked if not self._is_known(trial) or self._needs_timing(trial)]
 
     def steps(self) -> Iterator[TrialResult]:
-        """Run the pending trials, one a step."""
+        """Run the pending kernel trials, yielding the result of each."""
         for trial in self.pending():
             yield self.run(trial)
 
     def run(self, trial: Trial) -> TrialResult:
-        """Check and time a kernel; what the record knows is not done again."""
+        """Check and time the kernel of a trial, except for what is on record; return the result."""
         return self._learn(try_kernel(trial, self._launcher, self._dtype, self._record))
 
     def check(self, name: KernelName, work: KernelWork) -> None:
-        """Check, unless that was done, the kernel of some work; do not time it."""
+        """Check the kernel of a layer's work, unless that was done; do not time it."""
         trial = trial_of(name, work)
         if not self._is_known(trial):
             self._check(trial)
 
     def blame(self, error: Exception) -> bool:
-        """Switch off the kernels that may have raised this in a pass: the kernels in use that fail
-        their check now, or all if none fails. Return whether any was in use.
+        """Switch off Metal kernels that may have raised `error`; return whether any was in use.
 
-        MLX names what went wrong in a command buffer or a compiler, but seldom the kernel.
+        Those are the kernels in use that fail their check now, or all if none fails. MLX names what
+        went wrong in a command buffer or a compiler, but seldom the kernel.
         """
         used = self._trials_asked_for(lambda name, work: bool(self._kernels.rows(name, work)))
         tried = [self._check(trial) for trial in used]
@@ -341,7 +341,7 @@ class ModelTrials:
     def _trials_asked_for(
         self, is_wanted: Callable[[KernelName, KernelWork], object]
     ) -> list[Trial]:
-        """A trial of each kernel and format that layers asked for, of the widest work of each."""
+        """Trials of each kernel and format that layers asked for, at the widest size of each."""
         found = dict[str, Trial]()
         for name in KERNELS:
             for work in sorted(self._kernels.asked.get(name, ()), key=lambda work: work.inputs):

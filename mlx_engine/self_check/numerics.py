@@ -1,4 +1,4 @@
-"""Exact or fast numerics: whether rows are exact on this machine, and what exact rows cost."""
+"""Whether a row's bits depend on the other rows of a pass, and what exact rows cost."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
@@ -59,14 +59,14 @@ REPEATS = 4
 
 
 def is_too_slow(found: RowsVerdict, asked: AskedNumerics) -> bool:
-    """Whether "auto" gives exact rows up for speed."""
+    """Whether exact rows are so slow that numerics "auto" gives them up."""
     return asked == "auto" and found.cost > MOST_COST
 
 
 def with_numerics(
     described: ModelDescription, asked: AskedNumerics, found: RowsVerdict | Reason, kernels: Kernels
 ) -> ModelDescription:
-    """Put the numerics in effect, and why rows are not exact, into a description.
+    """Return the model's description with the numerics in effect and why rows are not exact.
 
     found: a Reason where it is unknown whether rows are exact.
     """
@@ -85,7 +85,10 @@ def with_numerics(
 
 
 def rows_that_differ(model: Model, context: int, longest_s: float = COMPARING_S) -> str:
-    """Where a row depends on the rows beside it, "" for nowhere; begins nothing after longest_s."""
+    """Say where in a model a row depends on the rows beside it, "" for nowhere.
+
+    Begins no comparison after longest_s seconds.
+    """
     began = perf_counter()
     for where in compare_rows(model, context, STOCK_ROWS):
         if where or perf_counter() - began > longest_s:
@@ -96,7 +99,7 @@ def rows_that_differ(model: Model, context: int, longest_s: float = COMPARING_S)
 def compare_rows(
     model: Model, context: int, counts: Sequence[int] = ROWS
 ) -> Generator[str, None, None]:
-    """Compare passes of several rows with passes of one row, bit for bit, one comparison a step.
+    """Compare a model's passes of several rows with passes of one row, bit for bit, in steps.
 
     Yields where they differ, "" where they are equal. Of our own models one layer of each kind is
     compared, so that a step takes as long at any size. Caches hold random keys and values, at most
@@ -137,7 +140,7 @@ def _difference(together: mx.array, alone: mx.array, where: str) -> str:
 
 
 def _random_caches(model: Model, keys: int) -> LayerCaches:
-    """Make caches with so many random keys and values; recurrent states are those of one token."""
+    """Make KV caches with so many random keys and values; recurrent states are of one token."""
     caches = model.make_caches()
     mx.eval(model.forward(mx.array([[1]]), caches))
     caches.commit(1)
@@ -145,17 +148,20 @@ def _random_caches(model: Model, keys: int) -> LayerCaches:
     for cache in caches.layers:
         if isinstance(cache, RowsCache):
             cache.write(
-                *(_random(array, keys - 1, random_by_shape) for array in cache.keys_and_values())
+                *(
+                    _random_like(array, keys - 1, random_by_shape)
+                    for array in cache.keys_and_values()
+                )
             )
             cache.commit(keys - 1)
     mx.eval(caches.arrays())
     return caches
 
 
-def _random(
+def _random_like(
     like: mx.array, rows: int, random_by_shape: dict[tuple[int, ...], mx.array]
 ) -> mx.array:
-    """Random numbers in an array's shape but for the rows; random_by_shape once a shape."""
+    """Draw random numbers in an array's shape; those of equal shapes are drawn only once."""
     shape = (*like.shape[:2], rows, like.shape[3])
     if shape not in random_by_shape:
         random_by_shape[shape] = mx.random.normal(shape, key=mx.random.key(shape[3]))
@@ -186,7 +192,7 @@ def exact_cost(kernels: Kernels, pass_ms: Callable[[int], float]) -> Generator[N
 
 
 def rows_unknown(error: Exception) -> Reason:
-    """The reason for fast numerics where an error ended the comparison of rows."""
+    """Return the reason for fast numerics where an error ended the comparison of rows."""
     return Reason(
         "rows-unknown",
         Words(
@@ -199,7 +205,7 @@ def rows_unknown(error: Exception) -> Reason:
 
 
 def exact_costs(cost: float) -> Reason:
-    """The reason for fast numerics where exact rows cost too much."""
+    """Return the reason for fast numerics where exact rows cost too much."""
     return Reason(
         "exact-costs",
         Words(
@@ -214,7 +220,7 @@ def exact_costs(cost: float) -> Reason:
 
 
 def rows_differ(kernels: Kernels, where: str) -> Reason:
-    """The reason for fast numerics where rows differ; names exact kernels that are not in use."""
+    """Return the reason for fast numerics where rows differ; names exact kernels not in use."""
     stock = [
         KERNEL_WORDS[name]
         for name, kernel in KERNELS.items()

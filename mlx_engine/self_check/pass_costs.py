@@ -1,4 +1,4 @@
-"""What does a pass of n rows cost? Passes timed between answers, before rounds show it."""
+"""Time a model's forward passes of n rows between answers, for the choice of draft depth."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -31,9 +31,10 @@ QUEUED = 8
 
 
 class CostMeter:
-    """Times target passes of 1 to MAX_DEPTH + 1 rows, passes shared by two chats, and MTP heads.
+    """Times forward passes of the target model by row count, shared passes, and MTP heads.
 
-    Timing can pause between any two passes, so that no answer waits for it.
+    They have 1 to MAX_DEPTH + 1 rows. Timing can pause between any two passes, so that no answer
+    waits for it.
 
     read_heads: loads the heads' weights; until `use_heads` the cost of heads is presumed.
     deepest: the longest possible draft. on_host: the CPU computes. Plain rounds are queued one
@@ -64,9 +65,10 @@ class CostMeter:
         self._costs = PRESUMED
 
     def measure(self, stop: Callable[[], bool] = lambda: False) -> PassCosts | None:
-        """Go on timing; return the costs, or None when stop(), asked before every pass, ended it.
+        """Go on timing passes; return the costs, or None when stop() ended it.
 
-        After a pass that raised, perhaps for a kernel that is off from now on, all is timed anew.
+        stop is asked before every pass. After a pass that raised, perhaps for a kernel that is off
+        from now on, all is timed anew.
         """
         while self._next < len(self._jobs):
             if stop():
@@ -78,26 +80,27 @@ class CostMeter:
         return self._costs
 
     def use_heads(self) -> None:
-        """Load the heads' weights and add the heads to what is timed, once. Raises EngineError."""
+        """Load the MTP heads' weights and time the heads from now on. Raises EngineError."""
         if self._model.heads and not self._heads_are_read:
             self._read_heads()
             self._heads_are_read = True
             self._jobs.append(self._time_heads)
 
     def go_deep(self) -> None:
-        """Add passes of drafts longer than MAX_DEPTH to what is timed, where they are possible."""
+        """Time verify passes of drafts longer than MAX_DEPTH, too, where they are possible."""
         if not self._is_deep and self._deepest() > MAX_DEPTH:
             self._is_deep = True
             self._jobs.append(partial(self._time_passes, DEEP_ROWS))
 
     def costs_now(self) -> PassCosts:
-        """Return the costs measured so far, presumed ones before that."""
+        """Return the times of forward passes measured so far, presumed ones before that."""
         self.is_wanted = True
         return self._costs
 
     def _update(self) -> None:
-        """Make the costs from the fastest times. A pass that took longer than one of more rows was
-        disturbed, and counts as fast as that one.
+        """Compute the costs of passes from the fastest times.
+
+        A pass that took longer than one of more rows was disturbed, and counts as fast as that one.
         """
         rows = sorted(self._fastest)
         backwards = accumulate((self._fastest[count] for count in reversed(rows)), min)
@@ -107,7 +110,7 @@ class CostMeter:
         self._costs = PassCosts(verify_ms, draft_ms, tuple(later_ms), self._beside_ms)
 
     def _time_passes(self, counts: Sequence[int]) -> Iterator[None]:
-        """Time target passes of these row counts, in sweeps up and down by turns."""
+        """Time passes of the target model with these row counts, in sweeps up and down by turns."""
         model = self._model
         tokens = mx.arange(CONTEXT)[None] % model.vocabulary
         caches = _filled_caches(model, tokens)
@@ -127,7 +130,7 @@ class CostMeter:
                 self._update()
 
     def _time_two_chats(self) -> Iterator[None]:
-        """Time a pass with one row of each of two chats, where passes can be shared."""
+        """Time a forward pass with one row of each of two chats, where passes can be shared."""
         model, fastest = self._model, float("inf")
         if model.joint is None:
             return
@@ -149,7 +152,7 @@ class CostMeter:
         self._update()
 
     def _time_heads(self) -> Iterator[None]:
-        """Time a pass of each head over the fewest rows that a round gives it.
+        """Time a pass of each MTP head over the fewest rows that a decoding round gives it.
 
         Passes of every possible row count come first, to compile their kernels.
         """
@@ -170,14 +173,17 @@ class CostMeter:
 
 
 def pass_timer(model: Model) -> Callable[[int], float]:
-    """Return what times a pass of n rows after a short text, in milliseconds, logits included."""
+    """Return a function: milliseconds of a model's pass of n rows after a short text.
+
+    Logits are included.
+    """
     tokens = mx.arange(CONTEXT)[None] % model.vocabulary
     caches = _filled_caches(model, tokens)
     return lambda rows: _alone_ms(partial(_one_pass, model, tokens[:, :rows], caches))
 
 
 def _filled_caches(model: Model, tokens: mx.array) -> LayerCaches:
-    """Caches that hold these tokens, evaluated."""
+    """Make a model's KV caches, filled with these tokens."""
     caches = model.make_caches()
     mx.eval(model.forward(tokens, caches))
     caches.commit(tokens.shape[1])
@@ -186,21 +192,21 @@ def _filled_caches(model: Model, tokens: mx.array) -> LayerCaches:
 
 
 def _one_pass(model: Model, tokens: mx.array, caches: LayerCaches) -> mx.array:
-    """Likeliest next tokens, lazy; the caches stay as they are."""
+    """Likeliest next tokens by one pass of the model, not evaluated; caches stay as they are."""
     hidden = model.forward(tokens, caches)
     caches.commit(0)
     return mx.argmax(model.logits(hidden), axis=-1)
 
 
 def _alone_ms(one_pass: Callable[[], mx.array]) -> float:
-    """Milliseconds of a pass that is written down and run."""
+    """Milliseconds to build and run one forward pass."""
     started = perf_counter()
     mx.eval(one_pass())
     return 1000 * (perf_counter() - started)
 
 
 def _behind_another_ms(one_pass: Callable[[], mx.array]) -> float:
-    """Mean milliseconds between the ends of passes of which one more is always queued.
+    """Mean milliseconds per forward pass while one more is always queued.
 
     The mean, because after an end that was seen late the next pass seems too fast.
     """
@@ -216,7 +222,7 @@ def _behind_another_ms(one_pass: Callable[[], mx.array]) -> float:
 
 
 def _compile_picks(model: Model, rows: int) -> None:
-    """Compile the kernels that pick tokens without logits, with noise and without."""
+    """Compile the kernels that choose tokens without writing logits, greedy and sampled."""
     tokens = mx.zeros((1, rows), dtype=mx.int32)
     states = model.forward(tokens, model.make_caches())[..., : model.hidden_size]
     if model.output_rows is not None and model.output_rows.takes(states):
@@ -225,7 +231,7 @@ def _compile_picks(model: Model, rows: int) -> None:
 
 
 def _head_pass_ms(head: MtpHead, state: mx.array, rows: int) -> float:
-    """Milliseconds of a head's pass over so many rows of this hidden state [1, 1, H]."""
+    """Milliseconds of an MTP head's pass over `rows` copies of a hidden state [1, 1, H]."""
     caches = head.make_head_caches()
     tokens, hidden = mx.zeros((1, rows), dtype=mx.int32), mx.repeat(state, rows, axis=1)
     mx.eval(tokens, hidden)

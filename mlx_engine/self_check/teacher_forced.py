@@ -62,7 +62,7 @@ one too high: these lower acceptance less than texts differ.
 def hidden_states(
     model: Model, tokens: Sequence[int], chunk: int, bits: CacheBits = 16
 ) -> mx.array:
-    """Hidden states [1, T, H] of tokens [T], T > 0, computed in chunks.
+    """Compute a model's hidden states [1, T, H] of tokens [T], T > 0, in chunks.
 
     bits: of keys and values in the caches.
     """
@@ -123,7 +123,7 @@ def head_logits(
 
 
 def _write_rows(made: NDArray[np.float32], parts: Iterator[mx.array]) -> NDArray[np.float32]:
-    """Write parts into the rows of `made`, evaluating one part after the other; returns `made`."""
+    """Copy arrays of rows into the NumPy array `made`, evaluated one by one; returns `made`."""
     row = 0
     for part in parts:
         made[row : row + part.shape[0]] = np.array(part.astype(mx.float32))
@@ -132,7 +132,10 @@ def _write_rows(made: NDArray[np.float32], parts: Iterator[mx.array]) -> NDArray
 
 
 def with_head_check(loaded: LoadedModel, description: ModelDescription) -> ModelDescription:
-    """Add a reason to the description where the MTP heads do not fit; reads the heads' weights."""
+    """Return the model's description, with a reason where its MTP heads do not fit it.
+
+    Reads the heads' weights.
+    """
     fit = measure_fit(loaded.model, loaded.tokenizer.encode(TEXT, add_special=True))
     reason = misfit(fit, loaded.head_origin)
     if reason is None:
@@ -141,24 +144,27 @@ def with_head_check(loaded: LoadedModel, description: ModelDescription) -> Model
 
 
 class HeadFit(NamedTuple):
-    """Number of rows where the model was sure, and of those where the head agreed."""
+    """How often an MTP head agrees with its model: rows where the model was sure, and agreed."""
 
     judged: int
     agreed: int
 
     @property
     def share(self) -> float:
-        """Share of judged rows where the head agreed; 0 where no row could be judged."""
+        """Share of rows where the MTP head agreed with its model, of those where that was sure.
+
+        0 where there is no such row.
+        """
         return self.agreed / self.judged if self.judged else 0.0
 
     @property
     def is_misfit(self) -> bool:
-        """Whether a head that fits hardly ever agrees so rarely."""
+        """Whether the MTP head agrees so rarely with the model that it can hardly belong to it."""
         return self.judged >= FEWEST_JUDGED and self.share < LEAST_AGREEMENT
 
 
 def measure_fit(model: Model, tokens: Sequence[int]) -> HeadFit:
-    """Compare the first head's choices with the model's on at most MOST_TOKENS of these tokens."""
+    """Compare the first MTP head's choices with the model's on a text; at most MOST_TOKENS."""
     if len(tokens) < FEWEST_JUDGED:  # a tokenizer that lacks most of the text
         return HeadFit(0, 0)
     read = mx.array([list(tokens)[:MOST_TOKENS]])
@@ -177,7 +183,10 @@ def measure_fit(model: Model, tokens: Sequence[int]) -> HeadFit:
 
 
 def misfit(fit: HeadFit, origin: str) -> Reason | None:
-    """The reason for a head that does not fit, None for others; origin: the head's file."""
+    """Return the reason for an MTP head that does not fit its model, None for others.
+
+    origin: the head's file.
+    """
     if not fit.is_misfit:
         return None
     return Reason(

@@ -10,7 +10,7 @@ from mlx_engine.values.conversation import Channel
 
 
 class Markers(NamedTuple):
-    """Markers around a model family's thinking; answer: markers around the answer that follows."""
+    """Thinking markers of a model family: text before and after it, and around the answer."""
 
     opening: str
     closing: str
@@ -18,11 +18,14 @@ class Markers(NamedTuple):
 
     @property
     def is_plain_text(self) -> bool:
-        """Whether the opening marker is ordinary words, which other models may write too."""
+        """Whether the marker that opens thinking is ordinary words, which any model may write."""
         return self.opening[0].isalpha()
 
     def is_used_by(self, tokenizer: Tokenizer, template: str) -> bool:
-        """Whether a model uses these markers: both are tokens, or the template spells the first."""
+        """Whether a model uses these thinking markers.
+
+        True where both are tokens, or where the chat template spells the opening one.
+        """
         # the token of "<|channel>thought" ends at the bracket
         markers = (self.opening, self.closing)
         tokens = (marker[: marker.find(">") + 1] or marker for marker in markers)
@@ -102,7 +105,7 @@ class Header(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Header":
-        """Parse "final", "final json" or "commentary to=functions.search <|constrain|>json"."""
+        """Parse a gpt-oss message header: "final json", "commentary <|constrain|>json", ..."""
         found = _HEADER.match(text.replace(CONTENT_TYPE, " "))
         assert found is not None  # it matches every text
         is_name = len(found["name"]) <= LONGEST_HEADER
@@ -110,19 +113,19 @@ class Header(NamedTuple):
 
     @property
     def channel(self) -> Channel:
-        """The answer channel for "final" or no name, the thinking channel for every other name."""
+        """The channel of a gpt-oss message: answer for "final" or no name, else thinking."""
         return "answer" if self.name in ("", "assistant", "final") else "thinking"
 
     @property
     def is_text(self) -> bool:
-        """Whether `rest` is more than a content type, hence message text without `<|message|>`."""
+        """Whether a gpt-oss header contains message text, where `<|message|>` was left out."""
         return "\n" in self.rest or len(self.rest.split()) > 1 or len(self.rest) > LONGEST_HEADER
 
 
 class Matcher:
-    """Automaton that finds several patterns in a text in one scan (Aho and Corasick, 1975).
+    """Automaton that finds several strings in a text in one scan (Aho and Corasick, 1975).
 
-    States are ints; 0 is the initial state. starts: first characters of the patterns; no other
+    States are ints; 0 is the initial state. starts: first characters of the strings; no other
     character leaves the initial state.
     """
 
@@ -151,21 +154,21 @@ class Matcher:
                 queue.append(after)
 
     def next_state(self, state: int, character: str) -> int:
-        """Return the state that follows `state` after one more character."""
+        """Return the state of the string-matching automaton after one more character."""
         while state and character not in self._next[state]:
             state = self._fall_back[state]
         return self._next[state].get(character, 0)
 
     def matches(self, state: int) -> tuple[str, ...]:
-        """Return the patterns that end at `state`, longest first."""
+        """Return the searched strings that end at this automaton state, longest first."""
         return self._found[state]
 
     def held_length(self, state: int) -> int:
-        """Return how many of the last characters could still begin a pattern, or complete one."""
+        """Return how many of the last characters read could begin or complete a searched string."""
         return self._depth[state]
 
 
 @lru_cache(maxsize=16)
 def cached_matcher(texts: tuple[str, ...]) -> Matcher:
-    """Build the matcher of these patterns, cached for later answers."""
+    """Build the string-matching automaton of these strings, cached for later answers."""
     return Matcher(texts)

@@ -60,12 +60,12 @@ class ChatTemplate:
 
     @property
     def can_switch_thinking(self) -> bool:
-        """Whether the template reads the argument `enable_thinking`."""
+        """Whether the chat template reads the argument `enable_thinking`."""
         return "enable_thinking" in self.source
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
-        """Names of the variables that the template reads, such as "preserve_thinking", sorted."""
+        """Names of the variables that the chat template reads ("preserve_thinking"), sorted."""
         try:
             asked = find_undeclared_variables(TemplateSandbox().parse(self.source))
         except Exception as error:
@@ -73,7 +73,7 @@ class ChatTemplate:
         return tuple(sorted(asked - self._reserved_names()))
 
     def check_arguments(self, arguments: Mapping[str, TemplateValue]) -> None:
-        """Raise BadOption for reserved argument names and for values of a wrong type.
+        """Raise BadOption for reserved chat template arguments and for values of a wrong type.
 
         Names that this template does not read are allowed, because the arguments may be another
         model's.
@@ -97,7 +97,7 @@ class ChatTemplate:
                 )
 
     def _reserved_names(self) -> set[str]:
-        """Names of the variables that the engine itself sets."""
+        """Names of the chat template's variables that the engine itself sets."""
         functions = {*TemplateSandbox().globals, "raise_exception", "strftime_now"}
         filled = {"messages", "tools", "documents", "add_generation_prompt"}
         return filled | functions | self._special_tokens.keys() | set(_SPECIAL_TOKENS)
@@ -237,7 +237,7 @@ PLAIN_STOP = "\nUser:"
 def fallback_template(opening: str = "") -> ChatTemplate:
     """Make the chat template for base models: "User: ...", a blank line, "Assistant: ...".
 
-    Use it with PLAIN_STOP. opening: text of the begin-of-text tokens.
+    Use it with the stop strings PLAIN_STOP. opening: text of the begin-of-text tokens.
     """
     return ChatTemplate(PLAIN_SOURCE, {"opening": opening}, "the built-in plain chat format")
 

@@ -66,7 +66,10 @@ class GgufVocabulary:
         return cls(table, tokens, kinds, origin)
 
     def ids(self) -> dict[str, int]:
-        """Map the text of every used token to its id. Raises BadTokenizer for a repeated text."""
+        """Map the text of every used token of a GGUF file to its id.
+
+        Raises BadTokenizer for a repeated text.
+        """
         used = [i for i, text in enumerate(self.tokens) if text and self.kinds[i] != UNUSED]
         found = {self.tokens[i]: i for i in used}
         if len(found) != len(used):
@@ -77,7 +80,10 @@ class GgufVocabulary:
         return found
 
     def scores(self) -> NDArray[np.float64]:
-        """Scores by token id; descending by id where the file has none, or all are equal."""
+        """Scores of SentencePiece tokens by id; descending where a GGUF file has none.
+
+        So, too, where all are equal.
+        """
         count = len(self.tokens)
         found = _numbers(self.table, "tokenizer.ggml.scores", count, "fiu", self.origin)
         normal = np.array(self.kinds) == NORMAL
@@ -86,25 +92,28 @@ class GgufVocabulary:
         return found.astype(np.float64)
 
     def merges(self) -> list[tuple[str, str]]:
-        """BPE merges as pairs of pieces, in order of priority."""
+        """BPE merges of a GGUF file as pairs of pieces, in order of priority."""
         return merge_pairs(_texts(self.table, "tokenizer.ggml.merges", self.origin), self.origin)
 
     def text(self, key: str) -> str | None:
-        """Look up a string under `tokenizer.ggml.`, None when absent. Raises BadTokenizer."""
+        """Read a GGUF metadata string under `tokenizer.ggml.`, None if absent.
+
+        Raises BadTokenizer.
+        """
         value = self.table.get(f"tokenizer.ggml.{key}")
         if value is not None and not isinstance(value, str):
             raise self._wrong_type(key, value, Words("a text"))
         return value
 
     def flag(self, key: str, default: bool) -> bool:
-        """Look up a boolean under `tokenizer.ggml.`. Raises BadTokenizer."""
+        """Read a GGUF metadata boolean under `tokenizer.ggml.`. Raises BadTokenizer."""
         value = self.table.get(f"tokenizer.ggml.{key}", default)
         if not isinstance(value, bool):
             raise self._wrong_type(key, value, Words("yes or no"))
         return value
 
     def token_id(self, key: str) -> int | None:
-        """Look up the id of a special token, None when the file names none.
+        """Read the id of a special token from GGUF metadata, None when the file names none.
 
         Ids out of range are ignored. SentencePiece vocabularies fall back to the usual id, if the
         token there looks special.
@@ -120,7 +129,7 @@ class GgufVocabulary:
         return usual if is_there else None
 
     def token_ids(self, key: str) -> list[int]:
-        """Look up a list of token ids under `tokenizer.ggml.`; ids out of range are left out."""
+        """Read a list of token ids from GGUF metadata, less those out of range."""
         value = self.table.get(f"tokenizer.ggml.{key}")
         if value is None:
             return []
@@ -129,11 +138,11 @@ class GgufVocabulary:
         return [token for token in value.tolist() if 0 <= token < len(self.tokens)]
 
     def with_token_kinds(self) -> "GgufVocabulary":
-        """Return a copy with the types of turn and control tokens set, which converters may forget.
+        """Copy the GGUF vocabulary with the types of turn and control tokens corrected.
 
-        End tokens and tokens that look special become control tokens, as in llama.cpp and its
-        converter. Normal tokens that the chat template spells become tokens of their own, unless
-        merges produce them.
+        Converters may forget them. End tokens and tokens that look special become control tokens,
+        as in llama.cpp and its converter. Normal tokens that the chat template spells become
+        control or user-defined tokens, unless merges produce them.
         """
         kinds, ids = list(self.kinds), {text: i for i, text in enumerate(self.tokens)}
         roles = {self.token_id(key): CONTROL for key in _NAMED}
@@ -153,7 +162,7 @@ class GgufVocabulary:
         return replace(self, kinds=kinds)
 
     def _marker_type(self, text: str, ids: Mapping[str, int]) -> int:
-        """Token type of a marker by its text; paired tags such as <think> are user-defined."""
+        """Token type of a turn or control token; paired tags (<think>) are user-defined."""
         if _LOOKS_SPECIAL.fullmatch(text):
             return CONTROL
         template = self.table.get("tokenizer.chat_template")
@@ -164,7 +173,7 @@ class GgufVocabulary:
         return USER_DEFINED if is_paired else CONTROL
 
     def _without_merges(self, words: Iterable[int]) -> list[int]:
-        """Filter ids of tokens that no merge of shorter tokens produces."""
+        """Return those of the token ids whose token no BPE merge of shorter tokens produces."""
         if "tokenizer.ggml.merges" in self.table:
             made = {first + second for first, second in self.merges()}
             return [i for i in words if self.tokens[i] not in made]
@@ -322,7 +331,7 @@ def build_sentencepiece(
 
 
 def _added_tokens(vocabulary: GgufVocabulary, ids: Mapping[str, int]) -> list[AddedToken]:
-    """Tokens that are matched before normalization: special and user-defined ones."""
+    """Special and user-defined tokens, which a text is searched for before normalization."""
     kinds, strips = vocabulary.kinds, _strips_after_special(vocabulary.table)
     return [
         AddedToken(
@@ -337,7 +346,7 @@ def _added_tokens(vocabulary: GgufVocabulary, ids: Mapping[str, int]) -> list[Ad
 
 
 def _strips_after_special(table: Mapping[str, object]) -> bool:
-    """Whether special tokens strip the white space after them, as in Phi-3."""
+    """Whether white space after special tokens is dropped, as in Phi-3."""
     name = str(table.get("general.name")).lower()
     kind = [str(table.get(key)) for key in ("general.architecture", "tokenizer.ggml.model")]
     return kind == ["phi3", _PIECES] or "phi-3" in name or "phi3" in name
@@ -354,7 +363,7 @@ def _adds_bos(kind: str, vocabulary: GgufVocabulary) -> bool:
 
 
 def prepend_bos(core: tokenizers.Tokenizer, token: str, token_id: int) -> None:
-    """Set the post-processor so that every text begins with this token."""
+    """Make a tokenizer put this begin-of-text token in front of every text."""
     named = {"id": "bos", "ids": [token_id], "tokens": [token]}  # the text "<a:b>" is no valid id
     core.post_processor = processors.TemplateProcessing("bos $A", None, special_tokens=[named])
 
@@ -368,7 +377,7 @@ def _end_ids(vocabulary: GgufVocabulary) -> set[int]:
 
 
 def _piece_ids(vocabulary: GgufVocabulary) -> dict[str, int]:
-    """Map SentencePiece pieces to ids, runs of spaces spelled with U+2581, as converters do not."""
+    """Map SentencePiece pieces to token ids; runs of spaces are spelled with U+2581."""
     given = vocabulary.ids()
     pieces = dict(given)
     for text, i in given.items():

@@ -18,7 +18,7 @@ _HAN_APART = r"&&[^\p{Han}]]"
 
 
 def _llama3_pattern(digits: str, blanks: str = _BLANKS) -> str:
-    """The split pattern of Llama 3 and Qwen 2, with given patterns for digits and white space."""
+    """The regular expression that splits text for Llama 3 and Qwen 2, with given sub-patterns."""
     return (
         rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
         rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*{blanks}"
@@ -26,7 +26,7 @@ def _llama3_pattern(digits: str, blanks: str = _BLANKS) -> str:
 
 
 def _gpt4o_pattern(upper: str, lower: str, suffix: str, digits: str, after_signs: str) -> str:
-    """The split pattern of GPT-4o and similar: a word ends where upper case follows lower case."""
+    """The regular expression that splits text for GPT-4o: words also end before upper case."""
     before = r"[^\r\n\p{L}\p{N}]?"
     return (
         f"{before}{upper}*{lower}+{suffix}|{before}{upper}+{lower}*{suffix}|{digits}"
@@ -128,11 +128,11 @@ class PreTokenizer:
     adds_bos: bool = False
 
     def normalizer(self) -> normalizers.Normalizer | None:
-        """The normalizer for the whole text, None for none."""
+        """The tokenizer's normalizer (NFC) for the whole text, None for none."""
         return normalizers.NFC() if self.nfc else None
 
     def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
-        """The splits, followed by GPT-2's mapping of bytes to characters."""
+        """The tokenizer's splits of a text, then GPT-2's mapping of bytes to characters."""
         splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in self.patterns]
         last = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         return pre_tokenizers.Sequence([*splits, last])
@@ -205,7 +205,7 @@ PATTERNS = frozenset(pattern for pre in _KNOWN.values() for pattern in pre.patte
 
 
 def pre_tokenizer_named(name: str | None, origin: str) -> PreTokenizer:
-    """Look up a pre-tokenizer by its GGUF name; None and "" mean that of old files.
+    """Look up a pre-tokenizer by its name in GGUF files; None and "" mean that of old files.
 
     Raises UnsupportedModel for unknown names.
     """

@@ -25,7 +25,7 @@ _SENTENCE_ENDS = ".!?…。！？"
 
 
 class _MarkdownState(NamedTuple):
-    """Parser state of a Markdown text before the next character.
+    """What is known of a Markdown text up to a position, to recognize code and quotations.
 
     start: first three visible characters of the line. ticks: backticks in the line. before: last
     visible character of the line. last: last character of the text.
@@ -38,7 +38,7 @@ class _MarkdownState(NamedTuple):
     last: str = "\n"
 
     def after(self, text: str) -> "_MarkdownState":
-        """Return the state after reading more text."""
+        """Return the state of this Markdown text with `text` appended."""
         in_fence, start, ticks, before, last = self
         for character in text:
             if character == "\n":
@@ -53,19 +53,19 @@ class _MarkdownState(NamedTuple):
 
     @property
     def is_in_code(self) -> bool:
-        """Whether the position is in a code fence, or after an odd number of backticks."""
+        """Whether the end of the Markdown text is in a code fence or after an open backtick."""
         return self.in_fence or self.ticks % 2 == 1 or self.start == "~~~"
 
     @property
     def can_open_block(self) -> bool:
-        """Whether an opening marker here begins a thinking block, rather than being quoted."""
+        """Whether a thinking marker after this text opens thinking, rather than being quoted."""
         if self.is_in_code or self.before in _QUOTING:
             return not self.before and not self.in_fence
         return self.last == self.before or self.before in _SENTENCE_ENDS
 
 
 class AddedText(NamedTuple):
-    """Result of `StreamingText.add`.
+    """What newly generated tokens add to the text of a streamed answer.
 
     pieces: text that became certain, in order. taken: number of tokens read, fewer than given where
     one completes a stop string.
@@ -126,7 +126,7 @@ class StreamingText:
         self._matcher = cached_matcher((*stop, *texts))
         self._state = 0
         self._held: list[str] = []
-        self._undecided: _Marker | None = None
+        self._undecided: _FoundMarker | None = None
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._before = continued_from
         self._channel: Channel = "thinking" if thinking_open and split_thinking else "answer"
@@ -142,18 +142,18 @@ class StreamingText:
 
     @property
     def text(self) -> str:
-        """Text of the answer channel so far."""
+        """The streamed answer's text so far, thinking excluded."""
         return "".join(self._shown["answer"])
 
     @property
     def thinking(self) -> str:
-        """Text of the thinking channel so far."""
+        """The streamed answer's thinking so far."""
         return "".join(self._shown["thinking"])
 
     def add(
         self, tokens: Sequence[int], accepted: int = 0, source: DraftedBy | None = None
     ) -> AddedText:
-        """Add tokens up to the one that completes a stop string; return newly certain text.
+        """Add generated tokens, up to one that completes a stop string; return newly certain text.
 
         The first `accepted` tokens were drafted by `source`: text that becomes certain with the
         n-th of them has depth n and that source, all other text has depth 0.
@@ -168,26 +168,26 @@ class StreamingText:
         return AddedText(pieces, count)
 
     def finish(self) -> list[TextPiece]:
-        """Return the text held back until now; an incomplete character becomes U+FFFD."""
+        """End the answer; return the text held back so far, incomplete characters as U+FFFD."""
         if self.hit_stop:
             return []
-        return _joined([*self._end_message(), *self._end_header(), *self._show_held(0, 0)])
+        return _join_pieces([*self._end_message(), *self._end_header(), *self._show_held(0, 0)])
 
     def _add_token(self, token: int, depth: int) -> list[TextPiece]:
         if self.hit_stop:
             return []
         if token in self._tokenizer.special_ids:
-            return _joined(self._read_special_token(self._tokenizer.token_text(token), depth))
+            return _join_pieces(self._read_special_token(self._tokenizer.token_text(token), depth))
         data = self._tokenizer.token_bytes.bytes_of_token(token, self._before)
         self._before = token
         characters = self._utf8.decode(data)
         is_plain = not self._state and self._matcher.starts.isdisjoint(characters)
         if is_plain and self._header is None:
             return self._show(characters, depth)
-        return _joined(self._read_characters(characters, depth))
+        return _join_pieces(self._read_characters(characters, depth))
 
     def _read_special_token(self, text: str, depth: int) -> list[TextPiece]:
-        """Read a special token, whose own text is never shown."""
+        """Take in a generated special token, whose own text is never shown."""
         if not self._has_headers or (text not in HEADER_TOKENS and self._header is None):
             return self._read(text, depth, is_token=True) if self._may_match(text) else []
         if text not in self._stop:
@@ -198,7 +198,7 @@ class StreamingText:
     # messages of gpt-oss
 
     def _read_characters(self, characters: str, depth: int) -> list[TextPiece]:
-        """Read characters of a message, or of the message header while one is open."""
+        """Take in generated characters: of the message or, where one is open, of its header."""
         for place, character in enumerate(characters):
             if self._header is None:
                 return self._read(characters[place:], depth)
@@ -210,7 +210,7 @@ class StreamingText:
         return []
 
     def _read_header_token(self, token: str) -> list[TextPiece]:
-        """Read a gpt-oss special token between the end of one message and the text of the next."""
+        """Take in a gpt-oss special token between two messages' texts."""
         start, channel, message = HEADER_TOKENS
         if token == CONTENT_TYPE:
             self._header = f"{self._header or ''}{token}"
@@ -232,7 +232,7 @@ class StreamingText:
         return pieces + self._show_held(0, 0) if not self.hit_stop else pieces
 
     def _end_header(self, depth: int = 0) -> list[TextPiece]:
-        """Begin the message of an open gpt-oss header that has no `<|message|>`."""
+        """Begin the message of a gpt-oss header that lacks its `<|message|>`."""
         if self._header is None:
             return []
         header = Header.parse(self._header)
@@ -269,14 +269,14 @@ class StreamingText:
         return pieces
 
     def _may_match(self, special: str) -> bool:
-        """Whether a special token is, or could continue, a marker or a stop string."""
+        """Whether a special token is, or could continue, a thinking marker or stop string."""
         state = self._state
         for character in special:
             state = self._matcher.next_state(state, character)
         return self._matcher.held_length(state) >= len(special)
 
-    def _marker(self, text: str) -> "_Marker | None":
-        """Decide what a matched marker at the end of the held text does; None for plain text."""
+    def _marker(self, text: str) -> "_FoundMarker | None":
+        """Decide whether text that looks like a thinking marker is one; None for plain text."""
         before = "".join(self._held[: -len(text)])
         is_first = self._is_blank and not before.strip()
         is_token = "" in self._held[-len(text) :]
@@ -285,31 +285,31 @@ class StreamingText:
             return self._marker_in_answer(text, place, is_first, is_token)
         if closes := [row for row in self._opened if row.closing == text]:
             is_quoted = place.last == "`" and place.is_in_code and not is_token
-            return _Marker(text, "closes", tuple(closes), is_undecided=is_quoted)
+            return _FoundMarker(text, "closes", tuple(closes), is_undecided=is_quoted)
         is_doubled = is_first and any(row.opening == text for row in self._opened)
-        return _Marker(text, "hides") if is_doubled else None
+        return _FoundMarker(text, "hides") if is_doubled else None
 
     def _marker_in_answer(
         self, text: str, place: _MarkdownState, is_first: bool, is_token: bool
-    ) -> "_Marker | None":
+    ) -> "_FoundMarker | None":
         if opens := tuple(row for row in self._any if row.opening == text):
             is_own = bool(set(opens) & {*self._own, *self._closed})
             if is_first or (is_own and (is_token or place.can_open_block)):
-                return _Marker(text, "opens", opens)
+                return _FoundMarker(text, "opens", opens)
             self._may_be_thought = False
             return None
         if closes := tuple(row for row in self._any if row.closing == text):
             if is_first:
-                return _Marker(text, "hides")
+                return _FoundMarker(text, "hides")
             is_own = bool(set(closes) & set(self._own)) and self._may_be_thought
             is_quoted = not is_token and (place.is_in_code or place.last in _QUOTES)
-            return _Marker(text, "closes", closes) if is_own and not is_quoted else None
+            return _FoundMarker(text, "closes", closes) if is_own and not is_quoted else None
         is_own = any(text in row.answer for row in self._closed)
         is_here = is_first or (self._is_answer_marked and not place.is_in_code)
         self._is_answer_marked |= is_token or (is_own and is_here)
-        return _Marker(text, "hides") if is_token or (is_own and is_here) else None
+        return _FoundMarker(text, "hides") if is_token or (is_own and is_here) else None
 
-    def _apply(self, marker: "_Marker", depth: int) -> list[TextPiece]:
+    def _apply(self, marker: "_FoundMarker", depth: int) -> list[TextPiece]:
         pieces = self._show_held(len(marker.text), depth)
         self._held.clear()
         self._state = 0
@@ -336,7 +336,7 @@ class StreamingText:
         self._after_marker = self._is_blank = True
 
     def _show_held(self, keep: int, depth: int) -> list[TextPiece]:
-        """Show the held text except its last `keep` characters."""
+        """Release the answer text held back, except its last `keep` characters."""
         end = len(self._held) - keep
         if end <= 0:
             return []
@@ -345,7 +345,7 @@ class StreamingText:
         return self._show(text, depth)
 
     def _show(self, text: str, depth: int) -> list[TextPiece]:
-        """Return the text as a piece of the current channel, without white space after a marker."""
+        """Return the text as a piece of the current channel, less white space after a marker."""
         if self._after_marker:
             text = text.lstrip()
             self._after_marker = not text
@@ -359,19 +359,22 @@ class StreamingText:
         return [TextPiece(text, self._channel, depth, self._source if depth else None)]
 
     def _markdown_state(self) -> _MarkdownState:
-        """Return the Markdown state after the last shown character of the channel."""
+        """Return the Markdown state after the last shown character of the answer or thinking."""
         self._markdown = self._markdown.after("".join(self._not_in_markdown))
         self._not_in_markdown.clear()
         return self._markdown
 
     def _missing_separator(self) -> str:
-        """The part of BLOCK_SEPARATOR that the channel's text does not end with."""
+        """The line ends that a blank line after the text shown so far still needs."""
         tail = "".join(self._shown[self._channel][-2:])
         return BLOCK_SEPARATOR[len(tail[-2:]) - len(tail[-2:].rstrip("\n")) :]
 
 
-class _Marker(NamedTuple):
-    """A found marker and its effect; is_undecided: it is plain text if a backtick follows."""
+class _FoundMarker(NamedTuple):
+    """A thinking or answer marker found in streamed text, and what it does to the channel.
+
+    is_undecided: it is plain text if a backtick follows.
+    """
 
     text: str
     does: Literal["opens", "closes", "hides"]
@@ -379,8 +382,8 @@ class _Marker(NamedTuple):
     is_undecided: bool = False
 
 
-def _joined(pieces: Iterable[TextPiece]) -> list[TextPiece]:
-    """Join neighbouring pieces of one channel; depth and source are the last piece's."""
+def _join_pieces(pieces: Iterable[TextPiece]) -> list[TextPiece]:
+    """Join neighbouring text pieces of one channel; depth and source are the last piece's."""
     joined: list[TextPiece] = []
     for piece in pieces:
         same = bool(joined) and joined[-1].channel == piece.channel

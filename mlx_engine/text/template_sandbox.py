@@ -55,24 +55,25 @@ PRINTABLE = (str, int, float, type(None), list, tuple, dict, Undefined)
 
 
 class GenerationTag(Extension):
-    """The block `{% generation %} ... {% endgeneration %}`, which marks training targets."""
+    """Jinja extension for `{% generation %} ... {% endgeneration %}`, used in training only."""
 
     tags = {"generation"}  # noqa: RUF012 - declared like this by jinja2
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """Parse the block's body as if the tags were not there."""
+        """Parse a Jinja `generation` block as its body, as if the tags were not there."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 class _ChargedNodes(NodeTransformer):
-    """AST transformer that wraps loops and value-making nodes in calls of sandbox methods.
+    """Jinja AST transformer that makes loops and new values count against a budget.
 
-    The methods are attributes of the environment, which a template can neither name nor replace.
+    It wraps nodes in calls of attributes of the environment, which a template can neither name nor
+    replace.
     """
 
     def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
-        """Return the template node, wrapped in a sandbox call where it must be charged."""
+        """Return the Jinja AST node, wrapped in a call that charges the budget where needed."""
         super().generic_visit(node, *args, **kwargs)
         match node:
             case nodes.For():
@@ -121,7 +122,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         del self.globals["lipsum"]
 
     def compile_source(self, source: str) -> CodeType:
-        """Compile a template for `Template.from_code`, in this or another sandbox.
+        """Compile a Jinja template for `Template.from_code`, in this or another sandbox.
 
         Raises TemplateSyntaxError, and SecurityError for templates that would take long to compile.
         """
@@ -133,13 +134,13 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return self.compile(_ChargedNodes().visit(tree))
 
     def iterate(self, items: Iterable[Any]) -> Iterator[Any]:
-        """Yield the items of a template's loop, charging STEP for each."""
+        """Yield the items of a Jinja loop, charging STEP to the template's budget for each."""
         for item in items:
             self._charge_characters(STEP)
             yield item
 
     def charge(self, value: Any) -> Any:
-        """Charge one operation and the length of the `value` it made, and return the value."""
+        """Charge a Jinja operation and its result to the template's budget; return the result."""
         self._charge_characters(STEP)
         if isinstance(value, Iterator | KeysView | ValuesView | ItemsView):
             value = [*value]
@@ -150,7 +151,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return value
 
     def concatenate(self, *values: Any) -> str:
-        """Join the values of Jinja's operator `~`, charging their lengths."""
+        """Join the operands of Jinja's `~`, charging their lengths to the template's budget."""
         for value in values:
             self._charge_characters(self.size(value))
         return "".join(map(str, values))
@@ -171,7 +172,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return self._sizes[id(value)][1]
 
     def call(self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Charge a template's call of a function or method, and run it."""
+        """Run a Jinja template's call of a function or method, charged to the template's budget."""
         if isinstance(__obj, MethodType) and __obj.__self__ is self:
             return __obj(*args)
         self._charge_characters(STEP)
@@ -187,7 +188,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return made if isinstance(made, Namespace) else self.charge(made)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Charge a binary operator that can make a large value from small ones, and run it."""
+        """Run a Jinja binary operator, refused where its result would exceed the budget."""
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
         if not numbers:
             if isinstance(left, int):  # 3 * "ab"
@@ -198,11 +199,11 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return self.charge(super().call_binop(context, operator, left, right))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Allow attributes of exactly the types in ATTRIBUTES_OF."""
+        """Whether a Jinja template may read this attribute: only of the types in ATTRIBUTES_OF."""
         return type(obj) in ATTRIBUTES_OF and super().is_safe_attribute(obj, attr, value)
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
-        """Raise SecurityError at once for a forbidden attribute; Jinja would wait for its use."""
+        """Raise SecurityError for a forbidden attribute at once; Jinja would wait for its use."""
         raise SecurityError(f"it asks for {attribute!r} of a {type(obj).__name__}")
 
     @pass_context

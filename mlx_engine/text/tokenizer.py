@@ -126,9 +126,9 @@ class Tokenizer:
         return ids if is_open else [*opening, *ids]
 
     def split_control_tokens(self, text: str, controls: frozenset[int]) -> list[str]:
-        """Split `text` inside every substring that would be encoded as a token of `controls`.
+        """Split `text` inside every substring that would become a control token; return the parts.
 
-        Tokens of one character cannot be split and stay.
+        Tokens of one character cannot be split and stay. controls: ids of the control tokens.
         """
         check_unicode(text)
         (encoding,) = self._calls.run(
@@ -185,7 +185,7 @@ class Tokenizer:
 
 
 def known_end_tokens(texts: Iterable[str]) -> set[str]:
-    """Filter the vocabulary's tokens that end an answer in some model family.
+    """Return the vocabulary's tokens that end an answer in some model family.
 
     `<|end|>` is left out beside gpt-oss's or Solar Open's end tokens: there it ends a message only.
     """
@@ -219,7 +219,7 @@ def _without_tokens(core: tokenizers.Tokenizer, texts: Collection[str]) -> token
 
 
 def _opening_ids(core: tokenizers.Tokenizer) -> tuple[int, ...]:
-    """Token ids that the post-processor puts in front of a text."""
+    """Token ids (such as BOS) that the tokenizer's post-processor puts in front of a text."""
     plain = core.encode("a", add_special_tokens=False)
     whole = core.encode("a", add_special_tokens=True)
     count = whole.special_tokens_mask.index(0) if 0 in whole.special_tokens_mask else 0

@@ -67,7 +67,7 @@ class ConfiguredTokens(NamedTuple):
 
     @classmethod
     def from_folder(cls, folder: Path) -> "ConfiguredTokens":
-        """Read the token ids of a model folder, but null and negative ones. Raises BadTokenizer."""
+        """Read end and suppressed token ids of a model folder's configs. Raises BadTokenizer."""
         keys = ("eos_token_id", "suppress_tokens", "begin_suppress_tokens")
         return cls(*(_first_configured(folder, key) for key in keys))
 
@@ -143,7 +143,7 @@ def token_content(value: object) -> str:
 
 
 class TokenLists(NamedTuple):
-    """Content of the JSON files of a model folder that list tokens, {} for a missing file."""
+    """Contents of a model folder's JSON files that list tokens, {} for a missing file."""
 
     config: Json
     special_tokens_map: Json
@@ -151,7 +151,7 @@ class TokenLists(NamedTuple):
 
 
 def add_listed_tokens(core: Tokenizer, lists: TokenLists, origin: str) -> None:
-    """Add listed tokens that the tokenizer lacks, and set the listed flags of existing ones.
+    """Add to a tokenizer the tokens that the model's JSON files list, with their flags.
 
     Listed ids only give the order: tokenizer.json decides. Named tokens (bos, eos, pad, ...) become
     special. Raises BadTokenizer naming `origin` for a malformed entry.
@@ -172,7 +172,7 @@ def add_listed_tokens(core: Tokenizer, lists: TokenLists, origin: str) -> None:
 
 
 def described_tokens(config: Json, origin: str) -> dict[int, AddedToken]:
-    """Read `added_tokens_decoder` of a config as id -> token. Raises BadTokenizer."""
+    """Read `added_tokens_decoder` of tokenizer_config.json as id -> token. Raises BadTokenizer."""
     listed = config.get("added_tokens_decoder")
     found: dict[int, AddedToken] = {}
     for key, entry in listed.items() if isinstance(listed, Mapping) else ():
@@ -187,7 +187,7 @@ def described_tokens(config: Json, origin: str) -> dict[int, AddedToken]:
 
 
 def _listed_tokens(lists: TokenLists, special: set[str], origin: str) -> list[AddedToken]:
-    """Return listed tokens ordered by id; old folders list them in added_tokens.json."""
+    """Return the added tokens that a model folder lists, ordered by id."""
     if "added_tokens_decoder" in lists.config:
         found = described_tokens(lists.config, origin)
         return [found[token] for token in sorted(found)]
@@ -204,7 +204,7 @@ def _special_token_files(lists: TokenLists) -> Iterator[Json]:
 
 
 def _special_token_names(lists: TokenLists) -> dict[str, str]:
-    """Map the names of special tokens to their texts, "" for none."""
+    """Map names of special tokens in a config ("bos_token") to their texts, "" for none."""
     table: dict[str, str] = dict.fromkeys(_NAMES, "")
     for source in _special_token_files(lists):
         table |= {name: token_content(source[name]) for name in source if name.endswith("_token")}
@@ -215,7 +215,7 @@ def _special_token_names(lists: TokenLists) -> dict[str, str]:
 
 
 def _unnamed_special_tokens(lists: TokenLists) -> list[str]:
-    """Texts of special tokens that have no name of their own."""
+    """Texts of special tokens in a config without a name such as "bos_token"."""
     keys = ("extra_special_tokens", "additional_special_tokens")
     values = [source.get(key) for source in _special_token_files(lists) for key in keys]
     texts = [token_content(token) for value in values if isinstance(value, list) for token in value]
@@ -231,7 +231,7 @@ def _malformed(key: str, origin: str) -> BadTokenizer:
 
 
 def repair_tokenizer(core: Tokenizer, config: Json, model_config: Json, origin: str) -> None:
-    """Repair what conversion tools saved wrongly, in place. Raises BadTokenizer if impossible."""
+    """Repair, in place, a tokenizer that a conversion tool saved wrongly. Raises BadTokenizer."""
     if config.get("fix_mistral_regex") is True and _is_old_mistral(core, model_config):
         _split_as_tekken(core)
     if _is_byte_level(core):
@@ -239,7 +239,7 @@ def repair_tokenizer(core: Tokenizer, config: Json, model_config: Json, origin: 
 
 
 def _is_old_mistral(core: Tokenizer, config: Json) -> bool:
-    """Whether transformers applies fix_mistral_regex: Mistral before 5.0, large vocabulary."""
+    """Whether a tokenizer needs transformers' fix_mistral_regex: Mistral, large vocabulary."""
     major = str(config.get("transformers_version") or 0).partition(".")[0]
     is_old = major.isdecimal() and int(major[:9]) < _FIXED_IN_MAJOR
     is_mistral = config.get("model_type") in _MISTRALS
@@ -247,7 +247,7 @@ def _is_old_mistral(core: Tokenizer, config: Json) -> bool:
 
 
 def _split_as_tekken(core: Tokenizer) -> None:
-    """Replace the first step of the pre-tokenizer by the pattern of Mistral's Tekken."""
+    """Make a tokenizer split texts with the pattern of Mistral's Tekken."""
     before = core.pre_tokenizer
     if before is None:
         return
@@ -270,7 +270,7 @@ def _is_byte_level(core: Tokenizer) -> bool:
 
 
 def _repair_byte_level(core: Tokenizer, origin: str) -> None:
-    """Set the byte-level decoder where a converter saved SentencePiece's. Raises BadTokenizer."""
+    """Give a byte-level tokenizer its decoder where SentencePiece's was saved."""
     if not _has_bytes(core.normalizer) and not _has_bytes(core.pre_tokenizer):
         raise BadTokenizer(
             "{origin}: its vocabulary is of bytes, but its pre-tokenizer is of another kind and"

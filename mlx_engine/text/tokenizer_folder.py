@@ -154,7 +154,7 @@ def _sentencepiece_core(folder: Path) -> _Core:
 
 
 def _sentencepiece_model(path: Path) -> Any:
-    """Parse the file as a SentencePiece ModelProto. Raises BadTokenizer, UnsupportedModel."""
+    """Parse tokenizer.model (SentencePiece). Raises BadTokenizer, UnsupportedModel."""
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
@@ -182,7 +182,7 @@ def _sentencepiece_model(path: Path) -> Any:
 
 
 def _vocabulary(model: Any, listed: Mapping[int, AddedToken], origin: str) -> GgufVocabulary:
-    """Convert SentencePiece pieces; tokens that the config lists for an id replace placeholders."""
+    """Convert SentencePiece pieces to a vocabulary; listed tokens replace placeholders."""
     pieces = [piece.piece for piece in model.pieces]
     own = set(pieces)
     for token, added in listed.items():

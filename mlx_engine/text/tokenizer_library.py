@@ -34,7 +34,10 @@ T = TypeVar("T")
 
 @contextmanager
 def translate_library_errors(origin: str) -> Iterator[None]:
-    """Turn exceptions of the library, Rust panics included, into BadTokenizer naming `origin`."""
+    """Turn exceptions of the `tokenizers` library, Rust panics too, into BadTokenizer.
+
+    origin: the file that the message names.
+    """
     try:
         yield
     except (EngineError, KeyboardInterrupt, SystemExit, GeneratorExit):
@@ -49,7 +52,7 @@ def translate_library_errors(origin: str) -> Iterator[None]:
 
 
 def _has_known_patterns(core: tokenizers.Tokenizer) -> bool:
-    """Whether `core` is a BPE tokenizer whose split patterns are all from pre_tokenizers.py."""
+    """Whether a tokenizer is BPE and splits text only by patterns of pre_tokenizers.py."""
     parts = (core.normalizer, core.pre_tokenizer, core.decoder)
     steps = [step for part in parts for step in pipeline_steps(part)]
     patterns = {step.get("pattern", {}).get("Regex") for step in steps} - {None}
@@ -70,7 +73,10 @@ class TimedCalls:
         self._abandoned_thread: Thread | None = None
 
     def run(self, work: Callable[[], T], characters: int) -> T:
-        """Return work(). characters: length of the text it reads, which sets the time limit."""
+        """Return work(), a call of the tokenizer; BadTokenizer if it takes too long.
+
+        characters: length of the text it reads, which sets the time limit.
+        """
         if self._is_known and characters < _SHORT:
             with translate_library_errors(self._origin):
                 return work()
@@ -114,7 +120,7 @@ def _flat(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def check_texts(texts: Iterable[str], most: int, origin: str) -> None:
-    """Raise BadTokenizer when added tokens or pieces of a trie are too long.
+    """Raise BadTokenizer when a tokenizer's added tokens or vocabulary pieces are too long.
 
     most: limit for the total number of characters. A token of 500,000 characters overflows the
     library's stack.
@@ -129,7 +135,7 @@ def check_texts(texts: Iterable[str], most: int, origin: str) -> None:
 
 
 def check_growth(core: tokenizers.Tokenizer, origin: str) -> None:
-    """Raise BadTokenizer when replacements could make a text MOST_GROWTH times as long."""
+    """Raise BadTokenizer when a tokenizer could make a text MOST_GROWTH times as long."""
     for part in (core.normalizer, core.decoder):
         growth = 1.0
         for step in pipeline_steps(part):
@@ -174,7 +180,7 @@ class TokenBytes:
 
     @classmethod
     def from_core(cls, core: tokenizers.Tokenizer, origin: str) -> "TokenBytes":
-        """Find out which kind of decoder the tokenizer `core` has."""
+        """Make the token-to-bytes decoder that fits the tokenizer `core`."""
         steps = pipeline_steps(core.decoder)
         kinds = {step["type"] for step in steps}
         drops = any(
@@ -186,9 +192,9 @@ class TokenBytes:
         return cls(core, origin, "ByteLevel" in kinds, is_of_pieces, drops)
 
     def bytes_of_token(self, token: int, before: int | None) -> bytes:
-        """Bytes that `token` adds after the token `before` (None: at the start); b"" if unknown.
+        """Bytes of text that `token` adds after the token `before` (None: at the start of a text).
 
-        Raises BadTokenizer.
+        b"" if unknown. Raises BadTokenizer.
         """
         text = self.core.id_to_token(token)
         if text is None:

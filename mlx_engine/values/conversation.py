@@ -25,7 +25,7 @@ class Message:
 
 
 def check_messages(given: Sequence[Message]) -> Sequence[Message]:
-    """Return `given` after checking that it is a sequence of Message. Raises BadOption."""
+    """Return `given` as chat messages once each is checked to be a Message. Raises BadOption."""
     require(
         "messages",
         given,
@@ -52,7 +52,7 @@ class PromptProgress:
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """Text that is final: it will be neither changed nor taken back.
+    """A piece of a streamed answer that will be neither changed nor taken back.
 
     depth: position of the accepted draft token in its draft, from 1; 0 for tokens that the target
     model sampled itself. source: what drafted the token, None with depth 0.

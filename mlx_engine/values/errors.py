@@ -112,11 +112,11 @@ def tensor_not_floating(origin: str, name: str, dtype: str) -> "BadModelFile":
 
 
 class UnsafeModelFile(BadModelFile):
-    """A weight format that can run code when opened."""
+    """Error: a model file in a format that can run code when opened (.bin, .pt, pickle)."""
 
 
 class UnsupportedModel(EngineError):
-    """The file is sound but this engine cannot run it."""
+    """Error: the model file is sound, but the engine cannot run its architecture or format."""
 
 
 class HeadsOnly(UnsupportedModel):
@@ -132,11 +132,11 @@ class BadChatTemplate(EngineError):
 
 
 class BadOption(EngineError):
-    """A setting is out of its range."""
+    """Error: an option has a value that is not allowed."""
 
 
 class BadPrompt(EngineError):
-    """The prompt cannot be read."""
+    """Error: the prompt is empty or no valid Unicode."""
 
 
 class PromptTooLong(BadPrompt):
@@ -144,7 +144,7 @@ class PromptTooLong(BadPrompt):
 
 
 class LoadStopped(EngineError):
-    """A load was stopped before it was done."""
+    """Error: the user stopped loading a model before it was done."""
 
 
 class NumericsError(EngineError):

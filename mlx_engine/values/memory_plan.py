@@ -66,7 +66,7 @@ def chunk_rows(weight_bytes: int, active_parameters: int, gpu_bytes: int) -> int
 
 @dataclass(frozen=True, slots=True)
 class CacheBytes:
-    """Sizes of what a conversation caches in the layers of a trunk or of MTP heads.
+    """Sizes of the KV cache and recurrent states of a model's layers or of its MTP heads.
 
     element: bytes of one unquantised key or value element. values, groups: for each token and all
     layers, key and value elements, and quantisation groups of elements that share a scale and a
@@ -84,7 +84,7 @@ class CacheBytes:
     states: int = 0
 
     def per_token(self, bits: CacheBits = 16) -> int:
-        """Bytes of keys and values that one token adds, stored in `bits`."""
+        """Bytes of keys and values that one token adds to the KV cache, stored in `bits`."""
         return self._stored(self.values, self.groups, bits)
 
     def place(self, bits: CacheBits = 16) -> int:
@@ -119,10 +119,10 @@ class WorkSize:
     group_sums: int = 0
 
     def nbytes(self, rows: int, context: int, element: int, *, is_packed: bool) -> int:
-        """Bytes that a prefill chunk of `rows` tokens or a verify pass takes, whichever takes more.
+        """Bytes of temporary memory for a prefill chunk of `rows` tokens or a verify pass.
 
-        context: tokens attended to. element: bytes of an activation. is_packed: keys and values are
-        stored quantised, and a prompt attends to a layer's values unpacked.
+        The larger of both. context: tokens attended to. element: bytes of an activation. is_packed:
+        keys and values are stored quantised, and a prompt attends to a layer's values unpacked.
         """
         scores = min(rows * self.score_heads * context * element, MOST_SCORES)
         sums = min(rows * self.group_sums, MOST_SUMS) * 4
@@ -153,22 +153,22 @@ class MemoryPlan:
 
     @property
     def total(self) -> int:
-        """Bytes of all parts together."""
+        """Bytes of memory that a model and a chat need, all parts together."""
         return self.weights + self.draft_model + self.conversation + self.work + self.others
 
     @property
     def conversation(self) -> int:
-        """Bytes of the chat's cache, states and checkpoints."""
+        """Bytes of a chat's KV cache, recurrent states and checkpoints."""
         return self.cache + self.states + self.checkpoints
 
     def fit(self, usable: int) -> Fit:
-        """Compare the total with `usable` bytes: "fits", "tight" or "too-large"."""
+        """Compare the memory a model needs with `usable` bytes: "fits", "tight" or "too-large"."""
         if self.total > usable:
             return "too-large"
         return "tight" if self.total > TIGHT_SHARE * usable else "fits"
 
     def words(self, usable: int) -> Words:
-        """The sum for users: "18.2 GB weights + 1.3 GB cache at 4k tokens = 19.5 GB of 48 GB"."""
+        """The plan in words: "18.2 GB weights + 1.3 GB cache at 4k tokens = 19.5 GB of 48 GB"."""
         parts = {
             Words("{size} weights", size=size_words(self.weights)): self.weights,
             Words("{size} draft model", size=size_words(self.draft_model)): self.draft_model,
@@ -201,7 +201,10 @@ class MemoryFit:
 
     @property
     def fit(self) -> Fit:
-        """Tight where only a part of the context fits; too large if all of it was requested."""
+        """Whether a model fits in memory: "fits", "tight" (part of its context) or "too-large".
+
+        Too large if all of the context was requested and does not fit.
+        """
         short = self.short.fit(self.usable)
         if self.full.total <= self.usable or short == "too-large":
             return short
@@ -209,7 +212,7 @@ class MemoryFit:
 
     @property
     def words(self) -> Words:
-        """The memory plan for the user, with its verdict."""
+        """The memory plan in words, and whether the model fits."""
         start = self.short.words(self.usable)
         match self.fit:
             case "fits":

@@ -31,7 +31,7 @@ class KernelState:
 
     @property
     def in_use(self) -> bool:
-        """Whether any layer computes with the kernel."""
+        """Whether any layer of the model computes with this Metal kernel."""
         return not self.why_not
 
 
@@ -53,7 +53,7 @@ class TensorGroup:
 
     @property
     def words(self) -> str:
-        """Storage of the tensors, or why they are not loaded."""
+        """How a group of model tensors is stored, or why it is not loaded, in words."""
         return Words("not loaded: {why}", why=self.why_not) if self.why_not else self.storage
 
 
@@ -130,7 +130,7 @@ class ModelDescription:
     def memory_needed(
         self, context: int, cache: CacheOptions = UNQUANTISED, *, gpu_bytes: int = 0
     ) -> int:
-        """Total bytes of the memory plan at `context` tokens."""
+        """Bytes of memory that the model and a chat of `context` tokens need."""
         return self.memory_plan(context, cache, gpu_bytes=gpu_bytes).total
 
     def memory_plan(
@@ -191,7 +191,7 @@ class ModelDescription:
         return MemoryFit(short, whole, usable, max(0, longest), is_asked=asked is not None)
 
     def check_fits(self, fit: MemoryFit) -> None:
-        """Raise DoesNotFit when `fit` is "too-large"."""
+        """Raise DoesNotFit when the memory plan `fit` says that the model is "too-large"."""
         if fit.fit == "too-large":
             raise DoesNotFit(
                 Words(
@@ -204,5 +204,5 @@ class ModelDescription:
             )
 
     def on(self, *, metal: bool) -> "ModelDescription":
-        """The description for a machine with or without Metal, this one where only one is known."""
+        """The model's description for a machine with or without Metal; self where alike."""
         return self if metal or self.without_metal is None else self.without_metal

@@ -33,7 +33,7 @@ DRAFT_VOCABULARY = 32768
 def require(
     name: str, value: object, allowed: str, fits: Callable[[Any], object], shown: object = None
 ) -> None:
-    """Raise BadOption unless fits(value) is true; a TypeError in `fits` counts as false.
+    """Raise BadOption for an option's value unless fits(value) is true and raises no TypeError.
 
     allowed: words for the message. shown: the wrong part of the value, shown instead of all of it.
     """
@@ -58,17 +58,17 @@ def _number(value: Any) -> int:
 
 
 def _whole_number_from(least: int, *, or_none: bool = False) -> Callable[[Any], bool]:
-    """Make a check for whole numbers of at least `least`, or None where `or_none`."""
+    """Make a check of an option's value: a whole number from `least`, or None if `or_none`."""
     return lambda value: (or_none and value is None) or _number(value) >= least
 
 
 def _between(least: float, most: float) -> Callable[[Any], bool]:
-    """Make a check for numbers (bool excluded) from `least` to `most`, both included."""
+    """Make a check of an option's value: a number (no bool) from `least` to `most`."""
     return lambda value: not isinstance(value, bool) and least <= value <= most
 
 
 def _one_of(names: object) -> Callable[[Any], bool]:
-    """Make a check for the values of a Literal type."""
+    """Make a check of an option's value: one of the strings of a Literal type."""
     return lambda value: value in get_args(names)
 
 
@@ -263,7 +263,7 @@ class CacheOptions:
 
     @property
     def words(self) -> str:
-        """The bits for users: "8 bits", "8 bits, 4 for drafting"."""
+        """The bits of stored keys and values in words: "8 bits", "8 bits, 4 for drafting"."""
         if self.bits == self.head_bits:
             return f"{self.bits} bits"
         return f"{self.bits} bits, {self.head_bits} for drafting"

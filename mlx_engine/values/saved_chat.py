@@ -32,14 +32,14 @@ class SavedChat:
 
 
 def chat_as_content(chat: SavedChat) -> dict[str, Any]:
-    """Return the content of the JSON file; readers must ignore keys they do not know."""
+    """Return a chat as the dict of its JSON file; readers must ignore keys they do not know."""
     content = {"format": FORMAT} | asdict(chat)
     del content["title"], content["answered_by"]
     return content
 
 
 def chat_from_content(content: Any) -> SavedChat:
-    """Read a chat from the content of a JSON file. Raises ValueError saying what is wrong."""
+    """Make a chat from the content of its JSON file. Raises ValueError saying what is wrong."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f'it has no "format": "{FORMAT}"')
     model, system, messages = (content.get(key) for key in ("model", "system", "messages"))
@@ -90,7 +90,7 @@ def chat_as_markdown(chat: SavedChat) -> str:
 
 
 def chat_from_markdown(text: str) -> SavedChat:
-    """The chat chat_as_markdown wrote, also after some editing; ValueError when it is none."""
+    """Read a chat from Markdown of chat_as_markdown, perhaps edited. Raises ValueError."""
     whole = text.replace("\r\n", "\n").lstrip("\ufeff\n")
     found = _TITLE_AND_MODEL.match(whole) or _MODEL.match(whole)
     if found is None:
@@ -105,7 +105,7 @@ def chat_from_markdown(text: str) -> SavedChat:
 
 
 def _heading_pattern(model: str) -> re.Pattern[str]:
-    """Match lines that are a message heading, with any number of backslashes in front."""
+    """Return a pattern for lines that are a message heading, perhaps behind backslashes."""
     names = "|".join(re.escape(name) for name in ("System", "You", model))
     other = ".+" + re.escape(_OTHER_MODEL)
     return re.compile(rf"^\\*## (?:{names}|{other})[ \t]*$", re.MULTILINE)

@@ -38,7 +38,7 @@ class RoundStats:
 
     @property
     def total_ms(self) -> float:
-        """Wall time of the whole round in milliseconds."""
+        """Wall time of a whole decoding round in milliseconds."""
         return self.draft_ms + self.verify_ms + self.accept_ms + self.host_ms
 
 
@@ -53,7 +53,7 @@ class SourceStats:
 
 @dataclass(frozen=True, slots=True)
 class GenerationStats:
-    """Sums over one answer.
+    """Drafting statistics summed over one answer.
 
     drafted_by_depth[d-1]: rounds in which a d-th token was drafted. accepted_by_depth[d-1]: rounds
     in which it was accepted. passes: passes of the target model after the prompt. seed: the
@@ -95,8 +95,8 @@ class GenerationStats:
 def plain_is_faster(rounds: Sequence[RoundStats]) -> bool:
     """Whether plain decoding is faster than drafting, judging by the newest round.
 
-    True where drafting is parked and nothing was drafted, or where a fixed depth drafts though
-    "auto" would not.
+    True where drafting is switched off for its cost and nothing was drafted, or where a fixed depth
+    drafts though "auto" would not.
     """
     if not rounds:
         return False
@@ -120,7 +120,7 @@ def sum_by_source(rounds: Iterable[RoundStats]) -> tuple[SourceStats, ...]:
 
 
 def count_by_depth(lengths: Iterable[int]) -> tuple[int, ...]:
-    """For each depth d from 1, count the lengths that are at least d; result[d-1] is the count."""
+    """For each draft depth d from 1, count the lengths that are at least d, as result[d-1]."""
     counts: list[int] = []
     for length in lengths:
         counts.extend([0] * (length - len(counts)))

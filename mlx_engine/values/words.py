@@ -17,7 +17,7 @@ class Words(str):
     fields: dict[str, object]
 
     def __new__(cls, template: str, comment: str = "", n: int = -1, /, **fields: object) -> "Words":
-        """Format the English text; `n` is also available as the field {n}."""
+        """Format the translatable text in English; `n` is also available as the field {n}."""
         english = comment if n == 1 else template
         is_filled = bool(fields) or n >= 0
         self = super().__new__(cls, english.format(n=n, **fields) if is_filled else english)
@@ -37,7 +37,7 @@ class ErrorInWords(Exception):
 
 
 def joined(parts: Iterable[str], gap: str = " · ") -> Words:
-    """Join the non-empty parts into one translatable text."""
+    """Join the non-empty texts into one translatable text."""
     fields = {f"_{place}": part for place, part in enumerate(filter(None, parts))}
     return Words(gap.join(f"{{{name}}}" for name in fields), **fields)
 
