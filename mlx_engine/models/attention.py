@@ -32,7 +32,7 @@ KeyValueCache = AttentionCache | WindowCache
 
 
 class Masks:
-    """Attention masks of one pass, computed once and shared by all layers with the same window.
+    """Attention masks of one forward pass, computed once per sliding window and shared by layers.
 
     is_long: the pass uses the second RoPE table, for prompts longer than the trained context.
     """
@@ -43,7 +43,7 @@ class Masks:
         self._spans: dict[tuple[KeyExtent, int, RowCount], BlockSpan] = {}
 
     def of(self, cache: KeyValueCache, rows: int) -> Mask:
-        """Mask for `rows` new rows behind a cache: bool [rows, keys], "causal" or None."""
+        """Attention mask of `rows` new rows behind a cache: bool [rows, keys], "causal" or None."""
         window = cache.window if isinstance(cache, WindowCache) else 0
         if not window and cache.pending is None:
             return "causal" if rows > 1 else None
@@ -53,8 +53,9 @@ class Masks:
         return self._made[alike]
 
     def key_span(self, cache: KeyValueCache, rows: int, group: int) -> BlockSpan:
-        """Range of keys that `rows` new rows attend to, for the kernel; group: query heads per KV
-        head.
+        """Range of cached keys that `rows` new rows attend to, as the attention kernel wants it.
+
+        group: query heads per KV head.
         """
         start, window = (cache.first, cache.window) if isinstance(cache, WindowCache) else (0, 0)
         pending, end = cache.pending, cache.most + rows
@@ -68,7 +69,7 @@ class Masks:
 
 
 class Attend(Protocol):
-    """Protocol: append new keys and values to a cache, then attend to everything in the cache."""
+    """Protocol of attention: append new keys and values to a KV cache, attend to all in it."""
 
     def __call__(
         self, queries: mx.array, keys_values: KeysValues | None, cache: KeyValueCache, masks: Masks
@@ -94,8 +95,10 @@ class StockAttention:
     def __call__(
         self, queries: mx.array, keys_values: KeysValues | None, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
-        """Attend causally within the cache's window, in slices of rows where the scores would be
-        large.
+        """Attend to a KV cache with queries [1, heads, T, size] by MLX.
+
+        Causal, within the cache's sliding window; in slices of rows where scores would be large.
+        Returns [1, heads, T, value size].
         """
         mask = masks.of(cache, queries.shape[2])
         cached = cache.keys_and_values() if keys_values is None else cache.write(*keys_values)
@@ -110,7 +113,7 @@ class StockAttention:
     def _attend_rows(
         self, part: slice, queries: mx.array, cached: KeysValues, mask: Mask
     ) -> mx.array:
-        """Attend with a slice of the rows of a block; keys after the slice are left out."""
+        """Attend with some rows of a block of queries; keys behind those rows are left out."""
         after = queries.shape[2] - part.stop
         if part.start or after:
             end = cached.keys.shape[2] - after
@@ -122,15 +125,18 @@ class StockAttention:
 
 
 class KernelByCacheBits:
-    """The attention kernel for each bit width of the KV cache, with the row counts it serves."""
+    """Lookup of the attention kernel by bit width of the KV cache, for one size of attention."""
 
     def __init__(self, kernels: Kernels, work: KernelWork, *, is_latent: bool = False) -> None:
-        """Create a lookup; work: the attention's sizes, without the name of the cache format."""
+        """Create an empty lookup of attention kernels by the KV cache's bit width (16, 8 or 4).
+
+        work: sizes of the attention; its name of the cache format is filled in at a lookup.
+        """
         self._kernels, self._work, self._of_latents = kernels, work, is_latent
         self._by_bits: dict[CacheBits, ServedRows | None] = {}
 
     def of(self, bits: CacheBits) -> ServedRows | None:
-        """Row counts that the kernel serves with a cache of `bits`; None where it never does."""
+        """Row counts that the attention kernel serves with a KV cache of `bits`; None for none."""
         if bits not in self._by_bits:
             work = self._work._replace(form=form_name(bits, is_latent=self._of_latents))
             if bits != 16:  # a trial that waits is run before the first token, that rows stay exact
@@ -140,7 +146,7 @@ class KernelByCacheBits:
 
 
 class FewQueryAttention:
-    """Attention of few rows by our kernel, on the cache's buffers in place; prompts go to MLX."""
+    """Attention of few rows by the engine's kernel, on the KV cache in place; prompts go to MLX."""
 
     def __init__(
         self,
@@ -156,7 +162,11 @@ class FewQueryAttention:
     def __call__(
         self, queries: mx.array, keys_values: KeysValues | None, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
-        """Attend causally within the cache's window."""
+        """Attend to a KV cache with queries [1, heads, T, size] by the engine's kernel.
+
+        Causal, within the cache's sliding window; MLX attends where the kernel does not serve T.
+        Returns [1, heads, T, value size].
+        """
         rows, served = queries.shape[2], self.served.of(cache.row_bits)
         if served is None or rows not in served:
             return self._stock(queries, keys_values, cache, masks)
@@ -174,7 +184,7 @@ class FewQueryAttention:
 def make_attend(
     kernels: Kernels, spec: layer_specs.AttentionSpec, sinks: mx.array | None, dtype: mx.Dtype
 ) -> Attend:
-    """Choose the kernel for attention of these sizes, or MLX where there is none.
+    """Choose the attention function for a spec: the engine's kernel, or MLX where there is none.
 
     sinks: float32 [heads]; MLX wants them in `dtype`, the element type of the queries.
     """
@@ -188,7 +198,7 @@ def make_attend(
 
 
 class Attention:
-    """Grouped-query attention as the sequence mixer of a decoder block."""
+    """Grouped-query attention of a decoder block: projections, norms, RoPE, KV cache and gate."""
 
     def __init__(self, spec: layer_specs.AttentionSpec, part: Part, eps: float) -> None:
         self._spec = spec
@@ -230,12 +240,12 @@ class Attention:
         self._stock = part.kernels.stock
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """Create an empty KV cache; bits: of keys and values."""
+        """Create an empty KV cache for this attention layer; bits: of keys and values."""
         window = self._spec.window
         return AttentionCache(bits) if window is None else WindowCache(window, self._stock, bits)
 
     def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """Normed hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
+        """Attend with normed hidden states [1, T, H] -> [1, T, N] for the output projection."""
         spec, rows = self._spec, x.shape[1]
         parts, gate = self._inputs(x), None
         if spec.gate == "element":

@@ -31,7 +31,7 @@ from mlx_engine.values.options import CacheBits
 
 
 class GatedConvolution:
-    """LFM2's short convolution as a sequence mixer: out(c * conv(b * x)) with b, c, x = in(h)."""
+    """LFM2's short convolution in place of attention: out(c * conv(b * x)) with b, c, x = in(h)."""
 
     def __init__(self, spec: ShortConvolutionSpec, part: Part) -> None:
         self._spec, self._stock = spec, part.kernels.stock
@@ -44,13 +44,13 @@ class GatedConvolution:
         self.out_proj = ResidualLinear.read(part, "out_proj")
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """Create a cache of the convolution's last inputs, filled with zeros."""
+        """Create a cache for a short convolution: its last input rows, filled with zeros."""
         del bits
         window = mx.zeros((1, self._spec.taps - 1, self._spec.width), self.dtype)
         return RecurrentCache(window, mx.zeros((1, 0)), stock=self._stock)
 
     def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """Normed hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
+        """Convolve normed hidden states [1, T, H] -> [1, T, N], inputs of the output projection."""
         del masks
         before, behind, values = self._inputs(x)
         rows = self._stock.elementwise(_multiply)(before, values)
@@ -77,7 +77,7 @@ def _multiply_by_sum(x: mx.array, y: mx.array, addend: mx.array) -> mx.array:
 
 
 class PerLayerEmbedding:
-    """Per-layer input vectors of Gemma 3n and Gemma 4, from token ids and token embeddings."""
+    """Computes a vector for each token and layer from ids and embeddings (Gemma 3n, Gemma 4)."""
 
     def __init__(
         self,
@@ -94,14 +94,14 @@ class PerLayerEmbedding:
         self._width = inputs.width
 
     def __call__(self, tokens: mx.array, embedded: mx.array) -> mx.array:
-        """Int tokens [1, T] and their embeddings [1, T, H] -> vectors [1, T, layers, width]."""
+        """Int tokens [1, T] and embeddings [1, T, H] -> per-layer inputs [1, T, layers, width]."""
         projected = self._projection(embedded) * self._scale
         normed = self._norm(projected.reshape(*tokens.shape, -1, self._width))
         return (normed + self._rows(tokens).reshape(normed.shape)) * math.sqrt(0.5)
 
 
 class PerLayerInput:
-    """Term that a layer adds to the residual, gated by its per-layer input vectors."""
+    """Term that a Gemma 3n or 4 layer adds to the residual, gated by a vector per token."""
 
     def __init__(self, block: model_spec.BlockSpec, part: Part, norm: Norm) -> None:
         assert isinstance(block.feed, FeedForwardSpec)
@@ -111,33 +111,33 @@ class PerLayerInput:
         self._norm = norm
 
     def __call__(self, x: mx.array, per_layer_input: mx.array) -> mx.array:
-        """Residual [1, T, H] and the layer's vectors [1, T, width] -> term to add [1, T, H]."""
+        """Residual [1, T, H] and per-layer input vectors [1, T, width] -> term to add [1, T, H]."""
         return self._norm(self._projection(self._join(self._gate(x), per_layer_input)))
 
 
 class Mixer(Protocol):
-    """Protocol of sequence mixers: attention or recurrence, with earlier rows in a cache."""
+    """Protocol of a decoder block's sequence mixer: attention or a recurrent layer."""
 
     @property
     def dtype(self) -> mx.Dtype:
-        """Element type that the layer computes in."""
+        """Element type that the sequence mixer (attention or recurrence) computes in."""
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """Create an empty cache; bits: of keys and values, ignored by recurrences."""
+        """Create a mixer's empty cache; bits: of keys and values, ignored by recurrences."""
 
     @property
     def out_proj(self) -> ResidualLinear:
-        """The output projection, which adds to the residual."""
+        """A mixer's output projection (as o_proj), whose result is added to the residual."""
 
     def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """Normed hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
+        """Mix normed hidden states [1, T, H] over the text -> [1, T, N] for `out_proj`."""
 
 
 MixerSpec = layer_specs.AttentionSpec | layer_specs.LatentAttentionSpec | RecurrentSpec
 
 
 def mixer_of(spec: MixerSpec, part: Part, eps: float) -> Mixer:
-    """Build the sequence mixer that a spec describes from the tensors of a block."""
+    """Build attention or a recurrent layer, as its spec says, from a decoder block's tensors."""
     inner = part.subpart(spec.prefix)
     if isinstance(spec, layer_specs.AttentionSpec):
         return Attention(spec, inner, eps)
@@ -157,7 +157,7 @@ class ExpertsAndDense(NamedTuple):
     out_norm: Norm
 
     def __call__(self, dense: mx.array, x: mx.array) -> mx.array:
-        """Add the experts' output for x to the dense output, both normed; all arrays [1, T, H]."""
+        """Add experts' output for x to a dense feed-forward's, both normed; arrays [1, T, H]."""
         made = self.experts(self.norm(x), router_input=x)
         return self.dense_out_norm(dense) + self.out_norm(made)
 
@@ -197,7 +197,7 @@ class DecoderBlock:
         self._scalar = part.vector("layer_scalar") if block.scaled else None
 
     def make_caches(self, bits: CacheBits = 16) -> list[LayerCache]:
-        """Create an empty cache for each sequence mixer of the block."""
+        """Create an empty cache for each sequence mixer (attention, recurrence) of a block."""
         return [mixer.make_cache(bits) for mixer in self._mixers]
 
     def __call__(
@@ -207,7 +207,7 @@ class DecoderBlock:
         masks: Masks,
         per_layer_input: mx.array | None = None,
     ) -> mx.array:
-        """Hidden states [1, T, H] -> hidden states [1, T, H].
+        """Run a decoder block: hidden states [1, T, H] -> hidden states [1, T, H].
 
         caches: one for each mixer. per_layer_input: the tokens' vectors for this layer [1, T,
         width].

@@ -41,19 +41,19 @@ class ConfigFields:
             del self._fields[_TIED]  # whole and part differ: the files tell
 
     def with_defaults(self, **defaults: object) -> "ConfigFields":
-        """Copy these fields, filling in defaults where a field is absent or null."""
+        """Copy the fields of a config.json, filling in defaults where a field is absent or null."""
         given = {name: value for name, value in self._fields.items() if value is not None}
         return self.with_values(**{**defaults, **given})
 
     def with_values(self, **values: object) -> "ConfigFields":
-        """Copy these fields, replacing the given ones."""
+        """Copy the fields of a config.json, replacing those that are given."""
         made = ConfigFields({}, self.origin)
         made.model_types = self.model_types
         made._fields = {**self._fields, **values}
         return made
 
     def wrong(self, name: str, value: object, requirement: str) -> BadModelFile:
-        """Make the BadModelFile error for a field whose value is not what is required."""
+        """Make the BadModelFile error for a field of config.json that is not what is required."""
         return BadModelFile(
             "{origin}: the config has {name}={value}, where {wanted} is "
             "needed. Get the file again from where the weights come from.",
@@ -64,42 +64,42 @@ class ConfigFields:
         )
 
     def __contains__(self, name: str) -> bool:
-        """Whether the field is present, null included."""
+        """Whether config.json has a field of this name, null included."""
         return name in self._fields
 
     def has(self, name: str) -> bool:
-        """Whether the field is present and not null."""
+        """Whether config.json has a field of this name that is not null."""
         return self._fields.get(name) is not None
 
     def count(
         self, name: str, default: int | None = None, minimum: int = 1, maximum: int = 2**31 - 1
     ) -> int:
-        """Read an integer field between `minimum` and `maximum`, both included."""
+        """Read an integer field of config.json between `minimum` and `maximum`, both included."""
         value = self._value(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
             raise self.wrong(name, value, f"a whole number from {minimum} to {maximum}")
         return value
 
     def counts(self, name: str) -> tuple[int, ...]:
-        """Read a list of integers, none negative; empty where the field is absent."""
+        """Read a list of integers from config.json, none negative; empty where it is absent."""
         counts = self._list(name, int, Words("a list of whole numbers"))
         if min(counts, default=0) < 0:
             raise self.wrong(name, list(counts), Words("a list of whole numbers"))
         return counts
 
     def flags(self, name: str) -> tuple[bool, ...]:
-        """Read a list of booleans; empty where the field is absent."""
+        """Read a list of booleans from config.json; empty where the field is absent."""
         listed = self._value(name, [])
         if not isinstance(listed, list) or not all(isinstance(one, bool) for one in listed):
             raise self.wrong(name, listed, Words("a list of true and false"))
         return tuple(listed)
 
     def strings(self, name: str) -> tuple[str, ...]:
-        """Read a list of strings; empty where the field is absent."""
+        """Read a list of strings from config.json; empty where the field is absent."""
         return self._list(name, str, Words("a list of strings"))
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        """Read a list of numbers as floats; empty where the field is absent.
+        """Read a list of numbers from config.json as floats; empty where the field is absent.
 
         Infinity may be written {"__float__": "Infinity"}, as transformers 5 does, for JSON has no
         infinity.
@@ -113,34 +113,32 @@ class ConfigFields:
         return tuple(map(float, told))
 
     def per_layer_numbers(self, name: str) -> tuple[float, ...]:
-        """Read a list of numbers, or a single number as a list of one; empty where the field is
-        absent.
-        """
+        """Read a list of numbers, or one number as a list, from config.json; empty if absent."""
         value = self._fields.get(name)
         is_list = value is None or isinstance(value, list)
         return self.numbers(name) if is_list else (self.number(name, 0.0),)
 
     def string(self, name: str, default: str) -> str:
-        """Read a string field."""
+        """Read a string field of config.json."""
         value = self._value(name, default)
         if not isinstance(value, str):
             raise self.wrong(name, value, Words("a word"))
         return value
 
     def number(self, name: str, default: float) -> float:
-        """Read a positive number as a float."""
+        """Read a positive number from config.json as a float."""
         value = self._value(name, default)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e12:
             raise self.wrong(name, value, Words("a number above 0"))
         return float(value)
 
     def non_negative(self, name: str) -> float:
-        """Read a number that is zero or positive; 0 where the field is absent."""
+        """Read a number from config.json that is zero or positive; 0 where the field is absent."""
         value = self._value(name, 0)
         return 0.0 if value == 0 and not isinstance(value, bool) else self.number(name, 0.0)
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Read a boolean; null counts as false, as in transformers."""
+        """Read a boolean from config.json; null counts as false, as in transformers."""
         value = self._fields.get(name, default)
         value = False if value is None else value
         if not isinstance(value, bool):
@@ -148,13 +146,11 @@ class ConfigFields:
         return value
 
     def section(self, name: str) -> "ConfigFields | None":
-        """Return the fields of a nested object; None where it is absent."""
+        """Return the fields of an object nested in config.json; None where it is absent."""
         return ConfigFields(self._object(name), self.origin) if self.has(name) else None
 
     def require(self, fixed: Mapping[str, object]) -> None:
-        """Raise UnsupportedModel for a field whose value differs from the only one that is
-        supported.
-        """
+        """Raise UnsupportedModel if a field of config.json is not the only supported value."""
         for name, value in fixed.items():
             asked = self._value(name, value)
             if asked != value:
@@ -167,40 +163,36 @@ class ConfigFields:
                 )
 
     def require_multiple(self, name: str, divisor: str) -> None:
-        """Check that integer field `name` is a multiple of integer field `divisor`; raises
-        BadModelFile.
-        """
+        """Raise BadModelFile unless config.json's `name` is a multiple of its integer `divisor`."""
         if self.count(name) % self.count(divisor):
             raise self.wrong(
                 name, self.count(name), f"a multiple of {divisor}={self.count(divisor)}"
             )
 
     def layers(self, default: int | None = None) -> int:
-        """Read `num_hidden_layers`."""
+        """Read the number of layers, `num_hidden_layers` of config.json."""
         return self.count("num_hidden_layers", default, maximum=_MOST_LAYERS)
 
     def kv_heads(self, heads: int) -> int:
-        """Read `num_key_value_heads`, a divisor of `heads`, which is the default."""
+        """Read `num_key_value_heads` of config.json, a divisor of `heads`, which is the default."""
         kept = self.count("num_key_value_heads", heads)
         if heads % kept:
             raise self.wrong("num_key_value_heads", kept, f"a divisor of the {heads} heads")
         return kept
 
     def ties_embeddings(self) -> bool | None:
-        """Read `tie_word_embeddings`; None where the config does not say."""
+        """Read `tie_word_embeddings` of config.json; None where it does not say."""
         return self.flag(_TIED, default=False) if self.has(_TIED) else None
 
     def window_size(self, default: int | None = _WINDOW) -> int | None:
-        """Read `sliding_window`; null means no window, and `default` applies where the field is
-        absent.
-        """
+        """Read config.json's `sliding_window` in tokens; None for null, `default` where absent."""
         name = "sliding_window"
         return self.count(name) if self.has(name) else (None if name in self else default)
 
     def layer_windows(
         self, window: int | None, has_window: Callable[[int], bool] | None = None
     ) -> tuple[int | None, ...]:
-        """Return each layer's sliding window in tokens, or None for full attention.
+        """Return each layer's sliding window from config.json in tokens, None for full attention.
 
         Layers are read from `layer_types`; has_window decides for each layer number where that is
         absent (None: every layer has the window).
@@ -222,7 +214,7 @@ class ConfigFields:
         return tuple(window if slide else None for slide in slides)
 
     def rope_fields(self, kind: str) -> "ConfigFields":
-        """Return the RoPE fields for layers of one type, merged as transformers merges them.
+        """Return config.json's RoPE fields for one type of layer, merged as transformers does.
 
         `rope_scaling` replaces `rope_parameters`; where those have one object per layer type, it
         updates the one for full attention. `rope_theta` and `partial_rotary_factor` of the outer

@@ -15,10 +15,10 @@ from mlx_engine.values.words import Words
 
 
 class JointForward(Protocol):
-    """Protocol: a forward pass over rows of several sequences, concatenated along T."""
+    """Protocol of a model's forward pass over rows of several sequences, concatenated along T."""
 
     def __call__(self, tokens: mx.array, caches: JointCaches) -> mx.array:
-        """Int tokens [1, T] of all sequences -> hidden states [1, T, H]."""
+        """Run the model on int tokens [1, T] of several sequences -> hidden states [1, T, H]."""
 
 
 PASSES_OF_ONE = Reason(
@@ -31,7 +31,7 @@ PASSES_OF_ONE = Reason(
 
 
 class MtpHead(Protocol):
-    """Protocol of one multi-token-prediction head.
+    """Protocol of one multi-token-prediction (MTP) head, which drafts tokens for verification.
 
     Row k pairs token x_k with the trunk's hidden state at position k-1 and predicts token x_{k+1}.
     Whether that hidden state is taken before or after the final norm depends on the family;
@@ -40,30 +40,28 @@ class MtpHead(Protocol):
 
     @property
     def vocabulary(self) -> int:
-        """Vocabulary size V."""
+        """Vocabulary size V of an MTP head's logits."""
 
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Create the head's empty caches; bits: of keys and values, 16 unless `packed_cache` is
-        None.
+        """Create an MTP head's empty KV caches.
+
+        bits: of keys and values, 16 unless the model's `packed_cache` is None.
         """
 
     def mtp_forward(
         self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
     ) -> mx.array:
-        """Int tokens [1, T] and previous hidden states [1, T, H] -> hidden states of the head [1,
-        T, H].
+        """Run an MTP head: tokens [1, T], previous hidden states [1, T, H] -> its own [1, T, H].
 
         Rows may belong to several sequences if the model has a `joint` forward pass.
         """
 
     @property
     def mtp_output(self) -> Linear | None:
-        """Output matrix that ends `mtp_logits`; None without one. Heads that share it return one
-        object.
-        """
+        """An MTP head's output matrix, applied last; None without one. Heads may share it."""
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
-        """Hidden states of the head [1, T, H] -> logits [1, T, V] in the hidden states' dtype.
+        """Hidden states of an MTP head [1, T, H] -> logits [1, T, V] in the hidden states' dtype.
 
         output: matrix to use instead of `mtp_output`, perhaps with a smaller vocabulary.
         """
@@ -78,46 +76,47 @@ class Model(Protocol):
 
     @property
     def vocabulary(self) -> int:
-        """Vocabulary size V."""
+        """Vocabulary size V of the model's logits."""
 
     @property
     def hidden_size(self) -> int:
-        """Hidden size H."""
+        """Size H of the model's hidden states."""
 
     @property
     def heads(self) -> Sequence[MtpHead]:
-        """MTP heads in drafting order."""
+        """The model's MTP heads in drafting order; empty where it has none."""
 
     @property
     def plain_only(self) -> Reason | None:
-        """Reason why drafts cannot be verified (caches without rollback); None where they can."""
+        """Reason why the model cannot verify drafts (caches without rollback); None if it can."""
 
     @property
     def output_rows(self) -> FewRowMatrix | None:
-        """Output matrix for picking tokens without writing logits; None where logits are needed."""
+        """The output matrix, to pick tokens without writing logits; None where they are needed."""
 
     @property
     def packed_cache(self) -> Reason | None:
-        """Reason why keys and values stay in 16 bits; None where 8 and 4 bits work too."""
+        """Reason why the model's KV cache stays in 16 bits; None where 8 and 4 bits work too."""
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Create empty trunk caches; bits: of keys and values, 16 unless `packed_cache` is None."""
+        """Create the empty caches of the model's layers, without those of MTP heads.
+
+        bits: of keys and values, 16 unless `packed_cache` is None.
+        """
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
-        """Int tokens [1, T] -> hidden states [1, T, H] for the output head and the MTP heads."""
+        """Run the model on int tokens [1, T] -> hidden states [1, T, H] for output and heads."""
 
     @property
     def joint(self) -> JointForward | None:
-        """Forward pass over rows of several sequences; None where every sequence needs its own
-        pass.
-        """
+        """Forward pass over rows of several sequences; None where each needs its own pass."""
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Hidden states [1, T, H] -> float32 logits [1, T, V]."""
 
 
 class Headless:
-    """Base of models without MTP heads, which process one sequence per pass."""
+    """Base class of models without MTP heads, which process one sequence per pass."""
 
     heads: tuple[MtpHead, ...] = ()
     output_rows: FewRowMatrix | None = None

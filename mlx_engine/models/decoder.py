@@ -26,7 +26,7 @@ from mlx_engine.values.options import CacheBits
 def build_decoder(
     spec: model_spec.ModelSpec, trunk: WeightTable, heads: WeightTable | None
 ) -> "Decoder":
-    """Build a decoder; raises BadModelFile for tensors that are missing, misshapen or left over."""
+    """Build a decoder; raises BadModelFile for weights that are missing, misshapen or left over."""
     model = Decoder(spec, trunk, heads)
     trunk.check_all_used()
     if heads is not None:
@@ -77,13 +77,13 @@ class Decoder:
         return len(self._layers)
 
     def with_distinct_layers(self) -> "Decoder":
-        """Copy with one block of every kind and weight format, for quick numerical comparisons."""
+        """Copy a model with one block of every kind and weight format, for numeric comparisons."""
         few = copy(self)
         few._layers = self._kinds
         return few
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Create empty caches for the trunk; bits: of keys and values."""
+        """Create an empty cache for each of the decoder's mixers; bits: of keys and values."""
         border, make = self.spec.long_rope_after, partial(self._make_block_caches, bits)
         return make() if border is None else LayerCaches([CacheByLength(make, border)])
 
@@ -92,20 +92,20 @@ class Decoder:
         return LayerCaches([cache for block in own for cache in block.make_caches(bits)])
 
     def embed(self, tokens: mx.array) -> mx.array:
-        """Int tokens [..., T] -> embedding rows [..., T, H], without the embedding scale."""
+        """Look up int tokens [..., T] -> embeddings [..., T, H], without the model's scale."""
         return self._rows(tokens)
 
     def scaled_embed(self, tokens: mx.array) -> mx.array:
-        """Int tokens [..., T] -> embeddings [..., T, H] as the first layer reads them."""
+        """Look up int tokens [..., T] -> embeddings [..., T, H], scaled for the first layer."""
         return self._embedding(tokens)
 
     def forward(self, tokens: mx.array, caches: LayerCaches | JointCaches) -> mx.array:
-        """Int tokens [1, T] -> hidden states [1, T, H] for the output head and the MTP heads."""
+        """Run the decoder on int tokens [1, T] -> hidden states [1, T, H] for output and heads."""
         return self.forward_with_residuals(tokens, caches, ())
 
     @property
     def joint(self) -> JointForward | None:
-        """Forward pass over several sequences; None for models with a second RoPE table."""
+        """The decoder's forward pass over several sequences; None with a second RoPE table."""
         return self.forward if self.spec.long_rope_after is None else None
 
     def forward_with_residuals(
@@ -114,8 +114,7 @@ class Decoder:
         caches: LayerCaches | JointCaches,
         residual_layers: Sequence[int],
     ) -> mx.array:
-        """Return hidden states followed by residuals after some layers, concatenated along the last
-        axis.
+        """Run the decoder -> hidden states and residuals after some layers, along the last axis.
 
         residual_layers: layer numbers, -1 for the embeddings.
         """
@@ -157,8 +156,7 @@ class Decoder:
         caches: LayerCaches | JointCaches,
         layer_numbers: Sequence[int],
     ) -> mx.array:
-        """Return hidden states followed by keys and values that some layers wrote, along the last
-        axis.
+        """Run the decoder -> hidden states, keys and values of some layers, along the last axis.
 
         layer_numbers: layers with keys and values of their own. Result [1, T, H + sum of widths]; a
         layer's width holds its keys head by head, then its values.
@@ -185,14 +183,14 @@ class Decoder:
 
 
 def _written_keys_values(cache: LayerCache, hidden: mx.array) -> mx.array:
-    """Keys and values of the rows [1, T, H] just processed, flattened to [1, T, width]."""
+    """Keys and values of the rows last written to a KV cache, flattened to [1, T, width]."""
     assert isinstance(cache, RowsCache)
     rows = (side.transpose(0, 2, 1, 3) for side in cache.block())
     return mx.concatenate([side.reshape(1, hidden.shape[1], -1) for side in rows], axis=-1)
 
 
 class _Layer(NamedTuple):
-    """A block and its slice of the cache list; has_caches: not an earlier layer's."""
+    """A decoder block and its slice of the cache list; has_caches: not an earlier layer's."""
 
     number: int
     block: DecoderBlock
@@ -201,7 +199,10 @@ class _Layer(NamedTuple):
 
 
 class _ModelLayers(NamedTuple):
-    """every: all layers. kinds: the first layer of each kind, and layers whose keys they read."""
+    """All layers of a decoder, and one of each kind for comparisons.
+
+    every: all layers. kinds: the first layer of each kind, and layers whose keys they read.
+    """
 
     every: list[_Layer]
     kinds: list[_Layer]
@@ -227,7 +228,7 @@ def _read_layers(spec: model_spec.ModelSpec, part: Part) -> _ModelLayers:
 def _assign_caches(
     spec: model_spec.ModelSpec, blocks: Sequence[DecoderBlock], layer_numbers: Sequence[int]
 ) -> list[_Layer]:
-    """Layers of these numbers with slices of a cache list that has caches for them alone."""
+    """Pick layers by number, with slices of a cache list that has caches for these layers alone."""
     layers: list[_Layer] = []
     places: dict[int, slice] = {}
     count = 0
@@ -242,7 +243,7 @@ def _assign_caches(
 
 
 def _head_parts(every: Part) -> list[Part]:
-    """Split the tensors of the MTP heads by head."""
+    """Split the weights of all MTP heads into one part for each head."""
     parts = [every.subpart("layers.0")]
     while "join.weight" in (further := every.subpart(f"layers.{len(parts)}")):
         parts.append(further)

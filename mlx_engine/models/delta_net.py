@@ -36,7 +36,7 @@ PROJECTIONS = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
 
 
 class DeltaNet:
-    """Gated DeltaNet as the sequence mixer of a decoder block."""
+    """Gated DeltaNet layer of a decoder block, used in place of attention."""
 
     def __init__(self, spec: DeltaNetSpec, part: Part, eps: float) -> None:
         self._spec = spec
@@ -60,7 +60,7 @@ class DeltaNet:
         self.out_proj = ResidualLinear.read(part, "out_proj")
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """Create a cache of zeros: a float32 state and the convolution's last rows."""
+        """Create DeltaNet's cache of zeros: a float32 state and the convolution's last rows."""
         del bits
         spec = self._spec
         window = mx.zeros((1, spec.taps - 1, spec.channels), self.dtype)
@@ -68,7 +68,7 @@ class DeltaNet:
         return RecurrentCache(window, state, self._rule, self._stock)
 
     def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """Normed hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
+        """Run Gated DeltaNet on normed hidden states [1, T, H] -> [1, T, N] for `out_proj`."""
         del masks
         spec = self._spec
         gate, rows = self._inputs.split_gate(self._projections.products(x))
@@ -87,29 +87,35 @@ class DeltaNet:
 
 
 class GateAndInputs(NamedTuple):
-    """Output gate [1, T, Hv * Dv] and raw inputs of the delta rule, [1, T, ...] each."""
+    """Gated DeltaNet's output gate [1, T, Hv * Dv] and raw inputs of its delta rule."""
 
     gate: mx.array
     rows: Sequence[mx.array]
 
 
 class DeltaInputs(Protocol):
-    """Protocol: compute the inputs of the delta rule from the outputs of projections."""
+    """Protocol: compute the inputs of Gated DeltaNet's delta rule from outputs of projections."""
 
     def split_gate(self, products: Sequence[mx.array]) -> GateAndInputs:
-        """Split the projections' outputs, [1, T, N] each, into output gate and inputs."""
+        """Split the outputs of projections, [1, T, N] each, into DeltaNet's gate and inputs."""
 
     def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> DeltaBlockInputs:
-        """Compute the delta rule's inputs for rows of one sequence."""
+        """Compute the inputs of Gated DeltaNet's delta rule for rows of one sequence.
+
+        rows: outputs of the projections, [1, T, ...]. window: the convolution's earlier rows.
+        """
 
 
 class StockDeltaInputs:
-    """Inputs of the delta rule by about a dozen MLX operations."""
+    """Computes the inputs of Gated DeltaNet's delta rule by about a dozen MLX operations."""
 
     def __init__(
         self, fixed: DeltaConstants, projections: Projections, stock: StockOperations, repeats: int
     ) -> None:
-        """repeats: copies of each query and key head that may be made for value heads."""
+        """Create the computation of the delta rule's inputs by MLX.
+
+        repeats: copies of each query and key head that may be made for value heads.
+        """
         self._fixed, self._projections, self._stock = fixed, projections, stock
         self._times = repeats
         self._convolve = stock.make_convolution(fixed.taps)
@@ -118,12 +124,15 @@ class StockDeltaInputs:
         self._zero = mx.zeros(self._bias.shape)
 
     def split_gate(self, products: Sequence[mx.array]) -> GateAndInputs:
-        """Split the projections into output gate, convolution channels, beta and decay."""
+        """Split DeltaNet's projections into output gate, convolution channels, beta and decay."""
         channels, gate, beta, decay = self._projections.parts(products)
         return GateAndInputs(gate, (channels, beta, decay))
 
     def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> DeltaBlockInputs:
-        """Compute the delta rule's inputs for rows of one sequence."""
+        """Compute the inputs of Gated DeltaNet's delta rule for rows of one sequence, by MLX.
+
+        rows: outputs of the projections, [1, T, ...]. window: the convolution's earlier rows.
+        """
         fixed, stock = self._fixed, self._stock
         channels, beta, decay = rows
         count, size = channels.shape[1], fixed.key_size
@@ -145,9 +154,10 @@ class StockDeltaInputs:
 
 @dataclass(frozen=True, slots=True)
 class KernelDeltaInputs:
-    """Inputs of the delta rule by one kernel launch for few rows; prompts use MLX operations.
+    """Computes the inputs of Gated DeltaNet's delta rule by one kernel launch for few rows.
 
-    gate, beta, decay: where each part lies in the outputs of the projections.
+    Prompts use MLX operations. gate, beta, decay: where each part lies in the outputs of the
+    projections.
     """
 
     fixed: DeltaConstants
@@ -158,13 +168,16 @@ class KernelDeltaInputs:
     stock: StockDeltaInputs
 
     def split_gate(self, products: Sequence[mx.array]) -> GateAndInputs:
-        """Split off the output gate; the kernel reads the other parts in place."""
+        """Split off DeltaNet's output gate; the kernel reads the other projections in place."""
         start = self.gate.column
         width = self.fixed.value_size * len(self.fixed.decay_bias)
         return GateAndInputs(products[self.gate.matrix][:, :, start : start + width], products)
 
     def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> DeltaBlockInputs:
-        """Compute the delta rule's inputs for rows of one sequence."""
+        """Compute the inputs of Gated DeltaNet's delta rule for rows of one sequence, by a kernel.
+
+        rows: outputs of the projections, [1, T, ...]. window: the convolution's earlier rows.
+        """
         channels, decay, beta = rows[0], self.decay, self.beta
         if channels.shape[1] not in self.served:
             return self.stock(self.stock.split_gate(rows).rows, window)
@@ -197,7 +210,10 @@ def _rounded_silu(sums: mx.array) -> mx.array:
 
 
 def _decay(a: mx.array, bias: mx.array, rate: mx.array, zero: mx.array) -> mx.array:
-    """exp(-exp(A_log) * softplus(a + dt_bias)) in float32; rate is -exp(A_log)."""
+    """Decay of the delta rule, exp(-exp(A_log) * softplus(a + bias)), in float32.
+
+    rate: -exp(A_log).
+    """
     return mx.exp(rate * mx.logaddexp(a.astype(mx.float32) + bias, zero))
 
 

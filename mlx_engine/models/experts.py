@@ -20,7 +20,7 @@ SORTED_FROM_ROWS = 32
 
 @dataclass(frozen=True, slots=True)
 class ExpertLinear:
-    """Matrix product with the experts of each row: x [R, 1, K] -> [R, n, N] (or x [R, n, K]).
+    """Linear layer of experts: x [R, 1, K] or [R, n, K] -> [R, n, N], by each row's n experts.
 
     A row's result depends on that row and its experts only. few_rows, many_rows: kernels for few
     rows and for rows sorted by expert; MLX multiplies where neither applies. biases: [E, N].
@@ -34,19 +34,22 @@ class ExpertLinear:
 
     @staticmethod
     def of(matrices: Matrix, kernels: Kernels, biases: mx.array | None = None) -> "ExpertLinear":
-        """Wrap a stack of expert matrices, with kernels where there are any for its format."""
+        """Wrap a stack of expert matrices as a layer, with kernels where there are any for it."""
         few_rows = FewRowMatrix.of(matrices, kernels, "experts")
         many_rows = ManyRowMatrix.of(matrices, kernels, "prompt-experts")
         return ExpertLinear(matrices, few_rows, many_rows, biases, kernels.stock)
 
     @staticmethod
     def read(part: Part, *names: str) -> "list[ExpertLinear]":
-        """Read stacks of expert matrices with their biases, fused where their formats agree."""
+        """Read expert matrices and biases as layers, fused into one where their formats agree."""
         joined = part.joined(names)
         return [ExpertLinear.of(one.matrix, part.kernels, one.bias) for one in joined]
 
     def __call__(self, x: mx.array, chosen: mx.array, *, is_sorted: bool) -> mx.array:
-        """Multiply rows by their experts, uint32 ids [R, n]; is_sorted: the ids never decrease."""
+        """Multiply rows by the matrices of their experts, uint32 ids [R, n] -> products [R, n, N].
+
+        is_sorted: the ids never decrease.
+        """
         made = self._product(x, chosen, is_sorted=is_sorted)
         return made if self.biases is None else made + self.biases[chosen].astype(x.dtype)
 
@@ -107,7 +110,7 @@ class Router:
         self._sigmoid = part.kernels.stock.elementwise(_sigmoid_float32)
 
     def __call__(self, rows: mx.array) -> RoutedExperts:
-        """Hidden states [R, H] -> selected experts and their weights."""
+        """Route hidden states [R, H] -> ids and weights of the experts selected for each row."""
         spec = self._spec
         if self._norm is not None:
             rows = self._norm(rows[None])[0]
@@ -138,7 +141,7 @@ class Router:
         return mx.argpartition(selection, kth=-count, axis=-1)[:, -count:]
 
     def _selection_scores(self, scores: mx.array) -> mx.array:
-        """Scores [R, E] plus bias; -inf in expert groups that were not selected."""
+        """Router scores [R, E] plus bias; -inf for experts in groups that were not selected."""
         spec = self._spec
         selection = scores if self._choice_bias is None else scores + self._choice_bias
         if spec.kept_groups == spec.groups:
@@ -168,7 +171,10 @@ class ExpertFeedForward:
 
     @staticmethod
     def read(part: Part, spec: layer_specs.ExpertsSpec, eps: float = 1e-6) -> "ExpertFeedForward":
-        """Read router, expert stacks and shared expert of a block; eps: of the router's norm."""
+        """Read the mixture of experts of a block: router, expert matrices, shared expert.
+
+        eps: of the router's norm.
+        """
         stacks, shared = part.subpart("switch_mlp"), part.subpart("shared_expert")
         router = Router(spec, part, eps)
         gate_up = ExpertLinear.read(stacks, "gate_proj", "up_proj")
@@ -187,7 +193,10 @@ class ExpertFeedForward:
         )
 
     def __call__(self, x: mx.array, router_input: mx.array | None = None) -> mx.array:
-        """Hidden states [1, T, H] -> [1, T, H]; router_input: read by the router, default x."""
+        """Run the mixture of experts: hidden states [1, T, H] -> [1, T, H].
+
+        router_input: read by the router, default x.
+        """
         rows = x.reshape(-1, x.shape[-1])
         choice = self.router(rows if router_input is None else router_input.reshape(rows.shape))
         asked = self._run_sorted_experts if len(rows) >= SORTED_FROM_ROWS else self._run_experts
@@ -203,7 +212,7 @@ class ExpertFeedForward:
         return made.reshape(x.shape)
 
     def add_to(self, residual: mx.array, x: mx.array) -> mx.array:
-        """Return residual + feed-forward(x)."""
+        """Return the residual plus the output of the mixture of experts for x, [1, T, H]."""
         return residual + self(x)
 
     def _run_experts(self, rows: mx.array, chosen: mx.array) -> mx.array:

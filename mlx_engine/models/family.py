@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TensorParts(Generic[T]):
-    """Tensors of a model's files sorted into trunk, MTP heads and skipped, by canonical name.
+    """Tensors of a model's files by canonical name: those of the trunk, of MTP heads, and skipped.
 
     T is a tensor's header or array. skipped: tensors that text generation does not need (vision,
     copies of tied embeddings, buffers), by their names in the file. Tensors stored fused or split
@@ -39,7 +39,7 @@ class TensorParts(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ModelSizes:
-    """Sizes of a model, computed from its config.
+    """Sizes of a model, computed from its config.json: caches, MTP heads, activations of a pass.
 
     promised_heads: MTP heads that the config declares, whether or not the files have them. cache,
     head_caches: cache sizes of the trunk and of each MTP head. active_expert_share: share of a
@@ -61,13 +61,13 @@ class ModelSizes:
     unpacks: bool = True
 
     def of_heads(self, count: int) -> CacheSize:
-        """Cache size of the first `count` MTP heads together."""
+        """Cache size of the model's first `count` MTP heads together."""
         return sum_of_sizes(self.head_caches[:count])
 
 
 @dataclass(frozen=True, slots=True)
 class CanonicalPart:
-    """Arrays of a trunk or of MTP heads with canonical names and values.
+    """Weights of a model's trunk or of its MTP heads, with canonical names and values.
 
     norm_shift: what the file had added to zero-centred norm weights: 0 (w), 1 (1 + w), 2 (added
     twice). reasons: notices about corrected values.
@@ -79,7 +79,7 @@ class CanonicalPart:
 
 
 class Family(ABC):
-    """Abstract base of model families, created for one model.
+    """Abstract base of model families (architectures), created for one model's config.json.
 
     config: the whole config.json. origin arguments name files in messages, the attribute the
     config. Methods raise BadModelFile for inconsistent files and UnsupportedModel for variants that
@@ -92,11 +92,11 @@ class Family(ABC):
 
     @abstractmethod
     def figures(self) -> ModelSizes:
-        """Compute the model's sizes from its config."""
+        """Compute a model's sizes (caches, MTP heads, experts) from its config.json."""
 
     @abstractmethod
     def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
-        """Sort the tensors of a model's own files into trunk, MTP heads and skipped."""
+        """Sort the tensors of a model's own files by use: trunk, MTP heads and skipped."""
 
     def split_heads_file(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a separate file of MTP heads; names may lack the heads' prefix."""
@@ -104,8 +104,7 @@ class Family(ABC):
         return TensorParts({}, dict(raw), {})
 
     def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """Shapes of the trunk's tensors before quantisation; empty where only mlx-lm's class knows
-        them.
+        """Shapes of the trunk's tensors before quantisation; empty where only mlx-lm knows them.
 
         present: canonical names in the files, which decide between alternative layouts of a tensor.
         """
@@ -113,12 +112,12 @@ class Family(ABC):
         return {}
 
     def head_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """Shapes of the MTP heads' tensors before quantisation; empty where heads are not run."""
+        """Shapes of the MTP heads' tensors before quantisation; empty where no heads are run."""
         del present
         return {}
 
     def repeats(self) -> Mapping[str, str]:
-        """Map names of head matrices to the trunk matrices they may be copies of."""
+        """Map names of MTP head matrices to those of trunk matrices they may be copies of."""
         return {}
 
     def published_name(self, head_name: str) -> str:
@@ -131,17 +130,17 @@ class Family(ABC):
 
     @abstractmethod
     def group(self, trunk_name: str) -> str:
-        """Group of a trunk tensor for size tables, such as "attention" or "experts"."""
+        """Group that size tables list a trunk tensor under, such as "attention" or "experts"."""
 
     def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
-        """Convert the trunk's stored values to those the model computes with."""
+        """Convert the trunk's stored weights to the values that the model computes with."""
         del origin
         return CanonicalPart(dict(raw), 1, ())
 
     def canonical_head(
         self, raw: Mapping[str, mx.array], origin: str, trunk_shift: int | None
     ) -> CanonicalPart:
-        """Convert the MTP heads' stored values to those the model computes with.
+        """Convert the MTP heads' stored weights to the values that the model computes with.
 
         trunk_shift: the trunk's norm shift if trunk and heads come from one set of files, else
         None.
@@ -150,6 +149,4 @@ class Family(ABC):
 
     @abstractmethod
     def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
-        """Build the model; raises BadModelFile for tensors that are missing, misshapen or left
-        over.
-        """
+        """Build a model; raises BadModelFile for weights missing, misshapen or left over."""

@@ -1,4 +1,4 @@
-"""Weight matrices in the form our kernels read, for passes of few rows and of many rows."""
+"""Weight matrices in the form the engine's kernels read, for passes of few rows and of many."""
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ rows, whose tiles have 64. Presumed, not measured.
 
 @dataclass(frozen=True, slots=True)
 class _CountsUpTo:
-    """Row counts that a kernel serves; if it serves a whole verify pass, up to `most` rows too."""
+    """Row counts that a matrix kernel serves, up to `most` where it serves a whole verify pass."""
 
     most: int
     counts: Container[int]
@@ -46,10 +46,10 @@ class _CountsUpTo:
 
 @dataclass(frozen=True, slots=True)
 class FewRowMatrix:
-    """A matrix [N, K] or a stack of them, multiplied by our kernels in passes of few rows.
+    """A weight matrix [N, K], or a stack, multiplied by the engine's kernels for few rows.
 
     counts: row counts served. A launch takes up to eight rows; more rows are split, and a row's
-    result does not depend on the rows beside it.
+    result does not depend on the other rows of its launch.
     """
 
     arrays: tuple[mx.array, ...]
@@ -59,7 +59,7 @@ class FewRowMatrix:
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "FewRowMatrix | None":
-        """Wrap a matrix for a kernel; None where the kernel does not serve it."""
+        """Wrap a weight matrix for the kernel for few rows; None where that does not serve it."""
         form = format_of(matrix)
         if form is None:
             return None
@@ -72,36 +72,36 @@ class FewRowMatrix:
         return FewRowMatrix(arrays, form, served.launcher, counts)
 
     def takes(self, x: mx.array) -> bool:
-        """Whether the kernel serves the number of rows of x [..., K]."""
+        """Whether the matrix kernel for few rows serves as many rows as x [..., K] has."""
         return x.size // x.shape[-1] in self.counts
 
     def product(self, x: mx.array) -> mx.array:
-        """x [..., K] -> x W^T [..., N]."""
-        return self._in_eights(few_row_matvec, x)
+        """Multiply x [..., K] by the weight matrix, by a kernel: x W^T [..., N]."""
+        return self._in_chunks(few_row_matvec, x)
 
     def product_plus_bias(self, bias: mx.array, x: mx.array) -> mx.array:
-        """x [..., K] -> x W^T + bias [..., N]; the same bits as the two operations."""
-        return _in_eights(
+        """One kernel for x W^T + bias [..., N] of x [..., K]; same bits as two operations."""
+        return _in_chunks(
             lambda x: few_row_matvec_add(x, self.arrays, self.form, self.launcher, bias), x
         )
 
     def product_plus_residual(self, residual: mx.array, x: mx.array) -> mx.array:
-        """x [..., K] -> residual + x W^T [..., N]; the same bits as the two operations."""
-        return self._in_eights(few_row_matvec_add, x, residual)
+        """One kernel for residual + x W^T [..., N] of x [..., K]; same bits as two operations."""
+        return self._in_chunks(few_row_matvec_add, x, residual)
 
     def gate_up(self, x: mx.array) -> mx.array:
-        """x [..., K] -> silu(gate) * up [..., N], for a matrix [2 N, K] of gate and up rows."""
-        return self._in_eights(few_row_gate_up, x)
+        """One kernel for silu(gate) * up [..., N] of x [..., K], by gate and up rows."""
+        return self._in_chunks(few_row_gate_up, x)
 
-    def _in_eights(self, run: Callable[..., mx.array], x: mx.array, *more: mx.array) -> mx.array:
+    def _in_chunks(self, run: Callable[..., mx.array], x: mx.array, *more: mx.array) -> mx.array:
         if x.size <= MOST_ROWS * x.shape[-1]:
             return run(x, self.arrays, self.form, self.launcher, *more)
-        return _in_eights(
+        return _in_chunks(
             lambda x, *more: run(x, self.arrays, self.form, self.launcher, *more), x, *more
         )
 
     def expert_product(self, x: mx.array, chosen: mx.array) -> mx.array:
-        """x [R, K] or [R, n, K] and uint32 expert ids [R, n] -> products [R, n, N]."""
+        """Multiply x [R, K] or [R, n, K] by matrices of experts, uint32 ids [R, n] -> [R, n, N]."""
         width = x.shape[-1]
 
         def made(experts: mx.array, rows: mx.array) -> mx.array:
@@ -110,19 +110,20 @@ class FewRowMatrix:
             )
             return pairs.reshape(*experts.shape, -1)
 
-        return _in_eights(made, chosen.view(mx.int32), x.reshape(len(chosen), -1))
+        return _in_chunks(made, chosen.view(mx.int32), x.reshape(len(chosen), -1))
 
     def join(self, embedded: mx.array, hidden: mx.array, norms: Norms) -> mx.array:
-        """Norm embeddings and hidden states [..., H], concatenate them and multiply -> [..., N]."""
-        return _in_eights(
+        """Norm embeddings and hidden states [..., H], concatenate, multiply -> [..., N]."""
+        return _in_chunks(
             lambda e, h: mtp_input(e, h, norms, self.arrays, self.form, self.launcher),
             embedded,
             hidden,
         )
 
     def pick(self, hidden: mx.array, options: PickOptions) -> mx.array:
-        """Hidden states [..., K] -> one token id per row, int32 [R]; -1 where a logit is not
-        finite.
+        """Pick the likeliest token of each row of hidden states [..., K], by one kernel: int32 [R].
+
+        -1 where a logit is not finite.
         """
 
         def chosen(x: mx.array, *keys: mx.array) -> mx.array:
@@ -130,11 +131,11 @@ class FewRowMatrix:
             return vocabulary_pick(x, self.arrays, self.form, rows, self.launcher)
 
         keys = () if options.keys is None else (options.keys,)
-        return _in_eights(chosen, hidden.reshape(-1, hidden.shape[-1]), *keys)
+        return _in_chunks(chosen, hidden.reshape(-1, hidden.shape[-1]), *keys)
 
 
 def format_of(matrix: Matrix) -> WeightFormat | None:
-    """Kernel weight format of a matrix; None for a packing that no kernel reads."""
+    """The kernels' weight format for a matrix; None for a packing that no kernel reads."""
     if matrix.mode == "dense":
         return DENSE
     if matrix.mode == "affine":
@@ -146,12 +147,12 @@ def format_of(matrix: Matrix) -> WeightFormat | None:
 
 
 def work_of(matrix: Matrix, form: WeightFormat) -> KernelWork:
-    """Kernel work of a matrix: its format and unpacked sizes."""
+    """Describe the product with a matrix for the choice of a kernel: format and unpacked sizes."""
     return KernelWork(form.name, matrix.weight.shape[-2], matrix.inputs)
 
 
-def _in_eights(run: Callable[..., mx.array], *inputs: mx.array) -> mx.array:
-    """Run a kernel over inputs [..., K] in chunks of at most eight rows."""
+def _in_chunks(run: Callable[..., mx.array], *inputs: mx.array) -> mx.array:
+    """Run a matrix kernel over inputs [..., K] in chunks of at most eight rows."""
     *lead, width = inputs[0].shape
     if inputs[0].size <= MOST_ROWS * width:
         return run(*inputs)
@@ -164,7 +165,7 @@ def _in_eights(run: Callable[..., mx.array], *inputs: mx.array) -> mx.array:
 
 @dataclass(frozen=True, slots=True)
 class ManyRowMatrix:
-    """A matrix in GGUF blocks, or a stack of them, multiplied by our kernel in prompt passes.
+    """A weight matrix in GGUF blocks, or a stack, multiplied by the engine's kernel for prompts.
 
     served: contains 1 while the kernel is in use; until then MLX multiplies by dequantised values.
     """
@@ -175,9 +176,7 @@ class ManyRowMatrix:
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "ManyRowMatrix | None":
-        """Wrap a matrix for a kernel; None where the kernel does not serve it or MLX reads its
-        format.
-        """
+        """Wrap a GGUF matrix for the prompt kernel; None where it has none or MLX reads it."""
         if matrix.mode not in BLOCK_FORMS:
             return None
         form = BLOCK_FORMS[matrix.mode]
@@ -186,17 +185,17 @@ class ManyRowMatrix:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether products go through the kernel now."""
+        """Whether products with a GGUF matrix in prompts go through the engine's kernel now."""
         return 1 in self.served
 
     def product(self, x: mx.array) -> mx.array:
-        """x [..., K] -> x W^T [..., N]."""
+        """Multiply x [..., K] of a prompt by the GGUF matrix: x W^T [..., N]."""
         rows = x.reshape(-1, x.shape[-1])
         made = many_row_product(rows, (self.blocks,), self.form, self.served.launcher)
         return made.reshape(*x.shape[:-1], -1)
 
     def expert_product(self, x: mx.array, chosen: mx.array) -> mx.array:
-        """x [R, 1, K] and expert ids [R, 1] in ascending order -> products [R, 1, N]."""
+        """Multiply x [R, 1, K] by matrices of experts, ids [R, 1] ascending -> [R, 1, N]."""
         made = many_row_experts(
             x.squeeze(1), chosen.squeeze(1), (self.blocks,), self.form, self.served.launcher
         )

@@ -34,18 +34,18 @@ ABSORBED_ROWS = 128
 
 @dataclass(frozen=True, slots=True)
 class PerHeadMatrices:
-    """A weight matrix [N, K] for each attention head; is_transposed: stored as [K, N]."""
+    """Weight matrices [N, K] of all attention heads; is_transposed: each is stored as [K, N]."""
 
     matrices: Matrix
     is_transposed: bool = False
     stock: StockOperations = MLX
 
     def __call__(self, x: mx.array) -> mx.array:
-        """x [1, heads, T, K], or one head for all -> x W^T [1, heads, T, N]."""
+        """Multiply x [1, heads, T, K], or one head for all, by each head's W: x W^T."""
         return self._product(x, transpose=not self.is_transposed)
 
     def multiply_transposed(self, x: mx.array) -> mx.array:
-        """x [1, heads, T, N] -> x W [1, heads, T, K]."""
+        """Multiply x [1, heads, T, N] by each head's W as it is: x W [1, heads, T, K]."""
         return self._product(x, transpose=self.is_transposed)
 
     def _product(self, x: mx.array, *, transpose: bool) -> mx.array:
@@ -72,7 +72,7 @@ class _LatentBlock(NamedTuple):
 
 
 class LatentAttention:
-    """Multi-head latent attention as the sequence mixer of a decoder block.
+    """Multi-head latent attention of a decoder block, with its projections and cache.
 
     The KV cache stores latents as keys and rotated keys as values.
     """
@@ -103,11 +103,11 @@ class LatentAttention:
         self._unpack_values = PerHeadMatrices(values, stock=self._stock)
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """Create an empty cache; bits: of latents and rotated keys."""
+        """Create latent attention's empty cache; bits: of latents and rotated keys."""
         return AttentionCache(bits)
 
     def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """Normed hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
+        """Run latent attention on normed hidden states [1, T, H] -> [1, T, N] for o_proj."""
         latent, key = mx.split(self._to_latent(x), [self._spec.kv_rank], axis=-1)
         queries, latent = self._project_queries(x), self._latent_norm(latent)
         return each(cache, partial(self._run_sequence, masks), queries, latent, key)
@@ -115,7 +115,7 @@ class LatentAttention:
     def _run_sequence(
         self, masks: Masks, cache: LayerCache, queries: mx.array, latent: mx.array, key: mx.array
     ) -> mx.array:
-        """Attend within one sequence; queries, latents and unrotated keys [1, T, ...]."""
+        """Latent attention within one sequence; queries, latents and unrotated keys [1, T, ...]."""
         assert isinstance(cache, AttentionCache)
         spec, position, rows = self._spec, cache.start(), queries.shape[1]
         queries = queries.reshape(1, rows, spec.heads, -1).swapaxes(1, 2)
@@ -151,7 +151,7 @@ class LatentAttention:
         keys: mx.array,
         position: Position,
     ) -> mx.array:
-        """Attend by MLX with queries [1, heads, T, ...] to a cache [1, 1, L, ...]."""
+        """Attend by MLX with queries [1, heads, T, ...] to a cache of latents [1, 1, L, ...]."""
         if rotated.shape[2] <= ABSORBED_ROWS:
             absorbed = self._unpack_keys.multiply_transposed(unrotated)
             block = _LatentBlock(absorbed, rotated, latents, latents, keys, position)
@@ -182,7 +182,7 @@ class LatentAttention:
         return self._queries(x)
 
     def _attend_rows(self, block: _LatentBlock, part: slice) -> mx.array:
-        """Attend with a slice of rows; scores are the sum of unrotated and rotated products."""
+        """Latent attention of a slice of rows; scores sum unrotated and rotated products."""
         rows, before = block.rotated.shape[2], block.rotated_keys.shape[2] - block.rotated.shape[2]
         end = before + part.stop
         unrotated, rotated = block.unrotated[:, :, part], block.rotated[:, :, part]

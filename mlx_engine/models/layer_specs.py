@@ -19,7 +19,7 @@ STATE_BYTES = 4
 
 
 class CacheSize(NamedTuple):
-    """Numbers of elements that layer caches hold.
+    """Numbers of elements that the caches of one or several layers hold.
 
     values: keys and values per token; groups: quantisation groups per token in 8 and 4 bits.
     window_values, window_groups: the same for full sliding windows. slack_values: spare rows of
@@ -35,19 +35,19 @@ class CacheSize(NamedTuple):
     state_elements: int = 0
 
     def in_bytes(self, element_bytes: int) -> CacheBytes:
-        """Convert to bytes, for keys and values of `element_bytes` bytes each."""
+        """Convert a cache size from elements to bytes; element_bytes: of a key or value element."""
         states = self.state_elements * STATE_BYTES + self.kept_elements * element_bytes
         windows = (self.window_values, self.window_groups, self.slack_values)
         return CacheBytes(element_bytes, self.values, self.groups, *windows, states)
 
 
 def sum_of_sizes(sizes: Iterable[CacheSize]) -> CacheSize:
-    """Add up cache sizes."""
+    """Add up the cache sizes of several layers."""
     return CacheSize(*map(sum, zip(CacheSize(), *sizes, strict=True)))
 
 
 def key_value_size(heads: int, key_dim: int, value_dim: int, window: int | None) -> CacheSize:
-    """Cache size of one attention layer, per token or for a sliding window."""
+    """KV cache size of an attention layer with these heads, per token or for a sliding window."""
     sizes = (key_dim, value_dim)
     each = heads * sum(sizes)
     groups = each // (64 if all(size % 64 == 0 for size in sizes) else LEAST_GROUP)
@@ -145,7 +145,7 @@ class AttentionSpec:
     prefix = "self_attn"
 
     def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
-        """Tensor names within the layer and their shapes."""
+        """Names and shapes of the weights of an attention layer."""
         del has_split_kv_b
         queries = self.heads * self.key_dim
         rows = {"q": queries * (2 if self.gate == "element" else 1)}
@@ -175,14 +175,14 @@ class AttentionSpec:
 
     @property
     def cache(self) -> CacheSize:
-        """Size of the layer's KV cache; empty where it uses an earlier layer's."""
+        """Size of an attention layer's KV cache; empty where it uses an earlier layer's."""
         if self.kv_layer is not None:
             return CacheSize()
         return key_value_size(self.kv_heads, self.key_dim, self.value_dim, self.window)
 
     @property
     def packed_cache(self) -> Reason | None:
-        """Reason why keys and values stay in 16 bits; None where 8 and 4 bits work too."""
+        """Reason why the layer's KV cache stays in 16 bits; None where 8 and 4 bits work too."""
         return why_not_packed(self.key_dim, self.value_dim)
 
 
@@ -208,7 +208,7 @@ class LatentAttentionSpec:
     prefix = "self_attn"
 
     def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
-        """Tensor names within the layer and their shapes.
+        """Names and shapes of the weights of a latent attention layer.
 
         has_split_kv_b: the matrix that unpacks latents, published as kv_b_proj [heads * (nope +
         value), rank], is stored as MLX's conversions have it: embed_q [heads, rank, nope] and
@@ -241,12 +241,12 @@ class LatentAttentionSpec:
 
     @property
     def cache(self) -> CacheSize:
-        """Cache size: one latent and one rotated key per token."""
+        """Cache size of a latent attention layer: one latent and one rotated key per token."""
         return key_value_size(1, self.kv_rank, self.rope.width, None)
 
     @property
     def packed_cache(self) -> Reason | None:
-        """Reason why latents stay in 16 bits; None where 8 and 4 bits work too."""
+        """Reason why a latent cache stays in 16 bits; None where 8 and 4 bits work too."""
         return why_not_packed(self.kv_rank, self.rope.width)
 
 
@@ -267,7 +267,7 @@ class FeedForwardSpec:
     prefix = "mlp"
 
     def tensors(self, hidden: int) -> Shapes:
-        """Tensor names within the layer and their shapes."""
+        """Names and shapes of the weights of a dense feed-forward layer."""
         rows = {"gate": self.inner} if self.gated else {}
         rows |= {"up": self.inner, "down": hidden}
         inputs = {"gate": hidden, "up": hidden, "down": self.inner}
@@ -313,7 +313,7 @@ class ExpertsSpec:
 
     @property
     def is_softmax_over_selected(self) -> bool:
-        """Whether weights equal a softmax over the logits of the selected experts alone.
+        """Whether expert weights equal a softmax over the logits of the selected experts alone.
 
         True for normalised softmax scores without bias or groups, since normalising cancels the
         other terms.
@@ -322,7 +322,7 @@ class ExpertsSpec:
         return self.score == "softmax" and self.normalise and is_plain and not self.least_sum
 
     def tensors(self, hidden: int) -> Shapes:
-        """Tensor names within the layer and their shapes; expert matrices are stacked."""
+        """Names and shapes of the weights of a mixture of experts; expert matrices are stacked."""
         made: Shapes = {"gate.weight": (self.count, hidden)}
         if self.router_bias:
             made["gate.bias"] = (self.count,)
@@ -341,7 +341,7 @@ class ExpertsSpec:
 
 
 def shapes_below(shapes: Mapping[str, Shape], prefix: str) -> Shapes:
-    """Select the shapes of tensors whose names start with a prefix, without that prefix."""
+    """Select the shapes of weights whose names start with a prefix, by names without it."""
     return {
         name.removeprefix(prefix): shape
         for name, shape in shapes.items()

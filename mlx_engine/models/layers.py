@@ -1,4 +1,4 @@
-"""Building blocks of layers: linear, embedding, norm, RoPE and gated feed-forward."""
+"""Building blocks of decoder layers: linear, embedding, norm, RoPE and gated feed-forward."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +52,7 @@ class Linear:
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, bias: mx.array | None = None) -> "Linear":
-        """Wrap a matrix, with kernels where there are any for it."""
+        """Wrap a weight matrix as a linear layer, with kernels where there are any for it."""
         few_rows = FewRowMatrix.of(matrix, kernels, "products")
         adds = few_rows is not None and bias is not None
         adding = FewRowMatrix.of(matrix, kernels, "product-add") if adds else None
@@ -61,7 +61,10 @@ class Linear:
 
     @staticmethod
     def read(part: Part, name: str, dtype: mx.Dtype | None = None) -> "Linear":
-        """Read `name` of a part, and its bias if the spec has one; dtype: cast if dense."""
+        """Read a linear layer from weights: `name`.weight, and its bias if the spec has one.
+
+        dtype: cast of a dense matrix.
+        """
         matrix = part.matrix(name, dtype)
         bias = f"{name}.bias"
         bias_array = part.vector(bias, matrix.dtype) if bias in part else None
@@ -69,15 +72,15 @@ class Linear:
 
     @property
     def padding(self) -> int:
-        """Columns that `padded_product` returns beyond N."""
+        """Padding columns that a linear layer's `padded_product` has beyond its N outputs."""
         return self.matrix.padding if self.bias is None else 0
 
     def padded_product(self, x: mx.array) -> mx.array:
-        """Multiply, leaving padding columns in place for callers that split the result anyway."""
+        """Multiply x by a linear layer -> [..., N + padding], for callers that split the result."""
         return self.column_layout(x) if self.column_layout and self.padding else self(x)
 
     def __call__(self, x: mx.array) -> mx.array:
-        """x [..., K] -> x W^T + bias [..., N]."""
+        """Apply a linear layer: x [..., K] -> x W^T + bias [..., N]."""
         if self.bias is None:
             return self._product(x)
         if self.adding is not None and self.adding.takes(x):
@@ -85,11 +88,11 @@ class Linear:
         return self._product(x) + self.bias
 
     def has_kernel_for(self, x: mx.array) -> bool:
-        """Whether the kernel for few rows serves x [..., K]."""
+        """Whether the linear layer's kernel for few rows serves as many rows as x [..., K] has."""
         return self.few_rows is not None and self.few_rows.takes(x)
 
     def add_to(self, residual: mx.array, x: mx.array) -> mx.array:
-        """Return residual [1, T, N] + the product with x."""
+        """Return residual [1, T, N] + the linear layer's product with x."""
         columns, is_alike = self.columns, residual.dtype == x.dtype
         if columns is None or self.bias is not None or self.has_kernel_for(x) or not is_alike:
             return residual + self(x)
@@ -117,7 +120,7 @@ class Linear:
 
 
 class PartLocation(NamedTuple):
-    """Index of the matrix and column where a part lies in the outputs of stacked matrices."""
+    """Where a projection lies in the outputs of stacked matrices: matrix index, first column."""
 
     matrix: int
     column: int
@@ -125,7 +128,7 @@ class PartLocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Projections:
-    """Matrices that multiply the same input, stacked wherever their formats agree.
+    """Several projections of one input (such as q, k, v), stacked where their formats agree.
 
     cuts: columns at which each matrix's output is split. pieces: number of splits that make up each
     requested part.
@@ -142,7 +145,7 @@ class Projections:
         sizes: Sequence[int] = (),
         order: Mapping[str, Sequence[int]] | None = None,
     ) -> "Projections":
-        """Read and stack matrices of a part in the given order.
+        """Read projection matrices from weights and stack them in the given order.
 
         sizes: widths of the parts to return, by default those of the matrices. order: row order of
         some matrices.
@@ -161,15 +164,15 @@ class Projections:
         return Projections(linears, cuts, pieces)
 
     def __call__(self, x: mx.array) -> list[mx.array]:
-        """Multiply x [..., K] -> one array [..., N] for each requested part."""
+        """Multiply x [..., K] by all projections -> one array [..., N] for each of them."""
         return self.parts(self.products(x))
 
     def products(self, x: mx.array) -> list[mx.array]:
-        """Multiply x [..., K] by the stacked matrices; outputs keep padding columns."""
+        """Multiply x [..., K] by the stacked projection matrices; outputs keep padding columns."""
         return [linear.padded_product(x) for linear in self.linears]
 
     def parts(self, products: Sequence[mx.array]) -> list[mx.array]:
-        """Split the stacked matrices' outputs into one array for each requested part."""
+        """Split the outputs of stacked projection matrices into one array for each projection."""
         pieces: list[mx.array] = []
         for linear, one, cuts in zip(self.linears, products, self.cuts, strict=True):
             if linear.padding:
@@ -184,7 +187,7 @@ class Projections:
 
     @property
     def part_locations(self) -> list[PartLocation]:
-        """Where each part lies in the outputs, provided that no part spans two matrices."""
+        """Where each projection lies in the stacked matrices' outputs; none may span two."""
         starts = ((0, *cuts) for cuts in self.cuts)
         return [
             PartLocation(matrix, column)
@@ -194,7 +197,7 @@ class Projections:
 
     @property
     def dtype(self) -> mx.Dtype:
-        """Element type to compute in: that of the first matrix."""
+        """Element type that the projections compute in: that of the first matrix."""
         return self.linears[0].matrix.dtype
 
 
@@ -207,14 +210,14 @@ class ResidualLinear:
 
     @staticmethod
     def read(part: Part, name: str) -> "ResidualLinear":
-        """Read `name` of a part; matrices with a bias get no fused kernel."""
+        """Read linear layer `name`; with a bias it gets no kernel that adds the residual."""
         linear = Linear.read(part, name)
         plain = linear.bias is None
         few_rows = FewRowMatrix.of(linear.matrix, part.kernels, "product-add") if plain else None
         return ResidualLinear(linear, few_rows)
 
     def __call__(self, residual: mx.array, x: mx.array) -> mx.array:
-        """residual [..., N] and x [..., K] -> residual + x W^T."""
+        """Multiply and add: residual [..., N] and x [..., K] -> residual + x W^T."""
         if self.few_rows is not None and self.few_rows.takes(x):
             return self.few_rows.product_plus_residual(residual, x)
         return self.linear.add_to(residual, x)
@@ -230,7 +233,7 @@ class Embedding:
     stock: StockOperations = MLX
 
     def __call__(self, tokens: mx.array) -> mx.array:
-        """Look up the rows of token ids [..., T]."""
+        """Look up the embeddings of token ids [..., T] -> rows [..., T, H]."""
         rows = take_rows(self.matrix, tokens)
         is_dense = rows.mode == "dense"
         values = (
@@ -256,9 +259,7 @@ class Norm:
 
     @staticmethod
     def read(part: Part, name: str, eps: float, *, is_layer_norm: bool = False) -> "Norm":
-        """Read `name`.weight of a part; is_layer_norm: as a layer norm, with a bias if there is
-        one.
-        """
+        """Read a norm, `name`.weight; is_layer_norm: as a layer norm, with any bias."""
         weight, bias = part.vector(f"{name}.weight"), f"{name}.bias"
         if not is_layer_norm:
             return Norm.of(weight, part, eps)
@@ -267,14 +268,15 @@ class Norm:
 
     @staticmethod
     def read_heads(part: Part, names: Sequence[str], eps: float) -> "Norm":
-        """Read layer norms without bias for the heads of queries and keys, a weight per head."""
+        """Read layer norms for the heads of queries and keys: a weight per head, no bias."""
         weight = mx.concatenate([part.vector(f"{name}.weight") for name in names])
         return Norm(weight, eps, part.kernels.stock.make_layer_norm(weight, None, eps))
 
     @staticmethod
     def read_rows(part: Part, names: Mapping[str, int], eps: float) -> "Norm":
-        """Read RMS norms for interleaved rows; names: norm name -> number of consecutive rows it
-        has.
+        """Read several RMS norms as one whose rows take turns.
+
+        names: norm name -> number of consecutive rows it has.
         """
         weights = [part.vector(f"{name}.weight") for name in names]
         rows = zip(weights, names.values(), strict=True)
@@ -283,7 +285,7 @@ class Norm:
 
     @staticmethod
     def of(weight: mx.array, part: Part, eps: float) -> "Norm":
-        """Make an RMS norm of a weight, with the kernel where there is one for it."""
+        """Make an RMS norm of a weight, with the engine's kernel where there is one for it."""
         kernels, size = part.kernels, weight.shape[-1]
         work = KernelWork("", size, size)
         is_wide = part.table.has_16bit_floats and weight.dtype == mx.float32
@@ -291,8 +293,9 @@ class Norm:
         return Norm(weight, eps, kernels.stock.make_rms_norm(weight, eps), wide)
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Normalise [1, T, ...]; the result has x's element type. Rows that take turns come out as
-        [1, T, R, N], and may lie in x in any shape.
+        """Normalise x [1, T, ...]; the result has x's element type.
+
+        With a weight for each of R rows the result is [1, T, R, N], whatever the shape of x.
         """
         if self.wide is not None and x.dtype != mx.float32 and 1 in self.wide:
             rows = x if self.weight.ndim == 1 else x.reshape(*x.shape[:2], *self.weight.shape)
@@ -310,7 +313,10 @@ class RotaryEmbedding:
         self._rotate, self._rotate_late = stock.make_rope(plain), stock.make_rope(late)
 
     def __call__(self, x: mx.array, position: Position, *, is_long: bool = False) -> mx.array:
-        """Rotate rows from `position` on; is_long: use the frequencies for long texts."""
+        """Rotate queries or keys [1, heads, T, size] whose first row is at `position`.
+
+        is_long: use the frequencies for long texts.
+        """
         rope = self._rope
         if rope.magnitude != 1 and rope.width == x.shape[-1]:
             x = rope.magnitude * x
@@ -338,7 +344,7 @@ class GatedFeedForward:
 
     @staticmethod
     def read(part: Part, spec: FeedForwardSpec) -> "GatedFeedForward":
-        """Read gate_proj (if gated), up_proj and down_proj of a part."""
+        """Read a feed-forward from weights: gate_proj (if gated), up_proj and down_proj."""
         names = ("gate_proj", "up_proj") if spec.gated else ("up_proj",)
         gate_up = Projections.read(part, names)
         first, *more = gate_up.linears
@@ -349,11 +355,11 @@ class GatedFeedForward:
         return GatedFeedForward(gate_up, few_rows, join, ResidualLinear.read(part, "down_proj"))
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Hidden states [1, T, H] -> [1, T, H]."""
+        """Apply the feed-forward to hidden states [1, T, H] -> [1, T, H]."""
         return self.down.linear(self._gated(x))
 
     def add_to(self, residual: mx.array, x: mx.array) -> mx.array:
-        """Return residual + feed-forward(x)."""
+        """Return residual [1, T, H] + feed-forward(x)."""
         return self.down(residual, self._gated(x))
 
     def _gated(self, x: mx.array) -> mx.array:
@@ -363,7 +369,7 @@ class GatedFeedForward:
 
 
 def make_gate(spec: FeedForwardSpec, stock: StockOperations) -> Gate:
-    """Make the elementwise function of gate and up (or of up alone) that a spec describes."""
+    """Make a feed-forward's elementwise function of gate and up (or of up alone) from its spec."""
     gated = spec.gated or spec.activation == "oai"
     formula = (
         _gate_function(spec.activation, spec.limit) if gated else _ACTIVATIONS[spec.activation]

@@ -50,7 +50,7 @@ class ChunkedScan:
     stock: StockOperations
 
     def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
-        """Apply the replayed steps to the state, then the rows of the block."""
+        """Run a delta rule over a block: apply the replayed steps to the state, then the rows."""
         before = now = state if replay is None else replay.settled(state)
         steps, count = StockSteps(*rows[1:], self.stock), rows.keys.shape[1]
         if count <= MOST_ROWS:  # those of a draft must not depend on how many they are
@@ -65,7 +65,7 @@ class ChunkedScan:
 
 
 class ScanResult(NamedTuple):
-    """Outputs [1, T, heads, Dv] of a scan and the state after it [1, heads, Dv, Dk]."""
+    """Outputs [1, T, heads, Dv] of a Mamba-2 scan and the state after it [1, heads, Dv, Dk]."""
 
     outputs: mx.array
     state: mx.array
@@ -108,7 +108,7 @@ def _causal_masks(count: int) -> _CausalMasks:
 
 
 class Mamba2:
-    """Mamba-2 as the sequence mixer of a decoder block."""
+    """Mamba-2 layer of a decoder block, used in place of attention."""
 
     def __init__(self, spec: Mamba2Spec, part: Part, eps: float) -> None:
         self._spec, self._stock = spec, part.kernels.stock
@@ -133,7 +133,7 @@ class Mamba2:
         self.out_proj = ResidualLinear.read(part, "out_proj")
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """Create a cache of zeros: a float32 state and the convolution's last rows."""
+        """Create Mamba-2's cache of zeros: a float32 state and the convolution's last rows."""
         del bits
         spec = self._spec
         window = mx.zeros((1, spec.taps - 1, spec.channels), self.dtype)
@@ -141,7 +141,7 @@ class Mamba2:
         return RecurrentCache(window, state, self._rule, self._stock)
 
     def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """Normed hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
+        """Run Mamba-2 on normed hidden states [1, T, H] -> [1, T, N] for the output projection."""
         del masks
         gate, channels, steps = self._inputs(x)
         outputs = each(cache, self._run_sequence, channels, steps)
@@ -154,7 +154,7 @@ class Mamba2:
         return outputs.astype(x.dtype)
 
     def _run_sequence(self, cache: LayerCache, channels: mx.array, steps: mx.array) -> mx.array:
-        """Scan one sequence of convolution inputs and raw step sizes [1, T, heads]."""
+        """Run Mamba-2 on one sequence: convolution inputs and raw step sizes [1, T, heads]."""
         assert isinstance(cache, RecurrentCache)
         spec, stock, count = self._spec, self._stock, channels.shape[1]
         before = cache.window.alone(spec.taps - 1).astype(channels.dtype)
@@ -181,7 +181,7 @@ def _silu_plus_bias(sums: mx.array, bias: mx.array) -> mx.array:
 
 
 def _step(raw: mx.array, bias: mx.array, minimum: mx.array, maximum: mx.array) -> mx.array:
-    """Step size softplus(raw + bias), clipped to the limits, in float32."""
+    """Mamba-2's step size: softplus(raw + bias), clipped to the limits, in float32."""
     wide = raw.astype(mx.float32) + bias
     return mx.clip(mx.logaddexp(wide, mx.zeros_like(wide)), minimum, maximum)
 

@@ -49,20 +49,20 @@ class Matrix(NamedTuple):
 
     @property
     def dtype(self) -> mx.Dtype:
-        """Element type to compute in: that of the floating arrays, else `computed`."""
+        """Element type to compute in with a matrix: of its floating arrays, else `computed`."""
         floats = self.weight if self.scales is None else self.scales
         return floats.dtype if mx.issubdtype(floats.dtype, mx.floating) else self.computed
 
     @property
     def outputs(self) -> int:
-        """Number of outputs N."""
+        """Number of outputs N (rows) of a weight matrix."""
         if self.mode == "columns" and self.scales is not None:
             return self.scales.shape[-1] - self.padding
         return self.weight.shape[-2]
 
     @property
     def inputs(self) -> int:
-        """Number of inputs K."""
+        """Number of inputs K (columns) of a weight matrix."""
         width = self.weight.shape[-1]
         if self.mode in BLOCK_FORMS:
             return block_values(self.mode, width)
@@ -71,7 +71,7 @@ class Matrix(NamedTuple):
         return width if self.scales is None else width * 32 // self.bits
 
     def multiply(self, x: mx.array, *, transpose: bool = True) -> mx.array:
-        """x W^T [..., N], or x W [..., K] without transpose, by MLX's quantised product."""
+        """Multiply x [..., K] by a weight matrix W in MLX: x W^T, or x W without transpose."""
         assert self.scales is not None
         return mx.quantized_matmul(
             x,
@@ -86,7 +86,7 @@ class Matrix(NamedTuple):
 
 
 def dequantised(matrix: Matrix, dtype: mx.Dtype, stock: StockOperations = MLX) -> mx.array:
-    """Dequantised values of a matrix."""
+    """Dequantise a weight matrix to a dense array [N, K] of the given dtype."""
     if matrix.mode == "columns":
         return take_rows(matrix, mx.arange(matrix.outputs)).weight.astype(dtype)
     stored = (matrix.weight, matrix.scales, matrix.biases)
@@ -97,7 +97,7 @@ def dequantised(matrix: Matrix, dtype: mx.Dtype, stock: StockOperations = MLX) -
 def dequantised_tiles(
     matrix: Matrix, dtype: mx.Dtype, stock: StockOperations = MLX
 ) -> Iterator[mx.array]:
-    """Dequantised values of a matrix, or of each matrix of a stack, in slices of rows."""
+    """Yield the dequantised values of a matrix, or of each of a stack, in slices of rows."""
     rows, each = matrix.weight.shape[-2], matrix.weight.size // matrix.weight.shape[-2]
     step = max(32, TILE_VALUES // max(1, each * matrix.inputs // matrix.weight.shape[-1]))
     for start in range(0, rows, step):
@@ -106,7 +106,7 @@ def dequantised_tiles(
 
 
 def take_rows(matrix: Matrix, rows: mx.array) -> Matrix:
-    """Select rows of a matrix, keeping its format; a matrix by columns becomes dense."""
+    """Select rows of a weight matrix, keeping its format; a matrix by columns becomes dense."""
     if matrix.mode == "columns":
         assert matrix.scales is not None
         assert matrix.biases is not None
@@ -124,7 +124,7 @@ def take_rows(matrix: Matrix, rows: mx.array) -> Matrix:
 
 
 def stack_rows(parts: Sequence[Matrix]) -> Matrix:
-    """Concatenate the rows of matrices with the same format and number of inputs."""
+    """Concatenate the rows of weight matrices with the same format and number of inputs."""
     first, *more = parts
     if not more:
         return first
@@ -145,16 +145,15 @@ Layout = Callable[[Matrix], Matrix]
 
 
 def stored_layout(matrix: Matrix) -> Matrix:
-    """Return a matrix as it is stored: the layout for GPUs."""
+    """Return a weight matrix unchanged, the layout for GPUs, which read it as stored."""
     return matrix
 
 
 def column_layout(matrix: Matrix) -> Matrix:
-    """Rearrange a matrix for MLX's CPU backend (0.32.4): affine by columns, others dense in
-    float32.
+    """Rearrange a weight matrix for MLX's CPU backend: affine by columns, others dense float32.
 
-    Dense matrices get contiguous columns, which MLX multiplies at least as fast as any other
-    layout. A row's result does not depend on the rows beside it.
+    As MLX 0.32.4 wants it. Dense matrices get contiguous columns, which MLX multiplies at least as
+    fast as any other layout. A row's result does not depend on the other rows of a product.
     """
     if matrix.mode == "affine" and matrix.weight.ndim == 2:
         return _affine_columns(matrix)
@@ -209,7 +208,7 @@ class ColumnProduct:
         self._most = max(1, SUMS_AT_ONCE // matrix.scales.size)
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Multiply x [..., K]; a long prompt in chunks of rows."""
+        """Multiply x [..., K] by the matrix stored by columns; a long prompt in chunks of rows."""
         rows = x.size // (self._groups * self._size)
         if rows > self._most:
             parts = mx.split(x, range(self._most, rows, self._most), axis=-2)

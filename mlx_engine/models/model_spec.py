@@ -52,13 +52,13 @@ class BlockSpec:
 
     @property
     def mixers(self) -> tuple[AttentionSpec | LatentAttentionSpec | RecurrentSpec, ...]:
-        """The block's one or two sequence mixers, each of which has a cache."""
+        """The one or two sequence mixers (attention, recurrence) of a block."""
         return (self.mixer,) if self.beside is None else (self.mixer, self.beside)
 
     def tensors(
         self, hidden: int, *, has_split_kv_b: bool = False, has_norm_bias: bool = False
     ) -> Shapes:
-        """Tensor names within the block and their shapes."""
+        """Names and shapes of the weights of a decoder block."""
         made: Shapes = {}
         for mixer in self.mixers:
             shapes = mixer.tensors(hidden, has_split_kv_b=has_split_kv_b)
@@ -77,9 +77,7 @@ class BlockSpec:
 
     @property
     def norm_names(self) -> tuple[str, ...]:
-        """Names of the block's norms: before mixer and feed-forward, after them, and of extra
-        parts.
-        """
+        """Names of a block's norms: before and after mixer and feed-forward, and of extra parts."""
         before = ("input_layernorm", "post_attention_layernorm")
         after = ("mixer_out_norm", "feed_out_norm")
         norms: tuple[str, ...] = {
@@ -130,7 +128,7 @@ class PerLayerInputsSpec:
     width: int
 
     def tensors(self, hidden: int, layers: int) -> Shapes:
-        """Tensor names and shapes; the vectors of all layers are concatenated."""
+        """Names and shapes of the weights for per-layer inputs, all layers concatenated."""
         return {
             "embed_tokens_per_layer.weight": (self.vocabulary, layers * self.width),
             "per_layer_model_projection.weight": (layers * self.width, hidden),
@@ -139,7 +137,7 @@ class PerLayerInputsSpec:
 
 
 class AssistantLayers(NamedTuple):
-    """Trunk layers whose keys and values Gemma 4's assistant drafter reads: full and sliding."""
+    """Numbers of the full and the sliding layer whose keys Gemma 4's assistant drafter reads."""
 
     full: int
     sliding: int
@@ -176,7 +174,7 @@ class ModelSpec:
     assistant_layers: AssistantLayers | None = None
 
     def tensors(self, present: Collection[str] = ()) -> Shapes:
-        """Canonical names and shapes of the trunk's tensors.
+        """Canonical names and shapes of the weights of a model, MTP heads aside.
 
         present: names in the files, which decide between alternative layouts.
         """
@@ -196,7 +194,7 @@ class ModelSpec:
         return made
 
     def head_tensors(self, present: Collection[str] = ()) -> Shapes:
-        """Canonical names and shapes of the MTP heads in the files, at least of the first head."""
+        """Names and shapes of the weights of the MTP heads in the files, at least of the first."""
         made: Shapes = {}
         if self.heads is None:
             return made
@@ -216,7 +214,7 @@ class ModelSpec:
         return made
 
     def without_full_windows(self) -> "ModelSpec":
-        """Copy without sliding windows that span the whole context."""
+        """Copy a model's spec without sliding windows that span the whole context."""
         heads = self.heads
         if heads is not None:
             heads = replace(heads, blocks=tuple(_without_full_windows(self.context, heads.blocks)))
@@ -237,12 +235,12 @@ class ModelSpec:
 
     @property
     def cache(self) -> CacheSize:
-        """Cache size of all trunk blocks together."""
+        """Cache size of all decoder blocks together, MTP heads aside."""
         return sum_of_sizes(mixer.cache for mixer in self._mixers)
 
     @property
     def work(self) -> WorkSize:
-        """Sizes that determine the activation memory of a pass."""
+        """Sizes of a model that determine the activation memory of a forward pass."""
         tensors = self.tensors()
         rows = [its[0] for name, its in tensors.items() if len(its) == 2 and "layers" in name]
         heads = [mixer.heads for mixer in self._mixers if not isinstance(mixer, RecurrentSpec)]
@@ -253,9 +251,7 @@ class ModelSpec:
 
     @property
     def packed_cache(self) -> Reason | None:
-        """Reason why keys and values of trunk and heads stay in 16 bits; None where fewer bits
-        work.
-        """
+        """Reason why KV caches of model and MTP heads stay in 16 bits; None if fewer work."""
         every = self.blocks + (self.heads.blocks if self.heads else ())
         reasons = (block.mixer.packed_cache for block in every)
         return next((reason for reason in reasons if reason), None)

@@ -22,7 +22,7 @@ from mlx_engine.values.options import CacheBits
 
 
 class DecoderHead:
-    """MTP head number `number` of a decoder; implements contract.MtpHead.
+    """MTP head number `number` of a decoder, built from its own and the trunk's weights.
 
     embedding, norm, output: the trunk's, used where the head has none of its own.
     """
@@ -57,21 +57,22 @@ class DecoderHead:
         self.mtp_output = Linear.read(part, "output") if "output.weight" in part else output
 
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Create an empty cache for the head's block."""
+        """Create an empty cache for the decoder block of an MTP head."""
         return LayerCaches(self._block.make_caches(bits))
 
     def mtp_forward(
         self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
     ) -> mx.array:
-        """Int tokens [1, T] and previous hidden states [1, T, H] -> hidden states of the head."""
+        """Run an MTP head: tokens [1, T], previous hidden states [1, T, H] -> its own [1, T, H]."""
         state = self._block(self._joined(self._embed(tokens), hidden), caches.layers, Masks())
         made = self._norm(state) if self._heads.chain_state == "normed" else state
         self._stock.start_evaluation(made)
         return made
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
-        """Hidden states of the head -> logits [1, T, V], by `output` or by the head's own output
-        matrix.
+        """Hidden states of an MTP head [1, T, H] -> logits [1, T, V].
+
+        output: matrix to use instead of the head's own output matrix.
         """
         is_normed = self._heads.chain_state == "normed"
         normed = hidden if is_normed else self._norm(hidden)

@@ -33,7 +33,7 @@ _CONVOLUTIONS = (".conv1d.weight", ".conv.weight")
 
 
 class NativeFamily(Family):
-    """Base class of families on the engine's own layers.
+    """Base class of model families that run on the engine's own layers instead of mlx-lm.
 
     renames: tensor names within a layer of the files -> canonical names. head_names: names of MTP
     heads; None where heads are not run. norms: "w" for norm weights used as stored, "1+w" for
@@ -46,7 +46,7 @@ class NativeFamily(Family):
 
     @cached_property
     def spec(self) -> ModelSpec:
-        """The model's spec; raises BadModelFile or UnsupportedModel for bad configs."""
+        """ModelSpec read from config.json; raises BadModelFile or UnsupportedModel."""
         fields = ConfigFields(self.config, self.origin)
         kind = self.model_type.removesuffix("_text")
         fields.require(_TABLES["fixed"].get(kind, {}))
@@ -67,12 +67,13 @@ class NativeFamily(Family):
         """
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes that assemble canonical tensors from fused or split tensors of the files."""
+        """Recipes that assemble canonical weights from fused or split tensors of the files."""
         return expert_recipes(names)
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
-        """Convert stored arrays lazily where a recipe cannot: convolutions to [C, K, 1], A_log to
-        float32.
+        """Convert stored weights lazily where a recipe cannot.
+
+        Convolutions become [C, K, 1], A_log float32.
         """
         import mlx.core as mx
 
@@ -85,14 +86,12 @@ class NativeFamily(Family):
         return made
 
     def expected_norm_shift(self, raw: Mapping[str, mx.array]) -> int | None:
-        """Norm shift that the other tensors of the files suggest: 0 for w, 1 for 1 + w, None if
-        unknown.
-        """
+        """Norm shift that other tensors suggest: 0 for norm weights w, 1 for 1 + w, or None."""
         del raw
         return None
 
     def figures(self) -> ModelSizes:
-        """Compute the model's sizes from its spec."""
+        """Compute a model's sizes (caches, MTP heads, experts) from its spec."""
         spec, heads = self.spec, self.spec.heads
         return ModelSizes(
             layers=len(spec.blocks),
@@ -108,7 +107,7 @@ class NativeFamily(Family):
         )
 
     def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
-        """Sort the tensors of a model's own files into trunk, MTP heads and skipped."""
+        """Sort the tensors of a model's own files by use: trunk, MTP heads and skipped."""
         return self._with_recipes(self._names.split(raw, origin))
 
     def split_heads_file(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
@@ -124,7 +123,7 @@ class NativeFamily(Family):
         return self.spec.head_tensors(present)
 
     def repeats(self) -> Mapping[str, str]:
-        """Map the first head's embedding and output matrix to the trunk matrices they may copy."""
+        """Map names of the first MTP head's embedding and output to trunk matrices."""
         names = {"embed_tokens": "embed_tokens", "output": "lm_head"}
         return {f"layers.0.{name}": twin for name, twin in names.items()}
 
@@ -139,22 +138,22 @@ class NativeFamily(Family):
         return "no mtp.* tensor is in the files"
 
     def group(self, trunk_name: str) -> str:
-        """Group of a trunk tensor for size tables."""
+        """Group that size tables list a trunk tensor under, such as "attention" or "experts"."""
         return tensor_group(trunk_name)
 
     def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
-        """Convert the trunk's stored values to those the model computes with."""
+        """Convert the trunk's stored weights to the values that the model computes with."""
         expected = self.expected_norm_shift(raw) if self.norms == "either" else None
         return self._canonical(raw, expected, "model", origin)
 
     def canonical_head(
         self, raw: Mapping[str, mx.array], origin: str, trunk_shift: int | None
     ) -> CanonicalPart:
-        """Convert the MTP heads' stored values to those the model computes with."""
+        """Convert the MTP heads' stored weights to the values that the model computes with."""
         return self._canonical(raw, trunk_shift, "heads", origin)
 
     def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
-        """Build the decoder with its MTP heads."""
+        """Build a decoder with its MTP heads from canonical weights."""
         from mlx_engine.models.decoder import build_decoder
 
         return build_decoder(self.spec, trunk, head)

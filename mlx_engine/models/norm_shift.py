@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 _STORED_AS = ("as w, to be used as 1 + w", "as used, 1 + w", "with 1 added twice, as 2 + w")
 
 # Share of values at or below s: this many are "part of them", fewer than that "hardly any".
-_PART, _HARDLY_ANY = 0.05, 0.005
+_LEAST_SHARE, _HARDLY_ANY = 0.05, 0.005
 
 
 def has_norm_shift(name: str) -> bool:
-    """Whether a tensor is a zero-centred norm weight; the gated norm of linear attention is not."""
+    """Whether a tensor is a norm weight stored around zero; not linear attention's gated norm."""
     return name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight")
 
 
 def norm_shift(raw: Mapping[str, mx.array], expected: int | None, part: str, origin: str) -> int:
-    """Determine the shift of stored norm weights: 0 for w, 1 for 1 + w, 2 for 2 + w.
+    """Determine what a file has added to norm weights w: 0 for w, 1 for 1 + w, 2 for 2 + w.
 
     expected: the shift that the layout of other tensors suggests, or None. Raises BadModelFile
     where neither layout nor values decide.
     """
     shares = _shares_below(raw, origin)
     shift = _shift_by_values(shares)
-    if expected is not None and (shift is None or shares[shift] > 1 - _PART):
+    if expected is not None and (shift is None or shares[shift] > 1 - _LEAST_SHARE):
         shift = expected
     if shift is None:
         raise BadModelFile(
@@ -57,7 +57,7 @@ def norm_shift(raw: Mapping[str, mx.array], expected: int | None, part: str, ori
 
 
 def norm_shift_reasons(expected: int | None, shift: int, part: str) -> tuple[Reason, ...]:
-    """Notices for norm weights whose shift differs from what the files suggest; often none."""
+    """Notices for norm weights stored with another offset than the files suggest; often none."""
     if shift == expected or (expected is None and shift != 2):
         return ()
     words = f"The norm weights of the {part} are stored {_STORED_AS[shift]}"
@@ -67,7 +67,7 @@ def norm_shift_reasons(expected: int | None, shift: int, part: str) -> tuple[Rea
 
 
 def apply_norm_shift(raw: Mapping[str, mx.array], shift: int) -> dict[str, mx.array]:
-    """Return norm weights as 1 + w in float32, since bfloat16 would round them by up to 0.4 %."""
+    """Return weights with norm weights as 1 + w in float32; bfloat16 rounds by up to 0.4 %."""
     import mlx.core as mx
 
     return {
@@ -77,7 +77,7 @@ def apply_norm_shift(raw: Mapping[str, mx.array], shift: int) -> dict[str, mx.ar
 
 
 def _shares_below(raw: Mapping[str, mx.array], origin: str) -> list[float]:
-    """Shares of norm weights at or below 0, 1 and 2; raises BadModelFile for NaN."""
+    """Shares of all norm weights that are at or below 0, 1 and 2; raises BadModelFile for NaN."""
     import mlx.core as mx
 
     norms = [a.astype(mx.float32).reshape(-1) for name, a in raw.items() if has_norm_shift(name)]
@@ -95,7 +95,7 @@ def _shares_below(raw: Mapping[str, mx.array], origin: str) -> list[float]:
 
 def _shift_by_values(shares: Sequence[float]) -> int | None:
     for shift, share in enumerate(shares):
-        if share >= _PART:
+        if share >= _LEAST_SHARE:
             return shift
         if share > _HARDLY_ANY:
             return None

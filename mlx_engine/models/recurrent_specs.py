@@ -31,16 +31,16 @@ class DeltaNetSpec:
 
     @property
     def values(self) -> int:
-        """Total width of the values."""
+        """Total width of the values of a Gated DeltaNet layer over all heads."""
         return self.value_heads * self.value_dim
 
     @property
     def channels(self) -> int:
-        """Channels of the convolution: queries, keys and values."""
+        """Channels of a Gated DeltaNet layer's convolution: queries, keys and values together."""
         return 2 * self.key_heads * self.key_dim + self.values
 
     def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
-        """Tensor names within the layer and their shapes."""
+        """Names and shapes of the weights of a Gated DeltaNet layer."""
         del has_split_kv_b
         return {
             "in_proj_qkv.weight": (self.channels, hidden),
@@ -56,7 +56,7 @@ class DeltaNetSpec:
 
     @property
     def cache(self) -> CacheSize:
-        """Cache size: the state and the convolution's last rows."""
+        """Cache size of a Gated DeltaNet layer: the state and the convolution's last rows."""
         kept, states = (self.taps - 1) * self.channels, self.values * self.key_dim
         return CacheSize(kept_elements=kept, state_elements=states)
 
@@ -78,7 +78,7 @@ class ShortConvolutionSpec:
     prefix = "conv"
 
     def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
-        """Tensor names within the layer and their shapes."""
+        """Names and shapes of the weights of a short-convolution layer."""
         del has_split_kv_b
         made: Shapes = {
             "in_proj.weight": (3 * self.width, hidden),
@@ -95,7 +95,7 @@ class ShortConvolutionSpec:
 
     @property
     def cache(self) -> CacheSize:
-        """Cache size: the convolution's last rows."""
+        """Cache size of a short-convolution layer: the convolution's last rows."""
         return CacheSize(kept_elements=(self.taps - 1) * self.width)
 
     packed_cache = None
@@ -127,16 +127,19 @@ class Mamba2Spec:
 
     @property
     def inner(self) -> int:
-        """Total width of x over all heads."""
+        """Total width of a Mamba-2 layer's input x over all heads."""
         return self.heads * self.head_dim
 
     @property
     def channels(self) -> int:
-        """Channels of the convolution: x, b and c."""
+        """Channels of a Mamba-2 layer's convolution: x, b and c together."""
         return self.inner + 2 * self.groups * self.state
 
     def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
-        """Tensor names and shapes; in_proj yields gate, convolution channels and raw step sizes."""
+        """Names and shapes of the weights of a Mamba-2 layer.
+
+        in_proj yields gate, convolution channels and raw step sizes.
+        """
         del has_split_kv_b
         rows = self.inner + self.channels + self.heads
         made: Shapes = {
@@ -152,7 +155,7 @@ class Mamba2Spec:
 
     @property
     def cache(self) -> CacheSize:
-        """Cache size: the state and the convolution's last rows."""
+        """Cache size of a Mamba-2 layer: the state and the convolution's last rows."""
         kept, states = (self.taps - 1) * self.channels, self.inner * self.state
         return CacheSize(kept_elements=kept, state_elements=states)
 

@@ -1,4 +1,4 @@
-"""Registry of model families by model_type."""
+"""Registry of model families by the model_type of config.json."""
 
 from collections.abc import Mapping
 
@@ -89,23 +89,23 @@ _TYPES: dict[type[NativeFamily], str] = {
 FAMILIES = {kind: family for family, kinds in _TYPES.items() for kind in kinds.split()}
 """By model_type: all that run on our layers. Others run through mlx-lm's classes."""
 
-_OF_TEXT = "_text"
+_TEXT_SUFFIX = "_text"
 """What the type of a text part ends in, beside that of the whole."""
 
 
 def text_type(config: Mapping[str, object]) -> object:
-    """Return the model_type to run: the config's own or its text config's, our families first."""
+    """Return the model_type to run, config.json's own or its text config's, native ones first."""
     text = config.get("text_config")
     inner = text.get("model_type") if isinstance(text, Mapping) else None
     outer = config.get("model_type", inner)
     told = [kind for kind in (outer, inner) if isinstance(kind, str)]
-    ours = [kind for kind in told if kind.removesuffix(_OF_TEXT) in FAMILIES]
+    ours = [kind for kind in told if kind.removesuffix(_TEXT_SUFFIX) in FAMILIES]
     return next(iter([*ours, *filter(module_of, told), outer]))
 
 
 def family_for(model_type: str, config: Mapping[str, object], origin: str) -> Family:
-    """Create the family for a model_type; raises UnsupportedModel for unknown types."""
-    ours = FAMILIES.get(model_type.removesuffix(_OF_TEXT))
+    """Create the model family for a model_type; raises UnsupportedModel for unknown types."""
+    ours = FAMILIES.get(model_type.removesuffix(_TEXT_SUFFIX))
     if ours is not None:
         return ours(model_type, config, origin)
     if module_of(model_type) is not None:

@@ -33,7 +33,7 @@ def rope_spec(
     rotated_share: float | None = None,
     interleaved: bool = False,
 ) -> RopeSpec:
-    """Read the RopeSpec of layers of one type, with heads of `head` elements.
+    """Read the RopeSpec for layers of one type from config.json; head: elements of a head.
 
     base, rotated_share: defaults of the base and of the share of a head that is rotated; None:
     heads are rotated whole whatever the config says. Raises BadModelFile for bad fields,
@@ -58,7 +58,7 @@ def rope_spec(
 
 
 def apply_rope_scaling(plain: RopeSpec, rope: ConfigFields, fields: ConfigFields) -> RopeSpec:
-    """Apply the context scaling that the RoPE fields ask for; fields: the whole config."""
+    """Apply the context scaling (yarn, llama3, ...) of RoPE fields; fields: the whole config."""
     name = rope.string("rope_type", rope.string("type", "default"))
     pairs, magnitude, late = plain.width // 2, 1.0, None
     trained_length = _trained_length(rope, fields)
@@ -92,7 +92,7 @@ def apply_rope_scaling(plain: RopeSpec, rope: ConfigFields, fields: ConfigFields
 
 
 def context_length(fields: ConfigFields, default: int | None = None) -> int:
-    """Context length in tokens, after scaling.
+    """Context length of a model in tokens, after RoPE scaling.
 
     Model cards of Qwen3 and Qwen3.5 tell users to add YaRN to a config without changing
     `max_position_embeddings`, which is then the unscaled length.
@@ -136,7 +136,7 @@ def _yarn(
     plain: RopeSpec, rope: ConfigFields, trained_length: float, factor: float
 ) -> tuple[float, ...]:
     def pair_at(rotations: float) -> float:
-        """Index of the pair of elements that turns `rotations` times within the trained length."""
+        """Index of the RoPE pair that turns `rotations` times within the trained length."""
         turns = trained_length / (rotations * 2 * math.pi)
         return plain.width * math.log(turns) / (2 * math.log(plain.base))
 

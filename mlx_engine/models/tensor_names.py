@@ -51,7 +51,7 @@ _LAYER = re.compile(r"layers\.(\d{1,6})\.(.+)")
 _HEAD = re.compile(
     r"(?:mtp_layers\.|mtp_block\.|mtp\.|nextn\.)?(?:layers\.)?(?:(\d{1,6})\.)?(?:transformer\.|mtp_block\.)?(.+)"
 )
-_SIGN = re.compile(r"layers\.(\d{1,6})\.(?:eh_proj|enorm|hnorm)\..+")
+_HEAD_TENSOR = re.compile(r"layers\.(\d{1,6})\.(?:eh_proj|enorm|hnorm)\..+")
 """Of a layer that is a head: what joins its inputs."""
 
 _OF_KEYS = re.compile(r"\.self_attn\.[kv]_(proj|norm)\.")
@@ -113,22 +113,21 @@ MTP_NAMES = HeadNames(
 
 @dataclass(frozen=True, slots=True)
 class TensorNames:
-    """Translates the tensor names of one model's files; heads: None where MTP heads are not run."""
+    """Translates tensor names of one model's files; heads: None where MTP heads are not run."""
 
     renames: Renames
     heads: HeadNames | None
     spec: ModelSpec
 
     def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
-        """Sort the tensors of a model's own files into trunk, MTP heads and skipped, by canonical
-        name.
+        """Sort the tensors of a model's own files by canonical name: trunk, MTP heads, skipped.
 
         Heads that are not run keep their names. Raises BadModelFile for duplicates and for layers
         behind the last one that are no MTP heads.
         """
         parts: TensorParts[T] = TensorParts({}, {}, {})
         bare_names, layers = {name: strip_prefixes(name) for name in raw}, len(self.spec.blocks)
-        joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, bare_names.values()) if sign}
+        joined = {int(sign[1]) for sign in map(_HEAD_TENSOR.fullmatch, bare_names.values()) if sign}
         for name, tensor in raw.items():
             bare = bare_names[name]
             if why_unneeded(name):
@@ -179,9 +178,7 @@ class TensorNames:
         return parts
 
     def published(self, head_name: str) -> str:
-        """Translate a head's canonical tensor name to the files' name without prefixes, for
-        messages.
-        """
+        """Translate an MTP head's canonical tensor name to the files', without prefixes."""
         prefix, number, within = head_name.split(".", 2)
         base, _, kind = within.rpartition(".")
         theirs = {} if self.heads is None else {o: t for t, o in self.heads.renames.items()}
@@ -207,7 +204,7 @@ class TensorNames:
             _put(parts.head, f"layers.{number}.{place.name}", tensor, origin)
 
     def _locate(self, name: str) -> "_HeadTensor":
-        """A head tensor's number in its file (None without one) and its canonical name."""
+        """Find the MTP head's number in a tensor name (None without one) and the canonical name."""
         found = _HEAD.fullmatch(strip_prefixes(name))
         assert found is not None
         renames = self.heads.renames if self.heads is not None else {}
@@ -235,7 +232,7 @@ class _HeadTensor(NamedTuple):
 
 
 def tensor_group(name: str) -> str:
-    """Group of a canonical trunk tensor for size tables, such as "embedding" or "attention"."""
+    """Group that size tables list a canonical trunk tensor under: "embedding", "attention", ..."""
     if name.startswith(("embed_tokens.", "embed_positions.")):
         return "embedding"
     if name.startswith("lm_head."):
@@ -246,7 +243,7 @@ def tensor_group(name: str) -> str:
 
 
 def why_skipped(name: str, skipped: Iterable[str] = ()) -> str:
-    """Explain to the user why `split` skipped a tensor; skipped: names of all skipped tensors."""
+    """Explain to the user why loading leaves a tensor out; skipped: all names left out."""
     if (why := why_unneeded(name)) is not None:
         return why
     if strip_prefixes(name).startswith("lm_head."):
@@ -261,17 +258,17 @@ def why_skipped(name: str, skipped: Iterable[str] = ()) -> str:
 
 
 def is_key_value_tensor(name: str) -> bool:
-    """Whether a tensor projects or norms keys or values."""
+    """Whether a tensor name is that of an attention layer's key or value projection or norm."""
     return _OF_KEYS.search(name) is not None
 
 
 def is_activation_limit(name: str) -> bool:
-    """Whether a tensor is a clipping limit for activations of quantisation-aware training."""
+    """Whether a tensor name is that of a clipping limit from quantisation-aware training."""
     return name.endswith(_LIMITS)
 
 
 def rename_tensor(name: str, renames: Renames) -> str:
-    """Apply the rename with the longest matching prefix that ends at a dot."""
+    """Rename a tensor by the rule with the longest matching prefix that ends at a dot."""
     layer = _LAYER.fullmatch(name)
     if layer is not None:
         return f"layers.{layer[1]}.{rename_tensor(layer[2], renames)}"

@@ -1,4 +1,4 @@
-"""Recipes that assemble canonical tensors from fused, split or transposed ones of the files."""
+"""Recipes that assemble canonical weights from fused, split or transposed tensors of the files."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,21 +13,21 @@ _SINGLE = re.compile(
 _JOINED = re.compile(
     r"(.+\.mlp)\.experts\.(gate_up|gate|up|down)_proj(?:\.(weight|scales|biases))?"
 )
-_OURS = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
+_OF_MIXTRAL = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 
 
 Form = Literal["stored", "transposed", "words", "joined"]
 
 
 class RowChunk(NamedTuple):
-    """Chunk number `number` of `of` equal chunks of rows."""
+    """Rows to take from a stored tensor: number `number` of `of` equal chunks."""
 
     number: int
     of: int
 
 
 class RowStride(NamedTuple):
-    """Every `of`-th row, starting at row `number`."""
+    """Rows to take from a stored tensor: every `of`-th one, starting at row `number`."""
 
     number: int
     of: int
@@ -42,11 +42,11 @@ class StoredPiece(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """How a tensor is assembled: one piece, a stack of pieces, or (form "joined") concatenated
-    rows.
+    """How to assemble a weight from stored tensors: one piece, a stack of pieces, or joined rows.
 
-    form: "transposed" swaps the last two axes, "words" reads bytes as rows of uint32. inputs:
-    length of the last axis at which a "transposed" piece is already in canonical order.
+    form: "joined" concatenates rows, "transposed" swaps the last two axes, "words" reads bytes as
+    rows of uint32. inputs: length of the last axis at which a "transposed" piece is already in
+    canonical order.
     """
 
     pieces: tuple[StoredPiece, ...]
@@ -55,7 +55,7 @@ class Recipe(NamedTuple):
     inputs: int = 0
 
     def for_last_axis(self, length: int) -> "Recipe":
-        """Return the recipe for pieces whose last axis has this length."""
+        """Return the recipe that applies to stored pieces whose last axis has this length."""
         if length != self.inputs:
             return self
         return Recipe(tuple(piece._replace(axis=-2) for piece in self.pieces), self.is_stack)
@@ -91,7 +91,7 @@ def expert_recipes(names: Iterable[str]) -> dict[str, Recipe]:
         base, _, kind = stack.rpartition(".")
         base, _, part = base.replace(".experts.{}.", ".switch_mlp.").rpartition(".")
         pieces = tuple(StoredPiece(stack.format(number)) for number in range(count))
-        recipes[f"{base}.{_OURS.get(part, part)}.{kind}"] = Recipe(pieces, is_stack=True)
+        recipes[f"{base}.{_OF_MIXTRAL.get(part, part)}.{kind}"] = Recipe(pieces, is_stack=True)
     return recipes
 
 
@@ -118,7 +118,7 @@ def fused_rows(parts: Rows, blocks: int = 1) -> dict[str, Sequence[int]]:
 def fused_recipes(
     names: Iterable[str], joined: str, parts: Rows, blocks: int = 1
 ) -> dict[str, Recipe]:
-    """Recipes for the parts of a fused matrix.
+    """Recipes that split a fused matrix of the files into its parts, by tensor name.
 
     joined: name of the fused matrix within a layer, such as `self_attn.qkv_proj`. parts, blocks: as
     for fused_rows, with the parts' canonical names.
@@ -134,7 +134,7 @@ def fused_recipes(
 
 
 def qkv_recipes(names: Iterable[str], block: BlockSpec) -> dict[str, Recipe]:
-    """Recipes for queries, keys and values that are stored as one matrix."""
+    """Recipes that split a stored matrix of queries, keys and values into three projections."""
     mixer = block.mixer
     assert isinstance(mixer, AttentionSpec)
     keys, values = (mixer.kv_heads * size for size in (mixer.key_dim, mixer.value_dim))

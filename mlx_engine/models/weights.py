@@ -49,7 +49,7 @@ def _gguf_block_name(weight: mx.array, shape: tuple[int, ...]) -> BlockName | No
 
 
 class StoredMatrix(NamedTuple):
-    """A stored matrix to stack with others; order: row order, None for as stored."""
+    """Request for a stored matrix to stack with others; order: row order, None for as stored."""
 
     name: str
     shape: Shape
@@ -58,21 +58,21 @@ class StoredMatrix(NamedTuple):
 
 
 class JoinedMatrix(NamedTuple):
-    """Matrices stacked by rows, and their concatenated biases."""
+    """Weight matrices stacked by rows into one, and their concatenated biases."""
 
     matrix: Matrix
     bias: mx.array | None
 
 
 class _Layout(NamedTuple):
-    """Bits and group size of a packing, computed from the widths of weight and scales."""
+    """Bits and group size of a quantised matrix, computed from the widths of weight and scales."""
 
     bits: int
     group_size: int
 
 
 class WeightTable:
-    """Named arrays of one part of a model; each must be taken exactly once.
+    """Named weight arrays of a model's trunk or MTP heads; each must be taken exactly once.
 
     origin: file or folder the arrays come from, for messages. layout: rearranges the matrices that
     are handed out. kernels: kernels that layers may use. halves: compute in 16 bits where stored
@@ -98,31 +98,31 @@ class WeightTable:
         self._handed_out: list[mx.array] = []
 
     def __contains__(self, name: str) -> bool:
-        """Whether `name` has not been taken yet."""
+        """Whether the weight array `name` exists and no layer has taken it yet."""
         return name in self._left
 
     @property
     def names(self) -> Collection[str]:
-        """Names of arrays that have not been taken yet."""
+        """Names of the weight arrays that no layer has taken yet."""
         return self._left.keys()
 
     @property
     def taken_arrays(self) -> tuple[mx.array, ...]:
-        """All arrays taken so far, in the layout they were handed out in; these stay in memory."""
+        """All weight arrays taken so far, in the layout they were handed out in; kept in memory."""
         return tuple(self._handed_out)
 
     def take_all(self) -> dict[str, mx.array]:
-        """Take all remaining arrays unchanged, for an mlx-lm class that sorts them itself."""
+        """Take all remaining weight arrays unchanged, for an mlx-lm class that sorts them."""
         taken, self._left = self._left, {}
         self._taken.update(taken)
         return taken
 
     def keep_alive(self, arrays: Iterable[mx.array]) -> None:
-        """Count arrays that a class made from `take_all` among the taken ones."""
+        """Count arrays that an mlx-lm class made from `take_all` among the taken weight arrays."""
         self._handed_out.extend(arrays)
 
     def take(self, name: str, shape: tuple[int, ...], dtype: mx.Dtype | None = None) -> mx.array:
-        """Take a floating array; raises BadModelFile when it is missing or has another shape.
+        """Take a floating weight array; BadModelFile when it is missing or has another shape.
 
         dtype: type to cast to; None for as stored.
         """
@@ -145,7 +145,7 @@ class WeightTable:
         return self._hand_out(matrix)
 
     def take_matrices(self, name: str, count: int, outputs: int, inputs: int) -> Matrix:
-        """Take a stack of `count` matrices [outputs, inputs], with scales and biases if any."""
+        """Take `count` matrices [outputs, inputs] stored as a stack, with any scales and biases."""
         return self._hand_out(self._take_stored(name, (count, outputs, inputs)))
 
     def take_per_head(
@@ -163,7 +163,7 @@ class WeightTable:
         return made
 
     def take_joined(self, parts: Sequence[StoredMatrix]) -> list[JoinedMatrix]:
-        """Take matrices and biases, stacking neighbours with the same format by rows."""
+        """Take weight matrices and biases, stacking neighbours with the same format by rows."""
         runs = (list(run) for _, run in groupby(parts, self._packing))
         return [self._join_run(run) for run in runs]
 
@@ -181,7 +181,7 @@ class WeightTable:
         return JoinedMatrix(self._hand_out(stack_rows(matrices)), bias)
 
     def _packing(self, part: StoredMatrix) -> list[object]:
-        """Key that is equal for stored matrices that can be stacked."""
+        """Key that is equal for stored matrices with the same format, to be stacked by rows."""
         arrays = (self._left.get(f"{part.name}.{kind}") for kind in ("weight", "scales", "biases"))
         kinds = [None if array is None else (array.shape[1:], array.dtype) for array in arrays]
         return [part.has_bias, *kinds]
@@ -220,7 +220,7 @@ class WeightTable:
         return array
 
     def check_all_used(self) -> None:
-        """Raise BadModelFile that names arrays which have not been taken."""
+        """Raise BadModelFile that names the weight arrays which no layer has taken."""
         if self._left:
             names = sorted(self._left)
             shown = ", ".join(names[:_NAMES_IN_A_MESSAGE])
@@ -268,8 +268,9 @@ class WeightTable:
     def _layout(
         self, name: str, weight: mx.array, scales: mx.array, shape: tuple[int, ...]
     ) -> _Layout:
-        """Compute the layout of weight [..., outputs, inputs * bits / 32], scales [..., outputs,
-        groups].
+        """Compute bits and group size of a quantised matrix from its shapes.
+
+        weight [..., outputs, inputs * bits / 32], scales [..., outputs, groups].
         """
         rows, inputs = shape[:-1], shape[-1]
         both = (weight, scales)
@@ -303,7 +304,7 @@ class WeightTable:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The tensors under one name prefix of a table, with the shapes that the spec asks for.
+    """The weights under one name prefix of a table, with the shapes that a layer's spec asks for.
 
     prefix: start of the tensors' names in the table, including the dot.
     """
@@ -314,42 +315,40 @@ class Part:
 
     @property
     def kernels(self) -> Kernels:
-        """Kernels that layers may use."""
+        """The engine's kernels that layers built from these weights may use."""
         return self.table.kernels
 
     def __contains__(self, name: str) -> bool:
-        """Whether the spec asks for a tensor of this name."""
+        """Whether the layer's spec asks for a weight of this name."""
         return name in self.shapes
 
     def subpart(self, name: str) -> "Part":
-        """Return the part of tensors under `name`."""
+        """Return the weights whose names start with `name` and a dot."""
         return Part(self.table, f"{self.prefix}{name}.", shapes_below(self.shapes, f"{name}."))
 
     def vector(self, name: str, dtype: mx.Dtype | None = None) -> mx.array:
-        """Take a floating array, cast to dtype if given."""
+        """Take a floating weight array by name, cast to dtype if given."""
         return self.table.take(f"{self.prefix}{name}", self.shapes[name], dtype)
 
     def matrix(self, name: str, dtype: mx.Dtype | None = None) -> Matrix:
-        """Take `name`.weight as one matrix."""
+        """Take the weight `name`.weight as one matrix."""
         outputs, inputs = self.shapes[f"{name}.weight"]
         return self.table.take_matrix(f"{self.prefix}{name}", outputs, inputs, dtype)
 
     def matrices(self, name: str) -> Matrix:
-        """Take `name`.weight as a stack of matrices."""
+        """Take the weight `name`.weight as a stack of matrices."""
         count, outputs, inputs = self.shapes[f"{name}.weight"]
         return self.table.take_matrices(f"{self.prefix}{name}", count, outputs, inputs)
 
     def per_head(self, name: str, heads: int, rows: Sequence[int]) -> list[Matrix]:
-        """Take `name`.weight, whose rows are grouped by head; see WeightTable.take_per_head."""
+        """Take the weight `name`.weight, whose rows are grouped by head (take_per_head)."""
         inputs = self.shapes[f"{name}.weight"][-1]
         return self.table.take_per_head(f"{self.prefix}{name}", heads, rows, inputs)
 
     def joined(
         self, names: Sequence[str], order: Mapping[str, Sequence[int]] | None = None
     ) -> list[JoinedMatrix]:
-        """Take matrices and biases stacked by rows (WeightTable.take_joined); order: row orders by
-        name.
-        """
+        """Take weight matrices and biases stacked by rows; order: row orders by matrix name."""
         rows, shapes = order or {}, self.shapes
         return self.table.take_joined(
             [
