@@ -1,1 +1,1 @@
-"""Models of the hub: links, plans of downloads, and downloads that can be resumed."""
+"""Models of the Hugging Face hub: links to models, download plans, and resumable downloads."""

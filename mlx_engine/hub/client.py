@@ -1,4 +1,4 @@
-"""Requests to the hub through huggingface_hub, with its errors in words.
+"""Requests to the Hugging Face hub through huggingface_hub, whose errors become messages for users.
 
 huggingface_hub sends its version to the hub and asks it for `api/agent-harnesses` once a day,
 unless HF_HUB_DISABLE_TELEMETRY is set.
@@ -25,9 +25,9 @@ T = TypeVar("T")
 
 @contextmanager
 def in_words(hub_id: str, *, resumes: bool = False) -> Iterator[None]:
-    """Raise errors of the hub's client and of the disk as DownloadFailed.
+    """Context manager that raises errors of huggingface_hub and of the disk as DownloadFailed.
 
-    resumes: a later try continues an incomplete download.
+    resumes: whether the message may promise that a later try continues an incomplete download.
     """
     try:
         yield
@@ -102,10 +102,10 @@ def _error_words(error: Exception, hub_id: str, *, resumes: bool) -> Words:
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """Address of a hub and the cache folder, which is shared with other programs.
+    """Address of a Hugging Face hub, the user's token, and the cache folder of models.
 
-    endpoint: None for huggingface.co. token: None for the one saved by `hf auth login`, False for
-    none.
+    The cache is shared with other programs. endpoint: None for huggingface.co. token: None for the
+    one saved by `hf auth login`, False for none.
     """
 
     cache: Path
@@ -113,21 +113,22 @@ class Hub:
     token: str | bool | None = None
 
     def repository(self, hub_id: str) -> Path:
-        """The folder of a model in the cache."""
+        """Path of a model's folder in the hub's cache, `models--org--name`."""
         return self.cache / f"models--{hub_id.replace('/', '--')}"
 
     @classmethod
     def for_this_user(cls) -> "Hub":
-        """The cache and address that huggingface_hub uses for this user."""
+        """A Hub with the cache folder and address that huggingface_hub uses for this user."""
         from huggingface_hub import constants
 
         return cls(Path(constants.HF_HUB_CACHE), constants.ENDPOINT)
 
 
 def ask(hub: Hub, question: Callable[[Hub], T]) -> T:
-    """Send a request; where the hub refuses the user's token, send it again without the token.
+    """Call a function that sends a request to the hub, again without the token if that is refused.
 
-    An expired token would else keep users from models, most of which are public.
+    question: takes the Hub to ask, with or without the token; its result is returned. An expired
+    token would else keep users from models, most of which are public.
     """
     from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
@@ -148,14 +149,17 @@ def ask(hub: Hub, question: Callable[[Hub], T]) -> T:
 
 
 class Listing(NamedTuple):
-    """All files of a repository at one commit."""
+    """All files of a model repository on the hub at one commit."""
 
     commit: str
     files: tuple[HubFile, ...]
 
 
 def listing(hub: Hub, model: HubModel) -> Listing:
-    """List all files of a model's revision with sizes. Raises errors of huggingface_hub."""
+    """Ask the hub for all files of a model's revision, with sizes and checksums.
+
+    Raises errors of huggingface_hub.
+    """
     from huggingface_hub import HfApi
 
     info = ask(
@@ -177,21 +181,21 @@ def listing(hub: Hub, model: HubModel) -> Listing:
 
 
 def _size(told: object) -> int:
-    """Check the size of a file in bytes; raises ValueError."""
+    """Return a file size in bytes from the hub's answer; raises ValueError for nonsense."""
     if not isinstance(told, int) or not 0 <= told < 2**53:
         raise ValueError(told)
     return told
 
 
 class Request(NamedTuple):
-    """URL and headers of a request for a file."""
+    """URL and HTTP headers of a request for one file on the hub."""
 
     url: str
     headers: dict[str, str]
 
 
 def request_for(hub: Hub, hub_id: str, name: str, commit: str) -> Request:
-    """Request a file without a content encoding."""
+    """URL and HTTP headers to fetch a file of a model at a commit, uncompressed."""
     from huggingface_hub import hf_hub_url
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
@@ -200,7 +204,10 @@ def request_for(hub: Hub, hub_id: str, name: str, commit: str) -> Request:
 
 
 def content(hub: Hub, hub_id: str, name: str, commit: str) -> bytes:
-    """Fetch a small file. Raises errors of huggingface_hub, and DownloadFailed for a large file."""
+    """Fetch a small file of a model on the hub, such as a config, as bytes.
+
+    Raises errors of huggingface_hub, and DownloadFailed for a file of more than CONFIG_BYTES.
+    """
     found = piece(hub, hub_id, name, commit, 0, CONFIG_BYTES + 1)
     if len(found) > CONFIG_BYTES:
         raise too_large(hub_id, name, CONFIG_BYTES)
@@ -208,7 +215,7 @@ def content(hub: Hub, hub_id: str, name: str, commit: str) -> bytes:
 
 
 def too_large(hub_id: str, name: str, most: int) -> DownloadFailed:
-    """The error for a file larger than any of its kind."""
+    """Make the DownloadFailed for a file of a model that has more than `most` bytes."""
     return DownloadFailed(
         "{hub_id}: {name} has more than {most} bytes, more than such a file can need. Use "
         "another model.",
@@ -219,7 +226,10 @@ def too_large(hub_id: str, name: str, most: int) -> DownloadFailed:
 
 
 def piece(hub: Hub, hub_id: str, name: str, commit: str, start: int, end: int) -> bytes:
-    """Fetch bytes [start, end) of a file, fewer at its end. Raises errors of huggingface_hub."""
+    """Fetch bytes [start, end) of a model's file on the hub, fewer where the file ends before.
+
+    Raises errors of huggingface_hub.
+    """
     from huggingface_hub import get_session, hf_raise_for_status
 
     def question(hub: Hub) -> bytes:

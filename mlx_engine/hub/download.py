@@ -48,11 +48,11 @@ def download(
     plan: DownloadPlan,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Path:
-    """Fetch missing files and return the folder, or the GGUF file, to load.
+    """Download a plan's missing files; return the path of the folder, or of the GGUF file, to load.
 
-    on_progress: gets bytes done and in all. Every file's checksum is compared. The model appears in
-    the cache only when it is complete; incomplete files are kept and continued by a later call.
-    Raises DownloadFailed.
+    on_progress: gets the bytes done and the bytes in all. Every file's checksum is compared. The
+    model appears in the cache only when it is complete; incomplete files are kept and continued by
+    a later call. Raises DownloadFailed.
     """
     if plan.no_room:
         raise DownloadFailed(plan.no_room)
@@ -63,9 +63,9 @@ def download(
 
     with in_words(plan.model.hub_id, resumes=True):
         for file in plan.files:
-            _ensure(hub, plan, file, report)
+            _ensure_downloaded(hub, plan, file, report)
             done += file.nbytes
-        return _publish(hub.repository(plan.model.hub_id), plan)
+        return _link_snapshot(hub.repository(plan.model.hub_id), plan)
 
 
 def fetch(
@@ -76,9 +76,10 @@ def fetch(
     *,
     heads: bool = False,
 ) -> Path:
-    """Plan and download on a thread of its own, so that `stop` works while the server is silent.
+    """Plan and download a model on another thread, and return the path to load.
 
-    Raises LoadStopped once stop() is true; the thread writes nothing after that.
+    The thread lets `stop` work while the server is silent. Raises LoadStopped once stop() is true;
+    the thread writes nothing after that.
     """
     stopped = LoadStopped(
         "{hub_id}: the download was stopped; what was downloaded is kept.", hub_id=model.hub_id
@@ -114,14 +115,19 @@ def fetch(
         is_given_up.set()
 
 
-def _ensure(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int], None]) -> None:
-    """Download a file unless it is there; on_bytes: gets the bytes of it that are there."""
+def _ensure_downloaded(
+    hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int], None]
+) -> None:
+    """Download a file of a plan unless the cache has it.
+
+    on_bytes: gets how many bytes of the file are there.
+    """
     blobs = hub.repository(plan.model.hub_id) / "blobs"
     if not _is_whole(blobs, file):
         blobs.mkdir(parents=True, exist_ok=True)
         with _locked(hub, plan, file, lambda: on_bytes(partial_bytes(blobs, file))):
             if not _is_whole(blobs, file):  # another process may have downloaded it meanwhile
-                _complete(hub, plan, file, on_bytes)
+                _complete_file(hub, plan, file, on_bytes)
     on_bytes(file.nbytes)
 
 
@@ -134,7 +140,10 @@ def _is_whole(blobs: Path, file: HubFile) -> bool:
 def _locked(
     hub: Hub, plan: DownloadPlan, file: HubFile, on_wait: Callable[[], None]
 ) -> Iterator[None]:
-    """Hold huggingface_hub's lock of a file; on_wait: called while another process holds it."""
+    """Context manager that holds huggingface_hub's lock of a file in the cache.
+
+    on_wait: called again and again while another process holds the lock.
+    """
     from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 
     lock = hub.cache / ".locks" / hub.repository(plan.model.hub_id).name / f"{file.blob}.lock"
@@ -148,14 +157,16 @@ def _locked(
         yield
 
 
-def _complete(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int], None]) -> None:
-    """Download the missing part of a file, and compare the checksum."""
+def _complete_file(
+    hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int], None]
+) -> None:
+    """Download a file's missing part, compare its checksum, and move it into the cache."""
     blobs = hub.repository(plan.model.hub_id) / "blobs"
     partial = partial_path(blobs, file)
     if file.nbytes > LARGEST_BY_HTTP and partial_bytes(blobs, file) < file.nbytes:
         _fetch_through_xet(hub, plan, file, partial)
     with partial.open("a+b") as opened:
-        target = _Target(opened, file, on_bytes)
+        target = _PartialFile(opened, file, on_bytes)
         _fetch_rest(hub, plan, file, target)
     if target.checksum.hexdigest() != file.blob:
         partial.unlink()
@@ -168,8 +179,8 @@ def _complete(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[i
     partial.replace(blobs / file.blob)
 
 
-def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_Target") -> None:
-    """Append the missing bytes; a server that ignores ranges sends the whole file."""
+def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_PartialFile") -> None:
+    """Append a file's missing bytes over HTTP; a server without ranges sends the whole file."""
     from huggingface_hub import get_session, hf_raise_for_status
 
     if target.size == file.nbytes:
@@ -221,15 +232,15 @@ def _fetch_through_xet(hub: Hub, plan: DownloadPlan, file: HubFile, partial: Pat
     shutil.rmtree(place)
 
 
-class _Target:
-    """An incomplete file that is appended to, and the checksum of all its bytes.
+class _PartialFile:
+    """An incomplete download that bytes are appended to, and the running checksum of all its bytes.
 
     checksum: SHA-256 for large files; for small files git's object id, SHA-1 over "blob <size>", a
     zero byte and the data.
     """
 
     def __init__(self, opened: BinaryIO, file: HubFile, on_bytes: Callable[[int], None]) -> None:
-        """Hash the bytes of an earlier download; a file that is too long is emptied."""
+        """Hash what an earlier download left in the open file; one that is too long is emptied."""
         self._opened, self._file, self._on_bytes = opened, file, on_bytes
         self.checksum = self._new_hash()
         if self.size > file.nbytes:
@@ -245,23 +256,29 @@ class _Target:
 
     @property
     def size(self) -> int:
-        """Bytes in the file."""
+        """Bytes that the incomplete file has now."""
         return self._opened.seek(0, SEEK_END)
 
     def begin(self) -> None:
-        """Empty the file and begin a new checksum."""
+        """Empty the incomplete file and begin a new checksum."""
         self._opened.truncate(0)
         self.checksum = self._new_hash()
 
     def add(self, piece: bytes) -> None:
-        """Append bytes; on_bytes is called first, as it may raise to stop the download."""
+        """Append bytes to the file and to its checksum.
+
+        on_bytes is called first, as it may raise to stop the download.
+        """
         self._on_bytes(min(self.size + len(piece), self._file.nbytes))
         self._opened.write(piece)
         self.checksum.update(piece)
 
 
-def _publish(repository: Path, plan: DownloadPlan) -> Path:
-    """Link the files into a snapshot, as huggingface_hub does."""
+def _link_snapshot(repository: Path, plan: DownloadPlan) -> Path:
+    """Link downloaded files into the cache's snapshot folder, as huggingface_hub does.
+
+    Returns the path of the folder, or of the GGUF file, to load.
+    """
     snapshot = repository / "snapshots" / plan.commit
     for file in plan.files:
         link = snapshot / file.name
@@ -273,11 +290,11 @@ def _publish(repository: Path, plan: DownloadPlan) -> Path:
         reference = repository / "refs" / plan.model.revision
         reference.parent.mkdir(parents=True, exist_ok=True)
         reference.write_text(plan.commit)
-    return _to_load(snapshot, plan.files)
+    return _path_to_load(snapshot, plan.files)
 
 
 def cached(hub: Hub, model: HubModel, *, heads: bool = False) -> Path | None:
-    """Find the folder or GGUF file of a model in the cache, None when it is not there.
+    """Path of a model's folder or GGUF file in the hub's cache; None when it is not there.
 
     Shards of a folder are not checked for completeness. Raises ChoiceNeededError where the cache
     holds several models of the repository.
@@ -297,14 +314,14 @@ def cached(hub: Hub, model: HubModel, *, heads: bool = False) -> Path | None:
         if path.is_file()
     ]
     try:
-        return _to_load(snapshot, needed_files(listed, model, heads=heads))
+        return _path_to_load(snapshot, needed_files(listed, model, heads=heads))
     except ChoiceNeededError:
         raise
     except DownloadFailed:
         return None
 
 
-def _to_load(snapshot: Path, files: tuple[HubFile, ...]) -> Path:
-    """The first file where it is a GGUF, else the folder."""
+def _path_to_load(snapshot: Path, files: tuple[HubFile, ...]) -> Path:
+    """Path to load from a snapshot folder: its first file where that is a GGUF, else the folder."""
     first = files[0].name
     return snapshot / first if first.lower().endswith(".gguf") else snapshot

@@ -21,7 +21,10 @@ SPARE_BYTES = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class DownloadPlan:
-    """Files of a download; have_bytes: of total_bytes, those here from an earlier download."""
+    """Files of a model that are to be downloaded, their sizes, and the free space on the disk.
+
+    have_bytes: how many of total_bytes an earlier download left here.
+    """
 
     model: HubModel
     commit: str
@@ -32,12 +35,12 @@ class DownloadPlan:
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes still to be downloaded."""
+        """Bytes of the plan's files that are still to be downloaded."""
         return self.total_bytes - self.have_bytes
 
     @property
     def fits(self) -> bool:
-        """Whether the disk has room for the download and SPARE_BYTES."""
+        """Whether the disk has room for the missing bytes of the download and SPARE_BYTES."""
         return self.missing_bytes + SPARE_BYTES <= self.free_bytes
 
     @property
@@ -55,7 +58,7 @@ class DownloadPlan:
 
     @property
     def words(self) -> str:
-        """ "5 files, 18.2 GB (4.1 GB already here); 212 GB free on the disk"."""
+        """Summary for users: "5 files, 18.2 GB (4.1 GB already here); 212 GB free on the disk"."""
         have, count = size_words(self.have_bytes), len(self.files)
         return Words(
             "{count}, {total}{here}; {free} free on the disk",
@@ -67,13 +70,16 @@ class DownloadPlan:
 
 
 def plan_download(hub: Hub, model: HubModel, *, heads: bool = False) -> DownloadPlan:
-    """List a repository and plan the download; heads and errors as in `plan_from`."""
+    """Ask the hub for a model's list of files and plan its download; arguments as of `plan_from`.
+
+    Raises DownloadFailed, and ChoiceNeededError where one of several models must be chosen.
+    """
     with in_words(model.hub_id):
         return plan_from(hub, model, listing(hub, model), heads=heads)
 
 
 def plan_from(hub: Hub, model: HubModel, listed: Listing, *, heads: bool = False) -> DownloadPlan:
-    """Plan a download of the files of a listing that are needed.
+    """Plan the download of a model from the hub's list of its files.
 
     heads: only files with MTP heads, where file names or an index of shards tell which have them.
     Raises DownloadFailed, and ChoiceNeededError where one of several models must be chosen.
@@ -94,7 +100,7 @@ def plan_from(hub: Hub, model: HubModel, listed: Listing, *, heads: bool = False
 
 
 def partial_bytes(blobs: Path, file: HubFile) -> int:
-    """Bytes of a file that are here, complete or not."""
+    """Number of bytes of a file that are in the cache's folder `blobs`, whether complete or not."""
     for path in (blobs / file.blob, partial_path(blobs, file)):
         if path.is_file():
             return min(path.stat().st_size, file.nbytes)
@@ -102,14 +108,17 @@ def partial_bytes(blobs: Path, file: HubFile) -> int:
 
 
 def partial_path(blobs: Path, file: HubFile) -> Path:
-    """Path of the incomplete file."""
+    """Path of a file's incomplete download in the cache's folder `blobs`."""
     return blobs / f"{file.blob}.incomplete"
 
 
 def _only_heads(
     hub: Hub, model: HubModel, commit: str, files: tuple[HubFile, ...]
 ) -> tuple[HubFile, ...]:
-    """Drop shards without heads by the repository's index; keep all where it names no heads."""
+    """Leave out shards that hold no MTP heads, by the repository's index of shards.
+
+    Keeps all files where the index names no heads.
+    """
     index = next((file for file in files if file.name.endswith(INDEX)), None)
     if index is None:
         return files
@@ -120,7 +129,7 @@ def _only_heads(
 
 
 def _check_names(model: HubModel, commit: str, files: tuple[HubFile, ...]) -> None:
-    """Check commit, checksums and revision, which become parts of paths; raises DownloadFailed."""
+    """Raise DownloadFailed unless commit, checksums and revision are safe as parts of paths."""
     sums = all(_CHECKSUM.fullmatch(file.blob) for file in files)
     if not sums or not _COMMIT.fullmatch(commit) or not is_revision(model.revision):
         raise DownloadFailed(
@@ -131,5 +140,5 @@ def _check_names(model: HubModel, commit: str, files: tuple[HubFile, ...]) -> No
 
 
 def _nearest_folder(folder: Path) -> Path:
-    """The folder, or its nearest parent that exists."""
+    """A folder, or its nearest parent that exists."""
     return next(place for place in (folder, *folder.parents) if place.is_dir())

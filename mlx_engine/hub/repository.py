@@ -1,4 +1,4 @@
-"""Repositories of the hub: links to models, and the files that a model needs."""
+"""Model repositories of the Hugging Face hub: links to them, and the files that a model needs."""
 
 import re
 from collections import Counter
@@ -37,7 +37,7 @@ _NO_MODELS = ("datasets", "spaces", "docs", "blog", "papers", "collections", "ap
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A model on the hub.
+    """A model on the Hugging Face hub, or one of the files or GGUF models of its repository.
 
     revision: branch, tag or commit. file: one file of the repository, None for all. quantisation:
     selects one of several GGUF models by its name ("Q4_K_M").
@@ -50,7 +50,7 @@ class HubModel:
 
     @property
     def link(self) -> str:
-        """The shortest text that `read_hub_link` reads as this model."""
+        """The shortest text from which `read_hub_link` makes this HubModel."""
         chosen = self.file or self.quantisation
         short = f"{self.hub_id}:{chosen}" if chosen else self.hub_id
         if read_hub_link(short) == self:
@@ -61,9 +61,10 @@ class HubModel:
 
 
 def read_hub_link(text: str) -> HubModel | str | None:
-    """Read `org/name`, `org/name:Q4_K_M`, `org/name:file.gguf` or a link to a model.
+    """Read `org/name`, `org/name:Q4_K_M`, `org/name:file.gguf` or a link to a model of the hub.
 
-    Returns an error message for links to something else on the hub, None for other texts.
+    Returns a HubModel, an error message for links to something else on the hub, None for other
+    texts.
     """
     text = text.strip()
     if named := _ID.fullmatch(text):
@@ -79,7 +80,7 @@ def read_hub_link(text: str) -> HubModel | str | None:
 
 
 def _model_named(found: re.Match[str]) -> HubModel:
-    """A model from a match of `_ID`."""
+    """Make a HubModel from a regular expression's match of `org/name` or `org/name:choice`."""
     hub_id, chosen = found[1], found[2]
     if chosen is not None and chosen.lower().endswith(GGUF):
         return HubModel(hub_id, file=chosen)
@@ -90,7 +91,7 @@ _NO_MODEL = Words("This link does not lead to a model: open the model's page and
 
 
 def is_revision(text: str) -> bool:
-    """Whether this is a name of a branch, tag or commit, safe as part of a path."""
+    """Whether a text can name a branch, tag or commit and is safe as part of a path."""
     return _REVISION.fullmatch(text) is not None
 
 
@@ -114,7 +115,7 @@ _BESIDE_WEIGHTS = (".json", ".jinja", ".txt", ".model")
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """A file of a repository.
+    """Name, size and checksums of a file of a repository on the hub.
 
     sha256: of files in large storage, None for small files; git_id: git's object id (SHA-1).
     """
@@ -126,16 +127,16 @@ class HubFile:
 
     @property
     def blob(self) -> str:
-        """Name in the hub's cache, which is the checksum."""
+        """Name of the file in the cache's folder `blobs`, which is its checksum."""
         return self.sha256 or self.git_id
 
 
 @dataclass(frozen=True, slots=True)
 class GgufChoice:
-    """One of several GGUF models in a repository.
+    """One of several GGUF models in a repository, among which the user chooses.
 
-    file: the first file; nbytes: of all files. label: the quantisation where it is unique among the
-    choices, else the file.
+    file: the model's first file; nbytes: of all its files. label: its quantisation where no other
+    choice has that, else the file.
     """
 
     file: str
@@ -144,7 +145,7 @@ class GgufChoice:
 
 
 class ChoiceNeededError(DownloadFailed):
-    """There are several GGUF models, of which one must be chosen."""
+    """A repository has several GGUF models (`choices`), of which the user must choose one."""
 
     def __init__(self, hub_id: str, choices: tuple[GgufChoice, ...]) -> None:
         super().__init__(
@@ -157,10 +158,10 @@ class ChoiceNeededError(DownloadFailed):
 def needed_files(
     files: Iterable[HubFile], model: HubModel, *, heads: bool = False
 ) -> tuple[HubFile, ...]:
-    """Select the weights of a model, with config, tokenizer and the file of MTP heads.
+    """Select the files that a model needs: weights, config, tokenizer and MTP heads.
 
-    heads: select MTP heads: files that are named so, else all weights. Raises DownloadFailed, and
-    ChoiceNeededError where there are several models.
+    heads: select MTP heads only: files that are named so, else all weights. Raises DownloadFailed,
+    and ChoiceNeededError where there are several models.
     """
     everything = {file.name: file for file in files if _is_safe_name(file.name)}
     if model.file is not None and model.file.lower().endswith(GGUF):
@@ -171,9 +172,9 @@ def needed_files(
         return _folder_files(everything, weights)
     heads_alone = [Weights((name,)) for name in named_heads if name.lower().endswith(GGUF)]
     ggufs = heads_alone or gguf_models(everything)
-    choices = _choices(everything, [files.names for files in ggufs if not files.missing])
+    choices = _gguf_choices(everything, [files.names for files in ggufs if not files.missing])
     if model.quantisation is not None and choices:
-        choices = _chosen(choices, model)
+        choices = _with_quantisation(choices, model)
     if len(choices) > 1:
         raise ChoiceNeededError(model.hub_id, choices)
     if choices or ggufs:
@@ -197,10 +198,13 @@ def needed_files(
     )
 
 
-def _choices(
+def _gguf_choices(
     everything: dict[str, HubFile], models: Iterable[tuple[str, ...]]
 ) -> tuple[GgufChoice, ...]:
-    """Choices sorted by size, each with all its parts."""
+    """Make a GgufChoice of each GGUF model of a repository, sorted by size.
+
+    models: the file names of each.
+    """
     sizes = {names[0]: sum(everything[part].nbytes for part in names) for names in models}
     labels = {name: _quantisation(name) for name in sizes}
     times = Counter(labels.values())
@@ -217,8 +221,11 @@ def _quantisation(name: str) -> str | None:
     return str(found[-1]) if found else None
 
 
-def _chosen(choices: tuple[GgufChoice, ...], model: HubModel) -> tuple[GgufChoice, ...]:
-    """Choices of the model's quantisation; raises DownloadFailed, which lists all choices."""
+def _with_quantisation(choices: tuple[GgufChoice, ...], model: HubModel) -> tuple[GgufChoice, ...]:
+    """Keep the choices that have the quantisation the model asks for.
+
+    Raises DownloadFailed, which lists all choices, where there is none.
+    """
     wanted = str(model.quantisation).lower()
     own = {choice: (_quantisation(choice.file) or choice.file).lower() for choice in choices}
     exact = tuple(choice for choice in choices if own[choice] == wanted)
@@ -240,7 +247,7 @@ def _choice_words(choices: tuple[GgufChoice, ...]) -> str:
 
 
 def _folder_files(everything: dict[str, HubFile], weights: list[str]) -> tuple[HubFile, ...]:
-    """Weights, and the small files at the top of the repository."""
+    """Weight files, and the small files at the top of the repository: config, tokenizer."""
     wanted = set(weights)
     if any(name.startswith("model") for name in weights):  # other copies of the same tensors
         wanted -= {name for name in weights if name.startswith("consolidated")}
@@ -251,7 +258,11 @@ def _folder_files(everything: dict[str, HubFile], weights: list[str]) -> tuple[H
 def _gguf_files(
     everything: dict[str, HubFile], model: HubModel, name: str, *, with_heads: bool
 ) -> tuple[HubFile, ...]:
-    """All shards, then the file of MTP heads with the same quantisation, or the largest."""
+    """All shards of a GGUF model, then one GGUF of MTP heads from the same folder.
+
+    Of several, that with the same quantisation as the model, else the largest. Raises
+    DownloadFailed where a shard is missing.
+    """
     parts, missing = available_parts(name, everything.__contains__)
     names = list(parts)
     if missing is not None:
@@ -278,13 +289,13 @@ def _gguf_files(
 
 
 def _is_weight(name: str) -> bool:
-    """Whether a file is a safetensors file at the top or in mtp/."""
+    """Whether a path in a repository is a safetensors file at the top or in the folder mtp/."""
     folder, _, file = name.rpartition("/")
     return file.endswith(SAFETENSORS) and folder in ("", "mtp")
 
 
 def _is_heads(name: str) -> bool:
-    """Whether a file holds MTP heads by its name or its folder mtp/."""
+    """Whether a path in a repository is a file of MTP heads, by its name or its folder mtp/."""
     folder, _, file = name.rpartition("/")
     ending = file.lower().endswith((GGUF, SAFETENSORS))
     return ending and (file.lower().startswith("mtp") or folder == "mtp")

@@ -1,4 +1,4 @@
-"""Weight files by name and first bytes: shards, GGUF models, heads, damaged downloads."""
+"""Tells weight files by names and first bytes: shards, GGUF models, MTP heads, damaged files."""
 
 import re
 import struct
@@ -66,7 +66,7 @@ _LFS_POINTER = b"version https://git-lfs"
 
 
 class Shard(NamedTuple):
-    """One of `total` numbered files of a model, counted from 1."""
+    """Name of a shard, "model-00001-of-00004.safetensors", in parts; counted from 1."""
 
     stem: str
     number: int
@@ -74,25 +74,28 @@ class Shard(NamedTuple):
     ending: str
 
     def name(self, number: int) -> str:
-        """The file name of shard `number`."""
+        """File name of another shard of the same model, by its number from 1."""
         return f"{self.stem}-{number:05}-of-{self.total:05}{self.ending}"
 
 
 def shard_of(name: str) -> Shard | None:
-    """Parse a numbered file name; None for others."""
+    """Parse the name of a shard, "model-00001-of-00004.safetensors"; None for other file names."""
     found = _SHARD.fullmatch(name)
     return None if found is None else Shard(found[1], int(found[2]), int(found[3]), found[4])
 
 
 class Weights(NamedTuple):
-    """Sorted file names of one model; missing: the first shard that is absent."""
+    """Sorted names of one model's weight files; missing: its first shard that is absent."""
 
     names: tuple[str, ...]
     missing: str | None = None
 
 
 def models_among(names: Iterable[str]) -> list[Weights]:
-    """Group numbered files into models, every other file by itself, in linear time."""
+    """Group file names into models: shards of one set together, every other file by itself.
+
+    Takes linear time.
+    """
     sets: dict[Shard | str, list[str]] = {}
     for name in sorted(names):
         shard = shard_of(name)
@@ -109,10 +112,10 @@ def _first_missing(kind: Shard | str, files: Collection[str]) -> str | None:
 
 
 def weights_among(names: Iterable[str]) -> Weights:
-    """Select the safetensors files of a folder's model, those named model* if there are any.
+    """Select the safetensors files of the model in a folder: those named model*, if there are any.
 
-    An incomplete set of shards is ignored where the same model is there completely: as one file,
-    or in other shards.
+    An incomplete set of shards is ignored where the same model is there completely: as one file, or
+    in other shards.
     """
     own = [name for name in names if name.endswith(SAFETENSORS) and not is_heads_name(name)]
     sets = models_among([name for name in own if name.startswith("model")] or own)
@@ -123,7 +126,10 @@ def weights_among(names: Iterable[str]) -> Weights:
 
 
 def available_parts(name: str, is_there: Callable[[str], object]) -> Weights:
-    """A file, or all shards of its model up to the first that is missing."""
+    """Names of a weight file and its further shards, up to the first that is missing.
+
+    is_there: whether a file of a name exists.
+    """
     shard, there = shard_of(name), list[str]()
     for part in [name] if shard is None else map(shard.name, range(1, shard.total + 1)):
         if not is_there(part):
@@ -138,12 +144,12 @@ def _stem(name: str) -> str:
 
 
 def is_heads_name(name: str) -> bool:
-    """Whether a file holds only MTP heads by its name, mtp*.safetensors."""
+    """Whether a file holds only MTP heads, by its name: mtp*.safetensors."""
     return name.startswith("mtp") and name.endswith(SAFETENSORS)
 
 
 def may_be_heads(name: str) -> bool:
-    """Whether a file outside the index of shards may hold MTP heads by its name.
+    """Whether a safetensors file outside the index of shards may hold MTP heads, by its name.
 
     Tools that do not rewrite the index call it model-mtp.safetensors and the like.
     """
@@ -151,22 +157,22 @@ def may_be_heads(name: str) -> bool:
 
 
 def mentions_heads(name: str) -> bool:
-    """Whether a name of a file or folder has the word MTP or NextN in it."""
+    """Whether the name of a file or folder contains the word MTP or NextN."""
     return bool(_OF_HEADS.search(name))
 
 
 def is_gguf_head(name: str) -> bool:
-    """Whether a GGUF holds only MTP heads by its name."""
+    """Whether a GGUF file holds only MTP heads, by its name: mtp*.gguf."""
     return name.lower().startswith("mtp") and name.lower().endswith(GGUF)
 
 
 def may_be_gguf_head(name: str) -> bool:
-    """Whether a GGUF beside a model may hold MTP heads by its name, with or without a trunk."""
+    """Whether a GGUF file beside a model may hold MTP heads, alone or not, by its name."""
     return name.lower().endswith(GGUF) and (is_gguf_head(name) or mentions_heads(name))
 
 
 def gguf_models(paths: Iterable[str]) -> list[Weights]:
-    """Group GGUF files into models with all their parts, in linear time.
+    """Group paths of GGUF files into models, each with all its shards, in linear time.
 
     Draft models by name or folder (MTP/gemma-Q8_0-MTP.gguf, qwen-eagle3-F16.gguf) are left out,
     unless there are no other models.
@@ -190,7 +196,10 @@ def _by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def is_gguf_model(name: str) -> bool:
-    """Whether a GGUF is a model, or its first part: no heads, vision part or importance matrix."""
+    """Whether a GGUF file is a model or its first shard, by its name.
+
+    MTP heads, vision parts and importance matrices are none.
+    """
     shard = shard_of(name)
     beside = is_gguf_head(name) or _BESIDE.fullmatch(name) is not None
     return name.lower().endswith(GGUF) and not beside and (shard is None or shard.number == 1)
@@ -209,7 +218,7 @@ def folder_name(folder: Path) -> str:
 
 
 def is_same_model(name: str, other: str) -> bool:
-    """Whether two names differ only in words that say how a model is stored.
+    """Whether two model names differ only in words that say how a model is stored.
 
     "Qwen3.6-27B" and "Qwen3.6-27B-MLX-4bit" do; "Qwen3.6-27B-Instruct" is another model.
     """
@@ -221,12 +230,12 @@ def is_same_model(name: str, other: str) -> bool:
 
 
 def is_commit(name: str) -> bool:
-    """Whether this is a name of a snapshot folder, safe as part of a path."""
+    """Whether a text can name a snapshot folder of the hub's cache, safe as part of a path."""
     return _COMMIT.fullmatch(name) is not None
 
 
 def hub_snapshot(repository: Path) -> Path | None:
-    """The snapshot of a repository in the hub's cache: of main, else the newest; None if absent."""
+    """Path of a repository's snapshot in the hub's cache, None if absent: of main, else newest."""
     snapshots = repository / "snapshots"
     try:
         main = read_text(repository / "refs" / "main", REFERENCE_BYTES).strip()
@@ -239,7 +248,10 @@ def hub_snapshot(repository: Path) -> Path | None:
 
 
 def damage(path: Path) -> str | None:
-    """Error message for a damaged or foreign weight file, None if none is seen. Raises OSError."""
+    """Error message for a damaged or foreign weight file, by its first bytes; None for others.
+
+    Raises OSError.
+    """
     with open_regular(path) as file:
         start = file.read(24)
     if not start:
@@ -256,9 +268,9 @@ def damage(path: Path) -> str | None:
 
 
 def tensor_names(path: Path) -> tuple[str, ...]:
-    """Tensor names of a safetensors file that may hold heads. Raises OSError.
+    """Names of the tensors in a safetensors file that may hold MTP heads. Raises OSError.
 
-    Empty when the header cannot be read, or is longer than that of any heads.
+    Empty when the header cannot be read, or is longer than that of any MTP heads.
     """
     with open_regular(path) as file:
         start = file.read(8)
@@ -275,7 +287,7 @@ def tensor_names(path: Path) -> tuple[str, ...]:
 
 
 def holds_only_heads(path: Path) -> bool:
-    """Whether a safetensors file has MTP heads and nothing else. Raises OSError."""
+    """Whether a safetensors file holds MTP heads and nothing else. Raises OSError."""
     if is_heads_name(path.name):
         return True
     names = tensor_names(path)
@@ -287,17 +299,20 @@ HEAD_PARTS = ("mtp", "mtp_layers", "eh_proj")
 
 
 def has_head_tensors(names: Iterable[str]) -> bool:
-    """Whether a tensor belongs to MTP heads of any family, by its name."""
+    """Whether any of these tensor names belongs to MTP heads, of whatever model family."""
     return any(part in HEAD_PARTS for name in names for part in name.split("."))
 
 
 def head_shards(index: bytes) -> set[str]:
-    """Files with tensors named mtp.* by an index of shards; empty for other content."""
+    """Names of the files that hold tensors named mtp.*, from the JSON of an index of shards.
+
+    Empty for other content.
+    """
     return {str(file) for name, file in indexed(index).items() if "mtp" in name.split(".")}
 
 
 def indexed(index: bytes) -> Mapping[str, object]:
-    """Tensor name -> file of an index of shards; empty for other content."""
+    """Tensor name -> file name, from the JSON of an index of shards; empty for other content."""
     try:
         told = parse_json(index)
     except BadJsonError:

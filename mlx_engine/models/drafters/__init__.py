@@ -1,1 +1,1 @@
-"""Draft models published apart from their target, which read what the target computes."""
+"""Draft models published apart from their target, whose inner states or KV cache they read."""

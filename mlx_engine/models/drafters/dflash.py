@@ -36,7 +36,7 @@ _NEWER = ("selector_rank", "conv_kernel_size")
 
 @dataclass(frozen=True, slots=True)
 class DFlashConfig:
-    """Sizes of a DFlash model.
+    """Sizes of a DFlash draft model.
 
     layers: layers of the target whose residuals are read, in the order of `fc`. block: rows of a
     draft, the newest token's included. windows: for each layer how many tokens a row sees, None for
@@ -60,7 +60,10 @@ class DFlashConfig:
 
     @staticmethod
     def read(config: Mapping[str, object], origin: str) -> "DFlashConfig":
-        """Read a config; BadModelFile for a wrong key, UnsupportedModel for other variants."""
+        """Read a DFlash model's config.
+
+        Raises BadModelFile for a wrong key, UnsupportedModel for variants that are not run.
+        """
         own = config.get("dflash_config")
         flat = {**config, **(own if isinstance(own, Mapping) else {})}
         fields = ConfigFields(flat, origin)
@@ -108,7 +111,7 @@ class DFlashConfig:
         )
 
     def tensors(self) -> layer_specs.Shapes:
-        """Names and shapes of the tensors."""
+        """Tensor name -> shape for all tensors of a DFlash model."""
         hidden = self.hidden
         block = model_spec.BlockSpec(self.attention, self.feed).tensors(hidden)
         made: layer_specs.Shapes = {
@@ -125,7 +128,7 @@ ContextCache = AttentionCache | WindowCache
 
 
 class _Layer:
-    """A decoder layer whose block rows attend to remembered rows and to one another."""
+    """A DFlash decoder layer: a block's rows attend to earlier tokens and to one another."""
 
     def __init__(self, part: Part, sizes: DFlashConfig, number: int) -> None:
         inner, eps = part.subpart("self_attn"), sizes.eps
@@ -144,11 +147,14 @@ class _Layer:
         self._feed_forward = GatedFeedForward.read(part.subpart("mlp"), sizes.feed)
 
     def remember(self, context: mx.array, cache: ContextCache) -> None:
-        """Write keys and values of joined states [1, T, H]; the caller commits them."""
+        """Write keys and values of the target's states [1, T, H] to the cache, uncommitted."""
         cache.update_and_fetch(*self._keys_values(context, cache.length))
 
     def __call__(self, x: mx.array, cache: ContextCache) -> mx.array:
-        """Block rows [1, B, H] behind the cached rows -> [1, B, H]; written, not committed."""
+        """Run the layer on a draft block [1, B, H] behind the cached tokens; returns [1, B, H].
+
+        Their keys and values are written to the cache, not committed.
+        """
         x = x + self._attend(self._norm(x), cache)
         return self._feed_forward.add_to(x, self._second_norm(x))
 
@@ -166,7 +172,7 @@ class _Layer:
         return self._out(attended.transpose(0, 2, 1, 3).reshape(1, rows, -1))
 
     def _keys_values(self, x: mx.array, start: int) -> KeysValues:
-        """States [1, T, H] from position `start` on -> keys and values [1, heads, T, size]."""
+        """Keys and values [1, heads, T, size] of states [1, T, H], the first at `start`."""
         kept = self._sizes.kv_heads
         keys = self._key_norm(self._by_head(self._keys(x), kept)).transpose(0, 2, 1, 3)
         values = self._by_head(self._values(x), kept).transpose(0, 2, 1, 3)
@@ -176,7 +182,7 @@ class _Layer:
         return x.reshape(1, x.shape[1], heads, self._sizes.key_dim)
 
     def _mask(self, rows: int, start: int, shown: int) -> mx.array | None:
-        """Mask of window and causality, bool [rows, shown + rows]; None where all is seen."""
+        """Attention mask of window and causality, bool [rows, shown + rows]; None: all is seen."""
         if self._window is None and not self._causal:
             return None
         queries = mx.arange(start, start + rows)[:, None]
@@ -186,7 +192,7 @@ class _Layer:
 
 
 class DFlash(FeatureDrafter):
-    """Drafts a block of tokens in one pass, `block` - 1 of them at most."""
+    """DFlash draft model: drafts a block of tokens in one pass, `block` - 1 of them at most."""
 
     def __init__(self, sizes: DFlashConfig, table: WeightTable, target: DraftTarget) -> None:
         origin = table.origin
@@ -228,7 +234,7 @@ class DFlash(FeatureDrafter):
         depth: int,
         pick: Callable[[mx.array], mx.array],
     ) -> int:
-        """Make `depth` drafts of one block; `hidden` is not read."""
+        """Draft `depth` tokens in one pass; returns 1, the passes. `hidden` is not read."""
         del hidden
         logits = self.logits(self.block(token, caches)[:, :depth]).squeeze(0)
         for row in range(depth):
@@ -236,9 +242,9 @@ class DFlash(FeatureDrafter):
         return 1
 
     def block(self, token: mx.array, caches: LayerCaches) -> mx.array:
-        """The newest token int [1] -> states [1, block - 1, H] of the tokens after it.
+        """Run the newest token, int [1], and masks; returns the drafts' states [1, block - 1, H].
 
-        Always a whole block, as it was trained, however few tokens are wanted.
+        Always a whole block, as the model was trained, however few tokens are wanted.
         """
         masks = mx.full((self._sizes.block - 1,), self._sizes.mask_token, dtype=token.dtype)
         x = self._embed(mx.concatenate([token, masks])[None]) * self._sizes.scale
@@ -249,6 +255,6 @@ class DFlash(FeatureDrafter):
         return self._norm(x)[:, 1:]
 
     def logits(self, states: mx.array) -> mx.array:
-        """States [1, T, H] -> float32 logits [1, T, V] through the target's output head."""
+        """Float32 logits [1, T, V] of draft states [1, T, H], through the target's output head."""
         logits, cap = self.target.logits(states) * self._sizes.multiplier, self._sizes.cap
         return logits if cap is None else mx.tanh(logits / cap) * cap

@@ -31,17 +31,18 @@ _IDS = "eagle_aux_hidden_state_layer_ids"
 
 
 def plain_name(name: str) -> str:
-    """The name of a tensor in the newer form: `layers.0.` where SafeAILab has `midlayer.`."""
+    """Rename a tensor of an EAGLE-3 file to the newer form, with `layers.0.` for `midlayer.`."""
     plain = name.removeprefix("model.")
     return f"layers.0.{plain.removeprefix('midlayer.')}" if plain.startswith("midlayer.") else plain
 
 
 @dataclass(frozen=True, slots=True)
 class Eagle3Config:
-    """Sizes of an EAGLE-3 model.
+    """Sizes of an EAGLE-3 draft model.
 
     layers: layers of the target whose residuals are read, in the order of `fc`.
-    norm_before_residual: the layer adds to the normed state.
+    norm_before_residual: whether the draft layer adds its output to the normed state, not to the
+    state.
     """
 
     layers: tuple[int, ...]
@@ -56,7 +57,10 @@ class Eagle3Config:
 
     @staticmethod
     def read(config: Mapping[str, object], target_layers: int, origin: str) -> "Eagle3Config":
-        """Read a config; BadModelFile for a wrong key, UnsupportedModel for other variants."""
+        """Read an EAGLE-3 model's config.
+
+        Raises BadModelFile for a wrong key, UnsupportedModel for variants that are not run.
+        """
         inner = config.get(_SPECULATORS)
         is_speculators = isinstance(inner, Mapping)
         flat = {**config, **inner} if isinstance(inner, Mapping) else dict(config)
@@ -90,7 +94,7 @@ class Eagle3Config:
         )
 
     def tensors(self) -> layer_specs.Shapes:
-        """Names and shapes of the tensors, without an embedding, which not all files have."""
+        """Tensor name -> shape for an EAGLE-3 model, without the embedding that some lack."""
         hidden, norms = self.hidden, ("input_layernorm", "hidden_norm", "post_attention_layernorm")
         attention = self.attention.tensors(2 * hidden)
         attention["o_proj.weight"] = (hidden, attention["o_proj.weight"][1])
@@ -106,7 +110,7 @@ class Eagle3Config:
 
 
 def _layers(flat: Mapping[str, object], count: int, origin: str) -> tuple[int, ...]:
-    """Numbers of the layers whose outputs are read, -1 for the embedding.
+    """Numbers of the target's layers whose outputs EAGLE-3 reads, -1 for the embedding.
 
     SpecForge and SGLang number outputs, in `eagle_config`; vLLM, and so the speculators form,
     numbers inputs. Both take the inputs of layers 2, n / 2 and n - 3 where nothing is said.
@@ -120,7 +124,7 @@ def _layers(flat: Mapping[str, object], count: int, origin: str) -> tuple[int, .
 
 
 class _Layer:
-    """The decoder layer, whose attention reads embedding and state side by side."""
+    """EAGLE-3's decoder layer, whose attention reads a token's embedding and state side by side."""
 
     def __init__(self, part: Part, sizes: Eagle3Config) -> None:
         inner, eps = part.subpart("layers.0"), sizes.eps
@@ -134,7 +138,7 @@ class _Layer:
     def __call__(
         self, embedded: mx.array, state: mx.array, cache: LayerCache | JointCache
     ) -> mx.array:
-        """Embeddings and states [1, T, H] each -> states [1, T, H]."""
+        """Run the layer on embeddings and states, [1, T, H] each; returns states [1, T, H]."""
         normed = self._state_norm(state)
         residual = normed if self._is_normed else state
         joined = mx.concatenate([self._embedding_norm(embedded), normed], axis=-1)
@@ -143,9 +147,9 @@ class _Layer:
 
 
 class Eagle3(FeatureReader):
-    """Drafts as an MTP head does (models/contract.py's MtpHead), from states before its norm.
+    """EAGLE-3 draft model; drafts as an MTP head does, on its layer's states before the last norm.
 
-    d2t: int [rows of the output head]; None where it knows all tokens.
+    d2t: int [rows of the output head], token of row i minus i; None where the head has all tokens.
     """
 
     def __init__(
@@ -181,7 +185,7 @@ class Eagle3(FeatureReader):
         self._rows = None if d2t is None else _rows_of_tokens(d2t, self.vocabulary)
 
     def check_values(self) -> None:
-        """Raise BadModelFile if d2t gives a row of the output head no token; reads d2t."""
+        """Raise BadModelFile if d2t maps a row of the output head to no token; reads d2t."""
         if self._d2t is None:
             return
         tokens = np.array(mx.arange(self._d2t.shape[0]) + self._d2t)
@@ -196,13 +200,13 @@ class Eagle3(FeatureReader):
             )
 
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """An empty cache for the layer."""
+        """Create an empty KV cache for EAGLE-3's one layer."""
         return LayerCaches([AttentionCache(bits)])
 
     def mtp_forward(
         self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
     ) -> mx.array:
-        """Tokens [1, T] and the states before them -> the layer's states [1, T, H].
+        """Run EAGLE-3 on tokens [1, T] and the states before them; returns states [1, T, H].
 
         hidden: the target's states with features or, after a drafted token, the layer's own.
         """
@@ -211,7 +215,7 @@ class Eagle3(FeatureReader):
         return self._layer(self._embed(tokens), state, caches.layers[0])
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
-        """States -> float32 logits [1, T, V]; -inf for tokens without a row in the output head."""
+        """Float32 logits [1, T, V] of EAGLE-3's states; -inf for tokens not in its output head."""
         logits = (output or self.mtp_output)(self._norm(hidden)).astype(mx.float32)
         if self._rows is None:
             return logits
@@ -220,7 +224,7 @@ class Eagle3(FeatureReader):
 
 
 def _rows_of_tokens(d2t: mx.array, vocabulary: int) -> mx.array:
-    """The output head's row of each token, int32 [V]; one past the last where it has none."""
+    """Each token's row in EAGLE-3's output head, int32 [V]; one past the last for none."""
     count = d2t.shape[0]
     rows = mx.full((vocabulary,), count, dtype=mx.int32)
     rows[mx.arange(count) + d2t] = mx.arange(count, dtype=mx.int32)

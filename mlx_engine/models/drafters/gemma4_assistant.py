@@ -43,9 +43,9 @@ from mlx_engine.values.words import Words
 
 
 class SharedLayer(NamedTuple):
-    """A layer of the target whose keys and values are read: [1, heads, T, size] each.
+    """A target's layer whose keys and values Gemma 4's assistant reads, [1, heads, T, size].
 
-    window: tokens a row sees; the context length where it sees all.
+    window: tokens that a query sees; the context length where it sees all.
     """
 
     heads: int
@@ -54,17 +54,17 @@ class SharedLayer(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Elements of the keys and values of one token."""
+        """Numbers that the layer's keys and values have for one token."""
         return 2 * self.heads * self.size
 
     def by_head(self, rows: mx.array) -> KeysValues:
-        """Rows [1, T, width] -> keys and values [1, heads, T, size]."""
+        """Split rows [1, T, width] into keys and values, [1, heads, T, size] each."""
         parts = rows.reshape(1, rows.shape[1], 2, self.heads, self.size)
         return KeysValues(*parts.transpose(2, 0, 3, 1, 4))
 
 
 def assistant_name(name: str) -> str:
-    """The name by which a DecoderBlock reads a published tensor."""
+    """Rename a tensor of a published Gemma 4 assistant as DecoderBlock reads it."""
     plain = name.removeprefix("model.")
     layer, _, norm = plain.removesuffix(".weight").rpartition(".")
     if not layer.startswith("layers.") or norm not in Gemma4.renames:
@@ -74,7 +74,7 @@ def assistant_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AssistantConfig:
-    """Sizes of an assistant, whose attention has queries only.
+    """Sizes of a Gemma 4 assistant, a draft model whose attention has queries only.
 
     target_hidden: width of the target's states. centroids: clusters of the vocabulary, 0 for a
     plain output head; chosen: how many clusters are looked into.
@@ -87,7 +87,10 @@ class AssistantConfig:
 
     @staticmethod
     def read(config: Mapping[str, object], origin: str) -> "AssistantConfig":
-        """Read a config; BadModelFile for a wrong key, UnsupportedModel for other variants."""
+        """Read the config of a Gemma 4 assistant.
+
+        Raises BadModelFile for a wrong key, UnsupportedModel for variants that are not run.
+        """
         fields = ConfigFields(config, origin)
         if fields.count("hidden_size_per_layer_input", 0, minimum=0) or fields.flag(
             "enable_moe_block", default=False
@@ -118,12 +121,12 @@ class AssistantConfig:
 
     @property
     def attentions(self) -> tuple[AttentionSpec, ...]:
-        """The attention of each block; with a window where it reads a sliding layer."""
+        """Attention spec of each block; with a window where it reads the target's sliding layer."""
         mixers = (block.mixer for block in self.spec.blocks)
         return tuple(mixer for mixer in mixers if isinstance(mixer, AttentionSpec))
 
     def tensors(self) -> Shapes:
-        """Names and shapes of the tensors."""
+        """Tensor name -> shape for all tensors of a Gemma 4 assistant."""
         hidden, target = self.spec.hidden, self.target_hidden
         made: Shapes = {
             "pre_projection.weight": (hidden, 2 * target),
@@ -158,16 +161,16 @@ def _block(fields: ConfigFields, number: int, kind: str) -> BlockSpec:
 
 
 class _MasksBehind(Masks):
-    """Attention masks of a row behind the rows of a cache that is not written to the cache."""
+    """Attention masks for a row after the cached tokens that is not written to the KV cache."""
 
     def of(self, cache: KeyValueCache, rows: int) -> Mask:
-        """The mask of the cached keys alone."""
+        """Attention mask over the cached keys alone, without the rows themselves."""
         mask = super().of(cache, rows)
         return mask[:, :-rows] if isinstance(mask, mx.array) else mask
 
 
 class Gemma4Assistant(FeatureDrafter):
-    """Drafts by attention to keys and values that the target has computed.
+    """Gemma 4's assistant: drafts by attention to keys and values that the target has computed.
 
     It keeps a copy of those of the two layers it reads: what the target writes in place every round
     cannot be held by a draft without the target copying all of it.
@@ -183,7 +186,7 @@ class Gemma4Assistant(FeatureDrafter):
         target: Decoder,
         layers: AssistantLayers,
     ) -> None:
-        """layers: numbers of the target's layers whose keys and values are read."""
+        """Build the draft model; layers: the target's whose keys and values it reads."""
         origin, spec = table.origin, sizes.spec
         self.full, self.sliding = (_shared_layer(target.spec, number) for number in layers)
         self._check_target(sizes, token_ordering, target, origin)
@@ -212,7 +215,7 @@ class Gemma4Assistant(FeatureDrafter):
     def _check_target(
         self, sizes: AssistantConfig, ordering: mx.array | None, target: Decoder, origin: str
     ) -> None:
-        """Raise BadModelFile where config, clusters and target do not fit together."""
+        """Raise BadModelFile where the assistant's config and clusters do not fit the target."""
         check_widths(sizes.target_hidden, sizes.spec.vocabulary, target, origin)
         for attention in sizes.attentions:
             kind, shared = (
@@ -235,7 +238,7 @@ class Gemma4Assistant(FeatureDrafter):
             )
 
     def check_values(self) -> None:
-        """Raise BadModelFile unless the clusters hold each token once; reads token_ordering."""
+        """Raise BadModelFile unless token_ordering has each token once; reads that tensor."""
         if self._token_ordering is None:
             return
         if (
@@ -252,7 +255,7 @@ class Gemma4Assistant(FeatureDrafter):
         return LayerCaches([AttentionCache(bits), WindowCache(self.sliding.window, bits=bits)])
 
     def remember(self, features: mx.array, caches: LayerCaches) -> None:
-        """Keep a copy of keys and values [1, T, F] of both layers."""
+        """Copy the target's keys and values [1, T, F] of both layers to the assistant's caches."""
         both = mx.split(features, [self.full.width], axis=-1)
         for cache, layer, rows in zip(caches.layers, (self.full, self.sliding), both, strict=True):
             assert isinstance(cache, AttentionCache | WindowCache)
@@ -267,7 +270,10 @@ class Gemma4Assistant(FeatureDrafter):
         depth: int,
         pick: Callable[[mx.array], mx.array],
     ) -> int:
-        """Make `depth` drafts, in a pass each; keys and values stay those of true tokens."""
+        """Draft `depth` tokens, in a pass each; returns the number of passes.
+
+        Keys and values stay those of the target's tokens.
+        """
         assert hidden is not None
         state = self.first_state(token, hidden, caches)
         for _ in range(depth - 1):
@@ -276,7 +282,7 @@ class Gemma4Assistant(FeatureDrafter):
         return depth
 
     def first_state(self, token: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
-        """The state [1, 1, H] after the newest token int [1].
+        """Run the assistant on the newest token, int [1]; returns its state [1, 1, H].
 
         hidden: the target's state before it [1, 1, H of the target]. caches: keys and values of all
         tokens before it, of the full and the sliding layer; nothing is written to them.
@@ -288,11 +294,14 @@ class Gemma4Assistant(FeatureDrafter):
         return self._norm(x)
 
     def next_state(self, token: mx.array, state: mx.array, caches: LayerCaches) -> mx.array:
-        """The state after one more token int [1]; the position stays that of the first."""
+        """Run the assistant on a drafted token, int [1]; returns its state [1, 1, H].
+
+        The position stays that of the first token.
+        """
         return self.first_state(token, self._project(state), caches)
 
     def logits(self, state: mx.array) -> mx.array:
-        """A state [1, 1, H] -> float32 logits [1, V]; -inf for tokens of other clusters."""
+        """Float32 logits [1, V] of a state [1, 1, H]; -inf for tokens outside the best clusters."""
         if self._centroids is None or self._token_ordering is None:
             return self._output(state).squeeze(0).astype(mx.float32)
         sizes, fit = self._sizes, self._centroids(state)[0, 0]

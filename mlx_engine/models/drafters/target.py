@@ -1,4 +1,4 @@
-"""Base classes of draft models that read their target, and the target that gives them features."""
+"""Base classes of draft models that read inner states of their target; wraps that target."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -18,9 +18,9 @@ WideForward = Callable[[mx.array, LayerCaches], mx.array]
 
 
 class FeatureModel(Headless):
-    """A model whose hidden states carry features behind them; without MTP heads.
+    """A target model whose hidden states carry features for a draft model; no MTP heads.
 
-    Rounds hand the wide states [1, T, H + F] on unseen, so features stand for exactly the tokens
+    Decoding hands the wide states [1, T, H + F] on unseen, so features stand for exactly the tokens
     that hidden states stand for.
     """
 
@@ -36,27 +36,28 @@ class FeatureModel(Headless):
         self.output_rows = model.output_rows
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Empty caches for the trunk of the model."""
+        """Create empty KV caches for the target model's trunk."""
         return self._model.make_caches(bits)
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
-        """Int tokens [1, T] -> hidden states and features [1, T, H + F]; lazy."""
+        """Run the target on int tokens [1, T]; returns states and features [1, T, H + F], lazy."""
         return self._forward(tokens, caches)
 
     def logits(self, hidden: mx.array) -> mx.array:
-        """States with or without features -> float32 logits [1, T, V]."""
+        """Float32 logits [1, T, V] of the target's states, with or without features behind them."""
         return self._model.logits(hidden[..., : self.hidden_size])
 
     def features(self, hidden: mx.array) -> mx.array:
-        """The features [1, T, F] behind hidden states [1, T, H + F]."""
+        """Cut the features [1, T, F] from wide states [1, T, H + F]."""
         return hidden[..., self.hidden_size :]
 
 
 class FeatureReader(ABC):
-    """A draft model for one target, whose inner hidden states or keys and values it reads.
+    """Base of draft models for one target, whose inner hidden states or keys and values they read.
 
     target: to be run in the target's place while this drafts. arrays: all weights, lazy.
-    packed_cache: why keys and values are kept in 16 bits only; None: in any.
+    packed_cache: why the draft model's KV cache must stay in 16 bits; None where it may be
+    quantised.
     """
 
     target: FeatureModel
@@ -64,25 +65,25 @@ class FeatureReader(ABC):
     packed_cache: Reason | None
 
     def check_values(self) -> None:
-        """Raise BadModelFile for values out of range, which headers do not show; reads arrays."""
+        """Raise BadModelFile for tensor values out of range; reads the arrays."""
         return
 
 
 class FeatureDrafter(FeatureReader):
-    """A draft model that remembers the features of all tokens in caches of its own.
+    """Base of draft models that keep the target's features of all tokens in their own caches.
 
-    limit: the deepest draft.
+    limit: the most tokens of a draft.
     """
 
     limit: int
 
     @abstractmethod
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Empty caches for the features of the target's tokens."""
+        """Create the draft model's empty caches for features of the target's tokens."""
 
     @abstractmethod
     def remember(self, features: mx.array, caches: LayerCaches) -> None:
-        """Append the target's features [1, T, F] to the caches, and commit them."""
+        """Append the target's features [1, T, F] to the draft model's caches, and commit them."""
 
     @abstractmethod
     def draft(
@@ -93,18 +94,18 @@ class FeatureDrafter(FeatureReader):
         depth: int,
         pick: Callable[[mx.array], mx.array],
     ) -> int:
-        """Make `depth` drafts, each picked from logits [1, V]; return the number of passes.
+        """Draft `depth` tokens, each picked from logits [1, V]; returns the number of passes.
 
         token: the newest one, int [1]. hidden: the target's state before it [1, 1, H]; None where
-        that is not known. pick: takes the next token int32 [1].
+        that is not known. pick: takes logits, returns the next token int32 [1].
         """
 
 
 class SmallModel:
-    """A model that can draft for the target, read when it is first used.
+    """A model that can draft for the target model, read from its files when it is first used.
 
-    read: a whole model with the target's tokens, or one that reads what the target computes. share:
-    its weights over those of the target. why_not: why it cannot draft for this target.
+    read: returns a whole model with the target's tokens, or a FeatureReader. share: size of its
+    weights over that of the target's. why_not: why it cannot draft for this target.
     """
 
     def __init__(
@@ -117,17 +118,17 @@ class SmallModel:
 
     @cached_property
     def opened(self) -> Model | FeatureReader:
-        """The model in memory. Raises EngineError."""
+        """The draft model in memory, read on first use. Raises EngineError."""
         return self._read()
 
 
 @dataclass(frozen=True, slots=True)
 class DraftTarget:
-    """A target model and the parts of it that draft models use.
+    """A target model, and what draft models use of it.
 
     layers: how many the model has. embed: int tokens [..., T] -> [..., T, H], unscaled.
-    with_features: the model whose features are the residuals after these layers, from -1 (the
-    embedding) on, in this order.
+    with_features: makes a FeatureModel whose features are the residuals after these layers, from -1
+    (the embedding) on, in this order.
     """
 
     model: Model
@@ -136,7 +137,7 @@ class DraftTarget:
     with_features: Callable[[Sequence[int]], FeatureModel]
 
     def with_residuals(self, after: Sequence[int], origin: str) -> FeatureModel:
-        """The target with residuals after these layers as features.
+        """Wrap the target as a FeatureModel whose features are the residuals after these layers.
 
         Raises BadModelFile for layers that the target does not have.
         """
@@ -153,7 +154,7 @@ class DraftTarget:
 
 
 def draft_target(model: Model, origin: str) -> DraftTarget:
-    """The DraftTarget of a model; raises UnsupportedModel for one of mlx-lm's own classes."""
+    """Make the DraftTarget of a model; raises UnsupportedModel for one in mlx-lm's own classes."""
     if isinstance(model, Decoder):
 
         def with_features(after: Sequence[int]) -> FeatureModel:
@@ -172,9 +173,9 @@ def draft_target(model: Model, origin: str) -> DraftTarget:
 def check_widths(
     hidden: int, vocabulary: int, model: Model, origin: str, **further: tuple[int, int]
 ) -> None:
-    """Raise BadModelFile for the first width of the draft model that is not the target's.
+    """Raise BadModelFile where a width in a draft model's config is not that of its target.
 
-    further: more pairs, by what they are: the draft model's width and the target's.
+    further: more pairs to compare, by what they are: the draft model's width and the target's.
     """
     pairs = {
         "hidden states are": (hidden, model.hidden_size),

@@ -41,7 +41,7 @@ _LATENT_EPS = 1e-6
 
 
 class DeepseekV2(NativeFamily):
-    """DeepSeek-V2 (model_type `deepseek_v2`)."""
+    """DeepSeek-V2 (model type `deepseek_v2`): latent attention and grouped experts, no MTP head."""
 
     renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
 
@@ -65,7 +65,7 @@ class DeepseekV2(NativeFamily):
 
 
 def _with_softmax_router(experts: ExpertsSpec) -> ExpertsSpec:
-    """Replace the sigmoid router by a softmax without bias; a group scores as its best expert."""
+    """Give an experts spec a softmax router without bias; a group scores as its best expert."""
     return replace(experts, score="softmax", choice_bias=False, normalise=False, best_of_group=1)
 
 
@@ -80,8 +80,7 @@ class DeepseekV3(NativeFamily):
 
 
 class Glm4Moe(NativeFamily):
-    """GLM-4.5 to 4.7 (`glm4_moe`), dots.llm1 and Solar Open: grouped-query attention, routed
-    experts.
+    """GLM-4.5 to 4.7 (`glm4_moe`), dots.llm1, Solar Open: grouped-query attention, routed experts.
 
     GLM rotates half of each head; its MTP head is layer 46 in Air, else 92, and files repeat the
     trunk's embedding and output head. `dots1` and `solar_open` rotate whole heads.
@@ -138,8 +137,7 @@ class HyV3(Glm4Moe):
 
 
 class BailingMoe(NativeFamily):
-    """Ling and Ring (`bailing_moe`): version 2.0 is GLM-4.5 with other names; version 1 has no
-    head.
+    """Ling and Ring (`bailing_moe`): 2.0 is GLM-4.5 with other names, 1 has no MTP head.
 
     Version 1 scores experts by a softmax. As in modeling_bailing_moe_v2.py of the published
     repositories, the MTP head reads hidden states after the final norm and passes on its own after
@@ -191,7 +189,7 @@ class BailingMoe(NativeFamily):
         return _with_mtp_head(fields, attention, feeds)
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for a fused query/key/value matrix and for stacks of experts."""
+        """How Ling's tensors are built: fused query/key/value split, experts stacked."""
         listed = list(names)
         return qkv_recipes(listed, self.spec.blocks[0]) | expert_recipes(listed)
 
@@ -213,7 +211,7 @@ def _with_mtp_head(
 
 
 def _feed_forwards(fields: ConfigFields) -> tuple[FeedForwardSpec | ExpertsSpec, ...]:
-    """Feed-forward specs of the trunk's layers, followed by that of the MTP head.
+    """Feed-forward specs of the trunk's layers, followed by that of the MTP head's layer.
 
     `mlp_layer_types` lists dense and sparse layers; by default the first `first_k_dense_replace`
     layers are dense.
@@ -230,8 +228,9 @@ def _feed_forwards(fields: ConfigFields) -> tuple[FeedForwardSpec | ExpertsSpec,
 
 
 def routed_experts(fields: ConfigFields) -> ExpertsSpec:
-    """Experts with a sigmoid router; selection uses a score bias and expert groups
-    (section 2.1.2).
+    """Read DeepSeek-V3's routed experts from a config (arXiv 2412.19437, section 2.1.2).
+
+    A sigmoid router selects experts by scores with a bias, and by groups.
     """
     count = fields.count("n_routed_experts", maximum=2**16)
     inner = fields.count("moe_intermediate_size")

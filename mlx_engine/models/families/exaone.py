@@ -61,7 +61,7 @@ class ExaoneMoe(NativeFamily):
 
 
 def _attention_specs(fields: ConfigFields) -> list[AttentionSpec]:
-    """Attention specs of the trunk's layers, followed by that of the MTP head.
+    """Attention specs of EXAONE's trunk layers, followed by that of its MTP head.
 
     The head's type is read from `mtp_layer_types`, or from `layer_types` behind the trunk's layers,
     else it is the first layer's.

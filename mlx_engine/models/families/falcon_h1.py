@@ -32,7 +32,7 @@ _LEAST_SLOPE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class MupFactors:
-    """muP multipliers of a model; parts: multipliers of in_proj's gate, x, b, c and step rows."""
+    """Falcon-H1's muP multipliers; parts: for in_proj's rows of gate, x, b, c and step size."""
 
     embedding: float
     logits: float
@@ -47,7 +47,7 @@ class MupFactors:
 
     @staticmethod
     def read(fields: ConfigFields) -> MupFactors:
-        """Read the multipliers from a config; absent ones are 1."""
+        """Read Falcon-H1's muP multipliers from a config; absent ones are 1."""
 
         def factor(name: str) -> float:
             return fields.number(f"{name}_multiplier", 1.0)
@@ -74,7 +74,7 @@ class MupFactors:
 
 
 class FalconH1(NativeFamily):
-    """Falcon-H1 (`falcon_h1`)."""
+    """Falcon-H1 (model type `falcon_h1`): attention and Mamba-2 in parallel in every layer."""
 
     renames: ClassVar = {
         "final_layernorm": "norm",
@@ -107,8 +107,9 @@ class FalconH1(NativeFamily):
         )
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
-        """Fold muP factors into matrices and biases; UnsupportedModel for packings without
-        scales.
+        """Return the trunk's tensors with Falcon-H1's muP factors folded into matrices and biases.
+
+        Raises UnsupportedModel for quantised matrices without scales.
         """
         factors, made = MupFactors.read(ConfigFields(self.config, self.origin)), super().stored(raw)
         of_matrices, of_biases = self._matrix_factors(factors), self._bias_factors(factors)
@@ -123,8 +124,7 @@ class FalconH1(NativeFamily):
         return made
 
     def _already_scaled(self, raw: Mapping[str, mx.array], factors: Mapping[str, Factor]) -> bool:
-        """Whether the matrices of the files include their muP factors, as mlx-lm's converter leaves
-        them.
+        """Whether the files' matrices include their muP factors, as mlx-lm's converter leaves them.
 
         That converter also transposes the convolutions; others transpose them without scaling.
         Unscaled weights of a model have similar magnitudes, while factors range from 0.01 to 6: log
@@ -159,7 +159,7 @@ class FalconH1(NativeFamily):
     def _scaled_matrix(
         self, name: str, array: mx.array, factor: Factor, raw: Mapping[str, mx.array]
     ) -> mx.array:
-        """Multiply a matrix by its factor; for a quantised matrix, scales and biases."""
+        """Multiply a matrix by its muP factor; of a quantised one only scales and biases."""
         import mlx.core as mx
 
         base, _, kind = name.rpartition(".")
@@ -175,7 +175,7 @@ class FalconH1(NativeFamily):
         return _multiply(array, factor)
 
     def _matrix_factors(self, factors: MupFactors) -> dict[str, Factor]:
-        """Factors of matrices, by the last parts of their names."""
+        """muP factors of matrices, by the last two parts of their names."""
         rows = self._in_proj_row_factors(factors)
         return {
             "embed_tokens": factors.embedding,
@@ -190,9 +190,7 @@ class FalconH1(NativeFamily):
         }
 
     def _bias_factors(self, factors: MupFactors) -> dict[str, Factor]:
-        """Factors of biases, by the last parts of their names; the layer scales values
-        once more.
-        """
+        """muP factors of biases, by the last two parts of their names; the layer scales again."""
         return {
             "self_attn.v_proj": 1 / factors.attention_in,
             "self_attn.o_proj": factors.attention_out,

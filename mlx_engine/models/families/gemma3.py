@@ -1,4 +1,4 @@
-"""Gemma 1 to 3 (arXiv 2403.08295, 2408.00118, 2503.19786).
+"""Gemma 1 to 3 (arXiv 2403.08295, 2408.00118, 2503.19786), built on the engine's own layers.
 
 Gemma 3 norms before and after mixer and feed-forward and has five sliding-window layers, with an
 unscaled RoPE base of their own, to each full one. The first Gemma norms before only and has no
@@ -24,7 +24,7 @@ from mlx_engine.values.errors import UnsupportedModel
 
 
 class Gemma3(NativeFamily):
-    """Gemma 3 (`gemma3`, `gemma3_text`)."""
+    """Gemma 3 (`gemma3`, `gemma3_text`): five sliding-window layers to each full one."""
 
     norms = "1+w"
     renames: ClassVar = {
@@ -44,7 +44,7 @@ class Gemma3(NativeFamily):
         full = replace(_attention(fields), qk_norm="head")
         base = fields.number("rope_local_base_freq", 10000.0)
         local = local_rope(fields, full.key_dim, base)
-        return _model(fields, full, replace(full, rope=local), cap)
+        return _gemma_model(fields, full, replace(full, rope=local), cap)
 
 
 class Gemma2(Gemma3):
@@ -54,11 +54,11 @@ class Gemma2(Gemma3):
         caps = (("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0))
         scores, logits = (_soft_cap(fields, name, default) for name, default in caps)
         mixer = replace(_attention(fields), cap=scores)
-        return _model(fields, mixer, mixer, logits)
+        return _gemma_model(fields, mixer, mixer, logits)
 
 
 def logit_cap(fields: ConfigFields) -> float:
-    """Soft cap of logits of Gemma 3 and 4; 0 for none, the default."""
+    """Read the soft cap of logits from a config of Gemma 3 or 4; 0 for none, the default."""
     return _soft_cap(fields, "final_logit_softcapping", 0.0)
 
 
@@ -78,10 +78,10 @@ def _attention(fields: ConfigFields) -> AttentionSpec:
     return replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, scale=scale)
 
 
-def _model(
+def _gemma_model(
     fields: ConfigFields, full: AttentionSpec, sliding: AttentionSpec, cap: float
 ) -> ModelSpec:
-    """Build a ModelSpec from attention specs for full and sliding layers; cap: of logits."""
+    """Build Gemma's ModelSpec from attention specs of full and sliding layers; cap: of logits."""
     act = read_activation(fields, "gelu_pytorch_tanh", "hidden_activation")
     feed = FeedForwardSpec(fields.count("intermediate_size"), act)
     windows = fields.layer_windows(
@@ -94,9 +94,7 @@ def _model(
 
 
 class Gemma(NativeFamily):
-    """The first Gemma (`gemma`); its configs say `gelu`, but it was trained with the tanh
-    version.
-    """
+    """The first Gemma (`gemma`), trained with tanh GELU, though its configs say `gelu`."""
 
     norms = "1+w"
 

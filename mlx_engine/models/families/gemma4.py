@@ -45,7 +45,7 @@ _ROTATIONS: dict[str, dict[str, object]] = {
 
 
 class Gemma4(NativeFamily):
-    """Gemma 4 (`gemma4`, `gemma4_unified` and `gemma4_text`)."""
+    """Gemma 4 (`gemma4`, `gemma4_unified`, `gemma4_text`): full and sliding layers differ."""
 
     renames: ClassVar = {
         "post_attention_layernorm": "mixer_out_norm",
@@ -80,12 +80,15 @@ class Gemma4(NativeFamily):
             plain_model(fields, blocks),
             embed_scale=math.sqrt(fields.count("hidden_size")),
             logit_cap=logit_cap(fields),
-            per_layer=_per_layer(fields, width),
+            per_layer=_per_layer_inputs(fields, width),
             assistant_layers=_assistant_layers(windows, sources),
         )
 
     def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
-        """Sort tensors by part; unused keys of layers that read an earlier layer's are skipped."""
+        """Sort the files' tensors into trunk, MTP heads and skipped.
+
+        Unused keys and values of layers that read an earlier layer's are skipped.
+        """
         unread = {name for name in raw if self._is_unused_tensor(name)}
         parts = super().split({n: raw[n] for n in raw if n not in unread}, origin)
         return replace(parts, skipped=parts.skipped | {name: raw[name] for name in unread})
@@ -98,16 +101,14 @@ class Gemma4(NativeFamily):
 
 
 def _windows(fields: ConfigFields) -> list[int | None]:
-    """Sliding window of each layer; the last layer always has full attention, as in
-    transformers.
-    """
+    """Sliding window of each layer in tokens; None for full attention, as in the last one."""
     window = fields.count("sliding_window", 512)
     windows = fields.layer_windows(window, lambda layer: (layer + 1) % 6 != 0)
     return [*windows[:-1], None]
 
 
 def _kv_source_layers(fields: ConfigFields, windows: Sequence[int | None]) -> list[int | None]:
-    """For each layer the earlier layer whose keys and values it reads; None for its own."""
+    """For each layer the number of the one whose keys and values it reads; None for its own."""
     key, layers = "num_kv_shared_layers", len(windows)
     shared = fields.count(key, 0, minimum=0, maximum=layers - 1)
     last = {window: number for number, window in enumerate(windows[: layers - shared])}
@@ -143,7 +144,7 @@ def _attention(
 
 
 def fields_of_layer(fields: ConfigFields, number: int, kind: str) -> ConfigFields:
-    """Config fields with the head size and number of key heads of one layer.
+    """Config fields of Gemma 4 with the head size and number of key heads of one layer filled in.
 
     transformers 5.23 writes them per layer; older configs have one value for all full layers.
     """
@@ -163,12 +164,12 @@ def fields_of_layer(fields: ConfigFields, number: int, kind: str) -> ConfigField
 
 
 def _global_head_size(fields: ConfigFields) -> int:
-    """Head size of full layers; a null field means that of all layers."""
+    """Read the head size of full-attention layers; where its field is null, that of all layers."""
     return fields.count("head_dim") if "global_head_dim" in fields else 512
 
 
 def layer_type_rope(fields: ConfigFields, head: int, kind: str) -> RopeSpec:
-    """RoPE spec of layers of one type, with heads of `head` elements."""
+    """Read the RoPE spec of Gemma 4's full or sliding layers; head: elements of a head."""
     key = "rope_parameters"
     if not fields.has(key):
         fields = fields.with_values(**{key: _ROTATIONS})
@@ -181,7 +182,7 @@ def layer_type_rope(fields: ConfigFields, head: int, kind: str) -> RopeSpec:
 
 
 def _feed_forward(fields: ConfigFields, *, is_shared: bool) -> FeedForwardSpec:
-    """Dense feed-forward; may be twice as wide in layers that share another layer's keys."""
+    """Dense feed-forward spec; may be twice as wide in layers that share another layer's keys."""
     is_wide = is_shared and fields.flag("use_double_wide_mlp", default=False)
     inner = fields.count("intermediate_size") * (2 if is_wide else 1)
     return FeedForwardSpec(inner, _activation(fields))
@@ -203,7 +204,7 @@ def _experts(fields: ConfigFields) -> ExpertsSpec | None:
     )
 
 
-def _per_layer(fields: ConfigFields, width: int) -> PerLayerInputsSpec | None:
+def _per_layer_inputs(fields: ConfigFields, width: int) -> PerLayerInputsSpec | None:
     if not width:
         return None
     key, vocabulary = "vocab_size_per_layer_input", fields.count("vocab_size")
@@ -216,7 +217,7 @@ def _per_layer(fields: ConfigFields, width: int) -> PerLayerInputsSpec | None:
 def _assistant_layers(
     windows: Sequence[int | None], sources: Sequence[int | None]
 ) -> AssistantLayers | None:
-    """Last layer of each type with its own keys; None where there is only one type."""
+    """Numbers of the last full and sliding layers with own keys; None if a type is absent."""
     own = [n for n, kv_layer in enumerate(sources) if kv_layer is None]
     full = [n for n in own if windows[n] is None]
     sliding = [n for n in own if windows[n] is not None]

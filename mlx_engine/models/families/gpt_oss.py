@@ -33,7 +33,7 @@ _ROWS = {"_blocks": -3, "_scales": -2, "_bias": -1, "": -1}
 
 
 class GptOss(NativeFamily):
-    """gpt-oss (`gpt_oss`)."""
+    """gpt-oss (model type `gpt_oss`): attention sinks, experts in MXFP4, sliding windows."""
 
     renames: ClassVar = {"mlp.router": "mlp.gate", "mlp.experts": "mlp.switch_mlp"}
 
@@ -59,7 +59,7 @@ class GptOss(NativeFamily):
         return plain_model(fields, blocks)
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes that separate alternating gate and up rows of MXFP4 or dense expert stacks."""
+        """How gate and up are split from expert stacks in which their rows alternate."""
         recipes: dict[str, Recipe] = {}
         for found in filter(None, map(_STORED.fullmatch, names)):
             name, ending = found[0], found[3]

@@ -30,9 +30,7 @@ _KINDS = {"mamba": True, "linear_attention": True, "attention": False, "full_att
 
 
 class GraniteHybrid(NativeFamily):
-    """Granite with experts (`granitemoe`, `granitemoeshared`) and Granite 4
-    (`granitemoehybrid`).
-    """
+    """Granite with experts (`granitemoe`, `granitemoeshared`), Granite 4 (`granitemoehybrid`)."""
 
     renames: ClassVar = {
         "block_sparse_moe": "mlp",
@@ -62,7 +60,7 @@ class GraniteHybrid(NativeFamily):
         )
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for experts and for the shared feed-forward, whose gate and up are fused."""
+        """How Granite's expert stacks and shared feed-forward, stored fused, are split."""
         listed, feed = list(names), self.spec.blocks[0].feed
         inside = "mlp.shared_expert"
         shared = feed.shared if isinstance(feed, ExpertsSpec) else feed
@@ -78,7 +76,7 @@ class GraniteHybrid(NativeFamily):
 
 
 def mamba_spec(fields: ConfigFields) -> Mamba2Spec:
-    """Read a Mamba-2 spec from the config fields of Granite and Falcon-H1."""
+    """Read the Mamba-2 spec from a config of Granite 4 or Falcon-H1."""
     heads = fields.count("mamba_n_heads", 128, maximum=2**16)
     expanded = fields.count("mamba_expand", 2, maximum=2**10) * fields.count("hidden_size")
     inner = fields.count("mamba_d_ssm", expanded)
@@ -106,7 +104,7 @@ def mamba_spec(fields: ConfigFields) -> Mamba2Spec:
 
 
 def _recurrent_layers(fields: ConfigFields) -> list[bool]:
-    """Whether each layer is recurrent, from `layer_types`; all are where that is absent."""
+    """For each layer whether it is recurrent, from `layer_types`; all are where that is absent."""
     kinds = fields.strings("layer_types") or fields.strings("layers_block_type")
     layers = fields.layers()
     if not kinds:

@@ -1,4 +1,4 @@
-"""Families with layer norms: Command R, StarCoder, Nemotron, StableLM, Phi, GPT-NeoX, GPT-2."""
+"""Models with layer norms: Command R, StarCoder, Nemotron, StableLM, Phi, GPT-NeoX, GPT-2."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -50,9 +50,7 @@ class Cohere(NativeFamily):
 
 
 class Starcoder2(NativeFamily):
-    """StarCoder 2 (`starcoder2`, arXiv 2402.19173): biases, sliding window, ungated
-    feed-forward.
-    """
+    """StarCoder 2 (`starcoder2`, arXiv 2402.19173): biases, window, ungated feed-forward."""
 
     renames: ClassVar = {"mlp.c_fc": "mlp.up_proj", "mlp.c_proj": "mlp.down_proj"}
 
@@ -66,9 +64,7 @@ class Starcoder2(NativeFamily):
 
 
 class Nemotron(NativeFamily):
-    """Nemotron 3 and 4, Minitron (`nemotron`, arXiv 2402.16819): ungated squared-ReLU
-    feed-forward.
-    """
+    """Nemotron 3, 4, Minitron (`nemotron`, arXiv 2402.16819): ungated squared-ReLU MLP."""
 
     norms = "1+w"
 
@@ -101,7 +97,7 @@ class StableLm(NativeFamily):
         return _layer_norm_model(fields, [block] * fields.layers(), "layer_norm_eps")
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for norms that are stored separately for each attention head."""
+        """How query and key norms are stacked from tensors stored for each attention head."""
         stacks: dict[str, list[StoredPiece]] = {}
         for found in filter(None, map(_HEAD_NORM.fullmatch, names)):
             stacks.setdefault(f"{found[1]}_norm.weight", []).append(StoredPiece(found[0]))
@@ -171,9 +167,7 @@ class GptNeoX(_FusedQkvFamily):
 
 
 class GptBigCode(_FusedQkvFamily):
-    """StarCoder and SantaCoder (`gpt_bigcode`, arXiv 2305.06161): learned positions, one
-    key head.
-    """
+    """StarCoder, SantaCoder (`gpt_bigcode`, arXiv 2305.06161): learned positions, one key head."""
 
     renames: ClassVar = {
         "wte": "embed_tokens",
@@ -230,7 +224,10 @@ class Gpt2(GptBigCode):
     }
 
     def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
-        """Sort tensors by part; MLX conversions (names with `model.`) are not transposed."""
+        """Sort GPT-2's tensors into trunk, MTP heads and skipped, and mark transposed matrices.
+
+        MLX conversions (names with `model.`) are not transposed.
+        """
         parts = super().split(raw, origin)
         if any(name.startswith("model.") for name in raw):
             return parts
@@ -240,7 +237,7 @@ class Gpt2(GptBigCode):
         )
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for fused qkv and for matrices that published files store transposed."""
+        """How GPT-2's matrices are built: fused query/key/value split, transposed ones renamed."""
         listed = list(names)
         made = dict(super().recipes(listed))
         for name in listed:
@@ -251,7 +248,7 @@ class Gpt2(GptBigCode):
 
 
 def _transposed_recipe(name: str, recipe: Recipe) -> Recipe:
-    """Change a recipe to read a matrix that is stored transposed, [inputs, outputs]."""
+    """Change a tensor's recipe to read a matrix that is stored transposed, [inputs, outputs]."""
     if not name.endswith(".weight"):
         return recipe
     pieces = tuple(piece._replace(axis=-1) for piece in recipe.pieces)

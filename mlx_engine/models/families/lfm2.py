@@ -13,7 +13,7 @@ from mlx_engine.values.words import Words
 
 
 class Lfm2(NativeFamily):
-    """LFM2 (`lfm2`, `lfm2_moe`)."""
+    """LFM2 (model types `lfm2`, `lfm2_moe`): short convolutions and some attention layers."""
 
     renames: ClassVar = {
         "embedding_norm": "norm",
@@ -55,9 +55,7 @@ class Lfm2(NativeFamily):
 
 
 def _attention_layers(fields: ConfigFields) -> list[bool]:
-    """Whether each layer has attention, from `layer_types` or, in older configs,
-    `full_attn_idxs`.
-    """
+    """For each layer whether it has attention, from `layer_types` or `full_attn_idxs`."""
     kinds, layers = fields.strings("layer_types"), fields.layers()
     if not kinds:
         listed = fields.counts("full_attn_idxs")
@@ -70,7 +68,7 @@ def _attention_layers(fields: ConfigFields) -> list[bool]:
 
 
 def _feed_forward_width(fields: ConfigFields, *, is_rounded: bool) -> int:
-    """Width of dense feed-forwards; configs of dense models give it before rounding."""
+    """Width of LFM2's dense feed-forwards; configs of dense models give it before rounding."""
     named = "block_ff_dim" if fields.has("block_ff_dim") else "intermediate_size"
     inner = fields.count(named)
     if not is_rounded or not fields.flag("block_auto_adjust_ff_dim", default=True):

@@ -38,9 +38,7 @@ _YARN = {
 
 
 class Llama(NativeFamily):
-    """Llama and alike: `llama`, `mistral`, `ministral`, `ministral3`, `mixtral`, `seed_oss`,
-    `smollm3`.
-    """
+    """Llama, Mistral and alike, by their model types; also `mixtral`, `seed_oss`, `smollm3`."""
 
     renames: ClassVar = {"block_sparse_moe": "mlp"}
 
@@ -97,7 +95,7 @@ class Granite(Llama):
 
 
 def _with_granite_fields(fields: ConfigFields) -> ConfigFields:
-    """Translate MiniCPM's fields (arXiv 2404.06395) to Granite's multipliers."""
+    """Fill in Granite's multipliers from the fields of a MiniCPM config (arXiv 2404.06395)."""
     width, base = fields.count("hidden_size"), fields.count("dim_model_base", 1)
     return fields.with_values(
         attention_multiplier=plain_attention(fields).key_dim ** -0.5,
@@ -108,9 +106,10 @@ def _with_granite_fields(fields: ConfigFields) -> ConfigFields:
 
 
 def _window(fields: ConfigFields) -> int | None:
-    """Sliding window of Mistral-like types, in all layers unless `layer_types` says otherwise.
+    """Read the sliding window, in tokens, of Mistral-like model types; None without one.
 
-    Mistral's first config omitted its window of 4096.
+    It applies to all layers unless `layer_types` says otherwise. Mistral's first config omitted its
+    window of 4096.
     """
     if not any(kind in _WINDOWED for kind in fields.model_types):
         return None
@@ -120,7 +119,7 @@ def _window(fields: ConfigFields) -> int | None:
 
 
 def _rope_layers(fields: ConfigFields) -> tuple[bool, ...]:
-    """Whether each layer uses RoPE: SmolLM3 has a list, or omits it in every n-th layer."""
+    """For each layer whether it uses RoPE: SmolLM3 has a list, or omits it in every n-th layer."""
     layers = fields.layers()
     told = fields.counts("no_rope_layers")[:layers]
     if fields.has("no_rope_layers") and len(told) != layers:
@@ -165,7 +164,10 @@ class Olmo2(NativeFamily):
 
 
 def default_windows(fields: ConfigFields) -> tuple[int | None, ...]:
-    """Each layer's sliding window; without `layer_types`, every fourth layer has full attention."""
+    """Sliding window of each layer in tokens, None for full attention.
+
+    Without `layer_types`, every fourth layer has full attention.
+    """
     return fields.layer_windows(
         fields.window_size(),
         lambda layer: (layer + 1) % fields.count("sliding_window_pattern", 4) != 0,
@@ -174,7 +176,7 @@ def default_windows(fields: ConfigFields) -> tuple[int | None, ...]:
 
 class _FusedFamily(NativeFamily):
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for fused query/key/value and gate/up matrices."""
+        """How matrices are split from fused query/key/value and gate/up matrices of the files."""
         listed, first = list(names), self.spec.blocks[0]
         assert isinstance(first.feed, FeedForwardSpec)
         halves = [("mlp.gate_proj", first.feed.inner), ("mlp.up_proj", first.feed.inner)]
@@ -233,7 +235,7 @@ _ACTIVATIONS: dict[str, Activation] = {
 def read_activation(
     fields: ConfigFields, default: str = "silu", key: str = "hidden_act"
 ) -> Activation:
-    """Read the activation of feed-forwards; raises UnsupportedModel for an unknown one."""
+    """Read a feed-forward's activation from a config; UnsupportedModel for an unknown one."""
     name = fields.string(key, default)
     if name not in _ACTIVATIONS:
         raise UnsupportedModel(
@@ -248,24 +250,24 @@ def read_activation(
 def plain_feed_forward(
     fields: ConfigFields, inner: int | None = None, *, has_bias: bool = False
 ) -> FeedForwardSpec:
-    """Gated feed-forward spec; inner: its width, by default `intermediate_size`."""
+    """Read a gated feed-forward spec; inner: its width, by default `intermediate_size`."""
     width = fields.count("intermediate_size") if inner is None else inner
     return FeedForwardSpec(width, read_activation(fields), bias=has_bias)
 
 
 def local_rope(fields: ConfigFields, head: int, base: float) -> RopeSpec:
-    """RoPE spec of sliding-window layers, scaled only if `rope_parameters` has a part for them."""
+    """RoPE spec of sliding-window layers, scaled only if `rope_parameters` lists them."""
     return rope_spec(fields, head, kind="sliding_attention", base=base)
 
 
 def head_size(fields: ConfigFields) -> int:
-    """Read the number of elements of an attention head."""
+    """Read the number of elements of an attention head from a config."""
     hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
     return fields.count("head_dim", max(1, hidden // heads), maximum=2**14)
 
 
 def rotary_dim_share(fields: ConfigFields) -> float:
-    """Share of a head that is rotated, from `rotary_dim`."""
+    """Read which share of an attention head RoPE rotates, from `rotary_dim`."""
     head = head_size(fields)
     return fields.count("rotary_dim", head) / head
 
@@ -273,7 +275,7 @@ def rotary_dim_share(fields: ConfigFields) -> float:
 def plain_attention(
     fields: ConfigFields, *, rotated_share: float | None = None, interleaved: bool = False
 ) -> AttentionSpec:
-    """Causal attention spec without norms and biases.
+    """Read a causal attention spec from a config, without norms and biases.
 
     rotated_share: default share of a head that is rotated; None: all of it, whatever the config
     says.
@@ -289,7 +291,7 @@ def plain_attention(
 
 
 def plain_model(fields: ConfigFields, blocks: Iterable[BlockSpec]) -> ModelSpec:
-    """Build a ModelSpec of these blocks, with the usual config fields."""
+    """Build a ModelSpec of these layers, with further fields read as most configs have them."""
     return ModelSpec(
         hidden=fields.count("hidden_size"),
         vocabulary=fields.count("vocab_size"),

@@ -28,7 +28,7 @@ _MOST_HEADS, _MOST_WIDE = 2**10, 2**12  # joined rows are listed, so a wild numb
 
 
 class MimoV2(NativeFamily):
-    """MiMo-V2 (`mimo_v2_flash`, `mimo_v2`)."""
+    """MiMo-V2 (`mimo_v2_flash`, `mimo_v2`): full and sliding attention, three MTP heads."""
 
     renames: ClassVar = {"self_attn.attention_sink_bias": "self_attn.sinks"}
     head_names = HeadNames(
@@ -60,7 +60,7 @@ class MimoV2(NativeFamily):
         return replace(plain_model(fields, blocks), heads=heads)
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for experts and for fused query/key/value matrices.
+        """How MiMo-V2's experts are stacked and fused query/key/value matrices split.
 
         Published files of V2.5 and Pro have one block for each of the `num_key_value_heads` (sglang
         #23808, vLLM #46755), GGUF files a single block.
@@ -95,7 +95,7 @@ def _attention(fields: ConfigFields) -> AttentionSpec:
 
 
 def _sliding_attention(fields: ConfigFields, full_attention: AttentionSpec) -> AttentionSpec:
-    """Attention spec of sliding layers, with their own sizes; by default twice the key heads."""
+    """Attention spec of MiMo-V2's sliding layers; by default twice the key heads of others."""
     heads = fields.count("swa_num_attention_heads", full_attention.heads, maximum=_MOST_HEADS)
     kept = fields.count("swa_num_key_value_heads", 2 * full_attention.kv_heads)
     if heads % kept:

@@ -21,7 +21,7 @@ _WEIGHTS = "norm.weight"
 
 
 class NanoChat(NativeFamily):
-    """nanochat (`nanochat`).
+    """nanochat (model type `nanochat`): norms without weights, RoPE in the opposite direction.
 
     nanochat norms queries and keys after rotation; norming before is equivalent, since rotation
     keeps lengths and the norms have no weights.
@@ -62,7 +62,7 @@ class NanoChat(NativeFamily):
         )
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes that swap the halves of each head, which reverses the direction of rotation."""
+        """How query and key matrices are built: halves of heads swapped, to reverse RoPE."""
         listed, mixer = list(names), self.spec.blocks[0].mixer
         assert isinstance(mixer, AttentionSpec)
         size, made = mixer.key_dim // 2, dict[str, Recipe]()
@@ -81,12 +81,12 @@ class NanoChat(NativeFamily):
         return made
 
     def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """Shapes of the trunk's tensors without norm weights, which no file has."""
+        """Tensor name -> shape for nanochat's trunk, without norm weights, which no file has."""
         shapes = super().trunk_shapes(present).items()
         return {name: shape for name, shape in shapes if not name.endswith(_WEIGHTS)}
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
-        """Add norm weights of one."""
+        """Return the trunk's tensors with norm weights of one, which nanochat's files lack."""
         import mlx.core as mx
 
         shapes = self.spec.tensors().items()

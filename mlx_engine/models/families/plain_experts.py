@@ -66,20 +66,18 @@ class Ernie45Moe(NativeFamily):
         return replace(model, logit_bias=has_bias and self.model_type != "ernie4_5")
 
     def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """Shapes of the trunk's tensors, without router biases where mlx-lm's conversion dropped
-        them.
-        """
+        """Tensor name -> shape for the trunk, without router biases where no file has them."""
         shapes = super().trunk_shapes(present)
         if any(name.endswith(_BIAS) for name in present):
             return shapes
         return {name: shape for name, shape in shapes.items() if not name.endswith(_BIAS)}
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
-        """Drop the router bias's axis of length one."""
+        """Return ERNIE's tensors with router biases flattened, stored as [1, experts]."""
         return {n: a.reshape(-1) if n.endswith(_BIAS) else a for n, a in raw.items()}
 
     def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
-        """Add zero router biases where files lack them, with a notice."""
+        """Return the trunk's tensors; for lacking router biases, zeros and a notice."""
         import mlx.core as mx
 
         part, shapes = super().canonical_trunk(raw, origin), super().trunk_shapes(raw.keys())
@@ -95,7 +93,10 @@ class Ernie45Moe(NativeFamily):
 def _feed_forward(
     fields: ConfigFields, layer: int, has_bias: bool
 ) -> FeedForwardSpec | ExpertsSpec:
-    """Every moe_layer_interval-th layer from start to end has experts; end -1 is the last layer."""
+    """Feed-forward spec of an ERNIE layer: experts or dense.
+
+    Every moe_layer_interval-th layer from start to end has experts; end -1 is the last layer.
+    """
     start = fields.count("moe_layer_start_index", 1, minimum=0)
     end = fields.count("moe_layer_end_index", -1, minimum=-1)
     is_last = end == -1 or layer <= end
@@ -209,7 +210,7 @@ class Afmoe(NativeFamily):
         return replace(plain_model(fields, blocks), embed_scale=scale if is_scaled else 1.0)
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes that interleave query and gate rows, and stack experts."""
+        """How Trinity's query and gate rows are interleaved, and its experts stacked."""
         listed, mixer = list(names), self.spec.blocks[0].mixer
         made = expert_recipes(listed)
         assert isinstance(mixer, AttentionSpec)

@@ -83,7 +83,7 @@ class Qwen3(NativeFamily):
 
 
 class Qwen3Moe(NativeFamily):
-    """Qwen3 with experts (`qwen3_moe`)."""
+    """Qwen3 with experts (model type `qwen3_moe`): norms of each head's queries and keys."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         attention = _normed_attention(fields)
@@ -122,7 +122,7 @@ class Qwen3VlMoe(Qwen3Moe):
         return super()._read_spec(fields.with_values(norm_topk_prob=True))
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for transposed expert stacks with gate and up columns side by side.
+        """How gate and up are split from transposed expert stacks that hold them side by side.
 
         MLX conversions have the canonical stacks, and transformers 5 writes them as for other
         families.
@@ -152,7 +152,10 @@ def _dense_model(fields: ConfigFields, attention: AttentionSpec) -> ModelSpec:
 
 
 def _late_windows(fields: ConfigFields, first: int) -> tuple[int | None, ...]:
-    """Each layer's sliding window; without `layer_types`, layers from `first` on have one."""
+    """Sliding window of each layer in tokens, None for full attention.
+
+    Without `layer_types`, layers from `first` on have a window.
+    """
     return fields.layer_windows(_window(fields), lambda layer: layer >= first)
 
 
@@ -166,7 +169,7 @@ def _normed_attention(fields: ConfigFields) -> AttentionSpec:
 
 
 def _mellum_blocks(fields: ConfigFields) -> Iterator[BlockSpec]:
-    """Blocks of Mellum by `layer_types`; by default none has a sliding window."""
+    """Layer specs of Mellum by `layer_types`; by default none has a sliding window."""
     full = _normed_attention(fields)
     slides = replace(full, rope=local_rope(fields, full.key_dim, 10000.0))
     windows = fields.layer_windows(fields.count("sliding_window", 1024), lambda _: False)
@@ -176,7 +179,7 @@ def _mellum_blocks(fields: ConfigFields) -> Iterator[BlockSpec]:
 
 
 def _feed_forward(fields: ConfigFields, layer: int) -> FeedForwardSpec | ExpertsSpec:
-    """Routed experts in every decoder_sparse_step-th layer, else dense.
+    """Feed-forward spec of a layer: experts in every decoder_sparse_step-th, else dense.
 
     `mlp_only_layers` and dense entries of `mlp_layer_types` are dense too.
     """

@@ -36,8 +36,8 @@ class Qwen35(NativeFamily):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         layers = fields.layers()
-        kinds = _kinds(fields, layers)
-        attention, delta = _attention(fields), _delta(fields)
+        kinds = _layer_types(fields, layers)
+        attention, delta = _attention(fields), _delta_net_spec(fields)
         feeds = [_feed_forward(fields, layer) for layer in range(layers)]
         blocks = tuple(
             BlockSpec(delta if kind == "linear_attention" else attention, feed)
@@ -58,7 +58,7 @@ class Qwen35(NativeFamily):
         )
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Recipes for experts and for Qwen3-Next's projections, which are fused per key head."""
+        """How tensors are built: experts stacked, Qwen3-Next's fused projections split."""
         listed = list(names)
         mixers = (block.mixer for block in self.spec.blocks)
         delta = next((mixer for mixer in mixers if isinstance(mixer, DeltaNetSpec)), None)
@@ -66,15 +66,18 @@ class Qwen35(NativeFamily):
         return experts if delta is None else experts | _projection_recipes(listed, delta)
 
     def expected_norm_shift(self, raw: Mapping[str, mx.array]) -> int | None:
-        """0 for convolutions in Hugging Face's layout, 1 for MLX's; None where they do not tell."""
+        """What stored norm weights w have added: 0 in Hugging Face's files, 1 in MLX's.
+
+        Told by the shapes of convolutions; None where they do not tell.
+        """
         for name, array in raw.items():
             if name.endswith(_CONVOLUTION) and array.ndim == 3 and array.shape[1] != array.shape[2]:
                 return 0 if array.shape[1] == 1 else 1
         return None
 
 
-def _kinds(fields: ConfigFields, layers: int) -> tuple[str, ...]:
-    """Type of each layer, from `layer_types` (transformers 5) or from the interval (MLX)."""
+def _layer_types(fields: ConfigFields, layers: int) -> tuple[str, ...]:
+    """Type of each layer, from `layer_types` (transformers 5) or full_attention_interval."""
     listed = fields.strings("layer_types")
     if not listed:
         interval = fields.count("full_attention_interval", 4)
@@ -107,7 +110,7 @@ def _attention(fields: ConfigFields) -> AttentionSpec:
     )
 
 
-def _delta(fields: ConfigFields) -> DeltaNetSpec:
+def _delta_net_spec(fields: ConfigFields) -> DeltaNetSpec:
     fields.require_multiple("linear_num_value_heads", "linear_num_key_heads")
     return DeltaNetSpec(
         key_heads=fields.count("linear_num_key_heads"),
@@ -120,7 +123,10 @@ def _delta(fields: ConfigFields) -> DeltaNetSpec:
 
 
 def _feed_forward(fields: ConfigFields, layer: int) -> FeedForwardSpec | ExpertsSpec:
-    """Routed experts in every decoder_sparse_step-th layer except mlp_only_layers, else dense."""
+    """Feed-forward spec of a layer, with routed experts or dense.
+
+    Every decoder_sparse_step-th layer except mlp_only_layers has experts.
+    """
     step = fields.count("decoder_sparse_step", 1)
     is_dense = layer in fields.counts("mlp_only_layers") or (layer + 1) % step != 0
     if is_dense or not _has_experts(fields):
@@ -137,13 +143,13 @@ def _feed_forward(fields: ConfigFields, layer: int) -> FeedForwardSpec | Experts
 
 
 def _has_experts(fields: ConfigFields) -> bool:
-    """Whether the model has experts, by its model_type or by `num_experts`."""
+    """Whether a Qwen3.5 model has experts, by its model_type or by `num_experts`."""
     named = any(kind in _WITH_EXPERTS for kind in fields.model_types)
     return named or (fields.has("num_experts") and fields.count("num_experts", minimum=0) > 0)
 
 
 def _projection_recipes(names: Sequence[str], delta: DeltaNetSpec) -> dict[str, Recipe]:
-    """Recipes for Qwen3-Next's fused projections, which have a block of rows per key head.
+    """How Qwen3-Next's projections are split from fused ones with a block of rows per key head.
 
     A block of `in_proj_qkvz` holds a query, a key, its group's values and their gates; a block of
     `in_proj_ba` holds the group's betas and decays.

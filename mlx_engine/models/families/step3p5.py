@@ -24,7 +24,7 @@ _CHOICE_BIAS = "mlp.gate.e_score_correction_bias"
 
 
 class Step3p5(NativeFamily):
-    """Step-3.5-Flash and Step-3.7 (`step3p5`)."""
+    """Step-3.5-Flash and Step-3.7 (`step3p5`): gated attention heads, three MTP heads."""
 
     norms = "either"
     head_names = NEXTN_NAMES
@@ -42,11 +42,11 @@ class Step3p5(NativeFamily):
         fields = fields.with_defaults(rms_norm_eps=1e-5, sliding_window=512)
         fields = fields.with_values(hidden_act="silu")  # whatever name a config has for it
         layers, sparse = fields.layers(), _expert_layers(fields)
-        kinds = _kinds(fields, layers + _HEADS)
+        kinds = _layer_types(fields, layers + _HEADS)
         blocks = [
             BlockSpec(
                 _attention(fields, layer, kinds),
-                _experts(fields, layer) if layer in sparse else _dense(fields, layer),
+                _experts(fields, layer) if layer in sparse else _dense_feed_forward(fields, layer),
             )
             for layer in range(layers + _HEADS)
         ]
@@ -60,7 +60,7 @@ class Step3p5(NativeFamily):
         return replace(plain_model(fields, blocks[:layers]), heads=heads)
 
 
-def _kinds(fields: ConfigFields, count: int) -> list[str]:
+def _layer_types(fields: ConfigFields, count: int) -> list[str]:
     listed = fields.strings("layer_types")
     if not listed:
         return [_FULL if layer % 2 else _SLIDING for layer in range(count)]
@@ -72,7 +72,7 @@ def _kinds(fields: ConfigFields, count: int) -> list[str]:
 
 
 def _expert_layers(fields: ConfigFields) -> set[int]:
-    """Numbers of trunk layers with experts; by default all but the first."""
+    """Numbers of Step-3.5's trunk layers with experts; by default all but the first."""
     listed = fields.string("moe_layers_enum", "")
     if not listed:
         return set(range(1, fields.layers()))
@@ -97,15 +97,15 @@ def _attention(fields: ConfigFields, layer: int, kinds: list[str]) -> AttentionS
         kv_heads=kept,
         key_dim=head,
         value_dim=head,
-        rope=_rope(fields, layer, kinds, head),
+        rope=_layer_rope(fields, layer, kinds, head),
         qk_norm="head",
         gate="head" if fields.flag("use_head_wise_attn_gate", default=True) else "none",
         window=fields.count("sliding_window") if is_sliding else None,
     )
 
 
-def _rope(fields: ConfigFields, layer: int, kinds: list[str], head: int) -> RopeSpec:
-    """RoPE spec of a layer, scaled if its type is in `yarn_only_types` or that is absent."""
+def _layer_rope(fields: ConfigFields, layer: int, kinds: list[str], head: int) -> RopeSpec:
+    """RoPE spec of a Step-3.5 layer, scaled if `yarn_only_types` has its type or is absent."""
     fallback_layer = kinds.index(_FULL) if _FULL in kinds else 0
     base = _layer_value(fields.per_layer_numbers("rope_theta"), layer, fallback_layer, 10000.0)
     width = int(
@@ -121,32 +121,32 @@ def _rope(fields: ConfigFields, layer: int, kinds: list[str], head: int) -> Rope
 def _layer_value(
     listed: tuple[float, ...], layer: int, fallback_layer: int, default: float
 ) -> float:
-    """A list's value for a layer; beyond its end, for MTP heads, that of `fallback_layer`."""
+    """A layer's value in a config's per-layer list; beyond its end that of `fallback_layer`."""
     if len(listed) == 1:
         return listed[0]
     place = layer if layer < len(listed) else fallback_layer
     return listed[place] if place < len(listed) else default
 
 
-def _limit(fields: ConfigFields, name: str, layer: int) -> float:
+def _clip_limit(fields: ConfigFields, name: str, layer: int) -> float:
     limits = fields.numbers(name)
     return max(0.0, limits[layer]) if layer < len(limits) else 0.0
 
 
-def _dense(fields: ConfigFields, layer: int) -> FeedForwardSpec:
-    limit = _limit(fields, "swiglu_limits_shared", layer)
+def _dense_feed_forward(fields: ConfigFields, layer: int) -> FeedForwardSpec:
+    limit = _clip_limit(fields, "swiglu_limits_shared", layer)
     return replace(plain_feed_forward(fields), limit=limit)
 
 
 def _experts(fields: ConfigFields, layer: int) -> ExpertsSpec:
     count = fields.count("moe_num_experts", 288, maximum=2**16)
-    shared = _limit(fields, "swiglu_limits_shared", layer)
+    shared = _clip_limit(fields, "swiglu_limits_shared", layer)
     inner = fields.count("moe_intermediate_size", 1280)
     return ExpertsSpec(
         count=count,
         per_token=fields.count("moe_top_k", 8, maximum=count),
         feed=replace(
-            plain_feed_forward(fields, inner), limit=_limit(fields, "swiglu_limits", layer)
+            plain_feed_forward(fields, inner), limit=_clip_limit(fields, "swiglu_limits", layer)
         ),
         score="sigmoid",
         choice_bias=True,

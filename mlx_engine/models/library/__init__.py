@@ -1,1 +1,1 @@
-"""Models that run in their mlx-lm class: plain decoding, prompt lookup, a draft model; no MTP."""
+"""Models that run in mlx-lm's own model classes: decoding with or without a draft, no MTP heads."""

@@ -1,4 +1,4 @@
-"""KV caches for mlx-lm's model classes: ours where we have the kind, else mlx-lm's.
+"""KV caches for mlx-lm's model classes: the engine's own kinds where it has them, else mlx-lm's.
 
 mlx-lm's own caches keep all rows of a block or none, which suffices for decoding without drafts.
 """
@@ -25,19 +25,19 @@ MakeCaches = Callable[[CacheBits], LayerCaches]
 
 @dataclass(frozen=True, slots=True)
 class LibrarySnapshot:
-    """Snapshot of an mlx-lm cache, with arrays that are never written again."""
+    """Snapshot of one of mlx-lm's KV caches, with arrays that are never written again."""
 
     length: int
     library: object
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays in the snapshot."""
+        """Bytes of all arrays in a snapshot of mlx-lm's KV cache."""
         return sum(array.nbytes for array in _arrays(self.library))
 
 
 class LibraryCache:
-    """LayerCache around a cache of mlx-lm; `commit` takes all rows of a block or none.
+    """Wraps a KV cache of mlx-lm as a LayerCache; `commit` takes all rows of a block or none.
 
     A copy from before the block is kept until the commit. Whole objects are copied, since mlx-lm's
     `state` omits the write position and cannot always be set.
@@ -54,16 +54,16 @@ class LibraryCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held now."""
+        """Bytes of keys and values that the wrapped KV cache holds now."""
         return sum(array.nbytes for array in self.arrays())
 
     def begin(self, rows: int) -> None:
-        """Prepare for a block of `rows` rows."""
+        """Copy the KV cache, for a rollback, before the model writes a block of `rows` tokens."""
         self._before = _copy_cache(self.library)
         self._block = rows
 
     def commit(self, count: int | RowCount) -> None:
-        """Accept all rows of the block, or roll it back (0)."""
+        """Accept all tokens of the block that was written to the KV cache, or roll it back (0)."""
         assert isinstance(count, int)
         assert count in (0, self._block), "this cache cannot keep part of a block"
         if count == 0:
@@ -73,34 +73,32 @@ class LibraryCache:
         self._block = 0
 
     def fork(self) -> Self:
-        """Copy the cache for a sequence that continues independently."""
+        """Copy the KV cache, with its arrays, for a sequence that continues independently."""
         other = copy(self)
         other.library = _copy_cache(self.library)
         return other
 
     def place(self) -> LibrarySnapshot:
-        """Return a snapshot to go back to."""
+        """Return a snapshot of the KV cache, to which `restore` goes back."""
         return self.snapshot()
 
     def snapshot(self) -> LibrarySnapshot:
-        """Return a snapshot of the cache."""
+        """Return a snapshot of the KV cache with copies of its arrays."""
         return LibrarySnapshot(self.length, _copy_cache(self.library))
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Go back to a snapshot."""
+        """Set the KV cache back to a snapshot of it."""
         assert isinstance(snapshot, LibrarySnapshot)
         self.library = _copy_cache(snapshot.library)
         self.length, self._block = snapshot.length, 0
 
     def arrays(self) -> list[mx.array]:
-        """All arrays of the cache."""
+        """All arrays of the wrapped KV cache, as a list."""
         return _arrays(self.library)
 
 
 def _copy_cache(value: object) -> object:
-    """Copy a cache object with its arrays, so that writing to the copy leaves the original
-    alone.
-    """
+    """Copy one of mlx-lm's cache objects and its arrays; writing leaves the original alone."""
     if isinstance(value, mx.array):
         return mx.array(value)
     if isinstance(value, list | tuple):
@@ -126,8 +124,9 @@ def _is_cache(value: object) -> bool:
 
 
 def make_engine_caches(model: Module, bits: CacheBits = 16) -> LayerCaches:
-    """Create empty caches for a model: ours for the kinds we have, wrapped mlx-lm caches for
-    others.
+    """Create empty KV caches for a model of mlx-lm, of the engine's kinds where it has them.
+
+    The others are mlx-lm's caches, wrapped in LibraryCache.
     """
     from mlx_lm.models.cache import make_prompt_cache
 
@@ -137,14 +136,12 @@ def make_engine_caches(model: Module, bits: CacheBits = 16) -> LayerCaches:
 
 
 def make_length_caches(model: Module, switch_length: int, bits: CacheBits = 16) -> LayerCaches:
-    """Create empty caches that switch RoPE tables when the text gets longer than
-    `switch_length`.
-    """
+    """Create empty KV caches of a model whose RoPE changes after `switch_length` tokens."""
     return LayerCaches([CacheByLength(lambda: make_engine_caches(model, bits), switch_length)])
 
 
 def make_library_caches(model: Module, bits: CacheBits) -> LayerCaches:
-    """Create empty caches of mlx-lm's own kinds, with which nothing can be drafted."""
+    """Create empty KV caches, all of mlx-lm's own kinds, with which nothing can be drafted."""
     from mlx_lm.models.cache import make_prompt_cache
 
     del bits
@@ -152,7 +149,7 @@ def make_library_caches(model: Module, bits: CacheBits) -> LayerCaches:
 
 
 def caches_for_class(caches: LayerCaches, rows: int) -> Sequence[object]:
-    """Return the cache objects that mlx-lm's model expects, prepared for a block of `rows` rows."""
+    """Return the KV caches to call an mlx-lm model with, prepared for a block of `rows` tokens."""
     handed: list[object] = []
     for cache in caches.layers:
         if isinstance(cache, LibraryCache):
@@ -164,7 +161,10 @@ def caches_for_class(caches: LayerCaches, rows: int) -> Sequence[object]:
 
 
 def _engine_cache(cache: object, bits: CacheBits, extra_tokens: int) -> LayerCache:
-    """Our cache for a cache of mlx-lm, by exact type; subclasses may differ and are wrapped."""
+    """The engine's KV cache in place of one of mlx-lm's; else that one, wrapped.
+
+    Goes by exact type, since subclasses may differ.
+    """
     from mlx_lm.models.cache import KVCache, RotatingKVCache
 
     if type(cache) is KVCache:

@@ -76,7 +76,7 @@ def class_fields(config: Fields, kind: str, origin: str) -> dict[str, object]:
 
 
 def _filled_level(level: Fields, kind: str, fields: ConfigFields) -> dict[str, object]:
-    """Fill in one level of a config with the fields that the class expects there."""
+    """Fill in one level of a config, the outer or `text_config`, for mlx-lm's model class."""
     is_whole = "text_config" in level
     default = {"rope_theta": 10000.0} if kind in FIXED else {}
     absent = {} if is_whole else {**default, **DEFAULTS.get(kind, {})}
@@ -85,7 +85,7 @@ def _filled_level(level: Fields, kind: str, fields: ConfigFields) -> dict[str, o
     filled = {**absent, **given}
     if not is_whole or "rope_parameters" in level or "rope_scaling" in level:
         filled |= _rotation(filled, kind, fields)
-        if kind in _CHECKS_SCALING and _kind_of(filled.get("rope_scaling")) != "dynamic":
+        if kind in _CHECKS_SCALING and _rope_type(filled.get("rope_scaling")) != "dynamic":
             filled.pop("rope_scaling", None)
         filled.setdefault("rope_scaling", scaling)
     rename_tensor = RENAMED.get(kind, {}).items()
@@ -102,7 +102,7 @@ def _filled_level(level: Fields, kind: str, fields: ConfigFields) -> dict[str, o
 
 
 def _kimi_delta(filled: Fields, fields: ConfigFields) -> dict[str, object]:
-    """Kimi Linear's delta layers, numbered from 1 as its class expects."""
+    """Make `linear_attn_config` for Kimi Linear, whose layers mlx-lm's class numbers from 1."""
     kinds = fields.strings("layer_types")
     full = [number for number, kind in enumerate(kinds, 1) if kind == "full_attention"]
     return {
@@ -134,7 +134,7 @@ def _refuse_unread(filled: Fields, kind: str, origin: str) -> None:
 
 
 def _normalised(value: object) -> object:
-    """Map equivalent values to one: synonyms, and lists that repeat one string."""
+    """Map config values that mean the same to one: synonyms, and lists that repeat one string."""
     if isinstance(value, str):
         return _SAME.get(value, value)
     if isinstance(value, list | tuple):
@@ -144,13 +144,13 @@ def _normalised(value: object) -> object:
 
 
 def _rotation(filled: dict[str, object], kind: str, fields: ConfigFields) -> Fields:
-    """RoPE fields in both forms: rope_parameters (transformers 5) and the older ones.
+    """RoPE fields of a config in both forms: rope_parameters (transformers 5) and the older ones.
 
     As in transformers, rope_scaling overrides rope_parameters, and nested fields override outer
     ones, except for the trained length.
     """
     scaling = filled.pop("rope_scaling", None)
-    given = _object(scaling or filled.get("rope_parameters") or {}, fields)
+    given = _as_object(scaling or filled.get("rope_parameters") or {}, fields)
     top_level = {name: filled[name] for name in _OUTER if name in filled}
     local, longest = filled.get("rope_local_base_freq"), filled.get("max_position_embeddings")
     if local is not None and "full_attention" not in given:
@@ -163,7 +163,7 @@ def _rotation(filled: dict[str, object], kind: str, fields: ConfigFields) -> Fie
             {**given, **trained}, top_level, longest
         )  # as Phi-3's configs say it
         return {**_legacy_rope_fields(made), "rope_parameters": made} if made else {}
-    parts = {name: _object(part, fields) for name, part in given.items() if part}
+    parts = {name: _as_object(part, fields) for name, part in given.items() if part}
     kinds = {name: _rope_of_layer_type(part, top_level, longest) for name, part in parts.items()}
     found = _legacy_rope_fields(kinds.get("full_attention", {}))
     found.pop("partial_rotary_factor", None)
@@ -172,12 +172,12 @@ def _rotation(filled: dict[str, object], kind: str, fields: ConfigFields) -> Fie
     return {**found, "rope_parameters": kinds}
 
 
-def _kind_of(scaling: object) -> object:
+def _rope_type(scaling: object) -> object:
     return scaling.get("rope_type") if isinstance(scaling, Mapping) else None
 
 
 def _rope_of_layer_type(given: Fields, top_level: Fields, longest: object) -> dict[str, object]:
-    """RoPE fields of one layer type, with the scaling type under both of its names."""
+    """RoPE fields of one layer type, with the scaling type as both `rope_type` and `type`."""
     filled = {name: value for name, value in given.items() if value is not None}
     made = {**top_level, **filled}
     if made.get("rope_type", made.get("type")) == "yarn" and "factor" not in made:
@@ -198,7 +198,7 @@ def _legacy_rope_fields(made: Fields) -> dict[str, object]:
     return found if is_plain else {**found, "rope_scaling": dict(made)}
 
 
-def _object(given: object, fields: ConfigFields) -> Fields:
+def _as_object(given: object, fields: ConfigFields) -> Fields:
     if not isinstance(given, Mapping):
         raise fields.wrong("rope_parameters", given, Words("an object"))
     return given

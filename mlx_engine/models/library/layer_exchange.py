@@ -1,4 +1,4 @@
-"""Replaces layers of mlx-lm's models: by kernels, or where mlx-lm deviates from training."""
+"""Replaces layers in models of mlx-lm: by ones with our kernels, or as the model was trained."""
 
 from collections.abc import Callable, Mapping
 from typing import cast
@@ -20,10 +20,10 @@ Maker = Callable[[Module], Module | None]
 
 
 def replace_layers(model: Module, replacements: Mapping[str, Maker]) -> None:
-    """Replace layers of a model by others with the same parameters.
+    """Replace layers of an mlx-lm model in place by others with the same parameters.
 
-    replacements: qualified class name -> function that returns the new layer or None. Subclasses
-    are left alone, since they may mean something else.
+    replacements: qualified class name -> function that takes a layer and returns the new one or
+    None. Subclasses are left alone, since they may mean something else.
     """
     modules = model.named_modules()  # type: ignore[no-untyped-call]
     made = []
@@ -38,11 +38,10 @@ def replace_layers(model: Module, replacements: Mapping[str, Maker]) -> None:
 
 
 class _SparseExperts(Module):
-    """Mixture of experts with the weights that Hunyuan and Jamba (arXiv 2403.19887) were trained
-    with.
+    """Mixture-of-experts layer with the router weights that Hunyuan and Jamba were trained with.
 
-    normalise_all: softmax over all experts (Jamba), else over the selected ones (Hunyuan). mlx-lm
-    does it the other way round in both.
+    normalise_all: softmax over all experts (Jamba, arXiv 2403.19887), else over the selected ones
+    (Hunyuan). mlx-lm does it the other way round in both.
     """
 
     def __init__(self, gate: Module, stock: Module, chosen: int, *, normalise_all: bool) -> None:
@@ -53,7 +52,7 @@ class _SparseExperts(Module):
             self.shared_mlp = stock.shared_mlp
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Hidden states [..., H] -> [..., H]."""
+        """Run the mixture of experts on hidden states [..., H]; returns [..., H]."""
         scores = self.gate(x)
         best = mx.argpartition(-scores, kth=self._chosen - 1, axis=-1)[..., : self._chosen]
         shares = mx.softmax(scores, axis=-1, precise=True) if self._of_all else scores
@@ -65,8 +64,9 @@ class _SparseExperts(Module):
 
 
 class _GroupedNorm(Module):
-    """Gated RMS norm of Mamba-2 over each group (arXiv 2405.21060, section 8.2), not over all at
-    once.
+    """Gated RMS norm of Mamba-2 over each group of channels (arXiv 2405.21060, section 8.2).
+
+    mlx-lm norms over all channels at once.
     """
 
     def __init__(self, weight: mx.array, eps: float, groups: int) -> None:
@@ -74,7 +74,7 @@ class _GroupedNorm(Module):
         self.weight, self._eps, self._groups = weight, eps, groups
 
     def __call__(self, x: mx.array, gate: mx.array) -> mx.array:
-        """Norm x * silu(gate), both [..., groups * G]."""
+        """Return the RMS norm of x * silu(gate) over each group; all are [..., groups * G]."""
         rows = mx.unflatten(silu(gate) * x, -1, (self._groups, -1))
         return self.weight * mx.fast.rms_norm(rows, None, self._eps).flatten(-2)
 
@@ -84,7 +84,7 @@ def _with_grouped_norm(block: Module) -> None:
 
 
 def _norm_only_with_rope(attention: Module) -> None:
-    """Norm queries and keys of Llama 4 only in layers with RoPE; mlx-lm does so in all layers."""
+    """Let a Llama 4 attention norm queries and keys only if it has RoPE; mlx-lm always does."""
     attention.use_qk_norm = attention.use_qk_norm and attention.use_rope
 
 
@@ -102,7 +102,7 @@ LAYER_FIXES: dict[str, Maker] = {
 
 
 def _scale_minicpm3_logits(model: Module) -> None:
-    """Apply MiniCPM3's logit divisor with tied embeddings too."""
+    """Apply MiniCPM3's logit divisor to models with tied embeddings, where mlx-lm leaves it out."""
     if model.args.tie_word_embeddings:
         model.model.norm.weight *= model.args.dim_model_base / model.args.hidden_size
 
@@ -114,8 +114,7 @@ MODEL_FIXES = {"minicpm3": _scale_minicpm3_logits}
 def with_unused_keys(
     arrays: Mapping[str, mx.array], config: Mapping[str, object], origin: str
 ) -> dict[str, mx.array]:
-    """Add zero key and value weights for Gemma 3n's last layers, which read those of earlier
-    layers.
+    """Add zero key and value weights for those layers of Gemma 3n that read an earlier layer's.
 
     transformers 5 does not write them, but mlx-lm's class requires them.
     """
@@ -135,7 +134,7 @@ def with_unused_keys(
 
 
 def use_kernels(model: Module, kernels: Kernels) -> None:
-    """Replace linear layers by ones that use our kernels for few rows, with the same parameters."""
+    """Replace an mlx-lm model's linear layers by ones that use our Metal kernels for few rows."""
 
     def linear(leaf: Module) -> Module | None:
         assert isinstance(leaf, Linear)
@@ -156,7 +155,7 @@ def use_kernels(model: Module, kernels: Kernels) -> None:
 
 
 class FewRowLinear(Linear):
-    """`mlx.nn.Linear` that uses our kernel for few rows."""
+    """An `mlx.nn.Linear` that multiplies few rows by the engine's own Metal kernel."""
 
     def __init__(self, stock: Linear, ours: layers.Linear) -> None:
         Module.__init__(self)  # type: ignore[no-untyped-call]
@@ -164,12 +163,12 @@ class FewRowLinear(Linear):
         self._ours = ours
 
     def __call__(self, x: mx.array) -> mx.array:
-        """x [..., K] -> [..., N]."""
+        """Apply the linear layer to x [..., K]; returns [..., N]."""
         return self._ours(x) if self._ours.has_kernel_for(x) else super().__call__(x)
 
 
 class FewRowQuantizedLinear(QuantizedLinear):
-    """`mlx.nn.QuantizedLinear` that uses our kernel for few rows."""
+    """An `mlx.nn.QuantizedLinear` that multiplies few rows by the engine's own Metal kernel."""
 
     def __init__(self, stock: QuantizedLinear, ours: layers.Linear) -> None:
         Module.__init__(self)  # type: ignore[no-untyped-call]
@@ -178,7 +177,7 @@ class FewRowQuantizedLinear(QuantizedLinear):
         self._ours = ours
 
     def __call__(self, x: mx.array) -> mx.array:
-        """x [..., K] -> [..., N]."""
+        """Apply the quantised linear layer to x [..., K]; returns [..., N]."""
         if self._ours.has_kernel_for(x):
             return self._ours(x)
         y: mx.array = super().__call__(x)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Family of models that run in their class of mlx-lm, described without importing that library.
+"""Family of models that run in mlx-lm's model classes, described without importing mlx-lm.
 
 Tensors are left to the class and its `sanitize`, except MTP heads, which are not run.
 """
@@ -108,7 +108,7 @@ _SIGN = re.compile(r"(?:.+\.)?layers\.(\d{1,6})\.(?:eh_proj|enorm|hnorm)\..+")
 
 
 def module_of(model_type: str) -> str | None:
-    """The module in `mlx_lm.models` that runs a type, without its package; None: there is none."""
+    """Name of the module in `mlx_lm.models` that runs a model type; None if there is none."""
     name = _ANOTHER_NAME.get(model_type, model_type)
     return name if name in _modules() else None
 
@@ -133,16 +133,16 @@ class MlxLmFamily(Family):
             self.model_type = model_type = "bailing_moe_v3"  # Ling 3
         module, self._prefix = module_of(model_type), ""  # as the files have it
         if module in _WRAPPED:
-            text = _flattened(config, origin) | _IN_TRAINING_ALONE
+            text = _flat_config(config, origin) | _IN_TRAINING_ALONE
             self.model_type, self._prefix = module, _WRAPPED[module]
             self.config = {"model_type": module, "text_config": text}
         elif "text_config" in config and config.get("model_type") != model_type:
             self._prefix = "model."
-            self.config = _flattened(config, origin) | {"model_type": model_type}
+            self.config = _flat_config(config, origin) | {"model_type": model_type}
 
     def figures(self) -> ModelSizes:
-        """Compute sizes from the config; raises BadModelFile for a bad or missing field."""
-        flat = _flattened(self.config, self.origin)
+        """Compute the model's sizes from its config; raises BadModelFile for a bad field."""
+        flat = _flat_config(self.config, self.origin)
         for name, others in _ALIASES.items():
             found = (flat[other] for other in others if flat.get(other) is not None)
             told = flat.setdefault(name, next(found, None))
@@ -187,7 +187,9 @@ class MlxLmFamily(Family):
         }
         layers = self.figures().layers
         joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, raw) if sign}
-        heads = {name: tensor for name, tensor in raw.items() if _is_head(name, layers, joined)}
+        heads = {
+            name: tensor for name, tensor in raw.items() if _is_head_tensor(name, layers, joined)
+        }
         trunk = {self._class_tensor_name(n): tensor for n, tensor in raw.items() if n not in heads}
         return TensorParts(trunk, heads, skipped)
 
@@ -201,7 +203,7 @@ class MlxLmFamily(Family):
         return name
 
     def group(self, trunk_name: str) -> str:
-        """Group of a trunk tensor for size tables."""
+        """Group of a trunk tensor in a model's size table: "attention", "experts" and so on."""
         name = trunk_name
         if "embed_tokens." in name or ".wte." in name:
             return "embedding"
@@ -216,7 +218,7 @@ class MlxLmFamily(Family):
         return "mlp" if ".mlp." in name or ".block_sparse_moe." in name else "other"
 
     def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
-        """Build the model; raises UnsupportedModel where mlx-lm has no class for it."""
+        """Build the model from its tensors; raises UnsupportedModel if mlx-lm has no class."""
         from mlx_engine.models.library.model import build_class, wrap_model
         from mlx_engine.models.library.rotation import use_own_rotations
 
@@ -235,21 +237,21 @@ class MlxLmFamily(Family):
         return wrap_model(model, origin, use_own_rotations(model, told, self.origin))
 
     def _class_type(self) -> str:
-        """Model type whose class reads the config: the text part's for wrappers."""
+        """Model type whose mlx-lm class reads the config: for wrappers the text part's."""
         text = self.config.get("text_config")
         inner = text.get("model_type") if isinstance(text, Mapping) else None
         return inner if self.model_type not in FIXED and isinstance(inner, str) else self.model_type
 
 
 def _with_untied_head(names: Collection[str], config: Mapping[str, object]) -> Mapping[str, object]:
-    """Set tie_word_embeddings to false in a silent config if the files have an output head."""
+    """Set tie_word_embeddings to false in a config without it if the files have an output head."""
     has_head = any(name.startswith("lm_head.") for name in names)
     is_silent = config.get(_TIED) is None and "text_config" not in config
     return {**config, _TIED: False} if has_head and is_silent else config
 
 
-def _flattened(config: Mapping[str, object], origin: str) -> dict[str, object]:
-    """Merge the text config into the outer config."""
+def _flat_config(config: Mapping[str, object], origin: str) -> dict[str, object]:
+    """Merge a config's `text_config` into its outer level; returns a new dict without nulls."""
     ConfigFields(config, origin)  # refuses what is no object
     text = config.get("text_config")
     inner = text if isinstance(text, Mapping) else {}
@@ -259,22 +261,20 @@ def _flattened(config: Mapping[str, object], origin: str) -> dict[str, object]:
 
 
 def _text_model_name(name: str, prefix: str) -> str:
-    """Rename a multimodal model's tensor as in files of the text model."""
+    """Rename a tensor of a multimodal model as files of the text model alone call it."""
     bare = strip_prefixes(name)
     return bare if bare.startswith(("lm_head.", "backbone.")) else f"{prefix}{bare}"
 
 
-def _is_head(name: str, layers: int, joined: Collection[int]) -> bool:
-    """Whether a tensor belongs to an MTP head: `mtp.*`, or in a layer behind the trunk's
-    last one.
-    """
+def _is_head_tensor(name: str, layers: int, joined: Collection[int]) -> bool:
+    """Whether a tensor belongs to an MTP head: `mtp.*`, or in a layer behind the trunk's last."""
     layer = _LAYER.fullmatch(name)
     number = -1 if layer is None else int(layer[4])
     return bool(_HEAD.fullmatch(name)) or (number >= layers and number in joined)
 
 
 def _widest_feed_forward(fields: ConfigFields) -> int:
-    """Largest feed-forward width; configs may list one per layer."""
+    """Largest feed-forward width of a model; its config may list one per layer."""
     usual = 4 * fields.count("hidden_size")
     widest = max(fields.per_layer_numbers("intermediate_size"), default=usual)
     if not 0 <= widest < 2**31:
@@ -285,7 +285,7 @@ def _widest_feed_forward(fields: ConfigFields) -> int:
 
 
 def _active_expert_share(fields: ConfigFields) -> float:
-    """Share of a layer's experts that process one token; 1 without experts."""
+    """Share of a layer's experts that process one token, 0 to 1; 1 without experts."""
     experts = next((fields.count(key, minimum=0) for key in _EXPERTS if fields.has(key)), 0)
     chosen = next((fields.count(key, minimum=0) for key in _CHOSEN if fields.has(key)), 0)
     return min(1.0, chosen / experts) if experts and chosen else 1.0

@@ -1,4 +1,4 @@
-"""Runs a model class of mlx-lm behind contract.Model, with our caches where possible.
+"""Runs a model class of mlx-lm as the engine's Model, with the engine's KV caches where possible.
 
 Bits, group size and mode of each quantised layer follow from its tensors' shapes. mlx-lm is
 imported on use, since it imports transformers and torch.
@@ -71,7 +71,7 @@ _STACKS = {
 
 
 def build_class(module: str, config: Mapping[str, object], table: WeightTable) -> Module:
-    """Build `mlx_lm.models.{module}`.Model from a config and the tensors of a table.
+    """Build `mlx_lm.models.{module}`.Model from a config and the tensors of a weight table.
 
     Raises BadModelFile for a config the class cannot be built from and for tensors that are
     missing, misshapen or left over; UnsupportedModel for configs that the class does not support.
@@ -92,7 +92,7 @@ def build_class(module: str, config: Mapping[str, object], table: WeightTable) -
 
 
 def wrap_model(model: Module, origin: str, text_length: TextLength | None = None) -> Model:
-    """Wrap a model of mlx-lm with our caches where they work, else with its own.
+    """Wrap a model of mlx-lm as the engine's Model, with the engine's KV caches where they work.
 
     text_length: shared switch of its RoPE layers, where they depend on the text's length.
     """
@@ -109,7 +109,7 @@ def wrap_model(model: Module, origin: str, text_length: TextLength | None = None
 
 
 class LibraryModel(Headless):
-    """A model of mlx-lm as contract.Model; its "hidden states" are its logits, so H equals V.
+    """A model of mlx-lm as the engine's Model; its "hidden states" are its logits, so H equals V.
 
     Logits of prompt rows that nobody reads are never computed, since MLX is lazy.
     """
@@ -125,11 +125,11 @@ class LibraryModel(Headless):
         self.packed_cache = cache_16bit_reason(self)
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Create empty caches for all layers."""
+        """Create empty KV caches for all layers of the model."""
         return self._make_caches(bits)
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
-        """Int tokens [1, T] -> logits [1, T, V]."""
+        """Run the model on int tokens [1, T]; returns logits [1, T, V]."""
         first = caches.layers[0]
         if isinstance(first, CacheByLength):
             return first.read(tokens, self._read)
@@ -143,12 +143,12 @@ class LibraryModel(Headless):
         return logits
 
     def logits(self, hidden: mx.array) -> mx.array:
-        """Convert logits to float32."""
+        """Convert what `forward` returned, which are logits already, to float32."""
         return hidden.astype(mx.float32)
 
 
 def checked_model(make: Callable[[], A], origin: str) -> A:
-    """Build a model and run a block and a single row through it lazily.
+    """Build a model of mlx-lm and, as a check, run 3 tokens and then 1 through it lazily.
 
     Raises BadModelFile when the class fails, as it does for sizes that contradict each other.
     """
@@ -164,7 +164,7 @@ def checked_model(make: Callable[[], A], origin: str) -> A:
 
 
 def cache_16bit_reason(model: Model) -> Reason | None:
-    """Reason why a model keeps keys and values in 16 bits, found by a pass of one token; else None.
+    """Reason why a model's KV cache stays in 16 bits, found by a trial pass; None if it need not.
 
     Some classes read keys and values before a cache quantises them, or use their own caches.
     """
@@ -182,7 +182,7 @@ def cache_16bit_reason(model: Model) -> Reason | None:
 
 
 class NamedArrays(NamedTuple):
-    """Arrays by canonical name, and where they come from, for messages."""
+    """Weight arrays by tensor name, and the name of their file or folder for error messages."""
 
     arrays: dict[str, mx.array]
     origin: str
@@ -193,7 +193,7 @@ def _build_module(module: str, config: Mapping[str, object], weights: NamedArray
     apart = _rename_for_class(weights.arrays, _parameters_of(model))
     arrays = _sanitized(model, weights._replace(arrays=apart))
     _pack_leaves(model, arrays, weights.origin)
-    _check(model, arrays, weights.origin)
+    _check_arrays(model, arrays, weights.origin)
     model.load_weights(list(arrays.items()), strict=True)
     model.eval()
     return model
@@ -228,7 +228,7 @@ def _construct_module(module: str, config: Mapping[str, object], origin: str) ->
 def _rename_for_class(
     arrays: Mapping[str, mx.array], wanted: Mapping[str, mx.array]
 ) -> dict[str, mx.array]:
-    """Rename expert stacks of transformers 5, with fused gate and up, as the class has them.
+    """Rename and split expert stacks that transformers 5 wrote, as mlx-lm's class expects them.
 
     Also renames the output projection of Ling 3's linear attention.
     """
@@ -264,7 +264,7 @@ def _sanitized(model: Module, weights: NamedArrays) -> dict[str, mx.array]:
 
 
 def _pack_leaves(model: Module, arrays: Mapping[str, mx.array], origin: str) -> None:
-    """Replace layers whose weights have scales by quantised layers."""
+    """Replace those layers of a model by quantised ones whose weights have scales in the files."""
 
     def packing(path: str, leaf: Module) -> dict[str, object] | bool:
         scales = arrays.get(f"{path}.scales")
@@ -292,7 +292,7 @@ def _pack_leaves(model: Module, arrays: Mapping[str, mx.array], origin: str) -> 
         ) from error
 
 
-def _check(model: Module, arrays: Mapping[str, mx.array], origin: str) -> None:
+def _check_arrays(model: Module, arrays: Mapping[str, mx.array], origin: str) -> None:
     wanted = _parameters_of(model)
     for name, blank in wanted.items():
         if name not in arrays:
@@ -303,7 +303,7 @@ def _check(model: Module, arrays: Mapping[str, mx.array], origin: str) -> None:
                 "{name} has the shape {shape}, where it wants {wanted}", name=name, **shapes
             )
             raise _rejected_by_class(origin, told)
-        _check_kind(name, arrays[name], blank, origin)
+        _check_dtype(name, arrays[name], blank, origin)
     left = sorted(set(arrays) - set(wanted))
     if left:
         more = len(left) - _NAMES_IN_A_MESSAGE
@@ -311,7 +311,7 @@ def _check(model: Module, arrays: Mapping[str, mx.array], origin: str) -> None:
         raise _rejected_by_class(origin, Words("it has no place for {names}", names=names))
 
 
-def _check_kind(name: str, array: mx.array, blank: mx.array, origin: str) -> None:
+def _check_dtype(name: str, array: mx.array, blank: mx.array, origin: str) -> None:
     kinds = [mx.issubdtype(one.dtype, mx.floating) for one in (array, blank)]
     if kinds[0] != kinds[1]:
         raise BadModelFile(
@@ -326,7 +326,7 @@ def _check_kind(name: str, array: mx.array, blank: mx.array, origin: str) -> Non
 
 
 def _rejected_by_class(origin: str, told: str) -> BadModelFile:
-    """Make the error for files that a class of mlx-lm does not accept."""
+    """Make the error for model files that a class of mlx-lm does not accept."""
     return BadModelFile(
         "{origin}: the class that mlx-lm has for this architecture does not take these files "
         "({told}). Either config and weights do not belong together, or this is a variant that "
@@ -342,7 +342,7 @@ def _error_summary(error: Exception) -> str:
 
 
 class Packing(NamedTuple):
-    """Quantisation parameters of a layer, as arguments of `to_quantized`."""
+    """Group size, bits and mode of a quantised layer, as arguments of `to_quantized`."""
 
     group_size: int
     bits: int
@@ -352,7 +352,7 @@ class Packing(NamedTuple):
 def _packing_of(
     name: str, weight: mx.array, scales: mx.array, has_biases: bool, inputs: int, origin: str
 ) -> Packing:
-    """Compute the packing from the shapes of weight and scales; raises BadModelFile."""
+    """Infer a layer's quantisation from shapes of weight and scales; raises BadModelFile."""
     words, groups = weight.shape[-1], scales.shape[-1]
     whole = groups > 0 and words > 0 and inputs % groups == 0 and words * 32 % inputs == 0
     layout = (words * 32 // inputs, inputs // groups) if whole else (0, 0)

@@ -1,4 +1,4 @@
-"""Replaces RoPE layers of mlx-lm's classes by ones with every scaling that configs ask for.
+"""Replaces RoPE layers of mlx-lm's models by ones with every scaling that configs ask for.
 
 mlx-lm uses only LongRoPE's factors for long texts (arXiv 2402.13753) and YaRN (arXiv 2309.00071)
 without `attention_factor` and `truncate`; several classes have no scaling at all.
@@ -36,16 +36,14 @@ _TURNS_BACK = "mlx_lm.models.deepseek_v41"
 
 @dataclass(slots=True)
 class TextLength:
-    """Shared switch of a model's RoPE layers: texts of more than `switch_length` tokens
-    are long.
-    """
+    """Switch shared by a model's RoPE layers: is the text longer than `switch_length` tokens?"""
 
     switch_length: int
     is_long: bool = False
 
 
 class _Rotation(Module):
-    """RoPE layer that replaces mlx-lm's; magnitudes: for short and for long texts."""
+    """RoPE layer that replaces one of mlx-lm's; magnitudes: factors for short and long texts."""
 
     def __init__(self, rope: RopeSpec, magnitudes: tuple[float, float], length: TextLength) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -55,7 +53,7 @@ class _Rotation(Module):
         self._rope, self._magnitudes, self._length = rope, magnitudes, length
 
     def __call__(self, x: mx.array, offset: int | mx.array = 0) -> mx.array:
-        """Rotate [..., T, head] from position `offset` on."""
+        """Rotate queries or keys [..., T, head], of which the first is at position `offset`."""
         is_long, width = self._length.is_long, self._rope.width
         if self._magnitudes[is_long] != 1:
             turned = x[..., :width] * self._magnitudes[is_long]
@@ -74,7 +72,7 @@ class _Rotation(Module):
 def use_own_rotations(
     model: Module, config: Mapping[str, object], origin: str
 ) -> TextLength | None:
-    """Replace every scaled RoPE layer; returns their length switch, None if none depends on it.
+    """Replace a model's scaled RoPE layers; returns their switch for long texts or None.
 
     config: as the class reads it (class_fields.py). Raises BadModelFile for fields that are not
     numbers. Phi-3.5-MoE gives magnitudes for both lengths.
