@@ -242,11 +242,11 @@ def delta_inputs(launcher: Breaking) -> None:
     module, channels = gated_delta_inputs, 2 * 48 + 2 * 40
     whole = normal((4, channels + 4), 23)  # with b and a behind the channels
     projected = module.Projected(whole, whole, whole, channels + 2, channels)
-    fixed = module.Fixed(
+    fixed = module.DeltaConstants(
         normal((channels, 4), 26), normal((2,), 27), -mx.exp(normal((2,), 28)), 1, 48, 40
     )
     before = normal((6, channels), 29)
-    window = module.Window(before, mx.array([2], dtype=mx.int32))
+    window = module.ConvolutionRows(before, mx.array([2], dtype=mx.int32))
     mine = module.gated_delta_inputs(projected, window, fixed, launcher)
     plain = module.reference(projected, before, 2, fixed)
     for one, its in zip((*mine.rows, mine.after), (*plain.rows, plain.after), strict=True):

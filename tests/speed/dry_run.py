@@ -263,7 +263,9 @@ class _DryRun:
         tell(source, mx.array(last), hidden[:, -len(last) :])
         self._dtype = hidden.dtype
         shown = [cache for cache in sequence.caches.layers if isinstance(cache, AttentionCache)]
-        self._cached = sum(part.nbytes for cache in shown for part in cache.shown()) // PROMPT
+        self._cached = (
+            sum(part.nbytes for cache in shown for part in cache.keys_and_values()) // PROMPT
+        )
         self._cache_bytes = sequence.caches.nbytes
         ready = (array for table in tables for array in table.taken_arrays)
         return _Model(decoder, sequence), [hidden, *sequence.caches.arrays(), *ready]

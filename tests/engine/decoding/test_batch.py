@@ -57,13 +57,13 @@ def looks_ahead(request, engine, monkeypatch):
 @pytest.fixture
 def passes(monkeypatch):
     """[rows] of each pass of the trunk, of a round as of a prompt."""
-    rows, read = [], Decoder._read
+    rows, read = [], Decoder._forward
 
     def counted(self, tokens, caches, **more):
         rows.append(tokens.shape[1])
         return read(self, tokens, caches, **more)
 
-    monkeypatch.setattr(Decoder, "_read", counted)
+    monkeypatch.setattr(Decoder, "_forward", counted)
     return rows
 
 

@@ -215,7 +215,7 @@ def test_stopping_while_thinking_and_going_on(tmp_path):
 
 
 def test_what_is_measured_behind_an_answer_gives_way(folder, monkeypatch):
-    monkeypatch.setattr("mlx_engine.self_check.between_answers.A_LITTLE_S", 3600.0)
+    monkeypatch.setattr("mlx_engine.self_check.between_answers.LONGEST_S", 3600.0)
     waits, asked = [False, False, True], []
 
     def is_awaited():

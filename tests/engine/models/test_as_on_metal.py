@@ -273,10 +273,11 @@ def test_types_cache_bytes_and_words(name: str, form: str) -> None:
     caches = plain.sequence.caches
     hidden = model.forward(mx.array([[1]]), caches)
     assert hidden.dtype == half
+    caches.commit(1)
     layers = [cache for cache in caches.layers if isinstance(cache, AttentionCache)]
-    shown = [part for cache in layers for part in cache.shown()]
+    shown = [part for cache in layers for part in cache.keys_and_values()]
     windows = [cache for cache in caches.layers if isinstance(cache, WindowCache)]
-    rows = [part for cache in windows for part in cache.shown()]
+    rows = [part for cache in windows for part in cache.keys_and_values()]
     assert {part.dtype for part in (*shown, *rows)} <= {half}
     assert sum(part.nbytes for part in shown) == 2 * spec.cache.values * caches.length
     states = [cache for cache in caches.layers if isinstance(cache, RecurrentCache)]

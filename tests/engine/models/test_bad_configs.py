@@ -62,7 +62,7 @@ def test_wrong_values(tmp_path, arrays, key, value):
     except EngineError as error:
         assert str(folder) in str(error)
         return
-    assert engine.generate([1, 2, 3], max_tokens=2).tokens
+    assert engine.generate([1, 2, 3], max_tokens=2, ignore_eos=True).tokens
     engine.close()
 
 
