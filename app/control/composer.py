@@ -82,7 +82,7 @@ class ComposerController(QObject):
         self._chat.unsent = self._composer.message()
 
     def show_unsent(self) -> None:
-        """What is typed in the chat on show."""
+        """The unsent text of the chat on show."""
         self._composer.show_message(*self._chat.unsent)
         self._show_reading()
 
@@ -155,6 +155,6 @@ class ComposerController(QObject):
         self._read([Path(path) for path in paths])
 
     def _send(self, text: str, attachments: tuple[AttachedText, ...]) -> None:
-        """What could not be sent stays."""
+        """Keep text and attachments of a question that could not be sent."""
         if self._chat.send(with_attachments(text, attachments)):
             self._composer.show_message("")

@@ -1,10 +1,13 @@
 """Chats as PDF files, set by Qt from their Markdown."""
 
+import os
+from errno import ENOSPC
 from pathlib import Path
 
 from PySide6.QtCore import QLocale, QMarginsF
 from PySide6.QtGui import QPageLayout, QPageSize, QPdfWriter, QTextDocument
 
+PDF_END = b"%%EOF"
 MARGIN_MM = 18.0
 POINTS = 10
 STYLE = "table { border-collapse: collapse; } td, th { border: 1px solid #999; padding: 3px; }"
@@ -31,8 +34,8 @@ def write_pdf(markdown: str, title: str, path: Path) -> None:
         writer.setPageLayout(_page())
         document.print_(writer)
         del writer  # closes the file
-        if part.stat().st_size == 0:
-            raise OSError(None, "the disk is full")
+        if not part.read_bytes().rstrip().endswith(PDF_END):  # Qt does not tell of a full disk
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
         part.replace(path)
     except OSError:
         part.unlink(missing_ok=True)

@@ -97,7 +97,7 @@ class SessionController(QObject):
         self._show_model(None)
 
     def _show_drafting(self) -> None:
-        """What drafting did, and how fast it was with which settings."""
+        """Show what drafting did in the last answers, and their speed by settings."""
         figures, draft = self._figures, self._panel.fields.draft
         draft.show_now(figures.history.state)
         draft.show_speeds(figures.speeds_by_probability, figures.speeds_by_output)

@@ -302,7 +302,7 @@ def own_files(model: Path) -> tuple[Path, ...]:
 
 
 def _is_repository(place: Path, model: Path) -> bool:
-    """Whether the model lies in this folder as in the hub's cache; any may be named so."""
+    """Whether a folder has the layout of a model in the hub's cache, not only such a name."""
     is_named = place.name.startswith("models--")
     return is_named and model.relative_to(place).parts[0] == "snapshots"
 

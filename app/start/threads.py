@@ -101,7 +101,7 @@ MOST_LOOKS = 4
 
 
 class Look(NamedTuple):
-    """What to call on a thread, and what then to do with its result on the window's."""
+    """A function to call on a background thread, and one for its result on the GUI thread."""
 
     number: int
     look: Callable[[], Any]
@@ -169,7 +169,7 @@ class Beside(QObject):
 
 
 class _Door:
-    """Closed when the object behind it is destroyed, which waits for who is in it."""
+    """A lock that keeps an object alive while a background thread calls it."""
 
     def __init__(self) -> None:
         self._lock = Lock()

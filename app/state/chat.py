@@ -153,7 +153,7 @@ class ChatState(QObject):
 
     @property
     def unsent(self) -> SaidWith:
-        """What is typed and attached, and not sent."""
+        """The unsent text of the chat, and its attachments."""
         return self._drafts.of_chat(self.chat_id or NEW)
 
     @unsent.setter
@@ -322,7 +322,7 @@ class ChatState(QObject):
         return self.turns[place].siblings if place < len(self.turns) else ()
 
     def _question_before(self, message_id: int | None) -> StoredMessage | None:
-        """What a message answers, itself if it is a question; the last question for None."""
+        """The question that a message answers, or the message if it is one; the last for None."""
         if message_id is None:
             return self.last_question
         place = self.place(message_id)
@@ -366,7 +366,7 @@ class ChatState(QObject):
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What fails in the store is told, and ends the block."""
+        """Context in which a StoreError is reported to the user instead of raised."""
         try:
             yield
         except StoreError as error:
@@ -388,7 +388,7 @@ class ChatState(QObject):
 
     @property
     def can_drop(self) -> bool:
-        """Whether a turn before the last is still read."""
+        """Whether the model still reads a turn before the last one."""
         later = islice(self.newest, max(0, len(self.turns) - 1 - self.first_read))
         return any(message.role == "user" for message in later)
 

@@ -1,9 +1,12 @@
 """A chat's PDF holds its words, and nothing else of this computer."""
 
+from pathlib import Path
 from unicodedata import normalize
+from unittest.mock import Mock
 
 import pypdf
 import pytest
+from PySide6.QtGui import QTextDocument
 
 from app.control.pdf import write_pdf
 
@@ -53,4 +56,20 @@ def test_a_place_that_cannot_be_written_says_so_and_leaves_nothing(tmp_path, qap
     (tmp_path / "chat.pdf").mkdir()
     with pytest.raises(OSError, match="directory"):
         write_pdf(CHAT, "On zebras", tmp_path / "chat.pdf")
+    assert [file.name for file in tmp_path.iterdir()] == ["chat.pdf"]
+
+
+def test_a_pdf_cut_short_by_a_full_disk_replaces_nothing(tmp_path, qapp, monkeypatch):
+    """Qt does not tell whether it could write."""
+    path = tmp_path / "chat.pdf"
+    path.write_bytes(b"the one before")
+
+    def cut_short(document, writer):
+        Path(path.with_name("chat.pdf.part")).write_bytes(b"%PDF-1.4 half")
+
+    monkeypatch.setattr(QTextDocument, "print_", cut_short)
+    monkeypatch.setattr("app.control.pdf.QPdfWriter", lambda name: Mock())
+    with pytest.raises(OSError, match="No space left"):
+        write_pdf(CHAT, "On zebras", path)
+    assert path.read_bytes() == b"the one before"
     assert [file.name for file in tmp_path.iterdir()] == ["chat.pdf"]
