@@ -248,7 +248,7 @@ class Answer:
         found = self.rounds.run()
         # a device that was still at work had been so while events were read, too
         began = self._ended if found.was_ahead and found.was_awaited else began
-        began = min(began, found.queued_at) if found.others.rounds else began
+        began = min(began, found.queued_at) if found.others.chats else began
         kept = self._keep(found)
         try:
             self.rounds.commit(found.tokens[: kept.rows], goes_on=kept.finish is None)

@@ -22,7 +22,7 @@ from weakref import ref
 import mlx.core as mx
 
 from mlx_engine.decoding.round import Pass, Round
-from mlx_engine.drafting.depth import Room
+from mlx_engine.drafting.depth import BatchLimits
 from mlx_engine.drafting.drafter import DEEPEST
 
 
@@ -77,10 +77,10 @@ class BatchScheduler:
         return len(self._answers)
 
     @property
-    def room(self) -> Room:
+    def limits(self) -> BatchLimits:
         """Return how deep one answer may draft in a pass that all running answers share."""
         each = self.most_rows() // max(1, self.answering)
-        return Room(self.answering - 1, max(0, each - 1))
+        return BatchLimits(self.answering - 1, max(0, each - 1))
 
     @contextmanager
     def answer(self, answer: Answering) -> Iterator[None]:

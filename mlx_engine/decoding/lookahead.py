@@ -30,7 +30,7 @@ from mlx_engine.decoding.config import DecodeConfig, Settings
 from mlx_engine.decoding.round import Pass, Plan, Round
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import ALONE, Choice
-from mlx_engine.drafting.round_costs import Others
+from mlx_engine.drafting.round_costs import OtherChats
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.conversation import FinishReason
@@ -102,7 +102,7 @@ class Outcome(NamedTuple):
     was_awaited: bool
     took: float
     idle: float | None
-    others: Others
+    others: OtherChats
 
 
 class Lookahead:
@@ -196,7 +196,7 @@ class Lookahead:
             was_awaited=pass_.read_at - asked_at > ALREADY_DONE_S,
             took=pass_.took,
             idle=None if pass_.reader is None else pass_.idle,
-            others=Others(pass_.rounds - 1, pass_.rows - draft.depth - 1),
+            others=OtherChats(pass_.rounds - 1, pass_.rows - draft.depth - 1),
         )
 
     def commit(self, tokens: Sequence[int], *, goes_on: bool) -> None:
@@ -266,8 +266,8 @@ class Lookahead:
     def _new_plan(self) -> Plan:
         """Choose draft source and depth of a round; called once for each round."""
         sampling, draft = self._settings.sampling, self._settings.draft
-        room = self._batch.room if self._is_shared else ALONE
-        return Plan(self._drafting.plan(self._state, draft, self._last, room), sampling, draft)
+        limits = self._batch.limits if self._is_shared else ALONE
+        return Plan(self._drafting.plan(self._state, draft, self._last, limits), sampling, draft)
 
     def _may_follow(self, round_: Round) -> bool:
         """Whether device, caches and drafter can follow a round before its outcome is known."""
@@ -283,8 +283,8 @@ class Lookahead:
         longest = round_.draft.depth
         if self._limits.full(self._generated + longest + 1, round_.position + longest) is not None:
             return False
-        room = self._batch.room if self._is_shared else ALONE
-        if not self._drafting.knows_ahead(self._state, round_.plan.draft, self._last, room):
+        limits = self._batch.limits if self._is_shared else ALONE
+        if not self._drafting.knows_ahead(self._state, round_.plan.draft, self._last, limits):
             return False
         self._plan = self._new_plan()
         # on the host's processor it would run in the time of this round, and look cheap

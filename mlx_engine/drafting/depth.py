@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from mlx_engine.drafting.drafter import DEEPEST, Offer
-from mlx_engine.drafting.round_costs import NOBODY, Others, PassCosts
+from mlx_engine.drafting.round_costs import NO_OTHERS, SPIKE, OtherChats, PassCosts, RoundCosts
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions
 from mlx_engine.values.words import Words
@@ -31,7 +31,7 @@ FIRST_GUESS, FIRST_WEIGHT, DEEPER_GUESS = 0.9, 4.0, 0.7
 REACHED, UNREACHED = 0.95, 0.99
 """Weight of the past, at each round, in the acceptance of depths reached, and of others."""
 
-LOSS, FIRST_LOSS, MOST_SAVED, MOST_OWED = 0.008, 2.5, 16.0, 8.0
+LOSS, FIRST_LOSS, MAX_SAVED, MAX_DEBT = 0.008, 2.5, 16.0, 8.0
 """The loss budget: share of all time that drafts may lose; in plain rounds the loss allowed at
 first, the most that is saved, and the most that is remembered as lost beyond the budget."""
 
@@ -41,22 +41,11 @@ DOUBT = 0.05
 COOLDOWN, HOPELESS_COOLDOWN = 16, 512
 """Plain rounds after a try that failed; where not even full acceptance would pay."""
 
-SPIKE, LASTING = 1.75, 3
-"""Times the expected cost that is another program's time, unless so many rounds last as long."""
-
-STALE, FADED, PACE = 0.97, 0.05, 0.07
-"""Weight of the past in costs, at each round; weight below which the cost of a depth is forgotten;
-share of a round's deviation from the expected time that is the machine's speed, at all depths."""
-
-PLAIN_AFTER, PLAIN_ROUNDS, PLAIN_LOSS = 6, 3, 0.003
-"""Drafted rounds before the first plain ones are measured; plain rounds that measuring takes; share
-of the time that later measurements may lose."""
-
 MEASURING = Reason(
     "measuring-plain",
     Words("One round without a draft, to see what drafting gains in this chat."),
 )
-BESIDE = Reason(
+SHARED_PASS = Reason(
     "beside-others",
     Words("Other chats share these passes: what a draft adds to them would slow all of them."),
 )
@@ -75,14 +64,14 @@ class Choice(NamedTuple):
     by: DraftedBy | None = None
 
 
-class Room(NamedTuple):
-    """Limits of a chat in a shared pass of the target: number of other chats, and deepest draft."""
+class BatchLimits(NamedTuple):
+    """What shared passes of the target allow one chat: the other chats in them, deepest draft."""
 
-    others: int = 0
+    other_chats: int = 0
     deepest: int = DEEPEST
 
 
-ALONE = Room()
+ALONE = BatchLimits()
 
 
 class Acceptance:
@@ -121,111 +110,18 @@ class Acceptance:
             self.tokens.append(self.tokens[-1] + every)
 
 
-class RoundCosts:
-    """Expected milliseconds of a decoding round by draft depth, corrected by the rounds that ran.
-
-    Begins with a table of measured passes. others: number of other chats in the same pass, taken to
-    draft as deep. ms: [depth] -> expected milliseconds; a depth that was not run costs as much more
-    than the one before it as the table says, and none costs less. deepest_run: the deepest draft
-    with a recent measurement. since_plain: drafted rounds after the last undrafted one that was
-    timed.
-    """
-
-    def __init__(self, others: int) -> None:
-        self._others = others
-        self._mean, self._weight = [0.0] * (DEEPEST + 1), [0.0] * (DEEPEST + 1)
-        self._spikes = [0] * (DEEPEST + 1)
-        self._plain_run = self.since_plain = self.deepest_run = 0
-        self._is_run = False
-
-    def begin(self, passes: PassCosts) -> None:
-        """Take over a table of pass costs for a new text; measured rounds stay as they are."""
-        self._passes, self._is_new_text = passes, True
-        alike = [Others(self._others, self._others * rows) for rows in range(1, DEEPEST + 2)]
-        depths = range(len(passes.verify_ms))
-        self._table = [passes.round_ms(depth, alike[depth]) for depth in depths]
-        if not self._is_run:
-            self._mean[0] = self._table[0]
-        self._expect()
-
-    def _expect(self) -> None:
-        ms, before = self._mean[0], self._table[0]
-        slope = ms / before
-        if slope > 1 and not self._passes.is_presumed:
-            slope = 1.0  # what plain rounds take longer than passes may be the host's time
-        self.ms, self.deepest_run = self._table[:], 0
-        self.ms[0] = ms
-        for depth, table in enumerate(self._table):
-            if depth:
-                weight = self._weight[depth]
-                guess = ms + slope * (table - before) if table > before else ms
-                known = (guess + weight * self._mean[depth]) / (1 + weight)
-                ms, before = known if known > ms else ms, table
-                self.ms[depth] = ms
-                if weight > FADED:
-                    self.deepest_run = depth
-
-    def beside(self, others: Others) -> list[float]:
-        """Expected milliseconds of a round by draft depth, beside these rows of other chats."""
-        return [ms / self.if_alike(depth, 1.0, others) for depth, ms in enumerate(self.ms)]
-
-    def if_alike(self, depth: int, milliseconds: float, others: Others) -> float:
-        """Convert a round's milliseconds to a pass in which every chat drafts `depth` tokens."""
-        if others == (self._others, self._others * (depth + 1)):
-            return milliseconds
-        return milliseconds * self._table[depth] / self._passes.round_ms(depth, others)
-
-    def add(self, depth: int, milliseconds: float) -> None:
-        """Count the milliseconds of a round that drafted `depth` tokens in the expected costs."""
-        if not depth:
-            self.since_plain = 0
-            self._plain_run += 1
-        weight, change = self._weight[depth], 1.0
-        is_first, is_known = not self._is_run, weight > FADED
-        if not (is_first and self._passes.is_presumed):  # proportions alone
-            most = SPIKE * self.ms[depth]
-            self._spikes[depth] = self._spikes[depth] + 1 if milliseconds > most else 0
-            if 0 < self._spikes[depth] < LASTING:
-                return
-            if is_known and milliseconds > most:
-                milliseconds = most
-        if is_first:
-            change = milliseconds / self.ms[depth]
-        elif is_known:
-            # a new text is of another length, at all depths
-            pace = 1.0 if self._is_new_text else PACE * weight / (weight + 1)
-            change += pace * (milliseconds / self._mean[depth] - 1)
-        self._is_run, self._is_new_text = True, False
-        self._mean = [change * mean for mean in self._mean]
-        self._mean[depth] = (weight * self._mean[depth] + milliseconds) / (weight + 1)
-        self._weight = [STALE * rounds for rounds in self._weight]
-        self._weight[depth] = STALE * weight + 1
-        self._expect()
-
-    def wants_plain(self, gain: float) -> bool:
-        """Whether to time an undrafted round now, though drafting is `gain` times as fast."""
-        if self._plain_run < PLAIN_ROUNDS:
-            return self.since_plain >= PLAIN_AFTER
-        return self.since_plain * PLAIN_LOSS >= PLAIN_ROUNDS * (gain - 1)
-
-
 @dataclass
 class DraftRecord:
     """Acceptance, costs and loss budget of one kind of draft, shared by all chats of an engine.
 
-    left: the loss budget in plain (undrafted) rounds, which bounds how much longer an answer takes
-    than with drafting off, however wrong the estimates. costs: by the number of other chats in a
-    pass.
+    loss_budget: in plain (undrafted) rounds; bounds how much longer an answer takes than with
+    drafting off, however wrong the estimates. costs: by the number of other chats in a pass.
     """
 
     acceptance: Acceptance = field(default_factory=Acceptance)
-    left: float = FIRST_LOSS
+    loss_budget: float = FIRST_LOSS
     costs: dict[int, RoundCosts] = field(default_factory=dict)
     has_drafts: bool = False
-
-    def spend(self, cost: float, tokens: int) -> None:
-        """Charge the loss budget: a round of `tokens` tokens took as long as `cost` plain ones."""
-        self.left = min(MOST_SAVED, max(-MOST_OWED, self.left + LOSS * cost + tokens - cost))
 
 
 class DraftKind(NamedTuple):
@@ -250,7 +146,7 @@ class SourcePolicy:
 
     def __init__(self, deepest: int) -> None:
         self._deepest = deepest
-        self.others = NOBODY
+        self.others = NO_OTHERS
         self._others = self._cooldown = self._plain_rounds = 0
         self.record = DraftRecord()
         self._why: Reason | None = None
@@ -262,9 +158,9 @@ class SourcePolicy:
         text may be easier to draft.
         """
         if record is not self.record:
-            self.record, record.left = record, min(FIRST_LOSS, record.left)
+            self.record, record.loss_budget = record, min(FIRST_LOSS, record.loss_budget)
             self.acceptance = record.acceptance = Acceptance(record.acceptance)
-        self._others, self.others, self._cooldown, self._why = others, NOBODY, 0, None
+        self._others, self.others, self._cooldown, self._why = others, NO_OTHERS, 0, None
         self.costs = record.costs.setdefault(others, RoundCosts(others))
         self.costs.begin(passes)
 
@@ -282,13 +178,13 @@ class SourcePolicy:
                 tokens.append(1 + chance * tokens[-1])
         depths = range(min(deepest, self._deepest, len(ms) - 1) + 1)
         others = self.others
-        if not others.rounds:
+        if not others.chats:
             return [tokens[depth] * ms[0] / ms[depth] for depth in depths]
-        ms = self.costs.beside(others)
-        theirs = others.rounds * tokens[min(DEEPEST, round(others.rows / others.rounds) - 1)]
+        ms = self.costs.ms_with(others)
+        theirs = others.chats * tokens[min(DEEPEST, round(others.rows / others.chats) - 1)]
         plain = (theirs + 1) / ms[0]
         speeds = [(theirs + tokens[depth]) / ms[depth] for depth in depths]
-        return [1 + (others.rounds + 1) * (speed / plain - 1) for speed in speeds]
+        return [1 + (others.chats + 1) * (speed / plain - 1) for speed in speeds]
 
     def best(self, chance: float | None = None, deepest: int = DEEPEST) -> int:
         """Return the draft depth with the highest expected speed; 0 where no draft is faster."""
@@ -327,7 +223,7 @@ class SourcePolicy:
         """
         if chance is None and self.stays_parked():
             return self._parked()
-        gains, costs, left = self.gains(chance, deepest), self.costs, self.record.left
+        gains, costs, left = self.gains(chance, deepest), self.costs, self.record.loss_budget
         run = costs.deepest_run
         plain_ms = costs.ms[0]
         if self._others or self.acceptance.is_measured:
@@ -358,7 +254,7 @@ class SourcePolicy:
         self.costs.since_plain += 1
         if own_ms is not None:
             self.costs.add(depth, own_ms)
-        self.book(milliseconds, accepted + 1, depth)
+        self.charge(milliseconds, accepted + 1, depth)
         self.acceptance.add(drafted, accepted)
         self.record.has_drafts, self._plain_rounds, self._why = True, 0, None
         if accepted:
@@ -368,16 +264,18 @@ class SourcePolicy:
         """Count an undrafted round between undrafted ones. saves: it adds to the loss budget."""
         self._plain_rounds += 1
         self.costs.add(0, milliseconds)
-        if saves and self.record.left < MOST_SAVED:
-            self.record.left += LOSS
+        if saves and self.record.loss_budget < MAX_SAVED:
+            self.record.loss_budget += LOSS
         is_looked_at = self._cooldown > COOLDOWN and self._plain_rounds % 2
         if is_looked_at and self.can_pay:
             self._cooldown = 0
 
-    def book(self, milliseconds: float, tokens: int, depth: int) -> None:
-        """Charge the loss budget with the time of a round beyond plain ones, outliers cut off."""
-        ms = self.costs.ms
-        self.record.spend(min(milliseconds, SPIKE * ms[depth]) / ms[0], tokens)
+    def charge(self, milliseconds: float, tokens: int, depth: int) -> None:
+        """Charge the loss budget with what a round took beyond `tokens` plain ones, less spikes."""
+        ms, record = self.costs.ms, self.record
+        cost = min(milliseconds, SPIKE * ms[depth]) / ms[0]
+        budget = record.loss_budget + LOSS * cost + tokens - cost
+        record.loss_budget = min(MAX_SAVED, max(-MAX_DEBT, budget))
 
     def _parked(self) -> Choice:
         if self._why is None:
@@ -399,7 +297,7 @@ class SourcePolicy:
         tokens = self.acceptance.tokens
         gains_alone = [tokens[depth] * alone[0] / ms for depth, ms in enumerate(alone)]
         if self._others and _best(gains_alone):
-            return BESIDE
+            return SHARED_PASS
         percent = 100 * self.acceptance.chances[0]
         words = (
             Words(
@@ -444,7 +342,7 @@ class DepthPolicy:
         self._small_share = small_share
         self._records: DraftRecords = {} if records is None else records
         self._passes: PassCosts | None = None
-        self._room = ALONE
+        self._batch = ALONE
         self._options = DraftOptions(depth=0)
         self._sources: dict[DraftedBy, SourcePolicy] = {}
         self._planned = Choice(0, None)
@@ -465,12 +363,14 @@ class DepthPolicy:
         self._options = options
         for by, source in self._sources.items():
             self._begin(by)
-            source.record.left = max(FIRST_LOSS, source.record.left)  # whatever was lost
+            source.record.loss_budget = max(
+                FIRST_LOSS, source.record.loss_budget
+            )  # whatever was lost
 
-    def share(self, room: Room) -> None:
-        """Take over how many other chats share the next passes, and the deepest draft."""
-        if room != self._room:
-            self._room = room
+    def set_batch(self, limits: BatchLimits) -> None:
+        """Set how many other chats share the next passes, and the deepest draft they allow."""
+        if limits != self._batch:
+            self._batch = limits
             for by in self._sources:
                 self._begin(by)
 
@@ -489,7 +389,7 @@ class DepthPolicy:
             share = self._small_share if by == "model" else 0.0
             passes = passes._replace(draft_ms=share * passes.verify_ms[0], later_ms=())
         record = self._records.setdefault(kind, DraftRecord())
-        self._sources[by].begin(record, passes, self._room.others)
+        self._sources[by].begin(record, passes, self._batch.other_chats)
 
     def plan(
         self, offers: Sequence[Offer], depth: int | Literal["auto"], nothing: Reason | None
@@ -519,7 +419,7 @@ class DepthPolicy:
         drafted: int,
         accepted: int,
         milliseconds: float,
-        others: Others = NOBODY,
+        others: OtherChats = NO_OTHERS,
     ) -> None:
         """Count the outcome and milliseconds of a round that was planned by `choice`.
 
@@ -535,30 +435,30 @@ class DepthPolicy:
             source = self.source(choice.by)
             source.others, costs = others, source.costs
             depth = min(drafted, len(costs.ms) - 1)
-            took_ms = costs.if_alike(depth, milliseconds, others)
+            took_ms = costs.at_equal_depth(depth, milliseconds, others)
             own_ms = took_ms if after.depth == choice.depth else None
             if not (after.depth or before.drafted):
                 both_ms = took_ms + max(0.0, before.milliseconds - costs.ms[0])
                 own_ms = min(both_ms, costs.ms[depth])
             source.learn(drafted, accepted, took_ms, own_ms)
             return
-        beside = max(before.drafted, after.depth)
+        neighbour = max(before.drafted, after.depth)
         by = after.by if after.depth else before.by
         for name, source in self._sources.items():
-            source.others, took_ms = others, source.costs.if_alike(0, milliseconds, others)
-            if not beside:
+            source.others, took_ms = others, source.costs.at_equal_depth(0, milliseconds, others)
+            if not neighbour:
                 source.learn_plain(took_ms, saves=not self._is_off)
             elif name == by:
-                source.book(took_ms, 1, min(beside, len(source.costs.ms) - 1))
+                source.charge(took_ms, 1, min(neighbour, len(source.costs.ms) - 1))
 
     def _choose(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> Choice:
         offer = self._preferred(offers, depth)
         if depth != "auto":
             why = _too_deep(offer.limit) if offer.limit < depth else None
             return Choice(min(depth, offer.limit), why, self._best_of(offer), offer.by)
-        deepest = min(offer.limit, self._room.deepest)
+        deepest = min(offer.limit, self._batch.deepest)
         if not deepest:
-            return Choice(0, BESIDE, by=offer.by)
+            return Choice(0, SHARED_PASS, by=offer.by)
         self._chooser = self.source(offer.by)
         return self._chooser.next(offer.chance, deepest)._replace(by=offer.by)
 

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from mlx_engine.drafting.depth import Choice, DepthPolicy, Room
+from mlx_engine.drafting.depth import BatchLimits, Choice, DepthPolicy
 from mlx_engine.drafting.drafter import Drafter, NoDraft
 from mlx_engine.drafting.lookup import CombinedDraft, PromptLookupDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
-from mlx_engine.drafting.round_costs import Others
+from mlx_engine.drafting.round_costs import OtherChats
 from mlx_engine.models.contract import Model
 from mlx_engine.values.errors import EngineError, Reason
 from mlx_engine.values.options import (
@@ -182,7 +182,7 @@ class Drafting:
         return options.depth != 0 and self.why_not(options) is None
 
     def knows_ahead(
-        self, state: DraftedState, options: DraftOptions, newest: int, room: Room
+        self, state: DraftedState, options: DraftOptions, newest: int, limits: BatchLimits
     ) -> bool:
         """Whether the next round can be planned and drafted before its first token is known.
 
@@ -193,18 +193,20 @@ class Drafting:
             return True
         if self._wants_token_drafter(source, options):
             return False
-        self._policy.share(room)
+        self._policy.set_batch(limits)
         return not self._policy.would_copy(source.offers(newest), options.depth)
 
-    def plan(self, state: DraftedState, options: DraftOptions, newest: int, room: Room) -> Choice:
+    def plan(
+        self, state: DraftedState, options: DraftOptions, newest: int, limits: BatchLimits
+    ) -> Choice:
         """Choose draft source and depth of the next round; called before every round.
 
         newest: the last token that the host knows; after `knows_ahead` that may be one token early.
-        room: how deep this chat may draft in a shared pass. If nothing can have changed, the last
+        limits: how deep this chat may draft in a shared pass. If nothing can have changed, the last
         choice is returned again, so that a plain round costs next to nothing here.
         """
         choice = self._choice
-        self._policy.share(room)
+        self._policy.set_batch(limits)
         source, is_as_before = state.drafter, options is self._options
         if choice is None or not is_as_before or not self._policy.stays():
             if is_as_before and source is self._ready and not source.is_lost:
@@ -216,7 +218,7 @@ class Drafting:
         return choice
 
     def learn(
-        self, choice: Choice, drafted: int, accepted: int, milliseconds: float, others: Others
+        self, choice: Choice, drafted: int, accepted: int, milliseconds: float, others: OtherChats
     ) -> None:
         """Tell the depth policy the outcome and the time of a round."""
         self._policy.learn(choice, drafted, accepted, milliseconds, others)

@@ -54,7 +54,7 @@ class CostMeter:
         self._deepest, self._on_host = deepest, on_host
         self._fastest: dict[int, float] = {}  # milliseconds by rows
         self._fastest_heads: list[float] = []
-        self._beside_ms = 0.0
+        self._per_chat_ms = 0.0
         self._jobs: list[Callable[[], Iterator[None]]] = [
             partial(self._time_passes, FEW_ROWS),
             self._time_two_chats,
@@ -107,7 +107,7 @@ class CostMeter:
         verify_ms = tuple(np.interp(range(1, rows[-1] + 1), rows, [*backwards][::-1]).tolist())
         presumed = PRESUMED.draft_ms * verify_ms[0] if self._model.heads else 0.0
         draft_ms, *later_ms = self._fastest_heads or [presumed]
-        self._costs = PassCosts(verify_ms, draft_ms, tuple(later_ms), self._beside_ms)
+        self._costs = PassCosts(verify_ms, draft_ms, tuple(later_ms), self._per_chat_ms)
 
     def _time_passes(self, counts: Sequence[int]) -> Iterator[None]:
         """Time passes of the target model with these row counts, in sweeps up and down by turns."""
@@ -148,7 +148,7 @@ class CostMeter:
         for _ in range(REPEATS):
             fastest = min(fastest, _alone_ms(shared_pass))
             yield
-        self._beside_ms = max(0.0, fastest - self._fastest[2])
+        self._per_chat_ms = max(0.0, fastest - self._fastest[2])
         self._update()
 
     def _time_heads(self) -> Iterator[None]:

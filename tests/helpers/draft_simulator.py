@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlx_engine.drafting.depth import Choice, DepthPolicy, DraftRecords, Room
+from mlx_engine.drafting.depth import BatchLimits, Choice, DepthPolicy, DraftRecords
 from mlx_engine.drafting.drafter import ROWS_OF_A_REST, Offer
-from mlx_engine.drafting.round_costs import Others, PassCosts
+from mlx_engine.drafting.round_costs import OtherChats, PassCosts
 from mlx_engine.values.options import MAX_DEPTH
 
 TRACES = Path(__file__).with_name("acceptance_traces.json")
@@ -258,7 +258,7 @@ def measured(machine: Machine, draw: np.random.Generator) -> PassCosts:
     truth, share = machine.rounds, 1.0 if machine.host_ms else UNSEEN
     alone = [share * ms - machine.host_ms for ms in truth.verify_ms]
     verify = [ms * (1 + abs(draw.normal(0, 0.04))) for ms in alone]
-    return PassCosts(tuple(verify), share * truth.draft_ms, (), share * truth.beside_ms)
+    return PassCosts(tuple(verify), share * truth.draft_ms, (), share * truth.per_chat_ms)
 
 
 def noise(draw: np.random.Generator, drift: float = 0.0) -> Iterator[float]:
@@ -296,8 +296,8 @@ class _Chat:
         self.choice: Choice | None = None
         self.place = self.waiting = self.depth = 0
 
-    def choose(self, room: Room) -> Choice:
-        self.policy.share(room)
+    def choose(self, limits: BatchLimits) -> Choice:
+        self.policy.set_batch(limits)
         self.choice = planned(self.policy, self.choice)
         self.depth = self.choice.depth
         return self.choice
@@ -316,18 +316,18 @@ def at_once(
     """Milliseconds a token of texts in passes that all of them share, until the first is at its
     end; at one depth or, None, as is chosen.
     """
-    beside_ms = BESIDE * machine.rounds.verify_ms[0]
-    machine = machine._replace(rounds=machine.rounds._replace(beside_ms=beside_ms))
+    per_chat_ms = BESIDE * machine.rounds.verify_ms[0]
+    machine = machine._replace(rounds=machine.rounds._replace(per_chat_ms=per_chat_ms))
     draw, known = np.random.default_rng(seed), DraftRecords()
     passes = measured(machine, draw)
     chats = [_Chat(text, DepthPolicy(lambda: passes, records=known)) for text in texts]
     clock, spent = noise(draw), 0.0
     many = len(chats)
-    room = Room(many - 1, MOST_ROWS // many - 1)
+    limits = BatchLimits(many - 1, MOST_ROWS // many - 1)
     while all(chat.place < len(chat.runs) for chat in chats):
-        choices = [chat.choose(room) for chat in chats]
+        choices = [chat.choose(limits) for chat in chats]
         for chat in chats:
-            chat.depth = chat.depth if depth is None else min(depth, room.deepest)
+            chat.depth = chat.depth if depth is None else min(depth, limits.deepest)
         rows = sum(chat.depth + 1 for chat in chats)
         ms = machine.rounds.pass_ms(rows, many)
         for turn in range(max(chat.depth for chat in chats)):
@@ -337,7 +337,7 @@ def at_once(
         ms += sum(reading_ms(machine, chat.waiting) for chat in chats if chat.depth)
         spent += ms
         for chat, choice in zip(chats, choices, strict=True):
-            others = Others(many - 1, rows - chat.depth - 1)
+            others = OtherChats(many - 1, rows - chat.depth - 1)
             drafted, accepted = chat.depth, chat.go_on()
             chat.policy.learn(choice, drafted, accepted, ms * next(clock), others)
     return spent / sum(chat.place for chat in chats)

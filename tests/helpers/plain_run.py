@@ -12,9 +12,9 @@ from mlx_engine.decoding.config import DecodeConfig, Settings
 from mlx_engine.decoding.lookahead import Limits
 from mlx_engine.decoding.prefill import Prompt
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.depth import Choice, Room
+from mlx_engine.drafting.depth import BatchLimits, Choice
 from mlx_engine.drafting.drafter import Drafter
-from mlx_engine.drafting.round_costs import Others
+from mlx_engine.drafting.round_costs import OtherChats
 from mlx_engine.models.contract import Model
 from mlx_engine.text.streaming_text import AddedText
 from mlx_engine.values.conversation import TextPiece
@@ -59,18 +59,20 @@ class Fixed:
     depths: "CyclingDepth"
 
     def knows_ahead(
-        self, state: SequenceState, options: DraftOptions, newest: int, room: Room
+        self, state: SequenceState, options: DraftOptions, newest: int, limits: BatchLimits
     ) -> bool:
-        del options, newest, room
+        del options, newest, limits
         return not state.drafter.reads_words
 
-    def plan(self, state: SequenceState, options: DraftOptions, newest: int, room: Room) -> Choice:
-        del options, room
+    def plan(
+        self, state: SequenceState, options: DraftOptions, newest: int, limits: BatchLimits
+    ) -> Choice:
+        del options, limits
         state.drafter.offers(newest)
         return self.depths.next()
 
     def learn(
-        self, choice: Choice, drafted: int, accepted: int, milliseconds: float, others: Others
+        self, choice: Choice, drafted: int, accepted: int, milliseconds: float, others: OtherChats
     ) -> None:
         pass
 

@@ -6,18 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlx_engine.drafting.depth import (
-    BESIDE,
     COOLDOWN,
     FIRST_GUESS,
     LOSS,
+    SHARED_PASS,
     WORTH_IT,
     Acceptance,
+    BatchLimits,
     Choice,
     DepthPolicy,
-    Room,
 )
 from mlx_engine.drafting.drafter import DEEPEST, Offer
-from mlx_engine.drafting.round_costs import NOBODY, PRESUMED, Others, PassCosts
+from mlx_engine.drafting.round_costs import NO_OTHERS, PRESUMED, OtherChats, PassCosts
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions
 
@@ -56,7 +56,7 @@ class Chat:
             self.choice = self.policy.plan(self.offers, self.depth, NOTHING)
         return self.choice
 
-    def ran(self, depth, accepted, ms, times=1, others=NOBODY):
+    def ran(self, depth, accepted, ms, times=1, others=NO_OTHERS):
         """Rounds of a depth, with rounds of the same depth beside them."""
         choice = Choice(depth, None, by="mtp" if depth else None)
         for _ in range(times):
@@ -272,7 +272,7 @@ def test_drafting_that_lost_must_promise_more():
     chat.ran(1, 1, MILD.round_ms(1), times=3)
     assert 1.02 < max(chat.mtp.gains()) < 1.15
     assert chat.next().depth == 1
-    chat.mtp.record.left = -3.0
+    chat.mtp.record.loss_budget = -3.0
     chat.choice = None
     assert chat.next().depth == 0
 
@@ -395,7 +395,7 @@ def test_who_shares_a_pass_drafts_as_would_pay_if_all_drafted_alike(chances):
     believed = chat.mtp.acceptance.chances
     depths = []
     for others in (0, 1, 2, 7):
-        chat.policy.share(Room(others))
+        chat.policy.set_batch(BatchLimits(others))
         speeds = [
             tokens_a_round(believed, k)
             / (MILD.pass_ms((others + 1) * (k + 1)) + k * MILD.draft_ms * (1 + 0.15 * others))
@@ -406,31 +406,33 @@ def test_who_shares_a_pass_drafts_as_would_pay_if_all_drafted_alike(chances):
             assert chat.mtp.best() == (best if speeds[best] >= WORTH_IT * speeds[0] else 0)
         depths.append(chat.mtp.best())
     assert depths == sorted(depths, reverse=True)
-    chat.policy.share(Room(40))
+    chat.policy.set_batch(BatchLimits(40))
     assert not chat.mtp.best()
 
 
 def test_who_is_parked_beside_others_only_says_so():
     chat = taught(MILD, falling(0.6, 0.9))
     assert chat.next().depth
-    chat.policy.share(Room(15))
+    chat.policy.set_batch(BatchLimits(15))
     chat.choice = None
     while (choice := chat.next()).depth:
-        chat.policy.learn(choice, choice.depth, 0, 60.0, Others(15, 30))
-    assert choice == Choice(0, BESIDE, by="mtp")
+        chat.policy.learn(choice, choice.depth, 0, 60.0, OtherChats(15, 30))
+    assert choice == Choice(0, SHARED_PASS, by="mtp")
 
 
 def test_what_others_rows_take_is_not_learned_as_ones_own():
     chat = Chat(MILD)
-    chat.policy.share(Room(2, 1))
+    chat.policy.set_batch(BatchLimits(2, 1))
     assert chat.next().depth <= 1
-    chat.ran(0, 0, MILD.round_ms(0, Others(2, 4)), 60, Others(2, 4))  # they draft a token each
+    chat.ran(
+        0, 0, MILD.round_ms(0, OtherChats(2, 4)), 60, OtherChats(2, 4)
+    )  # they draft a token each
     assert chat.mtp.costs.ms[0] == pytest.approx(MILD.verify_ms[2])
-    chat.policy.share(Room())
+    chat.policy.set_batch(BatchLimits())
     assert chat.mtp.costs.ms[0] == pytest.approx(MILD.verify_ms[0])
-    chat.policy.share(Room(8, 0))
+    chat.policy.set_batch(BatchLimits(8, 0))
     chat.choice = None
-    assert chat.next() == Choice(0, BESIDE, by="mtp")
+    assert chat.next() == Choice(0, SHARED_PASS, by="mtp")
 
 
 # --- one text after another ---
@@ -441,11 +443,11 @@ def test_a_text_may_lose_what_is_left_by_the_one_before():
     records, left = {}, []
     for _ in range(3):
         chat = Chat(STEEP, records=records)
-        left.append(chat.mtp.record.left)
+        left.append(chat.mtp.record.loss_budget)
         chat.ran(2, 0, STEEP.round_ms(2))
     assert left[0] > left[1] > left[2]
     chat.ran(2, 2, STEEP.round_ms(2), times=50)
-    assert Chat(STEEP, records=records).mtp.record.left == left[0]
+    assert Chat(STEEP, records=records).mtp.record.loss_budget == left[0]
 
 
 def test_a_text_begins_with_what_the_texts_before_it_have_shown():
@@ -580,12 +582,12 @@ def test_where_drafting_is_off_nothing_is_saved_for_drafts():
     chat = Chat(FLAT)
     chat.ran(3, 0, 14.0, times=10)
     chat.ran(0, 0, 10.0, times=40)
-    before = chat.mtp.record.left
+    before = chat.mtp.record.loss_budget
     for depth, saved in ((0, 0), ("auto", 160)):
         off = chat.policy.plan((), depth, NOTHING)
         for _ in range(160):
             chat.policy.learn(off, 0, 0, 10.0)
-        assert chat.mtp.record.left == pytest.approx(before + LOSS * saved)
+        assert chat.mtp.record.loss_budget == pytest.approx(before + LOSS * saved)
     assert chat.mtp.costs.ms[0] == pytest.approx(10, rel=0.1)
 
 
