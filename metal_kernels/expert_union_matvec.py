@@ -17,7 +17,7 @@ import mlx.core as mx
 
 from metal_kernels import few_row_matvec
 from metal_kernels.few_row_matvec import ACCUMULATE, LaunchShape, RowKernel, row_launch, weight_rows
-from metal_kernels.kernel import Launch, Launcher, Parameter
+from metal_kernels.kernel import Launch, Launcher, parameters
 from metal_kernels.weight_formats.contract import WeightFormat
 
 SETUP = """
@@ -84,7 +84,7 @@ def _launch(
     assert top <= LANES, top
     pairs, together = count * top, weight_rows(count)
     cut = LaunchShape(count, together, -(-outputs // together), deep=pairs)
-    extra = (Parameter("TOP", top), Parameter("PAIRS_PER_X", pairs // rows))
+    extra = parameters(TOP=top, PAIRS_PER_X=pairs // rows)
     return row_launch(KERNEL, form, dtype, (((pairs, outputs), dtype),), cut, extra)
 
 

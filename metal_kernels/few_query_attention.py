@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Launcher, parameters, pipeline
 from metal_kernels.key_blocks import BLOCKS, BlockSpan, KeyExtent, block_of, block_span, block_start
 from metal_kernels.key_value_formats import KeyValueFormat
 
@@ -225,25 +225,16 @@ def few_query_attention(
     key_heads, value_size = cache[0].shape[-3], form.size(cache[half].shape[-1])
     assert rows <= MOST_ROWS and heads % key_heads == 0
     span = place if isinstance(place, BlockSpan) else block_span(place, rows, heads // key_heads)
-    work = _AttentionSizes(key_heads, value_size, span.blocks, float(scale))
-    first, second = _launches(form, q.shape, q.dtype, work)
+    made = _launches(form, q.shape, q.dtype, key_heads, value_size, span.blocks, float(scale))
     queries = (q,) if q_latent is None else (q, q_latent)
-    parts = launcher.run(first, (*queries, *cache, span.places))
-    return launcher.run(
-        second, (*parts, span.places, _no_sinks(heads) if sinks is None else sinks)
-    )[0]
+    parts = launcher.run(made.first, (*queries, *cache, span.places))
+    rows_of_sinks = _no_sinks(heads) if sinks is None else sinks
+    return launcher.run(made.second, (*parts, span.places, rows_of_sinks))[0]
 
 
 @lru_cache(maxsize=32)
 def _no_sinks(heads: int) -> mx.array:
     return mx.array([-mx.inf] * heads, dtype=mx.float32)
-
-
-class _AttentionSizes(NamedTuple):
-    key_heads: int
-    value_size: int
-    blocks: int
-    scale: float
 
 
 class _Launches(NamedTuple):
@@ -253,27 +244,24 @@ class _Launches(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _launches(
-    form: KeyValueFormat, shape: tuple[int, ...], dtype: mx.Dtype, work: _AttentionSizes
+    form: KeyValueFormat,
+    shape: tuple[int, ...],
+    dtype: mx.Dtype,
+    key_heads: int,
+    value_size: int,
+    blocks: int,
+    scale: float,
 ) -> _Launches:
     heads, rows, size = shape[-3:]
-    key_heads, value_size, blocks, scale = work
     shares = form.lane_shares(size, value_size)
     assert shares is not None
     group = heads // key_heads * rows
     simds = -(-group // (4 if shares.key <= 4 else 2 if shares.key <= 8 else 1))
-    of_value = Parameter("VALUE_SIZE", value_size)
-    parameters = (
-        Parameter("R", -(-group // simds)),
-        Parameter("SCALE", scale),
-        Parameter("KEY_SIZE", size),
-        Parameter("KEY_EACH", shares.key),
-        of_value,
-        Parameter("VALUE_EACH", shares.value),
-        *form.parameters,
-    )
+    sizes = parameters(R=-(-group // simds), SCALE=scale, KEY_SIZE=size, KEY_EACH=shares.key)
+    sizes += parameters(VALUE_SIZE=value_size, VALUE_EACH=shares.value)
     each_row = (heads * rows, blocks)
     first = Launch(
-        pipeline(_parts_source(form), parameters),
+        pipeline(_parts_source(form), sizes + form.parameters),
         shapes=((*each_row, value_size), each_row, each_row),
         dtypes=(mx.float32,) * 3,
         grid=(32 * simds, blocks, key_heads),
@@ -281,7 +269,7 @@ def _launches(
     )
     columns = -(-value_size // 32) * 32
     second = Launch(
-        pipeline(MERGED, (Parameter("T", dtype), of_value)),
+        pipeline(MERGED, parameters(T=dtype, VALUE_SIZE=value_size)),
         shapes=((*shape[:-1], value_size),),
         dtypes=(dtype,),
         grid=(columns, heads * rows, 1),

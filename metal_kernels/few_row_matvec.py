@@ -37,7 +37,14 @@ from math import prod
 
 import mlx.core as mx
 
-from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
+from metal_kernels.kernel import (
+    KernelSource,
+    Launch,
+    Launcher,
+    Parameter,
+    parameters,
+    pipeline,
+)
 from metal_kernels.weight_formats.contract import WeightFormat
 
 MOST_ROWS = 8
@@ -45,14 +52,17 @@ MOST_ACCUMULATORS = 24
 GROUPS_TOGETHER = 2
 """SIMD-groups of a threadgroup; they share nothing."""
 
-SETUP = """
+_SETUP = """
 const int K = x_shape[x_ndim - 1];
-const int N = w_shape[0];
 const int lane = thread_index_in_simdgroup;
 const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup;
-#define W_ROW(r) min(first + r, N - 1)
 #define X_VALUE(m, k) float(x[size_t(m) * K + (k)])
 #define HAS_ROW(m) true
+"""
+
+SETUP = f"""{_SETUP}
+const int N = w_shape[0];
+#define W_ROW(r) min(first + r, N - 1)
 """
 
 FIRST = """
@@ -131,15 +141,10 @@ UNROLL for (int r = 0; r < R; r++) {
 }
 """
 
-PAIR_SETUP = """
-const int K = x_shape[x_ndim - 1];
+PAIR_SETUP = f"""{_SETUP}
 const int N = w_shape[0] / 2;
-const int lane = thread_index_in_simdgroup;
-const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup;
 const int first = simd * (R / 2);
 #define W_ROW(r) (min(first + r % (R / 2), N - 1) + (r < R / 2 ? 0 : N))
-#define X_VALUE(m, k) float(x[size_t(m) * K + (k)])
-#define HAS_ROW(m) true
 """
 
 PAIR_STORE = """
@@ -207,16 +212,9 @@ def row_launch(
 
     dtype: of the rows. outputs: shape and dtype of each. extra: parameters of this kernel.
     """
-    parameters = (
-        Parameter("T", dtype),
-        Parameter("M", cut.count),
-        Parameter("R", cut.together),
-        Parameter("SIMDS", GROUPS_TOGETHER),
-        *extra,
-        *form.parameters,
-    )
+    sizes = parameters(T=dtype, M=cut.count, R=cut.together, SIMDS=GROUPS_TOGETHER)
     shapes, dtypes = zip(*outputs, strict=True)
-    made = pipeline(kernel_source(kernel, form), parameters)
+    made = pipeline(kernel_source(kernel, form), (*sizes, *extra, *form.parameters))
     return Launch(made, shapes, dtypes, cut.grid, (32 * GROUPS_TOGETHER, 1, 1))
 
 

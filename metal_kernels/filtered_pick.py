@@ -33,7 +33,7 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Launcher, parameters, pipeline
 from metal_kernels.noise import HEADER as NOISE_HEADER
 from metal_kernels.noise import reference as noise_reference
 from metal_kernels.stock_on_cpu import MLX
@@ -214,21 +214,9 @@ for (int n = thread_id; n < V; n += THREADS) {
     }
   }
 }
-const Choice top = best_of(mine);
-if (lane == 0) {
-  best_values[simd] = top.value;
-  best_tokens[simd] = top.token;
-}
-threadgroup_barrier(mem_flags::mem_threadgroup);
+const int token = best_token(mine, false, best_values, best_tokens, GROUPS, simd, lane);
 if (thread_id == 0) {
-  Choice winner = {-INFINITY, -1};
-  for (int s = 0; s < GROUPS; s++) {
-    const Choice its = {best_values[s], best_tokens[s]};
-    if (before(its, winner)) {
-      winner = its;
-    }
-  }
-  picked[row] = winner.token;
+  picked[row] = token;
 }
 """
 
@@ -287,7 +275,7 @@ def filtered_pick(
 
 @cache
 def _launch(rows: int) -> Launch:
-    made = pipeline(SOURCE, (Parameter("THREADS", THREADS),))
+    made = pipeline(SOURCE, parameters(THREADS=THREADS))
     return Launch(made, ((rows,),), (mx.int32,), (THREADS * rows, 1, 1), (THREADS, 1, 1))
 
 

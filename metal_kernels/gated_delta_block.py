@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Launcher, parameters, pipeline
 
 ROWS_TOGETHER = 8
 SIMDS = 4
@@ -151,15 +151,9 @@ def _launch(state: tuple[int, ...], values: tuple[int, ...], key_heads: int) -> 
     *_, value_heads, value_size, size = state
     assert size % 16 == 0, size
     groups = -(-value_size // (ROWS_TOGETHER * SIMDS))
-    parameters = (
-        Parameter("DK", size),
-        Parameter("DV", value_size),
-        Parameter("HK", key_heads),
-        Parameter("HV", value_heads),
-        Parameter("SIMDS", SIMDS),
-    )
+    sizes = parameters(DK=size, DV=value_size, HK=key_heads, HV=value_heads, SIMDS=SIMDS)
     return Launch(
-        pipeline(SOURCE, parameters),
+        pipeline(SOURCE, sizes),
         shapes=(values, values, state),
         dtypes=(mx.float32,) * 3,
         grid=(32 * SIMDS * groups, value_heads, 1),

@@ -7,7 +7,7 @@ For row t and channel c of the projected rows p, with K taps and r the rows befo
     decay = exp(rate * log(1 + exp(a + bias))),  beta = 1 / (1 + exp(-b))
 
 (Gated DeltaNet, arXiv 2412.06464; rate = -exp(A_log). Its queries are divided by sqrt(Dk) too,
-which the norm behind the delta rule undoes: see `unscaled_eps`.) Plain ops take a dozen launches
+which the RMS norm of the outputs undoes if its eps is times Dk.) Plain ops take a dozen launches
 for this, each of a few kilobytes. Convolution and s are rounded to p's dtype as those would.
 
 The window is deferred as in gated_delta_block: `before` holds the K - 1 rows before the last block
@@ -25,7 +25,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.gated_delta_block import DeltaRows
-from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Launcher, parameters, pipeline
 
 L2_EPS = 1e-6
 """Added to the squared length of queries and keys."""
@@ -181,28 +181,16 @@ def _launch(
 ) -> Launch:
     *lead, count = rows
     heads = (channels - 2 * key_heads * key_size) // value_size
-    parameters = (
-        Parameter("T", dtype),
-        Parameter("TAPS", taps),
-        Parameter("HK", key_heads),
-        Parameter("HV", heads),
-        Parameter("DK", key_size),
-        Parameter("DV", value_size),
-    )
+    sizes = parameters(T=dtype, TAPS=taps, HK=key_heads, HV=heads, DK=key_size, DV=value_size)
     both, gates = (*rows, key_heads, key_size), (*rows, heads)
     values, after = (*rows, heads, value_size), (*lead, taps - 1 + count, channels)
     return Launch(
-        pipeline(SOURCE, parameters),
+        pipeline(SOURCE, sizes),
         shapes=(both, both, values, gates, gates, after),
         dtypes=(*(mx.float32,) * 5, dtype),
         grid=(32, count, 2 * key_heads + heads),
         threadgroup=(32, 1, 1),
     )
-
-
-def unscaled_eps(eps: float, key_size: int) -> float:
-    """The eps of an RMS norm over outputs of queries that were not divided by sqrt(Dk)."""
-    return eps * key_size
 
 
 def reference(

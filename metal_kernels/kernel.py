@@ -56,7 +56,7 @@ class Parameter(NamedTuple):
     value: mx.Dtype | int | bool | float
 
     @property
-    def declaration(self) -> str:
+    def msl(self) -> str:
         """MSL that declares the parameter, as a type or a constant."""
         if isinstance(self.value, mx.Dtype):
             return f"using {self.name} = {_TYPES[self.value]};"
@@ -65,6 +65,11 @@ class Parameter(NamedTuple):
         if isinstance(self.value, int):
             return f"constexpr int {self.name} = {self.value};"
         return f"constexpr float {self.name} = {float(np.float32(self.value))!r}f;"
+
+
+def parameters(**values: mx.Dtype | int | bool | float) -> tuple[Parameter, ...]:
+    """Make parameters of a Metal kernel by name."""
+    return tuple(Parameter(name, value) for name, value in values.items())
 
 
 _TYPES = {mx.float32: "float", mx.float16: "float16_t", mx.bfloat16: "bfloat16_t"}
@@ -87,7 +92,7 @@ class Pipeline:
 @cache
 def pipeline(source: KernelSource, parameters: tuple[Parameter, ...] = ()) -> Pipeline:
     """Make a compilable kernel from a source and parameters, cached by these arguments."""
-    body = " ".join(one.declaration for one in parameters) + source.body
+    body = " ".join(parameter.msl for parameter in parameters) + source.body
     mark = crc32((source.preamble + body).encode())
     return Pipeline(source, parameters, f"{source.name}_{mark:08x}", body)
 

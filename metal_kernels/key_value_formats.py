@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.kernel import Parameter
+from metal_kernels.kernel import Parameter, parameters
 
 MOST_EACH = 18
 """Elements of a lane: those of a latent of 512 and its rotated key of 64."""
@@ -156,53 +156,30 @@ class Shares(NamedTuple):
 
 
 @cache
-def dense_cache() -> KeyValueFormat:
-    """Format of an unquantised KV cache: keys [Hkv, capacity, D], values [Hkv, capacity, DV]."""
-    return _floating("dense", DENSE, is_joined=False)
+def cache_format(bits: int = 16, group: int = 64, *, is_latent: bool = False) -> KeyValueFormat:
+    """Format of a KV cache in 16 bits, or in 8 or 4 as `mx.quantize` packs it.
 
-
-@cache
-def affine_cache(bits: int, group: int = 64) -> KeyValueFormat:
-    """Format of a KV cache in 4 or 8 bits, as `mx.quantize` packs it.
-
-    Keys and values have weight, scales and biases each.
+    Keys are [Hkv, capacity, D], values [Hkv, capacity, DV]; packed ones have weight, scales and
+    biases each. is_latent: for latent attention, v [1, capacity, DV] are latents, which are values
+    and the larger part of keys, and k are the rotated parts; queries are q_latent and q.
     """
-    return _packed(f"affine{bits}", AFFINE, bits, group, is_joined=False)
-
-
-@cache
-def latent_cache(bits: int = 16, group: int = 64) -> KeyValueFormat:
-    """Format of a cache for latent attention: v [1, capacity, DV] and rotated k [1, capacity, DR].
-
-    A latent is the value and the larger part of the key; queries have two parts, q_latent and q.
-    """
+    name = form_name(bits, is_latent=is_latent) or "dense"
+    queries = ("q", "q_latent") if is_latent else ("q",)
     if bits == 16:
-        return _floating(LATENT, JOINED + LATENTS, is_joined=True)
-    return _packed(f"{LATENT}{bits}", JOINED + PACKED_LATENTS, bits, group, is_joined=True)
-
-
-def _queries(*, is_joined: bool) -> tuple[str, ...]:
-    return ("q", "q_latent") if is_joined else ("q",)
-
-
-def _floating(name: str, header: str, *, is_joined: bool) -> KeyValueFormat:
-    return KeyValueFormat(
-        name=name,
-        queries=_queries(is_joined=is_joined),
-        buffers=("k", "v"),
-        header=FETCH + header,
-        mention=DENSE_STRIDES,
-        parameters=(),
-        size=lambda width: width,
-        share=1,
-        group=1,
-        is_joined=is_joined,
-        store=lambda rows: (rows,),
-        dequantise=lambda arrays: arrays[0].astype(mx.float32),
-    )
-
-
-def _packed(name: str, header: str, bits: int, group: int, *, is_joined: bool) -> KeyValueFormat:
+        return KeyValueFormat(
+            name=name,
+            queries=queries,
+            buffers=("k", "v"),
+            header=FETCH + (JOINED + LATENTS if is_latent else DENSE),
+            mention=DENSE_STRIDES,
+            parameters=(),
+            size=lambda width: width,
+            share=1,
+            group=1,
+            is_joined=is_latent,
+            store=lambda rows: (rows,),
+            dequantise=lambda arrays: arrays[0].astype(mx.float32),
+        )
     assert bits in (4, 8), bits
 
     def dequantise(arrays: tuple[mx.array, ...]) -> mx.array:
@@ -212,15 +189,15 @@ def _packed(name: str, header: str, bits: int, group: int, *, is_joined: bool) -
 
     return KeyValueFormat(
         name=name,
-        queries=_queries(is_joined=is_joined),
+        queries=queries,
         buffers=("k", "k_scales", "k_biases", "v", "v_scales", "v_biases"),
-        header=FETCH + FETCH_PACKED + header,
+        header=FETCH + FETCH_PACKED + (JOINED + PACKED_LATENTS if is_latent else AFFINE),
         mention=AFFINE_STRIDES,
-        parameters=(Parameter("BITS", bits), Parameter("GROUP", group)),
+        parameters=parameters(BITS=bits, GROUP=group),
         size=lambda width: width * 32 // bits,
         share=8 // bits,
         group=group,
-        is_joined=is_joined,
+        is_joined=is_latent,
         store=lambda rows: tuple(mx.quantize(rows, group, bits)),
         dequantise=dequantise,
     )
@@ -234,12 +211,9 @@ def form_name(bits: int, *, is_latent: bool = False) -> str:
 
 def cache_form(name: str, size: int, value_size: int) -> KeyValueFormat:
     """Storage format of a KV cache by its name, for keys and values of these sizes."""
-    if not name:
-        return dense_cache()
-    group = cache_group_size(size, value_size)
-    if name.startswith(LATENT):
-        return latent_cache(int(name.removeprefix(LATENT) or 16), group)
-    return affine_cache(int(name.removeprefix("affine")), group)
+    bits = int(name.removeprefix(LATENT).removeprefix("affine") or 16)
+    group = 64 if bits == 16 else cache_group_size(size, value_size)
+    return cache_format(bits, group, is_latent=name.startswith(LATENT))
 
 
 def cache_group_size(size: int, value_size: int) -> int:

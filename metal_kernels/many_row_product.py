@@ -26,14 +26,13 @@ in caches), y written; 2 M N K flops; 18 KB of threadgroup memory, 32 floats of 
 import mlx.core as mx
 
 from metal_kernels.few_row_matvec import RowKernel, kernel_source
-from metal_kernels.kernel import Launch, Launcher, Parameter, Size, pipeline
+from metal_kernels.kernel import Launch, Launcher, Size, parameters, pipeline
 from metal_kernels.weight_formats.contract import WeightFormat
 
 TILE = 64
 """Rows, and outputs, of a threadgroup."""
 
 THREADS = 128
-SIZES = (Parameter("TILE", TILE), Parameter("THREADS", THREADS))
 
 ALL_ROWS = """
 const int K = x_shape[1];
@@ -216,8 +215,8 @@ def _run(
 ) -> mx.array:
     assert form.unit == 32, form.name
     x, outputs = inputs[0], inputs[-1].shape[-2]
-    parameters = (Parameter("T", x.dtype), *SIZES, *form.parameters)
+    sizes = parameters(T=x.dtype, TILE=TILE, THREADS=THREADS)
     grid = (threadgroups[0] * THREADS, threadgroups[1], threadgroups[2])
-    made = pipeline(kernel_source(kernel, form), parameters)
+    made = pipeline(kernel_source(kernel, form), (*sizes, *form.parameters))
     launch = Launch(made, ((x.shape[0], outputs),), (x.dtype,), grid, (THREADS, 1, 1))
     return launcher.run(launch, inputs)[0]

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels import few_row_matvec, wide_norm
-from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Launcher, parameters, pipeline
 from metal_kernels.weight_formats.contract import WeightFormat
 
 BODY = """
@@ -69,9 +69,8 @@ def mtp_input(
 def _launch(shape: tuple[int, ...], dtype: mx.Dtype, eps: float) -> Launch:
     *lead, size = shape
     simds = wide_norm.simds_of(size)
-    parameters = (Parameter("T", dtype), Parameter("SIMDS", simds), Parameter("EPS", eps))
     return Launch(
-        pipeline(SOURCE, parameters),
+        pipeline(SOURCE, parameters(T=dtype, SIMDS=simds, EPS=eps)),
         ((*lead, 2 * size),),
         (dtype,),
         grid=(32 * simds * prod(lead), 2, 1),

@@ -28,7 +28,7 @@ from metal_kernels.few_row_matvec import (
     weight_rows,
 )
 from metal_kernels.few_row_matvec import reference as matvec_reference
-from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Launcher, parameters, pipeline
 from metal_kernels.noise import HEADER as NOISE_HEADER
 from metal_kernels.noise import reference as noise_reference
 from metal_kernels.weight_formats.contract import WeightFormat
@@ -55,6 +55,29 @@ inline Choice best_of(Choice mine) {
   const bool among = mine.token >= 0 && mine.value == value;
   const int token = simd_min(among ? mine.token : 0x7fffffff);
   return Choice{value, token == 0x7fffffff ? -1 : token};
+}
+
+// The best token of a threadgroup's `simds` SIMD-groups, -1 if any thread saw a bad logit.
+inline int best_token(
+    Choice mine, bool bad, threadgroup float* values, threadgroup int* tokens, int simds,
+    int simd, int lane) {
+  const bool any_bad = simd_any(bad);
+  const Choice top = best_of(mine);
+  if (lane == 0) {
+    values[simd] = top.value;
+    tokens[simd] = any_bad ? -2 : top.token;
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  Choice winner = {-INFINITY, -1};
+  bool unsound = false;
+  for (int s = 0; s < simds; s++) {
+    const Choice its = {values[s], tokens[s]};
+    unsound = unsound || its.token == -2;
+    if (before(its, winner)) {
+      winner = its;
+    }
+  }
+  return unsound ? -1 : winner.token;
 }
 """
 
@@ -115,24 +138,10 @@ for (int i = thread_id; i < count; i += THREADS) {
     mine = its;
   }
 }
-const bool any_bad = simd_any(bad);
-const Choice top = best_of(mine);
-if (thread_index_in_simdgroup == 0) {
-  best_values[simdgroup_index_in_threadgroup] = top.value;
-  best_tokens[simdgroup_index_in_threadgroup] = any_bad ? -2 : top.token;
-}
-threadgroup_barrier(mem_flags::mem_threadgroup);
+const int token = best_token(mine, bad, best_values, best_tokens, THREADS / 32,
+                             simdgroup_index_in_threadgroup, thread_index_in_simdgroup);
 if (thread_id == 0) {
-  Choice winner = {-INFINITY, -1};
-  bool unsound = false;
-  for (int s = 0; s < THREADS / 32; s++) {
-    const Choice its = {best_values[s], best_tokens[s]};
-    unsound = unsound || its.token == -2;
-    if (before(its, winner)) {
-      winner = its;
-    }
-  }
-  picked[row] = unsound ? -1 : winner.token;
+  picked[row] = token;
 }
 """
 
@@ -189,17 +198,13 @@ def _launches(
     together = weight_rows(count)
     tiles = 32 // together
     cut = LaunchShape(count, together, -(-outputs // (together * tiles)))
-    extra = (
-        Parameter("TILES", tiles),
-        Parameter("SIMD_COUNT", cut.simds),
-        Parameter("NOISY", noisy),
-    )
+    extra = parameters(TILES=tiles, SIMD_COUNT=cut.simds, NOISY=noisy)
     found = (count, cut.simds)
     outs = ((found, mx.float32), (found, mx.int32))
     return _Launches(
         row_launch(CANDIDATES, form, dtype, outs, cut, extra),
         Launch(
-            pipeline(PICK, (Parameter("THREADS", THREADS),)),
+            pipeline(PICK, parameters(THREADS=THREADS)),
             ((count,),),
             (mx.int32,),
             grid=(THREADS * count, 1, 1),

@@ -18,7 +18,7 @@ from math import prod
 
 import mlx.core as mx
 
-from metal_kernels.kernel import KernelSource, Launch, Launcher, Parameter, pipeline
+from metal_kernels.kernel import KernelSource, Launch, Launcher, parameters, pipeline
 
 HEADER = """
 // One row of N, by a threadgroup of SIMDS SIMD-groups that share `sums`.
@@ -75,9 +75,8 @@ def wide_norm(x: mx.array, weight: mx.array, eps: float, launcher: Launcher) -> 
 def _launch(shape: tuple[int, ...], dtype: mx.Dtype, eps: float) -> Launch:
     *lead, size = shape
     simds = simds_of(size)
-    parameters = (Parameter("T", dtype), Parameter("SIMDS", simds), Parameter("EPS", eps))
     return Launch(
-        pipeline(SOURCE, parameters),
+        pipeline(SOURCE, parameters(T=dtype, SIMDS=simds, EPS=eps)),
         (shape,),
         (dtype,),
         grid=(32 * simds * prod(lead), 1, 1),

@@ -68,11 +68,6 @@ def unpack_planes(data: mx.array, width: int, shifts: tuple[int, ...], mask: int
     return (runs >> mx.array(shifts, mx.uint8)[:, None]) & mask
 
 
-def as_int8(codes: mx.array) -> mx.array:
-    """Convert uint8 codes below 128 to int8, so that a zero point can be subtracted."""
-    return codes.astype(mx.int8)
-
-
 def scale_runs(scales: mx.array, codes: mx.array) -> mx.array:
     """Multiply runs of codes in GGUF blocks by their scales [..., blocks, runs] -> [..., K]."""
     runs = codes.reshape(*scales.shape, -1).astype(mx.float32)

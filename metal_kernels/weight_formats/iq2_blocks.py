@@ -55,6 +55,11 @@ METAL_FUNC float2 decode(thread Iq2Unit& it, thread float* q) {
   return float2(scale, 0.0f);
 }
 
+// Seven signs, and the eighth that makes the number of minuses even.
+METAL_FUNC uint eight_signs(uint seven) {
+  return seven | ((popcount(seven) & 1) << 7);
+}
+
 // The nibble of each half of a unit, for its two runs.
 METAL_FUNC uint iq2_scales(uint both) {
   return (both & 15) * 0x0101 | (both >> 4) * 0x01010000;
@@ -63,64 +68,54 @@ METAL_FUNC uint iq2_scales(uint both) {
 #define FETCH(row, unit, K) fetch_iq2(w, row, unit, K)
 """
 
-IQ2_XXS = """
+
+def _fetch(nbytes: int, scales: str, run: str, both: str = "0") -> str:
+    """MSL that fetches a unit; run: of entry `run`, its lattice index and eight signs."""
+    return f"""
 template <typename W>
-METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
+METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {{
+  W block = w + (size_t(row) * (K / 256) + unit / 8) * {nbytes};
+  const int which = unit % 8;
+  const device ushort* pairs = (const device ushort*)(block + 2) + 4 * which;
+  const uint both = {both};
   Iq2Unit it;
-  W block = w + (size_t(row) * (K / 256) + unit / 8) * 66;
-  const device ushort* pairs = (const device ushort*)(block + 2) + 4 * (unit % 8);
-  const uint both = pairs[2] | uint(pairs[3]) << 16;
   it.d = half_at(block);
-  it.scales = (both >> 28) * 0x01010101;
+  it.scales = {scales};
   it.entries[0] = it.entries[1] = it.signs = 0;
-  UNROLL for (int run = 0; run < 4; run++) {
-    const uint index = (pairs[run / 2] >> (8 * (run % 2))) & 255;
-    const uint signs = (both >> (7 * run)) & 127;
+  UNROLL for (int run = 0; run < 4; run++) {{
+    {run}
     it.entries[run / 2] |= uint(IQ2_LATTICE[index]) << (16 * (run % 2));
-    it.signs |= (signs | ((popcount(signs) & 1) << 7)) << (8 * run);
-  }
+    it.signs |= signs << (8 * run);
+  }}
   return it;
-}
+}}
 """
 
-IQ2_XS = """
-template <typename W>
-METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
-  Iq2Unit it;
-  W block = w + (size_t(row) * (K / 256) + unit / 8) * 74;
-  const int which = unit % 8;
-  it.d = half_at(block);
-  it.scales = iq2_scales(block[66 + which]);
-  it.entries[0] = it.entries[1] = it.signs = 0;
-  UNROLL for (int run = 0; run < 4; run++) {
-    const uint both = ((const device ushort*)(block + 2))[4 * which + run];
-    const uint signs = both >> 9;
-    it.entries[run / 2] |= uint(IQ2_LATTICE[both & 511]) << (16 * (run % 2));
-    it.signs |= (signs | ((popcount(signs) & 1) << 7)) << (8 * run);
-  }
-  return it;
-}
-"""
 
-IQ2_S = """
-template <typename W>
-METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
-  Iq2Unit it;
-  W block = w + (size_t(row) * (K / 256) + unit / 8) * 82;
-  const int which = unit % 8;
-  const uint highs = block[66 + which];
-  it.d = half_at(block);
-  it.scales = iq2_scales(block[74 + which]);
-  it.entries[0] = it.entries[1] = it.signs = 0;
-  UNROLL for (int run = 0; run < 4; run++) {
-    const uint low = block[2 + 4 * which + run];
-    const uint entry = IQ2_LATTICE[low | (((highs >> (2 * run)) & 3) << 8)];
-    it.entries[run / 2] |= entry << (16 * (run % 2));
-    it.signs |= uint(block[34 + 4 * which + run]) << (8 * run);
-  }
-  return it;
-}
-"""
+IQ2_XXS = _fetch(
+    66,
+    "(both >> 28) * 0x01010101",
+    """
+    const uint index = (pairs[run / 2] >> (8 * (run % 2))) & 255;
+    const uint signs = eight_signs((both >> (7 * run)) & 127);""",
+    both="pairs[2] | uint(pairs[3]) << 16",
+)
+IQ2_XS = _fetch(
+    74,
+    "iq2_scales(block[66 + which])",
+    """
+    const uint pair = pairs[run];
+    const uint index = pair & 511;
+    const uint signs = eight_signs(pair >> 9);""",
+)
+IQ2_S = _fetch(
+    82,
+    "iq2_scales(block[74 + which])",
+    """
+    const uint high = (uint(block[66 + which]) >> (2 * run)) & 3;
+    const uint index = block[2 + 4 * which + run] | (high << 8);
+    const uint signs = block[34 + 4 * which + run];""",
+)
 
 
 def lattice_constant(name: Lattice) -> str:

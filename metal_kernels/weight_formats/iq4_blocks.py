@@ -16,7 +16,6 @@ from metal_kernels.weight_formats.block_parts import (
     FOURS,
     PAIRS,
     SHARED,
-    as_int8,
     float16_at,
     scale_runs,
     split_blocks,
@@ -122,7 +121,7 @@ def iq4_xs_scales(blocks: mx.array) -> mx.array:
     lead = (*blocks.shape[:-1], 8)
     low = ((blocks[..., 4:8, None] >> mx.array(FOURS, mx.uint8)) & 15).reshape(lead)
     high = ((blocks[..., 2:4, None] >> mx.array(PAIRS, mx.uint8)) & 3).reshape(lead)
-    steps = as_int8(low | (high << 4)) - 32
+    steps = (low | (high << 4)).astype(mx.int8) - 32
     return float16_at(blocks, 0) * steps.astype(mx.float32)
 
 

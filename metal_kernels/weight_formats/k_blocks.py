@@ -22,7 +22,6 @@ from metal_kernels.weight_formats.block_parts import (
     FOURS,
     PAIRS,
     SHARED,
-    as_int8,
     float16_at,
     scale_runs,
     split_blocks,
@@ -196,7 +195,7 @@ def q6_k(rows: mx.array) -> mx.array:
     blocks = split_blocks(rows, 210)
     low = unpack_planes(blocks[..., :128], 64, FOURS, 15)
     high = unpack_planes(blocks[..., 128:192], 32, PAIRS, 3)
-    codes = as_int8(low.reshape(high.shape) | (high << 4)) - 32
+    codes = (low.reshape(high.shape) | (high << 4)).astype(mx.int8) - 32
     scales = float16_at(blocks, 208) * blocks[..., 192:208].view(mx.int8).astype(mx.float32)
     return scale_runs(scales, codes)
 
@@ -215,10 +214,10 @@ def q3_k_codes(blocks: mx.array) -> Q3Codes:
     """Unpack Q3_K blocks, uint8 [..., blocks, 110], to codes and scale steps."""
     low = unpack_planes(blocks[..., 32:96], 32, PAIRS, 3)
     high = unpack_planes(blocks[..., :32], 32, BITS, 1)
-    codes = as_int8(low.reshape(high.shape) | (high << 2)) - 4
+    codes = (low.reshape(high.shape) | (high << 2)).astype(mx.int8) - 4
     low_scales = unpack_planes(blocks[..., 96:104], 8, FOURS, 15).reshape(*blocks.shape[:-1], 16)
     high_scales = unpack_planes(blocks[..., 104:108], 4, PAIRS, 3).reshape(low_scales.shape)
-    steps = as_int8(low_scales | (high_scales << 4)) - 32
+    steps = (low_scales | (high_scales << 4)).astype(mx.int8) - 32
     return Q3Codes(codes.reshape(*steps.shape, 16), steps)
 
 

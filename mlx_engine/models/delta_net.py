@@ -15,7 +15,6 @@ from metal_kernels.gated_delta_inputs import (
     DeltaConstants,
     Projected,
     gated_delta_inputs,
-    unscaled_eps,
 )
 from metal_kernels.stock import StockOperations
 from mlx_engine.cache.contract import LayerCache
@@ -54,9 +53,9 @@ class DeltaNet:
             value_size=spec.value_dim,
         )
         self._inputs = make_delta_inputs(part.kernels, fixed, self._projections)
-        unscaled = unscaled_eps(eps, spec.key_dim)
         weight = part.vector("norm.weight", mx.float32)  # as what the rule makes
-        self._head_norm = self._stock.make_rms_norm(weight, unscaled, spec.value_heads)
+        eps *= spec.key_dim  # queries were not divided by sqrt(Dk)
+        self._head_norm = self._stock.make_rms_norm(weight, eps, spec.value_heads)
         self.out_proj = ResidualLinear.read(part, "out_proj")
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:

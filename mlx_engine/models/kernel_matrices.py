@@ -18,11 +18,9 @@ from metal_kernels.kernel import Launcher
 from metal_kernels.many_row_product import many_row_experts, many_row_product
 from metal_kernels.mtp_input import Norms, mtp_input
 from metal_kernels.vocabulary_pick import PickOptions, vocabulary_pick
-from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
-from metal_kernels.weight_formats.dense import DENSE
-from metal_kernels.weight_formats.fp4 import mxfp4, nvfp4
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
+from metal_kernels.weight_formats.mlx_formats import DENSE, MXFP4, NVFP4, affine
 from mlx_engine.models.matrix import Matrix
 
 MOST_OF_BLOCKS = 32
@@ -142,8 +140,8 @@ def format_of(matrix: Matrix) -> WeightFormat | None:
         return affine(matrix.bits, matrix.group_size)
     if matrix.mode in BLOCK_FORMS:
         return BLOCK_FORMS[matrix.mode]
-    known = {"mxfp4": mxfp4, "nvfp4": nvfp4}
-    return known[matrix.mode]() if matrix.mode in known else None
+    known = {"mxfp4": MXFP4, "nvfp4": NVFP4}
+    return known.get(matrix.mode)
 
 
 def work_of(matrix: Matrix, form: WeightFormat) -> KernelWork:

@@ -22,8 +22,8 @@ from metal_kernels.key_blocks import KeyExtent
 from metal_kernels.key_value_formats import cache_form
 from metal_kernels.stock import AttentionOptions
 from metal_kernels.stock_on_cpu import MLX
-from metal_kernels.weight_formats.affine import GROUP
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_bytes, block_name_for
+from metal_kernels.weight_formats.mlx_formats import GROUP
 from mlx_engine.models.experts import ExpertLinear
 from mlx_engine.models.kernel_matrices import FewRowMatrix, ManyRowMatrix
 from mlx_engine.models.layers import Linear, silu

@@ -9,9 +9,8 @@ from metal_emulator import stock_kernels as stock
 
 from metal_kernels import few_query_attention, few_row_matvec, gated_delta_block
 from metal_kernels.key_blocks import KeyExtent
-from metal_kernels.key_value_formats import dense_cache
-from metal_kernels.weight_formats.affine import affine
-from metal_kernels.weight_formats.dense import DENSE
+from metal_kernels.key_value_formats import cache_format
+from metal_kernels.weight_formats.mlx_formats import DENSE, affine
 from mlx_engine.self_check.kernel_trials import Trial
 
 OUTPUTS, INPUTS = 96, 1024
@@ -103,7 +102,7 @@ def our_attention(rows: int, heads: int) -> PerKey:
     cache = (halves((1, KEYS, SIZE), 3), halves((1, KEYS, SIZE), 4))
     place = KeyExtent(KEYS)
     q = halves((heads, rows, SIZE), 5)
-    few_query_attention.few_query_attention(q, cache, dense_cache(), place, 0.1, launcher)
+    few_query_attention.few_query_attention(q, cache, cache_format(), place, 0.1, launcher)
     return per_key(launcher.reports[0], "k")
 
 

@@ -27,12 +27,10 @@ from metal_kernels import (
 )
 from metal_kernels.kernel import Launch, pipeline
 from metal_kernels.key_blocks import KeyExtent
-from metal_kernels.key_value_formats import affine_cache, dense_cache, latent_cache
-from metal_kernels.weight_formats.affine import affine
+from metal_kernels.key_value_formats import cache_format
 from metal_kernels.weight_formats.contract import WeightFormat
-from metal_kernels.weight_formats.dense import DENSE
-from metal_kernels.weight_formats.fp4 import mxfp4, nvfp4
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
+from metal_kernels.weight_formats.mlx_formats import DENSE, MXFP4, NVFP4, affine
 
 WIDTH = 320
 ROWS = 3
@@ -187,32 +185,32 @@ def attention(launcher: Breaking) -> None:
     sinks, scale, place = normal((5,), 15), 0.125, KeyExtent(129)
     run, plain = few_query_attention.few_query_attention, few_query_attention.reference
     for where in (place, place._replace(window=50)):
-        whole = run(q, dense, dense_cache(), where, scale, launcher)
-        near(whole, plain(q, dense, dense_cache(), where, scale))
+        whole = run(q, dense, cache_format(), where, scale, launcher)
+        near(whole, plain(q, dense, cache_format(), where, scale))
         first = where._replace(end=128)
-        few = run(mx.contiguous(q[:, :1]), dense, dense_cache(), first, scale, launcher)
+        few = run(mx.contiguous(q[:, :1]), dense, cache_format(), first, scale, launcher)
         equal(few, whole[:, :1], "rows")
         if where == place:
             launcher.read_once("k", -4, loads=3)  # by three SIMD-groups of one threadgroup
     for where, its in ((place, sinks), (place._replace(window=2), None)):
-        mine = run(q, dense, dense_cache(), where, scale, launcher, its)
-        near(mine, plain(q, dense, dense_cache(), where, scale, its))
+        mine = run(q, dense, cache_format(), where, scale, launcher, its)
+        near(mine, plain(q, dense, cache_format(), where, scale, its))
     spoilt = mx.array(dense[1])
     spoilt[:, 127] = mx.inf
     before, q = place._replace(end=128), q[:, :2]
-    sound = run(q, dense, dense_cache(), before, scale, launcher)
+    sound = run(q, dense, cache_format(), before, scale, launcher)
     equal(
-        run(q, (dense[0], spoilt), dense_cache(), before, scale, launcher)[:, :1],
+        run(q, (dense[0], spoilt), cache_format(), before, scale, launcher)[:, :1],
         sound[:, :1],
         "rows",
     )
-    form = affine_cache(4, 32)
+    form = cache_format(4, 32)
     packed = tuple(part for side in dense for part in mx.quantize(side, 32, 4))
     near(run(q, packed, form, place, scale, launcher), plain(q, packed, form, place, scale))
     latents = (dense[0][..., :32], dense[1])
-    given = (q[..., 32:], latents, latent_cache(), place, scale)
+    given = (q[..., 32:], latents, cache_format(is_latent=True), place, scale)
     near(run(*given, launcher, None, q), plain(*given, None, q))
-    form = latent_cache(8, 32)
+    form = cache_format(8, 32, is_latent=True)
     packed = tuple(part for side in latents for part in form.store(side))
     given = (q[..., 32:], packed, form, place, scale)
     near(run(*given, launcher, None, q), plain(*given, None, q))
@@ -349,8 +347,8 @@ SCENARIOS: dict[str, Scenario] = {
     "affine3": packed(affine(3, 64), 64, 3),
     "affine6": packed(affine(6, 32), 32, 6),
     "dense": product(DENSE, (normal((16, 320), 1) / 16,)),
-    "mxfp4": packed(mxfp4(), 32, 4),
-    "nvfp4": packed(nvfp4(), 16, 4),
+    "mxfp4": packed(MXFP4, 32, 4),
+    "nvfp4": packed(NVFP4, 16, 4),
     **{name: blocks(name) for name in BLOCK_FORMS},
     "many_row_product": many_rows,
     "many_row_experts": many_experts,

@@ -14,11 +14,9 @@ from metal_kernels.kernel import Launch
 from metal_kernels.key_blocks import CHANGE, LONG, KeyExtent, block_of, block_span, block_start
 from metal_kernels.key_value_formats import (
     KeyValueFormat,
-    affine_cache,
     cache_form,
-    dense_cache,
+    cache_format,
     form_name,
-    latent_cache,
 )
 
 Array = np.ndarray
@@ -107,7 +105,7 @@ def check(
 )
 def test_shapes(heads: int, key_heads: int, size: int, value_size: int, rows: int) -> None:
     cache = (halves((key_heads, 290, size), 1), halves((key_heads, 290, value_size), 2))
-    check(halves((heads, rows, size), 3), cache, dense_cache(), KeyExtent(261))
+    check(halves((heads, rows, size), 3), cache, cache_format(), KeyExtent(261))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +115,7 @@ def test_latents(heads: int, rank: int, turned: int, rows: int) -> None:
     """GLM-4.7-Flash's and DeepSeek's sizes, and those of small tests."""
     cache = (halves((1, 150, turned), 26), halves((1, 150, rank), 27))
     q, q_latent = halves((heads, rows, turned), 28), halves((heads, rows, rank), 29) / 8
-    check(q, cache, latent_cache(), KeyExtent(141), None, q_latent)
+    check(q, cache, cache_format(is_latent=True), KeyExtent(141), None, q_latent)
 
 
 @pytest.mark.parametrize("bits", [8, 4])
@@ -133,13 +131,13 @@ def test_packed_latents(bits: int, rank: int, turned: int, rows: int) -> None:
 @pytest.mark.parametrize("end", [1, 3, 8, 127, 128, 129, 256 + 4])
 def test_where_blocks_end(end: int) -> None:
     cache = (halves((1, 300, 64), 4), halves((1, 300, 64), 5))
-    check(normal((4, min(8, end), 64), 6, mx.float32), cache, dense_cache(), KeyExtent(end))
+    check(normal((4, min(8, end), 64), 6, mx.float32), cache, cache_format(), KeyExtent(end))
 
 
 def test_where_blocks_grow() -> None:
     start = CHANGE - 100
     cache = (halves((1, 140, 64), 7), halves((1, 140, 64), 8))
-    check(halves((2, 4, 64), 9), cache, dense_cache(), KeyExtent(CHANGE + 2, start, 90))
+    check(halves((2, 4, 64), 9), cache, cache_format(), KeyExtent(CHANGE + 2, start, 90))
     keys = (0, 127, 128, CHANGE - 1, CHANGE, CHANGE + LONG - 1, CHANGE + LONG)
     assert [block_of(key) for key in keys] == [0, 0, 1, 31, 32, 32, 33]
     assert all(block_of(block_start(block)) == block for block in range(80))
@@ -149,7 +147,7 @@ def test_where_blocks_grow() -> None:
 def test_window_and_sinks(window: int) -> None:
     cache = (halves((2, 400, 64), 10), halves((2, 400, 64), 11))
     sinks = normal((4,), 12, mx.float32)
-    check(halves((4, 4, 64), 13), cache, dense_cache(), KeyExtent(390, 0, window), sinks)
+    check(halves((4, 4, 64), 13), cache, cache_format(), KeyExtent(390, 0, window), sinks)
 
 
 @pytest.mark.parametrize("end", [253, 256, 258])
@@ -158,12 +156,12 @@ def test_an_end_that_only_the_device_knows_changes_no_bit(end: int, window: int)
     """At most 259, on either side of a border between blocks."""
     cache = (halves((2, 300, 64), 40), halves((2, 300, 64), 41))
     q, launcher = halves((4, 3, 64), 42), kernel_launcher()
-    known = few_query_attention(q, cache, dense_cache(), KeyExtent(end, 0, window), 0.1, launcher)
+    known = few_query_attention(q, cache, cache_format(), KeyExtent(end, 0, window), 0.1, launcher)
     span = block_span(KeyExtent(259, 0, window, spare=9), 3, 2).with_end(
         mx.array([end], dtype=mx.int32)
     )
     assert mx.array_equal(
-        known, few_query_attention(q, cache, dense_cache(), span, 0.1, launcher)
+        known, few_query_attention(q, cache, cache_format(), span, 0.1, launcher)
     ).item()
 
 
@@ -171,16 +169,16 @@ def test_a_long_chat() -> None:
     """40,961 keys, the blocks of which the lanes weigh in six turns."""
     keys = 40961
     cache = (halves((1, keys + 7, 64), 30), halves((1, keys + 7, 64), 31))
-    check(halves((1, 2, 64), 32), cache, dense_cache(), KeyExtent(keys))
+    check(halves((1, 2, 64), 32), cache, cache_format(), KeyExtent(keys))
 
 
 def test_what_a_row_does_not_see_cannot_reach_it() -> None:
     """Not even a value that is no number, drafted for the position after it."""
     cache = (halves((1, 300, 64), 33), halves((1, 300, 64), 34))
     q, place = halves((2, 4, 64), 35), KeyExtent(138)
-    sound = few_query_attention(q, cache, dense_cache(), place, 0.1, kernel_launcher())
+    sound = few_query_attention(q, cache, cache_format(), place, 0.1, kernel_launcher())
     cache[1][:, 137] = mx.inf
-    spoilt = few_query_attention(q, cache, dense_cache(), place, 0.1, kernel_launcher())
+    spoilt = few_query_attention(q, cache, cache_format(), place, 0.1, kernel_launcher())
     assert mx.array_equal(spoilt[:, :3], sound[:, :3]).item()
     assert not mx.isfinite(spoilt[:, 3]).any().item()
 
@@ -192,7 +190,7 @@ def test_quantised_caches(bits: int, size: int) -> None:
     sides = [mx.quantize(halves((1, 150, size), seed), group, bits) for seed in (14, 15)]
     cache = tuple(array for side in sides for array in side)
     dtype = mx.bfloat16 if size == 128 else mx.float16
-    check(normal((3, 3, size), 16, dtype), cache, affine_cache(bits, group), KeyExtent(149))
+    check(normal((3, 3, size), 16, dtype), cache, cache_format(bits, group), KeyExtent(149))
 
 
 class Looking:
@@ -217,7 +215,7 @@ def test_no_chip_is_asked_for_too_many_threads(
     """An M1 or M2 holds fewer than 1,024 threads of so many registers; and none of them idles."""
     launcher, cache = Looking(), tuple(mx.zeros((key_heads, 300, size)) for _ in range(2))
     few_query_attention(
-        mx.zeros((heads, rows, size)), cache, dense_cache(), KeyExtent(300), 1.0, launcher
+        mx.zeros((heads, rows, size)), cache, cache_format(), KeyExtent(300), 1.0, launcher
     )
     parts, merge = launcher.launches
     each, group = {128: 4, 256: 2, 512: 1}[size], heads // key_heads * rows
@@ -231,7 +229,7 @@ def test_the_cache_is_read_once(rows: int) -> None:
     launcher = EmulatorLauncher()
     cache = (halves((2, 256, 128), 17), halves((2, 256, 128), 18))
     q = halves((12, rows, 128), 19)
-    few_query_attention(q, cache, dense_cache(), KeyExtent(256), 0.1, launcher)
+    few_query_attention(q, cache, cache_format(), KeyExtent(256), 0.1, launcher)
     buffers = launcher.reports[0].buffers
     threadgroups = -(-6 * rows // (4 * MOST_SIMDS))
     assert threadgroups == (2 if rows == 8 else 1)
@@ -243,7 +241,7 @@ def test_another_order_of_lanes_changes_nothing() -> None:
     q = halves((4, 4, 64), 22)
     results = [
         few_query_attention(
-            q, cache, dense_cache(), KeyExtent(256), 0.1, kernel_launcher(shuffle=seed)
+            q, cache, cache_format(), KeyExtent(256), 0.1, kernel_launcher(shuffle=seed)
         )
         for seed in (0, 1, 2)
     ]
@@ -251,7 +249,7 @@ def test_another_order_of_lanes_changes_nothing() -> None:
 
 
 def test_sizes_that_lanes_cannot_share_are_refused() -> None:
-    dense, latent, four = dense_cache(), latent_cache(), affine_cache(4, 32)
+    dense, latent, four = cache_format(), cache_format(is_latent=True), cache_format(4, 32)
     assert all(dense.lane_shares(size, 128) for size in (64, 80, 96, 112, 128, 192, 256, 512))
     assert dense.lane_shares(80, 128) == (4, 4)
     assert four.lane_shares(96, 96) == (4, 4)

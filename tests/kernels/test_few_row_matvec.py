@@ -11,11 +11,9 @@ from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
 from metal_kernels.few_row_matvec import few_row_matvec, reference
-from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
-from metal_kernels.weight_formats.dense import DENSE
-from metal_kernels.weight_formats.fp4 import mxfp4, nvfp4
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
+from metal_kernels.weight_formats.mlx_formats import DENSE, MXFP4, NVFP4, affine
 
 Arrays = tuple[mx.array, ...]
 ALL, SOME = range(1, 8), (3,)
@@ -79,14 +77,14 @@ def test_dense(dtype: mx.Dtype) -> None:
     check((normal((11, 328), 3, dtype),), DENSE, 328, dtype, counts)
 
 
-@pytest.mark.parametrize("form", [mxfp4(), nvfp4()], ids=lambda form: form.name)
+@pytest.mark.parametrize("form", [MXFP4, NVFP4], ids=lambda form: form.name)
 def test_four_bit_floats(form: WeightFormat) -> None:
     group = 32 if form.name == "mxfp4" else 16
     arrays = mx.quantize(normal((9, 352), 4, mx.float32), group_size=group, bits=4, mode=form.name)
     check(tuple(arrays), form, 352, mx.bfloat16)
 
 
-@pytest.mark.parametrize("form", [mxfp4(), nvfp4()], ids=lambda form: form.name)
+@pytest.mark.parametrize("form", [MXFP4, NVFP4], ids=lambda form: form.name)
 def test_every_scale_of_four_bit_floats(form: WeightFormat) -> None:
     """Row n has scale byte n; the last ones of each kind are no numbers, and stay so."""
     words = mx.broadcast_to(mx.array([0x76543210, 0xFEDCBA98] * 2, dtype=mx.uint32), (256, 4))

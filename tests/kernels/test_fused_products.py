@@ -14,13 +14,11 @@ from metal_kernels import (
     few_row_matvec,
     mtp_input,
 )
-from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
-from metal_kernels.weight_formats.dense import DENSE
-from metal_kernels.weight_formats.fp4 import mxfp4
+from metal_kernels.weight_formats.mlx_formats import DENSE, MXFP4, affine
 
 WIDTH = 192
-FORMS = [affine(4, 64), affine(6, 32), mxfp4(), DENSE]
+FORMS = [affine(4, 64), affine(6, 32), MXFP4, DENSE]
 DTYPES = {"affine6": mx.bfloat16, "mxfp4": mx.float32}
 """Of the rows, by format; float16 for the others."""
 

@@ -11,8 +11,8 @@ from metal_kernels import (
     mtp_input,
 )
 from metal_kernels.key_blocks import KeyExtent
-from metal_kernels.key_value_formats import dense_cache
-from metal_kernels.weight_formats.affine import affine
+from metal_kernels.key_value_formats import cache_format
+from metal_kernels.weight_formats.mlx_formats import affine
 
 FOUR, ROWS = affine(4, 64), range(1, 8)
 
@@ -35,10 +35,10 @@ def test_products() -> None:
 
 def test_attention() -> None:
     q, cache = normal((4, 8, 64), 5), (normal((2, 200, 64), 6), normal((2, 200, 64), 7))
-    whole = few_query_attention.reference(q, cache, dense_cache(), KeyExtent(200), 0.1)
+    whole = few_query_attention.reference(q, cache, cache_format(), KeyExtent(200), 0.1)
     for rows in ROWS:
         place = KeyExtent(192 + rows)
-        few = few_query_attention.reference(q[:, :rows], cache, dense_cache(), place, 0.1)
+        few = few_query_attention.reference(q[:, :rows], cache, cache_format(), place, 0.1)
         assert mx.array_equal(few, whole[:, :rows]).item(), rows
 
 

@@ -10,8 +10,7 @@ from metal_emulator import EmulatorLauncher
 from metal_kernels.few_row_matvec import few_row_matvec
 from metal_kernels.noise import reference as noise_reference
 from metal_kernels.vocabulary_pick import PickOptions, reference, vocabulary_pick
-from metal_kernels.weight_formats.affine import affine
-from metal_kernels.weight_formats.dense import DENSE
+from metal_kernels.weight_formats.mlx_formats import DENSE, affine
 
 WIDTH = 128
 

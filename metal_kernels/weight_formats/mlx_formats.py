@@ -1,0 +1,209 @@
+"""Weight formats of MLX: plain floats, affine packing, and four-bit floats (mxfp4, nvfp4).
+
+Affine: w = scale * q + bias, q of 2 to 8 bits, groups of 32, 64 or 128. A row is one little-endian
+stream of bits: value j lies at bits [j * BITS, (j + 1) * BITS). Eight values are exactly BITS
+bytes; a unit has so many of them that it is whole words of 32 bits and no more than a group: 32
+values at 2, 3 and 5 bits, 16 at 4, 6 and 8.
+
+mxfp4 (groups of 32, power-of-two scales) and nvfp4 (groups of 16, E4M3 scales): a value is E2M1,
+scale * {0, 0.5, 1, 1.5, 2, 3, 4, 6} with a sign in bit 3, low nibble first, and without an offset
+(OCP Microscaling Formats 1.0).
+"""
+
+from functools import cache
+from typing import Literal
+
+import mlx.core as mx
+
+from metal_kernels.kernel import parameters
+from metal_kernels.weight_formats.contract import WeightFormat
+
+_DENSE = """
+constant constexpr int RUNS = 1;
+constant constexpr bool OFFSET = false;
+
+template <typename W>
+struct DenseUnit {
+  W values[8];
+};
+
+template <typename W>
+METAL_FUNC DenseUnit<W> fetch_dense(const device W* w, int row, int unit, int K) {
+  DenseUnit<W> it;
+  const device W* from = w + size_t(row) * K + unit * 8;
+  UNROLL for (int i = 0; i < 8; i++) {
+    it.values[i] = from[i];
+  }
+  return it;
+}
+
+METAL_FUNC int run_start(int unit, int run) {
+  return unit * 8;
+}
+
+template <typename W>
+METAL_FUNC float2 decode(thread DenseUnit<W>& it, thread float* q) {
+  UNROLL for (int i = 0; i < 8; i++) {
+    q[i] = float(it.values[i]);
+  }
+  return float2(1.0f, 0.0f);
+}
+
+#define FETCH(row, unit, K) fetch_dense(w, row, unit, K)
+"""
+
+DENSE = WeightFormat("dense", ("w",), 8, _DENSE, (), lambda arrays: arrays[0].astype(mx.float32))
+"""A matrix w [N, K] of float32, float16 or bfloat16."""
+
+BITS = (2, 3, 4, 5, 6, 8)
+GROUP = 64
+GROUPS = (32, GROUP, 128)
+
+_AFFINE = """
+constant constexpr bool OFFSET = true;
+
+template <int BITS>
+struct AffineUnit {
+  uint words[BITS * RUNS / 4];
+  float scale;
+  float bias;
+};
+
+template <int BITS, int GROUP, typename W, typename S>
+METAL_FUNC AffineUnit<BITS> fetch_affine(W w, S scales, S biases, int row, int unit, int K) {
+  constexpr int WORDS = BITS * RUNS / 4;
+  AffineUnit<BITS> it;
+  const size_t at = size_t(row) * (K / (8 * RUNS)) + unit;  // counted in units
+  UNROLL for (int i = 0; i < WORDS; i++) {
+    it.words[i] = w[at * WORDS + i];
+  }
+  const size_t group = size_t(row) * (K / GROUP) + unit * (8 * RUNS) / GROUP;
+  it.scale = float(scales[group]);
+  it.bias = float(biases[group]);
+  return it;
+}
+
+METAL_FUNC int run_start(int unit, int run) {
+  return (unit * RUNS + run) * 8;
+}
+
+template <int BITS>
+METAL_FUNC float2 decode(thread AffineUnit<BITS>& it, thread float* q) {
+  constexpr int WORDS = BITS * RUNS / 4;
+  constexpr uint mask = (1u << BITS) - 1;
+  UNROLL for (int i = 0; i < 8; i++) {
+    const int from = i * BITS % 32;
+    uint bits = it.words[i * BITS / 32] >> from;
+    if (from + BITS > 32) {
+      bits |= it.words[i * BITS / 32 + 1] << (32 - from);
+    }
+    q[i] = float(bits & mask);
+  }
+  constexpr int WHOLE = BITS / 4;       // words and bits of a run
+  constexpr int REST = 8 * (BITS % 4);
+  UNROLL for (int i = 0; i < WORDS; i++) {
+    const uint next = i + WHOLE < WORDS ? it.words[i + WHOLE] : 0;
+    const uint after = i + WHOLE + 1 < WORDS ? it.words[i + WHOLE + 1] : 0;
+    it.words[i] = REST == 0 ? next : (next >> REST) | (after << (32 - REST) % 32);
+  }
+  return float2(it.scale, it.bias);
+}
+
+#define FETCH(row, unit, K) fetch_affine<BITS, GROUP>(w, scales, biases, row, unit, K)
+"""
+
+
+@cache
+def affine(bits: int, group: int) -> WeightFormat:
+    """MLX's affine weight format of so many bits: w = scale * q + bias.
+
+    Arrays: uint32 w [N, K * bits / 32], floating scales and biases [N, K / group].
+    """
+    assert bits in BITS, bits
+    assert group in GROUPS, group
+
+    def dequantise(arrays: tuple[mx.array, ...]) -> mx.array:
+        w, scales, biases = arrays
+        exact = (scales.astype(mx.float32), biases.astype(mx.float32))
+        return mx.dequantize(w, *exact, group_size=group, bits=bits)
+
+    runs = 4 if bits in (2, 3, 5) else 2
+    return WeightFormat(
+        name=f"affine{bits}" if group == GROUP else f"affine{bits}g{group}",
+        buffers=("w", "scales", "biases"),
+        unit=8 * runs,
+        header=f"\nconstant constexpr int RUNS = {runs};\n{_AFFINE}",
+        parameters=parameters(BITS=bits, GROUP=group),
+        dequantise=dequantise,
+    )
+
+
+_FP4 = """
+constant constexpr int RUNS = 2;
+constant constexpr bool OFFSET = false;
+
+struct Fp4Unit {
+  uint words[2];
+  float scale;
+};
+
+// The bits of 2^(e - 127); e = 0 is a denormal, e = 255 no number.
+METAL_FUNC float power_of_two(uint e) {
+  if (e == 0) {
+    return as_type<float>(0x00400000u);
+  }
+  return e == 255 ? as_type<float>(0x7fc00000u) : as_type<float>(e << 23);
+}
+
+// Sign, four bits of exponent with a bias of 7, three of mantissa; no infinities.
+METAL_FUNC float e4m3(uint b) {
+  const uint e = (b >> 3) & 15;
+  const uint m = b & 7;
+  float size = e == 0 ? float(m) * 0.001953125f : float(8 + m) * power_of_two(e + 117);
+  if ((b & 127) == 127) {
+    size = as_type<float>(0x7fc00000u);
+  }
+  return (b & 128) ? -size : size;
+}
+
+METAL_FUNC int run_start(int unit, int run) {
+  return (unit * 2 + run) * 8;
+}
+
+METAL_FUNC float2 decode(thread Fp4Unit& it, thread float* q) {
+  UNROLL for (int i = 0; i < 8; i++) {
+    const uint code = it.words[0] >> (4 * i);
+    // as float16 its sign, exponent and mantissa are those of a number 2^14 times smaller
+    const ushort bits = ushort(((code & 7) << 9) | ((code & 8) << 12));
+    q[i] = float(as_type<half>(bits)) * 16384.0f;
+  }
+  it.words[0] = it.words[1];
+  return float2(it.scale, 0.0f);
+}
+
+template <int GROUP, typename W, typename S>
+METAL_FUNC Fp4Unit fetch_fp4(W w, S scales, int row, int unit, int K) {
+  Fp4Unit it;
+  const size_t at = size_t(row) * (K / 8) + unit * 2;
+  it.words[0] = w[at];
+  it.words[1] = w[at + 1];
+  const uint scale = scales[size_t(row) * (K / GROUP) + unit * 16 / GROUP];
+  it.scale = GROUP == 32 ? power_of_two(scale) : e4m3(scale);
+  return it;
+}
+
+#define FETCH(row, unit, K) fetch_fp4<GROUP>(w, scales, row, unit, K)
+"""
+
+
+def _fp4(mode: Literal["mxfp4", "nvfp4"], group: int) -> WeightFormat:
+    def dequantise(arrays: tuple[mx.array, ...]) -> mx.array:
+        w, scales = arrays
+        return mx.dequantize(w, scales, group_size=group, bits=4, mode=mode, dtype=mx.float32)
+
+    return WeightFormat(mode, ("w", "scales"), 16, _FP4, parameters(GROUP=group), dequantise)
+
+
+MXFP4, NVFP4 = _fp4("mxfp4", 32), _fp4("nvfp4", 16)
+"""Four-bit floats: uint32 w [N, K / 8], uint8 scales [N, K / 32] for mxfp4, [N, K / 16] for nvfp4.
+"""
