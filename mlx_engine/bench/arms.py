@@ -2,15 +2,17 @@
 
 import json
 import subprocess
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 from socket import create_server
 from tempfile import TemporaryFile
-from time import perf_counter, sleep
+from time import perf_counter, process_time, sleep
 from typing import IO, Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -18,141 +20,180 @@ from urllib.request import ProxyHandler, Request, build_opener
 import mlx.core as mx
 
 from metal_kernels.stock import computes_on_gpu
-from mlx_engine.bench.report import LLAMA, MLX_LM, OFF, PEERS, Plan, arm_words, parse_arm
-from mlx_engine.bench.runs import Clock, Run, answer_settings, timed_answer
+from mlx_engine.bench.report import LLAMA, MLX_LM, OFF, PEERS, Plan, Run, arm_words, parse_arm
 from mlx_engine.engine import Engine
 from mlx_engine.self_check.doctor import this_machine
+from mlx_engine.text.chat_template import tokenize_chat
+from mlx_engine.values.conversation import Message, RoundFinished
 from mlx_engine.values.errors import Reason
-from mlx_engine.values.options import DraftOptions, DraftSourceName, SamplingOptions
+from mlx_engine.values.options import (
+    DraftOptions,
+    DraftSourceName,
+    GenerationOptions,
+    SamplingOptions,
+)
+from mlx_engine.values.stats import RoundStats
 
 PEER_ERRORS = (OSError, ValueError, KeyError)
 """Errors of another program that cannot open or run a model."""
 
 LLAMA_DEPTH = 3
-START_S = 600.0
-"""Seconds a server may take to load a model."""
+START_S, ANSWER_S = 600.0, 3600.0
+"""Seconds that a server may take to load a model, and to answer."""
 
-ANSWER_S = 3600.0
 LOG_TAIL = 300
 """Characters from the end of a server's log that are shown when it does not start."""
 
-
-class MlxLm:
-    """A model loaded by mlx-lm, to compare the engine with.
-
-    as_float32: cast all floating parameters. MLX's CPU backend is slow in 16 bits, and the engine
-    computes in float32 there too.
-    """
-
-    def __init__(self, folder: Path, sampling: SamplingOptions, *, as_float32: bool) -> None:
-        import mlx_lm
-        from mlx_lm.sample_utils import make_logits_processors, make_sampler
-
-        loaded: Any = mlx_lm.load(str(folder))
-        self._model, self._tokenizer = loaded[0], loaded[1]
-        self._tokenizer.eos_token_ids = set()
-        if as_float32:
-            self._model.set_dtype(mx.float32)
-            mx.eval(self._model.parameters())
-        self._seed = sampling.seed or 0
-        self._sampler = make_sampler(
-            sampling.temperature,
-            top_p=sampling.top_p,
-            min_p=sampling.min_p,
-            top_k=sampling.top_k,
-        )
-        is_neutral = sampling.repetition_penalty == 1
-        self._processors = make_logits_processors(
-            dict(sampling.logit_bias),
-            None if is_neutral else sampling.repetition_penalty,
-            presence_penalty=sampling.presence_penalty,
-            frequency_penalty=sampling.frequency_penalty,
-        )
-        self.name = f"mlx-lm {version('mlx-lm')}{', float32' if as_float32 else ''}"
-
-    def answer(self, prompt: Sequence[int], tokens: int) -> Run:
-        """Generate exactly `tokens` tokens in mlx-lm, ignoring end-of-text tokens."""
-        import mlx_lm
-
-        mx.random.seed(self._seed)
-        got: list[int] = []
-        clock = Clock()
-        for answer in mlx_lm.stream_generate(
-            self._model,
-            self._tokenizer,
-            list(prompt),
-            max_tokens=tokens,
-            sampler=self._sampler,
-            logits_processors=self._processors,
-        ):
-            if not got:
-                clock.first()
-            got.append(int(answer.token))
-        return clock.run(got, [1] * len(got))
+MEMORY_SHARE = 0.8
+"""Share of the memory that all copies of a model may take together."""
 
 
-class LlamaServer:
-    """Client of a llama.cpp server that runs a GGUF, to compare the engine with.
+class Question(NamedTuple):
+    """A question of a bench: the kind of text asked for, the question, and the prompt's tokens."""
 
-    Options and fields as in llama.cpp/tools/server/README.md.
-    """
+    kind: str
+    text: str
+    tokens: list[int]
 
-    def __init__(self, port: int, sampling: SamplingOptions, words: str) -> None:
-        """Connect to a running server on this machine. words: added to its name in tables."""
-        self._at = f"http://127.0.0.1:{port}"
-        self._sampling = {
-            "temperature": sampling.temperature,
-            "top_k": sampling.top_k,
-            "top_p": sampling.top_p,
-            "min_p": sampling.min_p,
-            "repeat_penalty": sampling.repetition_penalty,
-            "repeat_last_n": -1,
-            "presence_penalty": sampling.presence_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
-            "logit_bias": [list(pair) for pair in sampling.logit_bias.items()],
-            "seed": sampling.seed or 0,
-        }
-        build = _request_json(f"{self._at}/props").get("build_info", "")
-        self.name = " ".join(filter(None, ("llama.cpp", str(build).partition("-")[0], words)))
 
-    def answer(self, prompt: Sequence[int], tokens: int) -> Run:
-        """Generate exactly `tokens` tokens in llama.cpp, past end-of-text tokens, no prompt cached.
+def questions(engine: Engine) -> list[Question]:
+    """Read the bench's nine questions from prompts.toml, as tokens of a chat with the model."""
+    parts, found = engine.parts, (files(__package__) / "prompts.toml").read_text(encoding="utf-8")
+    made = []
+    for kind in tomllib.loads(found)["kind"]:
+        text = kind["prompt"].strip()
+        chat = tokenize_chat(parts.template, parts.tokenizer, [Message("user", text)])
+        made.append(Question(kind["name"], text, list(chat.tokens)))
+    return made
 
-        The server's clock starts after the first token. A pass yields one token and the accepted
-        drafts.
-        """
-        started = perf_counter()
-        reply = _request_json(
-            f"{self._at}/completion",
-            {
-                **self._sampling,
-                "prompt": list(prompt),
-                "n_predict": tokens,
-                "ignore_eos": True,
-                "cache_prompt": False,
-                "return_tokens": True,
-            },
-        )
-        wall_s = perf_counter() - started
-        timings, got = reply["timings"], tuple(reply["tokens"])
-        if not got:
-            raise ValueError("it answered nothing")
-        accepted = timings.get("draft_n_accepted", 0)
+
+class Clock:
+    """Stopwatch of one answer; starts when it is made."""
+
+    def __init__(self) -> None:
+        self._started = self._first = perf_counter()
+        self._cpu = process_time()
+        self._emitted: list[int] = []
+
+    def passed(self, emitted: int) -> None:
+        """Count a pass that yielded so many tokens; the figures of speed begin after the first."""
+        if not self._emitted:
+            self._first, self._cpu = perf_counter(), process_time()
+        self._emitted.append(emitted)
+
+    def run(
+        self, prompt_tokens: int, tokens: Sequence[int], rounds: Sequence[RoundStats] = ()
+    ) -> Run:
+        """Stop the clock and return the answer's figures."""
+        now, cpu_s = perf_counter(), process_time() - self._cpu
         return Run(
-            tokens=got,
-            generated=len(got),
-            drafted=timings.get("draft_n", 0),
-            accepted=accepted,
-            passes=len(got) - accepted,
-            first_s=timings["prompt_ms"] / 1000,
-            wall_s=wall_s,
-            later=len(got) - 1,
-            later_s=timings["predicted_ms"] / 1000,
+            prompt_tokens=prompt_tokens,
+            tokens=tuple(tokens),
+            generated=sum(self._emitted),
+            drafted=sum(stats.drafted for stats in rounds),
+            accepted=sum(stats.accepted for stats in rounds),
+            passes=len(self._emitted),
+            first_s=self._first - self._started,
+            wall_s=now - self._started,
+            later=sum(self._emitted[1:]),
+            later_s=now - self._first,
+            cpu_s=cpu_s,
+            rounds=tuple(rounds),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One of the settings or programs that a bench compares by their answers to the same prompts.
+
+    answer: takes a question and the most tokens to generate; a peer, another program, generates
+    exactly so many.
+    """
+
+    name: str
+    answer: Callable[[Question, int], Run]
+    is_peer: bool = False
+
+
+class DraftSetting(NamedTuple):
+    """Draft options of the engine to be measured, and their name in the bench's tables."""
+
+    name: str
+    draft: DraftOptions
+
+
+def draft_settings(engine: Engine, plan: Plan) -> Iterator[DraftSetting | Reason]:
+    """List draft settings to measure: off, then the plan's, or a Reason why one cannot draft."""
+    source: DraftSourceName = "mtp" if engine.parts.drafting.small is None else "model"
+    for name in dict.fromkeys((OFF, *plan.arms)):
+        if name not in PEERS:
+            draft = parse_arm(name, source)
+            why_not = engine.session(draft=draft).why_not_drafting if name != OFF else None
+            yield why_not or DraftSetting(arm_words(name), draft)
+
+
+def draft_arm(engine: Engine, plan: Plan, setting: DraftSetting) -> Arm:
+    """Make the bench's arm that answers with the engine and these draft options."""
+
+    def answer(question: Question, tokens: int) -> Run:
+        limits = GenerationOptions(tokens, ignore_eos=plan.ignore_eos)
+        session = engine.session(sampling=plan.sampling, draft=setting.draft, generation=limits)
+        engine.parts.prompts.forget()  # so that a question asked again is read again
+        clock, rounds = Clock(), list[RoundStats]()
+        for event in session.send(question.text):
+            if isinstance(event, RoundFinished):
+                clock.passed(event.stats.emitted)
+                rounds.append(event.stats)
+        return clock.run(len(question.tokens), session.tokens, rounds)
+
+    return Arm(setting.name, answer)
+
+
+def mlx_lm_arm(folder: Path, sampling: SamplingOptions) -> Arm:
+    """Load a model with mlx-lm; its arm ignores end-of-text tokens.
+
+    On the CPU it computes in float32, as the engine does: MLX is slow in 16 bits there.
+    """
+    import mlx_lm
+    from mlx_lm.sample_utils import make_logits_processors, make_sampler
+
+    loaded: Any = mlx_lm.load(str(folder))
+    model, tokenizer = loaded[0], loaded[1]
+    tokenizer.eos_token_ids = set()
+    if as_float32 := not computes_on_gpu():
+        model.set_dtype(mx.float32)
+        mx.eval(model.parameters())
+    sampler = make_sampler(
+        sampling.temperature, top_p=sampling.top_p, min_p=sampling.min_p, top_k=sampling.top_k
+    )
+    processors = make_logits_processors(
+        dict(sampling.logit_bias),
+        sampling.repetition_penalty if sampling.repetition_penalty != 1 else None,
+        presence_penalty=sampling.presence_penalty,
+        frequency_penalty=sampling.frequency_penalty,
+    )
+
+    def answer(question: Question, tokens: int) -> Run:
+        mx.random.seed(sampling.seed or 0)
+        got, clock = list[int](), Clock()
+        for piece in mlx_lm.stream_generate(
+            model,
+            tokenizer,
+            question.tokens,
+            max_tokens=tokens,
+            sampler=sampler,
+            logits_processors=processors,
+        ):
+            clock.passed(1)
+            got.append(int(piece.token))
+        return clock.run(len(question.tokens), got)
+
+    name = f"mlx-lm {version('mlx-lm')}{', float32' if as_float32 else ''}"
+    return Arm(name, answer, is_peer=True)
 
 
 @contextmanager
-def llama_server(
+def llama_arm(
     program: Path,
     model: Path,
     context: int,
@@ -160,11 +201,12 @@ def llama_server(
     *,
     drafts: bool,
     heads: Path | None = None,
-) -> Iterator[LlamaServer]:
-    """Start llama.cpp's server and end it with the context. Raises OSError when it does not start.
+) -> Iterator[Arm]:
+    """Run a GGUF in llama.cpp's server until the context ends; its arm ignores end-of-text tokens.
 
-    drafts: draft with MTP heads (`draft-mtp`). heads: a GGUF with the heads, where the model's own
-    file has none.
+    Options and fields as in llama.cpp/tools/server/README.md. drafts: draft with MTP heads. heads:
+    a GGUF with the heads, where the model's own file has none. Raises OSError when the server does
+    not start.
     """
     with create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -173,16 +215,62 @@ def llama_server(
     if drafts:
         command += ["--spec-type", "draft-mtp", "--spec-draft-n-max", str(LLAMA_DEPTH)]
         command += ["--spec-draft-model", str(heads)] if heads else []
+    at = f"http://127.0.0.1:{port}"
     with TemporaryFile() as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
         )
         try:
-            _wait_until_ready(process, f"http://127.0.0.1:{port}/health", log)
-            yield LlamaServer(port, sampling, f"draft-mtp {LLAMA_DEPTH}" if drafts else "")
+            _wait_until_ready(process, f"{at}/health", log)
+            build = str(_request_json(f"{at}/props").get("build_info", "")).partition("-")[0]
+            name = f"llama.cpp {build}{f' draft-mtp {LLAMA_DEPTH}' if drafts else ''}"
+            yield Arm(name, partial(_llama_answer, at, sampling), is_peer=True)
         finally:
             process.kill()
             process.wait()
+
+
+def _llama_answer(at: str, sampling: SamplingOptions, question: Question, tokens: int) -> Run:
+    """Have llama.cpp generate exactly `tokens` tokens; raises OSError and ValueError.
+
+    The server's clock starts after the first token. A pass yields one token and the accepted
+    drafts.
+    """
+    started = perf_counter()
+    body = {
+        "temperature": sampling.temperature,
+        "top_k": sampling.top_k,
+        "top_p": sampling.top_p,
+        "min_p": sampling.min_p,
+        "repeat_penalty": sampling.repetition_penalty,
+        "repeat_last_n": -1,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "logit_bias": [list(pair) for pair in sampling.logit_bias.items()],
+        "seed": sampling.seed or 0,
+        "prompt": question.tokens,
+        "n_predict": tokens,
+        "ignore_eos": True,
+        "cache_prompt": False,
+        "return_tokens": True,
+    }
+    reply = _request_json(f"{at}/completion", body)
+    timings, got = reply["timings"], tuple(reply["tokens"])
+    if not got:
+        raise ValueError("it answered nothing")
+    accepted = timings.get("draft_n_accepted", 0)
+    return Run(
+        prompt_tokens=len(question.tokens),
+        tokens=got,
+        generated=len(got),
+        drafted=timings.get("draft_n", 0),
+        accepted=accepted,
+        passes=len(got) - accepted,
+        first_s=timings["prompt_ms"] / 1000,
+        wall_s=perf_counter() - started,
+        later=len(got) - 1,
+        later_s=timings["predicted_ms"] / 1000,
+    )
 
 
 def _wait_until_ready(process: "subprocess.Popen[bytes]", health: str, log: IO[bytes]) -> None:
@@ -217,56 +305,6 @@ def _request_json(url: str, body: dict[str, object] | None = None) -> dict[str, 
     return reply
 
 
-MEMORY_SHARE = 0.8
-"""Share of the memory that all copies of a model may take together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """One of the settings or programs that a bench compares by their answers to the same prompts.
-
-    answer: takes a prompt and the most tokens to generate; a peer generates exactly so many.
-    is_peer: another program.
-    """
-
-    name: str
-    answer: Callable[[Sequence[int], int], Run]
-    is_peer: bool = False
-
-
-class DraftSetting(NamedTuple):
-    """Draft options of the engine to be measured, and their name in the bench's tables."""
-
-    name: str
-    draft: DraftOptions
-
-
-def draft_settings(engine: Engine, plan: Plan) -> Iterator[DraftSetting | Reason]:
-    """List draft settings to measure: off, then the plan's, or a Reason why one cannot draft."""
-    source: DraftSourceName = "mtp" if engine.parts.drafting.small is None else "model"
-    for name in dict.fromkeys((OFF, *plan.arms)):
-        if name not in PEERS:
-            draft = parse_arm(name, source)
-            why_not = engine.session(draft=draft).why_not_drafting if name != OFF else None
-            yield why_not or DraftSetting(arm_words(name), draft)
-
-
-def draft_arm(engine: Engine, plan: Plan, setting: DraftSetting) -> Arm:
-    """Make the bench's arm that answers with the engine and these draft options."""
-
-    def answer(prompt: Sequence[int], tokens: int) -> Run:
-        settings = answer_settings(plan.sampling, setting.draft, tokens, ignore_eos=plan.ignore_eos)
-        return timed_answer(engine, prompt, settings)
-
-    return Arm(setting.name, answer)
-
-
-def draft_arms(engine: Engine, plan: Plan) -> Iterator[Arm | Reason]:
-    """Make a bench arm of the engine for each draft setting that `draft_settings` lists."""
-    for setting in draft_settings(engine, plan):
-        yield setting if isinstance(setting, Reason) else draft_arm(engine, plan, setting)
-
-
 def peer_arms(
     engine: Engine, plan: Plan, heads: Path | None, context: int, stack: ExitStack
 ) -> Iterator[Arm | Reason]:
@@ -275,13 +313,12 @@ def peer_arms(
     heads: a file of MTP heads beside the model. context: tokens of the longest conversation.
     """
     path = Path(engine.description.path)
-    openings: list[tuple[str, Callable[[], MlxLm | LlamaServer]]] = []
+    openings: list[tuple[str, Callable[[], Arm]]] = []
     if MLX_LM in plan.arms:
-        as_float32 = not computes_on_gpu()  # the types we compute in
-        openings.append((MLX_LM, partial(MlxLm, path, plan.sampling, as_float32=as_float32)))
+        openings.append((MLX_LM, partial(mlx_lm_arm, path, plan.sampling)))
     if LLAMA in plan.arms and plan.llama_server is not None:
         for drafts in (False, True) if engine.parts.model.heads else (False,):
-            server = llama_server(
+            server = llama_arm(
                 plan.llama_server, path, context, plan.sampling, drafts=drafts, heads=heads
             )
             openings.append((LLAMA, partial(stack.enter_context, server)))
@@ -293,11 +330,9 @@ def peer_arms(
             yield Reason("peer-no-room", words)
             continue
         try:
-            peer = opening()
+            yield opening()
         except PEER_ERRORS as error:
             yield peer_failure(name, error)
-        else:
-            yield Arm(peer.name, peer.answer, is_peer=True)
 
 
 def peer_failure(name: str, error: Exception) -> Reason:

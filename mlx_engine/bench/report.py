@@ -1,14 +1,20 @@
-"""The plan of a bench and the report of its figures, as frozen values; the report as JSON."""
+"""The plan of a bench and its figures, from the runs of each arm; the report as JSON."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import reduce
+from operator import add
 from pathlib import Path
+from statistics import median
 from typing import Literal, get_args
 
 from mlx_engine.values.errors import BadOption, Reason
 from mlx_engine.values.options import SOURCES, DraftOptions, DraftSourceName, SamplingOptions
+from mlx_engine.values.stats import RoundStats, count_by_depth
 
-Part = Literal["drafting", "prompt", "chats", "cache", "memory"]
+Part = Literal["drafting", "chats"]
 PARTS: tuple[Part, ...] = get_args(Part)
 OFF, MLX_LM, LLAMA = "off", "mlx-lm", "llama.cpp"
 PEERS = (MLX_LM, LLAMA)
@@ -39,13 +45,12 @@ def arm_words(arm: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a bench measures; lengths in tokens, cut to what the context holds.
+    """What a bench measures.
 
     arms: draft settings (see parse_arm) and PEERS; "off" always takes part. llama_server: path of
     llama.cpp's program, without which llama.cpp is left out. kinds: how many of the nine kinds of
     prompt. tokens: longest answer, with ignore_eos every answer's length. repeats: answers of every
-    arm to every prompt. short_prompts, short_tokens: number of the shortest prompts and length of
-    answers where all logits are kept, and for several chats.
+    arm to every prompt. chat_tokens: longest answer of each of several chats.
     """
 
     parts: tuple[Part, ...] = PARTS
@@ -57,53 +62,68 @@ class Plan:
     tokens: int = 192
     ignore_eos: bool = False
     repeats: int = 2
-    prompt: int = 1024
-    short_prompts: int = 6
-    short_tokens: int = 96
-    memory_prompt: int = 8192
-    memory_tokens: int = 2048
+    chat_tokens: int = 96
 
 
 def quick_plan() -> Plan:
     """Make a bench plan of about an eighth of the default plan's work."""
-    return Plan(
-        is_quick=True,
-        tokens=48,
-        repeats=1,
-        prompt=256,
-        short_prompts=3,
-        short_tokens=32,
-        memory_prompt=1024,
-        memory_tokens=256,
-    )
+    return Plan(is_quick=True, tokens=48, repeats=1, chat_tokens=32)
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
-    """Speed of one bench arm, medians over the repeats; None where unknown.
+class Run:
+    """Figures of one answer, or the sums over several.
 
-    tokens_per_second: after the first round. ratio: to drafting off in the same turn. wall_s: the
-    whole answer, prompt included. cpu_ms: processor time of this process per token, all threads,
-    which other programs disturb less than the clock. draft_ms, verify_ms, host_ms: per pass.
+    tokens: the text without an end-of-text token, which `generated` counts. first_s, wall_s:
+    seconds to the first and the last token. later: tokens after the first pass; later_s, cpu_s: the
+    seconds and processor seconds for these (cpu_s 0 where another process computes). rounds: empty
+    for other programs. equal: length of the prefix shared with the text without drafting, which has
+    `reference` tokens.
     """
 
-    tokens_per_second: float | None
-    ratio: float | None
+    prompt_tokens: int
+    tokens: tuple[int, ...]
+    generated: int
+    drafted: int
+    accepted: int
+    passes: int
+    first_s: float
     wall_s: float
-    cpu_ms: float | None
-    draft_ms: float | None
-    verify_ms: float | None
-    host_ms: float | None
+    later: int
+    later_s: float
+    cpu_s: float = 0.0
+    rounds: tuple[RoundStats, ...] = ()
+    equal: int = 0
+    reference: int = 0
+
+    def __add__(self, other: "Run") -> "Run":
+        """Sum every figure of two answers, and join their tokens and rounds."""
+        return Run(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Run)))
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the text is that of drafting off."""
+        return self.equal == self.reference == len(self.tokens)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Tokens per second after the first pass; None for an answer of one pass."""
+        return self.later / self.later_s if self.later and self.later_s else None
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Figures of one arm on one kind of prompt or on all; all but the speed are of the last repeat.
+    """Figures of one arm on one kind of prompt or on all: counts of the last repeat, median speeds.
 
     equal_tokens: length of the prefix shared with drafting off, whose text has reference_tokens.
-    is_same: whether both texts are equal. rate: accepted / drafted. *_by_depth: see
-    GenerationStats. depths: rounds by the number of drafted tokens. why: the most frequent reason
-    for drafting less than asked. speed: None for draft settings that changed the text.
+    is_same: whether both texts are equal in every repeat. accepted_by_depth[d-1]: share of d-th
+    drafts that were accepted. depths: rounds by the number of drafted tokens. why: the most
+    frequent reason for drafting less than asked.
+
+    Speeds are None where unknown, and for draft settings that changed the text. tokens_per_second:
+    after the first pass. ratio: to drafting off in the same turn. prompt_tokens_per_second: until
+    the first token. wall_s: the whole answer, prompt included. cpu_ms: processor time of this
+    process per token, all threads, which other programs disturb less than the clock.
     """
 
     arm: str
@@ -112,16 +132,79 @@ class Row:
     equal_tokens: int
     reference_tokens: int
     tokens: int
+    passes: int
     drafted: int
     accepted: int
-    rate: float | None
-    passes: int
-    tokens_per_pass: float
-    drafted_by_depth: tuple[int, ...]
-    accepted_by_depth: tuple[int, ...]
+    accepted_by_depth: tuple[float, ...]
     depths: dict[int, int]
     why: Reason | None
-    speed: Speed | None
+    tokens_per_second: float | None = None
+    ratio: float | None = None
+    prompt_tokens_per_second: float | None = None
+    wall_s: float | None = None
+    cpu_ms: float | None = None
+
+
+Runs = Mapping[str, Sequence[Run]]
+"""Runs of each arm in the order of turns; the first arm is drafting off."""
+
+
+def figures(runs: Runs, peers: Iterable[str] = ()) -> tuple[Row, ...]:
+    """Compute the figures of every arm from its runs; peers: names of other programs."""
+    off, peers = next(iter(runs.values())), set(peers)
+    return tuple(_row(arm, own, off, is_peer=arm in peers) for arm, own in runs.items())
+
+
+def total(kinds: Sequence[Runs]) -> Runs:
+    """Sum runs over kinds of prompt, turn by turn, for the arms that have answered all of them."""
+    arms = [arm for arm in kinds[0] if all(arm in runs for runs in kinds)] if kinds else []
+    return {
+        arm: [reduce(add, turn) for turn in zip(*(runs[arm] for runs in kinds), strict=True)]
+        for arm in arms
+    }
+
+
+def _row(arm: str, runs: Sequence[Run], off: Sequence[Run], *, is_peer: bool) -> Row:
+    last, is_same = runs[-1], all(run.is_same for run in runs)
+    whys = Counter(stats.why for stats in last.rounds if stats.why is not None)
+    drafted = count_by_depth(stats.drafted for stats in last.rounds)
+    accepted = count_by_depth(stats.accepted for stats in last.rounds)
+    row = Row(
+        arm=arm,
+        is_peer=is_peer,
+        is_same=is_same,
+        equal_tokens=min(run.equal for run in runs),
+        reference_tokens=last.reference,
+        tokens=last.generated,
+        passes=last.passes,
+        drafted=last.drafted,
+        accepted=last.accepted,
+        accepted_by_depth=tuple(
+            (accepted[depth] if depth < len(accepted) else 0) / count
+            for depth, count in enumerate(drafted)
+        ),
+        depths=dict(sorted(Counter(stats.drafted for stats in last.rounds).items())),
+        why=whys.most_common(1)[0][0] if whys else None,
+    )
+    if not is_same and not is_peer:
+        return row
+    speeds = [
+        (run.tokens_per_second, beside.tokens_per_second)
+        for run, beside in zip(runs, off, strict=True)
+    ]
+    return replace(
+        row,
+        tokens_per_second=_median(speed for speed, _ in speeds),
+        ratio=_median(speed / beside for speed, beside in speeds if speed and beside),
+        prompt_tokens_per_second=_median(run.prompt_tokens / run.first_s for run in runs),
+        wall_s=_median(run.wall_s for run in runs),
+        cpu_ms=_median(1000 * run.cpu_s / run.later for run in runs if run.later and run.cpu_s),
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,47 +215,27 @@ class KindRows:
     prompt_tokens: int
     rows: tuple[Row, ...]
 
+    @property
+    def difference(self) -> str | None:
+        """Where a drafted text first differs from the plain one, in words; None for nowhere."""
+        for row in self.rows:
+            if not row.is_same and not row.is_peer:
+                return f"{self.kind}, {row.arm}: token {row.equal_tokens} differs"
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class DraftingReport:
     """Figures of a bench's drafting part, by kind of prompt; and what passes cost.
 
-    total: sums over the kinds that every arm has answered. verify_ms[r-1]: milliseconds of a pass
-    of r rows. head_ms: of a pass of the MTP head.
+    total: sums over the kinds. verify_ms[r-1]: milliseconds of a pass of r rows. head_ms: of a pass
+    of the MTP head.
     """
 
     kinds: tuple[KindRows, ...]
     total: tuple[Row, ...]
     verify_ms: tuple[float, ...]
     head_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class PromptRow:
-    """Speed at which one setting or program reads a prompt, median tokens per second.
-
-    Prompt tokens over the time to the first token. ratio: to the speed without heads, median over
-    the repeats.
-    """
-
-    arm: str
-    tokens: int
-    tokens_per_second: float
-    ratio: float
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """Whether drafted texts equal plain ones; difference: where they first differ, in words."""
-
-    texts: int = 0
-    tokens: int = 0
-    difference: str | None = None
-
-    @property
-    def is_green(self) -> bool:
-        """Whether no drafted text differed from the plain one."""
-        return self.difference is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,42 +257,12 @@ class ChatsRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CacheRow:
-    """Keys and values of model and heads in fewer bits, against 16 bits along the same text.
+class BenchReport:
+    """All figures of a bench; parts that were not asked for or not possible (declined) are None.
 
-    difference: largest difference in a row of logits, mean over rows. divergence: KL divergence of
-    the next token in nats. likeliest: share of rows with the same likeliest token. accepted: share
-    of drafted tokens, None without heads. is_same: whether drafting leaves the text as it is.
+    machine: device, system and processors. is_interrupted: Ctrl-C ended the run; the report holds
+    the kinds of prompt and the parts that were complete by then.
     """
-
-    bits: int
-    bytes_per_token: int
-    difference: float
-    divergence: float
-    likeliest: float
-    accepted: float | None
-    is_same: bool
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryReport:
-    """Memory and round times of one long answer with drafting.
-
-    peak_bytes: of the whole process. conversation_bytes: caches and states at the end.
-    first_round_ms, last_round_ms: medians of the first and of the last tenth of the rounds.
-    """
-
-    prompt_tokens: int
-    generated_tokens: int
-    peak_bytes: int
-    conversation_bytes: int
-    first_round_ms: float
-    last_round_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """Model, machine (device, system, processors), versions and settings of a bench."""
 
     model: str
     quantisation: str
@@ -238,31 +271,19 @@ class Conditions:
     mlx: str
     headstart: str
     date: str
-    sampling: SamplingOptions
-    tokens: int
-    ignore_eos: bool
-    repeats: int
-    is_quick: bool
-
-
-@dataclass(frozen=True, slots=True)
-class BenchReport:
-    """All figures of a bench; parts that were not asked for or not possible (declined) are None.
-
-    Once a drafted text differs from the plain one, the later parts are None.
-    is_interrupted: Ctrl-C ended the run; the report holds the figures so far.
-    """
-
-    conditions: Conditions
-    agreement: Agreement = Agreement()
+    plan: Plan
     drafting: DraftingReport | None = None
-    prompt: tuple[PromptRow, ...] | None = None
     chats: tuple[ChatsRow, ...] | None = None
-    cache: tuple[CacheRow, ...] | None = None
-    memory: MemoryReport | None = None
     declined: tuple[Reason, ...] = ()
     is_interrupted: bool = False
 
+    @property
+    def difference(self) -> str | None:
+        """Where a drafted text first differs from the plain one, in words; None for nowhere."""
+        kinds = [kind.difference for kind in self.drafting.kinds] if self.drafting else []
+        chats = [f"{row.arm}: chats at once" for row in self.chats or () if not row.is_same]
+        return next(filter(None, [*kinds, *chats]), None)
+
     def as_json(self) -> str:
         """Return the bench report as one line of JSON; keys are the field names."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return json.dumps(asdict(self), ensure_ascii=False, default=str)

@@ -1,7 +1,6 @@
-"""Figures of a bench as tables for the terminal, and as an SVG picture."""
+"""Figures of a bench as tables."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
@@ -11,49 +10,27 @@ from rich.table import Table
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 from rich.text import Text
 
-from mlx_engine.bench.report import (
-    BenchReport,
-    CacheRow,
-    ChatsRow,
-    Conditions,
-    DraftingReport,
-    KindRows,
-    MemoryReport,
-    PromptRow,
-    Row,
-)
-from mlx_engine.bench.runs import shares
-from mlx_engine.values.errors import BadOption
+from mlx_engine.bench.report import OFF, BenchReport, ChatsRow, DraftingReport, KindRows, Row
 from mlx_engine.values.options import SamplingOptions
 from mlx_engine.values.untrusted import without_controls
-from mlx_engine.values.words import percent_words, size_words
+from mlx_engine.values.words import percent_words
 
-INTERRUPTED = "Interrupted: this is what was measured by then."
-COLUMNS = {
-    "": 24,
-    "tokens": 6,
-    "drafted": 7,
-    "accepted": 8,
-    "rate": 5,
-    "tok/pass": 8,
-    "tok/s": 7,
-    "to off": 6,
-    "wall s": 6,
-    "cpu ms/tok": 10,
-    "accepted by depth": 17,
-    "same words": 10,
-}
-"""Column headers and widths, the same for all kinds of prompt."""
+WIDEST, CELL_WIDTH = 176, 12
+"""Columns of tables in a file or picture, and of a cell of the overview."""
 
-OVERVIEW_WIDTH, CELL_WIDTH = 160, 12
 FASTER, SLOWER = 1.02, 0.98
-"""Ratios of speed to drafting off from which a cell is green, and up to which it is red."""
+"""Ratios of speed to drafting off from which a figure is green, and up to which it is red."""
+
+COLUMNS = (
+    *("tok/s", "to off", "prompt tok/s", "wall s", "cpu ms/tok"),
+    *("accepted", "tok/pass", "same words"),
+)
 
 
 def _table(title: str, *columns: str) -> Table:
     whole = Text(f"\n{title}", style="bold", no_wrap=True, overflow="ignore")  # may be wider
     table = Table(title=whole, title_justify="left", title_style="none", box=None, pad_edge=False)
-    for number, column in enumerate(columns):
+    for number, column in enumerate(("", *columns)):
         table.add_column(column, justify="right" if number else "left", no_wrap=True)
     return table
 
@@ -62,54 +39,42 @@ def _same_cell(is_same: bool) -> Text:
     return Text("yes", style="green") if is_same else Text("NO", style="bold red")
 
 
-def heading(conditions: Conditions) -> Group:
+def _number(value: float | None, style: str = "") -> Text:
+    return Text("–" if value is None else f"{value:.2f}", style)
+
+
+def _ratio_style(ratio: float | None) -> str:
+    if ratio is None or SLOWER < ratio < FASTER:
+        return ""
+    return "green" if ratio >= FASTER else "red"
+
+
+def heading(report: BenchReport) -> Group:
     """Heading of a bench in three lines: model; machine and versions; settings and date."""
-    usual = asdict(SamplingOptions())
+    plan, usual = report.plan, asdict(SamplingOptions())
     sampling = ", ".join(
         f"{name.replace('_', ' ')} {value}"
-        for name, value in asdict(conditions.sampling).items()
+        for name, value in asdict(plan.sampling).items()
         if name in ("temperature", "seed") or value != usual[name]
     )
-    model = f"{conditions.model}, {conditions.quantisation}, numerics {conditions.numerics}"
-    length = f"{conditions.tokens} tokens {'each' if conditions.ignore_eos else 'at most'}"
-    times = f"{conditions.repeats} times" if conditions.repeats > 1 else "once"
-    quick = ", quick" if conditions.is_quick else ""
-    versions = f"MLX {conditions.mlx}, Headstart {conditions.headstart}"
+    model = f"{report.model}, {report.quantisation}, numerics {report.numerics}"
+    length = f"{plan.tokens} tokens {'each' if plan.ignore_eos else 'at most'}"
+    times = f"{plan.repeats} times" if plan.repeats > 1 else "once"
+    quick = ", quick" if plan.is_quick else ""
+    versions = f"MLX {report.mlx}, Headstart {report.headstart}"
     return Group(
         Text(without_controls(model), style="bold"),
-        Text(f"{conditions.machine}, {versions}"),
-        Text(f"{sampling}; {length}, {times}{quick}; {conditions.date}"),
+        Text(f"{report.machine}, {versions}"),
+        Text(f"{sampling}; {length}, {times}{quick}; {report.date}"),
     )
 
 
 def kind_table(found: KindRows, number: int, kinds: int) -> Table:
     """Table of speed and acceptance of all settings and programs on one kind of prompt."""
     title = f"{found.kind} ({number} of {kinds}), {found.prompt_tokens} tokens of prompt"
-    return _rows_table(title, found.rows)
-
-
-def total_table(found: DraftingReport) -> Group:
-    """Table of all arms over the kinds that every arm answered, pass costs, and auto's depths."""
-    passes = " ".join(f"{ms:.1f}" for ms in found.verify_ms)
-    lines = [
-        f"A pass of 1 to {len(found.verify_ms)} rows: {passes} ms; head {found.head_ms:.1f} ms"
-    ]
-    for row in found.total:
-        if row.arm == "auto":
-            rounds = ", ".join(f"{count} of depth {depth}" for depth, count in row.depths.items())
-            why = f" ({row.why.words})" if row.why else ""
-            lines.append(f"auto: rounds {rounds}{why}")
-    return Group(_rows_table("In all", found.total), *map(Text, lines))
-
-
-def _rows_table(title: str, rows: Iterable[Row]) -> Table:
     table = _table(title, *COLUMNS)
-    for column, width in zip(table.columns, COLUMNS.values(), strict=True):
-        column.min_width = width
-    for row in rows:
-        speed = row.speed
-        figures = speed and (speed.tokens_per_second, speed.ratio, speed.wall_s, speed.cpu_ms)
-        by_depth = shares(row.accepted_by_depth, row.drafted_by_depth)
+    table.add_column("accepted by depth", no_wrap=True)
+    for row in found.rows:
         same = _same_cell(row.is_same)
         if row.is_peer:
             same = Text(f"{row.equal_tokens} of {row.reference_tokens}")
@@ -117,30 +82,58 @@ def _rows_table(title: str, rows: Iterable[Row]) -> Table:
             same.append(f", token {row.equal_tokens} differs")
         table.add_row(
             row.arm,
-            f"{row.tokens}",
-            f"{row.drafted}",
-            f"{row.accepted}",
+            _number(row.tokens_per_second),
+            _number(row.ratio, _ratio_style(row.ratio)),
+            _number(row.prompt_tokens_per_second),
+            _number(row.wall_s),
+            _number(row.cpu_ms),
             percent_words(row.accepted, row.drafted),
-            f"{row.tokens_per_pass:.2f}",
-            *("–" if figure is None else f"{figure:.2f}" for figure in figures or [None] * 4),
-            " ".join(f"{share:.2f}" for share in by_depth),
+            f"{row.tokens / row.passes:.2f}",
             same,
+            " ".join(f"{share:.2f}" for share in row.accepted_by_depth),
         )
     return table
 
 
-def prompt_table(found: tuple[PromptRow, ...]) -> Table:
-    """Table of the speed at which each setting or program reads a long prompt."""
-    table = _table(f"Reading a prompt of {found[0].tokens} tokens", "", "tok/s", "to without heads")
-    for row in found:
-        table.add_row(row.arm, f"{row.tokens_per_second:.1f}", f"{row.ratio:.2f}")
-    return table
+def overview(found: DraftingReport) -> Group:
+    """Table of all arms by kind of prompt and in all; pass costs; what "auto" chose."""
+    kinds = {kind.kind: kind.rows for kind in found.kinds} | {"in all": found.total}
+    cells = {(row.arm, kind): row for kind, rows in kinds.items() for row in rows}
+    table = _table(
+        "Tokens a second × speed over drafting off; drafts accepted, tokens a pass", *kinds
+    )
+    for column in table.columns[1:]:
+        column.no_wrap, column.width = False, CELL_WIDTH
+    for arm in dict.fromkeys(arm for arm, _ in cells):
+        rows = [cells.get((arm, kind)) for kind in kinds]
+        table.add_row(arm, *(_cell(row) if row else "" for row in rows))
+    passes = " ".join(f"{ms:.1f}" for ms in found.verify_ms)
+    lines = [
+        f"A pass of 1 to {len(found.verify_ms)} rows: {passes} ms; head {found.head_ms:.1f} ms"
+    ]
+    for row in found.total:
+        if row.arm == "auto":
+            rounds = ", ".join(f"{count} of depth {depth}" for depth, count in row.depths.items())
+            lines.append(f"auto: rounds {rounds}{f' ({row.why.words})' if row.why else ''}")
+    return Group(table, *map(Text, lines))
+
+
+def _cell(row: Row) -> Text:
+    if not row.is_same and not row.is_peer:
+        return Text("other text", style="bold red")
+    if row.tokens_per_second is None or row.ratio is None:
+        return Text("–")
+    cell = Text(f"{row.tokens_per_second:.1f} × {row.ratio:.2f}", _ratio_style(row.ratio))
+    if row.drafted:
+        share = percent_words(row.accepted, row.drafted)
+        cell.append(f"\n{share} {row.tokens / row.passes:.2f}", "default")
+    return cell
 
 
 def chats_table(found: tuple[ChatsRow, ...]) -> Table:
     """Table of a bench's speed with several chats answered at once and one by one."""
     columns = ("one by one", "at once", "times", "passes a token", "same words")
-    table = _table(f"{found[0].chats if found else 0} chats, tok/s of all", "", *columns)
+    table = _table(f"{found[0].chats} chats, tok/s of all", *columns)
     for row in found:
         passes = f"{row.alone_passes:.3f} → {row.passes:.3f}"
         speeds = (f"{row.alone:.1f}", f"{row.at_once:.1f}", f"{row.ratio:.2f}")
@@ -148,103 +141,30 @@ def chats_table(found: tuple[ChatsRow, ...]) -> Table:
     return table
 
 
-def cache_table(found: tuple[CacheRow, ...]) -> Table:
-    """Table of what keys and values in 8 and 4 bits change: memory, logits, acceptance."""
-    columns = ("bytes a token", "logits apart", "KL, nats", "likeliest", "accepted", "same words")
-    table = _table("Keys and values", "bits", *columns)
-    for row in found:
-        table.add_row(
-            f"{row.bits}",
-            f"{row.bytes_per_token}",
-            f"{row.difference:.4f}",
-            f"{row.divergence:.5f}",
-            f"{row.likeliest:.1%}",
-            "–" if row.accepted is None else f"{row.accepted:.3f}",
-            _same_cell(row.is_same),
-        )
-    return table
-
-
-def memory_table(found: MemoryReport) -> Table:
-    """Table of the memory and round times of a bench's long answer."""
-    lengths = f"{found.prompt_tokens} + {found.generated_tokens} tokens"
-    table = _table(f"Memory over {lengths}", "", "")
-    table.add_row("peak", size_words(found.peak_bytes))
-    table.add_row("the conversation", size_words(found.conversation_bytes))
-    table.add_row("round, first tenth", f"{found.first_round_ms:.2f} ms")
-    table.add_row("round, last tenth", f"{found.last_round_ms:.2f} ms")
-    return table
-
-
-def ending(found: BenchReport) -> Group:
-    """Last lines of a bench: whether drafted texts equal plain ones, and why parts are missing."""
-    same = found.agreement
-    lines = []
-    if not same.is_green:
-        lines.append(Text(f"NOT the same words: {same.difference}", style="bold red"))
-    elif same.texts:
-        words = f"{same.texts} drafted texts, {same.tokens} tokens, all equal to plain text"
-        lines.append(Text(f"Same words: {words}", style="green"))
-    declined = [f"Declined ({reason.code}): {reason.words}" for reason in found.declined]
+def ending(report: BenchReport) -> Group:
+    """Last lines of a bench: the overview, whether texts are equal, why parts are missing."""
+    lines: list[Group | Text] = []
+    if report.drafting is not None:
+        lines.append(overview(report.drafting))
+        rows = [row for kind in report.drafting.kinds for row in kind.rows]
+        drafted = [row for row in rows if not row.is_peer and row.arm != OFF]
+        if drafted and report.difference is None:
+            tokens = sum(row.tokens for row in drafted)
+            words = f"{len(drafted)} drafted texts, {tokens} tokens, all equal to plain text"
+            lines.append(Text(f"Same words: {words}", style="green"))
+    if report.difference is not None:
+        lines.append(Text(f"NOT the same words: {report.difference}", style="bold red"))
+    declined = [f"Declined ({reason.code}): {reason.words}" for reason in report.declined]
     lines += [Text(without_controls(words), style="yellow") for words in declined]
-    if found.is_interrupted:
-        lines.append(Text(INTERRUPTED, style="yellow"))
+    if report.is_interrupted:
+        lines.append(Text("Interrupted: this is what was complete by then.", style="yellow"))
     return Group(*lines)
 
 
-def check_picture(path: Path) -> None:
-    """Raise BadOption if the bench's picture could not be written, before anything is measured."""
-    if path.is_dir() or not path.parent.is_dir():
-        raise BadOption(f"--svg {path} is not possible: name a file in a folder that exists.")
-
-
 def write_picture(report: BenchReport, path: Path) -> None:
-    """Write an SVG with the speed and acceptance of every arm by kind. Raises BadOption."""
-    console = Console(
-        record=True,
-        width=OVERVIEW_WIDTH,
-        file=StringIO(),
-        force_terminal=True,
-        color_system="truecolor",
-    )
-    console.print(heading(report.conditions), *_overview(report), ending(report))
+    """Write an SVG of the heading and the overview. Raises OSError."""
+    console = Console(record=True, width=WIDEST, file=StringIO(), force_terminal=True)
+    console.print(heading(report), ending(report))
     svg = console.export_svg(title="headstart bench", theme=DEFAULT_TERMINAL_THEME)
     svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # else viewers fetch the font
-    try:
-        path.write_text(svg, encoding="utf-8")
-    except OSError as error:
-        raise BadOption(f"--svg {path} cannot be written: {error.strerror}.") from error
-
-
-def _overview(report: BenchReport) -> Iterable[Table]:
-    if report.drafting is None:
-        return
-    kinds = {kind.kind: kind.rows for kind in report.drafting.kinds}
-    kinds |= {"in all": report.drafting.total}
-    cells = {(row.arm, kind): row for kind, rows in kinds.items() for row in rows}
-    for title, cell in (
-        ("Tokens a second, and speed over drafting off", _speed_cell),
-        ("Drafts accepted, and tokens a pass", _acceptance_cell),
-    ):
-        table = _table(title, "", *kinds)
-        for column in table.columns[1:]:
-            column.no_wrap, column.width = False, CELL_WIDTH
-        for arm in dict.fromkeys(arm for arm, _ in cells):
-            found = [cells.get((arm, kind)) for kind in kinds]
-            table.add_row(arm, *(cell(row) if row else "" for row in found))
-        yield table
-
-
-def _speed_cell(row: Row) -> Text:
-    speed = row.speed
-    if speed is None:
-        return Text("other text", style="bold red")
-    if speed.tokens_per_second is None or speed.ratio is None:
-        return Text("–")
-    style = "green" if speed.ratio >= FASTER else "red" if speed.ratio <= SLOWER else ""
-    return Text(f"{speed.tokens_per_second:.1f} × {speed.ratio:.2f}", style=style)
-
-
-def _acceptance_cell(row: Row) -> Text:
-    share = percent_words(row.accepted, row.drafted)
-    return Text(f"{share} {row.tokens_per_pass:.2f}" if row.drafted else "–")
+    path.write_text(svg, encoding="utf-8")

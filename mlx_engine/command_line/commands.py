@@ -15,7 +15,6 @@ from mlx_engine.command_line.options import (
     draft_options,
     generation_options,
     given_options,
-    load_options,
     sampling_options,
 )
 from mlx_engine.command_line.runtime import (
@@ -32,7 +31,7 @@ from mlx_engine.command_line.screen import (
     status_line,
 )
 from mlx_engine.values.conversation import Generation, GenerationFinished
-from mlx_engine.values.errors import BadPrompt
+from mlx_engine.values.errors import BadOption, BadPrompt
 from mlx_engine.values.memory_plan import SHORT_CONTEXT
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.options import CacheBits, CacheOptions
@@ -257,10 +256,6 @@ def doctor(arguments: Namespace, runtime: Runtime) -> int:
     return 0 if is_ok else 1
 
 
-WIDEST = 160
-"""Columns of bench tables that are written to a file."""
-
-
 def bench(arguments: Namespace, runtime: Runtime) -> int:
     """Run `headstart bench`: print tables of figures; return 1 if drafting changed a text.
 
@@ -269,30 +264,32 @@ def bench(arguments: Namespace, runtime: Runtime) -> int:
     """
     from mlx_engine.bench.report import Plan, quick_plan
     from mlx_engine.bench.run_bench import bench_progress, run_bench
-    from mlx_engine.bench.tables import check_picture, write_picture
+    from mlx_engine.bench.tables import WIDEST, write_picture
 
     plan = quick_plan() if arguments.quick else Plan()
-    plan = replace(
-        plan,
-        **given_options(arguments, Plan),
-        sampling=sampling_options(arguments, plan.sampling),
-    )
-    if arguments.svg is not None:
-        check_picture(arguments.svg)
+    sampling = sampling_options(arguments, plan.sampling)
+    plan = replace(plan, **given_options(arguments, Plan), sampling=sampling)
+    picture = arguments.svg
+    if picture is not None and (picture.is_dir() or not picture.parent.is_dir()):
+        raise BadOption(f"--svg {picture} is not possible: name a file in a folder that exists.")
     screen = make_screen(runtime.stdout, runtime.stderr, plain=False)
     console = screen.notes if arguments.json else screen.answers
     console.width = max(console.width, WIDEST)
-    report = run_bench(
-        arguments.model,
-        plan,
-        options=load_options(arguments),
-        show=console.print,
-        progress=bench_progress(screen.notes),
-    )
+    with opened_model(arguments, runtime, screen.progress) as engine:
+        report = run_bench(
+            engine,
+            plan,
+            heads=arguments.heads,
+            show=console.print,
+            progress=bench_progress(screen.notes),
+        )
     if arguments.json:
         print(report.as_json(), file=runtime.stdout)
-    if arguments.svg is not None:
-        write_picture(report, arguments.svg)
+    if picture is not None:
+        try:
+            write_picture(report, picture)
+        except OSError as error:
+            raise BadOption(f"--svg {picture} cannot be written: {error.strerror}.") from error
     if report.is_interrupted:
         raise KeyboardInterrupt
-    return 0 if report.agreement.is_green else 1
+    return 0 if report.difference is None else 1

@@ -13,12 +13,12 @@ import mlx.core as mx
 
 import mlx_engine
 from metal_kernels.filtered_pick import temper
-from mlx_engine.bench.runs import PLAIN, SEED, chat_prompt, nine_kinds
+from mlx_engine.bench.arms import questions
 from mlx_engine.engine import Engine
 from mlx_engine.sampling.position_noise import gumbel_noise
-from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.options import DraftOptions, SamplingOptions
 
-HOT = SamplingOptions(temperature=0.8, seed=SEED)
+HOT = SamplingOptions(temperature=0.8, seed=1)
 ROWS = 32
 """Positions compared at once; a row of a large vocabulary takes a megabyte."""
 
@@ -87,9 +87,11 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=16)
     given = parser.parse_args()
     with mlx_engine.load(given.model) as engine:
-        every = (chat_prompt(engine, kind.question) for kind in nine_kinds())
+        every = (question.tokens for question in questions(engine))
         prompts = sorted(every, key=len)[: given.prompts]
-        texts = [engine.generate(one, given.tokens, HOT, PLAIN).tokens for one in prompts]
+        texts = [
+            engine.generate(one, given.tokens, HOT, DraftOptions("none")).tokens for one in prompts
+        ]
         total = _sum(
             _first_drafts(engine, prompt, text, given.draws)
             for prompt, text in zip(prompts, texts, strict=True)

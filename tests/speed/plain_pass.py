@@ -22,19 +22,12 @@ from mlx_lm import load
 from mlx_lm.models.cache import make_prompt_cache
 
 import mlx_engine
-from mlx_engine.bench.arms import MlxLm
-from mlx_engine.bench.runs import (
-    GREEDY,
-    PLAIN,
-    Run,
-    answer_settings,
-    chat_prompt,
-    in_turns,
-    nine_kinds,
-    timed_answer,
-)
+from mlx_engine.bench.arms import DraftSetting, draft_arm, mlx_lm_arm, questions
+from mlx_engine.bench.report import Plan, Run
+from mlx_engine.bench.run_bench import in_turns
 from mlx_engine.decoding.state import shared_prefix
 from mlx_engine.engine import Engine
+from mlx_engine.values.options import DraftOptions
 
 PROMPT = list(range(5, 25))
 
@@ -81,19 +74,21 @@ def their_nodes(folder: Path) -> Counter[str]:
 def compare(folder: str | None, tokens: int, repeats: int) -> None:
     """Print both tables for one model."""
     engine = mlx_engine.load(folder)
-    theirs = MlxLm(Path(engine.description.path), GREEDY, as_float32=True)
+    plan = Plan(ignore_eos=True)
+    mine = draft_arm(engine, plan, DraftSetting("off", DraftOptions("none")))
+    theirs = mlx_lm_arm(Path(engine.description.path), plan.sampling)
     found = our_nodes(engine) | {theirs.name: their_nodes(Path(engine.description.path))}
     print(f"\n{engine.description.path}")
     for name, kinds in found.items():
         most = ", ".join(f"{count} {kind[:20]}" for kind, count in kinds.most_common(8))
         print(f"  {name}: {kinds.total()} nodes ({most})")
-    prompt = chat_prompt(engine, nine_kinds()[0].question)
+    question = questions(engine)[0]
 
     def ours() -> Run:
-        return timed_answer(engine, prompt, answer_settings(GREEDY, PLAIN, tokens))
+        return mine.answer(question, tokens)
 
     def its() -> Run:
-        return theirs.answer(prompt, tokens)
+        return theirs.answer(question, tokens)
 
     sides = [ours, its]
     runs: dict[Callable[[], Run], list[Run]] = {ours: [], its: []}
@@ -104,9 +99,9 @@ def compare(folder: str | None, tokens: int, repeats: int) -> None:
     equal = shared_prefix(runs[ours][0].tokens, runs[its][0].tokens)
     print(f"  {equal} of {tokens} tokens equal; {repeats} pairs")
     for name, seconds in (("clock", lambda run: run.later_s), ("processor", lambda run: run.cpu_s)):
-        mine, other = ([1000 * seconds(run) / run.later for run in runs[side]] for side in sides)
-        ratio = median(b / a for a, b in zip(mine, other, strict=True))
-        print(f"  {name}: {median(mine):.2f} ms a token, mlx-lm {median(other):.2f}: {ratio:.2f}")
+        own, other = ([1000 * seconds(run) / run.later for run in runs[side]] for side in sides)
+        ratio = median(b / a for a, b in zip(own, other, strict=True))
+        print(f"  {name}: {median(own):.2f} ms a token, mlx-lm {median(other):.2f}: {ratio:.2f}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlx_engine.bench.arms import llama_server
+from mlx_engine.bench.arms import Question, llama_arm
 from mlx_engine.values.options import SamplingOptions
 
 SERVER = '''#!{python}
@@ -63,10 +63,10 @@ def test_a_server_is_started_asked_and_ended(tmp_path: Path) -> None:
     told = tmp_path / "told.json"
     program = script(tmp_path / "server", SERVER.format(python=sys.executable, told=str(told)))
     model, heads = tmp_path / "model.gguf", tmp_path / "heads.gguf"
-    with llama_server(program, model, 512, SAMPLING, drafts=True, heads=heads) as server:
-        run = server.answer([1, 2, 3], 5)
+    with llama_arm(program, model, 512, SAMPLING, drafts=True, heads=heads) as server:
+        run = server.answer(Question("kind", "Hm?", [1, 2, 3]), 5)
         with pytest.raises(OSError, match=r"400.*prompt refused"):
-            server.answer([0], 5)
+            server.answer(Question("kind", "Hm?", [0]), 5)
     asked = json.loads(told.read_text())
     assert server.name == "llama.cpp b9999 draft-mtp 3"
     assert asked["options"] == {
@@ -85,7 +85,7 @@ def test_a_server_is_started_asked_and_ended(tmp_path: Path) -> None:
     assert (body["cache_prompt"], body["return_tokens"]) == (False, True)
     assert (body["temperature"], body["top_k"], body["seed"]) == (0.5, 20, 3)
     assert body["logit_bias"] == [[7, -1.5]]
-    assert run.tokens == (4, 5, 6, 7, 8)
+    assert (run.tokens, run.prompt_tokens) == ((4, 5, 6, 7, 8), 3)
     assert (run.drafted, run.accepted, run.passes) == (6, 3, 2)
     assert run.first_s == 0.03
     assert run.tokens_per_second == 20.0  # four tokens behind the first in 0.2 s
@@ -97,12 +97,12 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     program = script(
         tmp_path / "server", "#!/bin/sh\necho 'unknown argument: --spec-type'\nexit 1\n"
     )
-    server = llama_server(program, tmp_path / "model.gguf", 512, SAMPLING, drafts=True)
+    server = llama_arm(program, tmp_path / "model.gguf", 512, SAMPLING, drafts=True)
     with pytest.raises(OSError, match="did not start: unknown argument: --spec-type"), server:
         pass
 
 
 def test_there_may_be_no_such_program(tmp_path: Path) -> None:
-    server = llama_server(tmp_path / "none", tmp_path / "model.gguf", 512, SAMPLING, drafts=False)
+    server = llama_arm(tmp_path / "none", tmp_path / "model.gguf", 512, SAMPLING, drafts=False)
     with pytest.raises(FileNotFoundError), server:
         pass

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,24 +13,17 @@ from rich.console import Console, Group, RenderableType
 from rich.progress import Progress
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
-from mlx_engine.bench.arms import Arm
-from mlx_engine.bench.report import ARMS, PARTS, BenchReport, Part, Plan, parse_arm, quick_plan
+from mlx_engine.bench.arms import Arm, DraftSetting, Question, draft_arm, questions
+from mlx_engine.bench.report import PARTS, BenchReport, Part, Plan, Run, parse_arm, quick_plan
 from mlx_engine.bench.run_bench import Show, run_bench
-from mlx_engine.bench.runs import Run, nine_kinds
 from mlx_engine.bench.tables import write_picture
+from mlx_engine.decoding.session import Session
 from mlx_engine.engine import Engine, open_engine
-from mlx_engine.values.options import SOURCES, LoadOptions, SamplingOptions
+from mlx_engine.values.conversation import Generation
+from mlx_engine.values.options import SOURCES, DraftOptions, LoadOptions, SamplingOptions
+from mlx_engine.values.stats import GenerationStats
 
-SMALL = replace(
-    quick_plan(),
-    kinds=1,
-    tokens=12,
-    prompt=12,
-    short_prompts=1,
-    short_tokens=8,
-    memory_prompt=24,
-    memory_tokens=24,
-)
+SMALL = replace(quick_plan(), kinds=1, tokens=12, chat_tokens=8)
 TEXT = (7, 8, 9)
 
 
@@ -56,21 +49,24 @@ class Script:
     seen: list[tuple[str, int]] = field(default_factory=list)
 
     def arm(self, name: str) -> Arm:
-        def answer(prompt: Sequence[int], tokens: int) -> Run:
+        def answer(question: Question, tokens: int) -> Run:
             self.seen.append((name, tokens))
             if len(self.seen) > self.interrupt_at:
                 raise KeyboardInterrupt
             if name == self.fails:
                 raise OSError("it is gone")
             text = self.texts[name]
-            return Run(text, len(text), 0, 0, len(text), 0.5, 1.5, len(text) - 1, 1.0)
+            return Run(5, text, len(text), 0, 0, len(text), 0.5, 1.5, len(text) - 1, 1.0)
 
         return Arm(name, answer, is_peer=name.startswith("peer"))
 
     def bench(self, engine: Engine, monkeypatch: pytest.MonkeyPatch, plan: Plan) -> BenchReport:
         arms = [self.arm(name) for name in self.texts]
         room = "mlx_engine.bench.run_bench"
-        monkeypatch.setattr(f"{room}.draft_arms", lambda *_: [a for a in arms if not a.is_peer])
+        ours = {arm.name: arm for arm in arms if not arm.is_peer}
+        settings = [DraftSetting(name, DraftOptions()) for name in ours]
+        monkeypatch.setattr(f"{room}.draft_settings", lambda *_: settings)
+        monkeypatch.setattr(f"{room}.draft_arm", lambda engine, plan, setting: ours[setting.name])
         monkeypatch.setattr(f"{room}.peer_arms", lambda *_: [a for a in arms if a.is_peer])
         return run_bench(engine, plan, show=self.shown.append, progress=self.progress)
 
@@ -96,14 +92,12 @@ def tables() -> list[RenderableType]:
 
 @pytest.fixture(scope="module")
 def report(engine: Engine, tables: list[RenderableType]) -> BenchReport:
-    parts = tuple(part for part in PARTS if part != "chats")
-    return run_bench(engine, replace(SMALL, ignore_eos=True, parts=parts), show=tables.append)
+    plan = replace(SMALL, ignore_eos=True, parts=("drafting",))
+    return run_bench(engine, plan, show=tables.append)
 
 
 def test_everything_is_measured(report: BenchReport) -> None:
-    assert report.agreement.is_green
-    assert (report.agreement.texts, report.agreement.tokens) == (6, 72)
-    assert report.declined == ()
+    assert (report.difference, report.declined) == (None, ())
     assert report.drafting is not None
     (kind,) = report.drafting.kinds
     names = [row.arm for row in kind.rows]
@@ -111,30 +105,33 @@ def test_everything_is_measured(report: BenchReport) -> None:
     assert names[5:7] == ["auto", "prompt-lookup"]
     assert names[7].startswith("mlx-lm ") and names[7].endswith(", float32")
     assert all(row.tokens == row.equal_tokens == 12 for row in kind.rows)
-    assert all(row.speed is not None and row.speed.wall_s > 0 for row in kind.rows)
+    for row in kind.rows:
+        for figure in (row.tokens_per_second, row.prompt_tokens_per_second, row.wall_s, row.cpu_ms):
+            assert figure is not None and figure > 0
     off, one, _, three, careful = kind.rows[:5]
-    assert (off.drafted, off.rate, off.passes) == (0, None, 12)
+    assert (off.drafted, off.ratio, off.passes) == (0, 1, 12)
     assert one.drafted > 0
     assert sum(careful.depths.values()) == careful.passes
     assert three.passes + three.accepted == 12
     assert [row.arm for row in report.drafting.total] == names
-    assert report.prompt is not None
-    assert [row.arm for row in report.prompt[:2]] == ["without heads", "with heads"]
-    assert report.prompt[0].ratio == 1
-    assert all(row.tokens == 12 and row.tokens_per_second > 0 for row in report.prompt)
-    assert report.cache is not None
-    whole, half, quarter = report.cache
-    assert (whole.bits, whole.difference, whole.divergence, whole.likeliest) == (16, 0, 0, 1)
-    assert 0 < half.difference < quarter.difference and 0 < half.divergence < quarter.divergence
-    assert whole.bytes_per_token > half.bytes_per_token > quarter.bytes_per_token
-    assert all(row.is_same and row.accepted is not None for row in report.cache)
-    assert report.memory is not None
-    assert report.memory.prompt_tokens + report.memory.generated_tokens == 48
-    assert report.memory.peak_bytes > report.memory.conversation_bytes > 0
+
+
+def test_a_question_that_is_asked_again_is_read_again(engine: Engine) -> None:
+    """Else only the first arm's prompt would be timed."""
+    arm = draft_arm(engine, SMALL, DraftSetting("off", DraftOptions("none")))
+    question = questions(engine)[0]
+    with pytest.MonkeyPatch.context() as patch:
+        found: list[Session] = []
+        patch.setattr(engine, "session", lambda **given: found.append(made(**given)) or found[-1])
+        made = Engine.session.__get__(engine)
+        assert arm.answer(question, 2).tokens == arm.answer(question, 2).tokens
+    for session in found:
+        assert session.stats.reused_tokens == 0
+        assert session.stats.prompt_tokens == len(question.tokens)
 
 
 def test_several_chats_at_once_share_their_passes(engine: Engine) -> None:
-    plan = replace(only("chats"), arms=("2", "mlx-lm"), ignore_eos=True)
+    plan = replace(only("chats"), kinds=3, arms=("2", "mlx-lm"), ignore_eos=True)
     tables: list[RenderableType] = []
     report = run_bench(engine, plan, show=tables.append)
     assert report.chats is not None
@@ -151,33 +148,31 @@ def test_the_report_is_one_json_line_with_its_keys(report: BenchReport) -> None:
     assert "\n" not in line
     read = json.loads(line)
     assert list(read) == [field.name for field in fields(BenchReport)]
-    assert set(PARTS) <= set(read)
-    assert read["conditions"].keys() >= {"model", "machine", "mlx", "sampling", "date"}
-    assert read["conditions"]["sampling"]["seed"] == 1
+    assert set(PARTS) | {"model", "machine", "mlx", "plan", "date"} <= set(read)
+    assert read["plan"]["sampling"]["seed"] == 1
     row = read["drafting"]["kinds"][0]["rows"][1]
-    assert row.keys() >= {"tokens", "drafted", "accepted", "rate", "tokens_per_pass", "why"}
-    assert row["speed"].keys() >= {"tokens_per_second", "ratio", "wall_s", "cpu_ms"}
-    assert read["memory"].keys() >= {"peak_bytes", "first_round_ms", "last_round_ms"}
+    assert row.keys() >= {"tokens", "drafted", "accepted", "tokens_per_second", "ratio", "why"}
 
 
 def test_every_part_is_shown(report: BenchReport, tables: list[RenderableType]) -> None:
     text = shown(tables)
     words = (
-        "code in Python",
-        "In all",
+        "code in Python (1 of 1)",
+        "in all",
         "12 of 12",
-        "with heads",
-        "Keys and values",
-        "last tenth",
+        "prompt tok/s",
+        "A pass of 1 to 9 rows",
+        "auto: rounds",
+        "6 drafted texts, 72 tokens, all equal",
     )
-    for word in (*words, "Same words", "seed 1", report.conditions.date):
+    for word in (*words, "Same words", "seed 1", report.date):
         assert word in text
 
 
-def test_there_are_nine_kinds_of_prompt() -> None:
-    kinds = nine_kinds()
-    assert len({kind.name for kind in kinds}) == len(kinds) == Plan().kinds == 9
-    assert len({kind.question for kind in kinds}) == 9
+def test_there_are_nine_kinds_of_prompt(engine: Engine) -> None:
+    asked = questions(engine)
+    assert len({question.kind for question in asked}) == len(asked) == Plan().kinds == 9
+    assert len({question.text for question in asked}) == 9
 
 
 def test_arms_take_turns_and_peers_are_asked_for_as_many_tokens(
@@ -187,28 +182,28 @@ def test_arms_take_turns_and_peers_are_asked_for_as_many_tokens(
     plan = replace(only("drafting"), kinds=2, repeats=2)
     report = script.bench(engine, monkeypatch, plan)
     there, back = ["off", "1", "peer"], ["peer", "1", "off"]
-    assert script.seen[:3] == [(name, 8) for name in there]  # to warm up
+    assert script.seen[:3] == [("off", 8), ("1", 8), ("peer", 3)]  # to warm up
     seen = script.seen[3:]
-    assert [name for name, _ in seen] == ["off", *there, *back, "off", *back, *there]
+    assert [name for name, _ in seen] == 2 * [*there, *back]
     assert {tokens for name, tokens in seen if name == "peer"} == {3}
     assert {tokens for name, tokens in seen if name != "peer"} == {12}
-    assert report.agreement.is_green
+    assert report.difference is None
     (task,) = script.progress.tasks
     assert (task.description, task.completed, task.total) == (
-        "code in C++, peer (17 of 17)",
-        17,
-        17,
+        "code in C++, off (15 of 15)",
+        15,
+        15,
     )
 
 
 def test_no_green_no_number(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script({"off": TEXT, "1": (7, 8, 1), "2": TEXT})
     report = script.bench(engine, monkeypatch, SMALL)
-    assert report.agreement.difference == "code in Python, 1: token 2 differs"
+    assert report.difference == "code in Python, 1: token 2 differs"
     assert report.drafting is not None
-    speeds = [row.speed is None for row in report.drafting.total]
+    speeds = [row.tokens_per_second is None for row in report.drafting.total]
     assert speeds == [False, True, False]
-    assert (report.cache, report.memory) == (None, None)
+    assert report.chats is None
     assert [reason.code for reason in report.declined] == ["text-differs"]
     assert "NOT the same words" in shown(script.shown)
     assert "NO, token 2 differs" in shown(script.shown)
@@ -225,73 +220,65 @@ def test_a_peer_that_fails_is_left_out(engine: Engine, monkeypatch: pytest.Monke
     ]
 
 
-def test_ctrl_c_leaves_what_was_measured(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = Script({"off": TEXT, "1": TEXT}, interrupt_at=7)  # the second kind's first arm is done
+def test_ctrl_c_leaves_the_kinds_that_were_complete(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script({"off": TEXT, "1": TEXT}, interrupt_at=5)  # the second kind's first arm is done
     report = script.bench(engine, monkeypatch, replace(SMALL, kinds=2))
     assert report.is_interrupted
     assert report.drafting is not None
-    assert [len(kind.rows) for kind in report.drafting.kinds] == [2, 1]
-    assert [row.tokens for row in report.drafting.total] == [3, 3]  # of the whole kind
-    assert (report.prompt, report.memory) == (None, None)
-    assert "Interrupted" in shown(script.shown)
-    stopped = Script({"off": TEXT}, interrupt_at=5)  # before the second kind has a row
-    report = stopped.bench(engine, monkeypatch, replace(SMALL, kinds=2, repeats=2))
-    assert report.drafting is not None
     assert [kind.kind for kind in report.drafting.kinds] == ["code in Python"]
+    assert [row.tokens for row in report.drafting.total] == [3, 3]
+    assert report.chats is None
+    assert "Interrupted" in shown(script.shown)
+    stopped = Script({"off": TEXT}, interrupt_at=1)
+    assert stopped.bench(engine, monkeypatch, SMALL).drafting is None
+
+
+def test_chats_that_differ_are_told(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = iter(range(99))
+
+    def generate_many(*_: object, **__: object) -> list[Generation]:
+        return [Generation("", (next(given),), GenerationStats(passes=1), "end")]
+
+    monkeypatch.setattr(engine, "generate_many", generate_many)
+    plan = replace(only("chats"), arms=())
+    tables: list[RenderableType] = []
+    report = run_bench(engine, plan, show=tables.append)
+    assert report.difference == "off: chats at once"
+    assert "NOT the same words" in shown(tables)
 
 
 def test_prompts_that_do_not_fit_are_declined(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report = Script({"off": TEXT}).bench(
-        engine, monkeypatch, replace(only("drafting"), kinds=len(nine_kinds()))
-    )
+    report = Script({"off": TEXT}).bench(engine, monkeypatch, replace(only("drafting"), kinds=9))
     assert report.drafting is not None
     assert 0 < len(report.drafting.kinds) < 9
     assert {reason.code for reason in report.declined} == {"context-short"}
     assert "long code review" in report.declined[-1].words
 
 
-def test_all_logits_are_kept_of_short_prompts_only(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lengths: list[int] = []
+class Opening(FakeRuntime):
+    """Opens real models."""
 
-    def measure(_: Engine, prompts: Sequence[Sequence[int]], plan: Plan) -> None:
-        lengths.extend(map(len, prompts))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("mlx_engine.bench.run_bench.measure_cache_bits", measure)
-    plan = replace(only("cache"), kinds=7, short_prompts=3)
-    assert run_bench(engine, plan).is_interrupted
-    shortest = sorted(len(kind.question) for kind in nine_kinds()[:7])[:3]
-    assert len(lengths) == 3
-    assert max(lengths) < shortest[-1] + 50  # with what the template adds
+    def load(self, path: str | None = None, *, options: LoadOptions, **_: object) -> Engine:  # type: ignore[override]
+        return open_engine(path, options)
 
 
-def test_without_heads_the_rest_is_measured(tmp_path: Path) -> None:
+def test_the_command_measures_a_model_without_heads(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "headless", heads="none")
-    plan = replace(only("drafting", "cache"), arms=ARMS[:-1])
-    report = run_bench(folder, plan)
-    assert report.agreement.is_green
-    assert report.drafting is not None
-    names = [row.arm.partition(" ")[0] for row in report.drafting.total]
-    assert names == ["off", "prompt-lookup", "mlx-lm"]
-    assert report.cache is not None
-    assert [row.accepted for row in report.cache] == [None] * 3
-    assert [reason.code for reason in report.declined] == ["heads-dropped"]
-
-
-def test_the_command(folder: Path, tmp_path: Path) -> None:
-    outside = FakeRuntime(tmp_path)
-    status = outside.run("bench", str(folder), "--quick", "--only", "memory", "--json")
-    assert status == 0
+    outside = Opening(tmp_path)
+    chosen = "--quick --only drafting --tokens 4 --arms 1,prompt-lookup,mlx-lm --json"
+    assert outside.run("bench", str(folder), *chosen.split()) == 0
     (line,) = outside.out.splitlines()
     read = json.loads(line)
-    assert read["conditions"]["is_quick"] is True
-    assert read["drafting"] is None
-    assert read["memory"]["generated_tokens"] > 0
-    assert "Memory over" in outside.err
+    assert read["plan"]["is_quick"] is True
+    assert read["chats"] is None
+    names = [row["arm"].partition(" ")[0] for row in read["drafting"]["total"]]
+    assert names == ["off", "prompt-lookup", "mlx-lm"]
+    assert "heads-dropped" in {reason["code"] for reason in read["declined"]}
+    assert "code in Python (1 of" in outside.err
 
 
 @dataclass
@@ -303,7 +290,7 @@ class Measured:
     plans: list[Plan] = field(default_factory=list)
 
     def bench(
-        self, model: object, plan: Plan, *, options: object, show: Show, progress: Progress
+        self, engine: object, plan: Plan, *, heads: object, show: Show, progress: Progress
     ) -> BenchReport:
         self.plans.append(plan)
         with progress:
@@ -324,7 +311,7 @@ def measured(
 
 def test_options_become_a_plan(tmp_path: Path, measured: Measured) -> None:
     chosen = (
-        "--quick --only memory,drafting --arms 1,2@0.5,mlx-lm --tokens 4 --repeats 3 --ignore-eos"
+        "--quick --only chats,drafting --arms 1,2@0.5,mlx-lm --tokens 4 --repeats 3 --ignore-eos"
     )
     server = "--llama-server bin/llama-server --temperature 0.5 --top-k 20"
     assert FakeRuntime(tmp_path).run("bench", *chosen.split(), *server.split()) == 0
@@ -332,7 +319,7 @@ def test_options_become_a_plan(tmp_path: Path, measured: Measured) -> None:
     assert measured.plans == [
         replace(
             quick_plan(),
-            parts=("drafting", "memory"),
+            parts=("drafting", "chats"),
             arms=("1", "2@0.5", "mlx-lm"),
             tokens=4,
             repeats=3,
@@ -403,7 +390,7 @@ def test_a_picture_that_cannot_be_is_refused_before_anything_is_measured(
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--only", "speed"), ("--arms", "9"), ("--arms", "x"), ("--tokens", "0")],
+    [("--only", "memory"), ("--arms", "9"), ("--arms", "x"), ("--tokens", "0")],
 )
 def test_the_command_refuses(tmp_path: Path, option: str, value: str) -> None:
     with pytest.raises(SystemExit, match="2"):
