@@ -45,6 +45,7 @@ from app.worker.replies import (
     CostsMeasured,
     DraftOutputInUse,
     MemoryHeld,
+    OldestDropped,
     Reply,
     TokensCounted,
     WorkerFailed,
@@ -252,6 +253,8 @@ class App(QObject):
             case AnswerEvents() | AnswerFailed() | AnswerWithdrawn():
                 if not self.compare.take(reply):
                     self.answers.take(reply)
+            case OldestDropped():
+                self.chat.keep_dropped(reply)
             case CostsMeasured() | DraftOutputInUse():
                 self.figures.take(reply)
             case TokensCounted():

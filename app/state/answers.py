@@ -251,18 +251,32 @@ class Answers(QObject):
         return next(found, None)
 
     def begin(
-        self, answer: RunningAnswer, past: tuple[Message, ...], settings: ChatSettings
+        self,
+        answer: RunningAnswer,
+        past: tuple[Message, ...],
+        settings: ChatSettings,
+        *,
+        drops_oldest: bool = False,
     ) -> None:
-        """Have the engine answer the last of `past`."""
+        """Have the engine answer the last of `past`; drops_oldest: as in Ask."""
         self._running[answer.message_id] = answer
-        self._request(Ask(str(answer.chat_id), str(answer.message_id), past, settings))
+        chat_id, message_id = str(answer.chat_id), str(answer.message_id)
+        self._request(Ask(chat_id, message_id, past, settings, drops_oldest=drops_oldest))
         self._timer.start()
         self.changed.emit()
 
-    def go_on(self, cut: StoredMessage, past: tuple[Message, ...], settings: ChatSettings) -> None:
+    def go_on(
+        self,
+        cut: StoredMessage,
+        past: tuple[Message, ...],
+        settings: ChatSettings,
+        *,
+        drops_oldest: bool = False,
+    ) -> None:
         """Continue the answer `cut`, the last of `past`, in place. Raises StoreError."""
         self._store.messages.save_partial(cut.id, cut.so_far)
-        self.begin(RunningAnswer(cut.chat_id, cut.id, cut.so_far), past, settings)
+        answer = RunningAnswer(cut.chat_id, cut.id, cut.so_far)
+        self.begin(answer, past, settings, drops_oldest=drops_oldest)
 
     def stop(self, chat_id: int) -> None:
         """End a chat's answer after its round; what there is stays."""

@@ -11,11 +11,11 @@ from app.state.answers import Answers, Growth, RunningAnswer, worth_telling
 from app.state.drafts import NEW, Drafts
 from app.state.models import ModelState
 from app.store.session_store import SessionStore
-from app.values.attached_text import CHARACTERS_A_TOKEN, SaidWith
+from app.values.attached_text import SaidWith
 from app.values.chat_settings import ChatSettings
 from app.values.chats import Branch, StoredMessage, Turn
 from app.values.errors import StoreError
-from app.worker.replies import Problem
+from app.worker.replies import OldestDropped, Problem
 from app.worker.requests import ChangeSettings, CloseChat, Request
 from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import Words, joined
@@ -213,8 +213,11 @@ class ChatState(QObject):
             if is_news:
                 self.stored.emit(old.chat_id)
 
-    def continue_answer(self, message_id: int | None = None) -> None:
-        """Go on with the last answer, where it was cut."""
+    def continue_answer(self, message_id: int | None = None, *, drops_oldest: bool = False) -> None:
+        """Go on with the last answer where it was cut, be it before its first word.
+
+        drops_oldest: leave the oldest turns unread, as many as free half of the context.
+        """
         last = self.last_answer
         is_named = last is not None and message_id in (None, last.id)
         is_last = last is not None and self.turns.ids[-1] == last.id
@@ -224,20 +227,28 @@ class ChatState(QObject):
             place = len(self.turns) - 1
             ids = (*self._read_before(place), last.id)
             past = self._store.messages.conversation(ids)
-            self._answers.go_on(last, past, self.settings)
+            self._answers.go_on(last, past, self.settings, drops_oldest=drops_oldest)
             self._tell_replaced(place)
 
     def drop_oldest(self, message_id: int) -> None:
         """Go on with the last answer, or begin it, without the oldest turns."""
-        last = self.last_answer
-        is_named = last is not None and last.id == message_id
-        if not is_named or self.running is not None or not self.can_drop or not self._has_model():
-            return
+        if self.can_drop:
+            self.continue_answer(message_id, drops_oldest=True)
+
+    def keep_dropped(self, dropped: OldestDropped) -> None:
+        """Have the later questions of a chat, on show or not, leave the same turns unread."""
+        chat_id = int(dropped.chat_id)
         with self._told():
-            before = self.first_read
-            self._set_settings(replace(self.settings, read_from=self._first_to_read()))
-            self.replaced.emit(before)
-            (self.continue_answer if last and last.text else self.regenerate)(message_id)
+            turns = self.turns if chat_id == self.chat_id else self._store.messages.path(chat_id)
+            if turns.place(int(dropped.message_id)) is None:
+                return  # another branch is on show
+            settings = self._store.chats.settings(chat_id).value
+            first = (turns.place(settings.read_from) or 0) + dropped.count
+            read_from = turns.ids[first]
+            self._store.chats.set_settings(chat_id, replace(settings, read_from=read_from))
+            if chat_id == self.chat_id:
+                before, self.settings = self.first_read, replace(self.settings, read_from=read_from)
+                self._tell_replaced(before)
 
     def show_branch(self, message_id: int, step: int) -> None:
         """Show the next (1) or previous (-1) version of a message, in its place."""
@@ -391,28 +402,3 @@ class ChatState(QObject):
         """Whether the model still reads a turn before the last one."""
         later = islice(self.newest, max(0, len(self.turns) - 1 - self.first_read))
         return any(message.role == "user" for message in later)
-
-    def _first_to_read(self) -> int:
-        """The id of the question from which on about half of the tokens stand that are read now;
-        one turn at least goes, and the last question always stays.
-        """
-        tokens, first = self._tokens(), self.first_read
-        half = sum(tokens[first:]) / 2
-        asked = (place for place, turn in enumerate(self.turns) if turn.message.role == "user")
-        later = [place for place in asked if place > first]
-        place = next((place for place in later if sum(tokens[place:]) <= half), later[-1])
-        return self.turns.ids[place]
-
-    def _tokens(self) -> list[float]:
-        """Of each turn: what an answer's figures say it and its question have brought, there as
-        one number at the question; about so many by the text where there are none.
-        """
-        known, tokens = 0, list[float]()
-        for turn in self.turns:
-            stats = turn.message.stats
-            tokens.append(len(turn.message.text) / CHARACTERS_A_TOKEN)
-            total = 0 if stats is None else stats.prompt_tokens + stats.generated_tokens
-            if total > known and len(tokens) > 1:
-                tokens[-2:] = total - known, 0
-            known = total or known
-        return tokens

@@ -13,6 +13,7 @@ from app.worker.replies import (
     AnswerFailed,
     DraftOutputInUse,
     ModelChanged,
+    OldestDropped,
     Pace,
     Reply,
     WorkerFailed,
@@ -143,13 +144,14 @@ class Answering:
         try:
             session = chats.open(question.chat_id, question.settings, self._running)
             effects = Effects(question.chat_id, session, chats, self._reply)
+            if session.messages != question.messages:  # else it goes on at its very last token
+                session.load_messages(question.messages)
+            if question.drops_oldest:
+                dropped = session.drop_oldest()
+                self._reply(OldestDropped(question.chat_id, question.message_id, dropped))
+            events = _events(session, question)
             self._running[question.chat_id] = _Running(
-                question,
-                chats.model_name,
-                session,
-                _events(session, question),
-                Batcher(),
-                effects,
+                question, chats.model_name, session, events, Batcher(), effects
             )
         except INTERPRETER_EXITS:
             raise
@@ -222,12 +224,7 @@ class Answering:
 
 
 def _events(session: "Session", question: Ask) -> Generator[Event, None, None]:
-    """The answer, on a session that knows exactly these messages.
-
-    A session that knows them already is left alone: it continues at the very token it stopped at.
-    """
-    if session.messages != question.messages:
-        session.load_messages(question.messages)
+    """Return the events of the answer, on a session that has exactly these messages."""
     goes_on = question.messages[-1].role == "assistant"
     events: Iterator[Event] = session.continue_answer() if goes_on else session.regenerate()
     return cast(Generator[Event, None, None], events)

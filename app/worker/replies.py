@@ -122,6 +122,15 @@ class DraftOutputInUse:
 
 
 @dataclass(frozen=True, slots=True)
+class OldestDropped:
+    """The first `count` messages of a question are not read, so that the others fit."""
+
+    chat_id: str
+    message_id: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerFailed:
     """The answer ended with a problem; the text reported so far stands. model: that was asked, ""
     for none.
@@ -160,6 +169,7 @@ Reply = (
     | TokensCounted
     | AnswerEvents
     | DraftOutputInUse
+    | OldestDropped
     | AnswerFailed
     | AnswerWithdrawn
     | WorkerFailed

@@ -43,7 +43,8 @@ class Ask:
 
     What the messages share with what was read before in this chat is not read again. message_id
     names the answer in the replies. Questions of several chats are answered at once; alone: not
-    this one, because its speed is measured.
+    this one, because its speed is measured. drops_oldest: leave the oldest turns unread, as many as
+    free half of the context and at least one, which OldestDropped tells.
     """
 
     chat_id: str
@@ -51,6 +52,7 @@ class Ask:
     messages: tuple[Message, ...]
     settings: ChatSettings = field(default_factory=ChatSettings)
     alone: bool = False
+    drops_oldest: bool = False
 
 
 @dataclass(frozen=True, slots=True)

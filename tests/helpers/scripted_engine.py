@@ -125,7 +125,7 @@ class ScriptedSession:
         return self.draft.output if self.engine.description.mtp_heads else None
 
     def load_messages(self, messages: Sequence[Message]) -> None:
-        self.turns = list(messages)
+        self.turns, self.unread = list(messages), 0
 
     def drop_oldest(self) -> int:
         self.unread += 2

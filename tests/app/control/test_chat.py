@@ -588,8 +588,8 @@ def test_where_the_context_is_full_it_goes_on_without_the_oldest_turns(
     alone.until(lambda: alone.app.chat.running is None)
     assert alone.shown[0].startswith("One, and")
     assert alone.shown[-1] == "Half an answer"
-    read = [m.text for m in source.engines["None"].sessions[-1].turns]
-    assert read[0] == "Two"
+    session = source.engines["None"].sessions[-1]
+    assert session.turns[session.unread].text == "Two"
     assert [v.message.is_first_read for v in column.views] == [n == 2 for n in range(6)]
     alone.ask("Four")
     assert source.engines["None"].sessions[-1].turns[0].text == "Two"

@@ -1,4 +1,4 @@
-"""The chat on show goes on without its oldest turns by what the model had to read of them."""
+"""The chat on show: what is asked of the engine, stored and shown when its user does something."""
 
 from dataclasses import replace
 
@@ -11,34 +11,8 @@ from app.store.session_store import SessionStore, open_store
 from app.store.transfer import NewChat, insert_chat
 from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage
-from app.worker.replies import AnswerFailed, ModelLoaded, Problem
+from app.worker.replies import AnswerFailed, ModelLoaded, OldestDropped, Problem
 from mlx_engine.values.conversation import GenerationFinished, Message, Role, TextPiece
-from mlx_engine.values.stats import GenerationStats
-
-TURNS = ((3000, 100), (3300, 50), (3400, 60), (3500, 40))
-"""Tokens of the prompt and the answer of each turn: the first has nearly all of them."""
-
-
-@pytest.mark.parametrize(("has_figures", "left"), [(True, 1), (False, 2)])
-def test_the_older_half_of_the_tokens_goes(qapp, qtbot, tmp_path, has_figures, left):
-    """Where no answer tells, the characters do."""
-    store = open_store(tmp_path / "chats.sqlite")
-    one = StatedChat(store)
-    chat = one.chat
-    for number, (prompt, generated) in enumerate(TURNS):
-        chat.send("数" * 100)
-        figures = GenerationStats(prompt_tokens=prompt, generated_tokens=generated)
-        stats = figures if has_figures else GenerationStats()
-        one.say(GenerationFinished("context-full", stats, "a" * 100, ""))
-        qtbot.waitUntil(lambda: not one.answers.chat_ids)
-        assert chat.can_drop == (number > 0)
-    chat.drop_oldest(chat.turns.ids[-1])
-    assert chat.first_read == 2 * left
-    one.answer(qtbot, "More")
-    chat.drop_oldest(chat.turns.ids[-1])
-    assert chat.first_read > 2 * left
-    one.close()
-
 
 MANY = 20 * BLOCK
 
@@ -179,4 +153,46 @@ def test_the_turns_on_show_are_those_of_the_store(qapp, qtbot, tmp_path):
     chat.show_branch(chat.turns.ids[0], -1)
     check()
     assert one.told == []
+    one.close()
+
+
+@pytest.mark.parametrize("text", ["", "Half an"])
+@pytest.mark.parametrize("is_on_show", [True, False])
+def test_a_full_context_goes_on_in_place_once_the_engine_has_made_room(
+    qapp, qtbot, tmp_path, text, is_on_show
+):
+    """One press: no version of the answer is left, and later questions leave the same unread."""
+    store = open_store(tmp_path / "chats.sqlite")
+    one = StatedChat(store)
+    chat = one.chat
+    for question in ("One", "Two", "Three"):
+        chat.send(question)
+        one.answer(qtbot, "An answer.")
+    chat.send("Four")
+    asked = one.asked[-1]
+    if text:
+        one.say(TextPiece(text))
+    too_long = Problem("known", "PromptTooLong", "It is too long.")
+    one.answers.take(AnswerFailed(asked.chat_id, asked.message_id, too_long, "Pocket"))
+    chat.drop_oldest(chat.turns.ids[-1])
+    again = one.asked[-1]
+    assert (again.message_id, again.drops_oldest) == (asked.message_id, True)
+    assert again.messages == (*asked.messages, Message("assistant", text))
+    shown = chat.chat_id
+    if not is_on_show:
+        chat.begin(ChatSettings())
+    chat.keep_dropped(OldestDropped(again.chat_id, again.message_id, 4))
+    one.answer(qtbot, f"{text} answer")
+    chat.open(shown)
+    assert chat.first_read == 4 and chat.settings.read_from == chat.turns.ids[4]
+    assert chat.turns[-1].siblings == (int(asked.message_id),)
+    assert chat.turns[-1].message.text == f"{text} answer"
+    assert chat.turns[-1].message.problem == ""
+    chat.send("Five")
+    assert [message.text for message in one.asked[-1].messages][:2] == ["Three", "An answer."]
+    assert not one.asked[-1].drops_oldest
+    one.answer(qtbot, "Fits.")
+    chat.drop_oldest(chat.turns.ids[-1])
+    chat.keep_dropped(OldestDropped(again.chat_id, str(chat.turns.ids[-1]), 2))
+    assert chat.first_read == 6, "counted from what was read"
     one.close()

@@ -16,11 +16,12 @@ from app.worker.replies import (
     LoadFailed,
     LoadProgress,
     ModelLoaded,
+    OldestDropped,
     Reply,
 )
 from app.worker.requests import Ask, CancelLoad, ChangeSettings, CloseChat, LoadModel, StopAnswer
 from mlx_engine.values.conversation import Message, PromptProgress, RoundFinished
-from mlx_engine.values.options import DraftOptions, GenerationOptions
+from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions
 
 if TYPE_CHECKING:
     pass
@@ -174,3 +175,28 @@ def test_after_a_restart_a_chat_reads_only_what_is_new(tmp_path):
     assert reused[0] == reused[2] == 0
     assert reused[1] > 60
     assert not any(folder.iterdir()), "where nothing is to be kept, nothing stays"
+
+
+@pytest.mark.parametrize("said", ["", "That is"])
+def test_a_context_that_is_ten_times_full_is_made_room_in_at_once(said):
+    """With room for an answer; what was read for it is not read again at the next question."""
+    texts = [f"{n}: {'Tell me all of it. ' * 12}" for n in range(30)]
+    roles = ("user", "assistant")
+    long = [Message(roles[n % 2], text) for n, text in enumerate([*texts, QUESTION])]
+    messages = (*long, Message("assistant", said))
+    with served(ModelSource()) as room:
+        room.put(LoadModel(None, LoadOptions(context_length=256)))
+        room.until_a(ModelLoaded)
+        room.put(Ask("1", "too long", tuple(long), settings(1, 10)))
+        failed = room.until_a(AnswerFailed)
+        assert isinstance(failed, AnswerFailed) and failed.problem.code == "PromptTooLong"
+        room.put(Ask("1", "fits", messages, settings(1, 10), drops_oldest=True))
+        dropped = room.until_a(OldestDropped)
+        assert isinstance(dropped, OldestDropped) and dropped.message_id == "fits"
+        assert dropped.count % 2 == 0 and 24 < dropped.count <= 30
+        finished = room.until_answered("fits")
+        assert finished.reason == "max-tokens" and finished.text.startswith(said)
+        assert finished.stats.prompt_tokens <= 128 + len(said)
+        more = (Message("assistant", finished.text), Message("user", "And?"))
+        room.put(Ask("1", "next", (*long[dropped.count :], *more), settings(1, 10)))
+        assert room.until_answered("next").stats.reused_tokens > 20
