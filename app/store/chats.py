@@ -5,12 +5,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from itertools import chain, count
+from itertools import chain, count, islice
 from typing import TypeVar, cast
 
 from app.store.database import Database
 from app.store.rows import seconds_of, text_of
-from app.store.words import WordFinder, match_expression, query_words
+from app.store.words import WordFinder, like_patterns, match_expression, query_words
 from app.values.attached_text import said_with
 from app.values.chat_settings import ChatSettings, settings_from_json, settings_to_json
 from app.values.chats import ChatSummary, ListedChat, TextRange
@@ -267,12 +267,16 @@ def chat_gone(chat_id: int) -> NoSuchChat:
 
 HITS = 50
 BEFORE, SNIPPET = 30, 140
-_IN_TITLES = f"""SELECT {SUMMARY_COLUMNS} FROM title_index JOIN chat ON chat.id = title_index.rowid
-    WHERE title_index MATCH ? AND deleted_at IS NULL ORDER BY updated_at DESC LIMIT ?"""
+_IN_TITLES = f"""SELECT {SUMMARY_COLUMNS} FROM chat JOIN title_index ON title_index.rowid = id
+    WHERE title_index MATCH ? AND deleted_at IS NULL ORDER BY updated_at DESC"""
+_WITHOUT_TITLE_INDEX = f"""SELECT {SUMMARY_COLUMNS} FROM chat
+    WHERE {{found}} AND deleted_at IS NULL ORDER BY updated_at DESC"""
 _IN_TEXTS = f"""SELECT {SUMMARY_COLUMNS}, message.id AS message
     FROM text_index JOIN message ON message.id = text_index.rowid JOIN chat ON chat.id = chat
-    WHERE text_index MATCH ? AND deleted_at IS NULL
-    ORDER BY text_index.rowid DESC"""
+    WHERE text_index MATCH ? AND deleted_at IS NULL ORDER BY text_index.rowid DESC"""
+_WITHOUT_TEXT_INDEX = f"""SELECT {SUMMARY_COLUMNS}, message.id AS message
+    FROM message JOIN chat ON chat.id = chat
+    WHERE {{found}} AND state <> 'partial' AND deleted_at IS NULL ORDER BY message.id DESC"""
 
 
 class Search:
@@ -284,37 +288,52 @@ class Search:
     def find(self, query: str, limit: int = HITS) -> tuple[ListedChat, ...]:
         """Chats with all words of `query`, those with them in the title first, then the newest.
 
-        A word is found by its beginning, in scripts without spaces anywhere; nothing in a query is
-        an operator. Each hit points at the newest such message. Raises StoreError.
+        Parts of words are found too; nothing in a query is an operator. Each hit points at the
+        newest such message. Raises StoreError.
         """
         words = query_words(query)
         if not words:
             return ()
-        matching, finder = match_expression(words), WordFinder(words)
+        finder = WordFinder(words)
+        titled = self._rows("title", words, _IN_TITLES, _WITHOUT_TITLE_INDEX)
+        chats = (summary_from_row(row) for row in titled if finder.has_all(text_of(row["title"])))
         hits = {
             chat.id: ListedChat(chat, tuple(finder.ranges(chat.title)))
-            for chat in map(summary_from_row, self._database.rows(_IN_TITLES, matching, limit))
+            for chat in islice(chats, limit)
         }
-        for row in self._newest_messages(matching, limit):
+        seen = set[int]()
+        for row in self._rows("text", words, _IN_TEXTS, _WITHOUT_TEXT_INDEX):
             chat_id = row["id"]
-            if chat_id in hits or len(hits) < limit:
+            if chat_id not in seen and (chat_id in hits or len(hits) < limit):
                 hit = hits.get(chat_id) or ListedChat(summary_from_row(row))
-                hits[chat_id] = self._with_message(hit, row["message"], finder)
+                hit = self._with_message(hit, row["message"], finder)
+                if hit.message_id is not None:
+                    hits[chat_id] = hit
+                    seen.add(chat_id)
+            if len(seen) == limit:  # a common word costs no more
+                break
         return tuple(hits.values())
 
-    def _newest_messages(self, matching: str, limit: int) -> Iterator[sqlite3.Row]:
-        """One for each chat; left as soon as there are enough, so a common word costs no more."""
-        seen: set[int] = set()
-        for row in self._database.each(_IN_TEXTS, matching):
-            if row["id"] not in seen:
-                seen.add(row["id"])
-                yield row
-            if len(seen) == limit:
-                return
+    def _rows(
+        self, column: str, words: list[str], indexed: str, unindexed: str
+    ) -> Iterator[sqlite3.Row]:
+        """Yield rows that may have all words: the index knows trigrams only, and of words that
+        have none the longest is looked for.
+        """
+        matching = match_expression(words)
+        if matching:
+            return self._database.each(indexed, matching)
+        patterns = like_patterns(max(words, key=len))
+        found = " OR ".join([f"{column} LIKE ? ESCAPE '\\'"] * len(patterns))
+        return self._database.each(unindexed.format(found=f"({found})"), *patterns)
 
     def _with_message(self, hit: ListedChat, message_id: int, finder: WordFinder) -> ListedChat:
+        """Add a message to a hit, if it has all words."""
         row = self._database.row("SELECT text FROM message WHERE id = ?", message_id)
-        snippet = cut_snippet("" if row is None else text_of(row["text"]), finder)
+        text = "" if row is None else text_of(row["text"])
+        if not finder.has_all(text):
+            return hit
+        snippet = cut_snippet(text, finder)
         return replace(
             hit,
             message_id=message_id,

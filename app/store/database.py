@@ -22,7 +22,7 @@ from app.values.errors import (
 )
 from mlx_engine.values.words import Words
 
-Access = Literal["rwc", "rw", "ro", "immutable"]
+Access = Literal["rwc", "rw", "ro", "immutable", "damaged"]
 IN_MEMORY = Path(":memory:")
 BUSY_TIMEOUT_MS = 100
 PAGES_BEFORE_CHECKPOINT = 4000
@@ -90,11 +90,15 @@ def connect(path: Path, access: Access) -> sqlite3.Connection:
 
     NORMAL does not wait for the disk at a commit: a killed process loses nothing, a power cut at
     most what came after the last checkpoint. Checkpoints do wait, and one follows every answer.
-    "immutable" is for a file that cannot change under us, which spares SQLite its side files.
+    "immutable" is for a file that cannot change under us, which spares SQLite its side files;
+    "damaged" reads one that is shorter than it says.
     """
-    mode = "immutable=1" if access == "immutable" else f"mode={access}"
-    uri = f"{path.absolute().as_uri()}?{mode}"
-    return _prepared(sqlite3.connect(uri, uri=True, isolation_level=None))
+    modes = {"immutable": "immutable=1", "damaged": "mode=ro"}
+    uri = f"{path.absolute().as_uri()}?{modes.get(access, f'mode={access}')}"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+    if access == "damaged":
+        connection.execute("PRAGMA writable_schema = ON")
+    return _prepared(connection)
 
 
 def connect_memory() -> sqlite3.Connection:

@@ -37,8 +37,8 @@ from app.store.schema import (
     MIGRATIONS,
     TABLES,
     Migration,
-    index_opens,
-    make_index_again,
+    indexes_open,
+    make_indexes_again,
     migrate,
     new_in_memory,
     sound_columns,
@@ -170,9 +170,9 @@ def _bring_up_to_date(
     with nullcontext() if made is not None else _misshapen(path):
         copy = migrate(connection, path, steps)
     _check_shape(connection, path)
-    if look_closer or not index_opens(connection):
+    if look_closer or not indexes_open(connection):
         with _misshapen(path):
-            make_index_again(connection)
+            make_indexes_again(connection)
         notices.append(
             Words("{path} was damaged in its search index, which has been made again.", path=path)
         )

@@ -1,32 +1,21 @@
 """A damaged database: moved aside whole, and whatever rows it still gives taken over."""
 
-import shutil
 import sqlite3
-import sys
-from array import array
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import product
-from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
 from app.store.database import connect, transaction
-from app.store.schema import Columns, new_in_memory, sound_columns
+from app.store.schema import Columns, sound_columns
 from app.store.words import storable
-from mlx_engine.values.private_files import make_private_file
 
-MAGIC = b"SQLite format 3\0"
-PAGE_SIZE, PAGES, FREE_PAGES = slice(16, 18), slice(28, 32), slice(32, 40)
-"""Bytes of the header, big endian (sqlite.org/fileformat2.html, section 1.3)."""
 SIDE_FILES = ("-wal", "-shm", "-journal")
 """Endings of what SQLite keeps beside a file."""
 LOST = 0
 """The number of no message."""
-TABLE_LEAF = 13
-"""First byte of a page with rows (section 1.6)."""
 
 _LOST_CHATS = """INSERT INTO chat (id, title, created_at, updated_at, settings)
     SELECT chat, 'Recovered chat', min(created_at), max(created_at), '{}' FROM message
@@ -75,10 +64,10 @@ def salvage(aside: Path, path: Path) -> Saved:
     """
     if not aside.is_file():
         return Saved(0, 0)
-    with _grafted(aside) as graft, closing(connect(path, "rwc")) as target, transaction(target):
+    with closing(connect(path, "rwc")) as target, transaction(target):
         target.execute("PRAGMA defer_foreign_keys = ON")
         for table, columns in sound_columns().items():
-            for row in _sound_rows(aside, graft, table, columns):
+            for row in _sound_rows(aside, table, columns):
                 if (row.get("parent") or 0) >= row["id"]:  # else it is not taken
                     row["parent"] = LOST
                 places = ", ".join("?" * len(row))
@@ -98,103 +87,25 @@ def relink(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-@contextmanager
-def _grafted(aside: Path) -> Iterator[Path]:
-    """A copy under the first page of a new database, for a file whose own is damaged, or that was
-    cut off. That page says how long the file is and where its tables begin: in all of ours at the
-    same pages. Where there is no room for it there is none.
-    """
-    graft = aside.with_name(aside.name + ".part")
-    try:
-        make_private_file(graft)
-        with suppress(OSError):
-            shutil.copyfile(aside, graft)
-            with closing(new_in_memory()) as new, graft.open("r+b") as file:
-                image = bytearray(new.serialize())
-                size = int.from_bytes(image[PAGE_SIZE])
-                image[PAGES] = (aside.stat().st_size // size).to_bytes(4)
-                image[FREE_PAGES] = bytes(8)
-                file.write(image[:size])
-        yield graft
-    finally:
-        graft.unlink(missing_ok=True)
-
-
-Rows = Iterator[dict[str, Any]]
-
-
-def _sound_rows(aside: Path, graft: Path, table: str, columns: Columns) -> Rows:
-    """From both ends of the first place, each as far as it can be read, and where damage showed
-    also of the second, and of each of its pages by itself; the same row may come twice.
-    """
-    for place, order in product((aside, graft), ("ASC", "DESC")):
-        try:
-            yield from _rows(place, table, columns, order)
-        except _DAMAGED:
-            continue
-        else:
-            return
-    with suppress(OSError, *_DAMAGED):
-        yield from _rows_of_pages(aside, graft, table, columns)
-
-
 _DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 
-def _rows(place: Path, table: str, columns: Columns, order: str = "ASC") -> Rows:
-    """A file of an older version lacks some of the tables and columns."""
-    with closing(connect(place, "ro")) as source:
-        there = {row["name"] for row in source.execute(f"PRAGMA table_info({table})")}
-        names = [name for name in columns if name in there]
-        if not names:
-            return
-        sql = f"SELECT {', '.join(names)} FROM {table} NOT INDEXED ORDER BY id {order}"
-        for row in source.execute(sql):
-            if all(isinstance(row[name], columns[name]) for name in names):
-                yield {name: storable(row[name]) for name in names}
-
-
-def _rows_of_pages(aside: Path, graft: Path, table: str, columns: Columns) -> Rows:
-    """What no longer hangs together: each page of rows is put where the table begins, as if it were
-    all of it. Rows of another table have other types; pages that were given up are left out.
+def _sound_rows(aside: Path, table: str, columns: Columns) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table as far as they can be read from its beginning, and where damage
+    showed from its end; the same row may come twice. A file of an older version lacks some of the
+    tables and columns.
     """
-    with closing(connect(graft, "ro")) as source:
-        sql = "SELECT rootpage FROM sqlite_schema WHERE name = ?"
-        root = source.execute(sql, [table]).fetchone()[0]
-        size = source.execute("PRAGMA page_size").fetchone()[0]
-    given_up = _free_pages(aside, size)
-    with graft.open("r+b", buffering=0) as file:
-        pages = file.seek(0, SEEK_END) // size
-
-        def page(number: int) -> bytes:
-            file.seek((number - 1) * size)
-            return file.read(size)
-
-        beginning = page(root)
-        for number in range(2, pages + 1):
-            found = beginning if number == root else page(number)
-            if found[0] == TABLE_LEAF and number not in given_up:
-                file.seek((root - 1) * size)
-                file.write(found)
-                with suppress(*_DAMAGED):
-                    yield from _rows(graft, table, columns)
-        file.seek((root - 1) * size)
-        file.write(beginning)
-
-
-def _free_pages(path: Path, size: int) -> set[int]:
-    """Pages of `size` bytes of what was deleted, as far as the file can say (section 1.5)."""
-    free = set[int]()
-    with path.open("rb") as file:
-        header = file.read(FREE_PAGES.stop)
-        if not header.startswith(MAGIC):
-            return free
-        trunk = int.from_bytes(header[FREE_PAGES][:4])
-        while trunk and trunk not in free:
-            file.seek((trunk - 1) * size)
-            numbers = array("I", file.read(size).ljust(size, b"\0"))
-            if sys.byteorder == "little":
-                numbers.byteswap()
-            free |= {trunk, *numbers[2 : 2 + numbers[1]]}
-            trunk = numbers[0]
-    return free
+    for order in ("ASC", "DESC"):
+        try:
+            with closing(connect(aside, "damaged")) as source:
+                there = {row["name"] for row in source.execute(f"PRAGMA table_info({table})")}
+                names = [name for name in columns if name in there]
+                if not names:
+                    return
+                sql = f"SELECT {', '.join(names)} FROM {table} NOT INDEXED ORDER BY id {order}"
+                for row in source.execute(sql):
+                    if all(isinstance(row[name], columns[name]) for name in names):
+                        yield {name: storable(row[name]) for name in names}
+                return
+        except _DAMAGED:
+            continue

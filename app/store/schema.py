@@ -18,61 +18,65 @@ from mlx_engine.values.private_files import make_private_file
 
 
 @dataclass(frozen=True, slots=True)
-class _Indexed:
-    """A column, the columns its index depends on, and when a row belongs in it."""
+class _Index:
+    """A full-text index of a column. watched: columns it depends on. ready: when a row is in it."""
 
     table: str
     column: str
     watched: str
     ready: str
+    options: str
 
     @property
-    def index(self) -> str:
+    def name(self) -> str:
         return f"{self.column}_index"
 
-    @property
-    def triggers(self) -> tuple[str, str, str]:
-        return f"{self.table}_added", f"{self.table}_removed", f"{self.table}_changed"
-
-
-_INDEXES = (
-    _Indexed("chat", "title", watched="title", ready="1"),
-    _Indexed("message", "text", watched="text, state", ready="{row}.state <> 'partial'"),
-)
-
-
-def make_index(connection: sqlite3.Connection) -> None:
-    """Make and fill both indexes; raises sqlite3.Error."""
-    for part in _INDEXES:
-        table, column, index = part.table, part.column, part.index
-        added, removed, changed = part.triggers
-        is_new, was_old = part.ready.format(row="new"), part.ready.format(row="old")
+    def make(self, connection: sqlite3.Connection) -> None:
+        """Make it with its triggers, and fill it; raises sqlite3.Error."""
+        table, column, index = self.table, self.column, self.name
+        is_new, was_old = self.ready.format(row="new"), self.ready.format(row="old")
         add = f"""INSERT INTO {index} (rowid, {column})
             SELECT new.id, index_text(CAST(new.{column} AS BLOB)) WHERE {is_new};"""
         remove = f"""INSERT INTO {index} ({index}, rowid, {column})
             SELECT 'delete', old.id, index_text(CAST(old.{column} AS BLOB)) WHERE {was_old};"""
         for statement in (
             f"""CREATE VIRTUAL TABLE {index} USING fts5 (
-                {column}, content='', prefix='1 2', tokenize='unicode61 remove_diacritics 2')""",
-            f"CREATE TRIGGER {added} AFTER INSERT ON {table} BEGIN {add} END",
-            f"CREATE TRIGGER {removed} AFTER DELETE ON {table} BEGIN {remove} END",
-            f"""CREATE TRIGGER {changed} AFTER UPDATE OF {part.watched} ON {table}
+                {column}, content='', {self.options})""",
+            f"CREATE TRIGGER {table}_added AFTER INSERT ON {table} BEGIN {add} END",
+            f"CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN {remove} END",
+            f"""CREATE TRIGGER {table}_changed AFTER UPDATE OF {self.watched} ON {table}
                 BEGIN {remove} {add} END""",
             f"""INSERT INTO {index} (rowid, {column})
                 SELECT id, index_text(CAST({column} AS BLOB)) FROM {table}
-                WHERE {part.ready.format(row=table)}""",
+                WHERE {self.ready.format(row=table)}""",
         ):
             connection.execute(statement)
 
+    def drop(self, connection: sqlite3.Connection) -> None:
+        """Throw it away, with its triggers; raises sqlite3.Error."""
+        for change in ("added", "removed", "changed"):
+            connection.execute(f"DROP TRIGGER {self.table}_{change}")
+        connection.execute(f"DROP TABLE {self.name}")
 
-def index_opens(connection: sqlite3.Connection) -> bool:
+
+def _indexes(options: str) -> tuple[_Index, _Index]:
+    """Of titles, and of texts that are complete."""
+    ready = "{row}.state <> 'partial'"
+    return (
+        _Index("chat", "title", watched="title", ready="1", options=options),
+        _Index("message", "text", watched="text, state", ready=ready, options=options),
+    )
+
+
+_OF_WORDS = _indexes("prefix='1 2', tokenize='unicode61 remove_diacritics 2'")
+_OF_TRIGRAMS = _indexes("detail='none', tokenize='trigram'")
+
+
+def indexes_open(connection: sqlite3.Connection) -> bool:
     """Look at the beginning of both: takes no time, and does not see all damage."""
     try:
-        for part in _INDEXES:
-            index = part.index
-            connection.execute(
-                f"SELECT rowid FROM {index} WHERE {index} MATCH 'a' LIMIT 1"
-            ).fetchall()
+        for index in _OF_TRIGRAMS:
+            connection.execute(f"SELECT rowid FROM {index.name} ('aaa') LIMIT 1").fetchall()
     except sqlite3.DatabaseError as error:
         if primary_code(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
             raise
@@ -80,14 +84,12 @@ def index_opens(connection: sqlite3.Connection) -> bool:
     return True
 
 
-def make_index_again(connection: sqlite3.Connection) -> None:
+def make_indexes_again(connection: sqlite3.Connection) -> None:
     """Throw both away and fill new ones; raises sqlite3.Error."""
     with transaction(connection):
-        for part in _INDEXES:
-            for trigger in part.triggers:
-                connection.execute(f"DROP TRIGGER {trigger}")
-            connection.execute(f"DROP TABLE {part.index}")
-        make_index(connection)
+        for index in _OF_TRIGRAMS:
+            index.drop(connection)
+            index.make(connection)
 
 
 Migration = Callable[[sqlite3.Connection], None]
@@ -138,11 +140,7 @@ def _how_answers_went(connection: sqlite3.Connection) -> None:
 
 
 def _folders_and_edits(connection: sqlite3.Connection) -> None:
-    """Folders of chats, and answers their user has changed.
-
-    No row of a folder can be taken for one of a chat or message, or the other way round: salvage
-    tells them by the types of their columns.
-    """
+    """Folders of chats, and answers their user has changed."""
     for statement in (
         """CREATE TABLE folder (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -174,12 +172,27 @@ def _unsent_texts(connection: sqlite3.Connection) -> None:
     )
 
 
+def _beginnings_of_words(connection: sqlite3.Connection) -> None:
+    """Full-text indexes of titles and texts that find words by how they begin."""
+    for index in _OF_WORDS:
+        index.make(connection)
+
+
+def _parts_of_words(connection: sqlite3.Connection) -> None:
+    """Indexes in their place that find any three letters."""
+    for index in _OF_WORDS:
+        index.drop(connection)
+    for index in _OF_TRIGRAMS:
+        index.make(connection)
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _chats_and_messages,
-    make_index,
+    _beginnings_of_words,
     _how_answers_went,
     _folders_and_edits,
     _unsent_texts,
+    _parts_of_words,
 )
 
 

@@ -12,7 +12,7 @@ from app.store.transfer import NewChat, insert_chat
 from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage
 from app.worker.replies import AnswerFailed, ModelLoaded, OldestDropped, Problem
-from mlx_engine.values.conversation import GenerationFinished, Message, Role, TextPiece
+from mlx_engine.values.conversation import Message, Role, TextPiece
 
 MANY = 20 * BLOCK
 

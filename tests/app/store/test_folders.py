@@ -5,9 +5,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from chat_stores import file_of_version, talk, texts
+from chat_stores import talk, texts
 
-from app.store.schema import MIGRATIONS
 from app.store.session_store import SessionStore, open_store
 from app.values.chats import Folder
 from app.values.errors import NoSuchChat
@@ -129,21 +128,6 @@ def test_a_damaged_file_gives_back_its_folders(tmp_path):
         "Work",
         "Recovered folder 2",
     ]
-    again.close()
-
-
-@pytest.mark.parametrize("version", range(1, len(MIGRATIONS) + 1))
-def test_chats_survive_the_first_page_of_a_file_brought_up_to_date(tmp_path, version):
-    path = tmp_path / "chats.db"
-    file_of_version(path, version)
-    store = open_store(path)
-    store.folders.create("Work", [1])
-    store.close()
-    content = path.read_bytes()
-    path.write_bytes(bytes(4096) + content[4096:])
-    again = open_store(path)
-    assert texts(again, 1) == ["hello lion", "world"]
-    assert [folder.name for folder in again.folders.listed()] == ["Work"]
     again.close()
 
 

@@ -1,4 +1,4 @@
-"""Words are found by their beginnings, scripts without spaces anywhere; no query breaks it."""
+"""Words and parts of words are found, in scripts without spaces too; no query breaks it."""
 
 from contextlib import closing
 
@@ -46,6 +46,16 @@ def marked(text: str, ranges: tuple[tuple[int, int], ...]) -> list[str]:
         ("Привет, мир", "прив"),
         ("line one\n\n\nline two", "one two"),
         ("\U00020000\U00020001\U00020002", "\U00020001"),
+        ("in the alphabet", "phab"),
+        ("in the alphabet", "ph"),
+        ("the Donaudampfschiff", "dampf SCHIFF ff"),
+        ("50%_a", "0%_"),
+        ("Ein Café in Zürich", "üric"),
+        ("ÜBER alles", "üb"),
+        ("each of 我喜欢 and 北京", "喜欢 北京 of"),
+        ("\U0001f600\U0001f600 zebra", "bra"),
+        ('use a "quoted" word', '"quoted"'),
+        ("가각나다라마", "각나"),
     ],
 )
 def test_what_is_found(store, text, query):
@@ -62,7 +72,11 @@ def test_what_is_found(store, text, query):
     ("text", "query"),
     [
         ("alpha beta", "alpha gamma"),
-        ("alphabet", "bet"),
+        ("alphabet", "phaet"),
+        ("phax hab aphab", "phabet"),
+        ("a percent sign", "1%"),
+        ("gagag", "각"),
+        ("가나다라마", "각나"),
         ("北京和上海", "北上"),
         ("text", "++ -- !!"),
         ("text", ""),
@@ -111,10 +125,16 @@ def test_a_snippet_is_without_marks_of_markdown(store, text, shown):
     assert marked(hit.snippet, hit.snippet_ranges) == ["zebra"]
 
 
-def test_only_beginnings_are_marked(store):
-    talk(store, "the alphabet, a_bet and a bet 北京bet")
+def test_parts_of_words_are_marked(store):
+    talk(store, "the alphabet, a be\u0301t and 北京bet")
     (hit,) = store.search.find("BET 京")
-    assert marked(hit.snippet, hit.snippet_ranges) == ["bet", "bet", "京"]
+    assert marked(hit.snippet, hit.snippet_ranges) == ["bet", "be\u0301t", "京", "bet"]
+
+
+def test_a_message_that_has_the_trigrams_alone_hides_no_other(store):
+    chat = talk(store, "the whole word zebra", "zeb, ebr and bra")
+    (hit,) = store.search.find("zebra")
+    assert hit.message_id == store.messages.path(chat)[0].message.id
 
 
 def test_the_newest_message_is_pointed_at(store):
@@ -184,11 +204,12 @@ def test_any_query_on_any_text(passing, text, query):
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.text(st.characters(categories=["L", "N"]), min_size=1), min_size=1, max_size=6))
-def test_every_word_of_a_text_is_found(words):
+def test_every_part_of_a_text_is_found(words):
     store = open_passing_store("for one test")
     talk(store, "first", " ".join(words))
     for word in words:
-        assert store.search.find(word), word
+        for part in (word, word[1:] or word, word[: len(word) // 2] or word):
+            assert store.search.find(part), part
     store.close()
 
 

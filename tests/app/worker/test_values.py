@@ -22,9 +22,9 @@ from app.worker.replies import (
     ModelChanged,
     ModelLoaded,
     ModelUnloaded,
+    OldestDropped,
     Problem,
     Reply,
-    OldestDropped,
     TokensCounted,
     WorkerFailed,
 )
