@@ -1,7 +1,7 @@
 """The engine: a loaded model, sessions with it, raw generation, tokens and logits."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from mlx_engine.decoding.device_memory import (
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.raw_generation import (
     known_tokens,
+    raw_answer,
     raw_generation,
     raw_generations,
     raw_prompt,
@@ -43,7 +44,7 @@ from mlx_engine.self_check.kernel_record import KernelRecord, record_here, rows_
 from mlx_engine.self_check.kernel_trials import kernels_here, launcher_here
 from mlx_engine.self_check.teacher_forced import head_logits, hidden_states, trunk_logits
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
-from mlx_engine.values.conversation import Generation
+from mlx_engine.values.conversation import Event, Generation
 from mlx_engine.values.environment import use_private_temporary_folder
 from mlx_engine.values.errors import EngineMisuse, OutOfMemory, Reason
 from mlx_engine.values.memory_plan import MemoryPlan, chunk_rows
@@ -261,6 +262,33 @@ class Engine:
         found = raw_generation(self._parts, settings, tokens, self._generated, should_stop)
         self._after_answer()
         return found
+
+    def stream(
+        self,
+        prompt: str | Sequence[int],
+        sampling: SamplingOptions | None = None,
+        draft: DraftOptions | None = None,
+        generation: GenerationOptions | None = None,
+        cache: CacheOptions = UNQUANTISED,
+    ) -> Generator[Event, None, None]:
+        """Continue a raw prompt as `generate` does; return the events of the continuation.
+
+        Raises BadPrompt, PromptTooLong, BadOption, before anything is read.
+        """
+        self._check()
+        limits = generation or GenerationOptions()
+        settings = self._raw_settings(
+            limits.max_tokens, sampling, draft, limits.stop, limits.ignore_eos, cache
+        )
+        tokens = raw_prompt(self._parts, prompt)
+        answer = raw_answer(self._parts, settings, tokens, self.new_depth_policy())
+
+        def events() -> Generator[Event, None, None]:
+            yield from answer.events()
+            yield answer.finished()
+            self._after_answer()
+
+        return events()
 
     def generate_many(
         self,

@@ -211,6 +211,16 @@ class Session:
         self._check()
         self._parts.prompts.drop(self._sequence)
 
+    def prompt_tokens(self) -> tuple[int, ...]:
+        """Return the tokens of the prompt that `regenerate` or `continue_answer` would read.
+
+        Raises BadPrompt, BadChatTemplate.
+        """
+        self._check()
+        messages = self._messages
+        said = messages[-1] if messages and messages[-1].role == "assistant" else EMPTY_ANSWER
+        return self._prompt(messages, said).tokens
+
     def drop_model(self) -> None:
         """Drop the model when the engine closes; messages, settings and statistics stay."""
         del self._parts

@@ -1,0 +1,222 @@
+"""The server's application: routes, limits, keys, and errors in the shape of each interface."""
+
+import hmac
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from uuid import uuid4
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import Field
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mlx_engine import Engine
+from mlx_engine.server import anthropic_messages, openai_chat, openai_text
+from mlx_engine.server.desk import Desk
+from mlx_engine.server.fields import Body
+from mlx_engine.server.openai_chat import ChatMessage, joined_systems
+from mlx_engine.service.engine_thread import Busy
+from mlx_engine.values.errors import (
+    EngineError,
+    EngineMisuse,
+    ModelNotFound,
+    NumericsError,
+    OutOfMemory,
+)
+
+LARGEST_BODY = 32 * 2**20
+STATUS: Sequence[tuple[type[EngineError], int]] = (
+    (Busy, 429),
+    (ModelNotFound, 404),
+    (OutOfMemory, 503),
+    (EngineMisuse, 503),
+    (NumericsError, 500),
+    (EngineError, 400),
+)
+OPEN_TO_ALL = ("/health",)
+"""Paths that need no key."""
+
+log = logging.getLogger(__name__)
+
+
+def application(
+    desk: Desk, hosts: Sequence[str], key: str | None = None, origins: Sequence[str] = ()
+) -> FastAPI:
+    """Make the ASGI application.
+
+    hosts: names that the server is asked by, others are refused, since a page of the web can let a
+    name of its own point here. key: what requests must show; None for nothing. origins: web pages
+    that may ask.
+    """
+    from mlx_engine import server
+
+    app = FastAPI(title="Headstart", description=server.__doc__ or "")
+    for room in (openai_chat, openai_text, anthropic_messages):
+        app.include_router(room.routes(desk))
+    _add_small_routes(app, desk)
+    _add_errors(app)
+    if key is not None:
+        app.middleware("http")(_keyed(key))
+    app.add_middleware(_BodyLimit)
+    if origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]
+        )
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
+    return app
+
+
+class TokenizeBody(Body):
+    """Body of a request to tokenize."""
+
+    content: str
+    add_special: bool = False
+
+
+class DetokenizeBody(Body):
+    """Body of a request to turn tokens into text."""
+
+    tokens: list[int]
+
+
+class TemplateBody(Body):
+    """Body of a request for the prompt that the chat template makes."""
+
+    messages: list[ChatMessage] = Field(min_length=1)
+
+
+def _add_small_routes(app: FastAPI, desk: Desk) -> None:
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        """Say that the server runs."""
+        return {"status": "ok"}
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, object]:
+        """List the loaded model."""
+        told = desk.description
+        model = {
+            "id": told.name,
+            "object": "model",
+            "created": desk.began,
+            "owned_by": "headstart",
+            "context_length": told.context_length,
+            "mtp_heads": told.mtp_heads,
+        }
+        return {"object": "list", "data": [model]}
+
+    @app.get("/metrics")
+    async def metrics() -> PlainTextResponse:
+        """Count everything since the start, in the text format of Prometheus."""
+        figures = {f"{name}_total": ("counter", n) for name, n in vars(desk.counts).items()}
+        figures["answers_running"] = ("gauge", desk.thread.running)
+        figures["answers_waiting"] = ("gauge", desk.thread.waiting)
+        lines = [
+            f"# TYPE headstart_{name} {kind}\nheadstart_{name} {figure}\n"
+            for name, (kind, figure) in figures.items()
+        ]
+        return PlainTextResponse("".join(lines))
+
+    @app.post("/tokenize")
+    async def tokenize(body: TokenizeBody) -> dict[str, list[int]]:
+        """Encode a text, special tokens included."""
+        return {"tokens": await desk.call(lambda e: e.tokenize(body.content, body.add_special))}
+
+    @app.post("/detokenize")
+    async def detokenize(body: DetokenizeBody) -> dict[str, str]:
+        """Decode tokens."""
+        return {"content": await desk.call(lambda engine: engine.detokenize(body.tokens))}
+
+    @app.post("/apply-template")
+    async def apply_template(body: TemplateBody) -> dict[str, str]:
+        """Make the prompt of a conversation."""
+
+        def prompt(engine: Engine) -> str:
+            session = engine.session()
+            session.load_messages(joined_systems([m.message() for m in body.messages]))
+            return engine.detokenize(session.prompt_tokens())
+
+        return {"prompt": await desk.call(prompt)}
+
+
+def _keyed(key: str) -> Callable[..., Awaitable[Response]]:
+    async def check(request: Request, handle: Callable[[Request], Awaitable[Response]]) -> Response:
+        _, _, bearer = request.headers.get("authorization", "").partition(" ")
+        shown = (bearer, request.headers.get("x-api-key", ""))
+        is_right = any(hmac.compare_digest(given.encode(), key.encode()) for given in shown)
+        if is_right or request.url.path in OPEN_TO_ALL or request.method == "OPTIONS":
+            return await handle(request)
+        words = "The key is missing or wrong: send it as “Authorization: Bearer KEY”."
+        return _error(request, 401, words)
+
+    return check
+
+
+class _BodyLimit:
+    """Middleware that refuses bodies of more than LARGEST_BODY bytes, told of or not."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        read = 0
+
+        async def limited() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > LARGEST_BODY:
+                raise HTTPException(413)
+            return message
+
+        await self._app(scope, limited, send)
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(EngineError)
+    async def engine_error(request: Request, error: EngineError) -> Response:
+        status = next(status for kind, status in STATUS if isinstance(error, kind))
+        return _error(request, status, str(error), type(error).__name__)
+
+    @app.exception_handler(RequestValidationError)
+    async def bad_body(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
+        return _error(request, 400, f"{place}: {first['msg']}.", "bad_body", place)
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        words = {
+            404: f"There is nothing at {request.url.path}: /v1/models and /docs say what there is.",
+            405: f"{request.method} is not possible at {request.url.path}.",
+            413: f"The body has more than {LARGEST_BODY // 2**20} MiB: send less.",
+        }
+        return _error(request, error.status_code, words.get(error.status_code, error.detail))
+
+    @app.exception_handler(Exception)
+    async def bug(request: Request, error: Exception) -> Response:
+        name = uuid4().hex[:8]
+        log.error("request %s failed", name, exc_info=error)
+        words = f"This is a bug of Headstart; the server's log has it under {name}."
+        return _error(request, 500, words)
+
+
+def _error(
+    request: Request, status: int, words: str, code: str | None = None, place: str | None = None
+) -> Response:
+    """Make an error response in the shape of the interface that was asked."""
+    kind = "invalid_request_error" if status < 500 else "api_error"
+    kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+    kind = kinds.get(status, kind)
+    error: dict[str, str | None] = {"type": kind, "message": words}
+    content: dict[str, object] = {"error": error}
+    if request.url.path.startswith("/v1/messages"):
+        content["type"] = "error"
+    else:
+        error |= {"code": code, "param": place}
+    headers = {"Retry-After": "5"} if status == 429 else {}
+    return JSONResponse(content, status, headers)

@@ -1,0 +1,192 @@
+"""What every endpoint needs: the engine's thread, the model's name, and events of an answer."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from time import time
+from typing import Any, NamedTuple, TypeVar
+
+from starlette.requests import Request
+
+from mlx_engine import Engine
+from mlx_engine.server.fields import SamplingFields
+from mlx_engine.service.engine_thread import EngineThread, Events
+from mlx_engine.values.conversation import (
+    Event,
+    FinishReason,
+    GenerationFinished,
+    Message,
+    TextPiece,
+)
+from mlx_engine.values.errors import EngineMisuse, ModelNotFound
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import DraftOptions, GenerationOptions, TemplateValue
+from mlx_engine.values.stats import GenerationStats
+
+T = TypeVar("T")
+QUIET_S = 10.0
+"""Seconds without an event after which a stream says that it is alive."""
+
+
+@dataclass
+class Counts:
+    """Numbers of everything since the server began, for /metrics."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+
+    def add(self, stats: GenerationStats) -> None:
+        """Count an answer."""
+        self.requests += 1
+        self.prompt_tokens += stats.prompt_tokens
+        self.cached_tokens += stats.reused_tokens
+        self.generated_tokens += stats.generated_tokens
+        self.drafted_tokens += stats.drafted
+        self.accepted_tokens += stats.accepted
+
+
+class Written(NamedTuple):
+    """A whole answer."""
+
+    text: str
+    thinking: str
+    reason: FinishReason
+    stats: GenerationStats
+
+
+@dataclass
+class Desk:
+    """Asks the engine's thread on behalf of requests.
+
+    draft: draft options of requests that set none.
+    """
+
+    thread: EngineThread
+    description: ModelDescription
+    draft: DraftOptions = DraftOptions()
+    began: int = field(default_factory=lambda: int(time()))
+    counts: Counts = field(default_factory=Counts)
+
+    def check_model(self, asked: str) -> None:
+        """Raise ModelNotFound if a request names another model than the loaded one."""
+        if asked and asked.casefold() != self.description.name.casefold():
+            raise ModelNotFound(
+                "The model {asked} is not loaded, {name} is: ask for that, or start the server "
+                "with the other model.",
+                asked=repr(asked[:200]),
+                name=repr(self.description.name),
+            )
+
+    async def call(self, function: Callable[[Engine], T]) -> T:
+        """Run a function on the engine's thread, between two rounds."""
+        return await asyncio.wrap_future(self.thread.call(function))
+
+    async def events(self, begin: Callable[[Engine], Events]) -> AsyncGenerator[Event | None, None]:
+        """Yield the events of an answer, and None every QUIET_S seconds without one.
+
+        The answer is stopped when this generator is closed. Raises EngineError.
+        """
+        loop, queue = asyncio.get_running_loop(), asyncio.Queue[Event | Future[None]]()
+
+        def put(event: Event | Future[None]) -> None:
+            with suppress(RuntimeError):  # the server has ended
+                loop.call_soon_threadsafe(queue.put_nowait, event)
+
+        asked = self.thread.answer(begin, put)
+        asked.done.add_done_callback(put)
+        try:
+            while True:
+                try:
+                    event = await asyncio.wait_for(queue.get(), QUIET_S)
+                except TimeoutError:
+                    yield None
+                    continue
+                if isinstance(event, Future):
+                    event.result()
+                    raise EngineMisuse("The server is closing: ask again when it runs.")
+                if isinstance(event, GenerationFinished):
+                    self.counts.add(event.stats)
+                yield event
+                if isinstance(event, GenerationFinished):
+                    return
+        finally:
+            asked.stop()
+
+    async def written(self, begin: Callable[[Engine], Events]) -> Written:
+        """Return a whole answer. Raises EngineError."""
+        text, thinking = list[str](), list[str]()
+        async with aclosing(self.events(begin)) as events:
+            async for event in events:
+                if isinstance(event, TextPiece):
+                    (text if event.channel == "answer" else thinking).append(event.text)
+                elif isinstance(event, GenerationFinished):
+                    return Written("".join(text), "".join(thinking), event.reason, event.stats)
+        raise AssertionError("an answer without an end")
+
+    def chat_answer(
+        self,
+        body: SamplingFields,
+        messages: tuple[Message, ...],
+        limits: GenerationOptions,
+        arguments: dict[str, TemplateValue],
+    ) -> Callable[[Engine], Events]:
+        """Make the function that begins an answer to messages, on the engine's thread.
+
+        An answer as the last message is continued.
+        """
+
+        def begin(engine: Engine) -> Events:
+            session = engine.session(
+                sampling=body.sampling(engine.description.sampling),
+                draft=body.draft.options(self.draft),
+                generation=limits,
+                template_arguments=arguments,
+            )
+            session.load_messages(messages)
+            goes_on = messages[-1].role == "assistant"
+            yield from session.continue_answer() if goes_on else session.regenerate()
+
+        return begin
+
+
+async def unless_gone(request: Request, *works: Coroutine[Any, Any, T]) -> list[T]:
+    """Run `works` at once and return what they return; a client that goes away cancels them.
+
+    The body of the request must have been read. Raises CancelledError for a client that is gone.
+    """
+    working = asyncio.gather(*works)
+    leaving = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise asyncio.CancelledError
+        return working.result()
+    finally:
+        working.cancel()
+        leaving.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def begun(
+    events: AsyncGenerator[Event | None, None],
+) -> AsyncIterator[Event | None]:
+    """Wait for the first event, so that an error is raised here; then return all events."""
+    first = await anext(events)
+
+    async def all_events() -> AsyncIterator[Event | None]:
+        async with aclosing(events):
+            yield first
+            async for event in events:
+                yield event
+
+    return all_events()

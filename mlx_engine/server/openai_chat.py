@@ -1,0 +1,233 @@
+"""POST /v1/chat/completions: answers to messages as OpenAI's interface has them."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from time import time
+from typing import Any, Literal
+from uuid import uuid4
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from mlx_engine.server.desk import Desk, Written, begun, unless_gone
+from mlx_engine.server.fields import Body, SamplingFields, limits, refuse, timings
+from mlx_engine.values.conversation import (
+    Event,
+    FinishReason,
+    GenerationFinished,
+    Message,
+    TextPiece,
+)
+from mlx_engine.values.errors import BadOption, EngineError
+from mlx_engine.values.options import TemplateValue
+from mlx_engine.values.stats import GenerationStats
+
+MOST_CHOICES = 8
+STOPS: dict[FinishReason, str] = {
+    "end": "stop",
+    "stop-string": "stop",
+    "stopped": "stop",
+    "max-tokens": "length",
+    "context-full": "length",
+    "memory-full": "length",
+}
+REFUSED = {
+    "tools": "this server cannot call tools yet: leave it out.",
+    "functions": "this server cannot call functions: leave it out.",
+    "logprobs": "this server does not return probabilities of chat answers: leave it out.",
+    "top_logprobs": "this server does not return probabilities of chat answers: leave it out.",
+    "audio": "this server answers in text alone: leave it out.",
+}
+
+
+class Part(Body):
+    """A part of a message's content."""
+
+    type: str
+    text: str | None = None
+
+
+class ChatMessage(Body):
+    """A message of the conversation."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[Part] | None = None
+    reasoning_content: str | None = None
+
+    def message(self) -> Message:
+        """Convert to a message of the engine. Raises BadOption for parts that are not text."""
+        text = self.content or ""
+        if not isinstance(text, str):
+            text = "\n".join(text_of(part.type, part.text) for part in text)
+        role: Literal["system", "user", "assistant"]
+        role = "system" if self.role == "developer" else self.role
+        return Message(role, text, self.reasoning_content or "")
+
+
+def text_of(kind: str, text: str | None) -> str:
+    """Return the text of a content part. Raises BadOption for a part of another type."""
+    if kind not in ("text", "input_text", "output_text") or text is None:
+        raise BadOption(
+            "messages: a part of the type {kind} cannot be read, this model reads text alone.",
+            kind=repr(kind[:60]),
+        )
+    return text
+
+
+class StreamOptions(Body):
+    """What a stream holds beside the text."""
+
+    include_usage: bool = False
+
+
+class ChatBody(SamplingFields):
+    """Body of a request for a chat completion."""
+
+    messages: list[ChatMessage] = Field(min_length=1)
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    stop: str | list[str] | None = None
+    n: int = Field(1, ge=1, le=MOST_CHOICES)
+    reasoning_effort: str | None = None
+    chat_template_kwargs: dict[str, TemplateValue] = Field(default_factory=dict)
+    response_format: dict[str, Any] | None = None
+    tools: list[Any] | None = None
+    functions: list[Any] | None = None
+    logprobs: bool = False
+    top_logprobs: int | None = None
+    audio: Any = None
+
+    def conversation(self) -> tuple[Message, ...]:
+        """Return the messages; system messages at the beginning are joined."""
+        return joined_systems([message.message() for message in self.messages])
+
+    def arguments(self) -> dict[str, TemplateValue]:
+        """Return the variables of the chat template that the request sets."""
+        effort = {"reasoning_effort": self.reasoning_effort} if self.reasoning_effort else {}
+        return {**effort, **self.chat_template_kwargs}
+
+
+def joined_systems(messages: list[Message]) -> tuple[Message, ...]:
+    """Join the system messages at the beginning of a conversation into one."""
+    count = next((n for n, m in enumerate(messages) if m.role != "system"), len(messages))
+    texts = [message.text for message in messages[:count] if message.text]
+    system = [Message("system", "\n\n".join(texts))] if texts else []
+    return (*system, *messages[count:])
+
+
+def usage(stats: GenerationStats) -> dict[str, Any]:
+    """Count tokens as OpenAI does."""
+    return {
+        "prompt_tokens": stats.prompt_tokens,
+        "completion_tokens": stats.generated_tokens,
+        "total_tokens": stats.prompt_tokens + stats.generated_tokens,
+        "prompt_tokens_details": {"cached_tokens": stats.reused_tokens},
+    }
+
+
+def sse(value: object) -> str:
+    """Format a value as a server-sent event."""
+    return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
+
+
+def routes(desk: Desk) -> APIRouter:
+    """Make the endpoint."""
+    router = APIRouter()
+
+    @router.post("/v1/chat/completions")
+    async def chat_completions(body: ChatBody, request: Request) -> Response:
+        """Answer the last message."""
+        desk.check_model(body.model)
+        refuse(body, REFUSED)
+        if body.response_format and body.response_format.get("type", "text") != "text":
+            raise BadOption("response_format: this server cannot bind answers to a schema yet.")
+        most = body.max_completion_tokens or body.max_tokens
+        begin = desk.chat_answer(
+            body, body.conversation(), limits(most, body.stop), body.arguments()
+        )
+        head: dict[str, Any] = {
+            "id": f"chatcmpl-{uuid4().hex}",
+            "created": int(time()),
+            "model": desk.description.name,
+        }
+        if body.stream:
+            if body.n > 1:
+                raise BadOption("n: a stream has one answer: set n to 1.")
+            events = await begun(desk.events(begin))
+            has_usage = body.stream_options is not None and body.stream_options.include_usage
+            head["object"] = "chat.completion.chunk"
+            first = _delta({"role": "assistant", "content": ""})
+            chunks = stream(head, first, _piece, _delta({}), events, has_usage)
+            return StreamingResponse(chunks, media_type="text/event-stream")
+        answers = await unless_gone(request, *(desk.written(begin) for _ in range(body.n)))
+        return JSONResponse({**head, "object": "chat.completion", **_completion(answers)})
+
+    return router
+
+
+def _completion(answers: list[Written]) -> dict[str, Any]:
+    counted = [usage(answer.stats) for answer in answers]
+    total = dict(counted[0])
+    total["completion_tokens"] = sum(count["completion_tokens"] for count in counted)
+    total["total_tokens"] = total["prompt_tokens"] + total["completion_tokens"]
+    return {
+        "choices": [
+            {
+                "index": index,
+                "message": _message(answer),
+                "logprobs": None,
+                "finish_reason": STOPS[answer.reason],
+            }
+            for index, answer in enumerate(answers)
+        ],
+        "usage": total,
+        "timings": timings(answers[0].stats),
+    }
+
+
+def _message(answer: Written) -> dict[str, str]:
+    thinking = {"reasoning_content": answer.thinking} if answer.thinking else {}
+    return {"role": "assistant", "content": answer.text, **thinking}
+
+
+def _delta(fields: dict[str, str]) -> dict[str, Any]:
+    return {"index": 0, "delta": fields, "logprobs": None, "finish_reason": None}
+
+
+def _piece(piece: TextPiece) -> dict[str, Any]:
+    return _delta({"content" if piece.channel == "answer" else "reasoning_content": piece.text})
+
+
+async def stream(
+    head: dict[str, Any],
+    first: dict[str, Any],
+    choice: Callable[[TextPiece], dict[str, Any]],
+    last: dict[str, Any],
+    events: AsyncIterator[Event | None],
+    has_usage: bool,
+) -> AsyncIterator[str]:
+    """Yield the server-sent events of an answer, as OpenAI's interfaces have them.
+
+    head: fields of every event. first, last: choices of the first and the last event. choice: makes
+    the choice of a piece of text.
+    """
+    yield sse({**head, "choices": [first]})
+    try:
+        async for event in events:
+            match event:
+                case None:
+                    yield ": still reading\n\n"
+                case TextPiece():
+                    yield sse({**head, "choices": [choice(event)]})
+                case GenerationFinished():
+                    end = {**last, "finish_reason": STOPS[event.reason]}
+                    yield sse({**head, "choices": [end], "timings": timings(event.stats)})
+                    if has_usage:
+                        yield sse({**head, "choices": [], "usage": usage(event.stats)})
+                case _:
+                    pass
+    except EngineError as error:
+        yield sse({"error": {"message": str(error), "type": "server_error"}})
+    yield "data: [DONE]\n\n"

@@ -1,0 +1,125 @@
+"""POST /v1/completions: continuations of raw prompts as OpenAI's interface has them."""
+
+from collections.abc import Callable
+from time import time
+from typing import Any
+from uuid import uuid4
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from mlx_engine import Engine
+from mlx_engine.server.desk import Desk, Written, begun, unless_gone
+from mlx_engine.server.fields import SamplingFields, limits, refuse, timings
+from mlx_engine.server.openai_chat import MOST_CHOICES, STOPS, StreamOptions, stream, usage
+from mlx_engine.service.engine_thread import Events
+from mlx_engine.values.conversation import TextPiece
+from mlx_engine.values.errors import BadOption
+
+DEFAULT_MAX_TOKENS = 16
+"""Length of a continuation whose request sets none, as in OpenAI's interface."""
+
+Prompt = str | list[int]
+REFUSED = {
+    "suffix": "this server cannot fill in the middle: leave it out.",
+    "logprobs": "this server does not return probabilities yet: leave it out.",
+}
+
+
+class CompletionBody(SamplingFields):
+    """Body of a request for continuations."""
+
+    prompt: str | list[int] | list[str] | list[list[int]] = Field(union_mode="left_to_right")
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = DEFAULT_MAX_TOKENS
+    stop: str | list[str] | None = None
+    n: int = Field(1, ge=1, le=MOST_CHOICES)
+    echo: bool = False
+    suffix: str | None = None
+    logprobs: int | None = None
+    ignore_eos: bool = False
+
+    def prompts(self) -> list[Prompt]:
+        """Return the prompts, one or several. Raises BadOption for more than 64."""
+        given = self.prompt
+        if isinstance(given, str) or (given and isinstance(given[0], int)):
+            return [given]
+        if not 1 <= len(given) * self.n <= 64:
+            raise BadOption("prompt: use 1 to 64 prompts in a request, n times each.")
+        return list(given)  # type: ignore[arg-type]
+
+
+def routes(desk: Desk) -> APIRouter:
+    """Make the endpoint."""
+    router = APIRouter()
+
+    @router.post("/v1/completions")
+    async def completions(body: CompletionBody, request: Request) -> Response:
+        """Continue each prompt."""
+        desk.check_model(body.model)
+        refuse(body, REFUSED)
+        prompts = [prompt for prompt in body.prompts() for _ in range(body.n)]
+        head = {
+            "id": f"cmpl-{uuid4().hex}",
+            "object": "text_completion",
+            "created": int(time()),
+            "model": desk.description.name,
+        }
+        echoed = [await _echo(desk, prompt) if body.echo else "" for prompt in prompts]
+        if body.stream:
+            if len(prompts) > 1:
+                raise BadOption("prompt, n: a stream has one answer: ask for one.")
+            events = await begun(desk.events(_continuation(desk, body, prompts[0])))
+            has_usage = body.stream_options is not None and body.stream_options.include_usage
+            first, last = _choice(echoed[0]), _choice("")
+            chunks = stream(head, first, _piece, last, events, has_usage)
+            return StreamingResponse(chunks, media_type="text/event-stream")
+        asked = (desk.written(_continuation(desk, body, prompt)) for prompt in prompts)
+        written = await unless_gone(request, *asked)
+        return JSONResponse({**head, **_completion(written, echoed)})
+
+    return router
+
+
+async def _echo(desk: Desk, prompt: Prompt) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    return await desk.call(lambda engine: engine.detokenize(prompt))
+
+
+def _continuation(desk: Desk, body: CompletionBody, prompt: Prompt) -> Callable[[Engine], Events]:
+    ends = limits(body.max_tokens, body.stop)
+
+    def begin(engine: Engine) -> Events:
+        sampling = body.sampling(engine.description.sampling)
+        yield from engine.stream(prompt, sampling, body.draft.options(desk.draft), ends)
+
+    return begin
+
+
+def _completion(answers: list[Written], echoed: list[str]) -> dict[str, Any]:
+    total = usage(answers[0].stats)
+    for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
+        total[name] = sum(usage(answer.stats)[name] for answer in answers)
+    return {
+        "choices": [
+            {
+                "index": index,
+                "text": echo + answer.text,
+                "logprobs": None,
+                "finish_reason": STOPS[answer.reason],
+            }
+            for index, (answer, echo) in enumerate(zip(answers, echoed, strict=True))
+        ],
+        "usage": total,
+        "timings": timings(answers[0].stats),
+    }
+
+
+def _choice(text: str) -> dict[str, Any]:
+    return {"index": 0, "text": text, "logprobs": None, "finish_reason": None}
+
+
+def _piece(piece: TextPiece) -> dict[str, Any]:
+    return _choice(piece.text)

@@ -1,0 +1,1 @@
+"""The engine's thread: functions and answers for many callers, answers in passes that all share."""
