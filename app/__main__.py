@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from app.start.folders import has_display, this_users_folders
 from app.start.qt_libraries import why_no_window
 
-COMMANDS = frozenset(("chat", "generate", "inspect", "bench", "doctor"))
+COMMANDS = frozenset(("chat", "generate", "inspect", "bench", "doctor", "serve"))
 
 
 def paths_to_open(arguments: Sequence[str], *, display: bool | None = None) -> Sequence[str] | None:

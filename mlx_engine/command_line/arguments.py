@@ -55,6 +55,18 @@ DOCTOR_EXAMPLES = """examples:
 
 exit status: 0 when nothing failed, 1 when something did
 """
+SERVE_EXAMPLES = """examples:
+  headstart serve                                  the built-in model
+  headstart serve model.gguf --port 9000 --parallel 8
+  HEADSTART_API_KEY=secret headstart serve model/ --host 0.0.0.0
+  curl localhost:8642/v1/chat/completions -d '{"messages": [{"role": "user", "content": "Hi"}]}' \\
+       -H "Content-Type: application/json"
+
+OpenAI's interface is at /v1 (models, chat/completions, completions), Anthropic's at /v1/messages;
+/docs describes all. A request may hold draft settings: "draft": {"depth": 3}. A body has 32 MiB at
+most, a conversation as many tokens as the model's context; beyond --parallel answers 64 requests
+wait, others get status 429.
+"""
 MAIN_NOTES = """Without a command Headstart opens its window; without a display, the terminal chat.
 `headstart PATH ...` and `headstart app [PATH ...]` open models, texts and hub links in the window.
 
@@ -367,10 +379,25 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
     _add_json(parser)
 
 
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    _add_model(parser)
+    add = parser.add_argument_group("server").add_argument
+    add("--host", default="127.0.0.1", help="address to listen at (default: this computer alone)")
+    add("--port", type=int, default=8642, metavar="N", help="(default: 8642)")
+    key = "what requests must show (default: HEADSTART_API_KEY); needed beyond this computer"
+    add("--api-key", metavar="KEY", help=key)
+    count = _reader(_read_count)
+    add("--parallel", type=count, default=4, metavar="N", help="answers at once (default: 4)")
+    add("--name", action="append", default=[], help="a further name of this computer in requests")
+    add("--origin", action="append", default=[], metavar="URL", help="a web page that may ask")
+    _add_drafting(parser)
+
+
 _COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
     "chat": ("talk with a model in the terminal", CHAT_EXAMPLES, _add_chat),
     "generate": ("continue a raw prompt, or answer it", GENERATE_EXAMPLES, _add_generate),
     "inspect": ("describe a model without loading its weights", INSPECT_EXAMPLES, _add_inspect),
     "bench": ("measure speed, drafting and memory here", BENCH_EXAMPLES, _add_bench),
+    "serve": ("answer other programs over HTTP", SERVE_EXAMPLES, _add_serve),
     "doctor": ("check this machine and this installation", DOCTOR_EXAMPLES, _add_doctor),
 }

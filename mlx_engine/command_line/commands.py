@@ -4,6 +4,7 @@ import json
 import threading
 from argparse import Namespace
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, get_args
 
 from rich.table import Table
@@ -21,6 +22,7 @@ from mlx_engine.command_line.runtime import (
     DOWNLOADING,
     Runtime,
     check_options,
+    load_model,
     opened_model,
     percent_progress,
 )
@@ -31,6 +33,7 @@ from mlx_engine.command_line.screen import (
     status_line,
 )
 from mlx_engine.values.conversation import Generation, GenerationFinished
+from mlx_engine.values.environment import server_key
 from mlx_engine.values.errors import BadOption, BadPrompt
 from mlx_engine.values.memory_plan import SHORT_CONTEXT
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
@@ -122,6 +125,30 @@ def inspect(arguments: Namespace, runtime: Runtime) -> int:
         print(json.dumps(description_report(model, gpu_bytes)), file=runtime.stdout)
     else:
         _show(model, gpu_bytes, screen)
+    return 0
+
+
+def serve(arguments: Namespace, runtime: Runtime) -> int:
+    """Run `headstart serve` until Ctrl-C or SIGTERM: answer requests over HTTP."""
+    from mlx_engine.server.run import ServerOptions
+    from mlx_engine.server.run import serve as serve_until_stopped
+
+    check_options(arguments)
+    options = ServerOptions(
+        host=arguments.host,
+        port=arguments.port,
+        key=arguments.api_key or server_key(),
+        parallel=arguments.parallel,
+        origins=arguments.origin,
+        names=arguments.name,
+    )
+    screen = make_screen(runtime.stderr, runtime.stderr, plain=False)
+
+    def announce(name: str, address: str) -> None:
+        print(f"{name} at {address} (Ctrl-C ends)", file=runtime.stdout, flush=True)
+
+    load = partial(load_model, arguments, runtime, screen.progress)
+    serve_until_stopped(load, options, draft_options(arguments), announce)
     return 0
 
 

@@ -61,6 +61,7 @@ def _command(name: str) -> Command:
         "inspect": commands.inspect,
         "bench": commands.bench,
         "doctor": commands.doctor,
+        "serve": commands.serve,
     }[name]
 
 

@@ -112,18 +112,15 @@ def check_options(arguments: Namespace) -> None:
     sampling_options(arguments, SamplingOptions())
 
 
-@contextmanager
-def opened_model(
-    arguments: Namespace, runtime: Runtime, progress: Callable[[str], None]
-) -> Iterator["Engine"]:
-    """Load the model of a command and close it at the end of the context.
+def load_model(arguments: Namespace, runtime: Runtime, progress: Callable[[str], None]) -> "Engine":
+    """Load the model of a command.
 
     progress: called with words while loading, with "" at the end of it.
     """
     name = arguments.model or "the built-in model"
     progress(f"Loading {name}")
     try:
-        engine = runtime.load(
+        return runtime.load(
             arguments.model,
             options=load_options(arguments),
             on_progress=percent_progress(progress, f"Loading {name}"),
@@ -131,5 +128,12 @@ def opened_model(
         )
     finally:
         progress("")
-    with closing(engine):
+
+
+@contextmanager
+def opened_model(
+    arguments: Namespace, runtime: Runtime, progress: Callable[[str], None]
+) -> Iterator["Engine"]:
+    """Load the model of a command and close it at the end of the context."""
+    with closing(load_model(arguments, runtime, progress)) as engine:
         yield engine

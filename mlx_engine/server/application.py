@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mlx_engine import Engine
 from mlx_engine.server import anthropic_messages, openai_chat, openai_text
-from mlx_engine.server.desk import Desk
+from mlx_engine.server.desk import ClientGone, Desk
 from mlx_engine.server.fields import Body
 from mlx_engine.server.openai_chat import ChatMessage, joined_systems
 from mlx_engine.service.engine_thread import Busy
@@ -181,6 +181,10 @@ def _add_errors(app: FastAPI) -> None:
     async def engine_error(request: Request, error: EngineError) -> Response:
         status = next(status for kind, status in STATUS if isinstance(error, kind))
         return _error(request, status, str(error), type(error).__name__)
+
+    @app.exception_handler(ClientGone)
+    async def gone(_request: Request, _error: ClientGone) -> Response:
+        return Response(status_code=499)  # nobody reads it
 
     @app.exception_handler(RequestValidationError)
     async def bad_body(request: Request, error: RequestValidationError) -> Response:

@@ -20,7 +20,7 @@ from mlx_engine.values.conversation import (
     Message,
     TextPiece,
 )
-from mlx_engine.values.errors import EngineMisuse, ModelNotFound
+from mlx_engine.values.errors import BadPrompt, EngineMisuse, ModelNotFound
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import DraftOptions, GenerationOptions, TemplateValue
 from mlx_engine.values.stats import GenerationStats
@@ -69,7 +69,7 @@ class Desk:
 
     thread: EngineThread
     description: ModelDescription
-    draft: DraftOptions = DraftOptions()
+    draft: DraftOptions
     began: int = field(default_factory=lambda: int(time()))
     counts: Counts = field(default_factory=Counts)
 
@@ -135,15 +135,19 @@ class Desk:
         messages: tuple[Message, ...],
         limits: GenerationOptions,
         arguments: dict[str, TemplateValue],
+        choice: int = 0,
     ) -> Callable[[Engine], Events]:
         """Make the function that begins an answer to messages, on the engine's thread.
 
-        An answer as the last message is continued.
+        An answer as the last message is continued. choice: as `SamplingFields.sampling` has it.
+        Raises BadPrompt where nothing is asked.
         """
+        if messages[-1].role == "system":
+            raise BadPrompt("messages: nothing is asked, add a message of the user.")
 
         def begin(engine: Engine) -> Events:
             session = engine.session(
-                sampling=body.sampling(engine.description.sampling),
+                sampling=body.sampling(engine.description.sampling, choice),
                 draft=body.draft.options(self.draft),
                 generation=limits,
                 template_arguments=arguments,
@@ -155,21 +159,27 @@ class Desk:
         return begin
 
 
+class ClientGone(Exception):
+    """The client went away before its answer was whole."""
+
+
 async def unless_gone(request: Request, *works: Coroutine[Any, Any, T]) -> list[T]:
     """Run `works` at once and return what they return; a client that goes away cancels them.
 
-    The body of the request must have been read. Raises CancelledError for a client that is gone.
+    The body of the request must have been read. Raises ClientGone.
     """
-    working = asyncio.gather(*works)
+    tasks = [asyncio.ensure_future(work) for work in works]
     leaving = asyncio.ensure_future(_disconnected(request))
+    working = asyncio.gather(*tasks)
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise asyncio.CancelledError
+            raise ClientGone
         return working.result()
     finally:
-        working.cancel()
-        leaving.cancel()
+        for task in (*tasks, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 async def _disconnected(request: Request) -> None:

@@ -52,12 +52,17 @@ class SamplingFields(Body):
     seed: int | None = None
     draft: DraftFields = DraftFields()
 
-    def sampling(self, recommended: SamplingOptions) -> SamplingOptions:
-        """Replace the recommended options by those of the request. Raises BadOption."""
+    def sampling(self, recommended: SamplingOptions, choice: int = 0) -> SamplingOptions:
+        """Replace the recommended options by those of the request. Raises BadOption.
+
+        choice: number of the answer, of several to one prompt; each has a seed of its own.
+        """
         names = {field.name for field in fields(SamplingOptions)} - {"logit_bias"}
         given = {name: value for name, value in self if name in names and value is not None}
         if self.logit_bias:
             given["logit_bias"] = _token_biases(self.logit_bias)
+        if self.seed is not None:
+            given["seed"] = self.seed + choice
         return replace(recommended, **given)
 
 

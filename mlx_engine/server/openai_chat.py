@@ -143,10 +143,11 @@ def routes(desk: Desk) -> APIRouter:
         refuse(body, REFUSED)
         if body.response_format and body.response_format.get("type", "text") != "text":
             raise BadOption("response_format: this server cannot bind answers to a schema yet.")
-        most = body.max_completion_tokens or body.max_tokens
-        begin = desk.chat_answer(
-            body, body.conversation(), limits(most, body.stop), body.arguments()
-        )
+        ends = limits(body.max_completion_tokens or body.max_tokens, body.stop)
+        messages, arguments = body.conversation(), body.arguments()
+        begins = [
+            desk.chat_answer(body, messages, ends, arguments, choice) for choice in range(body.n)
+        ]
         head: dict[str, Any] = {
             "id": f"chatcmpl-{uuid4().hex}",
             "created": int(time()),
@@ -155,13 +156,13 @@ def routes(desk: Desk) -> APIRouter:
         if body.stream:
             if body.n > 1:
                 raise BadOption("n: a stream has one answer: set n to 1.")
-            events = await begun(desk.events(begin))
+            events = await begun(desk.events(begins[0]))
             has_usage = body.stream_options is not None and body.stream_options.include_usage
             head["object"] = "chat.completion.chunk"
             first = _delta({"role": "assistant", "content": ""})
             chunks = stream(head, first, _piece, _delta({}), events, has_usage)
             return StreamingResponse(chunks, media_type="text/event-stream")
-        answers = await unless_gone(request, *(desk.written(begin) for _ in range(body.n)))
+        answers = await unless_gone(request, *map(desk.written, begins))
         return JSONResponse({**head, "object": "chat.completion", **_completion(answers)})
 
     return router

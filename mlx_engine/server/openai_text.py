@@ -59,24 +59,24 @@ def routes(desk: Desk) -> APIRouter:
         """Continue each prompt."""
         desk.check_model(body.model)
         refuse(body, REFUSED)
-        prompts = [prompt for prompt in body.prompts() for _ in range(body.n)]
+        asked = [(prompt, choice) for prompt in body.prompts() for choice in range(body.n)]
         head = {
             "id": f"cmpl-{uuid4().hex}",
             "object": "text_completion",
             "created": int(time()),
             "model": desk.description.name,
         }
-        echoed = [await _echo(desk, prompt) if body.echo else "" for prompt in prompts]
+        echoed = [await _echo(desk, prompt) if body.echo else "" for prompt, _ in asked]
         if body.stream:
-            if len(prompts) > 1:
+            if len(asked) > 1:
                 raise BadOption("prompt, n: a stream has one answer: ask for one.")
-            events = await begun(desk.events(_continuation(desk, body, prompts[0])))
+            events = await begun(desk.events(_continuation(desk, body, *asked[0])))
             has_usage = body.stream_options is not None and body.stream_options.include_usage
             first, last = _choice(echoed[0]), _choice("")
             chunks = stream(head, first, _piece, last, events, has_usage)
             return StreamingResponse(chunks, media_type="text/event-stream")
-        asked = (desk.written(_continuation(desk, body, prompt)) for prompt in prompts)
-        written = await unless_gone(request, *asked)
+        works = (desk.written(_continuation(desk, body, *prompt)) for prompt in asked)
+        written = await unless_gone(request, *works)
         return JSONResponse({**head, **_completion(written, echoed)})
 
     return router
@@ -88,11 +88,13 @@ async def _echo(desk: Desk, prompt: Prompt) -> str:
     return await desk.call(lambda engine: engine.detokenize(prompt))
 
 
-def _continuation(desk: Desk, body: CompletionBody, prompt: Prompt) -> Callable[[Engine], Events]:
+def _continuation(
+    desk: Desk, body: CompletionBody, prompt: Prompt, choice: int
+) -> Callable[[Engine], Events]:
     ends = limits(body.max_tokens, body.stop)
 
     def begin(engine: Engine) -> Events:
-        sampling = body.sampling(engine.description.sampling)
+        sampling = body.sampling(engine.description.sampling, choice)
         yield from engine.stream(prompt, sampling, body.draft.options(desk.draft), ends)
 
     return begin

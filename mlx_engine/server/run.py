@@ -64,23 +64,23 @@ def serve(
     draft: draft options of requests that set none. announce: called with the model's name and the
     address once the server listens.
     """
-    listener = _listener(options.host, options.port)
+    listening = listener(options.host, options.port)
     thread = EngineThread(open_engine, options.parallel)
     try:
         thread.opened.result()
         description = thread.call(lambda engine: engine.description).result()
         desk = Desk(thread, description, draft)
         app = application(desk, options.hosts, options.key, options.origins)
-        host, port = listener.getsockname()[:2]
+        host, port = listening.getsockname()[:2]
         announce(description.name, f"http://{f'[{host}]' if ':' in host else host}:{port}")
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE_S)
-        uvicorn.Server(config).run(sockets=[listener])
+        uvicorn.Server(config).run(sockets=[listening])
     finally:
         thread.close()
-        listener.close()
+        listening.close()
 
 
-def _listener(host: str, port: int) -> socket.socket:
+def listener(host: str, port: int) -> socket.socket:
     """Listen at an address. Raises BadOption."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

@@ -1,4 +1,4 @@
-"""Environment variables that this process sets for its libraries; no other file sets any."""
+"""Environment variables that this process sets or reads; no other file of the engine does."""
 
 import os
 import sys
@@ -30,6 +30,11 @@ def use_private_temporary_folder() -> None:
     except OSError:
         return
     os.environ["TMPDIR"] = str(folder)
+
+
+def server_key() -> str | None:
+    """Return the key that requests to the server must show, from HEADSTART_API_KEY."""
+    return os.environ.get("HEADSTART_API_KEY") or None
 
 
 def use_one_tokenizer_thread() -> None:

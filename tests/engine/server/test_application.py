@@ -1,0 +1,198 @@
+"""What all endpoints have in common: keys, hosts, limits, clients that go away, bad bodies."""
+
+import json
+import socket
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from live_server import ask, live_server
+from scripted_engine import Answer, ScriptedEngine
+
+from mlx_engine.server.run import ServerOptions, listener
+from mlx_engine.values.errors import BadOption
+
+HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture(scope="module")
+def scripted():
+    with live_server(ScriptedEngine) as server:
+        yield server
+
+
+def test_a_key_is_asked_for_but_by_health():
+    with live_server(ScriptedEngine, key="secret") as server:
+        assert ask(server, "/health").json == {"status": "ok"}
+        for path, body in (("/v1/models", None), (CHAT, HELLO), ("/metrics", None)):
+            assert ask(server, path, body).status == 401
+            assert ask(server, path, body, {"Authorization": "Bearer sécret"}).status == 401
+            assert ask(server, path, body, {"Authorization": "Bearer secret"}).status == 200
+            assert ask(server, path, body, {"X-Api-Key": "secret"}).status == 200
+        refused = ask(server, "/v1/messages", {})
+        assert (refused.status, refused.json["type"]) == (401, "error")
+
+
+def test_a_name_that_points_here_from_outside_is_refused(scripted):
+    assert ask(scripted, "/v1/models", headers={"Host": "evil.example"}).status == 400
+    assert ask(scripted, "/v1/models", headers={"Host": "localhost:1"}).status == 200
+    shown = ask(scripted, "/v1/models", headers={"Origin": "https://evil.example"})
+    assert "access-control-allow-origin" not in shown.headers
+
+
+def test_too_long_bodies_are_refused_whether_told_of_or_not(scripted):
+    refused = ask(scripted, CHAT, b'{"a": "' + b"a" * (33 * 2**20) + b'"}')
+    assert refused.status == 413
+    assert "32 MiB" in refused.json["error"]["message"]
+    assert ask(scripted, CHAT, HELLO).status == 200
+
+
+def test_more_requests_than_may_wait_get_429():
+    engine = ScriptedEngine([Answer("slow " * 400, pause_s=0.02)])
+    with live_server(lambda: engine, parallel=1, waiting=0) as server:
+        host, port = server.address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as first:
+            first.sendall(_post(CHAT, {**HELLO, "stream": True}))
+            assert first.recv(4096).startswith(b"HTTP/1.1 200")
+            refused = ask(server, CHAT, HELLO)
+            assert (refused.status, refused.headers["retry-after"]) == (429, "5")
+            assert refused.json["error"]["type"] == "rate_limit_error"
+        _wait_for(lambda: server.desk.thread.running == 0)
+        assert ask(server, CHAT, HELLO).status == 200
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_client_that_goes_away_ends_its_answer(streams):
+    engine = ScriptedEngine([Answer("word " * 5000, pause_s=0.01)])
+    with live_server(lambda: engine) as server:
+        host, port = server.address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(_post(CHAT, {**HELLO, "stream": streams}))
+            _wait_for(lambda: server.desk.thread.running == 1)
+            time.sleep(0.1)
+        _wait_for(lambda: server.desk.thread.running == 0)
+        assert len(engine.sessions[0].turns[-1].text) < 5000
+        assert ask(server, CHAT, HELLO).status == 200
+
+
+def test_a_bug_is_500_with_a_name_that_the_log_has(caplog):
+    engine = ScriptedEngine([Answer("Half", error=ZeroDivisionError("by zero"))])
+    with live_server(lambda: engine) as server:
+        reply = ask(server, CHAT, HELLO)
+        assert reply.status == 500
+        message = reply.json["error"]["message"]
+        assert "bug" in message
+        assert message.rstrip(".").split()[-1] in caplog.text
+        assert ask(server, CHAT, HELLO).status == 200
+
+
+def test_metrics_count_tokens(scripted):
+    def figures():
+        lines = ask(scripted, "/metrics").text.splitlines()
+        return dict(line.split() for line in lines if not line.startswith("#"))
+
+    before = figures()
+    ask(scripted, CHAT, HELLO)
+    after = figures()
+    assert int(after["headstart_requests_total"]) == int(before["headstart_requests_total"]) + 1
+    assert int(after["headstart_generated_tokens_total"]) > int(
+        before["headstart_generated_tokens_total"]
+    )
+    assert after["headstart_answers_running"] == "0"
+
+
+def test_small_endpoints(served):
+    tokens = ask(served, "/tokenize", {"content": "import os"}).json["tokens"]
+    assert tokens == served.in_process(lambda engine: engine.tokenize("import os"))
+    assert ask(served, "/detokenize", {"tokens": tokens}).json == {"content": "import os"}
+    assert ask(served, "/detokenize", {"tokens": [10**9]}).status == 400
+    prompt = ask(served, "/apply-template", HELLO).json["prompt"]
+    assert prompt == "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+    nothing = ask(served, "/v1/nothing")
+    assert nothing.status == 404
+    assert "/v1/models" in nothing.json["error"]["message"]
+    assert ask(served, CHAT).status == 405
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+FIELDS = (
+    "messages", "prompt", "model", "temperature", "top_p", "top_k", "seed", "stop", "n", "stream",
+    "stream_options", "logit_bias", "max_tokens", "system", "thinking", "draft", "echo", "tools",
+    "chat_template_kwargs", "reasoning_effort", "response_format", "content", "tokens",
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    path=st.sampled_from(
+        [
+            CHAT,
+            "/v1/completions",
+            "/v1/messages",
+            "/v1/messages/count_tokens",
+            "/tokenize",
+            "/detokenize",
+            "/apply-template",
+        ]
+    ),
+    body=st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=5),
+    is_sound=st.booleans(),
+)
+def test_no_body_is_a_bug(served, path, body, is_sound):
+    """Whatever is sent, the answer has a status below 500, and the server goes on."""
+    sound = {"max_tokens": 2, **HELLO, "prompt": "import os", "content": "a", "tokens": [1]}
+    reply = ask(served, path, {**sound, **body} if is_sound else body)
+    assert reply.status < 500, reply.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"null", b"[]", b'"\\ud800"', b"\xff\xfe", b"[" * 100_000,
+        b'{"messages": [{"role": "user", "content": "\\ud800"}]}',
+        b'{"logit_bias": {"\\ud800": "a"}, "messages": [{"role": "user", "content": "a"}]}',
+        b'{"seed": ' + b"9" * 5000 + b"}",
+        b'{"temperature": NaN, "messages": [{"role": "user", "content": "a"}]}',
+        b'{"messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "temperature": 1e999}',
+    ],
+)  # fmt: skip
+def test_malformed_bodies_are_refused_in_words(served, body):
+    reply = ask(served, CHAT, body)
+    assert reply.status == 400, reply.text
+    assert reply.json["error"]["message"]
+
+
+def test_an_address_for_others_needs_a_key_and_a_port_must_be_free():
+    with pytest.raises(BadOption, match="HEADSTART_API_KEY"):
+        ServerOptions(host="0.0.0.0")
+    assert ServerOptions(host="0.0.0.0", key="a").hosts == ("*",)
+    assert "box.local" in ServerOptions(names=["box.local"]).hosts
+    with pytest.raises(BadOption, match="port=70000"):
+        ServerOptions(port=70000)
+    with listener("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BadOption, match="it is in use"):
+            listener("127.0.0.1", port)
+    with pytest.raises(BadOption, match=r"cannot listen at nowhere\.invalid"):
+        listener("nowhere.invalid", 0)
+
+
+def _post(path, body):
+    data = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
+
+
+def _wait_for(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)

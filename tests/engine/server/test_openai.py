@@ -1,0 +1,176 @@
+"""OpenAI's endpoints through the official client, against the engine in this process."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import openai
+import pytest
+
+from mlx_engine.values.conversation import Message
+from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+
+ASKED = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "What does os.path.join do?"},
+]
+HOT = {"temperature": 2.0, "top_p": 0.9, "seed": 5}
+
+
+@pytest.fixture(scope="module")
+def client(served):
+    with openai.OpenAI(base_url=f"{served.address}/v1", api_key="-", max_retries=0) as made:
+        yield made
+
+
+def chat(client, **options):
+    wanted = {"model": "pocket_model", "messages": ASKED, "max_tokens": 48, **HOT}
+    return client.chat.completions.create(**(wanted | options))
+
+
+@pytest.fixture(scope="module")
+def expected(served):
+    """Text of the same answer without drafting and without a server."""
+
+    def answer(engine):
+        session = engine.session(
+            system="Be brief.",
+            sampling=SamplingOptions(temperature=2.0, top_p=0.9, seed=5),
+            draft=DraftOptions(source="none"),
+            generation=GenerationOptions(48),
+        )
+        return list(session.send(ASKED[1]["content"]))[-1].text
+
+    return served.in_process(answer)
+
+
+@pytest.mark.parametrize("draft", [{"depth": 0}, {"depth": 3}, {"source": "prompt-lookup"}, {}])
+def test_a_chat_has_the_words_of_the_engine(client, expected, draft):
+    answer = chat(client, extra_body={"draft": draft})
+    assert answer.choices[0].message.content == expected
+    assert answer.choices[0].finish_reason in ("stop", "length")
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+    if draft == {"depth": 3}:
+        assert answer.timings["draft_n"] >= answer.timings["draft_n_accepted"] > 0
+        assert answer.timings["draft_rounds"] < answer.usage.completion_tokens
+
+
+def test_a_stream_has_the_same_words_and_ends_with_the_usage(client, expected):
+    chunks = list(chat(client, stream=True, stream_options={"include_usage": True}))
+    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == expected
+    assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] in ("stop", "length")
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert chunks[-1].usage.completion_tokens > 0
+    assert chunks[-2].timings["predicted_n"] == chunks[-1].usage.completion_tokens
+
+
+def test_eight_clients_at_once_get_the_words_of_one(client):
+    asked = [{"seed": seed, "temperature": 4.0, "max_tokens": 24} for seed in range(4)]
+    alone = [chat(client, **options).choices[0].message.content for options in asked]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda options: chat(client, **options), asked * 2))
+    assert [answer.choices[0].message.content for answer in together] == alone * 2
+    assert len(set(alone)) > 1
+
+
+def test_a_growing_conversation_is_read_once(client):
+    """What an agent's requests read in all: each new token, and what the template's end changes."""
+    messages = [{"role": "system", "content": "You are an agent. " * 60}]
+    read = total = 0
+    for step in range(6):
+        messages.append({"role": "user", "content": f"Step {step}: " + "look at this file. " * 20})
+        answer = chat(client, messages=messages, max_tokens=8, seed=step)
+        messages.append({"role": "assistant", "content": answer.choices[0].message.content})
+        read += answer.timings["prompt_n"]
+        total = answer.usage.prompt_tokens
+        assert answer.usage.prompt_tokens_details.cached_tokens == answer.timings["cached_n"]
+    assert read < 1.1 * total
+
+
+def test_several_choices_differ_and_an_answer_is_continued(client):
+    answer = chat(client, n=3, temperature=4.0)
+    assert len({choice.message.content for choice in answer.choices}) > 1
+    assert answer.usage.completion_tokens > max(
+        len(choice.message.content.split()) for choice in answer.choices
+    )
+    begun = chat(client, messages=[*ASKED, {"role": "assistant", "content": "It joins"}])
+    assert begun.choices[0].message.content
+    assert not begun.choices[0].message.content.startswith("It joins")
+
+
+def test_content_parts_developers_and_unknown_fields_are_read(client, expected):
+    parts = [{"type": "text", "text": ASKED[1]["content"]}]
+    messages = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": parts}]
+    answer = chat(client, messages=messages, extra_body={"store": True, "user": "a"})
+    assert answer.choices[0].message.content == expected
+
+
+def test_completions_are_those_of_the_engine(client, served):
+    prompts = ["def join(", "class Path"]
+    wanted = served.in_process(
+        lambda e: [e.generate(p, 8, SamplingOptions(temperature=0)).text for p in prompts]
+    )
+    whole = client.completions.create(
+        model="pocket_model", prompt=prompts, max_tokens=8, temperature=0, echo=True
+    )
+    assert [c.text for c in whole.choices] == [p + w for p, w in zip(prompts, wanted, strict=True)]
+    tokens = served.in_process(lambda engine: engine.tokenize(prompts[0], add_special=True))
+    streamed = client.completions.create(
+        model="", prompt=tokens, max_tokens=8, temperature=0, stream=True
+    )
+    assert "".join(chunk.choices[0].text for chunk in streamed) == wanted[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        ({"model": "gpt-4"}, 404, "'pocket_model' is"),
+        ({"messages": []}, 400, "messages: List should have at least 1 item"),
+        ({"messages": ASKED[:1]}, 400, "nothing is asked"),
+        ({"messages": [*ASKED, ASKED[0]]}, 400, "nothing is asked"),
+        ({"messages": [{"role": "robot", "content": "a"}]}, 400, "messages.0.role"),
+        ({"messages": [{"role": "user", "content": "  "}]}, 400, "The message is empty"),
+        ({"messages": [{"role": "user", "content": "a " * 20_000}]}, 400, "16384"),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
+                ]
+            },
+            400,
+            "'image_url' cannot be read",
+        ),
+        ({"temperature": 11}, 400, "temperature=11"),
+        ({"temperature": "hot"}, 400, "temperature: Input should be a valid number"),
+        ({"max_tokens": 0}, 400, "max_tokens=0"),
+        ({"seed": -1}, 400, "seed=-1"),
+        ({"n": 99}, 400, "n: Input should be less than or equal to 8"),
+        ({"n": 2, "stream": True}, 400, "set n to 1"),
+        ({"logprobs": True}, 400, "logprobs: this server"),
+        ({"logit_bias": {"x": 1}}, 400, "logit_bias: use token ids"),
+        ({"response_format": {"type": "json_object"}}, 400, "response_format"),
+        ({"extra_body": {"draft": {"depth": 99}}}, 400, "depth=99"),
+        ({"extra_body": {"chat_template_kwargs": {"messages": 1}}}, 400, "template_arguments"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_words(client, options, status, words):
+    with pytest.raises(openai.APIStatusError) as refused:
+        chat(client, **options)
+    assert refused.value.status_code == status
+    assert words in refused.value.body["message"]
+    assert refused.value.body["type"]
+
+
+def test_models_names_the_loaded_one(client):
+    [model] = client.models.list().data
+    assert (model.id, model.mtp_heads) == ("pocket_model", 1)
+
+
+def test_a_conversation_reads_its_thoughts(served):
+    """As message of the engine: reasoning beside the text."""
+    from mlx_engine.server.openai_chat import ChatBody
+
+    messages = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b", "reasoning_content": "c"},
+    ]
+    body = ChatBody(messages=messages)
+    assert body.conversation() == (Message("user", "a"), Message("assistant", "b", "c"))

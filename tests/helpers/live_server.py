@@ -1,0 +1,84 @@
+"""A server that really listens, in threads of the test's process."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from typing import Any, NamedTuple
+
+import uvicorn
+
+from mlx_engine import Engine
+from mlx_engine.server.application import application
+from mlx_engine.server.desk import Desk
+from mlx_engine.server.run import LOOPBACK, listener
+from mlx_engine.service.engine_thread import EngineThread
+from mlx_engine.values.options import DraftOptions
+
+
+@dataclass
+class LiveServer:
+    """address: "http://127.0.0.1:PORT"."""
+
+    address: str
+    desk: Desk
+
+    def in_process(self, work: Callable[[Engine], Any]) -> Any:
+        """What the engine itself says to the same."""
+        return self.desk.thread.call(work).result(60)
+
+
+@contextmanager
+def live_server(
+    open_engine: Callable[[], Engine], parallel: int = 4, waiting: int = 64, key: str | None = None
+) -> Iterator[LiveServer]:
+    """Serves until the end of the context."""
+    thread, socket = EngineThread(open_engine, parallel, waiting), listener("127.0.0.1", 0)
+    thread.opened.result(60)
+    desk = Desk(thread, thread.call(lambda engine: engine.description).result(), DraftOptions())
+    app = application(desk, LOOPBACK, key)
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=5, lifespan="off")
+    )
+    running = threading.Thread(target=server.run, kwargs={"sockets": [socket]})
+    running.start()
+    try:
+        yield LiveServer(f"http://127.0.0.1:{socket.getsockname()[1]}", desk)
+    finally:
+        server.should_exit = True
+        running.join()
+        thread.close()
+        socket.close()
+
+
+class Reply(NamedTuple):
+    """A response: its status, headers and text."""
+
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+def ask(
+    server: LiveServer, path: str, body: object = None, headers: dict[str, str] | None = None
+) -> Reply:
+    """GET without a body, POST of JSON or of bytes with one."""
+    connection = HTTPConnection(server.address.removeprefix("http://"), timeout=60)
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    given = {"Content-Type": "application/json", **(headers or {})}
+    try:
+        if body is None:
+            connection.request("GET", path, headers=headers or {})
+        else:
+            connection.request("POST", path, data, given)
+        response = connection.getresponse()
+        lower = {name.lower(): value for name, value in response.getheaders()}
+        return Reply(response.status, lower, response.read().decode())
+    finally:
+        connection.close()
