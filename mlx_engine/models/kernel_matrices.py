@@ -65,9 +65,7 @@ class FewRowMatrix:
         if served is None:
             return None
         counts = _CountsUpTo(MOST_OF_BLOCKS, served) if matrix.mode in BLOCK_FORMS else served
-        parts = (matrix.weight, matrix.scales, matrix.biases)
-        arrays = tuple(part for part in parts if part is not None)
-        return FewRowMatrix(arrays, form, served.launcher, counts)
+        return FewRowMatrix(matrix.parts, form, served.launcher, counts)
 
     def takes(self, x: mx.array) -> bool:
         """Whether the matrix kernel for few rows serves as many rows as x [..., K] has."""

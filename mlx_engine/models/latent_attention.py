@@ -97,9 +97,9 @@ class LatentAttention:
             self._unpack_keys = PerHeadMatrices(keys, stock=self._stock)
         else:
             self._unpack_keys = PerHeadMatrices(
-                part.matrices("embed_q"), is_transposed=True, stock=self._stock
+                part.matrix("embed_q"), is_transposed=True, stock=self._stock
             )
-            values = part.matrices("unembed_out")
+            values = part.matrix("unembed_out")
         self._unpack_values = PerHeadMatrices(values, stock=self._stock)
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:

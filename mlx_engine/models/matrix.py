@@ -8,6 +8,8 @@ import mlx.core as mx
 from metal_kernels.stock import StockOperations
 from metal_kernels.stock_on_cpu import MLX, constant
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, BlockName, block_values
+from metal_kernels.weight_formats.mlx_formats import BITS, GROUPS
+from mlx_engine.values.errors import BadModelFile
 
 TILE_VALUES = 2**24
 """Of blocks that are unpacked for a product: 32 MB in 16 bits, so that even an output head of a
@@ -24,6 +26,12 @@ SUMS_AT_ONCE = 2**22
 """Sums over groups that a product by columns holds at a time: 16 MB."""
 
 Packing = Literal["dense", "affine", "columns", "mxfp4", "mxfp8", "nvfp4"] | BlockName
+_MICROSCALED: dict[tuple[int, int], Packing] = {
+    (32, 4): "mxfp4",
+    (32, 8): "mxfp8",
+    (16, 4): "nvfp4",
+}
+"""Group size and bits -> packing without biases."""
 
 
 class Matrix(NamedTuple):
@@ -46,6 +54,16 @@ class Matrix(NamedTuple):
     mode: Packing
     computed: mx.Dtype = mx.float32
     padding: int = 0
+
+    @property
+    def parts(self) -> tuple[mx.array, ...]:
+        """The arrays of a matrix: the weight, then scales and biases where it has them."""
+        return tuple(part for part in self[:3] if part is not None)
+
+    def map_parts(self, change: Callable[[mx.array], mx.array]) -> "Matrix":
+        """Change each array of a matrix, keeping its format."""
+        weight, scales, biases, *_ = (*map(change, self.parts), None, None)
+        return self._replace(weight=weight, scales=scales, biases=biases)
 
     @property
     def dtype(self) -> mx.Dtype:
@@ -85,13 +103,49 @@ class Matrix(NamedTuple):
         )
 
 
+class StoredPacking(NamedTuple):
+    """Group size, bits and mode of a matrix that MLX has quantised, as `mx.quantize` takes them."""
+
+    group_size: int
+    bits: int
+    mode: Packing
+
+
+def packing_of(
+    name: str, arrays: Sequence[mx.array], shape: tuple[int, ...], origin: str
+) -> StoredPacking:
+    """Infer how a matrix is quantised from its stored arrays: weight, scales and any biases.
+
+    shape: of the matrix [..., N, K]. Raises BadModelFile for arrays that do not go together.
+    """
+    weight, scales, *biases = arrays
+    mode: Packing | None = None
+    size = bits = 0
+    if weight.shape[:-1] == scales.shape[:-1] == shape[:-1]:
+        words, groups, inputs = weight.shape[-1], scales.shape[-1], shape[-1]
+        if words and groups and not inputs % groups and not words * 32 % inputs:
+            size, bits = inputs // groups, words * 32 // inputs
+    is_floating = all(mx.issubdtype(array.dtype, mx.floating) for array in (scales, *biases))
+    if biases and is_floating and biases[0].shape == scales.shape:
+        mode = "affine" if bits in BITS and size in GROUPS else None
+    elif not biases and scales.dtype == mx.uint8:
+        mode = _MICROSCALED.get((size, bits))
+    if weight.dtype != mx.uint32 or mode is None:
+        raise BadModelFile(
+            "{origin}: {name} is packed in a way that does not exist ({found}). The file is "
+            "damaged or its config belongs to another model: get both again from the same place.",
+            origin=origin,
+            name=name,
+            found=", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays),
+        )
+    return StoredPacking(size, bits, mode)
+
+
 def dequantised(matrix: Matrix, dtype: mx.Dtype, stock: StockOperations = MLX) -> mx.array:
     """Dequantise a weight matrix to a dense array [N, K] of the given dtype."""
     if matrix.mode == "columns":
         return take_rows(matrix, mx.arange(matrix.outputs)).weight.astype(dtype)
-    stored = (matrix.weight, matrix.scales, matrix.biases)
-    parts = tuple(part for part in stored if part is not None)
-    return stock.dequantise(parts, matrix.group_size, matrix.bits, matrix.mode, dtype)
+    return stock.dequantise(matrix.parts, matrix.group_size, matrix.bits, matrix.mode, dtype)
 
 
 def dequantised_tiles(
@@ -116,28 +170,15 @@ def take_rows(matrix: Matrix, rows: mx.array) -> Matrix:
         )
         values = (codes.astype(mx.float32) - CODE_OF_ZERO) * scales + biases
         return Matrix(values.flatten(-2), None, None, 0, 32, "dense")
-    return matrix._replace(
-        weight=matrix.weight[rows],
-        scales=None if matrix.scales is None else matrix.scales[rows],
-        biases=None if matrix.biases is None else matrix.biases[rows],
-    )
+    return matrix.map_parts(lambda part: part[rows])
 
 
 def stack_rows(parts: Sequence[Matrix]) -> Matrix:
     """Concatenate the rows of weight matrices with the same format and number of inputs."""
     first, *more = parts
-    if not more:
-        return first
-
-    def joined(*arrays: mx.array | None) -> mx.array | None:
-        return mx.concatenate([array for array in arrays if array is not None], axis=-2)
-
-    weight = mx.concatenate([part.weight for part in parts], axis=-2)
-    if first.scales is None:
-        return first._replace(weight=weight)
-    scales = joined(*(part.scales for part in parts))
-    biases = None if first.biases is None else joined(*(part.biases for part in parts))
-    return first._replace(weight=weight, scales=scales, biases=biases)
+    columns = zip(*(part.parts for part in parts), strict=True)
+    joined = (mx.concatenate(list(arrays), axis=-2) for arrays in columns)
+    return first.map_parts(lambda _: next(joined)) if more else first
 
 
 Layout = Callable[[Matrix], Matrix]

@@ -149,9 +149,8 @@ class FalconH1(NativeFamily):
             return True
         sizes = []
         for name in means:
-            outputs, inputs = shapes[f"{name}.weight"]
-            matrix = table.take_matrix(name, outputs, inputs)
-            rows = mx.arange(0, outputs, max(1, outputs // _ROWS_LOOKED_AT))
+            matrix = table.take_matrix(name, *shapes[f"{name}.weight"])
+            rows = mx.arange(0, matrix.outputs, max(1, matrix.outputs // _ROWS_LOOKED_AT))
             square = float(mx.square(Embedding(matrix, mx.float32)(rows)).mean())
             sizes.append(math.log(max(square, _LEAST)) / 2)
         return linear_regression(list(map(math.log, means.values())), sizes).slope > _LEAST_SLOPE

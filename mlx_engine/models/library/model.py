@@ -33,6 +33,7 @@ from mlx_engine.models.library.layer_exchange import (
     with_unused_keys,
 )
 from mlx_engine.models.library.rotation import TextLength
+from mlx_engine.models.matrix import packing_of
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import (
     BadModelFile,
@@ -59,8 +60,6 @@ OWN_CACHES = Reason(
     ),
 )
 
-_AFFINE = frozenset((bits, size) for bits in (2, 3, 4, 5, 6, 8) for size in (32, 64, 128))
-_MICROSCALED = {(4, 32): "mxfp4", (8, 32): "mxfp8", (4, 16): "nvfp4"}
 _NAMES_IN_A_MESSAGE = 6
 _STACKS = {
     "gate_proj": ("switch_mlp.gate_proj", "experts.gate_proj"),
@@ -267,17 +266,16 @@ def _pack_leaves(model: Module, arrays: Mapping[str, mx.array], origin: str) -> 
     """Replace those layers of a model by quantised ones whose weights have scales in the files."""
 
     def packing(path: str, leaf: Module) -> dict[str, object] | bool:
-        scales = arrays.get(f"{path}.scales")
-        weight = leaf.get("weight")
-        if scales is None or not isinstance(weight, mx.array):
-            return False
-        stored = arrays.get(f"{path}.weight")
-        if stored is None:
-            raise tensor_missing(origin, f"{path}.weight")
-        found: Packing = _packing_of(
-            path, stored, scales, f"{path}.biases" in arrays, weight.shape[-1], origin
+        names, weight = (
+            [f"{path}.{part}" for part in ("weight", "scales", "biases")],
+            leaf.get("weight"),
         )
-        return found._asdict()
+        if names[1] not in arrays or not isinstance(weight, mx.array):
+            return False
+        if names[0] not in arrays:
+            raise tensor_missing(origin, names[0])
+        stored = [arrays[name] for name in names if name in arrays]
+        return packing_of(path, stored, weight.shape, origin)._asdict()
 
     try:
         quantize(model, class_predicate=packing)
@@ -339,38 +337,3 @@ def _rejected_by_class(origin: str, told: str) -> BadModelFile:
 def _error_summary(error: Exception) -> str:
     """Shorten another library's error message to one line."""
     return ascii(f"{type(error).__name__}: {error}")[1:-1][:160]
-
-
-class Packing(NamedTuple):
-    """Group size, bits and mode of a quantised layer, as arguments of `to_quantized`."""
-
-    group_size: int
-    bits: int
-    mode: str
-
-
-def _packing_of(
-    name: str, weight: mx.array, scales: mx.array, has_biases: bool, inputs: int, origin: str
-) -> Packing:
-    """Infer a layer's quantisation from shapes of weight and scales; raises BadModelFile."""
-    words, groups = weight.shape[-1], scales.shape[-1]
-    whole = groups > 0 and words > 0 and inputs % groups == 0 and words * 32 % inputs == 0
-    layout = (words * 32 // inputs, inputs // groups) if whole else (0, 0)
-    mode = "affine" if has_biases and layout in _AFFINE else None
-    if not has_biases and scales.dtype == mx.uint8:
-        mode = _MICROSCALED.get(layout)
-    if weight.dtype != mx.uint32 or mode is None:
-        raise BadModelFile(
-            "{origin}: {name} is packed in a way that does not exist ({dtype} "
-            "{shape} with {scales_dtype} scales {scales_shape} for rows of "
-            "{inputs}). The file is damaged or its config belongs to another model: get both "
-            "again from the same place.",
-            origin=origin,
-            name=name,
-            dtype=str(weight.dtype),
-            shape=list(weight.shape),
-            scales_dtype=str(scales.dtype),
-            scales_shape=list(scales.shape),
-            inputs=inputs,
-        )
-    return Packing(layout[1], layout[0], mode)
