@@ -1,9 +1,7 @@
 """Grouped-query attention with the options of all families, by our kernel or by MLX."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import mlx.core as mx
 
@@ -14,11 +12,9 @@ from metal_kernels.key_value_formats import cache_form, form_name
 from metal_kernels.stock import (
     AttentionOptions,
     Position,
-    StockOperations,
     has_fused_attention,
     row_tiles,
 )
-from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask, positions
 from mlx_engine.cache.contract import LayerCache, RowCount
 from mlx_engine.cache.joint import JointCache, each
@@ -68,62 +64,6 @@ class Masks:
         return self._spans[alike]
 
 
-class Attend(Protocol):
-    """Protocol of attention: append new keys and values to a KV cache, attend to all in it."""
-
-    def __call__(
-        self, queries: mx.array, keys_values: KeysValues | None, cache: KeyValueCache, masks: Masks
-    ) -> mx.array:
-        """Attend with rotated queries [1, heads, T, size] -> outputs [1, heads, T, value size].
-
-        keys_values: keys and values of the new rows; None where an earlier layer has written them.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class StockAttention:
-    """Attention by `mx.fast.scaled_dot_product_attention`.
-
-    sinks: attention-sink logits [heads]. cap: soft cap of scores, 0 for none.
-    """
-
-    scale: float
-    sinks: mx.array | None = None
-    stock: StockOperations = MLX
-    cap: float = 0.0
-
-    def __call__(
-        self, queries: mx.array, keys_values: KeysValues | None, cache: KeyValueCache, masks: Masks
-    ) -> mx.array:
-        """Attend to a KV cache with queries [1, heads, T, size] by MLX.
-
-        Causal, within the cache's sliding window; in slices of rows where scores would be large.
-        Returns [1, heads, T, value size].
-        """
-        mask = masks.of(cache, queries.shape[2])
-        cached = cache.keys_and_values() if keys_values is None else cache.write(*keys_values)
-        _, heads, rows, _ = queries.shape
-        sizes = queries.shape, cached.keys.shape, cached.values.shape[-1]
-        if not self.cap and has_fused_attention(*sizes):
-            return self._attend_rows(slice(0, rows), queries, cached, mask)
-        a_row = heads * cached.keys.shape[2] * queries.dtype.size
-        parts = [self._attend_rows(part, queries, cached, mask) for part in row_tiles(rows, a_row)]
-        return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
-
-    def _attend_rows(
-        self, part: slice, queries: mx.array, cached: KeysValues, mask: Mask
-    ) -> mx.array:
-        """Attend with some rows of a block of queries; keys behind those rows are left out."""
-        after = queries.shape[2] - part.stop
-        if part.start or after:
-            end = cached.keys.shape[2] - after
-            queries = queries[:, :, part]
-            cached = KeysValues(cached.keys[:, :, :end], cached.values[:, :, :end])
-            mask = mask[part, :end] if isinstance(mask, mx.array) else mask
-        how = AttentionOptions(self.scale, mask, self.sinks, self.cap)
-        return self.stock.attention(queries, *cached, how)
-
-
 class KernelByCacheBits:
     """Lookup of the attention kernel by bit width of the KV cache, for one size of attention."""
 
@@ -143,58 +83,6 @@ class KernelByCacheBits:
                 self._kernels.rows_after_trial("attention", work)
             self._by_bits[bits] = self._kernels.served("attention", work)
         return self._by_bits[bits]
-
-
-class FewQueryAttention:
-    """Attention of few rows by the engine's kernel, on the KV cache in place; prompts go to MLX."""
-
-    def __init__(
-        self,
-        spec: layer_specs.AttentionSpec,
-        kernels: Kernels,
-        stock: StockAttention,
-        sinks: mx.array | None,
-    ) -> None:
-        self._spec, self._stock, self._sinks = spec, stock, sinks
-        work = KernelWork("", spec.value_dim, spec.key_dim, spec.heads // spec.kv_heads)
-        self.served = KernelByCacheBits(kernels, work)
-
-    def __call__(
-        self, queries: mx.array, keys_values: KeysValues | None, cache: KeyValueCache, masks: Masks
-    ) -> mx.array:
-        """Attend to a KV cache with queries [1, heads, T, size] by the engine's kernel.
-
-        Causal, within the cache's sliding window; MLX attends where the kernel does not serve T.
-        Returns [1, heads, T, value size].
-        """
-        rows, served = queries.shape[2], self.served.of(cache.row_bits)
-        if served is None or rows not in served:
-            return self._stock(queries, keys_values, cache, masks)
-        return few_query_attention(
-            self._stock.stock.contiguous(queries),
-            cache.buffers if keys_values is None else cache.append(*keys_values),
-            cache_form(form_name(cache.row_bits), self._spec.key_dim, self._spec.value_dim),
-            masks.key_span(cache, rows, self._spec.heads // self._spec.kv_heads),
-            self._stock.scale,
-            served.launcher,
-            self._sinks,
-        )
-
-
-def make_attend(
-    kernels: Kernels, spec: layer_specs.AttentionSpec, sinks: mx.array | None, dtype: mx.Dtype
-) -> Attend:
-    """Choose the attention function for a spec: the engine's kernel, or MLX where there is none.
-
-    sinks: float32 [heads]; MLX wants them in `dtype`, the element type of the queries.
-    """
-    scale = spec.key_dim**-0.5 if spec.scale is None else spec.scale
-    rounded = None if sinks is None else sinks.astype(dtype)
-    stock = StockAttention(scale, rounded, kernels.stock, spec.cap)
-    if spec.cap:
-        return stock
-    few = FewQueryAttention(spec, kernels, stock, sinks)
-    return stock if few.served.of(16) is None else few
 
 
 class Attention:
@@ -235,9 +123,15 @@ class Attention:
         self._rotate = (
             RotaryEmbedding(spec.rope, part.kernels.stock) if spec.rope is not None else None
         )
-        sinks = part.vector("sinks", mx.float32) if spec.sinks else None
-        self._attend = make_attend(part.kernels, spec, sinks, self.dtype)
+        self._sinks = self._mlx_sinks = None  # MLX wants them in the queries' type
+        if spec.sinks:
+            self._sinks = part.vector("sinks", mx.float32)
+            self._mlx_sinks = self._sinks.astype(self.dtype)
+        self._scale = spec.key_dim**-0.5 if spec.scale is None else spec.scale
         self._stock = part.kernels.stock
+        work = KernelWork("", spec.value_dim, spec.key_dim, spec.heads // spec.kv_heads)
+        served = KernelByCacheBits(part.kernels, work)
+        self._served = None if spec.cap or served.of(16) is None else served
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """Create an empty KV cache for this attention layer; bits: of keys and values."""
@@ -305,6 +199,47 @@ class Attention:
         if self._spec.growth is not None:
             queries = _scale_by_position(queries, cache.start(), self._spec.growth)
         return self._attend(queries, keys_values, cache, masks).transpose(0, 2, 1, 3)
+
+    def _attend(
+        self, queries: mx.array, keys_values: KeysValues | None, cache: KeyValueCache, masks: Masks
+    ) -> mx.array:
+        """Append new keys and values to a KV cache and attend to all in it, within its window.
+
+        queries: rotated, [1, heads, T, size]. keys_values: None where an earlier layer has written
+        them. Few rows go through the kernel, on the cache in place. Returns [1, heads, T, DV].
+        """
+        spec, rows = self._spec, queries.shape[2]
+        served = None if self._served is None else self._served.of(cache.row_bits)
+        if served is None or rows not in served:
+            return self._stock_attend(queries, keys_values, cache, masks.of(cache, rows))
+        return few_query_attention(
+            self._stock.contiguous(queries),
+            cache.buffers if keys_values is None else cache.append(*keys_values),
+            cache_form(form_name(cache.row_bits), spec.key_dim, spec.value_dim),
+            masks.key_span(cache, rows, spec.heads // spec.kv_heads),
+            self._scale,
+            served.launcher,
+            self._sinks,
+        )
+
+    def _stock_attend(
+        self, queries: mx.array, keys_values: KeysValues | None, cache: KeyValueCache, mask: Mask
+    ) -> mx.array:
+        """Attend by MLX, in slices of rows where all scores at once would be large."""
+        cached = cache.keys_and_values() if keys_values is None else cache.write(*keys_values)
+        _, heads, rows, _ = queries.shape
+        length = cached.keys.shape[2]
+        sizes = queries.shape, cached.keys.shape, cached.values.shape[-1]
+        is_fused = not self._spec.cap and has_fused_attention(*sizes)
+        each_row = heads * length * queries.dtype.size
+        parts = []
+        for part in [slice(0, rows)] if is_fused else row_tiles(rows, each_row):
+            end = length - rows + part.stop  # keys behind these rows are left out
+            keys, values = cached if end == length else (side[:, :, :end] for side in cached)
+            seen = mask[part, :end] if isinstance(mask, mx.array) else mask
+            options = AttentionOptions(self._scale, seen, self._mlx_sinks, self._spec.cap)
+            parts.append(self._stock.attention(queries[:, :, part], keys, values, options))
+        return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
 
 
 def _scale_by_position(

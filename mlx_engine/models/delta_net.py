@@ -1,12 +1,11 @@
 """Gated DeltaNet layers (arXiv 2412.06464): convolution, gates and delta rule."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.choice import Kernels, KernelWork, ServedRows
+from metal_kernels.choice import Kernels, KernelWork
 from metal_kernels.gated_delta_block import DeltaRows
 from metal_kernels.gated_delta_inputs import (
     L2_EPS,
@@ -16,7 +15,6 @@ from metal_kernels.gated_delta_inputs import (
     Projected,
     gated_delta_inputs,
 )
-from metal_kernels.stock import StockOperations
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.recurrent import (
@@ -26,7 +24,7 @@ from mlx_engine.cache.recurrent import (
     delta_rule,
 )
 from mlx_engine.models.attention import Masks
-from mlx_engine.models.layers import PartLocation, Projections, ResidualLinear, silu
+from mlx_engine.models.layers import Projections, ResidualLinear, silu
 from mlx_engine.models.recurrent_specs import DeltaNetSpec
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
@@ -52,7 +50,7 @@ class DeltaNet:
             key_size=spec.key_dim,
             value_size=spec.value_dim,
         )
-        self._inputs = make_delta_inputs(part.kernels, fixed, self._projections)
+        self._inputs = DeltaInputs(fixed, self._projections, part.kernels)
         weight = part.vector("norm.weight", mx.float32)  # as what the rule makes
         eps *= spec.key_dim  # queries were not divided by sqrt(Dk)
         self._head_norm = self._stock.make_rms_norm(weight, eps, spec.value_heads)
@@ -92,115 +90,72 @@ class GateAndInputs(NamedTuple):
     rows: Sequence[mx.array]
 
 
-class DeltaInputs(Protocol):
-    """Protocol: compute the inputs of Gated DeltaNet's delta rule from outputs of projections."""
+class DeltaInputs:
+    """Computes the inputs of Gated DeltaNet's delta rule from outputs of projections.
 
-    def split_gate(self, products: Sequence[mx.array]) -> GateAndInputs:
-        """Split the outputs of projections, [1, T, N] each, into DeltaNet's gate and inputs."""
+    One kernel launch for few rows, where there is that kernel; about a dozen MLX operations else.
+    """
 
-    def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> DeltaBlockInputs:
-        """Compute the inputs of Gated DeltaNet's delta rule for rows of one sequence.
-
-        rows: outputs of the projections, [1, T, ...]. window: the convolution's earlier rows.
-        """
-
-
-class StockDeltaInputs:
-    """Computes the inputs of Gated DeltaNet's delta rule by about a dozen MLX operations."""
-
-    def __init__(
-        self, fixed: DeltaConstants, projections: Projections, stock: StockOperations, repeats: int
-    ) -> None:
-        """Create the computation of the delta rule's inputs by MLX.
-
-        repeats: copies of each query and key head that may be made for value heads.
-        """
-        self._fixed, self._projections, self._stock = fixed, projections, stock
-        self._times = repeats
-        self._convolve = stock.make_convolution(fixed.taps)
+    def __init__(self, fixed: DeltaConstants, projections: Projections, kernels: Kernels) -> None:
+        self._fixed, self._projections, self._stock = fixed, projections, kernels.stock
+        work = KernelWork("", fixed.value_size, fixed.key_size)
+        self._served = kernels.served("delta-inputs", work)
+        self._locations = [] if self._served is None else projections.part_locations
+        self._repeats = 1 if kernels.launcher else len(fixed.decay_bias) // fixed.key_heads
+        self._convolve = kernels.stock.make_convolution(fixed.taps)
         # with all axes, that there is nothing to broadcast in a pass
         self._bias, self._rate = fixed.decay_bias[None, None], fixed.decay_rate[None, None]
         self._zero = mx.zeros(self._bias.shape)
 
     def split_gate(self, products: Sequence[mx.array]) -> GateAndInputs:
-        """Split DeltaNet's projections into output gate, convolution channels, beta and decay."""
-        channels, gate, beta, decay = self._projections.parts(products)
-        return GateAndInputs(gate, (channels, beta, decay))
+        """Split the outputs of projections, [1, T, N] each, into DeltaNet's gate and inputs.
+
+        The kernel reads its inputs in place.
+        """
+        if self._served is None:
+            channels, gate, beta, decay = self._projections.parts(products)
+            return GateAndInputs(gate, (channels, beta, decay))
+        place, width = self._locations[1], self._fixed.value_size * len(self._fixed.decay_bias)
+        gate = products[place.matrix][:, :, place.column : place.column + width]
+        return GateAndInputs(gate, products)
 
     def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> DeltaBlockInputs:
-        """Compute the inputs of Gated DeltaNet's delta rule for rows of one sequence, by MLX.
+        """Compute the inputs of Gated DeltaNet's delta rule for rows of one sequence.
 
-        rows: outputs of the projections, [1, T, ...]. window: the convolution's earlier rows.
+        rows: inputs from `split_gate`. window: the convolution's earlier rows.
         """
-        fixed, stock = self._fixed, self._stock
-        channels, beta, decay = rows
-        count, size = channels.shape[1], fixed.key_size
+        channels = rows[0]
+        if self._served is None:
+            return self._by_mlx(window, *rows)
+        if channels.shape[1] not in self._served:
+            channels, _, beta, decay = self._projections.parts(rows)
+            return self._by_mlx(window, channels, beta, decay)
+        b, a = self._locations[2:]
+        return gated_delta_inputs(
+            Projected(channels, rows[a.matrix], rows[b.matrix], a.column, b.column),
+            ConvolutionRows(window.rows.astype(channels.dtype), window.kept),
+            self._fixed,
+            self._served.launcher,
+        )
+
+    def _by_mlx(
+        self, window: ConvolutionWindow, channels: mx.array, beta: mx.array, decay: mx.array
+    ) -> DeltaBlockInputs:
+        fixed, stock, count = self._fixed, self._stock, channels.shape[1]
         before = window.alone(fixed.taps.shape[1] - 1)
         convolved = mx.concatenate([before, channels], axis=1)
         activated = stock.elementwise(_rounded_silu)(self._convolve(convolved))
-        both, values = mx.split(activated, [2 * fixed.key_heads * size], axis=-1)
-        units = stock.l2_norm(both, 2 * fixed.key_heads, L2_EPS, self._times)
+        both, values = mx.split(activated, [2 * fixed.key_heads * fixed.key_size], axis=-1)
+        units = stock.l2_norm(both, 2 * fixed.key_heads, L2_EPS, self._repeats)
         queries, keys = mx.split(units, 2, axis=2)
-        its = DeltaRows(
+        rows = DeltaRows(
             queries=queries,
             keys=keys,
             values=values.reshape(1, count, -1, fixed.value_size),
             decay=stock.elementwise(_decay)(decay, self._bias, self._rate, self._zero),
             beta=stock.elementwise(_sigmoid_float32)(beta),
         )
-        return DeltaBlockInputs(its, convolved)
-
-
-@dataclass(frozen=True, slots=True)
-class KernelDeltaInputs:
-    """Computes the inputs of Gated DeltaNet's delta rule by one kernel launch for few rows.
-
-    Prompts use MLX operations. gate, beta, decay: where each part lies in the outputs of the
-    projections.
-    """
-
-    fixed: DeltaConstants
-    gate: PartLocation
-    beta: PartLocation
-    decay: PartLocation
-    served: ServedRows
-    stock: StockDeltaInputs
-
-    def split_gate(self, products: Sequence[mx.array]) -> GateAndInputs:
-        """Split off DeltaNet's output gate; the kernel reads the other projections in place."""
-        start = self.gate.column
-        width = self.fixed.value_size * len(self.fixed.decay_bias)
-        return GateAndInputs(products[self.gate.matrix][:, :, start : start + width], products)
-
-    def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> DeltaBlockInputs:
-        """Compute the inputs of Gated DeltaNet's delta rule for rows of one sequence, by a kernel.
-
-        rows: outputs of the projections, [1, T, ...]. window: the convolution's earlier rows.
-        """
-        channels, decay, beta = rows[0], self.decay, self.beta
-        if channels.shape[1] not in self.served:
-            return self.stock(self.stock.split_gate(rows).rows, window)
-        a, b = rows[decay.matrix], rows[beta.matrix]
-        return gated_delta_inputs(
-            Projected(channels, a, b, decay.column, beta.column),
-            ConvolutionRows(window.rows.astype(channels.dtype), window.kept),
-            self.fixed,
-            self.served.launcher,
-        )
-
-
-def make_delta_inputs(
-    kernels: Kernels, fixed: DeltaConstants, projections: Projections
-) -> DeltaInputs:
-    """Choose the kernel for the delta rule's inputs, or MLX operations where there is none."""
-    work = KernelWork("", fixed.value_size, fixed.key_size)
-    repeats = 1 if kernels.launcher else len(fixed.decay_bias) // fixed.key_heads
-    stock = StockDeltaInputs(fixed, projections, kernels.stock, repeats)
-    served = kernels.served("delta-inputs", work)
-    if served is None:
-        return stock
-    _, gate, beta, decay = projections.part_locations
-    return KernelDeltaInputs(fixed, gate, beta, decay, served, stock)
+        return DeltaBlockInputs(rows, convolved)
 
 
 def _rounded_silu(sums: mx.array) -> mx.array:
