@@ -189,6 +189,14 @@ class ConfigFields:
         name = "sliding_window"
         return self.count(name) if self.has(name) else (None if name in self else default)
 
+    def layer_types(self, *known: str, name: str = "layer_types") -> tuple[str, ...]:
+        """Read the type of each layer from config.json, one of `known`; empty where absent."""
+        kinds, layers = self.strings(name), self.layers()
+        if kinds and (len(kinds) < layers or not set(kinds) <= {*known}):
+            wanted = Words("one of {known} for each layer", known=", ".join(known))
+            raise self.wrong(name, list(kinds), wanted)
+        return kinds[:layers]
+
     def layer_windows(
         self, window: int | None, has_window: Callable[[int], bool] | None = None
     ) -> tuple[int | None, ...]:
@@ -197,18 +205,13 @@ class ConfigFields:
         Layers are read from `layer_types`; has_window decides for each layer number where that is
         absent (None: every layer has the window).
         """
-        kinds, layers = self.strings("layer_types"), self.layers()
+        kinds = self.layer_types("full_attention", "sliding_attention")
         if not kinds:
             return tuple(
                 window if has_window is None or has_window(layer) else None
-                for layer in range(layers)
+                for layer in range(self.layers())
             )
-        known = {"sliding_attention", "full_attention"}
-        if len(kinds) < layers or not set(kinds) <= known:
-            raise self.wrong(
-                "layer_types", list(kinds), Words("full or sliding attention for each layer")
-            )
-        slides = [kind == "sliding_attention" for kind in kinds[:layers]]
+        slides = [kind == "sliding_attention" for kind in kinds]
         if any(slides) and window is None:
             window = self.count("sliding_window", _WINDOW)
         return tuple(window if slide else None for slide in slides)

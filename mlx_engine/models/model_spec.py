@@ -100,14 +100,12 @@ class MtpHeadsSpec:
     is relative, so row k may have position k-1 in the head's cache. A single head drafts further
     tokens from its own hidden states; of several heads, head n drafts the n-th token.
 
-    blocks: one for each head that is run. promised: heads the config declares. trunk_state,
-    chain_state: which hidden state a head reads from the trunk, and which it passes on. norm,
-    embedding, output: the trunk's or the head's own; "either": the head's own where the files have
-    one, which may be a copy.
+    blocks: one for each head that is run. trunk_state, chain_state: which hidden state a head reads
+    from the trunk, and which it passes on. norm, embedding, output: the trunk's or the head's own;
+    "either": the head's own where the files have one, which may be a copy.
     """
 
     blocks: tuple[BlockSpec, ...]
-    promised: int
     embedding_first: bool = True
     trunk_state: State = "normed"
     chain_state: State = "normed"

@@ -30,18 +30,21 @@ transformers takes for absent fields where it is not what a family's `_read_spec
 """
 
 _CONVOLUTIONS = (".conv1d.weight", ".conv.weight")
+_USUAL_RENAMES = {"mlp.shared_experts": "mlp.shared_expert"}
 
 
 class NativeFamily(Family):
     """Base class of model families that run on the engine's own layers instead of mlx-lm.
 
     renames: tensor names within a layer of the files -> canonical names. head_names: names of MTP
-    heads; None where heads are not run. norms: "w" for norm weights used as stored, "1+w" for
-    zero-centred ones, "either" where files have one or the other (norm_shift.py).
+    heads; None where heads are not run. heads_key: config field with the number of heads. norms:
+    "w" for norm weights used as stored, "1+w" for zero-centred ones, "either" where files have one
+    or the other (norm_shift.py).
     """
 
     renames: ClassVar[Renames] = {}
     head_names: ClassVar[HeadNames | None] = None
+    heads_key: ClassVar = "num_nextn_predict_layers"
     norms: ClassVar[Literal["w", "1+w", "either"]] = "w"
 
     @cached_property
@@ -56,7 +59,7 @@ class NativeFamily(Family):
 
     @cached_property
     def _names(self) -> TensorNames:
-        return TensorNames(self.renames, self.head_names, self.spec)
+        return TensorNames({**_USUAL_RENAMES, **self.renames}, self.head_names, self.spec)
 
     @abstractmethod
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
@@ -98,7 +101,7 @@ class NativeFamily(Family):
             hidden_size=spec.hidden,
             vocabulary=spec.vocabulary,
             context_length=spec.context,
-            promised_heads=self._declared_heads() if heads is None else heads.promised,
+            promised_heads=ConfigFields(self.config, self.origin).count(self.heads_key, 0, 0),
             cache=spec.cache,
             head_caches=tuple(block.mixer.cache for block in heads.blocks) if heads else (),
             active_expert_share=spec.active_expert_share,
@@ -157,10 +160,6 @@ class NativeFamily(Family):
         from mlx_engine.models.decoder import build_decoder
 
         return build_decoder(self.spec, trunk, head)
-
-    def _declared_heads(self) -> int:
-        fields = ConfigFields(self.config, self.origin)
-        return fields.count("num_nextn_predict_layers", 0, minimum=0)
 
     def _with_recipes(self, parts: TensorParts[T]) -> TensorParts[T]:
         return replace(

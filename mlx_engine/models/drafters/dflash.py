@@ -24,7 +24,6 @@ from mlx_engine.models.rope import rope_spec
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.options import CacheBits
-from mlx_engine.values.words import Words
 
 _KINDS = ("full_attention", "sliding_attention")
 LONGEST_BLOCK = 15
@@ -71,14 +70,8 @@ class DFlashConfig:
             raise UnsupportedModel(
                 "{origin}: is a DFlash 2 model, which is not run yet.", origin=origin
             )
-        if fields.flag("attention_bias", default=False):
-            raise UnsupportedModel(
-                "{origin}: attention_bias is not run in DFlash models.", origin=origin
-            )
-        count = fields.layers()
-        kinds = fields.strings("layer_types") or (_KINDS[0],) * count
-        if len(kinds) != count or not set(kinds) <= set(_KINDS):
-            raise fields.wrong("layer_types", list(kinds), Words("the kind of every layer"))
+        fields.require({"attention_bias": False})
+        kinds = fields.layer_types(*_KINDS) or (_KINDS[0],) * fields.layers()
         sliding = [kind == _KINDS[1] for kind in kinds]
         window = fields.count("sliding_window") if any(sliding) else None
         causal = fields.flag("is_causal", default=False) if fields.has("is_causal") else None

@@ -23,7 +23,7 @@ from mlx_engine.models.families.llama import plain_feed_forward
 from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm
 from mlx_engine.models.rope import rope_spec
 from mlx_engine.models.weights import Part, WeightTable
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import CacheBits
 
 _SPECULATORS = "transformer_layer_config"
@@ -65,17 +65,7 @@ class Eagle3Config:
         is_speculators = isinstance(inner, Mapping)
         flat = {**config, **inner} if isinstance(inner, Mapping) else dict(config)
         fields = ConfigFields(flat, origin)
-        if fields.count("num_hidden_layers", 1) != 1:
-            raise UnsupportedModel(
-                "{origin}: this EAGLE-3 model has {count} layers; those with one are run.",
-                origin=origin,
-                count=fields.count("num_hidden_layers"),
-            )
-        for biased in ("attention_bias", "mlp_bias"):
-            if fields.flag(biased, default=False):
-                raise UnsupportedModel(
-                    "{origin}: {biased} is not run in EAGLE-3 models.", origin=origin, biased=biased
-                )
+        fields.require({"num_hidden_layers": 1, "attention_bias": False, "mlp_bias": False})
         hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
         size = fields.count("head_dim", max(1, hidden // heads))
         vocabulary = fields.count("vocab_size")

@@ -99,9 +99,9 @@ class AssistantConfig:
                 "{origin}: assistants with experts or embeddings of each layer are not run.",
                 origin=origin,
             )
-        types = fields.strings("layer_types")
-        if not {*types} <= {FULL, SLIDING} or len(types) != fields.layers():
-            raise fields.wrong("layer_types", list(types), Words("the kind of every layer"))
+        types = fields.layer_types(FULL, SLIDING)
+        if not types:
+            raise fields.wrong("layer_types", None, Words("the kind of every layer"))
         blocks = [_block(fields, number, kind) for number, kind in enumerate(types)]
         vocabulary = fields.count("vocab_size")
         ordered = fields.flag("use_ordered_embeddings", default=False)

@@ -43,8 +43,6 @@ _LATENT_EPS = 1e-6
 class DeepseekV2(NativeFamily):
     """DeepSeek-V2 (model type `deepseek_v2`): latent attention and grouped experts, no MTP head."""
 
-    renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
-
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         method = fields.string("topk_method", "greedy")
         if method not in ("greedy", "group_limited_greedy"):
@@ -72,7 +70,6 @@ def _with_softmax_router(experts: ExpertsSpec) -> ExpertsSpec:
 class DeepseekV3(NativeFamily):
     """DeepSeek-V3, R1, Kimi K2, GLM-4.7-Flash and Youtu: latent attention and a NextN head."""
 
-    renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
     head_names = NEXTN_NAMES
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
@@ -86,7 +83,6 @@ class Glm4Moe(NativeFamily):
     trunk's embedding and output head. `dots1` and `solar_open` rotate whole heads.
     """
 
-    renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
     head_names = NEXTN_NAMES
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
@@ -121,7 +117,6 @@ class HyV3(Glm4Moe):
         "mlp.expert_bias": "mlp.gate.e_score_correction_bias",
         "mlp.e_score_correction_bias": "mlp.gate.e_score_correction_bias",
         "mlp.shared_mlp": "mlp.shared_expert",
-        "mlp.shared_experts": "mlp.shared_expert",
     }
     head_names = FINAL_NORM_NAMES
 
@@ -152,17 +147,10 @@ class BailingMoe(NativeFamily):
         "attention.dense": "self_attn.o_proj",
         "mlp.gate.expert_bias": "mlp.gate.e_score_correction_bias",
         "mlp.gate.gate_proj": "mlp.gate",
-        "mlp.shared_experts": "mlp.shared_expert",
     }
     head_names = FINAL_NORM_NAMES
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        if fields.flag("norm_head", default=False) or fields.flag("use_bias", default=False):
-            raise UnsupportedModel(
-                "{origin}: the config asks for a normed output head or for biases (norm_head, "
-                "use_bias), which this version does not run. Take another model.",
-                origin=fields.origin,
-            )
         fields = fields.with_values(n_routed_experts=fields.count("num_experts", maximum=2**16))
         inner = fields.count("moe_intermediate_size")
         each = fields.count("moe_shared_expert_intermediate_size", inner)
@@ -201,12 +189,7 @@ def _with_mtp_head(
 ) -> ModelSpec:
     """Build a ModelSpec whose last feed-forward belongs to the MTP head behind the trunk."""
     *blocks, head = (BlockSpec(mixer, feed) for feed in feeds)
-    heads = MtpHeadsSpec(
-        blocks=(head,),
-        promised=fields.count("num_nextn_predict_layers", 0, minimum=0),
-        embedding="either",
-        output="either",
-    )
+    heads = MtpHeadsSpec((head,), embedding="either", output="either")
     return replace(plain_model(fields, blocks), heads=heads)
 
 

@@ -36,7 +36,7 @@ class Exaone4(NativeFamily):
         *blocks, head = (
             BlockSpec(mixer, feed, norms="after") for mixer in _attention_specs(fields)
         )
-        return replace(plain_model(fields, blocks), heads=_mtp_heads(fields, head))
+        return replace(plain_model(fields, blocks), heads=MtpHeadsSpec((head,)))
 
 
 class ExaoneMoe(NativeFamily):
@@ -44,7 +44,6 @@ class ExaoneMoe(NativeFamily):
 
     renames: ClassVar = {
         "mlp.e_score_correction_bias": "mlp.gate.e_score_correction_bias",
-        "mlp.shared_experts": "mlp.shared_expert",
     }
     head_names = MTP_NAMES
 
@@ -57,7 +56,7 @@ class ExaoneMoe(NativeFamily):
         dense, experts = plain_feed_forward(fields), routed_experts(fields)
         feeds = [experts if sparse else dense for sparse in _expert_layers(fields)]
         *blocks, head = map(BlockSpec, _attention_specs(fields), (*feeds, dense))
-        return replace(plain_model(fields, blocks), heads=_mtp_heads(fields, head))
+        return replace(plain_model(fields, blocks), heads=MtpHeadsSpec((head,)))
 
 
 def _attention_specs(fields: ConfigFields) -> list[AttentionSpec]:
@@ -72,12 +71,6 @@ def _attention_specs(fields: ConfigFields) -> list[AttentionSpec]:
     told = (fields.strings("mtp_layer_types") or listed[fields.layers() :] or listed)[:1]
     windows += default_windows(fields.with_values(num_hidden_layers=1, layer_types=list(told)))
     return [replace(slides, window=window) if window else full for window in windows]
-
-
-def _mtp_heads(fields: ConfigFields, head: BlockSpec) -> MtpHeadsSpec:
-    return MtpHeadsSpec(
-        blocks=(head,), promised=fields.count("num_nextn_predict_layers", 0, minimum=0)
-    )
 
 
 def _expert_layers(fields: ConfigFields) -> tuple[bool, ...]:

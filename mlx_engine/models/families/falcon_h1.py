@@ -83,12 +83,9 @@ class FalconH1(NativeFamily):
     }
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        factors, bias = MupFactors.read(fields), fields.flag("attention_bias", default=False)
-        attention = plain_attention(fields)
+        factors, attention = MupFactors.read(fields), plain_attention(fields, bias="attention_bias")
         attention = replace(
             attention,
-            qkv_bias=bias,
-            out_bias=bias,
             scale=attention.key_dim**-0.5 * factors.key,
             value_scale=factors.attention_in,
         )

@@ -20,7 +20,6 @@ from mlx_engine.models.families.llama import (
 from mlx_engine.models.layer_specs import AttentionSpec, FeedForwardSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
-from mlx_engine.values.errors import UnsupportedModel
 
 
 class Gemma3(NativeFamily):
@@ -34,17 +33,10 @@ class Gemma3(NativeFamily):
     }
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        cap = logit_cap(fields)
-        if fields.has("attn_logit_softcapping"):
-            raise UnsupportedModel(
-                "{origin}: the config asks for capped scores (attn_logit_softcapping), which are "
-                "not known of Gemma 3. Take another one.",
-                origin=fields.origin,
-            )
         full = replace(_attention(fields), qk_norm="head")
         base = fields.number("rope_local_base_freq", 10000.0)
         local = local_rope(fields, full.key_dim, base)
-        return _gemma_model(fields, full, replace(full, rope=local), cap)
+        return _gemma_model(fields, full, replace(full, rope=local), logit_cap(fields))
 
 
 class Gemma2(Gemma3):
@@ -67,15 +59,8 @@ def _soft_cap(fields: ConfigFields, name: str, default: float) -> float:
 
 
 def _attention(fields: ConfigFields) -> AttentionSpec:
-    if fields.flag("use_bidirectional_attention", default=False):
-        raise UnsupportedModel(
-            "{origin}: the config asks for attention in both directions, which this version does "
-            "not run. Take another Gemma.",
-            origin=fields.origin,
-        )
-    bias = fields.flag("attention_bias", default=False)
     scale = fields.number("query_pre_attn_scalar", 256.0) ** -0.5
-    return replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, scale=scale)
+    return replace(plain_attention(fields, bias="attention_bias"), scale=scale)
 
 
 def _gemma_model(
@@ -99,8 +84,7 @@ class Gemma(NativeFamily):
     norms = "1+w"
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        bias = fields.flag("attention_bias", default=False)
-        attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias)
+        attention = plain_attention(fields, bias="attention_bias")
         act = read_activation(fields, "gelu_pytorch_tanh")
         feed = FeedForwardSpec(
             fields.count("intermediate_size"), "gelu_tanh" if act == "gelu" else act

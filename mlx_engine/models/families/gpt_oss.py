@@ -40,10 +40,8 @@ class GptOss(NativeFamily):
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         if not fields.has("rope_parameters") and not fields.has("rope_scaling"):
             fields = fields.with_defaults(rope_scaling=_YARN)
-        if fields.number("swiglu_alpha", 1.702) != 1.702:
-            raise fields.wrong("swiglu_alpha", fields.number("swiglu_alpha", 1.702), "1.702")
-        bias = fields.flag("attention_bias", default=True)
-        attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, sinks=True)
+        attention = plain_attention(fields, bias="attention_bias", bias_default=True)
+        attention = replace(attention, sinks=True)
         limit = fields.number("swiglu_limit", 7.0)
         count = fields.count("num_local_experts", maximum=2**16)
         experts = ExpertsSpec(

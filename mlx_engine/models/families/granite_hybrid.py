@@ -105,23 +105,13 @@ def mamba_spec(fields: ConfigFields) -> Mamba2Spec:
 
 def _recurrent_layers(fields: ConfigFields) -> list[bool]:
     """For each layer whether it is recurrent, from `layer_types`; all are where that is absent."""
-    kinds = fields.strings("layer_types") or fields.strings("layers_block_type")
-    layers = fields.layers()
-    if not kinds:
-        return [True] * layers
-    if len(kinds) < layers or not set(kinds) <= _KINDS.keys():
-        raise fields.wrong("layer_types", list(kinds), Words("mamba or attention for each layer"))
-    return [_KINDS[kind] for kind in kinds[:layers]]
+    kinds = fields.layer_types(*_KINDS) or fields.layer_types(*_KINDS, name="layers_block_type")
+    return [_KINDS[kind] for kind in kinds] or [True] * fields.layers()
 
 
 def _attention(fields: ConfigFields, *, is_hybrid: bool) -> AttentionSpec:
-    bias = fields.flag("attention_bias", default=False)
-    attention = replace(
-        plain_attention(fields),
-        qkv_bias=bias,
-        out_bias=bias,
-        scale=fields.number("attention_multiplier", 1.0),
-    )
+    attention = plain_attention(fields, bias="attention_bias")
+    attention = replace(attention, scale=fields.number("attention_multiplier", 1.0))
     turns = not is_hybrid or fields.string("position_embedding_type", "nope") == "rope"
     return attention if turns else replace(attention, rope=None)
 

@@ -18,7 +18,6 @@ from mlx_engine.models.layer_specs import FeedForwardSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.tensor_recipes import Recipe, Recipes, StoredPiece, qkv_recipes
-from mlx_engine.values.errors import UnsupportedModel
 
 T = TypeVar("T")
 _HEAD_NORM = re.compile(r"(.+\.self_attn\.[qk])_layernorm\.norms\.\d{1,4}\.weight")
@@ -33,11 +32,8 @@ class Cohere(NativeFamily):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         is_second = self.model_type.startswith("cohere2")
-        bias = fields.flag("attention_bias", default=False)
         slides = replace(
-            plain_attention(fields, interleaved=True),
-            qkv_bias=bias,
-            out_bias=bias,
+            plain_attention(fields, interleaved=True, bias="attention_bias"),
             qk_norm="heads" if fields.flag("use_qk_norm", default=False) else "none",
         )
         full = replace(slides, rope=None) if is_second else slides
@@ -55,10 +51,9 @@ class Starcoder2(NativeFamily):
     renames: ClassVar = {"mlp.c_fc": "mlp.up_proj", "mlp.c_proj": "mlp.down_proj"}
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        bias = fields.flag("use_bias", default=True)
-        window = fields.window_size(None)
-        attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, window=window)
-        feed = _ungated_feed_forward(fields, "gelu_pytorch_tanh", has_bias=bias)
+        attention = plain_attention(fields, bias="use_bias", bias_default=True)
+        attention = replace(attention, window=fields.window_size(None))
+        feed = _ungated_feed_forward(fields, "gelu_pytorch_tanh", has_bias=attention.qkv_bias)
         blocks = [BlockSpec(attention, feed)] * fields.layers()
         return _layer_norm_model(fields, blocks, "norm_epsilon")
 
@@ -69,13 +64,9 @@ class Nemotron(NativeFamily):
     norms = "1+w"
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        bias = fields.flag("attention_bias", default=False)
-        attention = replace(
-            plain_attention(fields, rotated_share=0.5), qkv_bias=bias, out_bias=bias
-        )
-        feed = _ungated_feed_forward(
-            fields, "relu2", has_bias=fields.flag("mlp_bias", default=False)
-        )
+        attention = plain_attention(fields, rotated_share=0.5, bias="attention_bias")
+        bias = fields.flag("mlp_bias", default=False)
+        feed = _ungated_feed_forward(fields, "relu2", has_bias=bias)
         return _layer_norm_model(fields, [BlockSpec(attention, feed)] * fields.layers(), "norm_eps")
 
 
@@ -118,12 +109,6 @@ class Phi(NativeFamily):
     }
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        if fields.flag("qk_layernorm", default=False):
-            raise UnsupportedModel(
-                "{origin}: normalises queries and keys (qk_layernorm), which this version "
-                "does not support for Phi-2. Use another model.",
-                origin=fields.origin,
-            )
         attention = replace(
             plain_attention(fields, rotated_share=0.5), qkv_bias=True, out_bias=True
         )
@@ -157,9 +142,11 @@ class GptNeoX(_FusedQkvFamily):
             rope_theta=fields.number("rotary_emb_base", 10000.0),
             partial_rotary_factor=fields.number("rotary_pct", 0.25),
         )
-        plain = plain_attention(fields.with_values(num_key_value_heads=None), rotated_share=0.25)
-        bias = fields.flag("attention_bias", default=True)
-        attention = replace(plain, qkv_bias=bias, out_bias=bias, qkv_blocks=plain.heads)
+        fields = fields.with_values(num_key_value_heads=None)
+        plain = plain_attention(
+            fields, rotated_share=0.25, bias="attention_bias", bias_default=True
+        )
+        attention = replace(plain, qkv_blocks=plain.heads)
         is_parallel = fields.flag("use_parallel_residual", default=True)
         feed = _ungated_feed_forward(fields, "gelu", has_bias=True)
         block = BlockSpec(attention, feed, norms="parallel" if is_parallel else "before")

@@ -9,7 +9,6 @@ from mlx_engine.models.layer_specs import ExpertsSpec, FeedForwardSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.recurrent_specs import ShortConvolutionSpec
-from mlx_engine.values.words import Words
 
 
 class Lfm2(NativeFamily):
@@ -56,15 +55,11 @@ class Lfm2(NativeFamily):
 
 def _attention_layers(fields: ConfigFields) -> list[bool]:
     """For each layer whether it has attention, from `layer_types` or `full_attn_idxs`."""
-    kinds, layers = fields.strings("layer_types"), fields.layers()
-    if not kinds:
-        listed = fields.counts("full_attn_idxs")
-        return [not fields.has("full_attn_idxs") or layer in listed for layer in range(layers)]
-    if len(kinds) < layers or not set(kinds) <= {"conv", "full_attention"}:
-        raise fields.wrong(
-            "layer_types", list(kinds), Words("conv or full attention for each layer")
-        )
-    return [kind == "full_attention" for kind in kinds[:layers]]
+    kinds, listed = fields.layer_types("conv", "full_attention"), fields.counts("full_attn_idxs")
+    if kinds:
+        return [kind == "full_attention" for kind in kinds]
+    has_list = fields.has("full_attn_idxs")
+    return [not has_list or layer in listed for layer in range(fields.layers())]
 
 
 def _feed_forward_width(fields: ConfigFields, *, is_rounded: bool) -> int:

@@ -45,14 +45,9 @@ class Llama(NativeFamily):
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         if self.model_type == "ministral3" and not fields.has("rope_parameters"):
             fields = fields.with_defaults(rope_theta=1e6, rope_scaling=_YARN)
-        bias = fields.flag("attention_bias", default=False)
-        out_bias = fields.flag("attention_out_bias", default=bias)
-        attention = replace(
-            plain_attention(fields),
-            qkv_bias=bias,
-            out_bias=out_bias,
-            growth=self._query_growth(fields),
-        )
+        attention = plain_attention(fields, bias="attention_bias")
+        out_bias = fields.flag("attention_out_bias", default=attention.qkv_bias)
+        attention = replace(attention, out_bias=out_bias, growth=self._query_growth(fields))
         feed = _feed_forward(fields)
         blocks = [
             BlockSpec(
@@ -152,8 +147,7 @@ class Olmo2(NativeFamily):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         is_olmo3 = self.model_type == "olmo3"
-        bias = fields.flag("attention_bias", default=False)
-        full = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="whole")
+        full = replace(plain_attention(fields, bias="attention_bias"), qk_norm="whole")
         windows = default_windows(fields) if is_olmo3 else (None,) * fields.layers()
         slides = full
         if is_olmo3:
@@ -273,20 +267,29 @@ def rotary_dim_share(fields: ConfigFields) -> float:
 
 
 def plain_attention(
-    fields: ConfigFields, *, rotated_share: float | None = None, interleaved: bool = False
+    fields: ConfigFields,
+    *,
+    rotated_share: float | None = None,
+    interleaved: bool = False,
+    bias: str = "",
+    bias_default: bool = False,
 ) -> AttentionSpec:
-    """Read a causal attention spec from a config, without norms and biases.
+    """Read a causal attention spec from a config, without norms.
 
     rotated_share: default share of a head that is rotated; None: all of it, whatever the config
-    says.
+    says. bias: field that says whether all projections have biases, bias_default where absent; "":
+    none has.
     """
     heads, head = fields.count("num_attention_heads"), head_size(fields)
+    has_bias = bool(bias) and fields.flag(bias, default=bias_default)
     return AttentionSpec(
         heads=heads,
         kv_heads=fields.kv_heads(heads),
         key_dim=head,
         value_dim=head,
         rope=rope_spec(fields, head, rotated_share=rotated_share, interleaved=interleaved),
+        qkv_bias=has_bias,
+        out_bias=has_bias,
     )
 
 

@@ -53,7 +53,6 @@ class MimoV2(NativeFamily):
         )
         heads = MtpHeadsSpec(
             blocks=(BlockSpec(local, dense),) * _HEADS,
-            promised=fields.count("num_nextn_predict_layers", 0, minimum=0),
             trunk_state="residual",
             chain_state="residual",
         )

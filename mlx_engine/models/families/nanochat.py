@@ -41,16 +41,10 @@ class NanoChat(NativeFamily):
     }
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        bias = fields.flag("attention_bias", default=False)
-        attention = plain_attention(fields)
+        attention = plain_attention(fields, bias="attention_bias")
         assert attention.rope is not None
-        attention = replace(
-            attention,
-            qkv_bias=bias,
-            out_bias=bias,
-            qk_norm="head",
-            rope=replace(attention.rope, magnitude=1.0),
-        )
+        rope = replace(attention.rope, magnitude=1.0)
+        attention = replace(attention, qk_norm="head", rope=rope)
         inner = fields.count("intermediate_size")
         feed = FeedForwardSpec(inner, read_activation(fields, "relu2"), gated=False)
         is_capped = fields.has(_CAP) or _CAP not in fields

@@ -40,7 +40,6 @@ class Ernie45Moe(NativeFamily):
     renames: ClassVar = {
         "mlp.moe_statics.e_score_correction_bias": _BIAS,
         "mlp.gate.moe_statics.e_score_correction_bias": _BIAS,
-        "mlp.shared_experts": "mlp.shared_expert",
     }
     head_names = HeadNames(
         {"mtp_linear_proj.0": "join", "mtp_emb_norm.0": "enorm", "mtp_hidden_norm.0": "hnorm"},
@@ -50,20 +49,14 @@ class Ernie45Moe(NativeFamily):
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         if self.model_type == "ernie4_5":
             fields = fields.with_defaults(moe_layer_start_index=fields.layers())
-        has_bias = fields.flag("use_bias", default=False)
-        attention = replace(
-            plain_attention(fields, interleaved=True), qkv_bias=has_bias, out_bias=has_bias
-        )
+        attention = plain_attention(fields, interleaved=True, bias="use_bias")
+        has_bias = attention.qkv_bias
         feeds = (_feed_forward(fields, layer, has_bias) for layer in range(fields.layers()))
         model = plain_model(fields, (BlockSpec(attention, feed) for feed in feeds))
         dense = plain_feed_forward(fields, has_bias=has_bias)
-        heads = MtpHeadsSpec(
-            blocks=(BlockSpec(attention, dense),),
-            promised=fields.count("num_nextn_predict_layers", 0, minimum=0),
-            norm="trunk",
-        )
-        model = replace(model, heads=heads)
-        return replace(model, logit_bias=has_bias and self.model_type != "ernie4_5")
+        heads = MtpHeadsSpec((BlockSpec(attention, dense),), norm="trunk")
+        has_logit_bias = has_bias and self.model_type != "ernie4_5"
+        return replace(model, heads=heads, logit_bias=has_logit_bias)
 
     def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
         """Tensor name -> shape for the trunk, without router biases where no file has them."""
@@ -154,14 +147,7 @@ class Olmoe(NativeFamily):
     """OLMoE (`olmoe`, arXiv 2409.02060): query and key norms over all heads, a softmax router."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        if fields.has("clip_qkv"):
-            raise UnsupportedModel(
-                "{origin}: clips queries, keys and values (clip_qkv), which this version does"
-                " not support. Use another model.",
-                origin=fields.origin,
-            )
-        bias = fields.flag("attention_bias", default=False)
-        attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="whole")
+        attention = replace(plain_attention(fields, bias="attention_bias"), qk_norm="whole")
         named = "num_experts" if fields.has("num_experts") else "num_local_experts"
         count = fields.count(named, 64, maximum=2**16)
         experts = ExpertsSpec(
@@ -187,7 +173,6 @@ class Afmoe(NativeFamily):
         "self_attn.q_proj": "self_attn.query_proj",
         "mlp.router.gate": "mlp.gate",
         "mlp.expert_bias": _BIAS,
-        "mlp.shared_experts": "mlp.shared_expert",
     }
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:

@@ -67,12 +67,8 @@ class Mimo(Qwen2):
         model = super()._read_spec(fields)
         block = model.blocks[0]
         assert isinstance(block.mixer, AttentionSpec)
-        heads = MtpHeadsSpec(
-            blocks=(replace(block, mixer=replace(block.mixer, window=None)),),
-            promised=fields.count("num_nextn_predict_layers", 0, minimum=0),
-            embedding_first=False,
-        )
-        return replace(model, heads=heads)
+        head = replace(block, mixer=replace(block.mixer, window=None))
+        return replace(model, heads=MtpHeadsSpec((head,), embedding_first=False))
 
 
 class Qwen3(NativeFamily):
@@ -104,14 +100,13 @@ class Mellum(NativeFamily):
     head_names = MTP_NAMES
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        promised = fields.count("num_nextn_predict_layers", 0, minimum=0)
         kinds = fields.strings("mtp_layer_types") or ("sliding_attention",)
         head = fields.with_values(
             num_hidden_layers=1,
             layer_types=list(kinds),
             mlp_layer_types=list(fields.strings("mtp_mlp_layer_types")),
         )
-        heads = MtpHeadsSpec(blocks=tuple(_mellum_blocks(head)), promised=promised)
+        heads = MtpHeadsSpec(tuple(_mellum_blocks(head)))
         return replace(plain_model(fields, _mellum_blocks(fields)), heads=heads)
 
 
@@ -164,8 +159,7 @@ def _window(fields: ConfigFields) -> int | None:
 
 
 def _normed_attention(fields: ConfigFields) -> AttentionSpec:
-    bias = fields.flag("attention_bias", default=False)
-    return replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="head")
+    return replace(plain_attention(fields, bias="attention_bias"), qk_norm="head")
 
 
 def _mellum_blocks(fields: ConfigFields) -> Iterator[BlockSpec]:

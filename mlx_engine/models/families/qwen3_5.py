@@ -19,7 +19,6 @@ from mlx_engine.models.recurrent_specs import DeltaNetSpec
 from mlx_engine.models.rope import context_length, rope_spec
 from mlx_engine.models.tensor_names import MTP_NAMES
 from mlx_engine.models.tensor_recipes import Recipe, Recipes, expert_recipes, fused_recipes
-from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -32,11 +31,16 @@ class Qwen35(NativeFamily):
     """Qwen3.5 and 3.6 (`qwen3_5`, `qwen3_5_moe`) and Qwen3-Next (`qwen3_next`)."""
 
     head_names = MTP_NAMES
+    heads_key = "mtp_num_hidden_layers"
     norms = "either"
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         layers = fields.layers()
-        kinds = _layer_types(fields, layers)
+        interval = fields.count("full_attention_interval", 4)
+        kinds = fields.layer_types("linear_attention", "full_attention") or tuple(
+            "full_attention" if layer % interval == interval - 1 else "linear_attention"
+            for layer in range(layers)
+        )
         attention, delta = _attention(fields), _delta_net_spec(fields)
         feeds = [_feed_forward(fields, layer) for layer in range(layers)]
         blocks = tuple(
@@ -51,10 +55,7 @@ class Qwen35(NativeFamily):
             eps=fields.number("rms_norm_eps", 1e-6),
             blocks=blocks,
             tied=fields.ties_embeddings(),
-            heads=MtpHeadsSpec(
-                blocks=(BlockSpec(attention, experts),),
-                promised=fields.count("mtp_num_hidden_layers", 0, minimum=0),
-            ),
+            heads=MtpHeadsSpec((BlockSpec(attention, experts),)),
         )
 
     def recipes(self, names: Iterable[str]) -> Recipes:
@@ -74,22 +75,6 @@ class Qwen35(NativeFamily):
             if name.endswith(_CONVOLUTION) and array.ndim == 3 and array.shape[1] != array.shape[2]:
                 return 0 if array.shape[1] == 1 else 1
         return None
-
-
-def _layer_types(fields: ConfigFields, layers: int) -> tuple[str, ...]:
-    """Type of each layer, from `layer_types` (transformers 5) or full_attention_interval."""
-    listed = fields.strings("layer_types")
-    if not listed:
-        interval = fields.count("full_attention_interval", 4)
-        return tuple(
-            "linear_attention" if (layer + 1) % interval else "full_attention"
-            for layer in range(layers)
-        )
-    if len(listed) < layers or not set(listed) <= {"linear_attention", "full_attention"}:
-        raise fields.wrong(
-            "layer_types", list(listed), Words("full or linear attention for each layer")
-        )
-    return listed[:layers]
 
 
 def _attention(fields: ConfigFields) -> AttentionSpec:

@@ -52,7 +52,6 @@ class Step3p5(NativeFamily):
         ]
         heads = MtpHeadsSpec(
             blocks=tuple(blocks[layers:]),
-            promised=fields.count("num_nextn_predict_layers", 0, minimum=0),
             trunk_state="residual",
             chain_state="residual",
             output="own",
@@ -61,14 +60,9 @@ class Step3p5(NativeFamily):
 
 
 def _layer_types(fields: ConfigFields, count: int) -> list[str]:
-    listed = fields.strings("layer_types")
-    if not listed:
+    if not fields.layer_types(_FULL, _SLIDING):
         return [_FULL if layer % 2 else _SLIDING for layer in range(count)]
-    if not set(listed) <= {_FULL, _SLIDING} or len(listed) < fields.layers():
-        raise fields.wrong(
-            "layer_types", list(listed), Words("full or sliding attention for each layer")
-        )
-    return [*listed, *[_FULL] * count][:count]
+    return [*fields.strings("layer_types"), *[_FULL] * count][:count]
 
 
 def _expert_layers(fields: ConfigFields) -> set[int]:

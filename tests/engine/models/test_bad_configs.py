@@ -123,9 +123,9 @@ def test_a_list_of_end_tokens_is_respected(tmp_path, arrays):
     [
         ("phi3", "intermediate_size", 2**31 - 1, "gate_proj.weight"),
         ("phi3", "original_max_position_embeddings", "many", "original_max_position_embeddings"),
-        ("gemma3_text", "attn_logit_softcapping", 30.0, "capped scores"),
+        ("gemma3_text", "attn_logit_softcapping", 30.0, "softcapping 30.0"),
         ("olmoe", "clip_qkv", 0.5, "clip_qkv"),
-        ("gemma3_text", "use_bidirectional_attention", True, "both directions"),
+        ("gemma3_text", "use_bidirectional_attention", True, "bidirectional"),
         ("gemma3_text", "sliding_window_pattern", 0, "sliding_window_pattern"),
         ("gpt_oss", "swiglu_alpha", 1.5, "swiglu_alpha"),
         ("qwen3_moe", "num_experts_per_tok", 9, "num_experts_per_tok"),
