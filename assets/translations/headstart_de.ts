@@ -3405,10 +3405,6 @@
         <translation>{origin}: Die Klasse, die mlx-lm für diese Architektur hat, nimmt diese Dateien nicht an ({told}). Entweder gehören Konfiguration und Gewichte nicht zusammen, oder dies ist eine Variante, die mlx-lm nicht ausführt: beides noch einmal von einer Stelle holen oder ein anderes Modell nehmen.</translation>
     </message>
     <message>
-        <source>{origin}: {name} is packed in a way that does not exist ({dtype} {shape} with {scales_dtype} scales {scales_shape} for rows of {inputs}). The file is damaged or its config belongs to another model: get both again from the same place.</source>
-        <translation>{origin}: {name} ist auf eine Weise gepackt, die es nicht gibt ({dtype} {shape} mit Skalen {scales_dtype} {scales_shape} für Zeilen von {inputs}). Die Datei ist beschädigt, oder ihre Config gehört zu einem anderen Modell: beide noch einmal vom selben Ort holen.</translation>
-    </message>
-    <message>
         <source>{origin}: asks for {key} {value}, which mlx-lm does not know for this architecture. Take another model.</source>
         <translation>{origin}: verlangt {key} {value}, was mlx-lm für diese Architektur nicht kennt. Ein anderes Modell nehmen.</translation>
     </message>
@@ -4193,16 +4189,12 @@
         <translation>true oder false</translation>
     </message>
     <message>
-        <source>full or sliding attention for each layer</source>
-        <translation>volle oder gleitende Attention für jede Schicht</translation>
+        <source>one of {known} for each layer</source>
+        <translation>für jede Schicht eines von {known}</translation>
     </message>
     <message>
         <source>{origin}: is a DFlash 2 model, which is not run yet.</source>
         <translation>{origin}: ist ein DFlash-2-Modell, das noch nicht läuft.</translation>
-    </message>
-    <message>
-        <source>{origin}: attention_bias is not run in DFlash models.</source>
-        <translation>{origin}: attention_bias läuft in DFlash-Modellen nicht.</translation>
     </message>
     <message>
         <source>the kind of every layer</source>
@@ -4211,14 +4203,6 @@
     <message>
         <source>{origin}: the config names no target_layer_ids. Get it again.</source>
         <translation>{origin}: Die Config nennt keine target_layer_ids. Noch einmal holen.</translation>
-    </message>
-    <message>
-        <source>{origin}: this EAGLE-3 model has {count} layers; those with one are run.</source>
-        <translation>{origin}: Dieses EAGLE-3-Modell hat {count} Schichten; es laufen nur die mit einer.</translation>
-    </message>
-    <message>
-        <source>{origin}: {biased} is not run in EAGLE-3 models.</source>
-        <translation>{origin}: {biased} läuft in EAGLE-3-Modellen nicht.</translation>
     </message>
     <message>
         <source>{origin}: the tensor embed_tokens.weight is missing, and that of the target is {hidden_size} wide, not {hidden}. Get the file again.</source>
@@ -4275,10 +4259,6 @@
     <message>
         <source>{origin}: selects experts by topk_method {method}, which this version does not support. Use another model.</source>
         <translation>{origin}: wählt Experten mit topk_method {method}, was diese Version nicht tut. Ein anderes Modell nehmen.</translation>
-    </message>
-    <message>
-        <source>{origin}: the config asks for a normed output head or for biases (norm_head, use_bias), which this version does not run. Take another model.</source>
-        <translation>{origin}: Die Konfiguration verlangt einen normierten Ausgabekopf oder Bias-Werte (norm_head, use_bias), womit diese Version nicht läuft. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
         <source>softmax or sigmoid</source>
@@ -4629,10 +4609,6 @@
         <translation>eine Zeile von {rows} ist neben {more} weiteren eine andere</translation>
     </message>
     <message>
-        <source>full or linear attention for each layer</source>
-        <translation>volle oder lineare Attention für jede Schicht</translation>
-    </message>
-    <message>
         <source>{path}: {error}</source>
         <translation>{path}: {error}</translation>
     </message>
@@ -4647,10 +4623,6 @@
     <message>
         <source>{origin}: MiniMax-Text-01, M1 or VL-01, whose lightning attention this version does not run. Take MiniMax-M2 or another model.</source>
         <translation>{origin}: MiniMax-Text-01, M1 oder VL-01, deren Lightning Attention diese Version nicht ausführt. MiniMax-M2 oder ein anderes Modell nehmen.</translation>
-    </message>
-    <message>
-        <source>{origin}: clips queries, keys and values (clip_qkv), which this version does not support. Use another model.</source>
-        <translation>{origin}: begrenzt Anfragen, Schlüssel und Werte (clip_qkv), was diese Version nicht tut. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
         <source>{origin}: model_type {name} is not one this version runs. Take another model.</source>
@@ -4689,14 +4661,6 @@
         <translation>die Datei beginnt nicht wie eine safetensors-Datei: sie noch einmal herunterladen</translation>
     </message>
     <message>
-        <source>{origin}: the config asks for capped scores (attn_logit_softcapping), which are not known of Gemma 3. Take another one.</source>
-        <translation>{origin}: Die Konfiguration verlangt gedeckelte Punktzahlen (attn_logit_softcapping), die von Gemma 3 nicht bekannt sind. Ein anderes nehmen.</translation>
-    </message>
-    <message>
-        <source>{origin}: the config asks for attention in both directions, which this version does not run. Take another Gemma.</source>
-        <translation>{origin}: Die Konfiguration verlangt Aufmerksamkeit in beide Richtungen, was diese Version nicht ausführt. Ein anderes Gemma nehmen.</translation>
-    </message>
-    <message>
         <source>{origin}: asks for {key} {name}, which this version does not run. Take another model.</source>
         <translation>{origin}: verlangt {key} {name}, was diese Version nicht ausführt. Ein anderes Modell nehmen.</translation>
     </message>
@@ -4721,20 +4685,12 @@
         <translation>{origin}: Seine Ersetzungen könnten einen Text {growth:.0f}-mal so lang machen, mehr als {most}-mal. Ihn von dort noch einmal holen, wo das Modell herkommt.</translation>
     </message>
     <message>
-        <source>{origin}: normalises queries and keys (qk_layernorm), which this version does not support for Phi-2. Use another model.</source>
-        <translation>{origin}: normiert Anfragen und Schlüssel (qk_layernorm), was diese Version für Phi-2 nicht tut. Ein anderes Modell nehmen.</translation>
-    </message>
-    <message>
         <source>{path}: not a list of tokens. Get it again.</source>
         <translation>{path}: keine Liste von Token. Sie noch einmal holen.</translation>
     </message>
     <message>
         <source>{path}: how {name} cuts a text is not known here: get tokenizer.json from where the model came from.</source>
         <translation>{path}: Wie {name} einen Text zerteilt, ist hier nicht bekannt: tokenizer.json von dort holen, wo das Modell herkommt.</translation>
-    </message>
-    <message>
-        <source>conv or full attention for each layer</source>
-        <translation>conv oder volle Attention für jede Schicht</translation>
     </message>
     <message>
         <source>A file of what was read of chats was of no use and is removed: {error}. The text is read again.</source>
@@ -4761,16 +4717,68 @@
         <translation>zwei ansteigende Zahlen</translation>
     </message>
     <message>
-        <source>mamba or attention for each layer</source>
-        <translation>mamba oder Attention für jede Schicht</translation>
-    </message>
-    <message>
         <source>a line is no message</source>
         <translation>eine Zeile ist keine Nachricht</translation>
     </message>
     <message>
         <source>it has no messages</source>
         <translation>sie enthält keine Nachrichten</translation>
+    </message>
+    <message>
+        <source>messages: a block of the type {kind} cannot be read, this model reads text alone.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The model {asked} is not loaded, {name} is: ask for that, or start the server with the other model.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The server is closing: ask again when it runs.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>messages: nothing is asked, add a message of the user.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>logit_bias: use token ids as names, such as {{“1234”: -100}}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{name}: {reason}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>messages: a part of the type {kind} cannot be read, this model reads text alone.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>response_format: this server cannot bind answers to a schema yet.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>n: a stream has one answer: set n to 1.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>prompt: use 1 to 64 prompts in a request, n times each.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>prompt, n: a stream has one answer: ask for one.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The address {host} can be reached from other machines: give a key with --api-key or HEADSTART_API_KEY, or use 127.0.0.1.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The server cannot listen at {host}, port {port}: {why}. Choose another with --port or --host.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The engine is closing: start the program again.</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 </TS>
