@@ -1,22 +1,15 @@
 """The command line of `headstart`: commands and flags, parsed by argparse."""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
 from mlx_engine.bench.report import ARMS, PARTS, PEERS, Part, parse_arm
-from mlx_engine.command_line.options import NUMBER_FIELDS, read_depth
+from mlx_engine.command_line.options import READERS
 from mlx_engine.values.errors import BadOption
-from mlx_engine.values.options import (
-    DRAFT_VOCABULARY,
-    SOURCES,
-    AskedNumerics,
-    CacheBits,
-    DraftOutput,
-    DraftRule,
-)
+from mlx_engine.values.options import DRAFT_VOCABULARY, SOURCES
 
 CHAT_EXAMPLES = """examples:
   headstart chat                                   the built-in model
@@ -72,15 +65,61 @@ MAIN_NOTES = """Without a command Headstart opens its window; without a display,
 
 exit status: 0 done, 1 a check failed, 2 bad input, 70 a bug of ours, 130 Ctrl-C
 """
-SAMPLING_HELP = {
-    "temperature": "0 is greedy",
-    "top_k": "keep the K likeliest tokens; 0 is off",
-    "top_p": "keep the likeliest tokens up to this probability; 1 is off",
-    "min_p": "drop tokens less likely than this share of the likeliest; 0 is off",
-    "repetition_penalty": "for tokens of prompt and answer; 1 is off",
-    "presence_penalty": "for tokens of the answer, once; 0 is off",
-    "frequency_penalty": "for tokens of the answer, each time; 0 is off",
+
+LOADING = {
+    "--heads PATH": "take the MTP heads from this file instead",
+    "--head-bits 4|8": "quantise heads in 16 or 32 bits to this many (default: as they are)",
+    "--draft-model MODEL": "for --source model: a small model with the same tokenizer, or an "
+    "EAGLE-3, DFlash or Gemma 4 assistant model made for this one",
+    "--repack-cache DIR": "keep repacked GGUF weights in this folder (default: repack at every "
+    "load)",
+    "--numerics auto|exact|fast": "exact: the same text with drafting on and off, and beside other "
+    "chats (default: auto, exact where that costs at most 5 %% on this machine)",
+    "--context N": "longest conversation in tokens (default: the model's own limit)",
+    "--anyway": "load the model even if its memory plan says that it does not fit",
 }
+CACHE = {
+    "--cache-bits 16|8|4": "of the model (default: 16, as computed)",
+    "--head-cache-bits 16|8|4": "of heads and draft models (default: 16, as computed)",
+}
+DRAFTING_TITLE = "drafting (changes the speed, never the text)"
+DRAFTING = {
+    "--depth auto|0..8": "tokens drafted in a round (default: auto, as many as pay off on this "
+    "machine)",
+    "--source --draft-source SOURCE": f"what drafts: {', '.join(SOURCES)} (default: mtp; model "
+    "with --draft-model)",
+    "--draft-output full|4-bit|frequent": "output matrix that MTP heads draft with (default: full, "
+    "that of the model)",
+    "--draft-vocabulary N": f"tokens of --draft-output frequent (default: {DRAFT_VOCABULARY})",
+    "--draft-rule shared-noise|greedy": "how a head picks its tokens (default: shared-noise)",
+    "--min-probability P": "end a draft before a token less likely than this (default: 0)",
+}
+SAMPLING = {
+    "--temperature X": "0 is greedy",
+    "--top-k K": "keep the K likeliest tokens; 0 is off",
+    "--top-p P": "keep the likeliest tokens up to this probability; 1 is off",
+    "--min-p P": "drop tokens less likely than this share of the likeliest; 0 is off",
+    "--repetition-penalty X": "for tokens of prompt and answer; 1 is off",
+    "--presence-penalty X": "for tokens of the answer, once; 0 is off",
+    "--frequency-penalty X": "for tokens of the answer, each time; 0 is off",
+    "--logit-bias ID:BIAS": "add BIAS to a token's logit; may be repeated",
+    "--seed N": "(default: {seed})",
+}
+LENGTH = {
+    "--max-tokens N": "(default: {max_tokens})",
+    "--stop TEXT": "end before this text; may be repeated",
+    "--ignore-eos": "go on past the model's own end of text",
+}
+FIELDS = {
+    "--context": "context_length",
+    "--source": "source",
+    "--draft-output": "output",
+    "--draft-vocabulary": "vocabulary",
+    "--draft-rule": "rule",
+}
+"""Fields of the options that some flags set; the other flags are named like their field."""
+
+REPEATED = ("logit_bias", "stop", "template_argument")
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -136,6 +175,7 @@ def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
         except BadOption as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
+    type_.__name__ = getattr(read, "__name__", "value")  # argparse: "invalid float value"
     return type_
 
 
@@ -161,6 +201,34 @@ def _read_count(text: str) -> int:
     return int(text)
 
 
+def _add_flags(
+    parser: argparse.ArgumentParser, title: str | None, flags: Mapping[str, str], **defaults: str
+) -> None:
+    """Add flags to a parser, as a group where there is a title; a flag not given is None.
+
+    flags: help by flag and the name of its value; a flag without value is a switch. defaults:
+    defaults of some flags in words.
+    """
+    group = parser.add_argument_group(title) if title else parser
+    for usage, words in flags.items():
+        names = [word for word in usage.split() if word.startswith("--")]
+        field = FIELDS.get(names[0], names[0].removeprefix("--").replace("-", "_"))
+        help_words = words.format(**defaults)
+        if usage == " ".join(names):
+            group.add_argument(
+                *names, dest=field, action="store_true", default=None, help=help_words
+            )
+        else:
+            group.add_argument(
+                *names,
+                dest=field,
+                metavar=usage.split()[-1],
+                type=_reader(READERS.get(field, str)),
+                action="append" if field in REPEATED else "store",
+                help=help_words,
+            )
+
+
 def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
@@ -169,174 +237,49 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         help="a GGUF file, a model folder, or a hub id such as org/model or org/model-GGUF:Q4_K_M "
         "(default: the built-in model)",
     )
-    add = parser.add_argument_group("loading").add_argument
-    add("--heads", type=Path, metavar="PATH", help="take the MTP heads from this file instead")
-    add(
-        "--head-bits",
-        type=int,
-        choices=(4, 8),
-        metavar="4|8",
-        help="quantise heads in 16 or 32 bits to this many (default: as they are)",
-    )
-    add(
-        "--draft-model",
-        metavar="MODEL",
-        help="for --source model: a small model with the same tokenizer, or an EAGLE-3, DFlash or "
-        "Gemma 4 assistant model made for this one",
-    )
-    add(
-        "--repack-cache",
-        type=Path,
-        metavar="DIR",
-        help="keep repacked GGUF weights in this folder (default: repack at every load)",
-    )
-    add(
-        "--numerics",
-        choices=get_args(AskedNumerics),
-        help="exact: the same text with drafting on and off, and beside other chats (default: "
-        "auto, exact where that costs at most 5 %% on this machine)",
-    )
-    add(
-        "--context",
-        dest="context_length",
-        type=int,
-        metavar="N",
-        help="longest conversation in tokens (default: the model's own limit)",
-    )
-    add(
-        "--anyway",
-        action="store_true",
-        help="load the model even if its memory plan says that it does not fit",
-    )
+    _add_flags(parser, "loading", LOADING)
 
 
-def _add_cache(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("keys and values (fewer bits take less memory)").add_argument
-    for name, owner in (
-        ("--cache-bits", "the model"),
-        ("--head-cache-bits", "heads and draft models"),
-    ):
-        words = f"of {owner} (default: 16, as computed)"
-        add(name, type=int, choices=get_args(CacheBits), metavar="16|8|4", help=words)
-
-
-def _add_drafting(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("drafting (changes the speed, never the text)").add_argument
-    add(
-        "--depth",
-        type=_reader(read_depth),
-        metavar="auto|0..8",
-        help="tokens drafted in a round (default: auto, as many as pay off on this machine)",
-    )
-    add(
-        "--source",
-        "--draft-source",
-        dest="source",
-        choices=tuple(SOURCES),
-        metavar="SOURCE",
-        help=f"what drafts: {', '.join(SOURCES)} (default: mtp; model with --draft-model)",
-    )
-    add(
-        "--draft-output",
-        dest="output",
-        choices=get_args(DraftOutput),
-        help="output matrix that MTP heads draft with (default: full, that of the model)",
-    )
-    add(
-        "--draft-vocabulary",
-        dest="vocabulary",
-        type=int,
-        metavar="N",
-        help=f"tokens of --draft-output frequent (default: {DRAFT_VOCABULARY})",
-    )
-    add(
-        "--draft-rule",
-        dest="rule",
-        choices=get_args(DraftRule),
-        help="how a head picks its tokens (default: shared-noise)",
-    )
-    add(
-        "--min-probability",
-        type=float,
-        metavar="P",
-        help="end a draft before a token less likely than this (default: 0)",
-    )
-
-
-def _add_sampling(
-    parser: argparse.ArgumentParser,
-    defaults: str = "what the model recommends",
-    seed: str = "a new one for every answer",
-) -> None:
-    """Add the sampling flags to a parser; defaults, seed: described so in the help."""
-    add = parser.add_argument_group(f"sampling (defaults: {defaults})").add_argument
-    for name, read in NUMBER_FIELDS.items():
-        add(f"--{name.replace('_', '-')}", type=read, metavar="X", help=SAMPLING_HELP[name])
-    bias = "add BIAS to a token's logit; may be repeated"
-    add("--logit-bias", action="append", metavar="ID:BIAS", help=bias)
-    add("--seed", type=int, metavar="N", help=f"(default: {seed})")
-
-
-def _add_ignore_eos(to: Any) -> None:
-    words = "go on past the model's own end of text"
-    to.add_argument("--ignore-eos", action="store_true", default=None, help=words)
-
-
-def _add_limits(parser: argparse.ArgumentParser, max_tokens: int | None, words: str) -> None:
-    group = parser.add_argument_group("length")
-    group.add_argument(
-        "--max-tokens", type=int, default=max_tokens, metavar="N", help=f"(default: {words})"
-    )
-    stop = "end before this text; may be repeated"
-    group.add_argument("--stop", action="append", metavar="TEXT", help=stop)
-    _add_ignore_eos(group)
-
-
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+def _add_options(parser: argparse.ArgumentParser, max_tokens: str) -> None:
+    """Add the flags that an answer's options are read from; max_tokens: the default in words."""
+    _add_flags(parser, DRAFTING_TITLE, DRAFTING)
+    _add_flags(parser, "keys and values (fewer bits take less memory)", CACHE)
+    title, seed = "sampling (defaults: what the model recommends)", "a new one for every answer"
+    _add_flags(parser, title, SAMPLING, seed=seed)
+    _add_flags(parser, "length", LENGTH, max_tokens=max_tokens)
 
 
 def _add_chat(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
-    add = parser.add_argument
-    add("--system", metavar="TEXT", help="system prompt (default: none)")
-    add(
-        "--thinking",
-        action=argparse.BooleanOptionalAction,
-        help="let the model think first, or not (default: its template decides)",
-    )
-    add(
-        "--template-argument",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="for the chat template, such as preserve_thinking=true; may be repeated",
-    )
-    add("--once", metavar="QUESTION", help="answer this question, then exit")
-    add("--plain", action="store_true", help="no colours, no line editing")
-    _add_drafting(parser)
-    _add_cache(parser)
-    _add_sampling(parser)
-    _add_limits(parser, None, "as many as the context holds")
+    words = "let the model think first, or not (default: its template decides)"
+    parser.add_argument("--thinking", action=argparse.BooleanOptionalAction, help=words)
+    flags = {
+        "--system TEXT": "system prompt (default: none)",
+        "--template-argument NAME=VALUE": "for the chat template, such as preserve_thinking=true; "
+        "may be repeated",
+        "--once QUESTION": "answer this question, then exit",
+        "--plain": "no colours, no line editing",
+    }
+    _add_flags(parser, None, flags)
+    _add_options(parser, "as many as the context holds")
 
 
 def _add_generate(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
-    parser.add_argument("--prompt", metavar="TEXT", help="(default: read it from stdin)")
-    chat = "answer the prompt, through the model's chat template"
-    parser.add_argument("--chat", action="store_true", help=chat)
-    _add_json(parser)
-    _add_drafting(parser)
-    _add_cache(parser)
-    _add_sampling(parser)
-    _add_limits(parser, 256, "256")
+    flags = {
+        "--prompt TEXT": "(default: read it from stdin)",
+        "--chat": "answer the prompt, through the model's chat template",
+        "--json": "print one JSON object",
+    }
+    _add_flags(parser, None, flags)
+    _add_options(parser, "256")
+    parser.set_defaults(max_tokens=256)
 
 
 def _add_inspect(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("model", metavar="FILE", help="a GGUF file, a model folder or a hub id")
-    add("--heads", type=Path, metavar="PATH", help="take the MTP heads from this file instead")
-    _add_json(parser)
+    parser.add_argument("model", metavar="FILE", help="a GGUF file, a model folder or a hub id")
+    heads = "--heads PATH"
+    _add_flags(parser, None, {heads: LOADING[heads], "--json": "print one JSON object"})
 
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:
@@ -344,30 +287,20 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is measured")
     add, count = group.add_argument, _reader(_read_count)
     add("--quick", action="store_true", help="measure about an eighth as much")
-    add(
-        "--only",
-        dest="parts",
-        type=_reader(_read_parts),
-        metavar="PARTS",
-        help=f"some of {','.join(PARTS)} (default: all)",
+    words = f"some of {','.join(PARTS)} (default: all)"
+    add("--only", dest="parts", type=_reader(_read_parts), metavar="PARTS", help=words)
+    words = (
+        "what is compared with drafting off: depths, 4@0.5 for depth 4 with a min-probability, "
+        f"draft sources, other programs (default: {','.join(ARMS)})"
     )
-    add(
-        "--arms",
-        type=_reader(_read_arms),
-        metavar="ARMS",
-        help="what is compared with drafting off: depths, 4@0.5 for depth 4 with a "
-        f"min-probability, draft sources, other programs (default: {','.join(ARMS)})",
-    )
-    add(
-        "--llama-server",
-        type=Path,
-        metavar="PATH",
-        help="compare with llama.cpp's llama-server too, without and with draft-mtp",
-    )
+    add("--arms", type=_reader(_read_arms), metavar="ARMS", help=words)
+    words = "compare with llama.cpp's llama-server too, without and with draft-mtp"
+    add("--llama-server", type=Path, metavar="PATH", help=words)
     add("--tokens", type=count, metavar="N", help="longest answer in tokens (default: 192)")
     add("--repeats", type=count, metavar="N", help="answers to every prompt (default: 2)")
-    _add_ignore_eos(group)
-    _add_sampling(parser, "greedy", "1")
+    switch = "--ignore-eos"
+    _add_flags(parser, "sampling (defaults: greedy)", SAMPLING, seed="1")
+    _add_flags(parser, "length", {switch: LENGTH[switch]})
     add = parser.add_argument_group("output").add_argument
     add("--json", action="store_true", help="print one JSON line at the end")
     add("--svg", type=Path, metavar="FILE", help="write a picture of the figures")
@@ -376,7 +309,7 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 def _add_doctor(parser: argparse.ArgumentParser) -> None:
     words = "also check whether this model fits into memory"
     parser.add_argument("model", nargs="?", metavar="MODEL", help=words)
-    _add_json(parser)
+    _add_flags(parser, None, {"--json": "print one JSON object"})
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
@@ -390,7 +323,7 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     add("--parallel", type=count, default=4, metavar="N", help="answers at once (default: 4)")
     add("--name", action="append", default=[], help="a further name of this computer in requests")
     add("--origin", action="append", default=[], metavar="URL", help="a web page that may ask")
-    _add_drafting(parser)
+    _add_flags(parser, DRAFTING_TITLE, DRAFTING)
 
 
 _COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {

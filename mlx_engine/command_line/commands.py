@@ -3,6 +3,7 @@
 import json
 import threading
 from argparse import Namespace
+from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, get_args
@@ -12,18 +13,15 @@ from rich.text import Text
 
 from mlx_engine.command_line.conversation import stopped_by_interrupt
 from mlx_engine.command_line.options import (
-    cache_options,
     draft_options,
-    generation_options,
     given_options,
     sampling_options,
+    session_options,
 )
 from mlx_engine.command_line.runtime import (
     DOWNLOADING,
     Runtime,
-    check_options,
     load_model,
-    opened_model,
     percent_progress,
 )
 from mlx_engine.command_line.screen import (
@@ -37,7 +35,7 @@ from mlx_engine.values.environment import server_key
 from mlx_engine.values.errors import BadOption, BadPrompt
 from mlx_engine.values.memory_plan import SHORT_CONTEXT
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
-from mlx_engine.values.options import CacheBits, CacheOptions
+from mlx_engine.values.options import CacheBits, CacheOptions, SamplingOptions
 from mlx_engine.values.untrusted import without_controls
 from mlx_engine.values.words import count_words, size_words, token_words
 
@@ -53,15 +51,12 @@ def generate(arguments: Namespace, runtime: Runtime) -> int:
     Figures go to stderr. The first Ctrl-C ends the text; the text is printed, then
     KeyboardInterrupt raised.
     """
-    check_options(arguments)
+    session_options(arguments, SamplingOptions())  # raises BadOption before the model is loaded
     screen = make_screen(runtime.stderr, runtime.stderr, plain=False)
     prompt = _read_prompt(runtime, screen) if arguments.prompt is None else arguments.prompt
-    with opened_model(arguments, runtime, screen.progress) as engine:
-        limits, draft = generation_options(arguments), draft_options(arguments)
-        sampling = sampling_options(arguments, engine.description.sampling)
-        cache = cache_options(arguments)
-        session = engine.session(sampling=sampling, draft=draft, generation=limits, cache=cache)
-        why_not = session.why_not_drafting
+    with closing(load_model(arguments, runtime, screen.progress)) as engine:
+        session = engine.session(**session_options(arguments, engine.description.sampling))
+        draft, why_not = session.draft, session.why_not_drafting
         if why_not is not None and draft.source != "none" and draft.depth != 0:
             screen.note(why_not.words, WARNING)
         stopped = threading.Event()
@@ -78,11 +73,11 @@ def generate(arguments: Namespace, runtime: Runtime) -> int:
             else:
                 made = engine.generate(
                     prompt,
-                    sampling=sampling,
+                    sampling=session.sampling,
                     draft=draft,
                     should_stop=stopped.is_set,
-                    cache=cache,
-                    **asdict(limits),
+                    cache=session.cache,
+                    **asdict(session.generation),
                 )
         if arguments.json:
             stats = asdict(made.stats) | {"acceptance": made.stats.acceptance}
@@ -133,7 +128,7 @@ def serve(arguments: Namespace, runtime: Runtime) -> int:
     from mlx_engine.server.run import ServerOptions
     from mlx_engine.server.run import serve as serve_until_stopped
 
-    check_options(arguments)
+    draft = draft_options(arguments)
     options = ServerOptions(
         host=arguments.host,
         port=arguments.port,
@@ -148,7 +143,7 @@ def serve(arguments: Namespace, runtime: Runtime) -> int:
         print(f"{name} at {address} (Ctrl-C ends)", file=runtime.stdout, flush=True)
 
     load = partial(load_model, arguments, runtime, screen.progress)
-    serve_until_stopped(load, options, draft_options(arguments), announce)
+    serve_until_stopped(load, options, draft, announce)
     return 0
 
 
@@ -302,7 +297,7 @@ def bench(arguments: Namespace, runtime: Runtime) -> int:
     screen = make_screen(runtime.stdout, runtime.stderr, plain=False)
     console = screen.notes if arguments.json else screen.answers
     console.width = max(console.width, WIDEST)
-    with opened_model(arguments, runtime, screen.progress) as engine:
+    with closing(load_model(arguments, runtime, screen.progress)) as engine:
         report = run_bench(
             engine,
             plan,

@@ -3,37 +3,32 @@
 import difflib
 import json
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from rich.bar import Bar
-from rich.console import Group
 from rich.table import Table
-from rich.text import Text
 
 from mlx_engine.command_line.options import (
-    CACHE_WORDS,
     DRAFT_WORDS,
     SAMPLING_WORDS,
     change_cache,
     change_draft,
-    change_sampling,
-    draft_words,
-    sampling_words,
+    change_options,
+    option_words,
     template_arguments,
 )
-from mlx_engine.command_line.screen import NOTE, WARNING, Screen
+from mlx_engine.command_line.screen import NOTE, WARNING, Screen, status_line
 from mlx_engine.values.conversation import Event, Message
 from mlx_engine.values.errors import BadOption, EngineError
 from mlx_engine.values.options import (
     MAX_DEPTH,
     UNQUANTISED,
     DraftOutput,
-    GenerationOptions,
     template_value_text,
 )
 from mlx_engine.values.saved_chat import (
@@ -47,9 +42,6 @@ from mlx_engine.values.words import count_words, percent_words, size_words
 
 if TYPE_CHECKING:
     from mlx_engine import Engine, Session
-
-LEGEND_DEPTH = 4
-BAR_WIDTH = 24
 
 
 @contextmanager
@@ -83,9 +75,7 @@ class Chat:
 
     engine: "Engine"
     session: "Session"
-    generation: GenerationOptions
     screen: Screen
-    backend: str
     is_open: bool = True
     saved: tuple[Message, ...] = ()
 
@@ -93,10 +83,6 @@ class Chat:
     def is_unsaved(self) -> bool:
         """Whether leaving the chat would lose messages that no file holds."""
         return self.session.messages not in ((), self.saved)
-
-    def send(self, text: str) -> bool:
-        """Send a message and show the answer; False when there was an error."""
-        return self.answer(lambda: self.session.send(text))
 
     def answer(self, ask: Callable[[], Iterator[Event]]) -> bool:
         """Show an answer that Ctrl-C can stop; prints an error and returns False."""
@@ -108,26 +94,14 @@ class Chat:
             return False
         return True
 
-    def start_over(self) -> None:
-        """Begin a new conversation with the same settings."""
-        old = self.session
-        self.session = self.engine.session(
-            system=old.system,
-            sampling=old.sampling,
-            draft=old.draft,
-            generation=self.generation,
-            template_arguments=old.template_arguments,
-            cache=old.cache,
-        )
-
-    def greet(self) -> None:
-        """Print the chat's model and settings in effect, and why something is off."""
+    def greet(self, machine: str) -> None:
+        """Print the model, the machine, settings in effect, and why something is off."""
         model = self.engine.description
         heads = f"{model.mtp_heads} MTP head{'s' if model.mtp_heads != 1 else ''}"
         self.screen.note(
             f"{model.name} · {count_words(model.parameters)} parameters · {model.quantisation} · "
             f"{heads if model.mtp_heads else 'no MTP heads'} · numerics {model.numerics} · "
-            f"{self.backend}",
+            f"{machine}",
             "bold",
         )
         for reason in model.declined:
@@ -138,9 +112,9 @@ class Chat:
 
     def explain_colours(self) -> None:
         """Print what the colours of drafted words mean, where there are colours and drafts."""
-        if self.screen.depth_colours and self.session.why_not_drafting is None:
+        if self.screen.answers.color_system and self.session.why_not_drafting is None:
             depth = self.session.draft.depth
-            self.screen.legend(LEGEND_DEPTH if depth == "auto" else min(depth, MAX_DEPTH))
+            self.screen.legend(MAX_DEPTH if depth == "auto" else depth)
 
     def explain_drafting(self) -> None:
         """Print why this chat will draft nothing, if so."""
@@ -166,8 +140,18 @@ class ChatCommand:
     takes_file: bool = False
 
 
-def run_command(chat: Chat, line: str) -> None:
-    """Run a slash command's line "/name arguments" in a chat; prints errors."""
+def run_line(chat: Chat, line: str) -> None:
+    """Send a line to the model, or run it as a slash command "/name arguments"; prints errors.
+
+    A line that begins with two slashes is sent with one. Blank lines do nothing.
+    """
+    if line.startswith("//") or (line and not line.startswith("/")):
+        chat.answer(lambda: chat.session.send(line.removeprefix("/")))
+    elif line:
+        _run_command(chat, line)
+
+
+def _run_command(chat: Chat, line: str) -> None:
     name, _, rest = line[1:].partition(" ")
     command = COMMANDS.get(name.lower())
     if command is None:
@@ -211,7 +195,7 @@ def _template(chat: Chat, rest: str) -> None:
 
 def _draft(chat: Chat, rest: str) -> None:
     chat.session.draft = change_draft(chat.session.draft, rest.split())
-    chat.screen.note(f"Drafting: {draft_words(chat.session.draft)}")
+    chat.screen.note(f"Drafting: {option_words(chat.session.draft)}")
     chat.explain_drafting()
 
 
@@ -224,8 +208,8 @@ def _cache(chat: Chat, rest: str) -> None:
 
 
 def _sampling(chat: Chat, rest: str) -> None:
-    chat.session.sampling = change_sampling(chat.session.sampling, rest.split())
-    chat.screen.note(f"Sampling: {sampling_words(chat.session.sampling)}")
+    chat.session.sampling = change_options(chat.session.sampling, rest.split())
+    chat.screen.note(f"Sampling: {option_words(chat.session.sampling)}")
 
 
 def _stats(chat: Chat, _rest: str) -> None:
@@ -236,52 +220,43 @@ def _stats(chat: Chat, _rest: str) -> None:
     chat.screen.notes.print(figures, style=NOTE, width=chat.screen.width)
 
 
-def stats_figures(stats: GenerationStats, output: DraftOutput | None) -> Group:
+def stats_figures(stats: GenerationStats, output: DraftOutput | None) -> Table:
     """Figures of an answer: sums, draft sources, acceptance by depth, time by stage.
 
     output: the output matrix that MTP heads draft with.
     """
+    table = Table.grid(padding=(0, 2, 0, 0))
     reused = f", {stats.reused_tokens} of them reused" if stats.reused_tokens else ""
     heads = f"; heads read {stats.head_rows} tok, {100 * stats.head_share:.1f} % of the time"
-    lines = [
-        f"prompt  {stats.prompt_tokens} tok{reused}, {stats.prompt_tokens_per_second:.0f} tok/s"
+    table.add_row(
+        "prompt",
+        f"{stats.prompt_tokens} tok{reused}, {stats.prompt_tokens_per_second:.0f} tok/s"
         f"{heads if stats.head_rows else ''}",
-        f"answer  {stats.generated_tokens} tok in {stats.passes} passes, "
-        f"{stats.tokens_per_pass:.2f} tok/pass, {stats.tokens_per_second:.1f} tok/s",
-        f"memory  {size_words(stats.peak_memory_bytes)} at the peak; seed {stats.seed}",
-    ]
+    )
+    table.add_row("answer", f"{stats.passes} passes; {status_line(stats)}")
+    table.add_row("memory", f"{size_words(stats.peak_memory_bytes)} at the peak")
+    table.add_row("seed", f"{stats.seed}")
     for part in stats.by_source:
         matrix = f", output head {output}" if output and part.source == "mtp" else ""
-        share = percent_words(part.accepted, part.drafted)
-        lines.append(
-            f"drafted by {part.source}: accepted {part.accepted}/{part.drafted} ({share}){matrix}"
-        )
-    if not stats.drafted:
-        lines.append("Nothing was drafted.")
-    accepted = stats.accepted_by_depth
-    missing = (0,) * (len(stats.drafted_by_depth) - len(accepted))
-    pairs = zip(accepted + missing, stats.drafted_by_depth, strict=True)
+        table.add_row(f"by {part.source}", f"{_share(part.accepted, part.drafted)}{matrix}")
+    for depth, (accepted, drafted) in enumerate(
+        zip_longest(stats.accepted_by_depth, stats.drafted_by_depth, fillvalue=0), 1
+    ):
+        table.add_row(f"depth {depth}", _share(accepted, drafted))
     stages = {
         "draft": stats.draft_ms,
         "verify": stats.verify_ms,
         "accept": stats.accept_ms,
         "host": stats.host_ms,
     }
-    whole, passes = sum(stages.values()), max(stats.passes, 1)
-    bars: list[tuple[str, float, float, str]] = [
-        (f"depth {n}", a, d, f"({a}/{d})") for n, (a, d) in enumerate(pairs, 1)
-    ]
-    bars += [(name, ms, whole, f"({ms / passes:.2f} ms a pass)") for name, ms in stages.items()]
-    return Group(*map(Text, lines), _bars(bars))
-
-
-def _bars(rows: Iterable[tuple[str, float, float, str]]) -> Table:
-    """Make a table of bars from rows of name, part, whole and detail."""
-    table = Table.grid(padding=(0, 1, 0, 0))
-    for name, part, whole, detail in rows:
-        bar = Bar(whole or 1, 0, part, width=BAR_WIDTH)
-        table.add_row(name, bar, f"{percent_words(part, whole):>5}", detail)
+    for name, ms in stages.items():
+        share = percent_words(ms, sum(stages.values()))
+        table.add_row(name, f"{ms / max(stats.passes, 1):.2f} ms a pass ({share})")
     return table
+
+
+def _share(accepted: int, drafted: int) -> str:
+    return f"accepted {accepted}/{drafted} ({percent_words(accepted, drafted)})"
 
 
 def _regenerate(chat: Chat, _rest: str) -> None:
@@ -330,7 +305,6 @@ def _save(chat: Chat, rest: str) -> None:
 
 def _load(chat: Chat, rest: str) -> None:
     saved = read_chat(_path(rest, "/load FILE, a .json that /save made"))
-    chat.start_over()
     chat.session.system = saved.system
     chat.session.load_messages(saved.messages)
     chat.saved = chat.session.messages
@@ -346,16 +320,8 @@ def _path(rest: str, usage: str) -> Path:
         raise BadOption(f"{rest} is not possible: {error}") from None
 
 
-def _colours(chat: Chat, rest: str) -> None:
-    if rest not in ("on", "off"):
-        raise BadOption("Write /colours on or /colours off.")
-    chat.screen.tints = rest == "on"
-    missing = "" if chat.screen.depth_colours else " (this terminal shows none)"
-    chat.screen.note(f"Drafted words are {'' if rest == 'on' else 'not '}coloured{missing}.")
-
-
 def _clear(chat: Chat, _rest: str) -> None:
-    chat.start_over()
+    chat.session.load_messages(())
     chat.screen.note("A new chat; settings stay as they are.")
 
 
@@ -370,7 +336,9 @@ COMMANDS = {
     "system": ChatCommand("[TEXT | off]", "show or set the system prompt", _system, ("off",)),
     "template": ChatCommand("[NAME=VALUE ...]", "show or set template arguments", _template),
     "draft": ChatCommand(_DRAFT_USAGE, "show or set the drafting", _draft, DRAFT_WORDS),
-    "cache": ChatCommand(_CACHE_USAGE, "show or set bits of keys and values", _cache, CACHE_WORDS),
+    "cache": ChatCommand(
+        _CACHE_USAGE, "show or set bits of keys and values", _cache, ("16", "8", "4")
+    ),
     "sampling": ChatCommand(
         "[KEY=VALUE ...]", "show or set how tokens are picked", _sampling, SAMPLING_WORDS
     ),
@@ -382,7 +350,6 @@ COMMANDS = {
     "drop": ChatCommand("", "skip the oldest turns when the context is full", _drop),
     "save": ChatCommand("FILE.md | FILE.json", "write the chat to a new file", _save, (), True),
     "load": ChatCommand("FILE.json", "go on with a saved chat", _load, (), True),
-    "colours": ChatCommand("on | off", "tint drafted words by depth", _colours, ("on", "off")),
     "clear": ChatCommand("", "start a new chat", _clear),
     "quit": ChatCommand("", "leave, as Ctrl-D and Ctrl-C do on an empty line", _quit),
 }
@@ -390,17 +357,19 @@ COMMANDS = {
 
 def write_chat(path: Path, chat: SavedChat) -> None:
     """Write a chat to a new .md or .json file; raises BadOption, also where the file exists."""
-    as_text = _FORMATS.get(path.suffix.lower())
-    if as_text is None:
-        raise BadOption(f"{path.name!r} is not possible: use a name ending in .md or .json.")
+    match path.suffix.lower():
+        case ".md":
+            text = chat_as_markdown(chat)
+        case ".json":
+            text = json.dumps(chat_as_content(chat), ensure_ascii=False, indent=2) + "\n"
+        case _:
+            raise BadOption(f"{path.name!r} is not possible: use a name ending in .md or .json.")
     try:
-        content = as_text(chat).encode()
+        content = text.encode()
         with path.open("xb") as file:
             file.write(content)
     except FileExistsError:
         raise BadOption(f"{path} is there already: choose another name.") from None
-    except FileNotFoundError:
-        raise BadOption(f"There is no folder {path.parent}: make it, or choose another.") from None
     except OSError as error:
         raise BadOption(f"{path} cannot be written: {error.strerror}.") from None
     except ValueError as error:
@@ -411,16 +380,7 @@ def read_chat(path: Path) -> SavedChat:
     """Read a chat from a .json file of `write_chat`; raises BadOption for any other file."""
     try:
         return chat_from_content(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise BadOption(f"{path} is not there: check the name.") from None
     except OSError as error:
         raise BadOption(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError):
         raise BadOption(f"{path} is not a chat that /save wrote as .json.") from None
-
-
-def _as_json(chat: SavedChat) -> str:
-    return json.dumps(chat_as_content(chat), ensure_ascii=False, indent=2) + "\n"
-
-
-_FORMATS: dict[str, Callable[[SavedChat], str]] = {".md": chat_as_markdown, ".json": _as_json}

@@ -3,14 +3,15 @@
 import re
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from dataclasses import fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
     MAX_DEPTH,
     SOURCES,
-    CacheBits,
     CacheOptions,
     DraftOptions,
     GenerationOptions,
@@ -23,47 +24,25 @@ from mlx_engine.values.options import (
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-NUMBER_FIELDS: dict[str, Callable[[str], float]] = {
-    "temperature": float,
-    "top_k": int,
-    "top_p": float,
-    "min_p": float,
-    "repetition_penalty": float,
-    "presence_penalty": float,
-    "frequency_penalty": float,
-}
-_DEPTHS = {str(depth): depth for depth in range(MAX_DEPTH + 1)}
+    Options = TypeVar("Options", bound=DataclassInstance)
+
+DEPTHS: Mapping[str, int | Literal["auto"]] = MappingProxyType(
+    {"auto": "auto", "off": 0, **{str(depth): depth for depth in range(MAX_DEPTH + 1)}}
+)
 _BIAS = re.compile(r"(\d{1,9})[:=]([-+]?\d{1,9}(?:\.\d{1,9})?)")
 
 
 def read_depth(text: str) -> int | Literal["auto"]:
     """Read a draft depth from text: "auto", 0 to 8, or "off" (0); raises BadOption."""
-    if text == "auto":
-        return "auto"
-    if text == "off":
-        return 0
-    if text in _DEPTHS:
-        return _DEPTHS[text]
-    raise BadOption(f"depth={text!r} is not possible: use auto or 0 to {MAX_DEPTH}.")
+    if text not in DEPTHS:
+        raise BadOption(f"depth={text!r} is not possible: use auto or 0 to {MAX_DEPTH}.")
+    return DEPTHS[text]
 
 
-_DRAFT_KEYS: dict[str, Callable[[str], Any]] = {
-    "source": str,
-    "depth": read_depth,
-    "rule": str,
-    "min_probability": float,
-    "output": str,
-    "vocabulary": int,
-}
-DRAFT_WORDS = (*SOURCES, "auto", "off", *_DEPTHS, *(f"{key}=" for key in _DRAFT_KEYS))
-CACHE_WORDS = tuple(map(str, get_args(CacheBits)))
-"""Words after /draft and /cache, for completion."""
-
-
-def read_bias(pairs: Iterable[str]) -> dict[int, float]:
-    """Read biases by token id from pairs "ID=BIAS" or "ID:BIAS"; raises BadOption."""
+def read_biases(text: str) -> dict[int, float]:
+    """Read biases by token id from "ID:BIAS,ID:BIAS" or with "="; raises BadOption."""
     biases = {}
-    for pair in pairs:
+    for pair in filter(None, text.split(",")):
         match = _BIAS.fullmatch(pair)
         if match is None:
             raise BadOption(f"logit_bias={pair!r} is not possible: write ID:BIAS, like 42:-1.5.")
@@ -71,54 +50,93 @@ def read_bias(pairs: Iterable[str]) -> dict[int, float]:
     return biases
 
 
-_SAMPLING_KEYS: dict[str, Callable[[str], Any]] = {
-    **NUMBER_FIELDS,
-    "seed": lambda text: None if text in ("none", "new") else int(text),
-    "logit_bias": lambda text: read_bias(pair for pair in text.split(",") if pair),
-}
-SAMPLING_WORDS = tuple(f"{name}=" for name in _SAMPLING_KEYS)
-"""Words after /sampling, for completion."""
+def _read_seed(text: str) -> int | None:
+    return None if text == "new" else int(text)
 
 
-def _read(word: str, keys: Mapping[str, Callable[[str], Any]], kind: str) -> dict[str, Any]:
-    """Split an option "key=value"; kind: name of the options in errors. Raises BadOption."""
-    key, _, text = word.partition("=")
-    name = key.strip().lower().replace("-", "_")
-    if name not in keys:
-        raise BadOption(f"{key!r} is not a {kind} option: use {', '.join(keys)}.")
-    try:
-        return {name: keys[name](text.strip())}
-    except ValueError:
-        number = "a number" if keys[name] is float else "a whole number"
-        raise BadOption(f"{name}={text!r} is not possible: use {number}.") from None
+READERS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
+    {
+        "temperature": float,
+        "top_k": int,
+        "top_p": float,
+        "min_p": float,
+        "repetition_penalty": float,
+        "presence_penalty": float,
+        "frequency_penalty": float,
+        "logit_bias": read_biases,
+        "seed": _read_seed,
+        "depth": read_depth,
+        "min_probability": float,
+        "vocabulary": int,
+        "bits": int,
+        "head_bits": int,
+        "cache_bits": int,
+        "head_cache_bits": int,
+        "context_length": int,
+        "max_tokens": int,
+        "heads": Path,
+        "repack_cache": Path,
+    }
+)
+"""Readers of an option's value from text, by field; other values are the text itself."""
 
 
-def change_sampling(base: SamplingOptions, words: Iterable[str]) -> SamplingOptions:
-    """Change sampling options by words such as "temperature=0.2"; raises BadOption."""
-    given: dict[str, Any] = {}
+def change_options(
+    base: "Options", words: Iterable[str], name_of: Callable[[str], str] = lambda _: ""
+) -> "Options":
+    """Change options by words such as "temperature=0.2"; raises BadOption.
+
+    name_of: names the field that a word without "=" sets.
+    """
+    names, given = [field.name for field in fields(base)], {}
     for word in words:
-        if "=" not in word:
-            raise BadOption(f"{word!r} is not possible: write key=value, like temperature=0.2.")
-        given |= _read(word, _SAMPLING_KEYS, "sampling")
+        key, sign, text = word.partition("=")
+        if not sign:
+            key, text = name_of(word), word
+        name = key.strip().lower().replace("-", "_")
+        if name not in names:
+            keys = ", ".join(names)
+            raise BadOption(f"{word!r} is not possible: write key=value with a key of {keys}.")
+        try:
+            given[name] = READERS.get(name, str)(text.strip())
+        except ValueError:
+            number = "a number" if READERS[name] is float else "a whole number"
+            raise BadOption(f"{name}={text!r} is not possible: use {number}.") from None
     return replace(base, **given)
 
 
 def change_draft(base: DraftOptions, words: Iterable[str]) -> DraftOptions:
     """Change drafting options by a source, a depth, "off" or key=value; raises BadOption."""
-    for word in words:
-        if "=" in word:
-            base = replace(base, **_read(word, _DRAFT_KEYS, "drafting"))
-        elif word in SOURCES:
-            base = replace(base, source=SOURCES[word])
-        elif word in ("auto", "off") or word.isdecimal():
-            base = replace(base, depth=read_depth(word))
-        else:
-            raise BadOption(
-                f"{word!r} is not possible: use a source ({', '.join(SOURCES)}), "
-                f"a depth (auto, off, 0 to {MAX_DEPTH}), or one of {', '.join(_DRAFT_KEYS)} as "
-                "key=value."
-            )
-    return base
+    return change_options(
+        base, words, lambda word: "depth" if word in DEPTHS or word.isdecimal() else "source"
+    )
+
+
+def change_cache(base: CacheOptions, words: Iterable[str]) -> CacheOptions:
+    """Change the bits of keys and values of the model, then of what drafts. Raises BadOption."""
+    names = iter(("bits", "head_bits"))
+    return change_options(base, words, lambda _: next(names, ""))
+
+
+def option_words(options: "DataclassInstance") -> str:
+    """Write options as key=value, in words that change_options reads back."""
+    values = {field.name: getattr(options, field.name) for field in fields(options)}
+    return " ".join(
+        f"{name}={_value_words(value)}" for name, value in values.items() if value != {}
+    )
+
+
+def _value_words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ",".join(f"{token}:{bias:g}" for token, bias in value.items())
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "new" if value is None else str(value)
+
+
+DRAFT_WORDS = (*SOURCES, *DEPTHS, *(f"{field.name}=" for field in fields(DraftOptions)))
+SAMPLING_WORDS = tuple(f"{field.name}=" for field in fields(SamplingOptions))
+"""Words after /draft and /sampling, for completion."""
 
 
 def template_arguments(words: Iterable[str]) -> dict[str, TemplateValue]:
@@ -130,25 +148,6 @@ def template_arguments(words: Iterable[str]) -> dict[str, TemplateValue]:
             raise BadOption(f"{word!r} is not possible: write NAME=VALUE.")
         given[name.strip()] = read_template_value(text)
     return given
-
-
-def sampling_words(sampling: SamplingOptions) -> str:
-    """Write all sampling options as key=value."""
-    values = asdict(sampling)
-    numbers = [f"{name}={values[name]:g}" for name in NUMBER_FIELDS]
-    seed = "seed=new" if sampling.seed is None else f"seed={sampling.seed}"
-    biases = ",".join(f"{token}:{bias:g}" for token, bias in sampling.logit_bias.items())
-    return " ".join([*numbers, seed, *([f"logit_bias={biases}"] if biases else [])])
-
-
-def draft_words(draft: DraftOptions) -> str:
-    """Write the drafting options in words."""
-    more = f", least probability {draft.min_probability:g}" if draft.min_probability else ""
-    if draft.output != "full":
-        more += f", output head {draft.output}"
-    if draft.output == "frequent":
-        more += f" ({draft.vocabulary} tokens)"
-    return f"source {draft.source}, depth {draft.depth}, rule {draft.rule}{more}"
 
 
 def given_options(arguments: Namespace, kind: "type[DataclassInstance]") -> dict[str, Any]:
@@ -163,39 +162,29 @@ def load_options(arguments: Namespace) -> LoadOptions:
     return LoadOptions(**given_options(arguments, LoadOptions))
 
 
+def sampling_options(arguments: Namespace, recommended: SamplingOptions) -> SamplingOptions:
+    """Replace a model's recommended sampling options by the flags given; raises BadOption."""
+    given = given_options(arguments, SamplingOptions)
+    if "logit_bias" in given:
+        given["logit_bias"] = {t: bias for pair in given["logit_bias"] for t, bias in pair.items()}
+    return replace(recommended, **given)
+
+
 def draft_options(arguments: Namespace) -> DraftOptions:
     """Read drafting options from flags; a draft model is the default source. Raises BadOption."""
     source = {"source": "model"} if arguments.draft_model else {}
     return DraftOptions(**source | given_options(arguments, DraftOptions))
 
 
-def sampling_options(arguments: Namespace, recommended: SamplingOptions) -> SamplingOptions:
-    """Replace a model's recommended sampling options by the flags given; raises BadOption."""
-    given = given_options(arguments, SamplingOptions)
-    if "logit_bias" in given:
-        given["logit_bias"] = read_bias(given["logit_bias"])
-    return replace(recommended, **given)
+def session_options(arguments: Namespace, recommended: SamplingOptions) -> dict[str, Any]:
+    """Read a session's sampling, draft, generation and cache options from flags.
 
-
-def cache_options(arguments: Namespace) -> CacheOptions:
-    """Read the bits of keys and values from command-line flags; raises BadOption."""
-    given = {"bits": arguments.cache_bits, "head_bits": arguments.head_cache_bits}
-    return CacheOptions(**{name: bits for name, bits in given.items() if bits is not None})
-
-
-def change_cache(base: CacheOptions, words: Iterable[str]) -> CacheOptions:
-    """Change bits of keys and values: of the model, then of heads and draft models.
-
-    Raises BadOption.
+    recommended: the model's sampling options. Raises BadOption.
     """
-    given = list(words)
-    if len(given) > 2 or not all(word.isdecimal() for word in given):
-        raise BadOption(f"{' '.join(given)!r} is not possible: write /cache 8, or /cache 8 4.")
-    pairs = zip(("bits", "head_bits"), given, strict=False)
-    changes: dict[str, Any] = {name: int(word) for name, word in pairs}
-    return replace(base, **changes)
-
-
-def generation_options(arguments: Namespace) -> GenerationOptions:
-    """Read the limits of an answer from command-line flags; raises BadOption."""
-    return GenerationOptions(**given_options(arguments, GenerationOptions))
+    bits = {"bits": arguments.cache_bits, "head_bits": arguments.head_cache_bits}
+    return {
+        "sampling": sampling_options(arguments, recommended),
+        "draft": draft_options(arguments),
+        "generation": GenerationOptions(**given_options(arguments, GenerationOptions)),
+        "cache": CacheOptions(**{name: given for name, given in bits.items() if given is not None}),
+    }

@@ -4,23 +4,15 @@ import io
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from mlx_engine.command_line.options import (
-    cache_options,
-    draft_options,
-    generation_options,
-    load_options,
-    sampling_options,
-)
+from mlx_engine.command_line.options import load_options
 from mlx_engine.self_check import Finding
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import SamplingOptions
 from mlx_engine.values.words import percent_words, size_words
 
 if TYPE_CHECKING:
@@ -104,14 +96,6 @@ def percent_progress(progress: Callable[[str], None], what: str) -> Callable[[in
     return show
 
 
-def check_options(arguments: Namespace) -> None:
-    """Raise BadOption for command-line options that are not possible, before files are read."""
-    draft_options(arguments)
-    generation_options(arguments)
-    cache_options(arguments)
-    sampling_options(arguments, SamplingOptions())
-
-
 def load_model(arguments: Namespace, runtime: Runtime, progress: Callable[[str], None]) -> "Engine":
     """Load the model of a command.
 
@@ -128,12 +112,3 @@ def load_model(arguments: Namespace, runtime: Runtime, progress: Callable[[str],
         )
     finally:
         progress("")
-
-
-@contextmanager
-def opened_model(
-    arguments: Namespace, runtime: Runtime, progress: Callable[[str], None]
-) -> Iterator["Engine"]:
-    """Load the model of a command and close it at the end of the context."""
-    with closing(load_model(arguments, runtime, progress)) as engine:
-        yield engine

@@ -9,12 +9,12 @@ import pytest
 
 from mlx_engine.command_line.arguments import parse
 from mlx_engine.command_line.options import (
-    draft_options,
-    generation_options,
     load_options,
-    sampling_options,
+    session_options,
 )
+from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
+    CacheOptions,
     DraftOptions,
     GenerationOptions,
     LoadOptions,
@@ -29,24 +29,35 @@ def test_without_flags_a_chat_takes_the_defaults() -> None:
     given = parse(["chat"])
     assert given.model is None
     assert load_options(given) == LoadOptions()
-    assert draft_options(given) == DraftOptions()
-    assert generation_options(given) == GenerationOptions()
-    assert sampling_options(given, RECOMMENDED) == RECOMMENDED
+    assert session_options(given, RECOMMENDED) == {
+        "sampling": RECOMMENDED,
+        "draft": DraftOptions(),
+        "generation": GenerationOptions(),
+        "cache": CacheOptions(),
+    }
 
 
 def test_flags_become_options() -> None:
     words = "chat m.gguf --heads h.gguf --numerics fast --context 99 --depth 3 --draft-source none"
     words += " --draft-rule greedy --min-probability 0.5 --temperature 0 --seed 7 --top-p 0.9"
     words += " --logit-bias 4:-1.5 --logit-bias 5=2 --max-tokens 9 --stop a --stop b --ignore-eos"
+    words += " --cache-bits 8"
     given = parse(words.split())
     options = load_options(given)
     assert (given.model, str(options.heads)) == ("m.gguf", "h.gguf")
     assert (options.numerics, options.context_length) == ("fast", 99)
-    assert draft_options(given) == DraftOptions("none", 3, 0.5, "greedy")
-    assert generation_options(given) == GenerationOptions(9, ("a", "b"), True)
-    assert sampling_options(given, RECOMMENDED) == SamplingOptions(
+    answer = session_options(given, RECOMMENDED)
+    assert answer["draft"] == DraftOptions("none", 3, 0.5, "greedy")
+    assert answer["generation"] == GenerationOptions(9, ("a", "b"), True)
+    assert answer["cache"] == CacheOptions(8, 16)
+    assert answer["sampling"] == SamplingOptions(
         temperature=0.0, top_k=20, top_p=0.9, seed=7, logit_bias={4: -1.5, 5: 2.0}
     )
+
+
+def test_a_source_that_there_is_not_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(BadOption, match=r"source='luck' is not possible: use one of mtp, "):
+        session_options(parse(["chat", "--source", "luck"]), RECOMMENDED)
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,7 +71,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("depth", ["auto", "0", "8"])
 def test_depths(depth: str) -> None:
     wanted = depth if depth == "auto" else int(depth)
-    assert draft_options(parse(["chat", "--depth", depth])).depth == wanted
+    assert session_options(parse(["chat", "--depth", depth]), RECOMMENDED)["draft"].depth == wanted
 
 
 @pytest.mark.parametrize(
@@ -70,7 +81,6 @@ def test_depths(depth: str) -> None:
         ("dance", "dance"),
         ("chat --depth 9", "auto or 0 to 8"),
         ("chat --depth=-1", "auto or 0 to 8"),
-        ("chat --draft-source luck", "luck"),
         ("chat --temperature warm", "warm"),
         ("chat --temp 1", "--temp"),
         ("chat a b", "b"),

@@ -3,15 +3,16 @@
 import pytest
 
 from mlx_engine.command_line.options import (
+    change_cache,
     change_draft,
-    change_sampling,
-    draft_words,
-    read_bias,
-    sampling_words,
+    change_options,
+    option_words,
+    read_biases,
     template_arguments,
 )
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
+    CacheOptions,
     DraftOptions,
     SamplingOptions,
     TemplateValue,
@@ -42,7 +43,7 @@ def test_drafting(words: str, wanted: DraftOptions) -> None:
     [
         ("9", "0 to 8"),
         ("luck", "mtp"),
-        ("-1", "0 to 8"),
+        ("-1", "one of mtp"),
         ("output=3-bit", "full, 4-bit, frequent"),
         ("luck=1", "rule"),
         ("vocabulary=x", "number"),
@@ -55,7 +56,7 @@ def test_bad_drafting(words: str, says: str) -> None:
 
 def test_sampling_changes_only_what_is_named() -> None:
     base = SamplingOptions(top_k=20, seed=5)
-    changed = change_sampling(base, ["temperature=0.25", "Top-P=0.9", "seed=new"])
+    changed = change_options(base, ["temperature=0.25", "Top-P=0.9", "seed=new"])
     assert changed == SamplingOptions(temperature=0.25, top_k=20, top_p=0.9, seed=None)
 
 
@@ -74,23 +75,28 @@ def test_sampling_changes_only_what_is_named() -> None:
 )
 def test_bad_sampling(word: str, says: str) -> None:
     with pytest.raises(BadOption, match=says):
-        change_sampling(SamplingOptions(), [word])
+        change_options(SamplingOptions(), [word])
 
 
 def test_the_words_for_sampling_read_back() -> None:
     options = SamplingOptions(
         temperature=0.125, top_k=7, min_p=0.05, seed=2**60 + 1, logit_bias={3: -2.5, 9: 1.0}
     )
-    assert change_sampling(SamplingOptions(), sampling_words(options).split()) == options
+    assert change_options(SamplingOptions(), option_words(options).split()) == options
 
 
 def test_biases() -> None:
-    assert read_bias(["1:2", "3=-4.5"]) == {1: 2.0, 3: -4.5}
+    assert read_biases("1:2,3=-4.5") == {1: 2.0, 3: -4.5}
 
 
-def test_draft_words_name_a_floor_only_when_there_is_one() -> None:
-    assert "least" not in draft_words(DraftOptions())
-    assert "least probability 0.2" in draft_words(DraftOptions(min_probability=0.2))
+def test_the_words_for_drafting_and_the_cache_read_back() -> None:
+    draft = DraftOptions("prompt-lookup+mtp", 3, 0.25, "greedy", "frequent", 4000)
+    assert change_draft(DraftOptions(), option_words(draft).split()) == draft
+    assert "depth=auto" in option_words(DraftOptions())
+    cache = CacheOptions(8, 4)
+    assert change_cache(CacheOptions(), option_words(cache).split()) == cache
+    assert change_cache(CacheOptions(), ["8", "4"]) == cache
+    assert change_cache(cache, ["16"]) == CacheOptions(16, 4)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import io
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,18 +14,11 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
-from rich.console import Console
 from scripted_engine import ScriptedEngine
 
-from mlx_engine.command_line.chat import EditedLines, Lines, _completer
+from mlx_engine.command_line.chat import Ask, _edited_lines, command_completer
 from mlx_engine.command_line.conversation import COMMANDS, read_chat
-from mlx_engine.command_line.screen import Screen
-from mlx_engine.values.errors import BadPrompt, ModelNotFound
-
-
-def screen(file: io.StringIO | None = None) -> Screen:
-    console = Console(file=file or io.StringIO(), markup=False)
-    return Screen(console, console)
+from mlx_engine.values.errors import ModelNotFound
 
 
 @pytest.fixture
@@ -34,28 +28,22 @@ def keys() -> Iterator[PipeInput]:
 
 
 @pytest.fixture
-def edited(keys: PipeInput) -> EditedLines:
-    return EditedLines(io.StringIO(), screen())
+def edited(keys: PipeInput) -> Iterator[str]:
+    """Lines as they are edited, until the user leaves."""
+    return lines(_edited_lines())
 
 
-def test_blank_lines_are_skipped() -> None:
-    assert list(Lines(io.StringIO("a\n\n  \n b \nc"), screen(), is_typed=False)) == ["a", "b", "c"]
-
-
-def test_bytes_that_are_not_text_are_a_bad_prompt() -> None:
-    stream = io.TextIOWrapper(io.BytesIO(b"a\n\xff\n"), encoding="utf-8")
-    with pytest.raises(BadPrompt, match="not UTF-8"):
-        list(Lines(stream, screen(), is_typed=False))
-
-
-def test_a_plain_terminal_gets_a_mark_and_no_codes() -> None:
-    shown = io.StringIO()
-    assert list(Lines(io.StringIO("a\n\nb\n"), screen(shown), is_typed=True)) == ["a", "b"]
-    assert shown.getvalue() == "› " * 4
+def lines(ask: Ask) -> Iterator[str]:
+    with suppress(EOFError):
+        while True:
+            yield ask("> ")
 
 
 class Typed(io.StringIO):
-    """Control-C wherever a line says so."""
+    """A terminal without codes, with Control-C wherever a line says so."""
+
+    def isatty(self) -> bool:
+        return True
 
     def readline(self, size: int = -1, /) -> str:
         line = super().readline(size)
@@ -64,39 +52,59 @@ class Typed(io.StringIO):
         return line
 
 
-def test_a_plain_terminal_is_left_by_the_second_control_c_in_a_row() -> None:
-    shown = io.StringIO()
-    typed = Typed("^C\na\n^C\nb\n^C\n^C\nc\n")
-    assert list(Lines(typed, screen(shown), is_typed=True)) == ["a", "b"]
-    assert shown.getvalue().count("Ctrl-C once more leaves.") == 3
-    assert Lines(Typed("^C\n"), screen(), is_typed=True).ask("Save? ") == ""
+def test_blank_lines_are_skipped(tmp_path: Path) -> None:
+    runtime = FakeRuntime(tmp_path)
+    runtime.type("a", "", "  ", " b ", "c")
+    assert runtime.run("chat") == 0
+    assert runtime.out == "You said: a\nYou said: b\nYou said: c\n"
 
 
-def test_edited_lines_end_at_control_d(keys: PipeInput, edited: EditedLines) -> None:
+def test_bytes_that_are_not_text_are_a_bad_prompt(tmp_path: Path) -> None:
+    runtime = FakeRuntime(tmp_path)
+    runtime.stdin = io.TextIOWrapper(io.BytesIO(b"a\n\xff\n"), encoding="utf-8")  # type: ignore[assignment]
+    assert runtime.run("chat") == 2
+    assert "not UTF-8" in runtime.err
+
+
+@pytest.mark.parametrize("left", ["^C\n", "/quit\n"])
+def test_a_plain_terminal_gets_a_mark_and_offers_to_save(tmp_path: Path, left: str) -> None:
+    file = tmp_path / "chat.md"
+    runtime = FakeRuntime(tmp_path, stdin=Typed(f"a\n{left}{file}\n"), stdout=Terminal())
+    assert runtime.run("chat", "--plain") == 0
+    assert "› You said: a" in runtime.out
+    assert file.exists()
+
+
+def test_control_c_at_the_question_saves_nothing(tmp_path: Path) -> None:
+    runtime = FakeRuntime(tmp_path, stdin=Typed("a\n^C\n^C\n"), stdout=Terminal())
+    assert runtime.run("chat", "--plain") == 0
+    assert "Save this chat?" in runtime.out
+
+
+def test_edited_lines_end_at_control_d(keys: PipeInput, edited: Iterator[str]) -> None:
     keys.send_text("one\r\rtwx\x7fo\r\x04")
-    assert list(edited) == ["one", "two"]
+    assert list(edited) == ["one", "", "two"]
 
 
-def test_a_paste_keeps_its_line_breaks(keys: PipeInput, edited: EditedLines) -> None:
+def test_a_paste_keeps_its_line_breaks(keys: PipeInput, edited: Iterator[str]) -> None:
     keys.send_text("\x1b[200~a\nb\nc\x1b[201~\r\x04")
     assert list(edited) == ["a\nb\nc"]
 
 
-def test_alt_enter_is_a_line_break(keys: PipeInput, edited: EditedLines) -> None:
+def test_alt_enter_is_a_line_break(keys: PipeInput, edited: Iterator[str]) -> None:
     keys.send_text("a\x1b\rb\r\x04")
     assert list(edited) == ["a\nb"]
 
 
-def test_arrow_up_brings_the_last_line_back(keys: PipeInput, edited: EditedLines) -> None:
+def test_arrow_up_brings_the_last_line_back(keys: PipeInput, edited: Iterator[str]) -> None:
     keys.send_text("first\r")
-    lines = iter(edited)
-    assert next(lines) == "first"
+    assert next(edited) == "first"
     keys.send_text("\x1b[A!\r\x04")
-    assert list(lines) == ["first!"]
+    assert list(edited) == ["first!"]
 
 
 def test_control_z_is_no_part_of_a_message(
-    keys: PipeInput, edited: EditedLines, monkeypatch: pytest.MonkeyPatch
+    keys: PipeInput, edited: Iterator[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It suspends the program, as everywhere in a terminal; the line is there afterwards."""
     signals: list[int] = []
@@ -107,13 +115,12 @@ def test_control_z_is_no_part_of_a_message(
 
 
 def test_control_c_clears_the_line_and_leaves_an_empty_one(
-    keys: PipeInput, edited: EditedLines
+    keys: PipeInput, edited: Iterator[str]
 ) -> None:
     keys.send_text("half\x03kept\r")
-    lines = iter(edited)
-    assert next(lines) == "kept"
+    assert next(edited) == "kept"
     keys.send_text("\x1b[A\x1b[A!\r\x03")  # what was cleared is in the history
-    assert list(lines) == ["half!"]
+    assert list(edited) == ["half!"]
 
 
 @pytest.mark.parametrize(
@@ -122,11 +129,10 @@ def test_control_c_clears_the_line_and_leaves_an_empty_one(
         ("/dra", "/draft"),
         ("/draft 2 min", "/draft 2 min_probability="),
         ("/sampling top_k", "/sampling top_k="),
-        ("/colours of", "/colours off"),
+        ("/system of", "/system off"),
         ("/load {}/ta", "/load {}/talk.json"),
         ("/nothing x", "/nothing x"),
         ("see /dra", "see /dra"),
-        ("", ""),
     ],
 )
 def test_commands_their_words_and_files_are_completed(
@@ -134,13 +140,13 @@ def test_commands_their_words_and_files_are_completed(
 ) -> None:
     (tmp_path / "talk.json").touch()
     text = beginning.format(tmp_path)
-    found = _completer().get_completions(Document(text), CompleteEvent())
+    found = command_completer().get_completions(Document(text), CompleteEvent())
     completed = [text[: len(text) + one.start_position] + one.text for one in found] or [text]
     assert completed == [line.format(tmp_path)]
 
 
 def test_commands_are_completed_with_what_they_do() -> None:
-    found = list(_completer().get_completions(Document("/s"), CompleteEvent()))
+    found = list(command_completer().get_completions(Document("/s"), CompleteEvent()))
     assert [one.text for one in found] == ["/system", "/sampling", "/stats", "/save"]
     assert found[2].display_meta_text == COMMANDS["stats"].help
 
@@ -192,7 +198,7 @@ def test_a_chat_that_no_file_has_is_offered_to_be_saved(
     runtime.while_loading = lambda: keys.send_text(f"Hi\r/quit\r{nowhere}\r{file}\r")
     assert runtime.run("chat") == 0
     assert "You said: Hi" in file.read_text()
-    assert "There is no folder" in runtime.out
+    assert "cannot be written: No such file" in runtime.out
 
 
 @pytest.mark.parametrize(("answer", "files"), [("n", 0), ("No", 0), ("", 0), ("y", 1), ("YES", 1)])
