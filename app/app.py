@@ -12,11 +12,10 @@ from app.control.compare import CompareController
 from app.control.composer import ComposerController
 from app.control.drops import DropController
 from app.control.files import FileController
-from app.control.head import HeadController, RestController
+from app.control.head import ChatModelController, HeadController, RestController
 from app.control.last_chat import LastChat
 from app.control.library import LibraryController
 from app.control.notices import NotificationController, TroubleController
-from app.control.offers import CardController, ChatModelController
 from app.control.session import SessionController
 from app.control.settings import LookController, SettingsController
 from app.library.machine import this_machine
@@ -26,13 +25,13 @@ from app.start.folders import Folders
 from app.start.mistakes import Mistakes
 from app.start.threads import Collector, keep_clipboard, share_python
 from app.state.answers import Answers, RunningAnswer
+from app.state.card import OfferedModel
 from app.state.chat import ChatState
 from app.state.drafting import DraftingFigures
 from app.state.drafts import Drafts
 from app.state.models import ModelState
 from app.state.settings import KeptSettings
 from app.store.session_store import open_some_store
-from app.values.app_settings import settings_of
 from app.window.controls.labels import announce
 from app.window.language import speak, tr
 from app.window.widgets import Widgets
@@ -44,7 +43,6 @@ from app.worker.replies import (
     AnswerWithdrawn,
     CostsMeasured,
     DraftOutputInUse,
-    MemoryHeld,
     OldestDropped,
     Reply,
     TokensCounted,
@@ -52,9 +50,6 @@ from app.worker.replies import (
 )
 from mlx_engine import PromptFolder
 from mlx_engine.hub.client import Hub
-from mlx_engine.values.errors import Reason
-from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.words import joined
 
 UNSEEN_MS = 1000
 """The engine's thread begins after so long though the window may be covered and never painted."""
@@ -92,12 +87,7 @@ class App(QObject):
         self.worker = EngineWorker(machine.usable_bytes, source, self, machine.gpu_bytes)
         request = self.worker.request
         self.answers = answers = Answers(store, request, parent=self)
-        self.models = models = ModelState(
-            request,
-            lambda path: settings_of(settings.value, path),
-            self,
-            lambda: bool(answers.chat_ids),
-        )
+        self.models = models = ModelState(request, settings, self, lambda: bool(answers.chat_ids))
         self.drafts = drafts = Drafts(store, self)
         self.chat = chat = ChatState(
             store, answers, models, drafts, request, settings.value.new_chat, self
@@ -127,13 +117,12 @@ class App(QObject):
             widgets.composer, chat, answers, models, drafts, page.edit_last_prompt, self
         )
         self.last_chat = LastChat(chat, page.reader.turns, settings, folders.being_shown_file, self)
-        self.cards = cards = CardController(
-            widgets.card, widgets.layer, models, settings, machine, read_card, self
-        )
+        self.offered = offered = OfferedModel(models, settings, machine, read_card, self)
+        widgets.card.watch(offered, settings)
         self.library = LibraryController(
-            widgets, cards, hub or Hub(folders.hub_models), settings, machine, self
+            widgets, offered, hub or Hub(folders.hub_models), settings, machine, self
         )
-        self.drops = DropController(widgets, models, cards, self.library, composer, self)
+        self.drops = DropController(widgets, models, offered, self.library, composer, self)
         log = self.mistakes.log_file
         self.files = files = FileController(
             widgets, store, self.drops, log, lambda: settings.value.new_chat, self
@@ -236,10 +225,12 @@ class App(QObject):
         for view in (self.widgets.strip, self.widgets.drafting):
             view.watch(self.figures)
         self.worker.replied.connect(self.route)
-        models.loaded.connect(self._use_model)
-        models.described.connect(self._describe_model)
-        models.unloaded.connect(self._lose_model)
-        self.widgets.notice.taken.connect(self.cards.offer)
+        models.switched.connect(self._collector.settle)
+        models.switched.connect(self.library.refresh)
+        models.noticed.connect(self.widgets.notice.say)
+        self.widgets.notice.taken.connect(self.offered.offer)
+        self.offered.changed.connect(self._show_card)
+        self.offered.accepted.connect(lambda: self.widgets.window.show_page("chat"))
         self.library.delete.deleted.connect(lambda model: models.forget(str(model.path)))
 
     def route(self, reply: Reply) -> None:
@@ -259,8 +250,6 @@ class App(QObject):
                 self.figures.take(reply)
             case TokensCounted():
                 self.composer.show_counts(reply)
-            case MemoryHeld(nbytes):
-                self.widgets.head.show_memory(nbytes)
             case WorkerFailed(problem) if problem.kind == "known":
                 self.troubles.tell(problem.words)
             case WorkerFailed(problem):
@@ -268,19 +257,12 @@ class App(QObject):
             case _:
                 self.models.take(reply)
 
-    def _use_model(self, model: ModelDescription) -> None:
-        in_use = self.models.in_use
-        self._collector.settle()
-        self.library.remember(model, in_use.path if in_use else None)
-
-    def _describe_model(self, news: tuple[Reason, ...]) -> None:
-        """It was found out while it was used."""
-        if news:
-            self.widgets.notice.say(joined((reason.words for reason in news), " "))
-
-    def _lose_model(self, words: str) -> None:
-        if words:
-            self.widgets.notice.say(words)
+    def _show_card(self) -> None:
+        """Open the card of the model on offer; a load is watched in the chat."""
+        if self.offered.phase != "closed":
+            self.widgets.layer.open()
+        else:
+            self.widgets.layer.hide()
 
     # chats
 

@@ -66,8 +66,7 @@ class ComposerController(QObject):
         chat.opened.connect(self.show_unsent)
         chat.changed.connect(self.refresh)
         models.changed.connect(self.refresh)
-        models.loaded.connect(self._count_again)
-        models.unloaded.connect(self._count_again)
+        models.switched.connect(self._count_again)
 
     def refresh(self) -> None:
         """Send, stop, or why nothing can be sent."""

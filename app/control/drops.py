@@ -1,12 +1,12 @@
 """What is dropped, opened or handed over: loaded, used as heads, downloaded, attached, refused."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.control.composer import ComposerController
 from app.control.library import LibraryController
-from app.control.offers import CardController
 from app.library.dropped import (
     Dropped,
     DroppedHeads,
@@ -19,6 +19,7 @@ from app.library.dropped import (
     what_says,
 )
 from app.start.threads import Beside
+from app.state.card import OfferedModel
 from app.state.models import ModelState
 from app.values.attached_text import Refused
 from app.window.language import said, tr
@@ -37,6 +38,20 @@ LOOKING = DropPlan(
 )
 
 
+@dataclass(slots=True)
+class _Examined:
+    """What is dragged. things: what it is, None until that is known."""
+
+    addresses: tuple[str, ...]
+    text: str
+    things: Sequence[Dropped] | None = None
+    is_dropped: bool = False
+
+    def is_of(self, other: "_Examined") -> bool:
+        """Whether the same is dragged."""
+        return (self.addresses, self.text) == (other.addresses, other.text)
+
+
 class DropController(QObject):
     """Shows the plan while something hovers, and carries it out when it is let go. Signal
     `chats_dropped`: paths of the files with chats.
@@ -50,7 +65,7 @@ class DropController(QObject):
         self,
         widgets: Widgets,
         models: ModelState,
-        cards: CardController,
+        offered: OfferedModel,
         library: LibraryController,
         composer: ComposerController,
         parent: QObject | None = None,
@@ -58,26 +73,50 @@ class DropController(QObject):
         super().__init__(parent)
         self._widgets, self._models = widgets, models
         self._overlay, self._notice = widgets.overlay, widgets.notice
-        self._cards, self._library, self._composer = cards, library, composer
+        self._offered, self._library, self._composer = offered, library, composer
         self._disk = Beside(self)
         self._refusal = ""
+        self._hovering: _Examined | None = None
         self._slow = QTimer(self, singleShot=True, interval=PATIENCE_MS)
         self._slow.timeout.connect(lambda: self._overlay.show_plan(LOOKING))
 
     def hover(self, addresses: Sequence[str], text: str = "") -> None:
-        """Say what letting go would do."""
-        self._disk.run(lambda: _things(addresses, text), self._show_plan)
+        """Show what a drop would do, as soon as it is known."""
+        self._hovering = _Examined(tuple(addresses), text)
+        self._examine(self._hovering)
         self._slow.start()
 
     def leave(self) -> None:
         """Nothing hovers any more."""
-        self._disk.forget()
+        self._hovering = None
         self._slow.stop()
         self._overlay.hide()
 
     def take(self, addresses: Sequence[str], text: str = "") -> None:
-        """Carry out the plan."""
-        self._disk.run_each(lambda: _things(addresses, text), self._carry_out)
+        """Do what was dropped to be done; what hovered before is not examined again."""
+        hovered, asked = self._hovering, _Examined(tuple(addresses), text)
+        self.leave()
+        if hovered is not None and hovered.is_of(asked):
+            asked = hovered
+        else:
+            self._examine(asked)
+        asked.is_dropped = True
+        self._use(asked)
+
+    def _examine(self, asked: "_Examined") -> None:
+        def found(things: Sequence[Dropped]) -> None:
+            asked.things = things
+            self._use(asked)
+
+        self._disk.run_each(lambda: _things(asked.addresses, asked.text), found)
+
+    def _use(self, asked: "_Examined") -> None:
+        """Show the plan or carry it out, once files are examined."""
+        if asked.things is not None and asked.is_dropped:
+            self._carry_out(asked.things)
+        elif asked.things is not None and asked is self._hovering:
+            self._slow.stop()
+            self._overlay.show_plan(drop_plan(asked.things, self._models.description))
 
     def begin_with(self, texts: Sequence[str], otherwise: Callable[[], object]) -> None:
         """At the start: load the model that is meant, without asking again; else `otherwise`, and
@@ -90,16 +129,12 @@ class DropController(QObject):
                 otherwise()
                 self._carry_out(things)
                 return
-            self._models.load_path(str(models[0].path))
+            self._models.load(str(models[0].path))
             rest = [thing for thing in things if thing is not models[0]]
             if rest:
                 self._carry_out(rest)
 
         self._disk.run_each(lambda: all_of(texts), begin)
-
-    def _show_plan(self, things: Sequence[Dropped]) -> None:
-        self._slow.stop()
-        self._overlay.show_plan(drop_plan(things, self._models.description))
 
     def _carry_out(self, things: Sequence[Dropped]) -> None:
         plan = drop_plan(things, self._models.description)
@@ -123,14 +158,14 @@ class DropController(QObject):
     def _offer(self, thing: Dropped) -> None:
         match thing:
             case DroppedModel(path, None):
-                self._cards.offer(str(path))
+                self._offered.offer(str(path))
             case DroppedModel(path, heads):
-                self._cards.offer_heads(str(heads), str(path))
+                self._offered.offer(str(path), heads)
             case DroppedModels():
                 self._library.add_folder(str(thing.path))
             case DroppedHeads():
                 if self._models.in_use is not None:
-                    self._cards.offer_heads(str(thing.path), self._models.in_use.path)
+                    self._offered.offer(self._models.in_use.path, thing.path)
             case DroppedHubModel():
                 self._library.get(thing.model)
             case DroppedWords():

@@ -6,15 +6,16 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.control.compare import CompareController
 from app.state.answers import Answers
+from app.state.chat import ChatState
 from app.state.models import ModelState, model_name
 from app.state.settings import KeptSettings
 from app.values.app_settings import BUILT_IN, settings_of
-from app.values.models import FoundModel
+from app.values.models import BUILT_IN_NAME, FoundModel
 from app.window.chat_page import HeadBar
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import tr
 from app.window.models.first_run_view import FirstRunView
-from app.window.models.model_card_view import LOOKING, WAITING
+from app.window.models.model_card_view import LOOKING
 from app.worker.replies import LoadProgress
 from mlx_engine.values.options import LoadOptions
 from mlx_engine.values.words import Words
@@ -22,6 +23,7 @@ from mlx_engine.values.words import Words
 AT_START = Words("Not loaded yet. Your next message loads it")
 EJECTED = Words("Ejected. Your next message loads it again")
 ANSWERING = Words("An answer is being written: stop it, then eject the model.")
+WAITING = Words("Waiting for the current answer to finish")
 MINUTE_MS = 60_000
 LONGEST_MS = 2**31 - 1
 """That a timer takes: 24 days."""
@@ -39,17 +41,18 @@ class HeadController(QObject):
     ) -> None:
         super().__init__(parent)
         self._head, self._start, self._models = head, start, models
-        models.progressed.connect(self._show_progress)
-        for known_now in (models.loaded, models.failed, models.described, models.unloaded):
-            known_now.connect(lambda _: self._show_model())
-        models.cancelled.connect(self._show_model)
+        models.progressed.connect(self._show_model)
+        models.changed.connect(self._show_model)
         head.cancel_wanted.connect(models.cancel)
         head.recent_chosen.connect(self._load_again)
-        start.built_in_wanted.connect(lambda: models.switch_to(None))
+        start.built_in_wanted.connect(lambda: models.load(None))
 
     def _show_model(self) -> None:
-        resting = self._models.resting
-        if resting is None:
+        resting, progress = self._models.resting, self._models.progress
+        self._head.show_memory(self._models.memory)
+        if progress is not None:
+            self._show_progress(progress)
+        elif resting is None:
             self._head.show_model(self._models.description)
         else:
             self._head.show_resting(resting.name, resting.why)
@@ -62,7 +65,7 @@ class HeadController(QObject):
         self._head.show_loading(name, progress.done, progress.total, verb, before)
 
     def _load_again(self, entry: FoundModel) -> None:
-        self._models.switch_to(None if entry.is_built_in else str(entry.path))
+        self._models.load(None if entry.is_built_in else str(entry.path))
 
 
 class RestController(QObject):
@@ -96,7 +99,7 @@ class RestController(QObject):
             self._notice.say(words)
             last = None
         if self._settings.value.load_at_start:
-            self._models.load_path(last, wanted)
+            self._models.load(last, wanted)
         else:
             self._models.load_later(last, wanted, AT_START)
 
@@ -127,3 +130,53 @@ class RestController(QObject):
             self._notice.mention(ANSWERING)
         else:
             self._models.rest(EJECTED)
+
+
+class ChatModelController(QObject):
+    """Keeps the line true; loads only when it is asked to."""
+
+    def __init__(
+        self,
+        line: NoticeBar,
+        chat: ChatState,
+        models: ModelState,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._line, self._chat, self._models = line, chat, models
+        line.taken.connect(lambda _: self._load())
+        chat.changed.connect(self.refresh)
+        models.changed.connect(self.refresh)
+
+    def refresh(self) -> None:
+        """Say what is so now; nothing while a model is being loaded."""
+        chat, line = self._chat, self._line
+        answer, path = chat.last_answer, chat.settings.model_path
+        name = answer.model if answer else ""
+        is_known = path is not None or name == BUILT_IN_NAME
+        if not name or not is_known or self._is_in_use(name, path) or self._models.loading:
+            line.hide()
+        elif path is not None and Path(path).is_absolute() and not Path(path).exists():
+            gone = tr(
+                "This chat was answered by {name}, which is no longer at {path}. Any other model "
+                "can go on with it.",
+                name=name,
+                path=path,
+            )
+            line.say(gone)
+        else:
+            line.offer(
+                tr("This chat was answered by {name}.", name=name),
+                path or "",
+                tr("Load {name}", name=name),
+            )
+
+    def _is_in_use(self, name: str, path: str | None) -> bool:
+        resting = self._models.resting
+        current = self._models.in_use or (resting.request if resting else None)
+        return current is not None and (current.path == path or self._models.model_name == name)
+
+    def _load(self) -> None:
+        settings = self._chat.settings
+        self._models.load(settings.model_path, settings.load)
+        self.refresh()

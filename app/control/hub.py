@@ -5,10 +5,10 @@ from typing import TypeVar
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.control.downloads import Downloads
 from app.library.hub_search import look_at, search
 from app.library.machine import Machine, chosen_for
 from app.start.threads import Beside
+from app.state.downloads import Downloads
 from app.values.hub import Format, HubFind
 from app.window.language import tr
 from app.window.models.hub_view import HubView

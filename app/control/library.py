@@ -2,24 +2,22 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QFile, QObject, QProcess, Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
-from app.control.downloads import Downloads
 from app.control.hub import HubController
-from app.control.offers import CardController
 from app.library.find_models import FoundHere, look_around, own_files, usual_places
 from app.library.machine import Machine, advice
 from app.start.threads import Beside
+from app.state.card import OfferedModel
+from app.state.downloads import Downloads
 from app.state.settings import KeptSettings
 from app.values.app_settings import (
     BUILT_IN,
     with_model_folder,
-    with_recent_model,
     without_model_folder,
     without_recent_model,
 )
@@ -28,7 +26,6 @@ from app.window.language import tr
 from app.window.widgets import Widgets
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import HubModel
-from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words, size_words
 
 NO_TRASH = Words(
@@ -104,7 +101,7 @@ class LibraryController(QObject):
     def __init__(
         self,
         widgets: Widgets,
-        cards: CardController,
+        offered: OfferedModel,
         hub: Hub,
         settings: KeptSettings,
         machine: Machine,
@@ -113,8 +110,9 @@ class LibraryController(QObject):
         super().__init__(parent)
         self._library, self._start, self._notice = widgets.library, widgets.start, widgets.notice
         self._head = widgets.head
-        self._window, self._cards = widgets.window, cards
-        self._downloads, self._settings = Downloads(hub, self), settings
+        self._window, self._offered = widgets.window, offered
+        self.downloads = self._downloads = Downloads(hub, settings, self)
+        self._settings = settings
         self.hub = HubController(widgets.library.hub, hub, machine, self._downloads, self)
         self._places = usual_places(Path.home(), hub.cache)
         self._disk, self.delete = Beside(self), DeleteController(widgets.library, self)
@@ -122,18 +120,18 @@ class LibraryController(QObject):
         self._start.show_questions(QUESTIONS)
         self._start.show_advice(advice(machine))
         self._show_folders(())
-        self._downloads.restore(settings.value.downloads)
+        self._show_downloads()
 
     def _connect(self) -> None:
-        library, downloads, cards = self._library, self._downloads, self._cards
+        library, downloads, offered = self._library, self._downloads, self._offered
         library.list.chosen.connect(self._choose)
         library.get_wanted.connect(lambda hub_id: self.get(HubModel(hub_id)))
         wishes = library.downloads.wishes
         wishes.pause_wanted.connect(downloads.pause)
         wishes.resume_wanted.connect(downloads.resume)
         wishes.cancel_wanted.connect(downloads.cancel)
-        wishes.load_wanted.connect(lambda key: cards.offer(downloads.path_of(key)))
-        library.hub.load_wanted.connect(cards.offer)
+        wishes.load_wanted.connect(offered.offer)
+        library.hub.load_wanted.connect(offered.offer)
         library.list.reveal_wanted.connect(self._reveal)
         library.list.forget_wanted.connect(self._forget)
         library.list.delete_wanted.connect(self.delete.ask)
@@ -144,8 +142,7 @@ class LibraryController(QObject):
         self._start.chosen.connect(self._choose)
         self._start.library_wanted.connect(self._show_hub)
         downloads.changed.connect(self._show_downloads)
-        downloads.came.connect(self._arrive)
-        cards.loaded.connect(lambda: self._window.show_page("chat"))
+        downloads.completed.connect(self._arrive)
 
     def refresh(self) -> None:
         """Look again; the page shows what is known until then."""
@@ -153,12 +150,6 @@ class LibraryController(QObject):
         recent = tuple(path for path in value.recent_models if path != BUILT_IN)
         places, own = self._places, value.model_folders
         self._disk.run(lambda: look_around(places, own, recent), self._show)
-
-    def remember(self, model: ModelDescription, path: str | None) -> None:
-        """A model was loaded from there."""
-        used = BUILT_IN if path is None else model.path
-        self._settings.change(with_recent_model(self._settings.value, used))
-        self.refresh()
 
     def get(self, model: HubModel) -> None:
         """Show what a download would fetch, ready to begin."""
@@ -187,7 +178,7 @@ class LibraryController(QObject):
         """The program ends."""
         self._disk.forget()
         self.hub.close()
-        self._downloads.stop_all()
+        self._downloads.close()
 
     def _show(self, found: FoundHere) -> None:
         entries = list(dict.fromkeys((POCKET, *found.models)))
@@ -201,13 +192,10 @@ class LibraryController(QObject):
         self._library.folders.show_folders(self._settings.value.model_folders, missing)
 
     def _choose(self, model: FoundModel) -> None:
-        self._cards.offer(None if model.is_built_in else str(model.path))
+        self._offered.offer(None if model.is_built_in else str(model.path))
 
-    def _show_downloads(self, downloads: tuple[DownloadFigures, ...]) -> None:
-        """Those that are not complete are there again after a restart."""
-        self._library.show_downloads(downloads)
-        value = self._settings.value
-        self._settings.change(replace(value, downloads=self._downloads.unfinished))
+    def _show_downloads(self) -> None:
+        self._library.show_downloads(self._downloads.figures)
 
     def _arrive(self, figures: DownloadFigures) -> None:
         self._notice.offer(tr("{name} is downloaded.", name=figures.name), figures.path)

@@ -90,10 +90,8 @@ class SessionController(QObject):
         panel.groups_folded.connect(self._keep_folded)
         chat.settings_changed.connect(self._show_settings)
         chat.changed.connect(self._show_chat)
-        models.loaded.connect(self._show_model)
+        models.changed.connect(self._follow_model)
         figures.changed.connect(self._show_drafting)
-        models.described.connect(lambda _: self._show_model(models.description))
-        models.unloaded.connect(lambda _: self._lose_model())
         self._show_model(None)
 
     def _show_drafting(self) -> None:
@@ -121,12 +119,14 @@ class SessionController(QObject):
         stats = self._chat.last_stats
         self._panel.fields.sampling.show_last_seed(stats.seed if stats else None)
 
-    def _lose_model(self) -> None:
-        """One that rests is the one that the next question loads."""
-        if self._models.resting is None:
-            self._show_model(None)
+    def _follow_model(self) -> None:
+        """Show the model in use, or the resting one, which the next question loads."""
+        model = self._models.description
+        if model is not self._shown and (model is not None or self._models.resting is None):
+            self._show_model(model)
 
     def _show_model(self, model: ModelDescription | None) -> None:
+        self._shown = model
         if model is None:
             self._panel.show_model(None, None)
         else:

@@ -6,7 +6,7 @@ from pathlib import Path
 import mlx_engine
 from app.library.machine import Machine
 from app.values.app_settings import ModelSettings
-from app.values.models import ModelCard, short_quantisation
+from app.values.models import ModelCard, family_name, short_quantisation
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import UNQUANTISED, CacheOptions, LoadOptions
@@ -26,7 +26,7 @@ def make_card(
     usable, gpu = machine.usable_bytes, machine.gpu_bytes
     return ModelCard(
         name=model.name,
-        architecture=model.architecture,
+        architecture=family_name(model.architecture),
         parameters=_parameter_words(model),
         quantisation=short_quantisation(model.quantisation),
         context=Words("{tokens} tokens", tokens=token_words(model.context_length)),

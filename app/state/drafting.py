@@ -44,9 +44,8 @@ class DraftingFigures(QObject):
         answers.grown.connect(self._grow)
         answers.ended.connect(self._end)
         chat.changed.connect(self._tell)
-        models.loaded.connect(self._forget)
-        models.unloaded.connect(self._forget)
-        models.described.connect(self._tell)
+        models.switched.connect(self._forget)
+        models.changed.connect(self._tell)
 
     @property
     def model(self) -> ModelDescription | None:

@@ -1,4 +1,4 @@
-"""Which model is in use and which one is being loaded; speaks to the engine's thread."""
+"""The model in use and the one that is being loaded; sends requests to the engine's thread."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,15 +6,24 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QObject, Signal
 
-from app.values.app_settings import ModelSettings
+from app.state.settings import KeptSettings
+from app.values.app_settings import (
+    BUILT_IN,
+    ModelSettings,
+    settings_of,
+    with_recent_model,
+    with_settings_of,
+)
 from app.values.models import BUILT_IN_NAME
 from app.worker.replies import (
     LoadCancelled,
     LoadFailed,
     LoadProgress,
+    MemoryHeld,
     ModelChanged,
     ModelLoaded,
     ModelUnloaded,
+    Problem,
     Reply,
 )
 from app.worker.requests import (
@@ -28,67 +37,80 @@ from app.worker.requests import (
 from mlx_engine.hub.weight_files import folder_name
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import UNQUANTISED, LoadOptions
+from mlx_engine.values.words import joined
 
 
 class Resting(NamedTuple):
-    """A model that is not in memory, which the next question loads. why: in words."""
+    """A model that is not in memory until the next question loads it. why: a sentence for users."""
 
     request: LoadModel
     name: str
     why: str
 
 
-LOADING = (LoadProgress, ModelLoaded, LoadFailed, LoadCancelled)
+class Refused(NamedTuple):
+    """A model that could not be loaded. own: the settings that were tried, None for those kept."""
+
+    path: str | None
+    own: ModelSettings | None
+    problem: Problem
+
+
+class _Load(NamedTuple):
+    """A load that runs or waits. own: settings to remember once the model is loaded with them."""
+
+    request: LoadModel
+    own: ModelSettings | None = None
 
 
 class ModelState(QObject):
-    """One model is in use at a time; `in_use` is how it was asked for, `resting` what waits for a
-    question.
+    """At most one model is in use.
+
+    in_use, description: the request that loaded the model in use, and the model; None for none.
+    resting: the model that the next question loads. progress: of the newest load, None while
+    nothing is loaded. memory: bytes that model, draft model and caches take.
 
     Signals:
-        changed: another model is in use or being loaded, or a load got on or ended.
-        loaded: the ModelDescription now in use.
-        described: more is known of the model in use; the reasons that are new.
-        progressed: LoadProgress of the load that runs.
-        failed: LoadFailed; the model in use is as before.
-        cancelled: the load was given up.
-        unloaded: there is no model any more; words why, "" where that was asked for.
+        changed: any of these but progress and memory.
+        progressed: these two.
+        switched: another model is in use, or none is.
+        failed: Refused, for a load that failed; the model in use is as before.
+        noticed: what users should be told of the model in use, in words.
     """
 
     changed = Signal()
-    loaded = Signal(object)
-    described = Signal(object)
-    progressed = Signal(object)
+    progressed = Signal()
+    switched = Signal()
     failed = Signal(object)
-    cancelled = Signal()
-    unloaded = Signal(object)
+    noticed = Signal(object)
 
     def __init__(
         self,
         request: Callable[[Request], None],
-        own: Callable[[str | None], ModelSettings] = lambda _: ModelSettings(),
+        settings: KeptSettings,
         parent: QObject | None = None,
-        waits: Callable[[], bool] = lambda: False,
+        is_answering: Callable[[], bool] = lambda: False,
     ) -> None:
-        """own: what is remembered of the model at a path. waits: whether answers are being written,
-        which a load comes after.
-        """
+        """is_answering: whether answers are being written, which a load waits for."""
         super().__init__(parent)
-        self._request, self._own, self._waits = request, own, waits
+        self._request, self._settings, self._is_answering = request, settings, is_answering
         self._chat = LoadOptions()
-        self._waiting: list[LoadModel] = []
+        self._loads: list[_Load] = []
+        self._wanted: LoadModel | None = None
         self.in_use: LoadModel | None = None
-        self.resting: Resting | None = None
         self.description: ModelDescription | None = None
+        self.resting: Resting | None = None
+        self.progress: LoadProgress | None = None
+        self.memory = 0
 
     @property
     def loading(self) -> LoadModel | None:
-        """The load that runs or waits, the newest of them."""
-        return self._waiting[-1] if self._waiting else None
+        """The newest load that runs or waits."""
+        return self._loads[-1].request if self._loads else None
 
     @property
     def model_name(self) -> str:
-        """Of the model in use, "" for none."""
+        """Name of the model in use, "" for none."""
         return self.description.name if self.description else ""
 
     @property
@@ -96,16 +118,77 @@ class ModelState(QObject):
         """Whether a question would be answered, at once or after a load."""
         return bool(self.description or self.loading or self.resting)
 
+    # the way into memory
+
+    def load(
+        self,
+        path: str | None,
+        chat: LoadOptions | None = None,
+        own: ModelSettings | None = None,
+    ) -> None:
+        """Put a model in place of the one in use, unless it is in use or being loaded just so.
+
+        path: None for the built-in model. chat: load options of the chat on show, None for those of
+        the call before. own: settings of the model, remembered once it is loaded with them; None
+        for those remembered.
+        """
+        self._chat = chat or self._chat
+        request = self.as_wanted(path, own)
+        if request == (self._wanted or self.in_use):
+            if own is not None and not self._loads:
+                self._remember(request, own)
+                self.changed.emit()
+            return
+        if self._loads:
+            self._request(CancelLoad())
+        self._loads.append(_Load(request, own))
+        self._wanted = request
+        self._request(request)
+        self.progress = LoadProgress(path, 0, 0, waits=self._is_answering())
+        self.changed.emit()
+        self.progressed.emit()
+
+    def as_wanted(self, path: str | None, own: ModelSettings | None = None) -> LoadModel:
+        """The request that loads a model for the chat on show; own: as in `load`."""
+        own = own or settings_of(self._settings.value, path)
+        return LoadModel(path, own.under(self._chat), own.cache.over(UNQUANTISED))
+
+    def use_options(self, chat: LoadOptions) -> None:
+        """Load the model in use again if a chat asks for other load options."""
+        self._chat = chat
+        current = self._wanted or self.in_use
+        if current is not None:
+            self.load(current.path)
+
+    def load_later(self, path: str | None, chat: LoadOptions, why: str) -> None:
+        """Load a model when something is asked."""
+        self._chat = chat
+        self.resting = Resting(self.as_wanted(path), model_name(path), why)
+        self.changed.emit()
+
+    def wake(self) -> bool:
+        """Load the resting model, for a question; False if there is no model to answer it."""
+        if self.resting is not None and self.loading is None:
+            self.load(self.resting.request.path)
+        return self.can_answer
+
+    def cancel(self) -> None:
+        """Give up the loads that run or wait."""
+        self._wanted = None
+        if self._loads:
+            self._request(CancelLoad())
+
+    # the way out
+
     def rest(self, why: str) -> None:
-        """Let the model in use go until the next question."""
+        """Unload the model until the next question."""
         if self.in_use is not None and self.loading is None:
             self.resting = Resting(self.in_use, self.model_name, why)
-            self.in_use, self.description = None, None
             self._request(UnloadModel())
-            self._lose("")
+            self._lose()
 
     def forget(self, path: str) -> None:
-        """The model there is no more: let it go, and load it no more."""
+        """The model at a path was deleted: unload it for good."""
         if self.description is not None and self.in_use is not None:
             is_it = path in (self.in_use.path, self.description.path)
         else:
@@ -113,117 +196,84 @@ class ModelState(QObject):
         if is_it:
             self.rest("")
             self.resting = None
-            self._lose("")
-
-    def load_later(self, path: str | None, chat: LoadOptions, why: str) -> None:
-        """Load it when something is asked."""
-        self._chat = chat
-        self.resting = Resting(self.as_wanted(path), model_name(path), why)
-        self._lose("")
-
-    def wake(self) -> bool:
-        """Load the one that rests, for a question; False where there is none to answer it."""
-        if self.resting is not None and self.loading is None:
-            self.load(self.resting.request)
-        return self.can_answer
-
-    def load(self, request: LoadModel) -> None:
-        """Put another model in place of the one in use."""
-        if self._waiting:
-            self._request(CancelLoad())
-        self._waiting.append(request)
-        self._request(request)
-        self.take(LoadProgress(request.path, 0, 0, waits=self._waits()))
-
-    def load_path(
-        self, path: str | None, chat: LoadOptions | None = None, own: ModelSettings | None = None
-    ) -> None:
-        """The same, as a chat wants it, None for the one before, over what is its `own`, None for
-        what is remembered.
-        """
-        if chat is not None:
-            self._chat = chat
-        self.load(self.as_wanted(path, own))
-
-    def as_wanted(self, path: str | None, own: ModelSettings | None = None) -> LoadModel:
-        """How it would be loaded for the chat on show, with these settings of its own."""
-        own = own or self._own(path)
-        return LoadModel(path, own.under(self._chat), own.cache.over(UNQUANTISED))
-
-    def switch_to(self, path: str | None) -> None:
-        """Load this one, unless it is there already."""
-        current = self.loading or self.in_use
-        if current is None or current.path != path:
-            self.load_path(path)
-
-    def use_options(self, chat: LoadOptions) -> None:
-        """Load the model anew if it was loaded in another way than a chat asks for."""
-        self._chat = chat
-        current = self.loading or self.in_use
-        if current is not None and current != self.as_wanted(current.path):
-            self.load(self.as_wanted(current.path))
+            self.changed.emit()
 
     def count(self, texts: tuple[str, ...]) -> None:
-        """Ask for the tokens of these texts."""
+        """Ask for the number of tokens of texts."""
         if texts and self.description is not None:
             self._request(CountTokens(texts))
 
-    def cancel(self) -> None:
-        """Give the load up."""
-        if self._waiting:
-            self._request(CancelLoad())
+    # what the engine's thread reports
 
     def take(self, reply: Reply) -> None:
-        """What the engine's thread says about models; anything else is left alone."""
+        """Take a reply about models; others are ignored."""
         match reply:
             case LoadProgress():
-                self.progressed.emit(reply)
+                self.progress = reply
+                self.progressed.emit()
             case ModelLoaded():
                 self._use(reply)
             case LoadFailed():
-                self._done(reply.path)
-                self.failed.emit(reply)
+                ended = self._end_load(reply.path)
+                self.changed.emit()
+                self.failed.emit(Refused(reply.path, ended.own, reply.problem))
             case LoadCancelled():
-                self._done(reply.path)
-                if not self._waiting:
-                    self.cancelled.emit()
-            case ModelUnloaded():
-                self.in_use, self.description = None, None
-                self._lose(reply.words)
-            case ModelChanged():
-                self._describe(reply.description)
-        if isinstance(reply, LOADING):
-            self.changed.emit()
-
-    def _lose(self, words: str) -> None:
-        self.unloaded.emit(words)
-        self.changed.emit()
+                self._end_load(reply.path)
+                self.changed.emit()
+            case ModelUnloaded(words):
+                self._lose()
+                self.noticed.emit(words)
+            case ModelChanged(description):
+                self._describe(description)
+            case MemoryHeld(nbytes):
+                self.memory = nbytes
+                self.progressed.emit()
 
     def _use(self, loaded: ModelLoaded) -> None:
-        self.resting = None
-        self.in_use = self._done(loaded.path)
-        self.description = loaded.description
-        self.loaded.emit(self.description)
-        if self.description.mtp_heads and self.description.mtp is None:
-            self._request(MeasureCosts())  # else nobody asks what a wide pass costs
+        ended = self._end_load(loaded.path)
+        self.in_use, self.description, self.resting = ended.request, loaded.description, None
+        self._remember(ended.request, ended.own)
+        self.switched.emit()
+        self.changed.emit()
+        if loaded.description.mtp_heads and loaded.description.mtp is None:
+            self._request(MeasureCosts())  # nobody else asks for the cost of wide passes
+
+    def _remember(self, request: LoadModel, own: ModelSettings | None) -> None:
+        """Keep the model in use among the recent ones, and how it was loaded."""
+        value = self._settings.value
+        if self.description is not None:
+            used = BUILT_IN if request.path is None else self.description.path
+            value = with_recent_model(value, used)
+        if own is not None:
+            value = with_settings_of(value, request.path, own)
+        self._settings.change(value)
 
     def _describe(self, description: ModelDescription) -> None:
-        """What was learnt after the load; too late for a model that is gone already."""
+        """Take what was learnt after the load, unless the model is gone already."""
         if self.description is None or self.description.path != description.path:
             return
         known = self.description.declined
         self.description = description
-        self.described.emit(tuple(r for r in description.declined if r not in known))
+        self.changed.emit()
+        if news := [reason.words for reason in description.declined if reason not in known]:
+            self.noticed.emit(joined(news, " "))
 
-    def _done(self, path: str | None) -> LoadModel:
-        """The first one of this path; one that waited is withdrawn before one that ran ends."""
-        for request in self._waiting:
-            if request.path == path:
-                self._waiting.remove(request)
-                return request
-        return LoadModel(path)
+    def _lose(self) -> None:
+        self.in_use, self.description, self.memory = None, None, 0
+        self.switched.emit()
+        self.changed.emit()
+
+    def _end_load(self, path: str | None) -> _Load:
+        """Take the oldest load of a path off the list; those that waited are withdrawn first."""
+        ended = next((load for load in self._loads if load.request.path == path), None)
+        if ended is None:
+            return _Load(LoadModel(path))
+        self._loads.remove(ended)
+        if not self._loads:
+            self._wanted = self.progress = None
+        return ended
 
 
 def model_name(path: str | None) -> str:
-    """What a model is called before it was looked at."""
+    """Name of a model before it was looked at."""
     return BUILT_IN_NAME if path is None else folder_name(Path(path))

@@ -55,9 +55,10 @@ class AppSettings:
     whether the model used last is loaded before it is asked. idle_minutes: how long nothing is
     asked before a model is let go; 0 for ever. prompt_files_gb: what files of what models have read
     of chats may take; 0 for none. models: what is remembered of each, by its path.
-    downloads: links to models that are not complete yet. last_chat: the one that was open. unsent:
-    what was typed and not sent, by chat, 0 for a new one. rewritten: messages that are being
-    changed, by their number.
+    downloads: links to models that are not complete yet. download_folder: where they go, None for
+    the hub's own cache. last_folder: of the file chosen last in a dialog. last_chat: the one that
+    was open. unsent: what was typed and not sent, by chat, 0 for a new one. rewritten: messages
+    that are being changed, by their number.
     """
 
     new_chat: ChatSettings = field(default_factory=ChatSettings)
@@ -76,6 +77,8 @@ class AppSettings:
     prompt_files_gb: int = 4
     models: Mapping[str, ModelSettings] = field(default_factory=dict)
     downloads: tuple[str, ...] = ()
+    download_folder: Path | None = None
+    last_folder: Path | None = None
     window_state: bytes = b""
     last_chat: int | None = None
     unsent: Mapping[int, str] = field(default_factory=dict)

@@ -56,14 +56,35 @@ MOST_KINDS = 3
 
 
 def short_quantisation(words: str) -> str:
-    """ "Q4_K + Q6_K" of "Q4_K as 4-bit affine, groups of 32 + kept as Q6_K blocks (our kernel)".
+    """Short form of a storage format for users: "Q4_K + Q6_K", "8-bit".
 
-    How each is stored is told group by group.
+    words: as a ModelDescription has them, "Q4_K as 4-bit affine, groups of 32 + kept as Q6_K blocks
+    (our kernel)".
     """
     parts = (part.removeprefix("kept as ") for part in words.split(" + "))
-    kinds = list(dict.fromkeys(re.split(" as | blocks|,", part)[0] for part in parts))
+    kinds = list(dict.fromkeys(re.split(" as | blocks| affine|,", part)[0] for part in parts))
     more = " + …" if len(kinds) > MOST_KINDS else ""
     return " + ".join(kinds[:MOST_KINDS]) + more
+
+
+FAMILIES = {
+    **{name: name.upper() for name in ("dsa", "glm", "gpt", "lfm", "oss", "vl")},
+    **{"deepseek": "DeepSeek", "mimo": "MiMo", "minimax": "MiniMax", "exaone": "EXAONE"},
+    **{"moe": "MoE", "olmo": "OLMo", "olmoe": "OLMoE", "smollm": "SmolLM", "text": ""},
+}
+"""Words in names of architectures -> the words in the names of models."""
+
+
+def family_name(architecture: str) -> str:
+    """Name of a model family for users: "Qwen3.5 MoE" for "qwen3_5_moe" or "qwen35moe"."""
+    spaced = re.sub(r"(?<=\d)_(?=\d)", ".", architecture.lower())
+    spaced = re.sub(r"^(qwen\d)(\d)", r"\1.\2", spaced)
+    found = []
+    for word in re.findall(r"[a-z][a-z\d.]*", spaced.replace("moe", "_moe_")):
+        letters = word.rstrip("0123456789.")
+        name = FAMILIES.get(letters, letters.capitalize())
+        found.append(name + word[len(letters) :] if name else "")
+    return " ".join(filter(None, found))
 
 
 @dataclass(frozen=True, slots=True)

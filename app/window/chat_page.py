@@ -151,7 +151,7 @@ def model_in_words(model: ModelDescription) -> str:
         heads = tr("no drafting heads")
     else:
         heads = tr("{n} drafting heads", "1 drafting head", model.mtp_heads)
-    stored = short_quantisation(model.quantisation).replace(" affine", "")
+    stored = short_quantisation(model.quantisation)
     return f"{stored} · {heads}"
 
 

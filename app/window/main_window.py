@@ -238,7 +238,6 @@ class MainWindow(QMainWindow):
         """It was let go."""
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
-        self.drag_left.emit()
         self.dropped.emit(*dragged_from(event.mimeData()))
 
     def closeEvent(self, event: QCloseEvent) -> None:

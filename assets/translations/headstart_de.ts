@@ -2087,10 +2087,6 @@
         <translation>Trotzdem laden</translation>
     </message>
     <message>
-        <source>Cancelling</source>
-        <translation>Wird abgebrochen</translation>
-    </message>
-    <message>
         <source>Try again</source>
         <translation>Erneut versuchen</translation>
     </message>

@@ -95,7 +95,7 @@ def plan_from(hub: Hub, model: HubModel, listed: Listing, *, heads: bool = False
         files=files,
         total_bytes=sum(file.nbytes for file in files),
         have_bytes=sum(partial_bytes(blobs, file) for file in files),
-        free_bytes=shutil.disk_usage(_nearest_folder(hub.cache)).free,
+        free_bytes=shutil.disk_usage(nearest_folder(hub.cache)).free,
     )
 
 
@@ -139,6 +139,6 @@ def _check_names(model: HubModel, commit: str, files: tuple[HubFile, ...]) -> No
         )
 
 
-def _nearest_folder(folder: Path) -> Path:
+def nearest_folder(folder: Path) -> Path:
     """A folder, or its nearest parent that exists."""
     return next(place for place in (folder, *folder.parents) if place.is_dir())

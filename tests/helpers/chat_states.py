@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from model_states import StatedModels
 from scripted_models import described
 
 from app.state.answers import Answers
 from app.state.chat import ChatState
 from app.state.drafts import Drafts
-from app.state.models import ModelState
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
 from app.worker.replies import AnswerEvents, ModelLoaded
@@ -25,7 +25,7 @@ class StatedChat:
         self.store = store
         self.requests: list[Request] = []
         self.told: list[str] = []
-        self.models = ModelState(self.requests.append)
+        self.models = StatedModels(request=self.requests.append).models
         self.models.take(ModelLoaded(None, BUILT_IN))
         self.answers = Answers(store, self.requests.append)
         self.drafts = Drafts(store)

@@ -3,6 +3,7 @@
 import threading
 from pathlib import Path
 
+from model_states import FACTS, StatedModels
 from PySide6.QtCore import QTimer
 from pytestqt.qtbot import QtBot
 from shown_transcript import STATS, settle
@@ -10,22 +11,17 @@ from shown_transcript import STATS, settle
 from app.state.round_history import RoundHistory
 from app.values.attached_text import AttachedText
 from app.values.chats import ChatGroup, ChatSummary, DraftedSpan, ListedChat
-from app.values.models import FoundModel, ModelCard
+from app.values.models import FoundModel
 from app.window.drafting.status_strip import StripFigures
 from app.window.layers import DropPlan
 from app.window.transcript.shown_message import ShownMessage
 from app.window.widgets import Widgets
-from mlx_engine.values.memory_plan import MemoryFit, MemoryPlan
 from mlx_engine.values.stats import RoundStats
 
 ANSWER = (
     "# Title\n\nWords with `code`, **bold** and a [link](https://example.org).\n\n> a quote\n\n"
     '```py\ndef f(x):  # why\n    return "1" + 2\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n'
 )
-FACTS = ModelCard(
-    "Qwen", "qwen", "4 B", "4-bit", "32k", "1 MTP head", True,
-    MemoryFit(MemoryPlan(4096, 60, cache=20), MemoryPlan(32768, 60, cache=30), 100, 32768),
-)  # fmt: skip
 
 
 def filled_window(qtbot: QtBot) -> Widgets:
@@ -50,7 +46,9 @@ def filled_window(qtbot: QtBot) -> Widgets:
     made.session.show_model(FACTS, None)
     made.library.show_entries([FoundModel("Model", Path("/m"), "Here", 2 * 10**9, "broken")])
     made.start.show_questions(["Why?"])
-    made.card.show_offered(FACTS)
+    stated = StatedModels()
+    made.card.watch(stated.offered, stated.settings)
+    stated.show_card(FACTS)
     made.overlay.show_plan(DropPlan("load", "Load Qwen", "18 GB"))
     made.overlay.hide()
     history = RoundHistory()

@@ -54,7 +54,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app.store": PUBLIC | {"app.values"},
     "app.library": PUBLIC | {"app.values", HUB},
     "app.worker": PUBLIC | {"app.values"},
-    "app.state": PUBLIC | {"app.values", "app.store", "app.worker", "app.start.threads", HUB},
+    "app.state": PUBLIC
+    | {"app.values", "app.store", "app.library", "app.worker", "app.start.threads", HUB},
     "app.window": {VALUES, "app.values", "app.state", "app.start.asset_files", "app.start.threads"},
     "app.control": PUBLIC | APP_ROOMS | {HUB},
     "app.__main__": PUBLIC | {"app", "app.start", "app.start.folders", "mlx_engine.command_line"},

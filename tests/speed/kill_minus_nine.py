@@ -25,8 +25,8 @@ from fake_hub import FakeHub, serving  # noqa: E402
 from kill_the_window import kill_window_once  # noqa: E402
 from kill_while_writing import Kill, kill_changes_once, kill_once  # noqa: E402
 
-from app.control.downloads import PACKAGES, START  # noqa: E402
 from app.library.download_process import Job  # noqa: E402
+from app.state.downloads import PACKAGES, START  # noqa: E402
 from mlx_engine.hub.client import Hub  # noqa: E402
 from mlx_engine.hub.download import cached  # noqa: E402
 from mlx_engine.hub.repository import HubModel  # noqa: E402

@@ -378,7 +378,7 @@ def layers(bench: Bench) -> Actions:
     """What lies over the window."""
     app = bench.app
     return each(
-        a_models_card=lambda: app.cards.offer(str(POCKET)),
+        a_models_card=lambda: app.offered.offer(str(POCKET)),
         the_card_goes=app.widgets.layer.hide,
         folder_dragged=lambda: app.drops.hover([str(POCKET)]),
         folder_left=app.drops.leave,

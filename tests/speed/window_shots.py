@@ -164,7 +164,7 @@ def shoot(camera: Photographer) -> None:
     rest()
     camera.take("drop")
     app.drops.leave()
-    app.cards.offer(model)
+    app.offered.offer(model)
     rest()
     camera.take("card")
     damaged = Path("Qwen3.5-9B-MTP-4bit")
@@ -172,7 +172,7 @@ def shoot(camera: Photographer) -> None:
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         content = (ROOT / "assets" / "pocket_model" / name).read_bytes()
         (damaged / name).write_bytes(content[:1_000_000])
-    app.cards.offer(str(damaged))
+    app.offered.offer(str(damaged))
     rest()
     camera.take("error")
     widgets.window.close()

@@ -103,7 +103,7 @@ class DownloadRow(QFrame):
         top = row(Wide(self._name), 6, self._go, 6, self._pause, 6, self._cancel, spacing=0)
         lines = (self._bytes, self._bar, self._problem)
         column(top, *lines, of=self, margins=(12, 8, 8, 10), spacing=4)
-        self._go.clicked.connect(lambda: wishes.load_wanted.emit(self._figures.key))
+        self._go.clicked.connect(lambda: wishes.load_wanted.emit(self._figures.path))
         self._pause.clicked.connect(self._pause_or_resume)
         self._cancel.clicked.connect(lambda: wishes.cancel_wanted.emit(self._figures.key))
 

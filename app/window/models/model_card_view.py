@@ -1,23 +1,25 @@
-"""The card of a model: what it is, how it would be loaded, and how its load gets on."""
+"""The card of a model: what it is, and how it would be loaded."""
 
 from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFileDialog, QFrame, QPushButton
+from PySide6.QtWidgets import QFrame, QPushButton
+from typing_extensions import override
 
+from app.state.card import OfferedModel
+from app.state.settings import KeptSettings
 from app.values.app_settings import ModelSettings
-from app.values.models import ModelCard
 from app.window.controls.cache_fields import CacheFields
 from app.window.controls.choices import Option, Segments, Tick
 from app.window.controls.fields import NumberField, NumberKind, keep_key
+from app.window.controls.file_dialogs import choose_file
 from app.window.controls.group import Group
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role, tabular
+from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role
 from app.window.controls.layouts import Wide, column, named, row
 from app.window.language import tr
-from app.window.models.downloads import BytesBar, bytes_of
 from app.window.models.model_facts import ModelFacts
 from mlx_engine.values.words import Words
 
@@ -31,10 +33,12 @@ CONTEXT = NumberKind(int, 1024, is_choice=True)
 
 
 class LoadFields(Group):
-    """`settings` are what its user wants of the model, from its next load on.
+    """Fields for the settings of a model. settings_file: knows the folder chosen last.
 
-    Signal `changed`: they are others.
+    Signal `changed`: `settings` are others.
     """
+
+    settings_file: KeptSettings
 
     changed = Signal()
 
@@ -107,23 +111,18 @@ class LoadFields(Group):
             self.changed.emit()
 
     def _choose_heads(self) -> None:
-        path, _ = QFileDialog.getOpenFileName(self.window(), tr("Drafting heads"), "", tr(HEADS))
+        path = choose_file(self.window(), tr("Drafting heads"), tr(HEADS), self.settings_file)
         if path:
             self._take_load(heads=Path(path))
 
 
 LOOKING = Words("Checking files")
-WAITING = Words("Waiting for the current answer to finish")
 
 
 class ModelCardView(QFrame):
-    """Signals: `load_wanted`, `other_wanted` (another file), `cancel_wanted` (a load that runs),
-    `closed` (the card itself).
-    """
+    """Shows the model on offer. Signals: `other_wanted` (another file), `closed`."""
 
-    load_wanted = Signal()
     other_wanted = Signal()
-    cancel_wanted = Signal()
     closed = Signal()
 
     def __init__(self) -> None:
@@ -132,100 +131,63 @@ class ModelCardView(QFrame):
         self.setAccessibleName(tr("Model"))
         self.facts, self.load_fields = ModelFacts(), LoadFields()
         self._problem = paragraph("", "problem")
-        self._progress = BytesBar()
-        self._progress.setAccessibleName(tr("Loading"))
-        self._bytes = label("", "muted")
-        tabular(self._bytes)
+        self._looking = label(LOOKING, "muted")
         self._load = QPushButton(tr("Load"))
         self._load.setProperty("role", "primary")
         self._cancel = QPushButton(tr("Cancel"))
         self._other = QPushButton(tr("Choose another…"))
-        foot = row(Wide(self._bytes), self._cancel, self._other, self._load, spacing=8)
-        lines = (self.facts, self.load_fields, self._problem, self._progress)
+        foot = row(Wide(self._looking), self._cancel, self._other, self._load, spacing=8)
+        lines = (self.facts, self.load_fields, self._problem)
         column(*lines, foot, of=self, margins=(16, 16, 16, 16), spacing=8)
         self._load.clicked.connect(self._try_load)
         self._other.clicked.connect(self.other_wanted)
-        self._cancel.clicked.connect(self._give_up)
+        self._cancel.clicked.connect(self.closed)
         keep_key(self, Qt.Key.Key_Escape)
-        self._is_loading = self.is_too_large = False
-        self.show_offered(None)
 
-    def show_offered(self, facts: ModelCard | None) -> None:
-        """A model that can be loaded; one that does not fit into memory "anyway"."""
-        self.facts.show_facts(facts)
-        memory = facts.memory if facts is not None else None
-        self.is_too_large = memory is not None and memory.fit == "too-large"
-        self._load.setText(tr("Load anyway") if self.is_too_large else tr("Load"))
-        self._load.setEnabled(facts is not None)
-        self._show_loading(False)
-        say(self._problem, "")
+    def watch(self, offered: OfferedModel, settings: KeptSettings) -> None:
+        """Show this model, and change how it is loaded. settings: know the folder chosen last."""
+        self._offered = offered
+        self.load_fields.settings_file = settings
+        offered.changed.connect(self._refresh)
+        self.closed.connect(offered.close)
+        self.load_fields.changed.connect(lambda: offered.change(self.load_fields.settings))
 
-    def show_looking(self, name: str) -> None:
-        """Its files are being read."""
-        self.facts.show_name(name)
-        self._show_loading(False)
-        self.load_fields.hide()
-        self._load.setText(tr("Load"))
-        self._load.setEnabled(False)
-        self._bytes.setText(tr(LOOKING))
-        say(self._problem, "")
-
-    def show_loading(self, done: int, total: int, before: str = LOOKING) -> None:
-        """Bytes read so far; total 0 while there are none, before: what is done instead."""
-        if self._is_loading and not self._cancel.isEnabled():
-            return  # it ends
-        if not self._is_loading:
-            self._show_loading(True)
-            say(self._problem, "")
-        self._progress.show_bytes(done, total)
-        self._bytes.setText(bytes_of(done, total) if total else tr(before))
-
-    def show_cancelling(self) -> None:
-        """The load was given up and ends soon."""
-        self._bytes.setText(tr("Cancelling"))
-        self._cancel.setEnabled(False)
-
-    def show_failed(self, words: str) -> None:
-        """The load failed; words say why and what to do."""
-        self._show_loading(False)
-        self._other.show()
-        self._load.setText(tr("Load anyway") if self.is_too_large else tr("Try again"))
-        self._load.setEnabled(True)
-        say(self._problem, words)
-
-    def show_unreadable(self, words: str) -> None:
-        """What is there is no sound model: only another one can be loaded."""
-        self.show_failed(words)
-        self._load.hide()
-        self.load_fields.setVisible(self.load_fields.settings != ModelSettings())  # to undo them
-        set_role(self._other, "primary")
-
-    def _show_loading(self, is_loading: bool) -> None:
-        self._is_loading = is_loading
-        self._other.hide()
-        set_role(self._other, "")
-        self._progress.setVisible(is_loading)
-        self._cancel.setEnabled(True)
-        self._load.setVisible(not is_loading)
-        self.load_fields.setVisible(not is_loading)
-        self._bytes.setText("")
+    def _refresh(self) -> None:
+        offered, phase, fields = self._offered, self._offered.phase, self.load_fields
+        if phase == "closed":
+            return
+        if offered.own is not fields.settings:
+            fields.show_settings(offered.own)
+        if offered.facts is None:
+            self.facts.show_name(offered.name)
+        else:
+            self.facts.show_facts(offered.facts)
+        is_reading, is_unreadable = phase == "reading", phase == "unreadable"
+        self._looking.setVisible(is_reading)
+        again = tr("Load") if phase in ("reading", "offered") else tr("Try again")
+        self._load.setText(tr("Load anyway") if offered.is_too_large else again)
+        self._load.setEnabled(not is_reading)
+        self._load.setVisible(not is_unreadable)
+        self._other.setVisible(phase in ("failed", "unreadable"))
+        set_role(self._other, "primary" if is_unreadable else "")
+        # settings that make a model unreadable can be taken back
+        is_odd = fields.settings != ModelSettings()
+        fields.setVisible(is_odd if is_unreadable else not is_reading)
+        say(self._problem, offered.problem)
 
     def _try_load(self) -> None:
-        """As its fields say, and not where one of them holds a mistake."""
+        """Load the model, unless a field holds a mistake."""
         if self.load_fields.settle():
-            self.load_wanted.emit()
-
-    def _give_up(self) -> None:
-        (self.cancel_wanted if self._is_loading else self.closed).emit()
+            self._offered.load()
 
     # Qt
 
+    @override
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape cancels, Return loads."""
         match event.key():
             case Qt.Key.Key_Escape:
-                self._cancel.click()
-            case Qt.Key.Key_Return | Qt.Key.Key_Enter if not self._is_loading:
+                self.closed.emit()
+            case Qt.Key.Key_Return | Qt.Key.Key_Enter:
                 (self._other if self._load.isHidden() else self._load).click()
             case _:
                 super().keyPressEvent(event)

@@ -218,7 +218,7 @@ def test_escape_leaves_an_editor_or_a_card_and_not_the_answer(driven, source, qt
     assert bubble.editor is not None
     qtbot.keyClick(bubble.editor.field, Qt.Key.Key_Escape)
     assert bubble.editor is None
-    driven.app.cards.offer(None)
+    driven.app.offered.offer(None)
     driven.until(driven.widgets.layer.isVisible)
     qtbot.keyClick(driven.widgets.card, Qt.Key.Key_Escape)
     assert not driven.widgets.layer.isVisible()
@@ -228,7 +228,8 @@ def test_escape_leaves_an_editor_or_a_card_and_not_the_answer(driven, source, qt
 
 
 def test_return_on_a_card_loads(driven, source, qtbot):
-    driven.app.cards.offer(None)
+    driven.app.models.rest("")
+    driven.app.offered.offer(None)
     driven.until(driven.widgets.card.load_fields.isVisible)
     qtbot.keyClick(driven.widgets.card, Qt.Key.Key_Return)
     driven.until(lambda: source.loaded == ["None", "None"])
@@ -331,7 +332,7 @@ def test_what_a_model_recommends_is_not_what_a_user_chose(driven, source):
     )
     own = replace(chats.settings, sampling=SamplingChoice(top_k=5))
     chats.change_settings(own)
-    driven.app.models.load_path("other")
+    driven.app.models.load("other")
     driven.until(lambda: driven.app.models.model_name == "other")
     driven.ask("One")
     assert engines["other"].sessions[-1].sampling == SamplingOptions(0.6, 5, 0.95)

@@ -63,7 +63,7 @@ def test_what_is_in_effect_with_another_model_is_not_said_any_more(driven, sourc
     source.engines["/other"] = WorkerEngine(description=described("Other", 10**6))
     chat(driven, "Drafted")
     assert "The last answer drafted" in in_effect(driven)
-    driven.app.models.load_path("/other")
+    driven.app.models.load("/other")
     driven.until(lambda: driven.app.models.model_name == "Other")
     assert "The last answer drafted" not in in_effect(driven)
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 from chat_states import StatedChat
+from model_states import StatedModels
 from pytestqt.qtbot import QtBot
 from scripted_engine import DESCRIPTION, Answer
 from seen import button, words_on
 from windows import running, scripted
 
 from app.control.compare import CHAT_IDS, CompareController
-from app.state.models import ModelState
 from app.store.session_store import SessionStore, open_passing_store
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.compare.compare_pane import ComparePane
@@ -38,7 +38,7 @@ class Comparison:
         self.now = 0.0
         self.view = CompareView()
         qtbot.addWidget(self.view)
-        models = ModelState(self.asked.append)
+        models = StatedModels(request=self.asked.append).models
         sampling = SamplingChoice(seed=5)
         settings = ChatSettings(draft=DraftOptions(depth=0), sampling=sampling)
         self.chat = StatedChat(store, settings).chat
@@ -186,8 +186,8 @@ def test_the_stop_command_ends_what_runs(qapp, qtbot, tmp_path):
         stop.trigger()
         driven.until(lambda: not app.compare.is_running)
         assert not stop.isEnabled()
-        app.models.load_path(None)
-        app.models.take(LoadProgress(None, 0, 0))
+        app.models.load("/models/other")
+        app.models.take(LoadProgress("/models/other", 0, 0))
         assert stop.isEnabled()
         stop.trigger()
         driven.until(lambda: app.models.loading is None)

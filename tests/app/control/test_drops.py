@@ -72,7 +72,7 @@ def test_a_model_folder_or_a_file_of_it(driven, tmp_path):
         assert drag(driven, mime).startswith("Load Small-4bit Opened in place")
     drop(driven, mime)
     driven.until(driven.widgets.layer.isVisible)
-    driven.widgets.card.load_wanted.emit()
+    driven.app.offered.load()
     driven.until(lambda: driven.app.models.model_name == "Small-4bit")
 
 

@@ -11,6 +11,7 @@ from scripted_models import ScriptedCosts, WorkerEngine, described
 from seen import press, words_on
 from windows import Driven, running, scripted
 
+from app.window.controls.labels import ShortLabel
 from app.window.layers import CrashBox
 from app.window.main_window import MainWindow
 from app.window.transcript.prose_segment import ProseSegment
@@ -39,15 +40,20 @@ def card_says(driven: Driven) -> str:
 
 
 def offer(driven: Driven, path: Path) -> None:
-    driven.app.cards.offer(str(path))
+    driven.app.offered.offer(str(path))
     driven.until(driven.widgets.layer.isVisible)
 
 
 def test_closing_in_the_middle_of_a_load_is_quick(alone, source):
     source.pause_s, source.slices = 0.02, 1000
     offer(alone, POCKET)
-    alone.widgets.card.load_wanted.emit()
-    alone.until(lambda: "of 1.00 GB" in card_says(alone))
+    alone.app.offered.load()
+    head = alone.widgets.head
+    alone.until(
+        lambda: any(
+            "of 1.00 GB" in label.accessibleName() for label in head.findChildren(ShortLabel)
+        )
+    )
     started = time.perf_counter()
     alone.widgets.window.close()
     assert time.perf_counter() - started < 10
@@ -58,7 +64,7 @@ def test_closing_in_the_middle_of_a_load_is_quick(alone, source):
 def test_a_model_whose_file_is_deleted_under_its_card(driven, source):
     offer(driven, POCKET)
     del source.engines[str(POCKET)]
-    driven.widgets.card.load_wanted.emit()
+    driven.app.offered.load()
     driven.until(lambda: "no such file or folder" in card_says(driven))
     assert driven.app.models.model_name == "Pocket model"
     driven.widgets.card.closed.emit()
@@ -69,7 +75,7 @@ def test_the_card_of_one_model_is_left_alone_by_the_load_of_another(driven, sour
     other = tmp_path / "other.gguf"
     source.engines[str(other)] = WorkerEngine(description=described("Other", 10**9))
     offer(driven, POCKET)
-    driven.app.models.load_path(str(other))
+    driven.app.models.load(str(other))
     driven.until(lambda: driven.app.models.model_name == "Other")
     assert driven.widgets.layer.isVisible()
     assert "pocket_model" in card_says(driven)
@@ -109,7 +115,7 @@ def test_full_memory_in_an_answer_is_told_and_the_chat_goes_on(driven, source):
 def test_full_memory_outside_of_answers_is_a_notice(driven, source):
     full = Full(description=described("Large", 10**9))
     source.engines[str(POCKET)] = full
-    driven.app.models.load_path(str(POCKET))
+    driven.app.models.load(str(POCKET))
     driven.until(lambda: "Memory ran out" in driven.widgets.notice.words())
     assert driven.widgets.window.findChild(CrashBox) is None
     assert driven.ask("Still there?") == "You said: Still there?"
@@ -119,7 +125,7 @@ def test_a_bug_outside_of_answers_opens_the_crash_box(driven, source):
     source.engines[str(POCKET)] = WorkerEngine(
         description=described("Large", 10**9), passes_left=1, pass_s=-1.0
     )
-    driven.app.models.load_path(str(POCKET))
+    driven.app.models.load(str(POCKET))
     driven.until(lambda: driven.widgets.window.findChild(CrashBox) is not None)
     (box,) = driven.widgets.window.findChildren(CrashBox)
     assert box.isVisible() and not box.isModal()

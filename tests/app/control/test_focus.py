@@ -80,13 +80,13 @@ def give_up_an_edit(driven: Driven) -> None:
 
 
 def leave_a_card(driven: Driven) -> None:
-    driven.app.cards.offer(None)
+    driven.app.offered.offer(None)
     driven.until(driven.widgets.layer.isVisible)
     QTest.keyClick(driven.widgets.card, Qt.Key.Key_Escape)
 
 
 def load_from_a_card(driven: Driven) -> None:
-    driven.app.cards.offer(None)
+    driven.app.offered.offer(None)
     driven.until(driven.widgets.layer.isVisible)
     driven.until(button(driven.widgets.card, "Load").isEnabled)
     QTest.keyClick(driven.widgets.card, Qt.Key.Key_Return)
@@ -333,7 +333,7 @@ def test_what_is_seen_in_the_chat_brings_it_back(driven):
 def test_a_card_covers_nothing_that_a_command_goes_on_with(driven):
     for name in ("regenerate", "settings", "search", "new-chat", "larger"):
         driven.ask("Hello")
-        driven.app.cards.offer(None)
+        driven.app.offered.offer(None)
         driven.until(driven.widgets.layer.isVisible)
         driven.widgets.actions[name].trigger()
         driven.until_answered()
@@ -414,7 +414,7 @@ def test_letters_go_to_the_message_and_shortcuts_do_not(driven):
 
 
 def test_letters_go_nowhere_while_a_card_is_open(driven):
-    driven.app.cards.offer(None)
+    driven.app.offered.offer(None)
     driven.until(driven.widgets.layer.isVisible)
     driven.widgets.card.setFocus()
     QTest.keyClicks(driven.widgets.card, "He")
@@ -425,7 +425,7 @@ def test_letters_go_nowhere_while_a_card_is_open(driven):
 @pytest.mark.parametrize("key", [Qt.Key.Key_Tab, Qt.Key.Key_Backtab])
 def test_tab_goes_round_a_card(driven, key):
     card = driven.widgets.card
-    driven.app.cards.offer(None)
+    driven.app.offered.offer(None)
     driven.until(driven.widgets.layer.isVisible)
     driven.until(button(card, "Load").isEnabled)
     seen = []

@@ -194,7 +194,7 @@ def test_from_a_link_to_the_loaded_model_over_a_cut_and_a_damaged_file(
     press(row_of(driven), "Load")
     driven.until(driven.widgets.layer.isVisible)
     assert driven.widgets.window.page == "library"
-    driven.widgets.card.load_wanted.emit()
+    driven.app.offered.load()
     driven.until(lambda: driven.app.models.model_name == "small")
     assert driven.widgets.window.page == "chat"
 
@@ -339,7 +339,7 @@ def test_a_model_is_deleted_to_the_trash_once_that_is_agreed_to(
     source.engines[str(folder)] = WorkerEngine(description=described("old", 7_000_000))
     driven.app.library.add_folder(str(tmp_path / "models"))
     driven.until(lambda: {"old", "other"} <= set(names(driven)))
-    driven.app.models.load_path(str(folder))
+    driven.app.models.load(str(folder))
     driven.until(lambda: driven.app.models.model_name == "old")
     entry = next(entry for entry in entries(driven) if entry.path == folder)
     trash(driven, entry, "Cancel")
@@ -369,7 +369,7 @@ def test_what_was_loaded_is_listed_whether_it_is_a_folder_or_a_file(driven, sour
     for path in (folder, file):
         description = replace(described(path.name, 7_000_000), path=str(path))
         source.engines[str(path)] = WorkerEngine(description=description)
-        driven.app.models.load_path(str(path))
+        driven.app.models.load(str(path))
         driven.until(lambda path=path: driven.app.models.model_name == path.name)
     driven.until(lambda: len(entries(driven)) == 3)
     recent = [entry.name for entry in entries(driven) if entry.is_recent]

@@ -31,16 +31,13 @@ def source(model):
 
 
 def offer(driven: Driven, path: Path | None) -> None:
-    driven.app.cards.offer(None if path is None else str(path))
+    driven.app.offered.offer(None if path is None else str(path))
     driven.until(driven.widgets.card.load_fields.isVisible)
 
 
 def load(driven: Driven) -> None:
-    loaded: list[object] = []
-    driven.app.models.loaded.connect(loaded.append)
     click_load(driven)
-    driven.until(lambda: bool(loaded))
-    driven.app.models.loaded.disconnect(loaded.append)
+    driven.until(lambda: driven.app.models.loading is None)
 
 
 def click_load(driven: Driven) -> None:
@@ -84,10 +81,10 @@ def test_a_context_is_typed_on_the_card_and_holds_from_then_on(driven, source, m
     assert options(driven) == SHORT
     assert driven.ask("Does it stay?") == "Yes."
     assert source.loaded == ["None", str(model)], "the chat does not load it in its own way again"
-    driven.app.models.load_path(None)
+    driven.app.models.load(None)
     driven.until(lambda: driven.app.models.model_name == "Pocket model")
     assert options(driven) == LoadOptions(), "it is remembered of one model"
-    driven.app.models.switch_to(str(model))
+    driven.app.models.load(str(model))
     driven.until(lambda: driven.app.models.model_name == "Other")
     assert options(driven) == SHORT
     offer(driven, model)

@@ -13,7 +13,7 @@ from windows import Driven, close, folders_in, running, scripted
 from app.app import App
 from app.state.models import model_name
 from app.state.settings import save_settings
-from app.values.app_settings import BUILT_IN, AppSettings
+from app.values.app_settings import BUILT_IN, AppSettings, ModelSettings
 from app.values.chat_settings import ChatSettings
 from app.window.controls.labels import ShortLabel
 from app.window.transcript.user_bubble import UserBubble
@@ -35,7 +35,7 @@ def test_the_built_in_model_is_loaded_first_and_the_last_one_after(
 ):
     with running(qapp, qtbot, tmp_path, source) as first:
         assert first.app.settings.value.recent_models == (BUILT_IN,)
-        first.app.models.load_path(str(model))
+        first.app.models.load(str(model))
         first.until(lambda: first.app.models.model_name == "Small-4bit")
         path = first.app.settings.value.recent_models[0]
     source.engines[path] = source.engines[str(model)]
@@ -87,9 +87,9 @@ def test_loads_in_quick_succession_end_with_the_last(driven, source, model, tmp_
     source.pause_s = 0.05
     models = driven.app.models
     for name in names:
-        models.load_path(name)
+        models.load(name)
     wanted = LoadModel(str(model), LoadOptions(heads=Path("/heads")))
-    models.load(wanted)
+    models.load(wanted.path, own=ModelSettings(wanted.options))
     driven.until(lambda: models.model_name == "Small-4bit")
     assert models.loading is None
     assert models.in_use == wanted
@@ -97,7 +97,7 @@ def test_loads_in_quick_succession_end_with_the_last(driven, source, model, tmp_
 
 def test_a_draft_model_that_is_fetched_shows_how_much_of_it_is_here(driven, source, model):
     source.fetched_bytes, source.pause_s = 2 * 10**9, 0.05
-    driven.app.models.load_path(str(model))
+    driven.app.models.load(str(model))
     seen: set[str] = set()
 
     def says_so() -> bool:
@@ -116,11 +116,31 @@ def test_a_load_can_be_cancelled(driven, source, model):
     source.pause_s = 0.2
     driven.app.drops.take([str(model)])
     driven.until(driven.widgets.layer.isVisible)
-    driven.widgets.card.load_wanted.emit()
-    driven.widgets.card.cancel_wanted.emit()
+    driven.app.offered.load()
+    press(driven.widgets.head, "Cancel loading")
     driven.until(lambda: driven.app.models.loading is None)
     assert driven.app.models.model_name == "Pocket model"
     assert str(model) not in source.loaded
+
+
+def test_a_load_that_was_given_up_can_be_begun_again_at_once(driven, source, model):
+    source.pause_s = 0.05
+    models = driven.app.models
+    models.load(str(model))
+    models.cancel()
+    models.load(str(model))
+    driven.until(lambda: models.loading is None)
+    assert models.model_name == "Small-4bit"
+
+
+def test_a_model_is_loaded_once_however_often_it_is_asked_for(driven, source, model):
+    models, before = driven.app.models, len(source.loaded)
+    source.pause_s = 0.05
+    for _ in range(3):
+        models.load(str(model))
+    driven.until(lambda: models.loading is None)
+    models.load(str(model))
+    assert models.loading is None and source.loaded[before:] == [str(model)]
 
 
 def label_texts(driven: Driven) -> list[str]:
@@ -131,12 +151,13 @@ def test_a_load_that_waits_for_an_answer_says_so_and_can_be_given_up(driven, sou
     card, head = driven.widgets.card, driven.widgets.head
     source.engines["None"].answers = [Answer("word " * 4000, pause_s=0.01)]
     driven.send("Tell me")
-    driven.app.cards.offer(str(model))
+    driven.app.offered.offer(str(model))
     driven.until(lambda: driven.widgets.layer.isVisible() and button(card, "Load").isEnabled())
     press(card, "Load")
     waits = "Waiting for the current answer to finish"
-    assert waits in words_on(card) and waits in words_on(head)
-    press(card, "Cancel")
+    assert driven.widgets.layer.isHidden(), "the answer can be stopped"
+    assert waits in words_on(head)
+    press(head, "Cancel loading")
     driven.until(lambda: driven.app.models.loading is None)
     assert waits not in words_on(head)
     assert driven.app.chat.running is not None
@@ -217,7 +238,7 @@ def test_a_card_of_a_failed_load_offers_another_model(driven, source, model, mon
         QFileDialog, "getOpenFileNames", lambda *_: (asked.append("asked"), ([], ""))[1]
     )
     source.broken[str(model)] = BadModelFile("model.safetensors: ends too early.")
-    driven.app.models.load_path(str(model))
+    driven.app.models.load(str(model))
     driven.until(lambda: "model.safetensors: ends too early." in words_on(driven.widgets.card))
     press(driven.widgets.card, "Choose another…")
     assert asked == ["asked"]

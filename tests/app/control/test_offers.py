@@ -23,7 +23,7 @@ def source(other):
 
 
 def load(driven: Driven, path: Path | None) -> None:
-    driven.app.models.load_path(None if path is None else str(path))
+    driven.app.models.load(None if path is None else str(path))
     driven.until(lambda: driven.app.models.loading is None)
 
 

@@ -15,9 +15,8 @@ from seen import find, words_on
 from windows import Driven
 
 from app.control import composer
-from app.control.offers import CardController
 from app.library.dropped import Dropped
-from app.library.machine import Machine, this_machine
+from app.library.machine import Machine
 from app.library.model_card import read_card
 from app.start.threads import Beside
 from app.state import settings as settings_file
@@ -39,7 +38,7 @@ def gate():
 
 @pytest.fixture
 def driven(alone):
-    """More than one controller would have its cards."""
+    """A test may change how cards are read."""
     return alone
 
 
@@ -49,11 +48,8 @@ def cards(driven, gate):
         gate.wait()
         return read_card(None, machine, own)
 
-    widgets, models = driven.widgets, driven.app.models
-    settings, app = driven.app.settings, driven.app
-    return CardController(
-        widgets.card, widgets.layer, models, settings, this_machine(), slowly, app
-    )
+    driven.app.offered._read_card = slowly
+    return driven.app.offered
 
 
 def said(driven: Driven) -> list[str]:

@@ -182,7 +182,7 @@ def test_heads_are_offered_for_the_model_in_use(qapp, qtbot, tmp_path):
         driven.until(lambda: "as drafting heads" in overlay.accessibleDescription())
         driven.app.drops.take([str(heads)])
         driven.until(driven.widgets.card.isVisible)
-        driven.widgets.card.load_wanted.emit()
+        driven.app.offered.load()
         driven.until(lambda: driven.app.models.loading is None)
         in_use = driven.app.models.in_use
         assert in_use is not None
@@ -194,7 +194,7 @@ def test_a_model_that_comes_when_everything_is_closed_is_nobodys(qapp, qtbot, tm
         model = driven.app.models.description
         assert model is not None
         driven.ask("Hello")
-        driven.app.models.load_path(None)
+        driven.app.models.load(None)
         driven.app.close()
         driven.app.route(ModelLoaded(None, model))
 

@@ -85,7 +85,7 @@ def test_the_model_that_really_answers_is_stored(qapp, qtbot, tmp_path):
     """A question may be asked while another model is being loaded, which then answers it."""
     store = open_store(tmp_path / "chats.sqlite")
     one = StatedChat(store)
-    one.models.load_path("/models/Larger")
+    one.models.load("/models/Larger")
     one.chat.send("Who are you?")
     one.models.take(ModelLoaded("/models/Larger", replace(BUILT_IN, name="Larger")))
     one.say(TextPiece("I am"), model="Larger")

@@ -153,7 +153,7 @@ def test_every_text_of_the_running_app_can_be_translated(qapp, qtbot, tmp_path, 
             widgets.library.show_place(place)
             seen += untranslated(widgets.window)
         app.listed.show_bin(True)
-        app.cards.offer(None)
+        app.offered.offer(None)
         driven.until(lambda: not widgets.card.isHidden())
         widgets.transcript.open_find()
         app.compare.run("3 + 3")
@@ -163,7 +163,7 @@ def test_every_text_of_the_running_app_can_be_translated(qapp, qtbot, tmp_path, 
         seen += untranslated(widgets.window)
         seen += untranslated(*(action.menu() for action in widgets.window.menuBar().actions()))
     ours = {text for text in set(seen) - OWN - {*QUESTIONS} if not HUB_ID.fullmatch(text)}
-    stored_as = {"qwen3_5 ·  · Q4_K_M", "qwen3_5 ·  · 8‑bit affine"}
+    stored_as = {"Qwen3.5 ·  · Q4_K_M", "Qwen3.5 ·  · 8‑bit"}
     assert ours and ours <= stored_as, "the second is on the card, once that has been read"
 
 

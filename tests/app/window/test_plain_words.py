@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from filled_window import FACTS, filled_window
+from filled_window import filled_window
+from model_states import FACTS, StatedModels
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QTextDocumentFragment
 from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QLabel, QWidget
@@ -37,7 +38,9 @@ def window(qtbot):
     made.session.show_model(facts, None)
     model = FoundModel(EVIL, Path(EVIL), EVIL, 2 * 10**9, EVIL)
     made.library.show_entries([model])
-    made.card.show_offered(facts)
+    stated = StatedModels()
+    made.card.watch(stated.offered, stated.settings)
+    stated.show_card(facts)
     made.head.show_recent([model])
     made.head.show_loading(EVIL, 1, 2)
     made.start.show_questions([EVIL])

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from model_states import StatedModels
 from PySide6.QtCore import QEvent, QMimeData, QObject, QPoint, Qt, QUrl
 from PySide6.QtGui import (
     QAction,
@@ -196,7 +197,7 @@ def test_drops_are_let_in_and_passed_on(window, qtbot):
     with qtbot.waitSignal(window.dragged) as dragged:
         window.dragEnterEvent(enter)
     assert enter.isAccepted()
-    with qtbot.waitSignals([window.drag_left, window.dropped]):
+    with qtbot.waitSignal(window.dropped):
         window.dropEvent(QDropEvent(place.toPointF(), action, data, button, none))
     assert dragged.args == [["/tmp/model.gguf"], ""]
 
@@ -293,7 +294,9 @@ def test_the_longest_names_keep_nothing_from_its_place(qtbot, wear):
     made.head.show_loading(word, 1, 10)
     made.notice.say(f"{word} is gone.")
     made.library.show_problem(f"{word} is not there.")
-    made.card.show_failed(f"{word} cannot be read.")
+    stated = StatedModels()
+    made.card.watch(stated.offered, stated.settings)
+    stated.show_card(None, "unreadable", f"{word} cannot be read.")
     for part in (made.head, made.notice, made.library, made.card):
         assert part.minimumSizeHint().width() < 600, part
     assert model.accessibleDescription() == word

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from model_states import StatedModels
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLineEdit, QPushButton, QScrollArea, QToolButton, QWidget
@@ -57,57 +58,68 @@ def buttons(widget):
     return [b.text() for b in widget.findChildren(QPushButton) if not b.isHidden()]
 
 
-def test_a_card_offers_loads_fails(qtbot, add, theme):
-    card = add(ModelCardView())
-    card.show_offered(FACTS)
-    assert "1 MTP head" in words_on(card)
-    assert FITS.words in words_on(card)
-    assert "A note." in words_on(card)
-    with qtbot.waitSignal(card.load_wanted):
-        press(card, "Load")
+@pytest.fixture
+def stated(qapp):
+    return StatedModels()
+
+
+@pytest.fixture
+def card(add, theme, stated):
+    view = add(ModelCardView())
+    view.watch(stated.offered, stated.settings)
+    return view
+
+
+def test_a_card_says_what_a_model_is_and_loads_it(qtbot, card, stated):
+    stated.show_card(FACTS)
+    assert {"1 MTP head", FITS.words, "A note."} <= set(words_on(card))
     with qtbot.waitSignal(card.closed):
         press(card, "Cancel")
-    card.show_loading(9 * GB, 18 * GB)
-    assert "9.0 of 18.0 GB" in words_on(card)
-    assert "Load" not in buttons(card)
-    with qtbot.waitSignal(card.cancel_wanted), qtbot.assertNotEmitted(card.closed):
+    stated.show_card(FACTS)
+    with qtbot.waitSignal(card.closed):
         qtbot.keyClick(card, Qt.Key.Key_Escape)
-    card.show_failed("qwen.gguf is cut short: download it again.")
-    assert "qwen.gguf is cut short: download it again." in words_on(card)
-    with qtbot.waitSignal(card.load_wanted):
+    stated.show_card(FACTS)
+    with qtbot.waitSignal(stated.offered.accepted):
+        qtbot.keyClick(card, Qt.Key.Key_Return)
+    assert [request.path for request in stated.requests] == ["/models/Qwen"]
+    assert stated.offered.phase == "closed"
+
+
+def test_a_card_says_why_a_load_failed_and_tries_again(qtbot, card, stated):
+    problem = "qwen.gguf is cut short: download it again."
+    stated.show_card(FACTS, "failed", problem)
+    assert problem in words_on(card)
+    with qtbot.waitSignal(stated.offered.accepted):
         press(card, "Try again")
-    card.show_looking("Another")
-    assert "Try again" not in buttons(card)
-    card.show_offered(dataclasses.replace(FACTS, memory=TOO_LARGE))
-    card.show_failed("Qwen: 60.0 GB weights: does not fit.")
-    with qtbot.waitSignal(card.load_wanted):
+    stated.show_card(None, "reading")
+    assert "Try again" not in buttons(card) and "Checking files" in words_on(card)
+    stated.show_card(dataclasses.replace(FACTS, memory=TOO_LARGE), "failed", "It does not fit.")
+    with qtbot.waitSignal(stated.offered.accepted):
         press(card, "Load anyway")
-    card.show_unreadable("config.json: not JSON.")
-    assert "Try again" not in buttons(card)
+    assert stated.requests[-1].options.anyway
+    stated.show_card(FACTS, "unreadable", "config.json: not JSON.")
+    assert not {"Try again", "Load"} & set(buttons(card))
     with qtbot.waitSignal(card.other_wanted):
         qtbot.keyClick(card, Qt.Key.Key_Return)
-    card.show_offered(FACTS)
-    with qtbot.waitSignal(card.load_wanted):
-        qtbot.keyClick(card, Qt.Key.Key_Return)
 
 
-def test_too_large_is_load_anyway(add, theme):
-    card = add(ModelCardView())
-    card.show_offered(dataclasses.replace(FACTS, memory=TOO_LARGE))
-    assert "Load anyway" in buttons(card)
-    card.show_offered(None)
-    assert "No model is loaded" in words_on(card)
+def test_what_is_changed_on_a_card_is_what_it_is_loaded_with(card, stated):
+    stated.show_card(FACTS)
+    card.load_fields.open(True)
+    press(card, "Precision: Fast")
+    assert stated.offered.own.load.numerics == "fast"
+    stated.offered.load()
+    assert stated.requests[-1].options.numerics == "fast"
+    assert stated.settings.value.models == {}, "only what was loaded is remembered"
 
 
-def test_storage_on_demand(add, theme):
-    card = add(ModelCardView())
-    card.show_offered(FACTS)
+def test_storage_on_demand(card, stated):
+    stated.show_card(FACTS)
     assert "12 GB" not in words_on(card)
     press(card, "Show storage")
-    assert "12 GB" in words_on(card)
-    assert "experts" in words_on(card)
+    assert {"12 GB", "experts"} <= set(words_on(card))
     press(card, "Hide storage")
-    card.show_offered(dataclasses.replace(FACTS, groups=()))
+    stated.show_card(dataclasses.replace(FACTS, groups=()))
     assert "Show storage" not in buttons(card)
 
 
@@ -404,10 +416,11 @@ def test_the_overlay_covers_its_window_and_says_the_plan(qtbot, add, theme):
 
 
 def test_a_card_that_is_higher_than_the_window_is_scrolled(add, theme, qtbot):
-    window, card = add(QWidget()), ModelCardView()
+    window, card, stated = add(QWidget()), ModelCardView(), StatedModels()
     layer = CardLayer(card, window)
     window.resize(760, 480)
-    card.show_offered(FACTS)
+    card.watch(stated.offered, stated.settings)
+    stated.show_card(FACTS)
     press(card, "Show storage")
     card.load_fields.open(True)
     window.show()

@@ -12,8 +12,10 @@ from fake_hub import FakeHub, serving
 from PySide6.QtCore import QProcess
 from windows import PATIENCE_MS
 
-from app.control.downloads import PACKAGES, START, Downloads
 from app.library.download_process import Job
+from app.state.downloads import PACKAGES, START, Downloads
+from app.state.settings import KeptSettings
+from app.values.app_settings import AppSettings
 from app.values.models import DownloadFigures
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import HubModel
@@ -32,22 +34,29 @@ def fake():
 
 @pytest.fixture
 def downloads(qtbot, fake, tmp_path):
-    made = Downloads(Hub(tmp_path / "hub", fake.endpoint, token=False))
+    made = downloads_in(tmp_path, fake)
     yield made
-    made.stop_all()
+    made.close()
+
+
+def downloads_in(place: Path, fake: FakeHub, *links: str) -> Downloads:
+    """With these of an earlier day."""
+    settings = KeptSettings(place / "settings.json")
+    settings.change(AppSettings(downloads=links))
+    return Downloads(Hub(place / "hub", fake.endpoint, token=False), settings)
 
 
 class Seen:
     """The newest figures of all downloads, and where models came to lie."""
 
     def __init__(self, downloads: Downloads) -> None:
-        self.figures: tuple[DownloadFigures, ...] = ()
+        self._downloads = downloads
         self.came: list[str] = []
-        downloads.changed.connect(self._take)
-        downloads.came.connect(lambda figures: self.came.append(figures.path))
+        downloads.completed.connect(lambda figures: self.came.append(figures.path))
 
-    def _take(self, figures: tuple[DownloadFigures, ...]) -> None:
-        self.figures = figures
+    @property
+    def figures(self) -> tuple[DownloadFigures, ...]:
+        return self._downloads.figures
 
     def phase(self, number: int = 0) -> str:
         return self.figures[number].phase if len(self.figures) > number else ""
@@ -55,8 +64,8 @@ class Seen:
 
 def test_a_model_comes_whole(downloads, qtbot):
     seen = Seen(downloads)
-    downloads.start(MODEL)
-    downloads.start(MODEL)
+    downloads.resume(MODEL.link)
+    downloads.resume(MODEL.link)
     qtbot.waitUntil(lambda: bool(seen.came), timeout=PATIENCE_MS)
     assert len(seen.figures) == 1
     assert seen.phase() == "done"
@@ -65,7 +74,7 @@ def test_a_model_comes_whole(downloads, qtbot):
 
 def test_what_was_deleted_is_listed_no_more(downloads, qtbot):
     seen = Seen(downloads)
-    downloads.start(MODEL)
+    downloads.resume(MODEL.link)
     qtbot.waitUntil(lambda: bool(seen.came), timeout=PATIENCE_MS)
     downloads.forget("/elsewhere")
     assert seen.phase() == "done"
@@ -76,7 +85,7 @@ def test_what_was_deleted_is_listed_no_more(downloads, qtbot):
 def test_a_pause_keeps_what_came(downloads, qtbot, fake, tmp_path):
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20
-    downloads.start(MODEL)
+    downloads.resume(MODEL.link)
     weights = hashlib.sha256(WEIGHTS).hexdigest()
     part = tmp_path / "hub" / "models--org--small" / "blobs" / f"{weights}.incomplete"
     qtbot.waitUntil(lambda: part.exists() and part.stat().st_size > 0, timeout=PATIENCE_MS)
@@ -101,7 +110,7 @@ def test_a_pause_keeps_what_came(downloads, qtbot, fake, tmp_path):
 def test_a_process_that_dies_is_a_download_that_failed(downloads, qtbot, fake):
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20
-    downloads.start(MODEL)
+    downloads.resume(MODEL.link)
     qtbot.waitUntil(lambda: seen.phase() == "running", timeout=PATIENCE_MS)
     (process,) = downloads.findChildren(QProcess)
     os.kill(process.processId(), signal.SIGKILL)
@@ -128,7 +137,7 @@ def test_a_download_ends_with_the_program(fake, tmp_path):
 
 def test_an_unknown_model_is_said_in_words(downloads, qtbot):
     seen = Seen(downloads)
-    downloads.start(HubModel("org/nothing"))
+    downloads.resume("org/nothing")
     qtbot.waitUntil(lambda: seen.phase() == "failed", timeout=PATIENCE_MS)
     assert "no such model" in seen.figures[0].words
     assert isinstance(seen.figures[0].words, Words), "and can be said in the window's language"
@@ -136,7 +145,7 @@ def test_an_unknown_model_is_said_in_words(downloads, qtbot):
 
 def test_a_cancelled_one_is_listed_no_more(downloads, qtbot):
     seen = Seen(downloads)
-    downloads.start(MODEL)
+    downloads.resume(MODEL.link)
     downloads.cancel(MODEL.link)
     assert seen.figures == ()
     qtbot.waitUntil(lambda: not downloads.findChildren(QProcess), timeout=PATIENCE_MS)
@@ -150,7 +159,7 @@ def test_one_at_a_time_in_the_order_they_were_asked_for(downloads, qtbot, fake):
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20
     for model in (HubModel("org/nothing"), MODEL, SECOND):
-        downloads.start(model)
+        downloads.resume(model.link)
     assert [seen.phase(n) for n in range(3)] == ["looking", "waiting", "waiting"]
     qtbot.waitUntil(lambda: seen.phase(1) == "running", timeout=PATIENCE_MS)
     assert [seen.phase(n) for n in range(3)] == ["failed", "running", "waiting"]
@@ -163,16 +172,16 @@ def test_one_at_a_time_in_the_order_they_were_asked_for(downloads, qtbot, fake):
 def test_one_that_waits_can_be_paused(downloads, qtbot, fake):
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20
-    downloads.start(MODEL)
-    downloads.start(SECOND)
+    downloads.resume(MODEL.link)
+    downloads.resume(SECOND.link)
     downloads.pause(SECOND.link)
     downloads.cancel(MODEL.link)
     assert [figures.phase for figures in seen.figures] == ["paused"]
 
 
-def test_those_of_an_earlier_day_wait_to_be_resumed(downloads, qtbot):
+def test_those_of_an_earlier_day_wait_to_be_resumed(qtbot, tmp_path, fake):
+    downloads = downloads_in(tmp_path, fake, "no key", SECOND.link)
     seen = Seen(downloads)
-    downloads.restore(("no key", SECOND.link))
     assert [(f.name, f.phase) for f in seen.figures] == [("org/ggufs:Q8_0", "paused")]
     assert downloads.unfinished == (SECOND.link,)
     downloads.resume(SECOND.link)
@@ -185,10 +194,35 @@ def test_the_end_of_the_program_changes_nothing_in_the_queue(downloads, qtbot, f
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20
     for model in (MODEL, SECOND):
-        downloads.start(model)
+        downloads.resume(model.link)
     qtbot.waitUntil(lambda: seen.phase() == "running", timeout=PATIENCE_MS)
     kept = downloads.unfinished
     told: list[object] = []
-    downloads.changed.connect(told.append)
-    downloads.stop_all()
+    downloads.changed.connect(lambda: told.append(downloads.figures))
+    downloads.close()
     assert (downloads.unfinished, told) == (kept, [])
+
+
+def test_the_share_of_what_is_here_is_of_all_in_the_queue(downloads, qtbot, fake):
+    assert downloads.fraction is None
+    fake.slow["model.safetensors"] = 2**20
+    downloads.resume(MODEL.link)
+    downloads.resume(SECOND.link)
+    assert downloads.fraction == 0.0, "nothing is known yet"
+    qtbot.waitUntil(lambda: 0 < (downloads.fraction or 0) < 1, timeout=PATIENCE_MS)
+    downloads.pause(SECOND.link)
+    downloads.pause(MODEL.link)
+    assert downloads.fraction is None
+
+
+def test_another_folder_is_used_from_the_next_download_on(downloads, qtbot, tmp_path):
+    assert downloads.folders == (tmp_path / "hub",)
+    downloads.use_folder(tmp_path / "large disk")
+    assert downloads.folders == (tmp_path / "large disk", tmp_path / "hub")
+    assert downloads.free_bytes() > 0, "also of a folder that is not there yet"
+    seen = Seen(downloads)
+    downloads.resume(SECOND.link)
+    qtbot.waitUntil(lambda: bool(seen.came), timeout=PATIENCE_MS)
+    assert Path(seen.came[0]).is_relative_to(tmp_path / "large disk")
+    downloads.use_folder(tmp_path / "hub")
+    assert downloads.folders == (tmp_path / "hub",)

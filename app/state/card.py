@@ -1,0 +1,121 @@
+"""The card of a model: what its headers say, and how it would be loaded."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.library.machine import Machine
+from app.start.threads import Beside
+from app.state.models import ModelState, Refused, model_name
+from app.state.settings import KeptSettings
+from app.values.app_settings import ModelSettings, settings_of
+from app.values.models import ModelCard
+from mlx_engine.values.words import Words
+
+ReadCard = Callable[[str | Path | None, Machine, ModelSettings], ModelCard | str]
+Phase = Literal["closed", "reading", "offered", "failed", "unreadable"]
+PATIENCE_MS = 120
+"""A card whose headers are read in this time opens with what they say."""
+UNREADABLE = Words("It cannot be loaded as it is.")
+
+
+class OfferedModel(QObject):
+    """One model at a time is offered to be loaded; its headers are read in a background thread.
+
+    path: None for the built-in model. own: settings that it would be loaded with. facts: None while
+    the headers are read. problem: why it could not be loaded, in words.
+
+    Signals: `changed`, any of these; `accepted`, the model is loaded now.
+    """
+
+    changed = Signal()
+    accepted = Signal()
+
+    def __init__(
+        self,
+        models: ModelState,
+        settings: KeptSettings,
+        machine: Machine,
+        read_card: ReadCard,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._models, self._settings = models, settings
+        self._machine, self._read_card = machine, read_card
+        self.phase: Phase = "closed"
+        self.path: str | None = None
+        self.own = ModelSettings()
+        self.facts: ModelCard | None = None
+        self.problem = ""
+        self._disk = Beside(self)
+        self._slow = QTimer(self, singleShot=True, interval=PATIENCE_MS)
+        self._slow.timeout.connect(lambda: self._show("reading"))
+        models.failed.connect(self._offer_refused)
+
+    @property
+    def name(self) -> str:
+        """The model's name, from its path while its headers are not read."""
+        return self.facts.name if self.facts and self.path else model_name(self.path)
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the model does not fit into memory."""
+        memory = self.facts.memory if self.facts else None
+        return memory is not None and memory.fit == "too-large"
+
+    def offer(self, path: str | None, heads: Path | None = None) -> None:
+        """Open the card of a model; heads: a file of MTP heads to load it with."""
+        own = settings_of(self._settings.value, path)
+        if heads is not None:
+            own = replace(own, load=replace(own.load, heads=heads))
+        self._open(path, own, "")
+
+    def change(self, own: ModelSettings) -> None:
+        """Use other settings for the load."""
+        self.own, self.problem = own, ""
+        self._look()
+
+    def load(self) -> None:
+        """Load the model, and close the card: the window's header shows progress."""
+        load = replace(self.own.load, anyway=self.is_too_large or self.own.load.anyway)
+        self.close()
+        self._models.load(self.path, own=replace(self.own, load=load))
+        self.accepted.emit()
+
+    def close(self) -> None:
+        """Close the card, also while headers are read."""
+        self._disk.forget()
+        self._slow.stop()
+        self._show("closed")
+
+    def _open(self, path: str | None, own: ModelSettings, problem: str) -> None:
+        self.path, self.own, self.problem, self.facts = path, own, problem, None
+        self._slow.start()
+        self._look()
+
+    def _offer_refused(self, refused: Refused) -> None:
+        """Say why a load failed, and what to do."""
+        own = refused.own or settings_of(self._settings.value, refused.path)
+        self._open(refused.path, own, refused.problem.words)
+
+    def _look(self) -> None:
+        path, own = self.path, self.own
+        own = replace(own, load=self._models.as_wanted(path, own).options)
+        self._disk.run(lambda: self._read_card(path, self._machine, own), self._take)
+
+    def _take(self, card: ModelCard | str) -> None:
+        self._slow.stop()
+        if isinstance(card, ModelCard):
+            self.facts = replace(card, name=card.name if self.path else model_name(None))
+            self._show("failed" if self.problem else "offered")
+        else:
+            self.facts = ModelCard(model_name(self.path), "", "", "", "", UNREADABLE, False)
+            self.problem = self.problem or card  # a load that failed says more
+            self._show("unreadable")
+
+    def _show(self, phase: Phase) -> None:
+        self.phase = phase
+        self.changed.emit()

@@ -1,0 +1,53 @@
+"""File dialogs that start in the folder of the file that was chosen last."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QStandardPaths
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app.state.settings import KeptSettings
+
+
+def start_folder(settings: KeptSettings) -> Path:
+    """The folder chosen last, else Downloads, else the home folder."""
+    downloads = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DownloadLocation)
+    folders = (settings.value.last_folder, Path(downloads) if downloads else None)
+    return next((folder for folder in folders if folder and folder.is_dir()), Path.home())
+
+
+def choose_files(parent: QWidget, title: str, kinds: str, settings: KeptSettings) -> list[str]:
+    """Paths of files to open, none if the dialog was cancelled. kinds: a filter as Qt has them."""
+    start = str(start_folder(settings))
+    paths, _ = QFileDialog.getOpenFileNames(parent, title, start, kinds)
+    _remember(settings, paths[:1])
+    return paths
+
+
+def choose_file(parent: QWidget, title: str, kinds: str, settings: KeptSettings) -> str:
+    """Path of a file to open, "" if the dialog was cancelled."""
+    path, _ = QFileDialog.getOpenFileName(parent, title, str(start_folder(settings)), kinds)
+    _remember(settings, [path] if path else [])
+    return path
+
+
+def choose_folder(parent: QWidget, title: str, settings: KeptSettings) -> str:
+    """Path of a folder, "" if the dialog was cancelled."""
+    path = QFileDialog.getExistingDirectory(parent, title, str(start_folder(settings)))
+    _remember(settings, [f"{path}/."] if path else [])
+    return path
+
+
+def choose_target(
+    parent: QWidget, title: str, name: str, kinds: str, settings: KeptSettings
+) -> tuple[str, str]:
+    """Path of a file to write, "" if the dialog was cancelled, and the kind that was chosen."""
+    start = str(start_folder(settings) / name)
+    path, kind = QFileDialog.getSaveFileName(parent, title, start, kinds)
+    _remember(settings, [path] if path else [])
+    return path, kind
+
+
+def _remember(settings: KeptSettings, chosen: list[str]) -> None:
+    for path in chosen:
+        settings.change(replace(settings.value, last_folder=Path(path).parent))
