@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from app.start.folders import has_display, this_users_folders
-from app.start.qt_libraries import why_no_window
+from app.start.qt_libraries import say_terminal, why_no_window
 
 COMMANDS = frozenset(("chat", "generate", "inspect", "bench", "doctor", "serve"))
 
@@ -42,7 +42,7 @@ def _run(arguments: Sequence[str]) -> int:
         return _in_the_terminal(arguments or ("chat",))
     why_not = why_no_window()
     if why_not:
-        print(f"headstart: {why_not}\nSo here is the chat in the terminal.", file=sys.stderr)
+        say_terminal(why_not)
         return _in_the_terminal(("chat", *paths[:1]))
     gc.disable()  # what is imported stays; the app's own Collector takes over from here
     from app.run import run_window

@@ -20,10 +20,10 @@ from app.control.session import SessionController
 from app.control.settings import LookController, SettingsController
 from app.library.machine import this_machine
 from app.library.model_card import read_card
-from app.start.awake import Awake, this_systems_power
+from app.start.awake import Awake, this_systems_command
 from app.start.folders import Folders
 from app.start.mistakes import Mistakes
-from app.start.threads import Collector, keep_clipboard, share_python
+from app.start.threads import Collector, keep_clipboard
 from app.state.answers import Answers, RunningAnswer
 from app.state.card import OfferedModel
 from app.state.chat import ChatState
@@ -71,9 +71,9 @@ class App(QObject):
     ) -> None:
         """source, hub: where models come from, None for the engine and the hub."""
         super().__init__()
-        self._collector, self._end_sharing = Collector(self), share_python()
+        self._collector = Collector(self)
         self._is_closed = False
-        self.awake = Awake(this_systems_power())
+        self.awake = Awake(this_systems_command())
         machine = this_machine()
         self.mistakes = Mistakes(folders.logs, self)
         self.settings = settings = KeptSettings(folders.settings_file, self)
@@ -196,7 +196,7 @@ class App(QObject):
         window_state = self.widgets.window.state()
         self.widgets.window.hide()
         lost = self.answers.keep_all()
-        self.awake.hold(False, "")
+        self.awake.hold(False)
         self.last_chat.keep()
         self.last_chat.close()
         self.drafts.edits.update(lost)
@@ -213,7 +213,6 @@ class App(QObject):
         self._end_catching()
         keep_clipboard()
         self._collector.close()
-        self._end_sharing()
 
     def _load_last(self) -> None:
         self.rest.load_last(self.chat.settings.load)
@@ -337,7 +336,7 @@ class App(QObject):
 
     def _keep_awake(self) -> None:
         is_at_work = bool(self.answers.chat_ids) or self.compare.is_running
-        self.awake.hold(is_at_work, tr("Headstart is writing an answer"))
+        self.awake.hold(is_at_work)
 
     # the look
 

@@ -8,12 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import QTimer, qInstallMessageHandler
 from PySide6.QtWidgets import QMessageBox
 
 from app.start.folders import this_users_folders
 from app.start.mistakes import watch_for_crashes
 from app.start.outside import Application, SingleInstance, as_typed
+from app.start.qt_libraries import terminal_where_qt_gives_up
 from app.window.controls.icons import app_icon
 from app.window.language import speak, tr
 from mlx_engine.values.environment import use_private_temporary_folder
@@ -27,6 +28,10 @@ HANGS = Words(
     "Headstart is open already, but does not answer. Two of them would harm each "
     "other's chats: wait a moment or force the other one to quit, then start again."
 )
+SHARE_S = 0.0005
+"""For so long a thread keeps Python from the window, which waits for it at each call of Qt; by
+Python's own 5 ms the window stands still beside a thread that imports.
+"""
 LOOK_MS = 200
 """How often Python may look whether it was asked to end."""
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -53,7 +58,10 @@ def run_window(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # an exception between Qt's own calls would crash
     paths = as_typed(arguments, Path.cwd())
     folders = this_users_folders()
+    sys.setswitchinterval(SHARE_S)
+    terminal_where_qt_gives_up(paths)
     application = Application(sys.argv[:1])
+    qInstallMessageHandler(None)
     application.setApplicationName("Headstart")
     application.setWindowIcon(app_icon())
     instance = SingleInstance(folders.data)

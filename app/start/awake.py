@@ -1,71 +1,37 @@
-"""Keeps a Mac from sleeping, and this program from App Nap, while there is work to finish.
+"""Keeps a Mac from sleeping while there is work to finish, by its own program `caffeinate`.
 
-By a power assertion (IOKit's IOPMLib.h): a program that holds one is no candidate for App Nap
-either (Apple's Energy Efficiency Guide for Mac Apps, "Extend App Nap"), and the system lets it go
-with the program, however that ends.
+A program with such an assertion is no candidate for App Nap either (Apple's Energy Efficiency Guide
+for Mac Apps, "Extend App Nap").
 """
 
-import ctypes
-import sys
-from collections.abc import Callable
+import os
+import subprocess
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
 
-FRAMEWORK = "/System/Library/Frameworks/{0}.framework/{0}"
-KIND = b"PreventUserIdleSystemSleep"
-UTF8, LEVEL_ON, SUCCESS = 0x08000100, 255, 0
-
-
-class IOKit:
-    """Assertions of macOS. Raises OSError where its libraries are not."""
-
-    def __init__(self, library: Callable[[str], Any] = ctypes.CDLL) -> None:
-        pointer, number = ctypes.c_void_p, ctypes.c_uint32
-        core, kit = (library(FRAMEWORK.format(name)) for name in ("CoreFoundation", "IOKit"))
-        self._text, self._free = core.CFStringCreateWithCString, core.CFRelease
-        self._create, self._end = kit.IOPMAssertionCreateWithName, kit.IOPMAssertionRelease
-        self._text.restype, self._text.argtypes = pointer, [pointer, ctypes.c_char_p, number]
-        self._free.restype, self._free.argtypes = None, [pointer]
-        self._create.argtypes = [pointer, number, pointer, ctypes.POINTER(number)]
-        self._end.argtypes = [number]
-
-    def hold(self, why: str) -> int | None:
-        """The number of a new one, None when the system gives none; `why` is what Activity Monitor
-        and `pmset -g assertions` show.
-        """
-        kind, name = (self._text(None, text, UTF8) for text in (KIND, why.encode()))
-        made = ctypes.c_uint32()
-        status = self._create(kind, LEVEL_ON, name, ctypes.byref(made))
-        for text in (kind, name):
-            self._free(text)
-        return made.value if status == SUCCESS else None
-
-    def release(self, number: int) -> None:
-        """End one."""
-        self._end(number)
+CAFFEINATE = "/usr/bin/caffeinate"
+"""`-i`: no idle sleep; `-w`: until the process of this number is gone."""
 
 
-def this_systems_power() -> IOKit | None:
-    """None elsewhere than on a Mac."""
-    if sys.platform == "darwin":
-        with suppress(OSError):
-            return IOKit()
-    return None
+def this_systems_command() -> Sequence[str]:
+    """Return the program that keeps this machine awake, with its arguments; empty for none."""
+    return (CAFFEINATE, "-i", "-w", str(os.getpid())) if Path(CAFFEINATE).exists() else ()
 
 
 class Awake:
-    """Holds one assertion while it is needed."""
+    """Runs the program `command` while it is needed; an empty command does nothing."""
 
-    def __init__(self, power: IOKit | None) -> None:
-        self._power = power
-        self._number: int | None = None
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
 
-    def hold(self, is_needed: bool, why: str) -> None:
-        """From now on; the same as before changes nothing."""
-        if self._power is None or is_needed == (self._number is not None):
-            return
-        if self._number is None:
-            self._number = self._power.hold(why)
-        else:
-            self._power.release(self._number)
-            self._number = None
+    def hold(self, is_needed: bool) -> None:
+        """Keep the machine awake from now on, or no longer."""
+        if self._process is not None and not is_needed:
+            self._process.terminate()
+            self._process.wait()
+            self._process = None
+        elif self._process is None and is_needed and self._command:
+            with suppress(OSError):
+                self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL)

@@ -9,9 +9,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-WindowSystem = Literal["x11", "wayland"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +73,14 @@ def folders_of(platform: str, home: Path, environment: Mapping[str, str]) -> Fol
     )
 
 
-def has_display() -> bool:
-    """Whether a window can be shown: always on a Mac, elsewhere where a display server is named."""
+def has_display(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a window can be shown: always on a Mac, elsewhere where a display server is named, or
+    a platform of Qt's own without a screen.
+    """
     if sys.platform in ("darwin", "win32"):
         return True
-    is_offscreen = os.environ.get("QT_QPA_PLATFORM") in ("offscreen", "vnc")
-    return is_offscreen or bool(window_systems())
-
-
-def window_systems(environment: Mapping[str, str] = os.environ) -> tuple[WindowSystem, ...]:
-    """Those that have a server here, none for a Mac and for Qt's own platforms without a screen."""
-    if environment.get("QT_QPA_PLATFORM") in ("offscreen", "vnc"):
-        return ()
-    names: dict[WindowSystem, str] = {"wayland": "WAYLAND_DISPLAY", "x11": "DISPLAY"}
-    return tuple(system for system, name in names.items() if environment.get(name))
+    has_no_screen = environment.get("QT_QPA_PLATFORM") in ("offscreen", "vnc")
+    return has_no_screen or any(environment.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def _hub_models(home: Path, environment: Mapping[str, str]) -> Path:

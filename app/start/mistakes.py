@@ -8,6 +8,8 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import TracebackType
 
@@ -23,29 +25,21 @@ CRASHES = "crash.log"
 """What Python can still write when the process itself is brought down, such as by a bad pointer."""
 
 
-class _LogFile(logging.FileHandler):
-    """A log that cannot be written is no reason to stop.
-
-    Not logging's own rotating one, with which a start imports sockets, queues and pickle.
-    """
-
-    def emit(self, record: logging.LogRecord) -> None:
-        file = Path(self.baseFilename)
-        with suppress(OSError):
-            make_private_folder(file.parent)
-            make_private_file(file)
-            make_private(file.with_name(f"{file.name}.1"))
-            is_there = file.is_file()
-            if is_there and file.stat().st_size + len(record.getMessage()) > LARGEST_LOG:
-                self.close()
-                file.replace(f"{file}.1")
-            super().emit(record)
+class _LogFile(RotatingFileHandler):
+    """A log that only its user can read; that it cannot be written is no reason to stop."""
 
     def close(self) -> None:
         with suppress(OSError):  # what a full disk did not take is written once more
             super().close()
 
     # logging
+
+    def _open(self) -> TextIOWrapper:
+        file = Path(self.baseFilename)
+        make_private_folder(file.parent)
+        make_private_file(file)
+        make_private(file.with_name(f"{file.name}.1"))
+        return super()._open()
 
     def handleError(self, record: logging.LogRecord) -> None:
         del record
@@ -60,7 +54,9 @@ class Mistakes(QObject):
         """logs: the folder of logs, which need not be there."""
         super().__init__(parent)
         self.log_file = logs / LOG
-        self._file = _LogFile(self.log_file, encoding="utf-8", delay=True)
+        self._file = _LogFile(
+            self.log_file, maxBytes=LARGEST_LOG, backupCount=1, encoding="utf-8", delay=True
+        )
         self._file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         self._log = logging.getLogger("headstart")
         self._log.addHandler(self._file)

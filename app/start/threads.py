@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock, Thread
-from time import monotonic, sleep
 from typing import Any, NamedTuple, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
@@ -56,42 +55,6 @@ class Turns(QObject):
         if not self._pieces:
             self._timer.stop()
         piece()
-
-
-SHARE_S = 0.0005
-"""For so long a thread keeps Python from another that waits for it."""
-
-
-def share_python() -> Callable[[], None]:
-    """Have threads take short turns; call the result for Python's own, of 5 ms: the window, which
-    gives Python away at each call of Qt, stands still for 20 of them beside a thread that imports.
-    """
-    former = sys.getswitchinterval()
-    sys.setswitchinterval(SHARE_S)
-    return partial(sys.setswitchinterval, former)
-
-
-REST_S = 0.002
-"""For so long it then leaves Python to others, where nobody waits for what it does."""
-
-
-def gently(work: Callable[[], T]) -> T:
-    """Do this, which nobody waits for, in pieces of SHARE_S with rests at calls of Python between:
-    a thread that never rests takes Python from the window at nearly each call of Qt.
-    """
-    end = monotonic() + SHARE_S
-
-    def rest(*_: object) -> None:
-        nonlocal end
-        if monotonic() > end:
-            sleep(REST_S)
-            end = monotonic() + SHARE_S
-
-    sys.setprofile(rest)
-    try:
-        return work()
-    finally:
-        sys.setprofile(None)
 
 
 EACH = 0

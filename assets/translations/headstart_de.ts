@@ -20,10 +20,6 @@
         <translation>Die Antwort ist vollständig; „Noch einmal antworten“ gibt eine andere.</translation>
     </message>
     <message>
-        <source>Headstart is writing an answer</source>
-        <translation>Headstart schreibt eine Antwort</translation>
-    </message>
-    <message>
         <source>{path} cannot be opened ({error}).</source>
         <translation>{path} kann nicht geöffnet werden ({error}).</translation>
     </message>

@@ -64,7 +64,6 @@ def _no_collection_on_other_threads():
 
 
 PAUSES = {
-    ("app.start.threads", "REST_S"): 0.0,
     ("app.window.controls.fields", "SETTLED_MS"): 50,
     ("app.control.last_chat", "KEPT_AFTER_MS"): 50,
     ("app.state.drafts", "SAVED_AFTER_MS"): 50,

@@ -11,7 +11,7 @@ from PySide6.QtCore import QTimer
 from PySide6.QtGui import QSyntaxHighlighter, QTextDocument
 from shiboken6 import isValid
 
-from app.start.threads import TURN_MS, Beside, Turns, gently
+from app.start.threads import TURN_MS, Beside, Turns
 from app.window.look import look
 from app.window.transcript.drafted_spans import Tint, in_utf16
 
@@ -59,7 +59,7 @@ MAKING = Lock()
 def make_lexer(language: str) -> None:
     """On any thread; pieces of code in one language that wait for it wait for one lexer."""
     with MAKING:
-        gently(partial(_lexer, language))
+        _lexer(language)
 
 
 @cache

@@ -27,7 +27,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtSvg import QSvgRenderer
 
-from app.start.threads import Beside, Turns, gently
+from app.start.threads import Beside, Turns
 from app.window.transcript.latex import FormulaKey, latex_html
 from app.window.transcript.markdown_text import html_words
 
@@ -205,10 +205,7 @@ class Formulas(QObject):
         elif self._wanted and not self._is_setting:
             self._is_setting = True
             key, _ = self._wanted.popitem(last=False)
-            setting = partial(set_formula, key)
-            if not self._known:  # all that sets formulas is imported for the first, and its fonts
-                setting = partial(gently, setting)
-            self._beside.run_each(setting, lambda found: self._keep(key, found))
+            self._beside.run_each(partial(set_formula, key), lambda found: self._keep(key, found))
 
     def _keep(self, key: FormulaKey, found: Formula | None) -> None:
         self._known[key] = found

@@ -85,12 +85,6 @@ def test_the_log_does_not_grow_for_ever(mistakes):
     assert sum(file.stat().st_size for file in files) < 2 * LARGEST_LOG
 
 
-def test_a_start_imports_nothing_of_logging_to_other_machines():
-    code = "import sys, app.start.mistakes; sys.exit('socket' in sys.modules)"
-    root = Path(__file__).parents[3]
-    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
-
-
 def test_a_log_that_cannot_be_written_stops_nothing(tmp_path):
     (tmp_path / "logs").write_text("a file where the folder should be")
     made = Mistakes(tmp_path / "logs")

@@ -76,17 +76,6 @@ def test_nothing_is_set_while_the_window_has_other_work(qapp, qtbot):
     assert not left and formulas.get(key) is not None
 
 
-def test_the_first_is_set_gently_as_much_is_imported_for_it(qapp, qtbot, monkeypatch):
-    done = []
-    monkeypatch.setattr(
-        "app.window.transcript.formulas.gently", lambda work: (done.append(work), work())[1]
-    )
-    formulas, keys = Formulas(Turns()), [FormulaKey(latex, False) for latex in ("x^2", "y", "z")]
-    formulas.once_set(keys, lambda: None)
-    qtbot.waitUntil(lambda: not formulas.is_busy)
-    assert len(done) == 1 and all(formulas.get(key) for key in keys)
-
-
 @pytest.mark.parametrize(
     "latex",
     [r"\frac{a", "{{{", "^", "&", r"\text{你好}", "x" * 1001, "{" * 900 + "}" * 99, r"\left(", "%"],
