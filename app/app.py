@@ -6,16 +6,15 @@ from dataclasses import replace
 from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication
 
-from app.control.chat_list import ChatListController
-from app.control.commands import CommandController
+from app.control.actions import Actions
 from app.control.compare import CompareController
 from app.control.composer import ComposerController
 from app.control.drops import DropController
 from app.control.files import FileController
-from app.control.head import ChatModelController, HeadController, RestController
 from app.control.last_chat import LastChat
 from app.control.library import LibraryController
 from app.control.notices import NotificationController, TroubleController
+from app.control.rest import ChatModelController, RestController
 from app.control.session import SessionController
 from app.control.settings import LookController, SettingsController
 from app.library.machine import this_machine
@@ -27,6 +26,7 @@ from app.start.threads import Collector, keep_clipboard
 from app.state.answers import Answers, RunningAnswer
 from app.state.card import OfferedModel
 from app.state.chat import ChatState
+from app.state.chat_list import ChatListState
 from app.state.drafting import DraftingFigures
 from app.state.drafts import Drafts
 from app.state.models import ModelState
@@ -98,11 +98,8 @@ class App(QObject):
         for changed in (page.reader.typed, page.reader.edit_given_up):
             changed.connect(drafts.save_soon)
         self.compare = compare = CompareController(widgets.compare, models, request, chat, self)
-        self.listed = listed = ChatListController(store, widgets.sidebar, parent=self)
-        self.rest = RestController(
-            models, answers, compare, settings, widgets.head, widgets.notice, self
-        )
-        HeadController(widgets.head, widgets.start, models, self)
+        self.chats = chats = ChatListState(store, chat, settings, parent=self)
+        self.rest = rest = RestController(models, answers, compare, settings, widgets.notice, self)
         self.troubles = TroubleController(widgets.notice, widgets.window, self.mistakes, chat, self)
         self.figures = figures = DraftingFigures(chat, answers, models, store.messages, self)
         self.session = SessionController(
@@ -125,16 +122,18 @@ class App(QObject):
         self.drops = DropController(widgets, models, offered, self.library, composer, self)
         log = self.mistakes.log_file
         self.files = files = FileController(
-            widgets, store, self.drops, log, lambda: settings.value.new_chat, self
+            widgets, store, chat, chats, self.drops, log, lambda: settings.value.new_chat, self
         )
-        self.commands = CommandController(
-            widgets, chat, compare, models, listed, look, files, settings, self.begin_chat, self
+        widgets.sidebar.watch(chats, chat, answers, files.export)
+        self.actions = actions = Actions(
+            widgets, chat, chats, models, rest, compare, look, files, settings, self
         )
+        widgets.head.watch(chat, chats, models, actions["eject"], actions["library"])
         self._end_catching = self.mistakes.catch_all()
         self._connect_models()
         self._connect_chats()
         self._connect_look()
-        for one in (listed, settings, files, answers, drafts):
+        for one in (chats, settings, files, answers, drafts):
             one.failed.connect(self.troubles.tell)
         answers.saved.connect(widgets.notice.withdraw)
         self.troubles.tell_of_the_start((*store.notices, *settings.notes))
@@ -145,8 +144,9 @@ class App(QObject):
     def start(self, paths: Sequence[str] = ()) -> None:
         """Show the window, then load a model: that in `paths`, else the last one."""
         value, window = self.settings.value, self.widgets.window
+        window.sidebar_width = value.sidebar_width
         window.restore(value.window_state)
-        self.listed.refresh()
+        self.chats.refresh()
         titles = {chat.id: chat.title for chat in self.store.chats.listed()}
         self._take_old_texts()
         if words := self.last_chat.restore(value, titles):
@@ -183,17 +183,12 @@ class App(QObject):
         if paths:
             self.drops.take(paths)
 
-    def begin_chat(self) -> None:
-        """Show a new chat, ready to be typed into."""
-        self.widgets.window.show_page("chat")
-        self.chat.begin(self.settings.value.new_chat)
-
     def close(self) -> None:
         """Keep everything, and end the engine's thread."""
         if self._is_closed:
             return
         self._is_closed = True
-        window_state = self.widgets.window.state()
+        window, width = self.widgets.window.state(), self.widgets.window.sidebar_width
         self.widgets.window.hide()
         lost = self.answers.keep_all()
         self.awake.hold(False)
@@ -201,12 +196,12 @@ class App(QObject):
         self.last_chat.close()
         self.drafts.edits.update(lost)
         left = self.drafts.close()
-        value = replace(self.settings.value, window_state=window_state)
+        value = replace(self.settings.value, window_state=window, sidebar_width=width)
         self.settings.change(replace(value, unsent=left.chats, rewritten=left.messages))
         self.settings.close()
         self.library.close()
         self.files.close()
-        self.listed.close()
+        self.chats.close()
         self.widgets.transcript.reader.turns.stop()
         self.worker.shutdown(LEAVE_S)
         self.store.close()
@@ -230,6 +225,9 @@ class App(QObject):
         self.widgets.notice.taken.connect(self.offered.offer)
         self.offered.changed.connect(self._show_card)
         self.offered.accepted.connect(lambda: self.widgets.window.show_page("chat"))
+        start = self.widgets.start
+        models.changed.connect(lambda: start.show_model(models.model_name))
+        start.built_in_wanted.connect(lambda: models.load(None))
         self.library.delete.deleted.connect(lambda model: models.forget(str(model.path)))
 
     def route(self, reply: Reply) -> None:
@@ -266,60 +264,34 @@ class App(QObject):
     # chats
 
     def _connect_chats(self) -> None:
-        chat, listed, answers = self.chat, self.listed, self.answers
-        widgets, window = self.widgets, self.widgets.window
-        reader = widgets.transcript.reader
-        reader.branch_off_wanted.connect(listed.branch_off)
+        chat, answers, window = self.chat, self.answers, self.widgets.window
+        widgets, reader = self.widgets, self.widgets.transcript.reader
+        branch = tr("branch", "of a chat, behind its title")
+        reader.branch_off_wanted.connect(lambda number: self.chats.branch_off(number, branch))
         for page in (reader, widgets.compare.reader):
             page.link_clicked.connect(self.files.open_link)
         widgets.start.asked.connect(chat.send)
-        widgets.sidebar.list.export_wanted.connect(self.files.export)
         window.dragged.connect(self.drops.hover)
         window.drag_left.connect(self.drops.leave)
         window.dropped.connect(self.drops.take)
+        chat.opened.connect(lambda _: window.show_page("chat"))
         chat.changed.connect(self._show_chat)
-        chat.stored.connect(listed.show_changed)
-        listed.chosen.connect(self._choose_chat)
-        listed.gone.connect(self._lose_chat)
-        listed.changed.connect(self._show_changed_list)
         self.drops.chats_dropped.connect(lambda paths: self.files.import_from(*paths))
-        self.files.imported.connect(self._choose_chat)
-        self.files.imported.connect(listed.refresh)
         answers.ended.connect(self._end_answer)
-        answers.changed.connect(self._show_answering)
         for work in (answers, self.compare):
             work.changed.connect(self._keep_awake)
-
-    def _choose_chat(self, chat_id: int, message_id: int | None = None) -> None:
-        self.widgets.window.show_page("chat")
-        self.chat.open(chat_id, message_id)
 
     def _title_of(self, chat_id: int) -> str:
         return self.store.chats.get(chat_id).title or tr("New chat")
 
     def _come_back(self, chat_id: int) -> None:
         self.open(())
-        self._choose_chat(chat_id)
-
-    def _lose_chat(self, chat_id: int) -> None:
-        self.chat.forget(chat_id)
-        if self.chat.chat_id == chat_id:
-            self.begin_chat()
+        self.chat.open(chat_id)
 
     def _show_chat(self) -> None:
-        widgets, chat = self.widgets, self.chat
-        widgets.chat_page.show_start(not chat.turns)
-        widgets.sidebar.list.show_current(chat.chat_id)
-        self._show_title()
-
-    def _show_title(self) -> None:
+        self.widgets.chat_page.show_start(not self.chat.turns)
         title = self.chat.title or tr("New chat")
         self.widgets.window.setWindowTitle(f"{title} – Headstart")
-
-    def _show_changed_list(self) -> None:
-        """The chat on show may be among those that were renamed or pinned."""
-        self.chat.look_again()
-        self.commands.refresh()
 
     def _end_answer(self, answer: RunningAnswer) -> None:
         if answer.chat_id == self.chat.chat_id:
@@ -327,12 +299,8 @@ class App(QObject):
             ended = words or tr("The answer has ended.")
             transcript.reader.turns.do(lambda: announce(transcript, ended))
             if answer.was_complete:
-                complete = tr("The answer is complete. Regenerate gives another one.")
+                complete = tr("The answer is complete. Answer Again gives another one.")
                 self.widgets.notice.mention(complete)
-
-    def _show_answering(self) -> None:
-        self.widgets.sidebar.list.show_answering(self.answers.chat_ids)
-        self.commands.refresh()
 
     def _keep_awake(self) -> None:
         is_at_work = bool(self.answers.chat_ids) or self.compare.is_running

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from html import escape
 from itertools import count
 from pathlib import Path
 
@@ -13,6 +12,8 @@ from PySide6.QtWidgets import QFileDialog, QMessageBox
 from app.control.drops import DropController
 from app.control.pdf import write_pdf
 from app.start.threads import Beside, Turns
+from app.state.chat import ChatState
+from app.state.chat_list import ChatListState
 from app.store.session_store import SessionStore
 from app.store.transfer import (
     NewChat,
@@ -24,12 +25,12 @@ from app.store.transfer import (
 )
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
-from app.window.actions import VERSION, shortcuts_in_words
 from app.window.controls.icons import app_icon
 from app.window.language import tr
 from app.window.widgets import Widgets
 from mlx_engine.values.words import Words, joined
 
+VERSION = "0.1.0"
 MODELS = Words("Models and texts (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)")
 ENDINGS = (".md", ".pdf", ".json")
 CHATS = Words("Markdown (*.md);;PDF (*.pdf);;JSON with everything (*.json)")
@@ -48,18 +49,16 @@ LINKS = {
 
 
 class FileController(QObject):
-    """Signals:
-    imported: chats came from files; the id of the last of them.
-    failed: why something could not be done, in words.
-    """
+    """Signal `failed`: why something could not be done, in words."""
 
-    imported = Signal(int)
     failed = Signal(object)
 
     def __init__(
         self,
         widgets: Widgets,
         store: SessionStore,
+        chat: ChatState,
+        chats: ChatListState,
         drops: DropController,
         log_file: Path,
         defaults: Callable[[], ChatSettings],
@@ -68,7 +67,7 @@ class FileController(QObject):
         """defaults: settings of a new chat, for what a file does not say."""
         super().__init__(parent)
         self._window, self._notice = widgets.window, widgets.notice
-        self._store, self._drops = store, drops
+        self._store, self._chat, self._chats, self._drops = store, chat, chats, drops
         self._log_file, self._defaults = log_file, defaults
         self._is_closed, self._refused = False, ""
         self._disk, self._turns = Beside(self), Turns(self)
@@ -201,7 +200,8 @@ class FileController(QObject):
                 self._refuse(error)
             yield
         if last is not None:
-            self.imported.emit(last)
+            self._chats.refresh()
+            self._chat.open(last)
         if notes:
             self._notice.say(joined(notes, " "))
 
@@ -239,22 +239,6 @@ class FileController(QObject):
         version = tr("Version {version}", version=VERSION)
         links = " · ".join(f'<a href="{link}">{tr(words)}</a>' for words, link in LINKS.items())
         box.setInformativeText(f"<p>{version}</p><p>{tr(ABOUT)}</p><p>{links}</p>")
-        box.open()
-
-    def show_shortcuts(self) -> None:
-        """Every command that has a shortcut."""
-        rows = (line.split("\t") for line in shortcuts_in_words().split("\n"))
-        cells = "".join(
-            f"<tr><td align='right'>{escape(keys)}</td><td>&nbsp;&nbsp;{escape(words)}</td></tr>"
-            for keys, words in rows
-        )
-        box = QMessageBox(
-            QMessageBox.Icon.NoIcon,
-            tr("Keyboard Shortcuts"),
-            tr("Keyboard Shortcuts"),
-            parent=self._window,
-        )
-        box.setInformativeText(f"<table>{cells}</table>")
         box.open()
 
     def _file_name(self, chat_id: int) -> str:

@@ -80,6 +80,7 @@ class AppSettings:
     download_folder: Path | None = None
     last_folder: Path | None = None
     window_state: bytes = b""
+    sidebar_width: int = 232
     last_chat: int | None = None
     unsent: Mapping[int, str] = field(default_factory=dict)
     rewritten: Mapping[int, str] = field(default_factory=dict)

@@ -1,15 +1,20 @@
 """The middle of the window: the model in use, notices, the transcript or a start page, composer."""
 
 from collections.abc import Sequence
+from functools import partial
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QAbstractSlider, QFrame, QMenu, QWidget
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QAction, QFocusEvent, QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QAbstractSlider, QFrame, QLineEdit, QMenu, QSizePolicy, QWidget
 
+from app.state.chat import ChatState
+from app.state.chat_list import ChatListState
+from app.state.models import ModelState, model_name
 from app.values.models import FoundModel, short_quantisation
 from app.window.composer.composer import Composer
+from app.window.controls.fields import keep_key
 from app.window.controls.icons import IconButton, icon
-from app.window.controls.labels import ShortButton, ShortLabel, set_tip, unmarked
+from app.window.controls.labels import SHORTEST, ShortButton, ShortLabel, set_tip, unmarked
 from app.window.controls.layouts import Wide, centred, column, row, stacked
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import said, tr
@@ -21,20 +26,102 @@ from app.window.transcript.transcript_view import TranscriptView
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words, joined, size_words
 
+WAITING = Words("Waiting for the current answer to finish")
 PROGRESS, TIGHT = 160, 680
 """Pixels of the bar of a load; below so many of the head, at a zoom of 1, there is none."""
 
 
-class HeadBar(QFrame):
-    """Signals: `recent_chosen` (a FoundModel to load again), `eject_wanted` (of the model in use),
-    `model_wanted` (the page of models), `cancel_wanted` (of a load), and one for each of the
-    buttons `sidebar`, `compare` and `session`, which are there to be connected.
+TITLE_PADDING = 20
+
+
+class TitleField(QLineEdit):
+    """The title of the chat on show, cut to fit; whole, and to be changed, while it has the focus.
+
+    Return and a click elsewhere rename the chat, Escape does not.
     """
 
-    recent_chosen = Signal(object)
-    eject_wanted = Signal()
-    model_wanted = Signal()
-    cancel_wanted = Signal()
+    _chat: ChatState
+    _chats: ChatListState
+    _renamed: int | None = None
+    _title = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("role", "title")
+        self.setAccessibleName(tr("Title of the chat"))
+        self.setEnabled(False)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.returnPressed.connect(self._leave)
+        keep_key(self, Qt.Key.Key_Escape)
+
+    def _leave(self) -> None:
+        self.window().setFocus()
+
+    def watch(self, chat: ChatState, chats: ChatListState) -> None:
+        """Show the title of this chat, and rename it in the list."""
+        self._chat, self._chats = chat, chats
+        chat.changed.connect(self._show)
+        self._show()
+
+    def _show(self) -> None:
+        self._title = self._chat.title or tr("New chat")
+        self.setEnabled(self._chat.chat_id is not None)
+        self._fit()
+
+    def _fit(self) -> None:
+        if not self.hasFocus():
+            room = self.width() - TITLE_PADDING
+            shown = self.fontMetrics().elidedText(self._title, Qt.TextElideMode.ElideRight, room)
+            self.setText(shown)
+            set_tip(self, self._title if shown != self._title else "")
+            self.updateGeometry()
+
+    # Qt
+
+    def sizeHint(self) -> QSize:
+        """Room for the title."""
+        width = self.fontMetrics().horizontalAdvance(self._title) + TITLE_PADDING
+        return QSize(width + 2, super().sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:
+        """A few letters."""
+        return QSize(SHORTEST, super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Cut the title to the new width."""
+        super().resizeEvent(event)
+        self._fit()
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """Show the whole title, to be typed over."""
+        super().focusInEvent(event)
+        self._renamed = self._chat.chat_id
+        self.setText(self._chat.title)
+        self.home(False)
+        self.end(True)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        """Rename the chat, unless the title is empty or given up."""
+        super().focusOutEvent(event)
+        typed, chat_id = self.text().strip(), self._renamed
+        self._renamed = None
+        if chat_id is not None and typed:
+            self._chats.rename(chat_id, typed)
+        self._fit()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Give the new title up with Escape."""
+        if event.key() == Qt.Key.Key_Escape:
+            self._renamed = None
+            self.window().setFocus()
+        else:
+            super().keyPressEvent(event)
+
+
+class HeadBar(QFrame):
+    """sidebar, compare, session: buttons of commands of the window."""
+
+    _models: ModelState
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,6 +129,7 @@ class HeadBar(QFrame):
         self.sidebar = IconButton("sidebar", tr("Show or hide the sidebar"))
         self.compare = IconButton("compare", tr("Compare with and without drafting"))
         self.session = IconButton("panel", tr("Show or hide chat settings"))
+        self.title = TitleField()
         self._model = ShortButton()
         self._model.setProperty("role", "quiet")
         self._model.setAccessibleName(tr("Model in use"))
@@ -49,6 +137,7 @@ class HeadBar(QFrame):
         self._model.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
         self._is_loading = False
         self._recent: tuple[FoundModel, ...] = ()
+        self._commands: tuple[QAction, ...] = ()
         self._in_use: ModelDescription | None = None
         self._memory = 0
         self._menu = QMenu(self._model)
@@ -61,11 +150,38 @@ class HeadBar(QFrame):
         self._progress.setFixedWidth(PROGRESS)
         self._progress.setAccessibleName(tr("Loading the model"))
         self._cancel = IconButton("close", tr("Cancel loading"))
-        left = (self.sidebar, self._model, Wide(self._detail))
+        left = (self.sidebar, self.title, self._model, Wide(self._detail))
         right = (self._progress, self._cancel, self.compare, self.session)
         row(*left, *right, of=self, margins=(12, 8, 12, 8), spacing=6)
-        self._cancel.clicked.connect(self.cancel_wanted)
+        self._cancel.clicked.connect(self._cancel_load)
         self.show_model(None)
+
+    def watch(
+        self, chat: ChatState, chats: ChatListState, models: ModelState, *commands: QAction
+    ) -> None:
+        """Show the title of this chat and the model in use. commands: at the end of the menu."""
+        self.title.watch(chat, chats)
+        self._models, self._commands = models, commands
+        models.progressed.connect(self._show_model)
+        models.changed.connect(self._show_model)
+        self._show_model()
+
+    def _show_model(self) -> None:
+        resting, progress = self._models.resting, self._models.progress
+        self._memory = self._models.memory
+        if progress is not None:
+            verb = tr("Downloading") if progress.fetches else tr("Loading")
+            before = WAITING if progress.waits else LOOKING
+            name = model_name(progress.path)
+            self.show_loading(name, progress.done, progress.total, verb, before)
+        elif resting is None:
+            self.show_model(self._models.description)
+        else:
+            self.show_resting(resting.name, resting.why)
+
+    def _cancel_load(self) -> None:
+        self._models.cancel()
+        self.window().setFocus()
 
     def show_model(self, model: ModelDescription | None) -> None:
         """Name and heads of the model in use, None for no model."""
@@ -80,12 +196,6 @@ class HeadBar(QFrame):
         self._name(name)
         self._detail.show_text(why)
         self._show_loading(False)
-
-    def show_memory(self, nbytes: int) -> None:
-        """What the model in use and all that belongs to it hold, 0 for no model."""
-        self._memory = nbytes
-        if self._in_use is not None and not self._is_loading:
-            self._show_detail()
 
     def _show_detail(self) -> None:
         model = self._in_use
@@ -114,11 +224,13 @@ class HeadBar(QFrame):
             action = self._menu.addAction(unmarked(words))
             action.setCheckable(True)
             action.setChecked(self._in_use is not None and entry.is_of(self._in_use))
-            action.triggered.connect(lambda _, entry=entry: self.recent_chosen.emit(entry))
+            action.triggered.connect(partial(self._load_again, entry))
         self._menu.addSeparator()
-        eject = self._menu.addAction(tr("Eject"), self.eject_wanted.emit)
-        eject.setEnabled(self._in_use is not None)
-        self._menu.addAction(tr("All models…"), self.model_wanted.emit)
+        self._menu.addActions(self._commands)
+
+    def _load_again(self, entry: FoundModel) -> None:
+        self._models.load(None if entry.is_built_in else str(entry.path))
+        self.window().setFocus()
 
     def _name(self, name: str) -> None:
         self._model.show_text(name)

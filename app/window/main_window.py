@@ -9,18 +9,20 @@ from PySide6.QtGui import (
     QDragEnterEvent,
     QDragLeaveEvent,
     QDropEvent,
+    QFocusEvent,
     QKeyEvent,
     QPaintEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QFrame, QMainWindow, QScrollArea, QWidget
+from PySide6.QtWidgets import QFrame, QMainWindow, QScrollArea, QSplitter, QWidget
 
 from app.window.controls.layouts import Wide, column, row, stacked
 from app.window.look import look
 
 Page = Literal["chat", "library", "compare", "settings"]
 Panel = Literal["session", "drafting"]
-PANEL_WIDTH = 288
+SIDEBAR_WIDTH, PANEL_WIDTH = 232, 288
+"""Pixels at a zoom of 1, until the user drags the edge of the sidebar."""
 NARROWEST_PAGE = 420
 NARROWEST_BESIDE_ONE, NARROWEST_CHAT = 300, 384
 """A page has at least so much beside the sidebar, at a zoom of 1; the chat beside a panel that the
@@ -59,7 +61,10 @@ class MainWindow(QMainWindow):
         panels: Mapping[Panel, QWidget],
         strip: QWidget,
     ) -> None:
-        """pages share the middle, panels the right side; the strip is at the foot."""
+        """pages share the middle, panels the right side; the strip is at the foot.
+
+        sidebar_width: as the user wants it, in pixels at a zoom of 1.
+        """
         super().__init__()
         self.setWindowTitle("Headstart")
         self.setAcceptDrops(True)
@@ -75,12 +80,21 @@ class MainWindow(QMainWindow):
         self._wants_sidebar, self._wants_right = True, False
         self._panel_before_sidebar = self._sidebar_before_page = False
         self._under_drafting = False, False
-        across = row(self._sidebar, Wide(self._pages), self._right, spacing=0)
+        middle = QWidget()
+        row(Wide(self._pages), self._right, of=middle, spacing=0)
+        self.sidebar_width = SIDEBAR_WIDTH
+        self._across = QSplitter()
+        self._across.setChildrenCollapsible(False)
+        self._across.setHandleWidth(0)
+        self._across.addWidget(sidebar)
+        self._across.addWidget(middle)
+        self._across.setStretchFactor(1, 1)
+        self._across.splitterMoved.connect(self._keep_width)
         self.body = QWidget()
         foot = QFrame()
         foot.setProperty("role", "foot")
         column(strip, of=foot)
-        column(Wide(across), foot, of=self.body, spacing=0)
+        column(Wide(self._across), foot, of=self.body, spacing=0)
         self.setCentralWidget(self.body)
         self.resize(*USUAL)
 
@@ -160,19 +174,28 @@ class MainWindow(QMainWindow):
     def _fold(self) -> None:
         """Hide what is not wanted, has no room, or has no business on this page."""
         wants_right = self._wants_right and self.page == "chat"
-        sidebar = self._sidebar.minimumWidth()
-        is_tight = self.width() - sidebar < NARROWEST_BESIDE_ONE * look().zoom
+        most = self.width() - round(NARROWEST_BESIDE_ONE * look().zoom)
+        least = self._sidebar.minimumWidth()
+        wanted = round(self.sidebar_width * max(1.0, look().zoom))
+        sidebar = max(least, min(wanted, most, self._sidebar.maximumWidth()))
+        is_tight = least > most
         self._sidebar_before_page &= is_tight
         wants_left = self._wants_sidebar and (self._sidebar_before_page or not is_tight)
         left = sidebar if wants_left else 0
         panel = round(PANEL_WIDTH * max(1.0, look().zoom))  # not all of it shrinks with the text
         has_room = self.width() - left - panel >= NARROWEST_PAGE
         yields = wants_right and not has_room and self._panel_before_sidebar
-        most = self.width() - max(NARROWEST_CHAT, self._pages.minimumSizeHint().width())
-        self._right.setFixedWidth(min(panel, most))
+        beside = self.width() - max(NARROWEST_CHAT, self._pages.minimumSizeHint().width())
+        self._right.setFixedWidth(min(panel, beside))
         self._show(self._sidebar, wants_left and not yields)
         self._show(self._right, wants_right and (has_room or yields))
+        self._across.setSizes([sidebar, self.width() - sidebar])
         self.folded.emit()
+
+    def _keep_width(self) -> None:
+        """The user drags the edge of the sidebar."""
+        self.sidebar_width = round(self._sidebar.width() / max(1.0, look().zoom))
+        self._fold()
 
     def _show(self, side: QWidget, wanted: bool) -> None:
         """The page gets the keys of what is folded away."""
@@ -195,6 +218,11 @@ class MainWindow(QMainWindow):
         if not self._is_painted:
             self._is_painted = True
             QTimer.singleShot(0, self, self.painted.emit)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """Hand the focus on to the page on show: what had it is done."""
+        super().focusInEvent(event)
+        self._page_widgets[self.page].setFocus()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Fold what has no room."""

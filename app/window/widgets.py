@@ -4,7 +4,6 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
-from app.window.actions import Actions
 from app.window.chat_page import ChatPage, HeadBar
 from app.window.compare.compare_view import CompareView
 from app.window.composer.composer import Composer
@@ -101,8 +100,6 @@ class Widgets:
             self.strip,
         )
         self.system = SystemNotice(self.window)
-        self.actions = Actions(self.window)
-        self.actions.fill(self.window.menuBar())
         self.card = ModelCardView()
         self.layer = CardLayer(self.card, self.window.body)
         self.overlay = DropOverlay(self.window.body)

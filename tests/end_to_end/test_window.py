@@ -97,7 +97,7 @@ def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qt
     qtbot.waitUntil(lambda: history.depth_in_use == 0, timeout=PATIENCE_MS)
     assert is_answering(app)
 
-    app.widgets.actions["stop"].trigger()
+    app.actions["stop"].trigger()
     stopped = wait_for_end(app, qtbot)
     assert stopped.state == "stopped"
     assert stopped.finish_reason == "stopped"
@@ -105,7 +105,7 @@ def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qt
     assert stopped.spans
 
     set_up(app, depth=3)
-    app.widgets.actions["regenerate"].trigger()
+    app.actions["regenerate"].trigger()
     whole = wait_for_end(app, qtbot)
     assert whole.state == "done"
     assert whole.stats is not None
@@ -164,7 +164,7 @@ def test_a_small_model_that_comes_in_mid_chat_reads_on_show_and_can_be_stopped(
     )
 
     app.answers.grown.disconnect(stop_at_once)
-    app.widgets.actions["regenerate"].trigger()
+    app.actions["regenerate"].trigger()
     whole = wait_for_end(app, qtbot)
     assert whole.state == "done"
     assert whole.stats is not None
@@ -178,7 +178,7 @@ def test_two_chats_never_share_settings(
     set_up(app, max_tokens=24, depth=4)
     ask(app, "One")
     first = app.chat.chat_id
-    app.widgets.actions["new-chat"].trigger()
+    app.actions["new-chat"].trigger()
     assert app.chat.settings.draft.depth == "auto"
     set_up(app, max_tokens=24, depth=1)
     ask(app, "Two")
@@ -211,7 +211,7 @@ def test_closing_in_the_middle_of_an_answer_keeps_it(
     assert kept is not None
     assert kept.text.startswith(seen)
     assert kept.interrupted
-    again.widgets.actions["continue"].trigger()
+    again.actions["continue"].trigger()
     went_on = wait_for_end(again, qtbot)
     assert len(went_on.text) > len(kept.text)
     assert went_on.id == kept.id

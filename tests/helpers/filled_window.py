@@ -30,8 +30,8 @@ def filled_window(qtbot: QtBot) -> Widgets:
     qtbot.addWidget(made.window)
     made.window.resize(1300, 900)
     chat = ListedChat(ChatSummary(1, "Kernels", False, 0.0, 0.0))
-    made.sidebar.show_groups([ChatGroup("Today", (chat,))])
-    made.sidebar.list.show_answering([1])
+    made.sidebar.list.model().show_groups([ChatGroup("Today", (chat,))])
+    made.sidebar.list.model().show_answering([1])
     made.chat_page.show_start(False)
     made.transcript.set_drafted_shown(True)
     made.transcript.show_messages(
@@ -66,7 +66,7 @@ def filled_window(qtbot: QtBot) -> Widgets:
     with qtbot.waitSignal(made.settings.made, timeout=60_000):
         made.window.show_page("settings")
     made.window.show_page("chat")
-    made.window.setFocus()  # a cursor blinks
+    made.window.body.setFocus()  # a cursor blinks
     wait_for_rest(made, qtbot)
     return made
 

@@ -1,13 +1,17 @@
 """A user in front of the sidebar, down to the store."""
 
+from pathlib import Path
+
 import pytest
+from chat_states import StatedChat
 from chat_stores import Clock
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt
 from PySide6.QtGui import QContextMenuEvent, QDrag, QDragEnterEvent, QDragMoveEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QLineEdit, QMenu, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.control.chat_list import ChatListController
+from app.state.chat_list import ChatListState
+from app.state.settings import KeptSettings
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
 from app.window.sidebar import chat_list
@@ -25,13 +29,17 @@ class Hands:
         qtbot.addWidget(self.sidebar)
         self.sidebar.resize(232, 600)
         self.sidebar.show()
-        self.listed = ChatListController(store, self.sidebar, clock)
+        self.stated = StatedChat(store)
+        self.chat, settings = self.stated.chat, KeptSettings(Path("nowhere.json"))
+        self.listed = ChatListState(store, self.chat, settings, clock)
+        self.sidebar.watch(self.listed, self.chat, self.stated.answers, lambda *_: None)
         self.opened: list[int] = []
-        self.listed.chosen.connect(self._open)
+        self.chat.opened.connect(self._note_opened)
+        self.listed.refresh()
 
-    def _open(self, chat_id: int) -> None:
-        self.opened.append(chat_id)
-        self.sidebar.list.show_current(chat_id)
+    def _note_opened(self) -> None:
+        if self.chat.chat_id is not None:
+            self.opened.append(self.chat.chat_id)
 
     def chats(self, *titles: str) -> list[int]:
         ids = [self.store.chats.create(ChatSettings(), title) for title in titles]

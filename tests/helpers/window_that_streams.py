@@ -58,7 +58,7 @@ def main(folder: Path, log: Path) -> None:
     chats = app.chat
 
     def ask(_: object) -> None:
-        app.begin_chat()
+        app.chats.begin()
         settings = replace(
             chats.settings,
             sampling=SamplingChoice(seed=time.time_ns() % 2**32),

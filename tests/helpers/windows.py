@@ -111,9 +111,9 @@ class Driven:
         widgets.transcript.close_find()
         app.drops.leave()
         app.offered.close()
-        widgets.sidebar.undo.forget()
+        app.chats.deeds.forget()
         widgets.sidebar.clear_search()
-        app.listed.show_bin(False)
+        app.chats.show_trash(False)
         for field in widgets.library.findChildren(QLineEdit):
             field.clear()
         widgets.library.show_place("here")

@@ -177,7 +177,7 @@ def streaming(bench: Bench) -> Actions:
         bench.answers.append(Answer(ANSWER * 4, pause_s=0.01))
         turns_of(app.begin_chat)
         app.chat.send("Go on.")
-        toggle = app.widgets.actions["drafting"].trigger
+        toggle = app.actions["drafting"].trigger
         turns = in_steps([toggle] * 4, 0.3)
         return [*turns, *turns_until(lambda: app.chat.running is None), *turns_of(turn)]
 
@@ -192,8 +192,8 @@ def streaming(bench: Bench) -> Actions:
 def chats(bench: Bench) -> Actions:
     app = bench.app
     one, other, long = rich_chat(app, "One"), rich_chat(app, "Other"), rich_chat(app, "Long", LONG)
-    app.listed.refresh()
-    go_to = app.listed.chosen.emit
+    app.chats.refresh()
+    go_to = app.chat.open
     return each(
         chat_of_80=lambda: go_to(one, None),
         other_chat_of_80=lambda: go_to(other, None),
@@ -205,13 +205,13 @@ def chats(bench: Bench) -> Actions:
 def looks(bench: Bench) -> Actions:
     """Of the window with a chat."""
     app = bench.app
-    turns_of(lambda: app.listed.chosen.emit(rich_chat(app, "Looked at"), None))
+    turns_of(lambda: app.chat.open(rich_chat(app, "Looked at"), None))
     return each(
         larger_text=lambda: app.look.zoom(1),
         text_as_before=lambda: app.look.zoom(0),
         dark=lambda: app.look.choose("dark"),
         light=lambda: app.look.choose("light"),
-        drafted_words=app.widgets.actions["drafted-words"].trigger,
+        drafted_words=app.actions["drafted-words"].trigger,
     )
 
 
@@ -219,7 +219,7 @@ def resizing(bench: Bench) -> Actions:
     """Of the window with a long chat, then with an answer of 9,200 pixels, at their ends."""
     app, window = bench.app, bench.app.widgets.window
     long, high = rich_chat(app, "Long", LONG), rich_chat(app, "High", 2, ANSWER * 10)
-    go_to = app.listed.chosen.emit
+    go_to = app.chat.open
 
     def dragged() -> list[Turn]:
         widths = [*range(1180, 900, -20), *range(900, 1181, 20)]
@@ -240,7 +240,7 @@ def long_chat(bench: Bench) -> Actions:
     """What is done in a chat of 400 messages, and with a long text."""
     app, column = bench.app, bench.app.widgets.transcript.column
     chat, long = rich_chat(app, "Long", LONG), rich_chat(app, "High", 2, ANSWER * LONG_ANSWER)
-    go_to, actions = app.listed.chosen.emit, app.widgets.actions
+    go_to, actions = app.chat.open, app.actions
     bar = column.verticalScrollBar()
 
     def wheel(pixels: int) -> None:
@@ -306,7 +306,7 @@ def endless_chat(bench: Bench) -> Actions:
         return max(chat.id for chat in app.store.chats.listed())
 
     def go_to(message: int | None = None) -> None:
-        app.listed.chosen.emit(endless(), message)
+        app.chat.open(endless(), message)
 
     def first_message() -> int:
         return app.store.messages.path(endless())[0].message.id
@@ -331,7 +331,7 @@ def endless_chat(bench: Bench) -> Actions:
             jump_to_latest=app.widgets.transcript.jump.click,
         ),
         "asked": send,
-        **each(duplicated=lambda: app.listed.duplicate(endless())),
+        **each(duplicated=lambda: app.chats.duplicate(endless(), "copy")),
     }
 
 
@@ -340,7 +340,7 @@ def comparing(bench: Bench) -> Actions:
 
     def run() -> list[Turn]:
         bench.answers.extend([Answer(ANSWER * 4, pause_s=0.005)] * 2)
-        app.widgets.actions["compare"].trigger()
+        app.actions["compare"].trigger()
         begin = timed(lambda: app.compare.run("Go on."))
         turns = turns_until(lambda: not app.compare.is_running)
         return [begin, *turns, *turns_of(turn)]
@@ -350,7 +350,7 @@ def comparing(bench: Bench) -> Actions:
 
 def pages(bench: Bench) -> Actions:
     app = bench.app
-    window, commands = app.widgets.window, app.widgets.actions
+    window, commands = app.widgets.window, app.actions
     entries = [
         FoundModel(f"Model {n}", Path(f"/models/{n}"), "Here", n * 10**8, "") for n in range(MODELS)
     ]
@@ -382,13 +382,13 @@ def layers(bench: Bench) -> Actions:
         the_card_goes=app.widgets.layer.hide,
         folder_dragged=lambda: app.drops.hover([str(POCKET)]),
         folder_left=app.drops.leave,
-        a_box=app.widgets.actions["about"].trigger,
+        a_box=app.actions["about"].trigger,
         the_box_goes=lambda: app.widgets.window.findChild(QMessageBox).reject(),
     )
 
 
 def sidebar(bench: Bench) -> Actions:
-    app, listed, rows = bench.app, bench.app.listed, bench.app.widgets.sidebar.list
+    app, listed = bench.app, bench.app.chats
     many = [chat.id for chat in app.store.chats.listed()][SELECTED : 2 * SELECTED]
     folder = app.store.folders.create("Folder").id
     doomed = [rich_chat(app, "Doomed") for _ in range(bench.repeats)]
@@ -401,12 +401,12 @@ def sidebar(bench: Bench) -> Actions:
 
     return {"search typed": type_search} | each(
         search_ended=field.clear,
-        renamed=lambda: rows.renamed.emit(many[0], "Another name"),
+        renamed=lambda: listed.rename(many[0], "Another name"),
         pinned=lambda: listed.pin(True, many[0]),
         pinned_no_more=lambda: listed.pin(False, many[0]),
-        many_moved=lambda: rows.move_wanted.emit(many, folder),
-        many_moved_back=lambda: rows.move_wanted.emit(many, None),
-        chat_to_be_deleted=lambda: listed.chosen.emit(doomed[-1], None),
+        many_moved=lambda: listed.move(many, folder),
+        many_moved_back=lambda: listed.move(many, None),
+        chat_to_be_deleted=lambda: app.chat.open(doomed[-1]),
         chat_deleted=lambda: listed.delete(doomed.pop()),
     )
 

@@ -50,7 +50,7 @@ class Watch:
 
 
 def one_round(app: App, number: int) -> None:
-    window, commands = app.widgets.window, app.widgets.actions
+    window, commands = app.widgets.window, app.actions
     if number % 3 == 0:
         commands["new-chat"].trigger()
     field = QApplication.focusWidget()
@@ -66,9 +66,9 @@ def one_round(app: App, number: int) -> None:
         rest(0.1)
         window.show_page("chat")
     chats = app.store.chats.listed()
-    app.listed.chosen.emit(chats[-1].id, None)
+    app.chat.open(chats[-1].id, None)
     rest()
-    app.listed.chosen.emit(chats[0].id, None)
+    app.chat.open(chats[0].id, None)
     rest()
     commands["dark" if number % 2 else "light"].trigger()
     rest()

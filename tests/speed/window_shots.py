@@ -134,7 +134,7 @@ def shoot(camera: Photographer) -> None:
     camera.take("empty")
     for question in OLDER:
         camera.ask(question)
-        app.begin_chat()
+        app.chats.begin()
     camera.ask(FIRST)
     camera.ask_until(SECOND, 100)
     camera.take_held("chat")

@@ -4,7 +4,7 @@ from math import ceil
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QMimeData, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy
 
 from app.window.controls.writing import follow_writing
@@ -79,6 +79,19 @@ class MessageBox(QPlainTextEdit):
         return bool(layout is not None and layout.preeditAreaText())
 
     # Qt
+
+    def event(self, event: QEvent) -> bool:
+        """Take Ctrl-Backspace while there is text, and leave Undo to others while there is none to
+        undo.
+        """
+        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.ShortcutOverride:
+            is_undo = event.matches(QKeySequence.StandardKey.Undo)
+            if is_undo and not self.document().isUndoAvailable():
+                return False
+            if event.key() == Qt.Key.Key_Backspace and not self._is_empty():
+                event.accept()
+                return True
+        return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Return sends, Shift-Return breaks the line, Up in an empty box edits the last prompt.

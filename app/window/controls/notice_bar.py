@@ -1,11 +1,11 @@
 """Lines of words with what can be done about them: across the page, or to take a deed back."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QFrame, QPushButton
 
+from app.state.deeds import Deeds
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import announce, paragraph, set_role, unmarked
 from app.window.controls.layouts import Wide, row
@@ -124,45 +124,32 @@ SHOWN_MS = 10_000
 
 
 class UndoBar(QFrame):
-    """Hidden until something can be undone."""
+    """Says for a while what was done, with a button that undoes it."""
+
+    _deeds: Deeds
 
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "undo-bar")
         self.setAccessibleName(tr("Undo"))
-        self._undos: list[tuple[str, Callable[[], None]]] = []
         self._words = paragraph()
-        self._button = QPushButton(tr("Undo"))
-        self._button.setCursor(Qt.CursorShape.PointingHandCursor)
-        self._button.setProperty("role", "link")
-        self._button.clicked.connect(self.undo)
-        row(Wide(self._words), self._button, of=self, margins=(12, 6, 6, 6), spacing=8)
+        self._button = button = QPushButton(tr("Undo"))
+        button.setCursor(Qt.CursorShape.PointingHandCursor)
+        button.setProperty("role", "link")
+        row(Wide(self._words), button, of=self, margins=(12, 6, 6, 6), spacing=8)
         self._timer = QTimer(self, singleShot=True, interval=SHOWN_MS)
-        self._timer.timeout.connect(self.forget)
+        self._timer.timeout.connect(self.hide)
         self.hide()
 
-    def offer(self, words: str, undo: Callable[[], None]) -> None:
-        """Show `words`; `undo` runs if the user asks for it in time."""
-        self._undos.append((words, undo))
-        self._show_last()
+    def watch(self, deeds: Deeds) -> None:
+        """Show the newest of these."""
+        self._deeds = deeds
+        self._button.clicked.connect(deeds.undo)
+        deeds.changed.connect(self._show)
 
-    def undo(self) -> None:
-        """Take back what was done last, if there is something; what was done before it is next."""
-        if self._undos:
-            _, undo = self._undos.pop()
-            self._show_last()
-            undo()
-
-    def _show_last(self) -> None:
-        if self._undos:
-            self._words.setText(self._undos[-1][0])
-            self.show()
+    def _show(self) -> None:
+        newest = self._deeds.newest
+        self.setVisible(newest is not None)
+        if newest is not None:
+            self._words.setText(said(newest.words))
             self._timer.start()
-        else:
-            self.forget()
-
-    def forget(self) -> None:
-        """It stays done."""
-        self._timer.stop()
-        self._undos.clear()
-        self.hide()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtWidgets import QLineEdit, QPushButton, QWidget
 
+from app.state.deeds import Deeds
 from app.state.presets import Presets
 from app.values.models import ModelCard
 from app.window.controls.choices import DropDown, Option
@@ -45,7 +46,8 @@ class PresetsGroup(Group):
         self._rename = IconButton("edit", tr("Rename this preset"))
         self._rename.setCheckable(True)
         self._delete = IconButton("delete", tr("Delete this preset"))
-        self.undo = UndoBar()
+        self.undo, self._deeds = UndoBar(), Deeds(self)
+        self.undo.watch(self._deeds)
         self._name = QLineEdit()
         self._name.setAccessibleName(tr("Name of a new preset"))
         self._name.setPlaceholderText(tr("Name"))
@@ -81,7 +83,7 @@ class PresetsGroup(Group):
 
     def _delete_current(self) -> None:
         name = self._choice.currentData()
-        self.undo.offer(tr("“{name}” is deleted.", name=name), self.presets.delete(name))
+        self._deeds.add(tr("“{name}” is deleted.", name=name), self.presets.delete(name))
 
     def show_presets(
         self, names: Sequence[str], current: str | None = None, is_changed: bool = False

@@ -19,6 +19,7 @@ from PySide6.QtGui import (
     QFontMetrics,
     QPainter,
     QPainterStateGuard,
+    QPen,
     QTextCharFormat,
     QTextLayout,
     QTextOption,
@@ -35,13 +36,20 @@ from app.window.transcript.drafted_spans import units
 Index = QModelIndex | QPersistentModelIndex
 SIDE, INSET, RADIUS = 8, 10, 6
 TITLE_PADDING, HEADING_TOP, HEADING_BOTTOM = 15, 10, 4
-DOT = 6
+RING, FRAMES = 12, 15
+"""Of what turns beside a chat that is being answered: pixels, and pictures of a turn."""
+MENU_BUTTON = 22
 CHEVRON, STEP_IN = 12, 16
 TITLE_CHARACTERS = 100
 
 
 class ChatDelegate(QStyledItemDelegate):
-    """Rows are painted, not built: ten thousand chats cost nothing until they are looked at."""
+    """Rows are painted, not built: ten thousand chats cost nothing until they are looked at.
+
+    frame: the number of the picture of the rings that turn.
+    """
+
+    frame = 0
 
     def _paint_heading(self, painter: QPainter, rect: QRectF, text: str) -> None:
         painter.setFont(_font(look().sizes.small, bold=True))
@@ -74,8 +82,11 @@ class ChatDelegate(QStyledItemDelegate):
         name = inner.adjusted(size + 4, 0, -taken, 0)
         self._line(painter, name, row.heading, (), sizes.interface)
 
-    def _paint_chat(self, painter: QPainter, rect: QRectF, listed: ListedChat) -> None:
-        inner = rect.adjusted(SIDE + INSET, 0, -SIDE - INSET, 0)
+    def _paint_chat(
+        self, painter: QPainter, rect: QRectF, listed: ListedChat, right: float
+    ) -> None:
+        """right: pixels at the right that are something else's."""
+        inner = rect.adjusted(SIDE + INSET, 0, -SIDE - max(INSET, right), 0)
         sizes, heights = look().sizes, _heights(look().sizes)
         title = QRectF(inner)
         title.setHeight(heights.title)
@@ -106,29 +117,43 @@ class ChatDelegate(QStyledItemDelegate):
         painter.setPen(look().colour("text" if main else "muted"))
         layout.draw(painter, rect.topLeft() + QPointF(0, (rect.height() - line.height()) / 2))
 
-    def _paint_dot(self, painter: QPainter, rect: QRectF) -> None:
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(look().colour("accent"))
-        top = rect.top() + (_heights(look().sizes).title - DOT) / 2
-        painter.drawEllipse(QRectF(rect.right() - SIDE - INSET, top, DOT, DOT))
+    def _paint_ring(self, painter: QPainter, place: QRectF) -> None:
+        """Three quarters of a ring, turned further from picture to picture."""
+        ring = QRectF(0, 0, RING, RING)
+        ring.moveCenter(place.center())
+        pen = QPen(look().colour("accent"), 1.5)
+        pen.setCapStyle(Qt.PenCapStyle.RoundCap)
+        painter.setPen(pen)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawArc(ring, -self.frame * 360 * 16 // FRAMES, 270 * 16)
 
     # Qt
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         """A heading, a folder, or a chat."""
+        hover = option.state & QStyle.StateFlag.State_MouseOver
         with QPainterStateGuard(painter):
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             rect, row = QRectF(option.rect), index.data(ROW_ROLE)
+            button, is_answering = menu_button(option.rect), index.data(ANSWERING_ROLE)
             if row.listed is not None:
                 self._paint_back(painter, rect, option.state)
-                self._paint_chat(painter, rect.adjusted(_step_in(row), 0, 0, 0), row.listed)
-                if index.data(ANSWERING_ROLE):
-                    self._paint_dot(painter, rect)
+                right = MENU_BUTTON if hover or is_answering else 0
+                inner = rect.adjusted(_step_in(row), 0, 0, 0)
+                self._paint_chat(painter, inner, row.listed, right)
+                if is_answering and not hover:
+                    self._paint_ring(painter, button)
             elif row.folder is not None:
                 self._paint_back(painter, rect, option.state, index.data(TARGET_ROLE))
-                self._paint_folder(painter, rect, row)
+                self._paint_folder(painter, rect.adjusted(0, 0, -16 if hover else 0, 0), row)
             else:
                 self._paint_heading(painter, rect, row.title)
+                return
+            if hover:
+                size = look().icon_size
+                place = QRect(0, 0, size, size)
+                place.moveCenter(button.center().toPoint())
+                paint_icon(painter, place, "more", "muted")
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         """A heading is as high as a title, so that rows without snippets are all alike."""
@@ -153,6 +178,12 @@ class ChatDelegate(QStyledItemDelegate):
         """Over the title."""
         left = SIDE + _step_in(index.data(ROW_ROLE))
         editor.setGeometry(option.rect.adjusted(left, 1, -SIDE, -1))
+
+
+def menu_button(rect: QRect) -> QRectF:
+    """Where the button that opens the menu of a row stands, in the row."""
+    height = min(rect.height(), _heights(look().sizes).title)
+    return QRectF(rect.right() + 1 - SIDE - MENU_BUTTON, rect.top(), MENU_BUTTON, height)
 
 
 def _step_in(row: Row) -> int:

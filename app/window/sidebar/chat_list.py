@@ -2,10 +2,18 @@
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from PySide6.QtCore import QItemSelection, QItemSelectionRange, QMimeData, QModelIndex, Qt, Signal
+from PySide6.QtCore import (
+    QItemSelection,
+    QItemSelectionRange,
+    QMimeData,
+    QModelIndex,
+    QPoint,
+    Qt,
+    QTimer,
+)
 from PySide6.QtGui import (
     QContextMenuEvent,
     QDrag,
@@ -15,6 +23,7 @@ from PySide6.QtGui import (
     QDropEvent,
     QGuiApplication,
     QKeyEvent,
+    QMouseEvent,
 )
 from PySide6.QtWidgets import (
     QAbstractItemDelegate,
@@ -22,57 +31,46 @@ from PySide6.QtWidgets import (
     QFrame,
     QListView,
     QMenu,
+    QStyle,
     QWidget,
 )
 
-from app.values.chats import ChatGroup, Folder, ListedChat
+from app.state.answers import Answers
+from app.state.chat import ChatState
+from app.state.chat_list import ChatListState
+from app.values.chats import Folder, ListedChat
 from app.window.controls.fields import keep_key
 from app.window.controls.labels import label, unmarked
 from app.window.language import tr
-from app.window.sidebar.chat_delegate import ChatDelegate
+from app.window.sidebar.chat_delegate import ChatDelegate, menu_button
 from app.window.sidebar.chat_list_model import ChatListModel
+from mlx_engine.values.words import Words
 
 CHATS = f"application/x-headstart-chats-{os.getpid()}"
 """Of what is dragged: a JSON list of chat ids, of this program: another profile has other chats."""
 MANY = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
+COPY = Words("copy", "of a chat, behind its title")
+FRAME_MS = 80
+"""Between two pictures of the ring that turns beside a chat that is being answered."""
+Export = Callable[[Sequence[int], str], None]
+"""Writes chats into files of an ending, "" for one that the user will choose."""
 
 
 class ChatList(QListView):
-    """Shows groups of chats; with Command or Shift several are chosen at once.
+    """Shows groups of chats; with Command or Shift several are selected at once."""
 
-    Signals; those with `object` first carry a tuple of chat ids:
-        chosen: show this chat; with the id of the message to scroll to, or None.
-        renamed, duplicate_wanted: of one chat.
-        pin_wanted, delete_wanted: as they say.
-        export_wanted: ".md", ".json", or "" for what its user will choose.
-        move_wanted: into a folder, or None for out of it. folder_wanted: into a new folder.
-        folder_renamed, folder_opened, folder_removed: of one folder.
-        restore_wanted, delete_for_ever_wanted: while the bin is shown.
-        named: a name was typed in place, or given up, with keys.
-    """
-
-    chosen = Signal(int, object)
-    renamed = Signal(int, str)
-    duplicate_wanted = Signal(int)
-    pin_wanted = Signal(object, bool)
-    export_wanted = Signal(object, str)
-    delete_wanted = Signal(object)
-    move_wanted = Signal(object, object)
-    folder_wanted = Signal(object)
-    folder_renamed = Signal(int, str)
-    folder_opened = Signal(int, bool)
-    folder_removed = Signal(int)
-    restore_wanted = Signal(object)
-    delete_for_ever_wanted = Signal(object)
-    named = Signal()
+    _chats: ChatListState
+    _chat: ChatState
+    _answers: Answers
+    _export: Export
 
     def __init__(self) -> None:
         super().__init__()
-        self._shows_bin = False
-        self._current: int | None = None
-        self._folders: tuple[Folder, ...] = ()
         self._model = ChatListModel(self)
         self._delegate = ChatDelegate(self)
+        self._pressed = QModelIndex()
+        self._frames = QTimer(self, interval=FRAME_MS)
+        self._frames.timeout.connect(self._turn_rings)
         self.setModel(self._model)
         self.setItemDelegate(self._delegate)
         self.setAccessibleName(tr("Chats"))
@@ -86,36 +84,41 @@ class ChatList(QListView):
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setMouseTracking(True)
         keep_key(self, Qt.Key.Key_F2)  # for the chat that is marked here, not for the one on show
-        once_typed = Qt.ConnectionType.QueuedConnection  # listed anew, the field would be gone
-        self._model.renamed.connect(self.renamed, once_typed)
-        self._model.folder_renamed.connect(self.folder_renamed, once_typed)
-        self.selectionModel().selectionChanged.connect(self._keep_mark)
         self.clicked.connect(self._click)
         self.doubleClicked.connect(self._click_again)
 
-    def show_groups(
-        self, groups: Iterable[ChatGroup], folders: Iterable[Folder] = (), *, is_bin: bool = False
+    def watch(
+        self, chats: ChatListState, chat: ChatState, answers: Answers, export: Export
     ) -> None:
-        """Show these chats, those in the bin if `is_bin`. folders: all that chats can go into."""
-        self._shows_bin, self._folders = is_bin, tuple(folders)
-        place, shown = self.verticalScrollBar().value(), tuple(groups)
+        """Show this list, and which of its chats is on show and which are being answered."""
+        self._chats, self._chat, self._answers, self._export = chats, chat, answers, export
+        self._model.watch(chats)
+        chats.changed.connect(self._show_groups)
+        chats.went_on.connect(self._show_first)
+        for is_another in (chat.opened, chat.added):
+            is_another.connect(self._mark_shown)
+        answers.changed.connect(self._show_answering)
+        self.selectionModel().selectionChanged.connect(self._keep_mark)
+
+    def _show_groups(self) -> None:
+        groups = self._chats.groups
+        place = self.verticalScrollBar().value()
         at, selected = self._model.row_at(self.currentIndex()).own_folder, self.selected()
-        has_snippets = any(listed.snippet for group in shown for listed in group.chats)
+        has_snippets = any(listed.snippet for group in groups for listed in group.chats)
         self.setUniformItemSizes(not has_snippets)  # else each row is asked for its size
-        self._model.show_groups(shown)
+        self._model.show_groups(groups)
         self._mark(at.id if at else None, selected)
         self.verticalScrollBar().setValue(place)
 
-    def show_first(self, heading: str, listed: ListedChat) -> None:
-        """Show a chat that was changed just now as the first under a heading."""
+    def _show_first(self, heading: str, listed: ListedChat) -> None:
         place, selected = self.verticalScrollBar().value(), self.selected()
         self._model.show_first(heading, listed)
         self._mark(None, selected)
         self.verticalScrollBar().setValue(place)
 
     def _mark(self, folder: int | None, selected: Sequence[int]) -> None:
-        """What was marked before, as far as it is still listed."""
-        self.show_current(self._current)
+        """Mark what was marked before, as far as it is still listed."""
+        self._mark_shown()
         index = self._model.index_of_folder(folder)
         if len(selected) == 1:
             index = self._model.index_of(selected[0])
@@ -129,56 +132,58 @@ class ChatList(QListView):
                 marked.append(QItemSelectionRange(together[0], together[-1]))
             marks.select(marked, marks.SelectionFlag.ClearAndSelect)
 
-    def show_current(self, chat_id: int | None) -> None:
-        """Mark the chat that is open; it may not be listed."""
-        self._current = chat_id
-        self._mark_alone(self._model.index_of(chat_id))
+    def _mark_shown(self) -> None:
+        """Mark the chat that is on show; it may not be listed."""
+        self._mark_alone(self._model.index_of(self._chat.chat_id))
 
     def _mark_alone(self, index: QModelIndex) -> None:
         """Also while the Command key is held, with which Qt would add to what is marked."""
         marks = self.selectionModel()
         marks.setCurrentIndex(index, marks.SelectionFlag.ClearAndSelect)
 
-    def _mark_current_again(self) -> None:
+    def _mark_shown_again(self) -> None:
         """After a menu of another chat; several that are marked stay marked."""
         is_edited = self.state() == QAbstractItemView.State.EditingState
         if len(self.selectedIndexes()) <= 1 and not is_edited:
-            self.show_current(self._current)
+            self._mark_shown()
 
     def _keep_mark(self) -> None:
         """A click that marks nothing leaves the chat that is open marked."""
         if not self.selectedIndexes():
-            self.show_current(self._current)
+            self._mark_shown()
 
-    def show_answering(self, chat_ids: Iterable[int]) -> None:
-        """Mark the chats that are being answered."""
+    def _show_answering(self) -> None:
+        chat_ids = self._answers.chat_ids
         self._model.show_answering(chat_ids)
+        may_move = self.style().styleHint(QStyle.StyleHint.SH_Widget_Animation_Duration) > 0
+        if chat_ids and may_move:
+            self._frames.start()
+        else:
+            self._frames.stop()
+
+    def _turn_rings(self) -> None:
+        self._delegate.frame += 1
+        self.viewport().update()
 
     def selected(self) -> tuple[int, ...]:
         """Chats that are marked, from the top."""
         return tuple(listed.chat.id for listed in self._marked())
 
+    @property
+    def several(self) -> tuple[int, ...]:
+        """Chats that are selected, where they are several."""
+        selected = self.selected()
+        return selected if len(selected) > 1 else ()
+
     def _marked(self) -> list[ListedChat]:
         rows = map(self._model.row_at, sorted(self.selectedIndexes()))
         return [row.listed for row in rows if row.listed is not None]
-
-    def has(self, chat_id: int) -> bool:
-        """Whether it is listed."""
-        return self._model.index_of(chat_id).isValid()
-
-    def rename(self, chat_id: int) -> None:
-        """Let the user type another title in place."""
-        self._edit(self._model.index_of(chat_id))
 
     def rename_folder(self, folder: int) -> None:
         """Let the user type another name in place."""
         index = self._model.index_of_folder(folder)
         self._mark_alone(index)
         self._edit(index)
-
-    def choose_first(self) -> None:
-        """Open the first chat of the list, if there is one."""
-        self.choose_at(0)
 
     def choose_at(self, place: int) -> None:
         """Open the chat at this place of the list, from 0; nothing where there is none."""
@@ -206,9 +211,10 @@ class ChatList(QListView):
         """Show a chat; open or close a folder."""
         row = self._model.row_at(index)
         if row.own_folder is not None:
-            self.folder_opened.emit(row.own_folder.id, not row.own_folder.is_open)
-        elif row.listed is not None and not self._shows_bin:
-            self.chosen.emit(row.listed.chat.id, row.listed.message_id)
+            self._chats.open_folder(row.own_folder.id, not row.own_folder.is_open)
+        elif row.listed is not None and not self._chats.shows_trash:
+            self.window().setFocus()  # what is typed elsewhere is still of the chat before
+            self._chat.open(row.listed.chat.id, row.listed.message_id)
 
     def _click_again(self, index: QModelIndex) -> None:
         """Two clicks rename a chat, and open and close a folder."""
@@ -218,79 +224,81 @@ class ChatList(QListView):
             self._choose(index)
 
     def _edit(self, index: QModelIndex) -> None:
-        if index.isValid() and not self._shows_bin:
+        if index.isValid() and not self._chats.shows_trash:
             self.setFocus()
             self.edit(index)
 
     # menus
 
     def menu_for(self, chats: Sequence[ListedChat]) -> QMenu:
-        """What can be done with a chat, or with several."""
-        menu, ids = QMenu(self), tuple(listed.chat.id for listed in chats)
+        """A menu of what can be done with a chat, or with several."""
+        menu, ids, state = QMenu(self), tuple(listed.chat.id for listed in chats), self._chats
         many = len(chats)
-        if self._shows_bin:
-            back = tr("Restore {n:,} chats", "Restore", many)
-            menu.addAction(back, lambda: self.restore_wanted.emit(ids))
+        if state.shows_trash:
+            menu.addAction(tr("Restore {n:,} chats", "Restore", many), lambda: state.restore(*ids))
             menu.addSeparator()
             for_good = tr("Delete {n:,} chats for good", "Delete for good", many)
-            menu.addAction(for_good, lambda: self.delete_for_ever_wanted.emit(ids))
+            menu.addAction(for_good, lambda: state.delete_for_ever(*ids))
             return menu
         if many == 1:
-            menu.addAction(tr("Rename"), lambda: self.rename(ids[0]))
+            menu.addAction(tr("Rename"), lambda: self._edit(self._model.index_of(ids[0])))
         is_pinned = all(listed.chat.pinned for listed in chats)
         pin = (
             tr("Unpin {n:,} chats", "Unpin", many)
             if is_pinned
             else tr("Pin {n:,} chats", "Pin", many)
         )
-        menu.addAction(pin, lambda: self.pin_wanted.emit(ids, not is_pinned))
+        menu.addAction(pin, lambda: state.pin(not is_pinned, *ids))
         if many == 1:
-            menu.addAction(tr("Duplicate"), lambda: self.duplicate_wanted.emit(ids[0]))
+            menu.addAction(tr("Duplicate"), lambda: state.duplicate(ids[0], tr(COPY)))
         menu.addMenu(self._folder_menu(menu, chats, ids))
         if many > 1:
             self._add_export(menu, ids)
         else:
-            menu.addAction(tr("Export…"), lambda: self.export_wanted.emit(ids, ""))
+            menu.addAction(tr("Export…"), lambda: self._export(ids, ""))
         menu.addSeparator()
-        gone = tr("Delete {n:,} chats", "Delete", many)
-        menu.addAction(gone, lambda: self.delete_wanted.emit(ids))
+        menu.addAction(tr("Delete {n:,} chats", "Delete", many), lambda: state.delete(*ids))
         return menu
 
     def _folder_menu(
         self, parent: QMenu, chats: Sequence[ListedChat], ids: tuple[int, ...]
     ) -> QMenu:
-        """Where chats can go from where they are."""
-        menu = QMenu(tr("Move to folder"), parent)
+        """A menu of the folders that chats can be moved to."""
+        menu, state = QMenu(tr("Move to folder"), parent), self._chats
         here = {listed.chat.folder for listed in chats}
-        for folder in self._folders:
+        for folder in state.folders:
             action = menu.addAction(unmarked(folder.name))
-            action.triggered.connect(lambda _, to=folder.id: self.move_wanted.emit(ids, to))
+            action.triggered.connect(lambda _, to=folder.id: state.move(ids, to))
             action.setEnabled(here != {folder.id})
         menu.addSeparator()
-        menu.addAction(tr("New folder"), lambda: self.folder_wanted.emit(ids))
-        out = menu.addAction(tr("Out of its folder"), lambda: self.move_wanted.emit(ids, None))
+        menu.addAction(tr("New folder"), lambda: self.make_folder(ids))
+        out = menu.addAction(tr("Out of its folder"), lambda: state.move(ids, None))
         out.setVisible(here != {None})
         return menu
 
+    def make_folder(self, chat_ids: Sequence[int] = ()) -> None:
+        """Make a folder with these chats in it, and let the user type its name."""
+        made = self._chats.new_folder(tr("New folder"), chat_ids)
+        if made is not None:
+            self.rename_folder(made.id)
+
     def _add_export(self, menu: QMenu, ids: tuple[int, ...]) -> None:
         kinds = menu.addMenu(tr("Export {n:,} chats", "Export 1 chat", len(ids)))
-        kinds.addAction(tr("As Markdown…"), lambda: self.export_wanted.emit(ids, ".md"))
-        kinds.addAction(
-            tr("As JSON with everything…"), lambda: self.export_wanted.emit(ids, ".json")
-        )
+        kinds.addAction(tr("As Markdown…"), lambda: self._export(ids, ".md"))
+        kinds.addAction(tr("As JSON with everything…"), lambda: self._export(ids, ".json"))
 
     def folder_menu_for(self, folder: Folder, ids: tuple[int, ...]) -> QMenu:
-        """What can be done with a folder of these chats."""
+        """A menu of what can be done with a folder of these chats."""
         menu = QMenu(self)
         menu.addAction(tr("Rename"), lambda: self.rename_folder(folder.id))
         if ids:
             self._add_export(menu, ids)
         menu.addSeparator()
         keep = tr("Remove folder, keep its chats") if ids else tr("Remove folder")
-        menu.addAction(keep, lambda: self.folder_removed.emit(folder.id))
+        menu.addAction(keep, lambda: self._chats.remove_folder(folder.id))
         if ids:
             gone = tr("Delete its {n:,} chats", "Delete its 1 chat", len(ids))
-            menu.addAction(gone, lambda: self.delete_wanted.emit(ids))
+            menu.addAction(gone, lambda: self._chats.delete(*ids))
         return menu
 
     def _menu_at(self, index: QModelIndex) -> QMenu | None:
@@ -307,7 +315,7 @@ class ChatList(QListView):
 
     def _dragged(self, data: QMimeData) -> tuple[int, ...]:
         """Chats of this list that are dragged; none while folders are not shown."""
-        if self._shows_bin or not data.hasFormat(CHATS):
+        if self._chats.shows_trash or not data.hasFormat(CHATS):
             return ()
         return tuple(json.loads(bytes(data.data(CHATS).data())))
 
@@ -320,7 +328,7 @@ class ChatList(QListView):
     def startDrag(self, actions: Qt.DropAction) -> None:  # noqa: ARG002, N802
         """Take what is marked along, shown as words."""
         marked = self._marked()
-        if not marked or self._shows_bin:
+        if not marked or self._chats.shows_trash:
             return
         data, drag, alone = QMimeData(), QDrag(self), len(marked) == 1
         data.setData(CHATS, json.dumps(self.selected()).encode())
@@ -332,7 +340,7 @@ class ChatList(QListView):
         drag.setPixmap(words.grab())
         drag.exec(Qt.DropAction.MoveAction)
         if alone:
-            self.show_current(self._current)
+            self._mark_shown()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Chats are taken; files are for the window."""
@@ -363,28 +371,49 @@ class ChatList(QListView):
             return
         event.acceptProposedAction()
         self._model.show_target(None)
-        self.move_wanted.emit(ids, self._folder_under(event))
+        self._chats.move(ids, self._folder_under(event))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Hold back a press on the button that opens the menu of a row."""
+        index = self.indexAt(event.position().toPoint())
+        is_menu = menu_button(self.visualRect(index)).contains(event.position())
+        row = self._model.row_at(index)
+        is_left = event.button() == Qt.MouseButton.LeftButton
+        if is_left and is_menu and (row.listed or row.own_folder):
+            self._pressed = index
+        else:
+            super().mousePressEvent(event)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """Open the menu of the row whose button was pressed."""
+        if self._pressed.isValid():
+            index, self._pressed = self._pressed, QModelIndex()
+            self._open_menu(index, menu_button(self.visualRect(index)).bottomLeft().toPoint())
+        else:
+            super().mouseReleaseEvent(event)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """By the mouse at its place, by the keyboard at the current row."""
-        by_mouse = event.reason() == QContextMenuEvent.Reason.Mouse
-        index = self.indexAt(event.pos()) if by_mouse else self.currentIndex()
-        place = event.globalPos()
-        if not by_mouse:
-            place = self.viewport().mapToGlobal(self.visualRect(index).bottomLeft())
+        if event.reason() == QContextMenuEvent.Reason.Mouse:
+            self._open_menu(self.indexAt(event.pos()), event.pos())
+        else:
+            index = self.currentIndex()
+            self._open_menu(index, self.visualRect(index).bottomLeft())
+
+    def _open_menu(self, index: QModelIndex, place: QPoint) -> None:
         menu = self._menu_at(index)
         if menu is not None:
             menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-            menu.aboutToHide.connect(self._mark_current_again)
-            menu.popup(place)
+            menu.aboutToHide.connect(self._mark_shown_again)
+            menu.popup(self.viewport().mapToGlobal(place))
 
     def closeEditor(self, editor: QWidget, hint: QAbstractItemDelegate.EndEditHint) -> None:
-        """Nothing else is typed after it, and the chat that is open is marked."""
-        had_keys = editor.hasFocus()
+        """Mark the chat that is on show, and hand on the focus of the field."""
+        had_focus = editor.hasFocus()
         super().closeEditor(editor, hint)
-        if had_keys:
-            self.show_current(self._current)
-            self.named.emit()
+        if had_focus:
+            self._mark_shown()
+            self.window().setFocus()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Return opens, F2 renames; Delete does nothing on purpose: too easily pressed. Letters are

@@ -1,6 +1,7 @@
 """Groups of chats as one flat list that Qt's views can show without a widget a row."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from PySide6.QtCore import (
@@ -9,9 +10,10 @@ from PySide6.QtCore import (
     QObject,
     QPersistentModelIndex,
     Qt,
-    Signal,
+    QTimer,
 )
 
+from app.state.chat_list import ChatListState
 from app.values.chats import PINNED, ChatGroup, Folder, ListedChat
 from app.window.controls.labels import plain
 from app.window.language import said, tr
@@ -53,15 +55,9 @@ class Row(NamedTuple):
 
 
 class ChatListModel(QAbstractListModel):
-    """Headings can be neither chosen nor edited; the chats of a closed folder have no rows.
+    """Headings can be neither chosen nor edited; the chats of a closed folder have no rows."""
 
-    Signals:
-        renamed: chat id and the new title, as typed.
-        folder_renamed: folder and the new name, as typed.
-    """
-
-    renamed = Signal(int, str)
-    folder_renamed = Signal(int, str)
+    _chats: ChatListState
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -69,6 +65,10 @@ class ChatListModel(QAbstractListModel):
         self._inside: dict[int, tuple[int, ...]] = {}
         self._answering: frozenset[int] = frozenset()
         self._target: int | None = None
+
+    def watch(self, chats: ChatListState) -> None:
+        """Rename the chats and folders of this list."""
+        self._chats = chats
 
     def show_groups(self, groups: Iterable[ChatGroup]) -> None:
         """Show these instead."""
@@ -203,15 +203,18 @@ class ChatListModel(QAbstractListModel):
         return value
 
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
-        """Report a rename; the list is shown anew by who carries it out. No name is none."""
-        row, typed = self.row_at(index), str(value)
-        if role != Qt.ItemDataRole.EditRole or typed.strip() in ("", row.typed):
+        """Rename a chat or a folder, unless the name is empty."""
+        row, typed = self.row_at(index), str(value).strip()
+        if role != Qt.ItemDataRole.EditRole or typed in ("", row.typed):
             return False
         if row.listed is not None:
-            self.renamed.emit(row.listed.chat.id, typed)
+            rename = partial(self._chats.rename, row.listed.chat.id, typed)
         elif row.folder is not None:
-            self.folder_renamed.emit(row.folder.id, typed)
-        return row.listed is not None or row.folder is not None
+            rename = partial(self._chats.rename_folder, row.folder.id, typed)
+        else:
+            return False
+        QTimer.singleShot(0, self, rename)  # listed again at once, the field would be gone
+        return True
 
     def flags(self, index: Index) -> Qt.ItemFlag:
         """Headings can be neither chosen nor edited."""

@@ -1,11 +1,11 @@
-"""The left side of the window: search, new chat, the list of chats, the bin and the library."""
+"""The left side of the window: search, new chat, the list of chats, the Trash and the models."""
 
-from collections.abc import Iterable
-
-from PySide6.QtCore import QEvent, QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QSignalBlocker, Qt, QTimer
 from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton
 
-from app.values.chats import ChatGroup, Folder, ListedChat
+from app.state.answers import Answers
+from app.state.chat import ChatState
+from app.state.chat_list import ChatListState
 from app.window.controls.fields import SearchField
 from app.window.controls.icons import IconButton, icon
 from app.window.controls.labels import label
@@ -13,28 +13,17 @@ from app.window.controls.layouts import Wide, column, row
 from app.window.controls.notice_bar import UndoBar
 from app.window.language import tr
 from app.window.look import look
-from app.window.sidebar.chat_list import ChatList
+from app.window.sidebar.chat_list import ChatList, Export
 
-WIDTH = 232
+NARROWEST, WIDEST = 180, 420
+"""Pixels at a zoom of 1."""
 SEARCH_PAUSE_MS = 120
 
 
 class Sidebar(QFrame):
-    """Shows what it is given; `list` has the signals of single chats, `undo` takes deeds back.
+    """new, models: buttons of commands of the window."""
 
-    Signals:
-        search_changed: the text in the search field, once the user pauses.
-        new_wanted, folder_wanted, library_wanted: a new chat, a new folder, the page of models.
-        bin_wanted: show the bin (True), or the chats again.
-        search_left: Escape was pressed in the search field, which is empty now.
-    """
-
-    search_changed = Signal(str)
-    new_wanted = Signal()
-    folder_wanted = Signal()
-    library_wanted = Signal()
-    bin_wanted = Signal(bool)
-    search_left = Signal()
+    _chats: ChatListState
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,9 +31,10 @@ class Sidebar(QFrame):
         self.list = ChatList()
         self._search = SearchField(tr("Search"), tr("Search in chats"))
         self._search.addAction(icon("search", "muted"), QLineEdit.ActionPosition.LeadingPosition)
-        new, library = _row_button(tr("New chat"), "new_chat"), _row_button(tr("Models"), "library")
-        self._bin = _row_button(tr("Trash"), "delete")
-        self._bin.setCheckable(True)
+        self.new = _row_button(tr("New chat"), "new_chat")
+        self.models = _row_button(tr("Models"), "library")
+        self._trash = _row_button(tr("Trash"), "delete")
+        self._trash.setCheckable(True)
         self._empty = label("", "muted")
         self._empty.setWordWrap(True)
         self._empty.setAlignment(Qt.AlignmentFlag.AlignTop)
@@ -52,43 +42,47 @@ class Sidebar(QFrame):
         self.undo = UndoBar()
         self._pause = QTimer(self, singleShot=True, interval=SEARCH_PAUSE_MS)
         folder = IconButton("new_folder", tr("New folder"))
-        news = row(Wide(new), folder, spacing=4)
+        news = row(Wide(self.new), folder, spacing=4)
         top = column(self._search, news, margins=(8, 8, 8, 0), spacing=4)
-        foot = row(Wide(library), self._bin, margins=(8, 4, 8, 8), spacing=4)
+        foot = row(Wide(self.models), self._trash, margins=(8, 4, 8, 8), spacing=4)
         column(top, self._empty, Wide(self.list), self.undo, foot, of=self, spacing=0)
         self._search.textChanged.connect(lambda _: self._pause.start())
-        self._pause.timeout.connect(lambda: self.search_changed.emit(self._search.text()))
+        self._pause.timeout.connect(self._look)
         self._search.left.connect(self._leave_search)
         self._search.returnPressed.connect(self._open_first)
-        new.clicked.connect(self.new_wanted)
-        folder.clicked.connect(self.folder_wanted)
-        library.clicked.connect(self.library_wanted)
-        self._bin.toggled.connect(self.bin_wanted)
+        folder.clicked.connect(lambda: self.list.make_folder(self.list.several))
         self._fit()
 
-    def _fit(self) -> None:
-        self.setFixedWidth(round(WIDTH * max(1.0, look().zoom)))
-
-    def show_groups(
-        self, groups: Iterable[ChatGroup], folders: Iterable[Folder] = (), *, is_bin: bool = False
+    def watch(
+        self, chats: ChatListState, chat: ChatState, answers: Answers, export: Export
     ) -> None:
-        """List these chats; say so when there are none. folders: all that chats can go into."""
-        shown = tuple(groups)
-        self.list.show_groups(shown, folders, is_bin=is_bin)
-        self._empty.setText(self._words_for_nothing(is_bin=is_bin))
-        self._empty.setVisible(not shown)
-        with QSignalBlocker(self._bin):
-            self._bin.setChecked(is_bin)
+        """Show this list of chats, which of them is on show, and which are being answered."""
+        self._chats = chats
+        self.list.watch(chats, chat, answers, export)
+        self.undo.watch(chats.deeds)
+        self._trash.toggled.connect(chats.show_trash)
+        chats.changed.connect(self._show)
+        chats.went_on.connect(self._empty.hide)
 
-    def show_first(self, heading: str, listed: ListedChat) -> None:
-        """A chat was changed just now: list it first under this heading."""
-        self.list.show_first(heading, listed)
-        self._empty.hide()
+    def _fit(self) -> None:
+        zoom = max(1.0, look().zoom)
+        self.setMinimumWidth(round(NARROWEST * zoom))
+        self.setMaximumWidth(round(WIDEST * zoom))
 
-    def _words_for_nothing(self, *, is_bin: bool) -> str:
-        if is_bin:
+    def _show(self) -> None:
+        """Say so when there are no chats, what is searched for, and whether this is the Trash."""
+        if not self._pause.isActive() and self._search.text().strip() != self._chats.query:
+            with QSignalBlocker(self._search):
+                self._search.setText(self._chats.query)
+        self._empty.setText(self._words_for_nothing())
+        self._empty.setVisible(not self._chats.groups)
+        with QSignalBlocker(self._trash):
+            self._trash.setChecked(self._chats.shows_trash)
+
+    def _words_for_nothing(self) -> str:
+        if self._chats.shows_trash:
             return tr("The Trash is empty. Deleted chats stay here for 30 days.")
-        if self._search.text().strip():
+        if self._chats.query:
             return tr("Nothing found in titles or messages.")
         return tr("Your chats will be listed here.")
 
@@ -100,19 +94,21 @@ class Sidebar(QFrame):
     def clear_search(self) -> None:
         """List all chats again, at once."""
         self._search.clear()
+        self._look()
+
+    def _look(self) -> None:
         self._pause.stop()
-        self.search_changed.emit("")
+        self._chats.search(self._search.text())
 
     def _open_first(self) -> None:
-        """What was typed counts now, not after a pause."""
+        """Search now for what was typed, not after a pause."""
         if self._pause.isActive():
-            self._pause.stop()
-            self.search_changed.emit(self._search.text())
-        self.list.choose_first()
+            self._look()
+        self.list.choose_at(0)
 
     def _leave_search(self) -> None:
         self.clear_search()
-        self.search_left.emit()
+        self.window().setFocus()
 
     # Qt
 

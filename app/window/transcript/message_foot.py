@@ -168,7 +168,7 @@ class MessageActions(QWidget):
         self.copy_markdown = CopyButton("file", tr("Copy as Markdown"))
         self.edit = IconButton("edit", tr("Edit and send again"), colour="muted")
         self.branch_off = IconButton("branch", tr("New chat from here"), colour="muted")
-        self.regenerate = IconButton("regenerate", tr("Regenerate"), colour="muted")
+        self.regenerate = IconButton("regenerate", tr("Answer Again"), colour="muted")
         self.go_on = IconButton("continue", tr("Continue this answer"), colour="muted")
         self.go_on.setText(tr("Continue"))
         self.go_on.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)

@@ -52,7 +52,7 @@ def test_stopping_keeps_what_there_is(driven, source):
     say_next(source, SLOW)
     driven.send("Go")
     driven.until(lambda: len(written(driven)) > 50)
-    driven.widgets.actions["stop"].trigger()
+    driven.app.actions["stop"].trigger()
     driven.until_answered()
     answer = driven.app.chat.last_answer
     assert answer is not None
@@ -65,7 +65,7 @@ def test_stopping_keeps_what_there_is(driven, source):
 def test_answers_given_again_are_kept_as_versions(driven, source):
     say_next(source, Answer("First"), Answer("Second"))
     driven.ask("Which?")
-    driven.widgets.actions["regenerate"].trigger()
+    driven.app.actions["regenerate"].trigger()
     driven.until_answered()
     assert driven.shown == ["Which?", "Second"]
     message = driven.widgets.transcript.column.views[-1].message
@@ -97,7 +97,7 @@ def test_a_stopped_answer_goes_on_in_place(driven, source):
     driven.until_answered()
     before = driven.shown[-1]
     say_next(source, Answer(" and the end."))
-    driven.widgets.actions["continue"].trigger()
+    driven.app.actions["continue"].trigger()
     driven.until_answered()
     assert driven.shown == ["Go", before + " and the end."]
 
@@ -109,10 +109,10 @@ def test_an_answer_that_has_nothing_to_add_says_so(driven, source):
     assert said() == "", "an empty answer is no rest of one"
     say_next(source, Answer("Half an", reason="max-tokens"), Answer(""), Answer("answer"))
     driven.ask("And now?")
-    driven.widgets.actions["continue"].trigger()
+    driven.app.actions["continue"].trigger()
     driven.until_answered()
     assert driven.shown[-1] == "Half an"
-    assert said() == "The answer is complete. Regenerate gives another one."
+    assert said() == "The answer is complete. Answer Again gives another one."
 
 
 def test_only_the_last_answer_can_go_on(driven, source):
@@ -131,7 +131,7 @@ def test_settings_stay_in_their_chat(driven, source):
     first = chats.chat_id
     driven.widgets.session.fields.changed.emit({"draft": DraftOptions(depth=5)})
     driven.widgets.session.fields.changed.emit({"system": "Be brief."})
-    driven.app.begin_chat()
+    driven.app.chats.begin()
     assert chats.settings.draft == DraftOptions()
     assert chats.settings.system == ""
     driven.ask("Two")
@@ -242,23 +242,23 @@ def test_what_is_typed_belongs_to_its_chat_and_outlives_the_program(qapp, qtbot,
         first = chats.chat_id
         assert first is not None
         composer.show_message("half a sent", (AttachedText("a.py", "x = 1"),))
-        driven.app.begin_chat()
+        driven.app.chats.begin()
         assert (composer.text(), composer.attachments()) == ("", ())
         composer.show_message("a new thought")
         chats.open(first)
         assert composer.text() == "half a sent"
         assert [attached.name for attached in composer.attachments()] == ["a.py"]
-        driven.app.begin_chat()
+        driven.app.chats.begin()
         assert composer.text() == "a new thought"
         chats.open(first)
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         composer = driven.widgets.composer
         assert composer.text() == "half a sent"
         assert composer.attachments() == (AttachedText("a.py", "x = 1"),)
-        driven.app.begin_chat()
+        driven.app.chats.begin()
         assert composer.text() == "a new thought"
         driven.ask("Two")
-        driven.app.begin_chat()
+        driven.app.chats.begin()
         assert composer.text() == ""
 
 
@@ -269,7 +269,7 @@ def test_what_is_rewritten_in_its_place_outlives_the_program(qapp, qtbot, tmp_pa
         bubble = driven.widgets.transcript.column.views[0]
         assert bubble.editor is not None
         bubble.editor.field.setPlainText("One, in other words")
-        driven.app.begin_chat()
+        driven.app.chats.begin()
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         (chat,) = driven.app.store.chats.listed()
         driven.app.chat.open(chat.id)
@@ -289,7 +289,7 @@ def kept(driven) -> set[str]:
 def test_nothing_typed_in_a_chat_outlives_it(driven, qtbot, home):
     """In the bin it is kept; deleted for good, it is gone too."""
     for name in ("Stays", "Goes"):
-        driven.app.begin_chat()
+        driven.app.chats.begin()
         driven.ask(name)
         driven.widgets.transcript.edit_last_prompt()
         bubble = driven.widgets.transcript.column.views[0]
@@ -299,10 +299,9 @@ def test_nothing_typed_in_a_chat_outlives_it(driven, qtbot, home):
     number = driven.app.chat.chat_id
     assert number is not None
     driven.until(lambda: {"Goes half a sent", "Goes otherwise"} <= kept(driven))
-    driven.app.listed.delete(number)
+    driven.app.chats.delete(number)
     assert {"Goes half a sent", "Goes otherwise"} <= kept(driven)
-    driven.widgets.sidebar.bin_wanted.emit(True)
-    driven.widgets.sidebar.list.delete_for_ever_wanted.emit((number,))
+    driven.app.chats.delete_for_ever(number)
     assert kept(driven) == {"Stays half a sent", "Stays otherwise"}
     driven.app.drafts.save()
     assert kept(driven) == {"Stays half a sent", "Stays otherwise"}
@@ -338,7 +337,7 @@ def test_what_a_model_recommends_is_not_what_a_user_chose(driven, source):
     assert engines["other"].sessions[-1].sampling == SamplingOptions(0.6, 5, 0.95)
     assert chats.settings.sampling == SamplingChoice(top_k=5)
     driven.widgets.session.presets.presets.use_for_new_chats()
-    driven.app.begin_chat()
+    driven.app.chats.begin()
     assert chats.settings.sampling == SamplingChoice(top_k=5)
 
 
@@ -377,7 +376,7 @@ def test_a_chat_that_was_being_shown_when_the_program_died_is_not_shown_first(
     with running(qapp, qtbot, tmp_path / "home", scripted()) as again:
         assert again.app.chat.chat_id is None
         assert "“Stars”. It is in the list" in again.widgets.notice.accessibleDescription()
-        again.app._choose_chat(chat_id)
+        again.app.chat.open(chat_id)
         assert again.shown == ["Stars", "You said: Stars"] and marker.exists()
     with running(qapp, qtbot, tmp_path / "home", scripted()) as after:
         assert after.app.chat.chat_id == chat_id
@@ -441,7 +440,7 @@ def test_a_mistake_of_ours_is_told_with_details(driven, source):
 def test_another_chat_can_be_read_while_one_is_answered(driven, source):
     driven.ask("One")
     first = driven.app.chat.chat_id or 0
-    driven.app.begin_chat()
+    driven.app.chats.begin()
     say_next(source, Answer(LONG, pause_s=0.002))
     driven.send("Two")
     second = driven.app.chat.chat_id or 0
@@ -538,7 +537,7 @@ def test_a_new_chat_goes_on_while_the_old_one_is_answered(driven, source):
     say_next(source, Answer("word " * 300, pause_s=0.005))
     driven.send("Second")
     assert answer is not None
-    driven.app.listed.branch_off(answer.id)
+    driven.app.chats.branch_off(answer.id, "branch")
     assert driven.shown == ["First", "You said: First"]
     driven.until(lambda: not driven.app.answers.chat_ids)
     driven.app.chat.open(before or 0)
@@ -561,10 +560,10 @@ def test_several_chats_answer_at_once(driven, source):
 
     driven.until(lambda: all(map(words, numbers)))
     chats.open(numbers[1])
-    driven.widgets.actions["stop"].trigger()
+    driven.app.actions["stop"].trigger()
     driven.until(lambda: set(app.answers.chat_ids) == {numbers[0], numbers[2]})
     assert 0 < len(chats.turns[-1].message.text) < len(LONG)
-    app.listed.delete(numbers[0])
+    app.chats.delete(numbers[0])
     driven.until(lambda: set(app.answers.chat_ids) == {numbers[2]})
     before = words(numbers[2])
     driven.until(lambda: words(numbers[2]) > before)
@@ -616,7 +615,7 @@ def test_a_question_that_does_not_fit_is_asked_without_the_oldest_turns(driven, 
 def test_the_next_start_has_the_chat_that_was_open_and_what_was_typed(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as one:
         one.ask("Hello")
-        one.app.begin_chat()
+        one.app.chats.begin()
         one.ask("Other")
         one.widgets.composer.show_message("Half a question")
         one.widgets.sidebar.list.choose_neighbour(1)
@@ -674,7 +673,7 @@ def test_unsent_texts_of_an_older_headstart_are_taken_over(qapp, qtbot, tmp_path
         with running(qapp, qtbot, tmp_path, scripted()) as again:
             assert again.widgets.composer.text() == "Half a sent"
             assert again.widgets.transcript.reader.unsent == {question: "One, otherwise"}
-            again.app.begin_chat()
+            again.app.chats.begin()
             assert again.widgets.composer.text() == "A new thought"
             again.app.chat.open(chat)
             content = json.loads(file.read_text())

@@ -26,7 +26,7 @@ def listed(driven: Driven) -> list[str]:
 
 
 def chat(driven: Driven, question: str) -> int:
-    driven.app.begin_chat()
+    driven.app.chats.begin()
     driven.ask(question)
     return driven.app.chat.chat_id or 0
 
@@ -36,16 +36,16 @@ def test_a_new_chat_appears_with_its_first_question(driven):
     chat(driven, "First")
     chat(driven, "Second")
     assert listed(driven) == ["Today", "Second", "First"]
-    driven.app.begin_chat()
+    driven.app.chats.begin()
     assert listed(driven) == ["Today", "Second", "First"], "an empty chat is not stored"
 
 
 def test_deleting_can_be_undone(driven):
     first = chat(driven, "Precious")
-    driven.widgets.actions["delete-chat"].trigger()
+    driven.app.actions["delete-chat"].trigger()
     assert listed(driven) == []
     assert driven.shown == []
-    driven.widgets.actions["undo-delete"].trigger()
+    driven.app.actions["undo"].trigger()
     assert listed(driven) == ["Today", "Precious"]
     assert driven.app.chat.chat_id == first
     assert driven.shown[0] == "Precious"
@@ -55,7 +55,7 @@ def test_what_is_in_effect_is_said_of_the_chat_on_show(driven):
     chat(driven, "Drafted")
     find(driven.widgets.session, QToolButton, "Depth: 2").click()
     assert "Pinned: 2." in in_effect(driven)
-    driven.app.begin_chat()
+    driven.app.chats.begin()
     assert "Pinned" not in in_effect(driven)
 
 
@@ -78,7 +78,7 @@ def in_effect(driven: Driven) -> str:
 def test_a_chat_that_is_answered_can_be_deleted(driven, source):
     source.engines["None"].answers.append(Answer("word " * 500, pause_s=0.01))
     driven.send("Long one")
-    driven.widgets.actions["delete-chat"].trigger()
+    driven.app.actions["delete-chat"].trigger()
     driven.until(lambda: not driven.app.answers.chat_ids)
     assert listed(driven) == []
     assert driven.ask("Next") == "You said: Next"
@@ -87,12 +87,12 @@ def test_a_chat_that_is_answered_can_be_deleted(driven, source):
 def test_search_finds_words_in_answers_and_opens_them(driven):
     chat(driven, "About whales")
     chat(driven, "About ships")
-    driven.app.listed.search("said whales")
+    driven.app.chats.search("said whales")
     assert listed(driven) == ["Found", "About whales"]
     found = driven.widgets.sidebar.list.model().index(1, 0).data(ROW_ROLE).listed
-    driven.widgets.sidebar.list.chosen.emit(found.chat.id, found.message_id)
+    driven.app.chat.open(found.chat.id, found.message_id)
     assert driven.shown[0] == "About whales"
-    driven.app.listed.search("")
+    driven.app.chats.search("")
     assert len(listed(driven)) == 3
 
 
@@ -155,19 +155,19 @@ def test_a_chat_that_goes_on_moves_to_the_top(driven, source):
         driven.app.store.database.write(
             "UPDATE chat SET updated_at = updated_at - ? WHERE id = ?", days * day, chat_id
         )
-    driven.app.listed.refresh()
+    driven.app.chats.refresh()
     before = listed(driven)
     assert before[:4] == ["Today", "Third", "Yesterday", "First"]
     driven.app.chat.open(first)
     driven.ask("More?")
     assert listed(driven) == ["Today", "First", "Third", *before[4:]], "no heading without a chat"
-    driven.app.listed.pin(True, second)
-    driven.app.listed.pin(True, first)
+    driven.app.chats.pin(True, second)
+    driven.app.chats.pin(True, first)
     driven.app.chat.open(second)
     driven.ask("And you?")
     assert listed(driven) == ["Pinned", "Second", "First", "Today", "Third"]
     told = listed(driven)
-    driven.app.listed.refresh()
+    driven.app.chats.refresh()
     assert listed(driven) == told, "one row at a time comes to the same as all at once"
 
 
@@ -198,26 +198,26 @@ def test_a_chat_is_exported_as_a_pdf_beside_the_window(driven, tmp_path, monkeyp
 
 def test_menu_and_title_follow_what_is_done_in_the_sidebar(driven):
     first = chat(driven, "First")
-    actions, sidebar = driven.widgets.actions, driven.widgets.sidebar
-    sidebar.list.renamed.emit(first, "Zebras")
+    actions, chats = driven.app.actions, driven.app.chats
+    chats.rename(first, "Zebras")
     assert driven.widgets.window.windowTitle() == "Zebras – Headstart"
-    sidebar.list.pin_wanted.emit((first,), True)
+    chats.pin(True, first)
     assert actions["pin-chat"].isChecked()
-    driven.app.begin_chat()
+    driven.app.chats.begin()
     assert not actions["pin-chat"].isChecked()
-    sidebar.bin_wanted.emit(True)
-    assert actions["bin"].isChecked()
-    sidebar.search_changed.emit("zeb")
-    assert not actions["bin"].isChecked()
-    actions["bin"].trigger()
-    assert actions["bin"].isChecked() and listed(driven) == []
+    chats.show_trash(True)
+    assert actions["trash"].isChecked()
+    chats.search("zeb")
+    assert not actions["trash"].isChecked()
+    actions["trash"].trigger()
+    assert actions["trash"].isChecked() and listed(driven) == []
     actions["new-chat"].trigger()
-    assert not actions["bin"].isChecked() and listed(driven)
-    actions["bin"].trigger()
+    assert not actions["trash"].isChecked() and listed(driven)
+    actions["trash"].trigger()
 
 
 def search(driven: Driven, words: str) -> None:
-    driven.widgets.actions["search"].trigger()
+    driven.app.actions["search"].trigger()
     field = QApplication.focusWidget()
     assert isinstance(field, QLineEdit)
     QTest.keyClicks(field, words)
@@ -236,27 +236,44 @@ def type_into_the_list(driven: Driven, name: str) -> None:
 def test_a_folder_made_from_a_search_is_named(driven):
     chat(driven, "Whales")
     search(driven, "nothing")
-    driven.widgets.actions["new-folder"].trigger()
+    driven.app.actions["new-folder"].trigger()
     type_into_the_list(driven, "Work")
     driven.until(lambda: listed(driven) == ["Work", "Today", "Whales"])
 
 
-@pytest.mark.parametrize("hides", ["search", "bin", "folder", "sidebar"])
-def test_the_chat_on_show_is_renamed_whatever_hides_it(driven, hides):
-    number = chat(driven, "Whales")
-    actions, folders = driven.widgets.actions, driven.app.store.folders
-    match hides:
-        case "search":
-            search(driven, "nothing")
-        case "folder":
-            folders.open(folders.create("Work", [number]).id, False)
-            driven.app.listed.refresh()
-        case _:
-            actions[hides].trigger()
-    actions["rename-chat"].trigger()
-    type_into_the_list(driven, "Dolphins")
-    driven.until(lambda: driven.app.chat.title == "Dolphins")
-    assert "Dolphins" in listed(driven) and driven.widgets.window.has_sidebar
+@pytest.mark.parametrize("hides", ["search", "trash", "sidebar"])
+def test_the_chat_on_show_is_renamed_in_the_head_whatever_is_listed(driven, hides):
+    chat(driven, "Whales")
+    title = driven.widgets.head.title
+    driven.until(lambda: title.text() == "Whales")
+    if hides == "search":
+        search(driven, "nothing")
+    else:
+        driven.app.actions[hides].trigger()
+    driven.app.actions["rename-chat"].trigger()
+    type_into_the_list(driven, "Dolphins ")
+    assert driven.app.chat.title == "Dolphins"
+    driven.until(lambda: title.text() == "Dolphins")
+    assert driven.widgets.window.windowTitle() == "Dolphins – Headstart"
+
+
+def test_a_title_is_given_up_with_escape_and_kept_by_a_click_elsewhere(driven):
+    first = chat(driven, "Whales")
+    second = chat(driven, "Ships")
+    title = driven.widgets.head.title
+    QTest.mouseClick(title, Qt.MouseButton.LeftButton)
+    QTest.keyClicks(title, "Boats")
+    QTest.keyClick(title, Qt.Key.Key_Escape)
+    assert driven.app.chat.title == "Ships"
+    driven.until(lambda: title.text() == "Ships")
+    QTest.mouseClick(title, Qt.MouseButton.LeftButton)
+    title.selectAll()
+    QTest.keyClicks(title, "Boats")
+    driven.app.chat.open(first)
+    assert driven.app.store.chats.get(second).title == "Boats", "the one that was renamed"
+    driven.until(lambda: driven.app.chat.title == title.text() == "Whales")
+    driven.app.chats.begin()
+    driven.until(lambda: title.text() == "New chat" and not title.isEnabled())
 
 
 def mark(driven: Driven, *chats: int) -> None:
@@ -269,14 +286,14 @@ def mark(driven: Driven, *chats: int) -> None:
 def test_a_new_folder_takes_what_is_marked(driven, qtbot):
     first, second = chat(driven, "First"), chat(driven, "Second")
     driven.widgets.window.show_sidebar(False)
-    assert driven.widgets.actions["new-folder"].shortcut().toString() == "Ctrl+Shift+N"
-    driven.widgets.actions["new-folder"].trigger()
+    assert driven.app.actions["new-folder"].shortcut().toString() == "Ctrl+Shift+N"
+    driven.app.actions["new-folder"].trigger()
     editor = driven.widgets.sidebar.list.viewport().findChild(QLineEdit)
     assert editor is not None and driven.widgets.window.has_sidebar
     qtbot.keyClick(editor, Qt.Key.Key_Escape)
     assert listed(driven) == ["New folder", "Today", "Second", "First"], "only one was marked"
     mark(driven, first, second)
-    driven.widgets.actions["new-folder"].trigger()
+    driven.app.actions["new-folder"].trigger()
     assert listed(driven) == ["New folder", "New folder 2", "Second", "First"]
 
 
@@ -285,9 +302,9 @@ def test_the_menus_mean_all_that_is_marked(driven):
     chat(driven, "Third")
     driven.app.chat.open(second)
     mark(driven, first, second)
-    driven.widgets.actions["delete-chat"].trigger()
+    driven.app.actions["delete-chat"].trigger()
     assert listed(driven) == ["Today", "Third"] and driven.shown == []
-    driven.widgets.actions["undo-delete"].trigger()
+    driven.app.actions["undo"].trigger()
     assert listed(driven) == ["Today", "Third", "Second", "First"]
     assert driven.shown[0] in ("First", "Second")
 
@@ -300,7 +317,7 @@ def test_several_chats_go_into_files_of_their_own(driven, tmp_path, monkeypatch,
     out.mkdir()
     (out / f"Same name{ending}").write_text("mine")
     monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(out))
-    driven.widgets.sidebar.list.export_wanted.emit(chats, ending)
+    driven.app.files.export(chats, ending)
     driven.until(lambda: "4 chats were written" in driven.widgets.notice.words())
     assert sorted(path.name for path in out.iterdir()) == sorted(
         f"{name}{ending}" for name in ("Same name", "Same name 2", "Same name 3", "Chat", "研" * 60)
@@ -317,12 +334,12 @@ def test_a_folder_that_takes_no_files_ends_the_export_in_words(driven, tmp_path)
 def test_a_chat_in_a_folder_goes_on_there(driven):
     first = chat(driven, "First")
     chat(driven, "Second")
-    driven.app.listed.new_folder((first,))
+    driven.app.chats.new_folder("New folder", (first,))
     driven.app.chat.open(first)
     driven.ask("More?")
     assert listed(driven) == ["New folder", "First", "Today", "Second"]
     folder = driven.app.store.folders.listed()[0]
-    driven.widgets.sidebar.list.folder_opened.emit(folder.id, False)
+    driven.app.chats.open_folder(folder.id, False)
     driven.ask("And more?")
     assert listed(driven) == ["New folder", "Today", "Second"]
     assert driven.app.chat.chat_id == first and driven.shown[-2] == "And more?"

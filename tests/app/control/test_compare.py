@@ -173,7 +173,7 @@ def test_answers_of_chats_are_left_alone(comparison):
 def test_the_stop_command_ends_what_runs(qapp, qtbot, tmp_path):
     source = scripted(Answer("word " * 500, pause_s=0.01), Answer("word " * 500, pause_s=0.01))
     with running(qapp, qtbot, tmp_path, source) as driven:
-        app, stop = driven.app, driven.widgets.actions["stop"]
+        app, stop = driven.app, driven.app.actions["stop"]
         assert not stop.isEnabled()
         driven.send("Go on.")
         assert stop.isEnabled()

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from app.control.chat_list import group_by_day
+from app.state.chat_list import group_by_day
 from app.values.chats import ChatSummary
 
 BERLIN = ZoneInfo("Europe/Berlin")

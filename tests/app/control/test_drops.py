@@ -151,7 +151,7 @@ def test_a_chat_that_was_exported_is_imported_unless_it_is_attached_with_others(
     exported, note = tmp_path / "chat.json", tmp_path / "note.txt"
     app.files.export_to(before, exported)
     note.write_text("words")
-    app.begin_chat()
+    app.chats.begin()
     assert drag(driven, mime_of(exported)).startswith("Import chat.json")
     drop(driven, mime_of(exported))
     driven.until(lambda: app.chat.chat_id not in (None, before))

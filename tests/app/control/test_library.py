@@ -145,16 +145,16 @@ def test_the_arrow_beside_the_models_name_offers_recent_ones_to_load_again(
     assert offered() == {
         "small && fine": False,
         "Pocket model": True,
-        "Eject": False,
-        "All models…": False,
+        "Eject Model": False,
+        "Models": False,
     }
     menu.actions()[0].trigger()
     driven.until(lambda: driven.app.models.model_name == "small")
     assert offered() == {
         "small && fine": True,
         "Pocket model": False,
-        "Eject": False,
-        "All models…": False,
+        "Eject Model": False,
+        "Models": False,
     }
     menu.actions()[0].trigger()
     assert driven.app.models.loading is None, "it is there already"

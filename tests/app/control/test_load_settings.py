@@ -12,7 +12,7 @@ from scripted_models import WorkerEngine, described
 from seen import press, words_on
 from windows import Driven, running, scripted
 
-from app.control.head import RestController
+from app.control.rest import RestController
 from app.values.app_settings import ModelSettings
 from app.values.chat_settings import CacheChoice
 from mlx_engine.built_in_model import built_in_model

@@ -37,9 +37,9 @@ def test_the_scheme_is_the_user_s_or_the_system_s(wish, system, scheme):
 def test_dark_dresses_the_application(driven, qapp):
     driven.ask("A message to be dressed")
     for scheme, other in (("dark", "light"), ("light", "dark")):
-        driven.widgets.actions[scheme].trigger()
-        assert driven.widgets.actions[scheme].isChecked()
-        assert not driven.widgets.actions[other].isChecked()
+        driven.app.actions[scheme].trigger()
+        assert driven.app.actions[scheme].isChecked()
+        assert not driven.app.actions[other].isChecked()
         driven.until(lambda scheme=scheme: page_of(qapp) == load_theme(scheme).page.lower())
 
 
@@ -54,7 +54,7 @@ def test_text_is_as_wide_as_its_reader_wants(driven, qapp, qtbot, tmp_path):
     views = driven.widgets.transcript.column.views
     widths = []
     for name in ("Narrow", "Default", "Wide", "Whole window"):
-        driven.widgets.actions["settings"].trigger()
+        driven.app.actions["settings"].trigger()
         qtbot.mouseClick(
             find(driven.widgets.settings, QAbstractButton, f"Text width: {name}"),
             Qt.MouseButton.LeftButton,
@@ -71,18 +71,18 @@ def test_parts_of_the_system_s_own_follow(driven, monkeypatch):
     asked: list[Qt.ColorScheme] = []
     monkeypatch.setattr(QStyleHints, "setColorScheme", lambda _, scheme: asked.append(scheme))
     for wish in ("dark", "light", "system"):
-        driven.widgets.actions[wish].trigger()
+        driven.app.actions[wish].trigger()
     scheme = Qt.ColorScheme
     assert asked == [scheme.Dark, scheme.Light, scheme.Unknown]
 
 
 def test_text_grows_and_shrinks(driven, qapp):
     usual = qapp.font().pixelSize()
-    driven.widgets.actions["larger"].trigger()
-    driven.widgets.actions["larger"].trigger()
+    driven.app.actions["larger"].trigger()
+    driven.app.actions["larger"].trigger()
     assert driven.app.settings.value.text_zoom == 1.2
     driven.until(lambda: qapp.font().pixelSize() == round(1.2 * usual))
-    driven.widgets.actions["actual-size"].trigger()
+    driven.app.actions["actual-size"].trigger()
     driven.until(lambda: qapp.font().pixelSize() == usual)
 
 
@@ -109,19 +109,19 @@ def ground(picture: QImage) -> str:
 def test_chats_pages_and_looks_that_come_and_go_leave_nothing_behind(driven, qapp):
     widgets, chats = driven.widgets, list[int]()
     for words in ("One", "Other"):
-        driven.app.begin_chat()
+        driven.app.chats.begin()
         driven.ask(words)
         chats.append(driven.app.chat.chat_id or 0)
     counts = []
     looks: tuple[Scheme, ...] = ("dark", "light", "dark")
     for scheme in looks:
         for chat in chats:
-            driven.app.listed.chosen.emit(chat, None)
+            driven.app.chat.open(chat, None)
             driven.until(
                 lambda: len(driven.shown) == 2 and not widgets.transcript.column.is_filling
             )
         for page in ("settings", "library", "compare"):
-            widgets.actions[page].trigger()
+            driven.app.actions[page].trigger()
         widgets.window.show_page("chat")
         driven.app.look.choose(scheme)
         qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
@@ -131,19 +131,19 @@ def test_chats_pages_and_looks_that_come_and_go_leave_nothing_behind(driven, qap
 
 def test_panels_and_choices_are_remembered(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as first:
-        first.widgets.actions["sidebar"].trigger()
-        first.widgets.actions["drafted-words"].trigger()
-        first.widgets.actions["session"].trigger()
+        first.app.actions["sidebar"].trigger()
+        first.app.actions["drafted-words"].trigger()
+        first.app.actions["session"].trigger()
         assert first.widgets.window.panel == "session"
     with running(qapp, qtbot, tmp_path, scripted()) as again:
         assert not again.widgets.window.has_sidebar
         assert again.widgets.window.panel == "session"
-        assert again.widgets.actions["drafted-words"].isChecked()
-        assert not again.widgets.actions["sidebar"].isChecked()
+        assert again.app.actions["drafted-words"].isChecked()
+        assert not again.app.actions["sidebar"].isChecked()
 
 
 def test_the_whole_screen_is_taken_and_given_back(driven):
-    window, action = driven.widgets.window, driven.widgets.actions["full-screen"]
+    window, action = driven.widgets.window, driven.app.actions["full-screen"]
     assert [keys.toString() for keys in action.shortcuts()] == ["F11", "Meta+Ctrl+F"]
     action.trigger()
     driven.until(window.isFullScreen)
@@ -169,7 +169,7 @@ def test_the_strip_opens_the_drafting_view_and_closes_it(driven):
 
 
 def test_stop_is_there_only_while_something_runs(driven):
-    actions = driven.widgets.actions
+    actions = driven.app.actions
     assert not actions["stop"].isEnabled()
     driven.send("Go")
     assert actions["stop"].isEnabled()
@@ -204,11 +204,11 @@ def test_panels_have_room_for_larger_text_from_the_start(qapp, qtbot, tmp_path):
         usual = first.widgets.sidebar.width()
         settings = first.app.settings
         settings.change(replace(settings.value, text_zoom=1.5))
-        first.until(lambda: first.widgets.sidebar.minimumWidth() > usual)
+        first.until(lambda: first.widgets.sidebar.width() > usual)
     with running(qapp, qtbot, tmp_path, scripted()) as again:
         assert again.widgets.sidebar.width() > usual
-        again.widgets.actions["actual-size"].trigger()
-        again.until(lambda: again.widgets.sidebar.minimumWidth() == usual)
+        again.app.actions["actual-size"].trigger()
+        again.until(lambda: again.widgets.sidebar.width() == usual)
 
 
 def test_escape_in_a_search_leaves_the_answer_alone(qapp, qtbot, tmp_path):
@@ -219,7 +219,7 @@ def test_escape_in_a_search_leaves_the_answer_alone(qapp, qtbot, tmp_path):
         driven.until(lambda: len(driven.shown) == 2)
         widgets.window.activateWindow()
         for name, field in (("find", widgets.transcript.find_bar.field), ("search", None)):
-            widgets.actions[name].trigger()  # type: ignore[index]
+            driven.app.actions[name].trigger()  # type: ignore[index]
             focus = field or QApplication.focusWidget()
             assert focus is not None
             qtbot.keyClicks(focus, "zebra")
@@ -227,5 +227,5 @@ def test_escape_in_a_search_leaves_the_answer_alone(qapp, qtbot, tmp_path):
             assert driven.app.chat.running is not None
             assert not widgets.transcript.find_bar.isVisible()
         assert isinstance(focus, QLineEdit) and focus.text() == ""
-        widgets.actions["stop"].trigger()
+        driven.app.actions["stop"].trigger()
         driven.until_answered()

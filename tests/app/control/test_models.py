@@ -203,7 +203,7 @@ def test_other_numerics_load_the_model_anew(driven, source):
 
 def test_comparing_runs_both_ways_and_keeps_nothing(driven, source):
     source.engines["None"].answers.extend([Answer("Same words here"), Answer("Same words here")])
-    driven.widgets.actions["compare"].trigger()
+    driven.app.actions["compare"].trigger()
     assert driven.widgets.window.page == "compare"
     driven.app.compare.run("Why?")
     driven.until(lambda: not driven.app.compare.is_running)
@@ -216,7 +216,7 @@ def test_comparing_runs_both_ways_and_keeps_nothing(driven, source):
 
 
 def test_compare_begins_with_the_question_of_the_chat_on_show(driven, qtbot):
-    actions, compare = driven.widgets.actions, driven.widgets.compare
+    actions, compare = driven.app.actions, driven.widgets.compare
     box = compare.focusProxy()
     assert isinstance(box, QPlainTextEdit)
     driven.ask("Why?")
@@ -227,7 +227,7 @@ def test_compare_begins_with_the_question_of_the_chat_on_show(driven, qtbot):
     assert driven.widgets.window.page == "chat"
     actions["compare"].trigger()
     assert box.toPlainText() == "Why indeed?", "what was typed there stays"
-    driven.app.begin_chat()
+    driven.app.chats.begin()
     actions["compare"].trigger()
     assert box.toPlainText() == "", "a new chat has asked nothing"
 
@@ -269,7 +269,7 @@ def test_the_output_head_in_use_is_said(driven, source):
     driven.ask("Why?")
     driven.app.route(DraftOutputInUse(str(driven.app.chat.chat_id), "4-bit"))
     assert "In effect: a copy in 4 bits." in words_on(driven.widgets.session)
-    driven.app.begin_chat()
+    driven.app.chats.begin()
     assert "In effect: a copy in 4 bits." not in words_on(driven.widgets.session)
 
 

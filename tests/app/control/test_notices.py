@@ -67,7 +67,7 @@ def test_a_long_answer_is_told_and_a_click_opens_its_chat(elsewhere):
     ((title, words),) = elsewhere.told.words
     assert title == "What is it?"
     assert words.startswith("Forty-two, as ever ever") and len(words) == MOST
-    driven.app.begin_chat()
+    driven.app.chats.begin()
     driven.widgets.window.show_page("settings")
     elsewhere.told.clicked.emit()
     assert driven.app.chat.chat_id == chat_id

@@ -39,7 +39,7 @@ def test_the_model_of_a_chat_is_offered_and_loaded_on_demand(driven, source, oth
     assert said(driven) == ""
     load(driven, None)
     assert said(driven) == "This chat was answered by Other-8B."
-    driven.app.begin_chat()
+    driven.app.chats.begin()
     assert said(driven) == ""
     driven.app.chat.open(first)
     assert source.loaded == ["None", str(other), "None"], "nothing loads by itself"

@@ -9,7 +9,7 @@ from seen import button
 from windows import Driven, close, folders_in, scripted
 
 from app.app import App
-from app.control.head import MINUTE_MS, RestController
+from app.control.rest import MINUTE_MS, RestController
 from app.state.settings import save_settings
 from app.values.app_settings import AppSettings
 from app.window.chat_page import HeadBar
@@ -30,7 +30,7 @@ def detail(driven: Driven) -> str:
 def eject(driven: Driven) -> None:
     (menu,) = driven.widgets.head.findChildren(QMenu)
     menu.aboutToShow.emit()
-    next(action for action in menu.actions() if action.text() == "Eject").trigger()
+    next(action for action in menu.actions() if action.text() == "Eject Model").trigger()
 
 
 def test_what_is_loaded_and_its_memory_stand_in_the_head_bar(driven):
@@ -160,7 +160,7 @@ def test_a_question_is_taken_as_soon_as_the_window_is_there(qapp, qtbot, tmp_pat
 def test_a_comparison_loads_a_model_that_rests(driven):
     eject(driven)
     compare = driven.widgets.compare
-    driven.widgets.actions["compare"].trigger()
+    driven.app.actions["compare"].trigger()
     compare.show_prompt("Hello")
     run = button(compare, "Run")
     assert run.isEnabled() and "model first" not in run.toolTip()

@@ -35,7 +35,7 @@ def test_settings_open_a_page_and_reach_new_chats(driven, source):
     app, widgets = driven.app, driven.widgets
     driven.ask("Count.")
     mine = app.chat.settings
-    widgets.actions["settings"].trigger()
+    driven.app.actions["settings"].trigger()
     assert widgets.window.page == "settings"
     wanted = ChatSettings(system="Be kind.", draft=DraftOptions(depth=2), thinking=False)
     widgets.settings.new_chat.changed.emit(wanted)
@@ -44,7 +44,7 @@ def test_settings_open_a_page_and_reach_new_chats(driven, source):
     assert app.settings.value.theme == "dark"
     assert app.settings.value.show_drafted
     assert app.chat.settings == mine, "a chat that exists keeps its own"
-    app.begin_chat()
+    app.chats.begin()
     assert widgets.window.page == "chat"
     begun = app.chat.settings
     assert (begun.system, begun.draft.depth, begun.thinking) == ("Be kind.", 2, False)
@@ -60,7 +60,7 @@ def test_the_settings_page_is_made_when_it_is_opened_a_section_a_turn(qapp, qtbo
         assert view.findChildren(QWidget) == sections, "all of them empty"
         app.settings.change(replace(app.settings.value, text_width="wide"))
         with qtbot.waitSignal(view.made):
-            driven.widgets.actions["settings"].trigger()
+            driven.app.actions["settings"].trigger()
             assert find(page, QAbstractButton, "Text width: Wide").isChecked()
             assert not view.models.findChildren(QWidget)
             app.settings.change(replace(app.settings.value, idle_minutes=15))
@@ -74,7 +74,7 @@ def test_the_settings_page_is_made_when_it_is_opened_a_section_a_turn(qapp, qtbo
         assert names.index("Text width: Wide") < names.index("Temperature") < len(names) - 1
         made = page.findChildren(QWidget)
         driven.widgets.window.show_page("chat")
-        driven.widgets.actions["settings"].trigger()
+        driven.app.actions["settings"].trigger()
         assert page.findChildren(QWidget) == made
 
 
@@ -93,7 +93,7 @@ def test_what_a_chat_gives_its_template_is_kept_and_given(qapp, qtbot, tmp_path)
         assert find(panel, QLineEdit, "Top k").text() == "many", "what is wrong is not lost"
         driven.ask("Why?")
         assert engine.sessions[-1].template_arguments == {"reasoning_effort": "low"}
-        driven.app.begin_chat()
+        driven.app.chats.begin()
         assert find(panel, QLineEdit, "reasoning_effort").text() == "", "of that chat only"
         assert find(panel, QLineEdit, "Top k").text() != "many"
     with running(qapp, qtbot, tmp_path, models) as driven:
@@ -111,13 +111,13 @@ def test_what_was_typed_last_is_kept_when_a_shortcut_leaves_the_chat(qapp, qtbot
         system = find(panel, QPlainTextEdit, "System prompt")
         system.setFocus()
         QTest.keyClicks(system, "Be kind.")
-        driven.widgets.actions["new-chat"].trigger()
+        driven.app.actions["new-chat"].trigger()
         assert app.chat.settings.system == system.toPlainText() == ""
         app.chat.open(1)
         assert app.chat.settings.system == system.toPlainText() == "Be kind."
         system.setFocus()
         QTest.keyClicks(system, "Or not. ")
-        app.begin_chat()
+        app.actions["new-chat"].trigger()
         app.chat.open(1)
         system.setFocus()
         QTest.keyClicks(system, "Now ")
@@ -130,7 +130,7 @@ def test_what_is_wrong_in_the_settings_of_new_chats_is_not_lost(qapp, qtbot, tmp
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         view = driven.widgets.settings
         with qtbot.waitSignal(view.made):
-            driven.widgets.actions["settings"].trigger()
+            driven.app.actions["settings"].trigger()
         type_into(qtbot, view, "Top k", "many")
         type_into(qtbot, view, "Top p", "0.5")
         assert driven.app.settings.value.new_chat.sampling.top_p == 0.5
@@ -152,7 +152,7 @@ def test_the_memory_of_a_model_is_told_in_the_format_of_the_chat_on_show(qapp, q
         assert cache() == "81.9 MB"
         fields.changed.emit({"cache": CacheChoice(bits=4)})
         assert cache() == "23.8 MB"
-        driven.app.begin_chat()
+        driven.app.chats.begin()
         assert cache() == "81.9 MB"
 
 
@@ -178,7 +178,7 @@ def test_a_preset_follows_its_chat(driven, source):
     panel.fields.changed.emit({"sampling": SamplingChoice(temperature=0.1)})
     save = next(b for b in panel.findChildren(QPushButton) if "Save the changes" in b.text())
     assert not save.isHidden()
-    driven.app.begin_chat()
+    driven.app.chats.begin()
     assert save.isHidden(), "another chat knows nothing of it"
     chats.open(number)
     assert not save.isHidden()
@@ -204,7 +204,7 @@ def test_a_preset_is_renamed_in_all_chats_and_deleted_with_an_undo(driven, sourc
     for name in ("Mine", "Yours"):
         type_into(qtbot, panel, "Name of a new preset", name)
     chats.change_settings(replace(chats.settings, preset="Mine"))
-    driven.app.begin_chat()
+    driven.app.chats.begin()
     driven.ask("Count again.")
     chats.change_settings(replace(chats.settings, preset="Mine"))
     press("Rename this preset")

@@ -105,7 +105,7 @@ def test_a_file_that_is_being_read_belongs_to_its_chat_and_holds_its_question(
     driven.ask("First")
     first = app.chat.chat_id
     assert first is not None
-    app.begin_chat()
+    app.chats.begin()
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(f"/far/{name}") for name in ("report.pdf", "none.txt")])
     QApplication.clipboard().setMimeData(data)
@@ -124,7 +124,7 @@ def test_a_file_that_is_being_read_belongs_to_its_chat_and_holds_its_question(
     gate.set()
     driven.until(lambda: "none.txt is empty." in told())
     assert widget.attachments() == ()
-    app.begin_chat()
+    app.chats.begin()
     assert widget.attachments() == (AttachedText("report.pdf", "text"),)
     qtbot.keyClick(box, Qt.Key.Key_Return)
     driven.until_answered()

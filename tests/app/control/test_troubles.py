@@ -94,7 +94,7 @@ def test_settings_of_a_chat_that_had_to_be_reset_are_named(qapp, qtbot, tmp_path
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         driven.ask("Hello")
         chat_id = driven.app.chat.chat_id
-        driven.app.begin_chat()
+        driven.app.chats.begin()
         settings = '{"system": "Be kind.", "draft": {"depth": -3}}'
         driven.app.store.database.write("UPDATE chat SET settings = ?", settings)
         driven.app.chat.open(chat_id)
@@ -216,7 +216,7 @@ def test_a_long_chat_that_is_copied_and_opened_ends_with_the_program(qapp, qtbot
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         long = insert_chat(driven.app.store, NewChat("Long", ChatSettings(), messages, 899))
         driven.app.chat.open(long)
-        driven.app.listed.duplicate(long)
+        driven.app.chats.duplicate(long, "copy")
         driven.app.close()
         for _ in range(20):
             QApplication.processEvents()
@@ -244,7 +244,7 @@ def test_odd_characters_that_are_pasted_are_sent_rewritten_and_come_back(qapp, q
             bubble = driven.widgets.transcript.column.views[0]
             assert bubble.editor is not None
             bubble.editor.field.insertFromMimeData(pasted)
-            driven.app.begin_chat()
+            driven.app.chats.begin()
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         chats = driven.app.store.chats.listed()
         assert len(chats) == len(ODD)

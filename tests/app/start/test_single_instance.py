@@ -136,7 +136,7 @@ def test_no_filter_in_python_sees_every_event(qapp, qtbot, tmp_path, monkeypatch
     )
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         driven.ask("Hello")
-        driven.widgets.actions["library"].trigger()
+        driven.app.actions["library"].trigger()
     assert not filters, "Application.event is where its own events arrive"
 
 

@@ -41,6 +41,7 @@ from app.window.language import number, said, tr
 from app.window.models.downloads import progress_in_words
 from app.window.models.model_facts import storage_table
 from app.window.session_panel.abilities import ModelAbilities, SourceAbility, in_effect
+from app.window.sidebar.chat_list import COPY
 from metal_kernels.choice import NO_KERNELS, Kernels, KernelWork
 from metal_kernels.kernel import Launch
 from mlx_engine.drafting.depth import Choice, DepthPolicy
@@ -135,9 +136,9 @@ def test_every_text_of_the_running_app_can_be_translated(qapp, qtbot, tmp_path, 
     with running(qapp, qtbot, tmp_path, scripted(Answer("2 + 2 = 4", pause_s=0.0))) as driven:
         app, widgets, seen = driven.app, driven.widgets, list[str]()
         driven.ask("2 * 2")
-        app.listed.new_folder([1])
-        app.listed.duplicate(1)
-        app.listed.delete(1)
+        driven.widgets.sidebar.list.make_folder([1])
+        app.chats.duplicate(1, tr(COPY))
+        app.chats.delete(1)
         chats = [ListedChat(chat) for chat in app.store.chats.listed()]
         (folder,) = app.store.folders.listed()
         listed, models = widgets.sidebar.list, widgets.library.list
@@ -152,7 +153,7 @@ def test_every_text_of_the_running_app_can_be_translated(qapp, qtbot, tmp_path, 
         for place in ("hub", "here"):
             widgets.library.show_place(place)
             seen += untranslated(widgets.window)
-        app.listed.show_bin(True)
+        app.chats.show_trash(True)
         app.offered.offer(None)
         driven.until(lambda: not widgets.card.isHidden())
         widgets.transcript.open_find()

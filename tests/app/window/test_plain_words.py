@@ -22,7 +22,7 @@ EVIL = 'R&D <img src="/dev/zero"><link rel="stylesheet" href="/dev/zero"><b>bold
 @pytest.fixture
 def window(qtbot):
     made = filled_window(qtbot)
-    made.sidebar.show_groups(
+    made.sidebar.list.model().show_groups(
         [ChatGroup("Today", (ListedChat(ChatSummary(1, EVIL, False, 0.0, 0.0)),))]
     )
     question = with_attachments("Why?", [AttachedText(f"{EVIL}.txt", "text")])

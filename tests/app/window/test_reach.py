@@ -3,13 +3,15 @@
 from dataclasses import replace
 
 import pytest
+from chat_stores import Clock
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication, QWidget
 from shown_transcript import STATS, begin, of, settle, show, stream
+from sidebar_hands import Hands
 
-from app.values.chats import ChatGroup, ChatSummary, DraftedSpan, ListedChat
-from app.window.sidebar.sidebar import Sidebar
+from app.store.session_store import open_store
+from app.values.chats import DraftedSpan
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.transcript_view import TranscriptView
 
@@ -79,7 +81,7 @@ def test_a_finished_answer_can_be_worked_with_by_keys(view):
         "Copy code",
         "Copy",
         "Copy as Markdown",
-        "Regenerate",
+        "Answer Again",
         "Continue this answer",
         "Edit and send again",
         "Previous version",
@@ -129,18 +131,19 @@ def test_every_role_is_told(view):
     assert code.text(QAccessible.Text.Value) == "x = 1"
 
 
-@pytest.mark.parametrize("is_bin", [False, True])
-def test_the_sidebar(qtbot, is_bin):
-    sidebar = Sidebar()
-    qtbot.addWidget(sidebar)
-    sidebar.show()
+@pytest.mark.parametrize("is_trash", [False, True])
+def test_the_sidebar(qtbot, tmp_path, is_trash):
+    store = open_store(tmp_path / "chats.db")
+    hands = Hands(qtbot, store, Clock())
+    sidebar = hands.sidebar
     assert {"Search in chats", "New chat", "Models", "Trash", "Chats"} <= set(names(sidebar))
-    chat = ListedChat(ChatSummary(1, "Kernels", False, 0.0, 0.0))
-    sidebar.show_groups([ChatGroup("Today", (chat,))], is_bin=is_bin)
-    sidebar.undo.offer("Moved to the bin", lambda: None)
+    kernels, gone = hands.chats("Kernels", "Gone")
+    hands.listed.delete(gone if not is_trash else kernels)
+    hands.listed.show_trash(is_trash)
     QApplication.processEvents()
     assert "Undo" in names(sidebar, KEYS.value)
     chats = QAccessible.queryAccessibleInterface(sidebar.list)
     said = [chats.child(n).text(QAccessible.Text.Name) for n in range(chats.childCount())]
-    assert said == ["Today", "Kernels"]
+    assert said == ["Trash" if is_trash else "Today", "Kernels"]
     assert chats.role() == QAccessible.Role.List
+    store.close()

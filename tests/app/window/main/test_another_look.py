@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from filled_window import filled_window, wait_for_rest
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from app.window.layers import DropPlan
@@ -17,8 +17,8 @@ Dressed = Callable[[Scheme, float], None]
 
 def pictures(made: Widgets, qtbot: QtBot) -> dict[str, QImage]:
     """Every page and panel, the layers, and a menu."""
-    menu = made.window.menuBar().findChild(QMenu)
-    assert menu is not None
+    menu = made.window.menuBar().addMenu("File")
+    menu.addAction("New Chat")
     shown: dict[str, QWidget] = {"chat": made.window, "menu": menu}
     taken = {name: widget.grab().toImage() for name, widget in shown.items()}
     made.chat_page.show_start(True)

@@ -1,4 +1,4 @@
-"""The model in use: what the head and the start page say of it, and when it leaves memory."""
+"""When the model in use leaves memory, which is loaded at the start, and which a chat had."""
 
 from pathlib import Path
 
@@ -7,69 +7,25 @@ from PySide6.QtCore import QObject, QTimer
 from app.control.compare import CompareController
 from app.state.answers import Answers
 from app.state.chat import ChatState
-from app.state.models import ModelState, model_name
+from app.state.models import ModelState
 from app.state.settings import KeptSettings
 from app.values.app_settings import BUILT_IN, settings_of
-from app.values.models import BUILT_IN_NAME, FoundModel
-from app.window.chat_page import HeadBar
+from app.values.models import BUILT_IN_NAME
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import tr
-from app.window.models.first_run_view import FirstRunView
-from app.window.models.model_card_view import LOOKING
-from app.worker.replies import LoadProgress
 from mlx_engine.values.options import LoadOptions
 from mlx_engine.values.words import Words
 
 AT_START = Words("Not loaded yet. Your next message loads it")
 EJECTED = Words("Ejected. Your next message loads it again")
 ANSWERING = Words("An answer is being written: stop it, then eject the model.")
-WAITING = Words("Waiting for the current answer to finish")
 MINUTE_MS = 60_000
 LONGEST_MS = 2**31 - 1
 """That a timer takes: 24 days."""
 
 
-class HeadController(QObject):
-    """Keeps both true through loads, failures and what is learnt of a model later."""
-
-    def __init__(
-        self,
-        head: HeadBar,
-        start: FirstRunView,
-        models: ModelState,
-        parent: QObject | None = None,
-    ) -> None:
-        super().__init__(parent)
-        self._head, self._start, self._models = head, start, models
-        models.progressed.connect(self._show_model)
-        models.changed.connect(self._show_model)
-        head.cancel_wanted.connect(models.cancel)
-        head.recent_chosen.connect(self._load_again)
-        start.built_in_wanted.connect(lambda: models.load(None))
-
-    def _show_model(self) -> None:
-        resting, progress = self._models.resting, self._models.progress
-        self._head.show_memory(self._models.memory)
-        if progress is not None:
-            self._show_progress(progress)
-        elif resting is None:
-            self._head.show_model(self._models.description)
-        else:
-            self._head.show_resting(resting.name, resting.why)
-        self._start.show_model(self._models.model_name)
-
-    def _show_progress(self, progress: LoadProgress) -> None:
-        name = model_name(progress.path)
-        verb = tr("Downloading") if progress.fetches else tr("Loading")
-        before = WAITING if progress.waits else LOOKING
-        self._head.show_loading(name, progress.done, progress.total, verb, before)
-
-    def _load_again(self, entry: FoundModel) -> None:
-        self._models.load(None if entry.is_built_in else str(entry.path))
-
-
 class RestController(QObject):
-    """The engine's thread lets a model go; this decides when, and the head bar says so."""
+    """Decides when the engine's thread lets a model go."""
 
     def __init__(
         self,
@@ -77,7 +33,6 @@ class RestController(QObject):
         answers: Answers,
         compare: CompareController,
         settings: KeptSettings,
-        head: HeadBar,
         notice: NoticeBar,
         parent: QObject | None = None,
     ) -> None:
@@ -88,7 +43,6 @@ class RestController(QObject):
         self.idle.timeout.connect(self._let_go)
         for changed in (models.changed, answers.changed, compare.changed, settings.changed):
             changed.connect(self._watch)
-        head.eject_wanted.connect(self._eject)
 
     def load_last(self, wanted: LoadOptions) -> None:
         """The model used last, or the built-in one; `wanted` is how the chat on show wants it."""
@@ -125,7 +79,8 @@ class RestController(QObject):
         )
         self._models.rest(words)
 
-    def _eject(self) -> None:
+    def eject(self) -> None:
+        """Let the model in use go until the next question, unless it is answering."""
         if self._is_busy:
             self._notice.mention(ANSWERING)
         else:

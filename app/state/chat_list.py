@@ -1,0 +1,281 @@
+"""The chats listed: by day and folder, found by words, or in the Trash; what is done with them."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, timedelta, tzinfo
+from datetime import time as clock_time
+from typing import NamedTuple, TypeVar
+
+from PySide6.QtCore import QLocale, QObject, Signal
+
+from app.start.threads import Turns
+from app.state.chat import ChatState
+from app.state.deeds import Deeds
+from app.state.settings import KeptSettings
+from app.store.session_store import SessionStore
+from app.values.chats import PINNED, TODAY, ChatGroup, ChatSummary, Folder, ListedChat
+from app.values.errors import StoreError
+from mlx_engine.values.words import Words
+
+T = TypeVar("T")
+
+
+class ChatListState(QObject):
+    """The list of chats.
+
+    groups: chats under their headings. folders: all that chats can be moved to. query: the words
+    that are searched for. shows_trash: whether the Trash is listed. deeds: what can be undone.
+
+    Signals:
+        changed: other chats are listed, or the same ones with other names or in other places.
+        went_on: a heading, and the ListedChat that is now the first under it.
+        failed: a StoreError in words.
+    """
+
+    changed = Signal()
+    went_on = Signal(str, object)
+    failed = Signal(object)
+
+    def __init__(
+        self,
+        store: SessionStore,
+        chat: ChatState,
+        settings: KeptSettings,
+        clock: Callable[[], float] = time.time,
+        parent: QObject | None = None,
+    ) -> None:
+        """chat: the one on show. settings: those of a new chat are in them. clock: seconds since
+        1970.
+        """
+        super().__init__(parent)
+        self._store, self._chat, self._settings, self._clock = store, chat, settings, clock
+        self._turns, self._day = Turns(self), date.min
+        self.query, self.shows_trash = "", False
+        self.groups: tuple[ChatGroup, ...] = ()
+        self.folders: tuple[Folder, ...] = ()
+        self.deeds = Deeds(self)
+        chat.stored.connect(self.show_changed)
+
+    def refresh(self) -> None:
+        """Read the list from the store."""
+        with self._failures():
+            self.folders = self._store.folders.listed()
+            self.groups = self._groups(self.folders)
+            self._day = date.fromtimestamp(self._clock())
+            self.changed.emit()
+
+    def show_changed(self, chat_id: int) -> None:
+        """Update the row of a chat in which something was said, and move it to the top.
+
+        The whole list is read again on another day, and while a search, the Trash, or a folder with
+        the chat is listed.
+        """
+        if self.shows_trash or self.query or date.fromtimestamp(self._clock()) != self._day:
+            self.refresh()
+            return
+        with self._failures():
+            chat = self._store.chats.get(chat_id)
+            if chat.folder is not None:
+                self.refresh()
+            elif chat.deleted_at is None:
+                self.went_on.emit(PINNED if chat.pinned else TODAY, ListedChat(chat))
+
+    def search(self, query: str) -> None:
+        """List the chats that contain these words; all chats when there are none."""
+        self.query = query.strip()
+        self.show_trash(False)
+
+    def show_trash(self, wanted: bool) -> None:
+        """List the Trash, or the chats again."""
+        self.shows_trash = wanted
+        self.refresh()
+
+    def begin(self) -> None:
+        """Show a new chat, with a list that it will appear in."""
+        if self.shows_trash:
+            self.show_trash(False)
+        self._chat.begin(self._settings.value.new_chat)
+
+    # what is done with chats
+
+    def rename(self, chat_id: int, title: str) -> None:
+        """Give a chat another title."""
+        self._do(lambda: self._store.chats.rename(chat_id, title))
+
+    def pin(self, pinned: bool, *chat_ids: int) -> None:
+        """Keep chats at the top, or no longer."""
+        self._do_each(lambda chat_id: self._store.chats.pin(chat_id, pinned), chat_ids)
+
+    def delete(self, *chat_ids: int) -> None:
+        """Move chats to the Trash, from where they can be restored."""
+        if not self._do_each(self._store.chats.delete, chat_ids):
+            return
+        for chat_id in chat_ids:
+            self._chat.forget(chat_id)
+        if self._chat.chat_id in chat_ids:
+            self.begin()
+        words = Words("{n:,} chats moved to the Trash", "Moved to the Trash", len(chat_ids))
+        self.deeds.add(words, lambda: self._take_back(chat_ids))
+
+    def _take_back(self, chat_ids: Sequence[int]) -> None:
+        if self.restore(*chat_ids):
+            self._chat.open(chat_ids[0])
+
+    def restore(self, *chat_ids: int) -> bool:
+        """Move chats out of the Trash; False when it failed."""
+        return self._do_each(self._store.chats.restore, chat_ids)
+
+    def delete_for_ever(self, *chat_ids: int) -> None:
+        """Delete chats with their messages; their deletion cannot be undone."""
+        if self._do_each(self._store.chats.delete_for_ever, chat_ids):
+            self.deeds.forget()
+
+    def duplicate(self, chat_id: int, how: str) -> None:
+        """Copy a chat with all its branches and show the copy. how: the word behind its title."""
+        self._turns.do_steps(self._copy(chat_id, how, None))
+
+    def branch_off(self, message_id: int, how: str) -> None:
+        """Copy a chat up to a message and show the copy. how: the word behind its title."""
+        with self._failures():
+            chat_id = self._store.messages.get(message_id).chat_id
+            self._turns.do_steps(self._copy(chat_id, how, message_id))
+
+    def _copy(self, chat_id: int, how: str, up_to: int | None) -> Iterator[None]:
+        with self._failures():
+            copy = yield from self._store.chats.copy_in_steps(chat_id, how, up_to)
+            self.refresh()
+            self._chat.open(copy)
+
+    def close(self) -> None:
+        """Stop copying; the next start deletes what is not whole."""
+        self._turns.stop()
+
+    # folders
+
+    def new_folder(self, name: str, chat_ids: Sequence[int] = ()) -> Folder | None:
+        """Make a folder with these chats in it, in a list of all chats; None when it failed."""
+        self.query, self.shows_trash = "", False
+        return self._do(lambda: self._store.folders.create(name, chat_ids))
+
+    def rename_folder(self, folder: int, name: str) -> None:
+        """Give a folder another name."""
+        self._do(lambda: self._store.folders.rename(folder, name))
+
+    def open_folder(self, folder: int, is_open: bool) -> None:
+        """List the chats of a folder, or no longer."""
+        self._do(lambda: self._store.folders.open(folder, is_open))
+
+    def remove_folder(self, folder: int) -> None:
+        """Remove a folder; its chats stay."""
+        folders = self._store.folders
+        gone = self._do(lambda: folders.remove(folder))
+        if gone is not None:
+            words = Words("Removed the folder {name}", name=gone.folder.name)
+            self.deeds.add(words, lambda: self._do(lambda: folders.give_back(gone)))
+
+    def move(self, chat_ids: Sequence[int], folder: int | None) -> None:
+        """Move chats into a folder, None for out of their folders."""
+        self._do(lambda: self._store.folders.move(chat_ids, folder))
+
+    # how it is done
+
+    def _do_each(self, change: Callable[[int], object], chat_ids: Iterable[int]) -> bool:
+        """Change all of these chats or none; False when it failed."""
+
+        def change_all() -> bool:
+            with self._store.database.transaction():
+                for chat_id in chat_ids:
+                    change(chat_id)
+            return True
+
+        return self._do(change_all) or False
+
+    def _do(self, change: Callable[[], T]) -> T | None:
+        """Change the store and read the list again; None when it failed."""
+        made = None
+        with self._failures():
+            made = change()
+            self.refresh()
+            self._chat.look_again()
+        return made
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreError as error:
+            self.failed.emit(str(error))
+
+    def _groups(self, folders: Sequence[Folder]) -> tuple[ChatGroup, ...]:
+        if self.shows_trash:
+            return _one_group(Words("Trash"), self._store.chats.in_bin())
+        if self.query:
+            hits = self._store.search.find(self.query)
+            return (ChatGroup(Words("Found"), hits),) if hits else ()
+        return in_folders(self._store.chats.listed(), folders, self._clock())
+
+
+def _one_group(heading: str, chats: Iterable[ChatSummary]) -> tuple[ChatGroup, ...]:
+    listed = tuple(map(ListedChat, chats))
+    return (ChatGroup(heading, listed),) if listed else ()
+
+
+def in_folders(
+    chats: Iterable[ChatSummary], folders: Iterable[Folder], now: float
+) -> tuple[ChatGroup, ...]:
+    """Folders with their chats below the pinned ones of no folder, then the rest by days."""
+    inside: dict[int, list[ListedChat]] = {folder.id: [] for folder in folders}
+    loose = []
+    for chat in chats:
+        if chat.folder in inside:
+            inside[chat.folder].append(ListedChat(chat))
+        else:
+            loose.append(chat)
+    days = group_by_day(loose, now)
+    above = days[:1] if days and days[0].heading == PINNED else ()
+    kept = (ChatGroup(one.name, tuple(inside[one.id]), one) for one in folders)
+    return (*above, *kept, *days[len(above) :])
+
+
+def group_by_day(
+    chats: Iterable[ChatSummary], now: float, zone: tzinfo | None = None
+) -> tuple[ChatGroup, ...]:
+    """Groups in the order of `chats`, by calendar days of `zone`, None for the machine's own."""
+    today = datetime.fromtimestamp(now, zone).date()
+    groups: dict[str, list[ListedChat]] = {}
+    day = _Day("", 0, 0)
+    for chat in chats:
+        if not chat.pinned and not day.start <= chat.updated_at < day.end:
+            day = _day_of(chat.updated_at, today, zone)
+        groups.setdefault(PINNED if chat.pinned else day.heading, []).append(ListedChat(chat))
+    return tuple(ChatGroup(heading, tuple(group)) for heading, group in groups.items())
+
+
+class _Day(NamedTuple):
+    """A calendar day from `start` up to `end`, seconds since 1970; neighbours often share one."""
+
+    heading: str
+    start: float
+    end: float
+
+
+def _day_of(moment: float, today: date, zone: tzinfo | None) -> _Day:
+    day = datetime.fromtimestamp(moment, zone).date()
+    start, end = (
+        datetime.combine(one, clock_time(), zone).timestamp() for one in (day, day + timedelta(1))
+    )
+    return _Day(_heading(day, today), start, end)
+
+
+def _heading(day: date, today: date) -> str:
+    age = (today - day).days
+    for oldest, heading in (
+        (0, TODAY),
+        (1, Words("Yesterday")),
+        (7, Words("Last 7 days")),
+        (30, Words("Last 30 days")),
+    ):
+        if age <= oldest:
+            return heading
+    return f"{QLocale().standaloneMonthName(day.month)} {day.year}"
