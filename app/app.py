@@ -124,11 +124,9 @@ class App(QObject):
         self.files = files = FileController(
             widgets, store, chat, chats, self.drops, log, lambda: settings.value.new_chat, self
         )
-        widgets.sidebar.watch(chats, chat, answers, files.export)
-        self.actions = actions = Actions(
+        self.actions = Actions(
             widgets, chat, chats, models, rest, compare, look, files, settings, self
         )
-        widgets.head.watch(chat, chats, models, actions["eject"], actions["library"])
         self._end_catching = self.mistakes.catch_all()
         self._connect_models()
         self._connect_chats()
@@ -266,6 +264,9 @@ class App(QObject):
     def _connect_chats(self) -> None:
         chat, answers, window = self.chat, self.answers, self.widgets.window
         widgets, reader = self.widgets, self.widgets.transcript.reader
+        widgets.sidebar.watch(self.chats, chat, answers, self.files.export)
+        commands = (self.actions[name] for name in ("eject", "library"))
+        widgets.head.watch(chat, self.chats, self.models, *commands)
         branch = tr("branch", "of a chat, behind its title")
         reader.branch_off_wanted.connect(lambda number: self.chats.branch_off(number, branch))
         for page in (reader, widgets.compare.reader):

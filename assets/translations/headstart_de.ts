@@ -16,7 +16,7 @@
         <translation>Die Antwort ist zu Ende.</translation>
     </message>
     <message>
-        <source>The answer is complete. Regenerate gives another one.</source>
+        <source>The answer is complete. Answer Again gives another one.</source>
         <translation>Die Antwort ist vollständig; „Noch einmal antworten“ gibt eine andere.</translation>
     </message>
     <message>
@@ -1049,6 +1049,10 @@
         <translation>Erscheinungsbild</translation>
     </message>
     <message>
+        <source>Answer Again</source>
+        <translation>Noch einmal antworten</translation>
+    </message>
+    <message>
         <source>Window</source>
         <comment>menu</comment>
         <translation>Fenster</translation>
@@ -1069,6 +1073,10 @@
     <message>
         <source>Open Model or File…</source>
         <translation>Modell oder Datei öffnen …</translation>
+    </message>
+    <message>
+        <source>Eject Model</source>
+        <translation>Modell auswerfen</translation>
     </message>
     <message>
         <source>Import Chat…</source>
@@ -1103,10 +1111,6 @@
         <translation>Chats durchsuchen</translation>
     </message>
     <message>
-        <source>Undo Delete Chat</source>
-        <translation>Löschen des Chats widerrufen</translation>
-    </message>
-    <message>
         <source>Continue Answer</source>
         <translation>Antwort fortsetzen</translation>
     </message>
@@ -1137,6 +1141,10 @@
     <message>
         <source>Next Chat</source>
         <translation>Nächster Chat</translation>
+    </message>
+    <message>
+        <source>Command Palette…</source>
+        <translation>Befehle suchen …</translation>
     </message>
     <message>
         <source>Drafting View</source>
@@ -1293,14 +1301,6 @@
     <message>
         <source>Checking files</source>
         <translation>Dateien werden geprüft</translation>
-    </message>
-    <message>
-        <source>Eject</source>
-        <translation>Auswerfen</translation>
-    </message>
-    <message>
-        <source>All models…</source>
-        <translation>Alle Modelle …</translation>
     </message>
     <message>
         <source>{name}: choose another model</source>
@@ -2946,10 +2946,6 @@
     <message>
         <source>New chat from here</source>
         <translation>Neuer Chat, der von hier aus weitergeht</translation>
-    </message>
-    <message>
-        <source>Regenerate</source>
-        <translation>Neu erzeugen</translation>
     </message>
     <message>
         <source>Continue this answer</source>
@@ -4717,60 +4713,24 @@
         <translation>sie enthält keine Nachrichten</translation>
     </message>
     <message>
-        <source>messages: a block of the type {kind} cannot be read, this model reads text alone.</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <source>The model {asked} is not loaded, {name} is: ask for that, or start the server with the other model.</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <source>The server is closing: ask again when it runs.</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <source>messages: nothing is asked, add a message of the user.</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <source>logit_bias: use token ids as names, such as {{“1234”: -100}}.</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <source>{name}: {reason}</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <source>messages: a part of the type {kind} cannot be read, this model reads text alone.</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <source>response_format: this server cannot bind answers to a schema yet.</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <source>n: a stream has one answer: set n to 1.</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <source>prompt: use 1 to 64 prompts in a request, n times each.</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <source>prompt, n: a stream has one answer: ask for one.</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <source>The address {host} can be reached from other machines: give a key with --api-key or HEADSTART_API_KEY, or use 127.0.0.1.</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <source>The server cannot listen at {host}, port {port}: {why}. Choose another with --port or --host.</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
         <source>The engine is closing: start the program again.</source>
-        <translation type="unfinished"></translation>
+        <translation>Die Engine wird beendet: das Programm neu starten.</translation>
+    </message>
+    <message>
+        <source>Command Palette</source>
+        <translation>Befehle suchen</translation>
+    </message>
+    <message>
+        <source>Type a command</source>
+        <translation>Befehl eingeben</translation>
+    </message>
+    <message>
+        <source>Command</source>
+        <translation>Befehl</translation>
+    </message>
+    <message>
+        <source>Commands</source>
+        <translation>Befehle</translation>
     </message>
 </context>
 </TS>

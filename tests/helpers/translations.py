@@ -15,7 +15,7 @@ from mlx_engine.values.words import ErrorInWords
 
 ROOT = Path(__file__).parents[2]
 TRANSLATIONS = sorted((ROOT / "assets" / "translations").glob("*.ts"))
-TERMINAL = {"command_line", "bench"}
+TERMINAL = {"command_line", "bench", "server"}
 """Rooms whose texts no window shows."""
 SOURCES = [
     file
