@@ -4473,10 +4473,6 @@
         <translation>Keine Schicht dieses Modells kann ihn benutzen.</translation>
     </message>
     <message>
-        <source>It does not fit this model: {why}.</source>
-        <translation>Er passt nicht zu diesem Modell: {why}.</translation>
-    </message>
-    <message>
         <source>It waits to be tried on this GPU, after an answer.</source>
         <translation>Er wartet darauf, nach einer Antwort auf dieser GPU erprobt zu werden.</translation>
     </message>
@@ -4537,24 +4533,8 @@
         <translation>Normen mit float32-Gewichten</translation>
     </message>
     <message>
-        <source>latents of {size} are not among the sizes it takes</source>
-        <translation>Latents der Größe {size} nimmt er nicht</translation>
-    </message>
-    <message>
-        <source>heads of {size} are not among the sizes it takes</source>
-        <translation>Köpfe der Größe {size} nimmt er nicht</translation>
-    </message>
-    <message>
-        <source>keys of {size} are not a multiple of 16</source>
-        <translation>Schlüssel der Größe {size} sind kein Vielfaches von 16</translation>
-    </message>
-    <message>
-        <source>{size} tokens are too many</source>
-        <translation>{size} Tokens sind zu viele</translation>
-    </message>
-    <message>
-        <source>rows of {size} weights are not whole units of 8</source>
-        <translation>Zeilen von {size} Gewichten gehen nicht in Achtern auf</translation>
+        <source>It takes no sizes of {outputs} x {inputs}, which this model has.</source>
+        <translation>Größen von {outputs} x {inputs}, wie dieses Modell sie hat, nimmt er nicht.</translation>
     </message>
     <message>
         <source>not {trial}: {why}</source>

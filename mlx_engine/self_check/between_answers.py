@@ -1,9 +1,8 @@
 """Check a loaded model between answers; the results go into the model's description."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from time import perf_counter
-from typing import TypeVar
 
 import mlx.core as mx
 
@@ -14,7 +13,7 @@ from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
-from mlx_engine.self_check.kernel_record import KernelRecord, RowsVerdict
+from mlx_engine.self_check.kernel_record import ExactRows, KernelRecord
 from mlx_engine.self_check.kernel_states import kernel_states
 from mlx_engine.self_check.kernel_trials import ModelTrials
 from mlx_engine.self_check.numerics import (
@@ -30,9 +29,6 @@ from mlx_engine.self_check.pass_costs import CostMeter, pass_timer
 from mlx_engine.self_check.teacher_forced import with_head_check
 from mlx_engine.values.errors import EngineError, NumericsError, Reason, is_out_of_memory
 from mlx_engine.values.options import MAX_DEPTH, LoadOptions
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 LONGEST_S = 0.5
 """Seconds of checks after an answer, at most."""
@@ -68,14 +64,14 @@ class SelfCheck:
         self.costs_now, self.go_deep = self._meter.costs_now, self._meter.go_deep
         self._checks_heads = options.check_heads and len(loaded.model.heads) > 0
         self._trouble: Reason | None = None
-        self._rows: RowsVerdict | Reason = RowsVerdict()
+        self._rows: ExactRows | Reason = ExactRows()
         self._steps: Iterator[None] | None = None  # of kernels and rows, until all is known
         if record is not None:
             self._trials = ModelTrials(loaded.kernels, record, activation_dtype(loaded.model))
             self._begin(record)
         elif self._numerics != "fast":
             context = loaded.description.context_length
-            self._rows = RowsVerdict(rows_that_differ(loaded.model, context))
+            self._rows = ExactRows(rows_that_differ(loaded.model, context))
         self.description = loaded.description
         self.update_description()
 
@@ -168,7 +164,7 @@ class SelfCheck:
             self._loaded.kernels.disable_all(f"{died.wrong}, in {self._passes_key}")
         known = None if self._trials.pending() else record.rows.get(self._rows_key)
         if known is not None:
-            self._use_rows_verdict(known)
+            self._use_rows(known)
         else:
             self._rows, self._steps = ROWS_PENDING, self._kernels_and_rows(record)
 
@@ -176,12 +172,13 @@ class SelfCheck:
         """Check kernels and exact rows until stop(); return whether all is known.
 
         stop is asked before every step. An error ends these checks until the next load, and no
-        answer; the description tells it.
+        answer; the description tells it. A step that ends the program is not run again.
         """
-        while self._steps is not None and not stop():
+        while self._steps is not None and self._record is not None and not stop():
             try:
-                if next(self._steps, True):
-                    self._steps = None
+                with self._record.trying(self._passes_key):
+                    if next(self._steps, True):
+                        self._steps = None
             except Exception as error:
                 self._rows, self._steps = rows_unknown(error), None
             self.update_description()
@@ -190,45 +187,30 @@ class SelfCheck:
     def _kernels_and_rows(self, record: KernelRecord) -> Iterator[None]:
         """Try kernels, compare rows bit for bit, and time exact against fast rows, in steps."""
         loaded = self._loaded
-        for _ in self._trials.steps():
+        for trial in self._trials.pending():
+            self._trials.run(trial)
             yield
         if self._numerics == "fast":
             return
         differ, cost = "", 0.0
-        context = loaded.description.context_length
-        for differ in self._steps_on_record(compare_rows(loaded.model, context), record):
+        for differ in compare_rows(loaded.model, loaded.description.context_length):
             yield
             if differ:
                 break
         if not differ and self._numerics == "auto":
-            passes = exact_cost(loaded.kernels, self._timer_of(loaded.model))
-            cost = yield from self._steps_on_record(passes, record)
-        found = record.rows[self._rows_key] = RowsVerdict(differ, cost)
-        record.write()
-        self._use_rows_verdict(found)
+            cost = yield from exact_cost(loaded.kernels, self._timer_of(loaded.model))
+        found = record.rows[self._rows_key] = ExactRows(differ, cost)
+        self._use_rows(found)
 
-    def _steps_on_record(
-        self, passes: Generator[T, None, R], record: KernelRecord
-    ) -> Generator[T, None, R]:
-        """Step through passes, on record while they run: one that ends the program is not rerun."""
-        while True:
-            with record.trying(self._passes_key):
-                try:
-                    done = next(passes)
-                except StopIteration as end:
-                    result: R = end.value
-                    return result
-            yield done
-
-    def _use_rows_verdict(self, found: RowsVerdict) -> None:
-        """Take over the verdict on exact rows; switch to fast numerics where they cost too much."""
+    def _use_rows(self, found: ExactRows) -> None:
+        """Take over whether rows are exact; switch to fast numerics where that costs too much."""
         self._rows, self._steps = found, None
         if is_too_slow(found, self._numerics):
             self._loaded.kernels.set_exact(exact=False)
 
     @property
     def _rows_key(self) -> str:
-        """Key of the model's exact-rows verdict in the record: sizes, formats and kernels."""
+        """Key of the model's exact rows in the record: sizes, formats and kernels."""
         used = [state.name for state in kernel_states(self._loaded.kernels) if state.in_use]
         return f"{self._sizes}, {self._numerics}: {', '.join(used)}"
 

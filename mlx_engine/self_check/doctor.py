@@ -2,7 +2,8 @@
 
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -11,22 +12,14 @@ from pathlib import Path
 import mlx.core as mx
 
 import mlx_engine
-from metal_kernels.choice import KERNELS, MOST_ROWS, KernelWork, Verdict
+from metal_kernels.choice import MOST_ROWS
 from metal_kernels.kernel import Launcher
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.decoding.device_memory import gpu_bytes, memory_bytes, usable_bytes
 from mlx_engine.loading.describe import inspect_remote
 from mlx_engine.self_check import Finding, State
 from mlx_engine.self_check.kernel_record import record_here
-from mlx_engine.self_check.kernel_trials import (
-    TRIALS,
-    Trial,
-    TrialResult,
-    launcher_here,
-    try_all,
-)
-from mlx_engine.self_check.numerics import MOST_COST
-from mlx_engine.values.conversation import Generation
+from mlx_engine.self_check.kernel_trials import TRIALS, Trial, launcher_here, try_all
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.memory_plan import Fit
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -37,11 +30,10 @@ NEEDED = ("mlx", "mlx-lm", "tokenizers", "jinja2", "numpy", "gguf")
 WINDOW_NEEDS = "PySide6-Essentials"
 
 SMALL_MEMORY = 8_000_000_000
-
-
-PROMPT, LENGTH, DEPTH = "Hello", 24, 2
+PROMPT, LENGTH = "Hello", 24
 GREEDY = SamplingOptions(temperature=0)
 
+PLANNED: dict[Fit, State] = {"fits": "ok", "tight": "warn", "too-large": "fail"}
 Check = Callable[[], Iterable[Finding]]
 
 
@@ -51,7 +43,17 @@ def examine(kernel_verdict: Path | None = None, model: str | None = None) -> Ite
     kernel_verdict: the file that keeps verdicts on kernels. model: path or hub id of a model whose
     memory is planned.
     """
-    yield from run_checks(checks(kernel_verdict, model))
+    checks: dict[str, Check] = {
+        "python": check_python,
+        "packages": check_packages,
+        "machine": lambda: check_machine(this_machine()),
+        "plan": lambda: () if model is None else check_plan(model),
+        "kernels": lambda: check_kernels(launcher_here(), kernel_verdict),
+        "built-in": lambda: check_built_in_model(
+            partial(mlx_engine.load, kernel_verdict=kernel_verdict)
+        ),
+    }
+    yield from run_checks(checks)
 
 
 def run_checks(checks: dict[str, Check]) -> Iterator[Finding]:
@@ -59,47 +61,34 @@ def run_checks(checks: dict[str, Check]) -> Iterator[Finding]:
     for name, check in checks.items():
         try:
             yield from check()
+        except EngineError as error:
+            yield Finding(name, "fail", str(error))
         except Exception as error:
             yield Finding(name, "fail", f"{type(error).__name__}: {error}")
 
 
-def checks(kernel_verdict: Path | None, model: str | None = None) -> dict[str, Check]:
-    """Return the installation checks by name, in order; the built-in model runs last."""
-    return {
-        "python": lambda: [check_python()],
-        "packages": check_packages,
-        "backend": lambda: [check_backend(this_machine())],
-        "memory": lambda: [check_memory(this_machine())],
-        "plan": lambda: [] if model is None else [check_plan(model)],
-        "kernels": lambda: check_kernels(launcher_here(), kernel_verdict),
-        "built-in": lambda: check_built_in_model(
-            partial(mlx_engine.load, kernel_verdict=kernel_verdict)
-        ),
-    }
-
-
-def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Finding:
+def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Iterator[Finding]:
     """Report whether the running Python is one of the tested versions."""
     here = f"{found[0]}.{found[1]} on {platform.system()} {platform.release()}"
     if OLDEST <= found <= NEWEST:
-        return Finding("python", "ok", here)
-    oldest, newest = (f"{major}.{minor}" for major, minor in (OLDEST, NEWEST))
-    return Finding("python", "fail", f"{here}: install Python {oldest} to {newest}")
+        yield Finding("python", "ok", here)
+    else:
+        oldest, newest = (f"{major}.{minor}" for major, minor in (OLDEST, NEWEST))
+        yield Finding("python", "fail", f"{here}: install Python {oldest} to {newest}")
 
 
-def check_packages() -> Iterator[Finding]:
-    """Check the packages that the engine needs, then those that the window needs."""
-    for name in NEEDED:
-        yield check_package(name, "fail", "the engine needs it: install Headstart again")
-    yield check_package(WINDOW_NEEDS, "warn", "there is no window without it, only the terminal")
-
-
-def check_package(name: str, missing: State, why: str) -> Finding:
-    """Report a package's version; state `missing` and `why` when it is not installed."""
-    try:
-        return Finding(name, "ok", version(name))
-    except PackageNotFoundError:
-        return Finding(name, missing, f"not installed: {why}")
+def check_packages(names: Iterable[str] = (*NEEDED, WINDOW_NEEDS)) -> Iterator[Finding]:
+    """Check the packages that the engine needs, then the one that the window needs."""
+    for name in names:
+        try:
+            yield Finding(name, "ok", version(name))
+        except PackageNotFoundError:
+            if name == WINDOW_NEEDS:
+                words = "not installed: there is no window without it, only the terminal"
+                yield Finding(name, "warn", words)
+            else:
+                words = "not installed: the engine needs it, install Headstart again"
+                yield Finding(name, "fail", words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,41 +113,32 @@ def this_machine() -> Machine:
     return Machine("Metal", str(mx.device_info()["device_name"]), memory_bytes(), gpu_bytes())
 
 
-def check_backend(machine: Machine) -> Finding:
-    """Report the MLX backend; warn that without Metal the CPU gives the same text, slowly."""
+def check_machine(machine: Machine) -> Iterator[Finding]:
+    """Report the MLX backend and the memory; warn where there is no Metal or little memory."""
     if machine.backend == "Metal":
-        return Finding("backend", "ok", f"Metal on {machine.chip}")
-    return Finding("backend", "warn", "no Metal here: MLX computes on the CPU, which is slow")
-
-
-def check_memory(machine: Machine) -> Finding:
-    """Report this computer's memory; warn where only small models fit."""
+        yield Finding("backend", "ok", f"Metal on {machine.chip}")
+    else:
+        yield Finding("backend", "warn", "no Metal here: MLX computes on the CPU, which is slow")
     words = f"{machine.memory_bytes / 1e9:.1f} GB"
     if machine.gpu_bytes:
         words += f", {machine.gpu_bytes / 1e9:.1f} GB of it for the GPU"
     if machine.memory_bytes < SMALL_MEMORY:
-        return Finding("memory", "warn", f"{words}: only small models fit")
-    return Finding("memory", "ok", words)
+        yield Finding("memory", "warn", f"{words}: only small models fit")
+    else:
+        yield Finding("memory", "ok", words)
 
 
-PLANNED: dict[Fit, State] = {"fits": "ok", "tight": "warn", "too-large": "fail"}
-
-
-def check_plan(model: str) -> Finding:
-    """Report whether a model fits into memory, by the headers of its files."""
-    try:
-        told = inspect_remote(model, built_in_model()).on(metal=mx.metal.is_available())
-    except EngineError as error:
-        return Finding("plan", "fail", str(error))
-    memory = told.memory_fit(usable_bytes(), gpu_bytes=gpu_bytes())
-    return Finding("plan", PLANNED[memory.fit], f"{told.name}: {memory.words}")
+def check_plan(model: str) -> Iterator[Finding]:
+    """Report whether a model fits into memory, by the headers of its files. Raises EngineError."""
+    described = inspect_remote(model, built_in_model()).on(metal=mx.metal.is_available())
+    memory = described.memory_fit(usable_bytes(), gpu_bytes=gpu_bytes())
+    yield Finding("plan", PLANNED[memory.fit], f"{described.name}: {memory.words}")
 
 
 def check_kernels(
-    launcher: Launcher | None, kernel_verdict: Path | None, trials: Iterable[Trial] = TRIALS
+    launcher: Launcher | None, kernel_verdict: Path | None, trials: Sequence[Trial] = TRIALS
 ) -> Iterator[Finding]:
-    """Try all Metal kernels: a finding for each, for exact rows, and for all together."""
-    trials = list(trials)
+    """Try all Metal kernels: a finding for each, and one for all together."""
     if launcher is None:
         words = (
             f"no Metal here: {len(trials)} kernels checked by the emulator in tests; MLX's own "
@@ -166,96 +146,41 @@ def check_kernels(
         )
         yield Finding("kernels", "ok", words)
         return
-    done = []
-    record = record_here(kernel_verdict)
-    for tried in try_all(launcher, record, trials):
-        done.append(tried)
-        yield _kernel_finding(tried)
-    yield exact_rows_finding(done)
-    wrong = sum(bool(tried.trouble) for tried in done)
-    words = f"{len(done) - wrong} of {len(done)} correct on this GPU"
+    record, wrong = record_here(kernel_verdict), 0
+    for trial, verdict, trouble in try_all(launcher, record, trials):
+        wrong += bool(trouble)
+        words = f"switched off, stock MLX does its work: {trouble}" if trouble else "correct"
+        if not trouble and verdict.faster is not None:
+            counts = f"faster than stock MLX at {len(verdict.faster)} of {MOST_ROWS} row counts"
+            words += f"; {counts} ({verdict.share:.2f} of its time at the fewest rows)"
+        yield Finding(trial.name, "warn" if trouble else "ok", words)
+    words = f"{len(trials) - wrong} of {len(trials)} correct on this GPU"
     is_kept = record.write()
     kept = "results are kept in" if is_kept else "results are not kept: cannot write"
     state: State = "ok" if is_kept and not wrong else "warn"
     yield Finding("kernels", state, f"{words}; {kept} {record.file}")
 
 
-def _kernel_finding(tried: TrialResult) -> Finding:
-    trial, verdict, trouble = tried
-    if trouble:
-        words = f"switched off, stock MLX does its work: {trouble}"
-        return Finding(trial.name, "warn", words)
-    if trial.timed is None or verdict.faster is None:
-        return Finding(trial.name, "ok", "correct")
-    return Finding(trial.name, "ok", f"correct; {_speed(trial.timed, verdict)}")
+def check_built_in_model(load: Callable[[], "mlx_engine.Engine"]) -> Iterator[Finding]:
+    """Run the built-in model; fail when it says nothing, warn when drafts change text.
 
-
-def _speed(work: KernelWork, verdict: Verdict) -> str:
-    rows = sorted(verdict.faster or ())
-    size = f"{work.outputs} x {work.inputs}" if work.inputs else f"{work.outputs}"
-    share = f" ({verdict.share:.2f} of its time at one row)"
-    if not rows:
-        return f"{size}: stock MLX is as fast{share}"
-    where = (
-        "at all row counts" if len(rows) == MOST_ROWS else f"at {', '.join(map(str, rows))} rows"
-    )
-    return f"{size}: faster than stock MLX {where}{share}"
-
-
-def exact_rows_finding(tried: Iterable[TrialResult]) -> Finding:
-    """Warn where a Metal kernel for exact rows is too slow beside stock MLX at one row.
-
-    For a loaded model its own passes decide (numerics.py).
+    Raises EngineError where it does not load.
     """
-    costs = {
-        trial.name: verdict.share - 1
-        for trial, verdict, _ in tried
-        if KERNELS[trial.kernel].is_exact and verdict.faster is not None
-    }
-    dear = [f"{name} {100 * cost:+.0f} %" for name, cost in costs.items() if cost > MOST_COST]
-    if not costs:
-        return Finding("exact rows", "ok", "their cost was not timed")
-    dearest = max(costs, key=lambda name: costs[name])
-    if dear:
-        words = f"cost time where models lean on {', '.join(dear)}: fast is the default there"
-        return Finding("exact rows", "warn", words)
-    words = f"cost at most {100 * max(0.0, costs[dearest]):.0f} % here ({dearest}): the default"
-    return Finding("exact rows", "ok", words)
-
-
-def check_built_in_model(load: Callable[[], "mlx_engine.Engine"]) -> list[Finding]:
-    """Load and run the built-in model; fail when it says nothing, warn when drafts change text."""
-    try:
-        engine = load()
-        try:
-            engine.measure_costs(lambda: False)  # else kernels come in between the two texts
-            plain = _generate(engine, 0)
-            drafted = _generate(engine, DEPTH)
-        finally:
-            engine.close()
-    except EngineError as error:
-        return [Finding("built-in", "fail", str(error))]
-    return [_answers(plain), _same_words(plain, drafted)]
-
-
-def _generate(engine: "mlx_engine.Engine", depth: int) -> Generation:
-    draft = DraftOptions(depth=depth)
-    return engine.generate(PROMPT, max_tokens=LENGTH, sampling=GREEDY, draft=draft)
-
-
-def _answers(plain: Generation) -> Finding:
+    with closing(load()) as engine:
+        engine.measure_costs(lambda: False)  # else kernels come in between the two texts
+        numerics = engine.description.numerics
+        plain, drafted = (
+            engine.generate(PROMPT, LENGTH, GREEDY, DraftOptions(depth=depth)) for depth in (0, 2)
+        )
     if not plain.text.strip():
-        return Finding("built-in", "fail", "the built-in model loaded but said nothing")
-    speed = plain.stats.tokens_per_second
-    return Finding("built-in", "ok", f"loads and answers, {speed:.0f} tok/s without drafting")
-
-
-def _same_words(plain: Generation, drafted: Generation) -> Finding:
+        yield Finding("built-in", "fail", "the built-in model loaded but said nothing")
+        return
+    speed = f"{plain.stats.tokens_per_second:.0f} tok/s without drafting"
+    yield Finding("built-in", "ok", f"loads and answers, {speed}; numerics {numerics}")
+    counts = f"{drafted.stats.accepted} of {drafted.stats.drafted} drafted tokens accepted"
     if plain.text != drafted.text:
-        return Finding("same words", "warn", "the text with drafting differs from the plain text")
-    if not drafted.stats.drafted:
-        return Finding("same words", "warn", "nothing was drafted, so there is nothing to compare")
-    counts = f"{drafted.stats.accepted} of {drafted.stats.drafted}"
-    return Finding(
-        "same words", "ok", f"drafting changes no word; {counts} drafted tokens accepted"
-    )
+        yield Finding("same words", "warn", "the text with drafting differs from the plain text")
+    elif not drafted.stats.drafted:
+        yield Finding("same words", "warn", "nothing was drafted, so there is nothing to compare")
+    else:
+        yield Finding("same words", "ok", f"drafting changes no word; {counts}")

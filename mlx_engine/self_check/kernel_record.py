@@ -42,7 +42,7 @@ def circumstances() -> Circumstances:
     )
 
 
-class RowsVerdict(NamedTuple):
+class ExactRows(NamedTuple):
     """Whether each row of a model's pass has the same bits whatever rows are beside it.
 
     differ: where a row's bits depend on the rows beside it, "" for nowhere. cost: share by which
@@ -64,7 +64,7 @@ class KernelRecord:
     def __init__(self, file: Path | None, here: Circumstances) -> None:
         self.file, self._here = file, here
         self.trials: dict[str, Verdict] = {}
-        self.rows: dict[str, RowsVerdict] = {}
+        self.rows: dict[str, ExactRows] = {}
         self._trying = ""
         if file is not None:
             self._read(file)
@@ -121,7 +121,7 @@ class KernelRecord:
                 str(name): _read_verdict(**found) for name, found in content["trials"].items()
             }
             rows = {
-                name: RowsVerdict(str(where), float(cost))
+                name: ExactRows(str(where), float(cost))
                 for name, (where, cost) in content["rows"].items()
             }
             trying = str(content["trying"])

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from metal_kernels.choice import KERNELS, KernelName, Kernels, KernelWork, trial_name
-from metal_kernels.key_value_formats import LATENT
 from mlx_engine.values.model_description import KernelState
 from mlx_engine.values.words import Words, joined
 
@@ -49,7 +48,8 @@ def why_unused(kernels: Kernels, name: KernelName) -> str:
     if any(kernels.rows(name, work) for work in asked):
         return ""
     if not any(map(KERNELS[name].fits, asked)):
-        return Words("It does not fit this model: {why}.", why=_misfit(name, asked[0]))
+        sizes = {"outputs": asked[0].outputs, "inputs": asked[0].inputs}
+        return Words("It takes no sizes of {outputs} x {inputs}, which this model has.", **sizes)
     return _why_off(kernels, name, asked)
 
 
@@ -71,17 +71,3 @@ def formats_off(kernels: Kernels, name: KernelName) -> tuple[Words, ...]:
     return tuple(
         Words("not {trial}: {why}", trial=trial, why=why) for trial, why in off.items() if why
     )
-
-
-def _misfit(name: KernelName, work: KernelWork) -> Words:
-    match name:
-        case "attention" if work.form.startswith(LATENT):
-            return Words("latents of {size} are not among the sizes it takes", size=work.outputs)
-        case "attention":
-            return Words("heads of {size} are not among the sizes it takes", size=work.inputs)
-        case "delta":
-            return Words("keys of {size} are not a multiple of 16", size=work.inputs)
-        case "filtered-pick":
-            return Words("{size} tokens are too many", size=work.outputs)
-        case _:
-            return Words("rows of {size} weights are not whole units of 8", size=work.inputs)

@@ -195,47 +195,34 @@ class TrialResult(NamedTuple):
     trouble: str = ""
 
 
-def check_kernel(
-    trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: KernelRecord
+def try_kernel(
+    trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: KernelRecord, *, timed: bool = True
 ) -> TrialResult:
-    """Check a Metal kernel against its reference and record the verdict.
+    """Check a Metal kernel and time it against stock MLX, except for what is on record.
 
     A kernel that raises is off for this load alone and is tried again at the next, as memory may
     have been full.
     """
-    name = record_key(trial.name, dtype)
-    known = record.trials.pop(name, Verdict())
+    name, verdict = record_key(trial.name, dtype), None
     try:
-        with record.trying(name):
-            verdict = known._replace(wrong=check(trial, launcher, dtype))
-            record.trials[name] = verdict
-    except Exception as error:
-        verdict = Verdict(Words("it does not run ({error})", error=ascii(error)[:160]))
-    return TrialResult(trial, verdict, verdict.wrong)
-
-
-def try_kernel(
-    trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: KernelRecord
-) -> TrialResult:
-    """Check a Metal kernel, unless known to be right, then time it against stock MLX."""
-    name, work = record_key(trial.name, dtype), trial.timed
-    known = record.trials.get(name)
-    if known is None:
-        checked = check_kernel(trial, launcher, dtype, record)
-    else:
-        checked = TrialResult(trial, known, known.wrong)
-    if work is None or checked.trouble or checked.verdict.faster is not None:
-        return checked
-    try:
-        with record.trying(name):
+        verdict = record.trials.get(name)
+        if verdict is None:
+            with record.trying(name):
+                verdict = record.trials[name] = Verdict(check(trial, launcher, dtype))
+        work = trial.timed
+        if timed and work is not None and not verdict.wrong and verdict.faster is None:
             make_case = TIMED_CASES[trial.kernel]
-            found = against_stock(work, lambda seed: make_case(work, dtype, seed, launcher))
-            record.trials[name] = found
+            with record.trying(name):
+                verdict = record.trials[name] = against_stock(
+                    work, lambda seed: make_case(work, dtype, seed, launcher)
+                )
     except Exception as error:
-        return checked._replace(
-            trouble=Words("it cannot be timed ({error})", error=ascii(error)[:160])
-        )
-    return TrialResult(trial, found)
+        words = ascii(error)[:160]
+        if verdict is not None:
+            why = Words("it cannot be timed ({error})", error=words)
+            return TrialResult(trial, verdict, why)
+        verdict = Verdict(Words("it does not run ({error})", error=words))
+    return TrialResult(trial, verdict, verdict.wrong)
 
 
 def try_all(
@@ -271,7 +258,11 @@ def kernels_here(
     dtype = usual_dtype()
     wrong = {name: verdict for name, verdict in record.known(dtype).items() if verdict.wrong}
     kernels = Kernels(launcher, numerics != "fast", verdicts=wrong)
-    kernels.try_now = lambda name, work: ModelTrials(kernels, record, dtype).check(name, work)
+
+    def try_now(name: KernelName, work: KernelWork) -> None:
+        ModelTrials(kernels, record, dtype).run(trial_of(name, work), timed=False)
+
+    kernels.try_now = try_now
     return kernels
 
 
@@ -292,20 +283,11 @@ class ModelTrials:
         asked = self._trials_asked_for(self._kernels.may_serve)
         return [trial for trial in asked if not self._is_known(trial) or self._needs_timing(trial)]
 
-    def steps(self) -> Iterator[TrialResult]:
-        """Run the pending kernel trials, yielding the result of each."""
-        for trial in self.pending():
-            yield self.run(trial)
-
-    def run(self, trial: Trial) -> TrialResult:
+    def run(self, trial: Trial, *, timed: bool = True) -> TrialResult:
         """Check and time the kernel of a trial, except for what is on record; return the result."""
-        return self._learn(try_kernel(trial, self._launcher, self._dtype, self._record))
-
-    def check(self, name: KernelName, work: KernelWork) -> None:
-        """Check the kernel of a layer's work, unless that was done; do not time it."""
-        trial = trial_of(name, work)
-        if not self._is_known(trial):
-            self._check(trial)
+        tried = try_kernel(trial, self._launcher, self._dtype, self._record, timed=timed)
+        self._kernels.add_verdicts({trial.name: with_trial_named(trial.name, tried.verdict)})
+        return tried
 
     def blame(self, error: Exception) -> bool:
         """Switch off Metal kernels that may have raised `error`; return whether any was in use.
@@ -314,7 +296,7 @@ class ModelTrials:
         went wrong in a command buffer or a compiler, but seldom the kernel.
         """
         used = self._trials_asked_for(lambda name, work: bool(self._kernels.rows(name, work)))
-        tried = [self._check(trial) for trial in used]
+        tried = [self._check_again(trial) for trial in used]
         if used and not any(found.trouble for found in tried):
             self._kernels.disable_all(
                 Words(
@@ -324,12 +306,13 @@ class ModelTrials:
             )
         return bool(used)
 
-    def _check(self, trial: Trial) -> TrialResult:
-        return self._learn(check_kernel(trial, self._launcher, self._dtype, self._record))
-
-    def _learn(self, tried: TrialResult) -> TrialResult:
-        name = tried.trial.name
-        self._kernels.add_verdicts({name: with_trial_named(name, tried.verdict)})
+    def _check_again(self, trial: Trial) -> TrialResult:
+        key = record_key(trial.name, self._dtype)
+        timed = self._record.trials.pop(key, None)
+        tried = self.run(trial, timed=False)
+        if timed is not None and not tried.trouble:
+            self._record.trials[key] = timed
+            self._kernels.add_verdicts({trial.name: timed})
         return tried
 
     def _is_known(self, trial: Trial) -> bool:

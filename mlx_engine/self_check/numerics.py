@@ -12,7 +12,7 @@ from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.models.contract import Model
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.self_check.kernel_record import RowsVerdict
+from mlx_engine.self_check.kernel_record import ExactRows
 from mlx_engine.self_check.kernel_states import KERNEL_WORDS, why_unused
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
@@ -58,30 +58,52 @@ REPEATS = 4
 """Timed passes of each kind, by turns; the first warms up, the fastest of the others counts."""
 
 
-def is_too_slow(found: RowsVerdict, asked: AskedNumerics) -> bool:
+def is_too_slow(found: ExactRows, asked: AskedNumerics) -> bool:
     """Whether exact rows are so slow that numerics "auto" gives them up."""
     return asked == "auto" and found.cost > MOST_COST
 
 
 def with_numerics(
-    described: ModelDescription, asked: AskedNumerics, found: RowsVerdict | Reason, kernels: Kernels
+    described: ModelDescription, asked: AskedNumerics, found: ExactRows | Reason, kernels: Kernels
 ) -> ModelDescription:
     """Return the model's description with the numerics in effect and why rows are not exact.
 
     found: a Reason where it is unknown whether rows are exact.
     """
-    others = tuple(reason for reason in described.declined if reason.code not in CODES)
-    if asked == "fast":
-        return replace(described, numerics="fast", declined=others)
-    if isinstance(found, Reason):
-        reason = found
-    elif found.differ:
-        reason = rows_differ(kernels, found.differ)
-    elif is_too_slow(found, asked):
-        reason = exact_costs(found.cost)
-    else:
-        return replace(described, numerics="exact", declined=others)
-    return replace(described, numerics="fast", declined=(*others, reason))
+    declined = [reason for reason in described.declined if reason.code not in CODES]
+    why = found if isinstance(found, Reason) else why_not_exact(found, asked, kernels)
+    if asked != "fast" and why is not None:
+        declined.append(why)
+    is_exact = asked != "fast" and why is None
+    return replace(described, numerics="exact" if is_exact else "fast", declined=tuple(declined))
+
+
+def why_not_exact(found: ExactRows, asked: AskedNumerics, kernels: Kernels) -> Reason | None:
+    """Return the reason for fast numerics, None where rows are exact.
+
+    Names the work that exact kernels would do and stock MLX does.
+    """
+    if found.differ:
+        stock = [
+            KERNEL_WORDS[name]
+            for name, kernel in KERNELS.items()
+            if kernels.launcher and kernel.is_exact and why_unused(kernels, name)
+        ]
+        told = [ROWS_DIFFER, Words("(Seen {where}.)", where=found.differ)]
+        if stock:
+            told.append(Words("Stock MLX runs its {kernels}.", kernels=joined(stock, ", ")))
+        return Reason("rows-differ", joined(told, " "))
+    if is_too_slow(found, asked):
+        words = Words(
+            "Exact numerics would make a pass {percent:.0f} % slower on this machine, more than "
+            "the {most:.0f} % accepted by default, so text with drafting may differ from text "
+            "without it where two tokens are almost equally likely. Choose exact numerics to rule "
+            "that out.",
+            percent=100 * found.cost,
+            most=100 * MOST_COST,
+        )
+        return Reason("exact-costs", words)
+    return None
 
 
 def rows_that_differ(model: Model, context: int, longest_s: float = COMPARING_S) -> str:
@@ -202,35 +224,6 @@ def rows_unknown(error: Exception) -> Reason:
             told=str(error) or type(error).__name__,
         ),
     )
-
-
-def exact_costs(cost: float) -> Reason:
-    """Return the reason for fast numerics where exact rows cost too much."""
-    return Reason(
-        "exact-costs",
-        Words(
-            "Exact numerics would make a pass {percent:.0f} % slower on this machine, more than "
-            "the {most:.0f} % accepted by default, so text with drafting may differ from text "
-            "without it where two tokens are almost equally likely. Choose exact numerics to rule "
-            "that out.",
-            percent=100 * cost,
-            most=100 * MOST_COST,
-        ),
-    )
-
-
-def rows_differ(kernels: Kernels, where: str) -> Reason:
-    """Return the reason for fast numerics where rows differ; names exact kernels not in use."""
-    stock = [
-        KERNEL_WORDS[name]
-        for name, kernel in KERNELS.items()
-        if kernel.is_exact and why_unused(kernels, name)
-    ]
-    seen = Words("(Seen {where}.)", where=where)
-    told = ""
-    if stock and kernels.launcher:
-        told = Words("Stock MLX runs its {kernels}.", kernels=joined(stock, ", "))
-    return Reason("rows-differ", joined((ROWS_DIFFER, seen, told), " "))
 
 
 CODES = ("rows-differ", ROWS_PENDING.code, "rows-unknown", "exact-costs")

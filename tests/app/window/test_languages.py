@@ -50,7 +50,7 @@ from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.loading.gguf.header import read_gguf_header
 from mlx_engine.self_check.kernel_record import Circumstances, KernelRecord
 from mlx_engine.self_check.kernel_states import kernel_states
-from mlx_engine.self_check.kernel_trials import TRIALS, check_kernel
+from mlx_engine.self_check.kernel_trials import TRIALS, try_kernel
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import DraftOptions
 from mlx_engine.values.words import Words, joined, size_words
@@ -222,7 +222,7 @@ def test_kernels_and_storage_are_said_in_it_too(speaking, qtbot):
     kernels = Kernels(EmulatorLauncher())
     kernels.served("attention", KernelWork("", 640, 640))
     told = kernels_in_words(kernel_states(kernels)).split("\n")
-    misfit = "Er passt nicht zu diesem Modell: Köpfe der Größe 640 nimmt er nicht."
+    misfit = "Größen von 640 x 640, wie dieses Modell sie hat, nimmt er nicht."
     assert f"Nicht Attention: {misfit}" in told
     table = storage_table(mlx_engine.inspect(asset_path("pocket_model")).groups)
     qtbot.addWidget(table)
@@ -242,13 +242,13 @@ def test_what_was_found_of_kernels_is_said_in_it_after_it_was_remembered(speakin
     speaking("de")
     noise = next(one for one in TRIALS if one.name == "noise")
     file, here = tmp_path / "kernels.json", Circumstances("", "", "", "")
-    other = check_kernel(noise, Broken(), mx.float32, KernelRecord(file, here)).trouble
+    other = try_kernel(noise, Broken(), mx.float32, KernelRecord(file, here)).trouble
     assert said(other) == "er läuft nicht (RuntimeError('no memory'))"
 
     def remembered() -> list[str]:
         return [said(one.wrong) for one in KernelRecord(file, here).known(mx.float32).values()]
 
-    check_kernel(noise, Off(), mx.float32, KernelRecord(file, here))
+    try_kernel(noise, Off(), mx.float32, KernelRecord(file, here))
     wrong = "auf dieser GPU ist noise falsch: sein Ergebnis ist nicht das seiner Referenz"
     assert remembered() == [wrong]
     with KernelRecord(file, here).trying("noise float32"):

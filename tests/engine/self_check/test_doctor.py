@@ -1,5 +1,6 @@
 """Checks say ok, warn or fail for the right reason, and one that breaks does not end the rest."""
 
+from functools import partial
 from pathlib import Path
 
 import mlx.core as mx
@@ -9,25 +10,20 @@ from metal_emulator import EmulatorLauncher
 from scripted_engine import NO_HEADS, Answer, ScriptedEngine
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
-from metal_kernels.choice import NO_ROWS, Verdict
 from mlx_engine.self_check import Finding, doctor
 from mlx_engine.self_check.doctor import (
     Machine,
-    check_backend,
     check_built_in_model,
     check_kernels,
-    check_memory,
-    check_package,
+    check_machine,
     check_packages,
     check_plan,
     check_python,
-    checks,
-    exact_rows_finding,
     run_checks,
     this_machine,
 )
 from mlx_engine.self_check.kernel_record import record_here
-from mlx_engine.self_check.kernel_trials import TRIALS, TrialResult
+from mlx_engine.self_check.kernel_trials import TRIALS
 from mlx_engine.values.errors import ModelNotFound
 
 MAC = Machine("Metal", "Apple M4 Max", 64 * 10**9, 48 * 10**9)
@@ -38,15 +34,15 @@ LINUX = Machine("CPU", "", 4 * 10**9, 0)
     ("python", "state"), [((3, 10), "fail"), ((3, 11), "ok"), ((3, 13), "ok"), ((3, 14), "fail")]
 )
 def test_python(python: tuple[int, int], state: str) -> None:
-    assert check_python(python).state == state
+    assert [finding.state for finding in check_python(python)] == [state]
 
 
 def test_packages() -> None:
     found = {finding.name: finding for finding in check_packages()}
     assert {"mlx", "mlx-lm", "tokenizers", "PySide6-Essentials"} <= set(found)
     assert found["mlx"] == Finding("mlx", "ok", mx.__version__)
-    missing = check_package("no-such-package", "warn", "a pity")
-    assert missing == Finding("no-such-package", "warn", "not installed: a pity")
+    (missing,) = check_packages(["no-such-package"])
+    assert (missing.state, "not installed: the engine" in missing.words) == ("fail", True)
 
 
 def test_machine() -> None:
@@ -54,10 +50,10 @@ def test_machine() -> None:
     assert here.memory_bytes > 10**8
     assert here.backend == ("Metal" if mx.metal.is_available() else "CPU")
     assert (MAC.words, LINUX.words) == ("Metal, Apple M4 Max", "CPU")
-    assert check_backend(MAC) == Finding("backend", "ok", "Metal on Apple M4 Max")
-    assert check_backend(LINUX).state == "warn"
-    assert check_memory(MAC).words == "64.0 GB, 48.0 GB of it for the GPU"
-    assert check_memory(LINUX).state == "warn"
+    backend, memory = check_machine(MAC)
+    assert backend == Finding("backend", "ok", "Metal on Apple M4 Max")
+    assert memory.words == "64.0 GB, 48.0 GB of it for the GPU"
+    assert [finding.state for finding in check_machine(LINUX)] == ["warn", "warn"]
 
 
 def test_built_in_model() -> None:
@@ -65,6 +61,7 @@ def test_built_in_model() -> None:
     answers, same = check_built_in_model(lambda: engine)
     assert (answers.state, same.state) == ("ok", "ok")
     assert "tok/s" in answers.words
+    assert answers.words.endswith("numerics exact")
     assert "2 of 2 drafted tokens accepted" in same.words
     assert engine.closed
     assert engine.answers_before_measuring == 0  # no kernel comes in between the two texts
@@ -72,36 +69,36 @@ def test_built_in_model() -> None:
 
 def test_drafting_that_changes_the_words_is_seen() -> None:
     engine = ScriptedEngine([Answer("A b."), Answer("A c.")])
-    assert check_built_in_model(lambda: engine)[1].state == "warn"
+    assert [finding.state for finding in check_built_in_model(lambda: engine)] == ["ok", "warn"]
 
 
 def test_no_drafting_is_no_proof() -> None:
     engine = ScriptedEngine(description=NO_HEADS)
-    assert "nothing was drafted" in check_built_in_model(lambda: engine)[1].words
+    _, same = check_built_in_model(lambda: engine)
+    assert "nothing was drafted" in same.words
 
 
-def test_built_in_model_that_fails() -> None:
-    def missing() -> ScriptedEngine:
-        raise ModelNotFound("There is no built-in model.")
-
-    (gone,) = check_built_in_model(missing)
-    assert (gone.state, gone.words) == ("fail", "There is no built-in model.")
+def test_a_built_in_model_that_says_nothing_fails() -> None:
     silent = ScriptedEngine([Answer("  "), Answer("  ")])
-    assert check_built_in_model(lambda: silent)[0].state == "fail"
+    assert [finding.state for finding in check_built_in_model(lambda: silent)] == ["fail"]
 
 
 def test_a_check_that_raises_is_a_finding() -> None:
     def broken() -> list[Finding]:
         raise ZeroDivisionError("oh")
 
+    def missing() -> ScriptedEngine:
+        raise ModelNotFound("There is no built-in model.")
+
     fine = Finding("b", "ok", "fine")
-    found = list(run_checks({"a": broken, "b": lambda: [fine]}))
-    assert found == [Finding("a", "fail", "ZeroDivisionError: oh"), fine]
+    built_in = partial(check_built_in_model, missing)
+    found = list(run_checks({"a": broken, "b": lambda: [fine], "c": built_in}))
+    wrong = Finding("a", "fail", "ZeroDivisionError: oh")
+    assert found == [wrong, fine, Finding("c", "fail", "There is no built-in model.")]
 
 
 def test_kernels_are_told_honestly(tmp_path: Path) -> None:
-    """Every check has a name; without Metal it is said what is used instead."""
-    assert list(checks(None))[-1] == "built-in"
+    """Without Metal it is said what is used instead."""
     (finding,) = check_kernels(None, None)
     assert finding.state == "ok"
     assert f"no Metal here: {len(TRIALS)} kernels checked by the emulator" in finding.words
@@ -109,35 +106,19 @@ def test_kernels_are_told_honestly(tmp_path: Path) -> None:
     noise = [trial for trial in TRIALS if trial.kernel == "noise"]
     with always_faster():
         found = list(check_kernels(EmulatorLauncher(check=False), file, noise))
-    assert [one.name for one in found] == ["noise", "exact rows", "kernels"]
-    assert found[0].words.startswith("correct; 151936: faster than stock MLX")
+    assert [one.name for one in found] == ["noise", "kernels"]
+    assert found[0].words.startswith("correct; faster than stock MLX at 9 of 9 row counts")
     assert "1 of 1 correct" in found[-1].words
     assert record_here(file).trials == {"noise float32": FASTER}
 
 
-def timed(words: str, at_one: float) -> TrialResult:
-    one = next(trial for trial in TRIALS if trial.name == words)
-    return TrialResult(one, Verdict("", NO_ROWS, at_one))
-
-
-def test_what_exact_rows_cost_is_told_both_ways() -> None:
-    """By timings that are given."""
-    cheap = [timed("products affine4", 1.04), timed("attention 128", 0.6), timed("noise", 9.0)]
-    finding = exact_rows_finding(cheap)
-    assert finding.state == "ok"
-    assert finding.words == "cost at most 4 % here (products affine4): the default"
-    finding = exact_rows_finding([*cheap, timed("products affine8", 1.12)])
-    assert finding.state == "warn"
-    assert "products affine8 +12 %: fast is the default there" in finding.words
-    assert "not timed" in exact_rows_finding([timed("noise", 9.0)]).words
-
-
 def test_the_memory_plan_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = str(write_tiny_qwen3_5(tmp_path / "tiny"))
-    finding = check_plan(folder)
+    (finding,) = check_plan(folder)
     assert (finding.name, finding.state) == ("plan", "ok")
     assert finding.words.startswith("tiny: ") and " weights + " in finding.words
     monkeypatch.setattr(doctor, "usable_bytes", lambda: 10**6)
-    finding = check_plan(folder)
+    (finding,) = check_plan(folder)
     assert (finding.state, "does not fit" in finding.words) == ("fail", True)
-    assert check_plan(str(tmp_path / "none")).state == "fail"
+    with pytest.raises(ModelNotFound):
+        list(check_plan(str(tmp_path / "none")))

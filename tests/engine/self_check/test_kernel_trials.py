@@ -26,8 +26,8 @@ from mlx_engine.self_check.doctor import check_kernels
 from mlx_engine.self_check.kernel_cases import Case
 from mlx_engine.self_check.kernel_record import (
     Circumstances,
+    ExactRows,
     KernelRecord,
-    RowsVerdict,
     circumstances,
     rows_origin,
 )
@@ -36,12 +36,13 @@ from mlx_engine.self_check.kernel_trials import (
     TRIALS,
     ModelTrials,
     Trial,
+    TrialResult,
     against_stock,
     check,
-    check_kernel,
     kernels_here,
+    try_kernel,
 )
-from mlx_engine.self_check.numerics import rows_differ
+from mlx_engine.self_check.numerics import why_not_exact
 
 HERE = circumstances()
 
@@ -75,6 +76,10 @@ class Tampering:
 
 
 SOUND = ("nothing", "", "")
+
+
+def try_pending(trials: ModelTrials) -> list[TrialResult]:
+    return [trials.run(one) for one in trials.pending()]
 
 
 def trial(words: str) -> Trial:
@@ -118,9 +123,9 @@ def test_every_kernel_is_tried() -> None:
 )
 def test_a_wrong_kernel_is_seen(words: str, tampering: tuple[str, str, str], said: str) -> None:
     record = KernelRecord(None, HERE)
-    tried = check_kernel(trial(words), Tampering(*tampering), mx.float32, record)
-    assert said in tried.trouble
-    assert bool(record.trials) == ("does not run" not in tried.trouble)
+    found = try_kernel(trial(words), Tampering(*tampering), mx.float32, record, timed=False)
+    assert said in found.trouble
+    assert bool(record.trials) == ("does not run" not in found.trouble)
 
 
 def asking(kernels: Kernels) -> dict[str, ServedRows]:
@@ -143,7 +148,7 @@ def test_a_format_that_is_wrong_is_switched_off_alone() -> None:
     trials = ModelTrials(kernels, record, mx.float32)
     assert {name for name, one in served.items() if 1 in one} == set()
     assert "waits to be tried" in why_unused(kernels, "delta")
-    assert list(dict.fromkeys(one.trial.name for one in trials.steps())) == list(served)
+    assert list(dict.fromkeys(one.trial.name for one in try_pending(trials))) == list(served)
     assert {name for name, one in served.items() if 1 in one} == {"products affine4", "delta 64"}
     (state,) = (one for one in kernel_states(kernels) if one.name == "products")
     assert state.in_use
@@ -184,7 +189,7 @@ def test_a_trial_runs_the_pipelines_of_the_models_passes(group: int) -> None:
     launcher, record = CountingLauncher(EmulatorLauncher(check=False)), KernelRecord(None, HERE)
     kernels = kernels_here(launcher, "exact", record)
     model = kernel_model("dense", kernels, group=group)
-    assert not any(one.trouble for one in ModelTrials(kernels, record, mx.float32).steps())
+    assert not any(one.trouble for one in try_pending(ModelTrials(kernels, record, mx.float32)))
     tried = {name for name, _ in launcher.pipelines}
     launcher.pipelines.clear()
     caches = model.make_caches()
@@ -201,8 +206,8 @@ def test_what_is_sound_is_remembered_by_type(tmp_path: Path) -> None:
     launcher = Tampering(*SOUND)
     kernels = kernels_here(launcher, "exact", KernelRecord(file, HERE))
     asking(kernels)
-    steps = ModelTrials(kernels, KernelRecord(file, HERE), mx.float32).steps()
-    assert len({one.trial.name for one in steps}) == 3
+    trials = ModelTrials(kernels, KernelRecord(file, HERE), mx.float32)
+    assert len({one.trial.name for one in try_pending(trials)}) == 3
     ran = len(launcher.names)
     again = kernels_here(launcher, "fast", KernelRecord(file, HERE))
     served = again.served("products", KernelWork("q2_k", 96, 256))
@@ -230,7 +235,7 @@ def test_what_may_pass_is_asked_again(tmp_path: Path) -> None:
         record = KernelRecord(file, HERE)
         kernels = kernels_here(launcher, "exact", record)
         served = asking(kernels)
-        list(ModelTrials(kernels, record, mx.float32).steps())
+        try_pending(ModelTrials(kernels, record, mx.float32))
         assert (1 in served["products affine4"]) == rows
     assert "does not run" not in file.read_text()
 
@@ -242,7 +247,7 @@ def test_an_interrupted_trial_is_begun_again(tmp_path: Path) -> None:
 
     record = KernelRecord(tmp_path / "kernels.json", HERE)
     with pytest.raises(KeyboardInterrupt):
-        check_kernel(trial("noise"), Interrupting(), mx.float32, record)
+        try_kernel(trial("noise"), Interrupting(), mx.float32, record)
     assert KernelRecord(tmp_path / "kernels.json", HERE).trials == {}
 
 
@@ -251,7 +256,7 @@ def filled(file: Path, here: Circumstances = HERE) -> KernelRecord:
     record.trials["experts affine4 float32"] = Verdict("it is wrong")
     record.trials["products affine4 float32"] = Verdict("", frozenset({6, 7, 8, 9}), 1.25)
     record.trials["noise float32"] = Verdict()
-    record.rows |= {"a model": RowsVerdict("", 0.25), "another": RowsVerdict("in a pass of 2 rows")}
+    record.rows |= {"a model": ExactRows("", 0.25), "another": ExactRows("in a pass of 2 rows")}
     assert record.write()
     return record
 
@@ -285,7 +290,7 @@ def test_a_place_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     record = KernelRecord(file, HERE)
     kernels = kernels_here(Tampering(*SOUND), "exact", record)
     served = asking(kernels)
-    list(ModelTrials(kernels, record, mx.float32).steps())
+    try_pending(ModelTrials(kernels, record, mx.float32))
     assert all(1 in one for one in served.values())
     last = list(check_kernels(Tampering(*SOUND), file, FEW))[-1]
     assert (last.state, "not kept" in last.words) == ("warn", True)
@@ -351,7 +356,7 @@ def test_which_rows_go_through_a_kernel() -> None:
     assert why_unused(exact, "products") == ""
     misfit = Kernels(launcher)
     misfit.served("attention", KernelWork("", 640, 640))
-    assert "heads of 640" in why_unused(misfit, "attention")
+    assert "no sizes of 640 x 640" in why_unused(misfit, "attention")
     assert "No layer" in why_unused(exact, "noise")
 
 
@@ -401,7 +406,7 @@ def test_nothing_is_faster_before_it_was_timed(
     fast.add_verdicts(dict.fromkeys(["gate-up affine4", "products affine4"], Verdict()))
     assert fast.rows("products", wide) == set()
     assert "waits to be timed" in why_unused(fast, "gate-up")
-    done = list(ModelTrials(exact, record, mx.float32).steps())
+    done = try_pending(ModelTrials(exact, record, mx.float32))
     assert [one.verdict.faster for one in done] == [rows, rows]
     assert timed == [KernelWork("affine4", 2**25 // 512, 512)] * 2
     ModelTrials(fast, record, mx.float32)
@@ -421,7 +426,7 @@ def test_a_clock_that_fails_leaves_it_to_stock(monkeypatch: pytest.MonkeyPatch) 
     record = KernelRecord(None, HERE)
     kernels = kernels_here(Tampering(*SOUND), "exact", record)
     kernels.served("norms", KernelWork("", 64, 64))
-    done = list(ModelTrials(kernels, record, mx.float32).steps())
+    done = try_pending(ModelTrials(kernels, record, mx.float32))
     assert "cannot be timed" in done[-1].trouble
     assert kernels.rows("norms", KernelWork("", 64, 64)) == set()
     assert record.trials == {"norms 64 float32": Verdict()}
@@ -436,8 +441,7 @@ def test_prompts_in_blocks_are_timed_against_stock(rows: frozenset[int]) -> None
     assert prompts is not None
     assert few is not None
     with always_faster(rows):
-        steps = ModelTrials(kernels, record, mx.float32).steps()
-        names = [one.trial.name for one in steps]
+        names = [one.trial.name for one in try_pending(ModelTrials(kernels, record, mx.float32))]
     assert names == ["products q6_k", "prompt-products q6_k"]
     assert ((1 in prompts), 1 in few) == (rows == ALL_ROWS, True)
 
@@ -445,8 +449,8 @@ def test_prompts_in_blocks_are_timed_against_stock(rows: frozenset[int]) -> None
 def test_what_stock_mlx_runs_is_named_when_rows_differ() -> None:
     kernels = Kernels(EmulatorLauncher(), presumed=Verdict())
     kernels.served("products", KernelWork("dense", 8, 8))
-    words = rows_differ(kernels, "in a pass of 9 rows").words
-    assert words.endswith("Stock MLX runs its attention, recurrent states.")
-    assert rows_differ(NO_KERNELS, "in a pass of 9 rows").words.endswith(
-        "(Seen in a pass of 9 rows.)"
-    )
+    seen = ExactRows("in a pass of 9 rows")
+    ours, stock = (why_not_exact(seen, "auto", given) for given in (kernels, NO_KERNELS))
+    assert ours is not None and stock is not None
+    assert ours.words.endswith("Stock MLX runs its attention, recurrent states.")
+    assert stock.words.endswith("(Seen in a pass of 9 rows.)")

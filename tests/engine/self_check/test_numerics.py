@@ -12,7 +12,7 @@ from metal_kernels.choice import Kernels, Verdict
 from metal_kernels.stock import AttentionOptions, StockOperations
 from mlx_engine.loading.load import load_model
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.self_check.kernel_record import RowsVerdict
+from mlx_engine.self_check.kernel_record import ExactRows
 from mlx_engine.self_check.numerics import (
     ROWS_PENDING,
     compare_rows,
@@ -145,17 +145,17 @@ def test_measurement_decides_the_default(tmp_path: Path) -> None:
     described = load_model(folder, LoadOptions(), folder).description
     kernels = Kernels(EmulatorLauncher(), presumed=Verdict())
 
-    def told(asked: AskedNumerics, found: RowsVerdict | Reason) -> tuple[str, list[str]]:
+    def told(asked: AskedNumerics, found: ExactRows | Reason) -> tuple[str, list[str]]:
         its = with_numerics(described, asked, found, kernels)
         again = with_numerics(its, asked, found, kernels)
         assert again == its  # reasons are replaced, not heaped up
         return its.numerics, [reason.code for reason in its.declined]
 
     assert told("auto", ROWS_PENDING) == ("fast", ["rows-pending"])
-    assert told("auto", RowsVerdict("", 0.05)) == ("exact", [])
-    assert told("exact", RowsVerdict("", 0.12)) == ("exact", [])
-    assert told("auto", RowsVerdict("in a pass of 9 rows")) == ("fast", ["rows-differ"])
-    assert told("fast", RowsVerdict("", 0.0)) == ("fast", [])
-    assert told("auto", RowsVerdict("", 0.12)) == ("fast", ["exact-costs"])
-    words = with_numerics(described, "auto", RowsVerdict("", 0.12), kernels).declined[0].words
+    assert told("auto", ExactRows("", 0.05)) == ("exact", [])
+    assert told("exact", ExactRows("", 0.12)) == ("exact", [])
+    assert told("auto", ExactRows("in a pass of 9 rows")) == ("fast", ["rows-differ"])
+    assert told("fast", ExactRows("", 0.0)) == ("fast", [])
+    assert told("auto", ExactRows("", 0.12)) == ("fast", ["exact-costs"])
+    words = with_numerics(described, "auto", ExactRows("", 0.12), kernels).declined[0].words
     assert "12 % slower on this machine" in words
