@@ -7,7 +7,6 @@ from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.control.actions import Actions
-from app.control.compare import CompareController
 from app.control.composer import ComposerController
 from app.control.drops import DropController
 from app.control.files import FileController
@@ -27,6 +26,7 @@ from app.state.answers import Answers, RunningAnswer
 from app.state.card import OfferedModel
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
+from app.state.compare import Comparison
 from app.state.drafting import DraftingFigures
 from app.state.drafts import Drafts
 from app.state.models import ModelState
@@ -97,7 +97,7 @@ class App(QObject):
         page.reader.unsent = drafts.edits
         for changed in (page.reader.typed, page.reader.edit_given_up):
             changed.connect(drafts.save_soon)
-        self.compare = compare = CompareController(widgets.compare, models, request, chat, self)
+        self.compare = compare = Comparison(chat, models, request, self)
         self.chats = chats = ChatListState(store, chat, settings, parent=self)
         self.rest = rest = RestController(models, answers, compare, settings, widgets.notice, self)
         self.troubles = TroubleController(widgets.notice, widgets.window, self.mistakes, chat, self)
@@ -216,6 +216,7 @@ class App(QObject):
         models = self.models
         for view in (self.widgets.strip, self.widgets.drafting):
             view.watch(self.figures)
+        self.widgets.compare.watch(self.compare)
         self.worker.replied.connect(self.route)
         models.switched.connect(self._collector.settle)
         models.switched.connect(self.library.refresh)

@@ -17,12 +17,12 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
 )
 
-from app.control.compare import CompareController
 from app.control.files import FileController
 from app.control.rest import RestController
 from app.control.settings import LookController
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
+from app.state.compare import Comparison
 from app.state.models import ModelState
 from app.state.settings import KeptSettings
 from app.values.app_settings import Theme
@@ -84,7 +84,7 @@ class Actions(QObject):
         chats: ChatListState,
         models: ModelState,
         rest: RestController,
-        compare: CompareController,
+        compare: Comparison,
         look: LookController,
         files: FileController,
         settings: KeptSettings,
@@ -465,7 +465,7 @@ class Actions(QObject):
         self._sidebar.list.make_folder(self._sidebar.list.several)
 
     def _show_compare(self) -> None:
-        self._compare.begin()
+        self._widgets.compare.begin()
         self._window.show_page("compare")
 
     def _search(self) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.control.compare import CompareController
 from app.state.answers import Answers
 from app.state.chat import ChatState
+from app.state.compare import Comparison
 from app.state.models import ModelState
 from app.state.settings import KeptSettings
 from app.values.app_settings import BUILT_IN, settings_of
@@ -31,7 +31,7 @@ class RestController(QObject):
         self,
         models: ModelState,
         answers: Answers,
-        compare: CompareController,
+        compare: Comparison,
         settings: KeptSettings,
         notice: NoticeBar,
         parent: QObject | None = None,

@@ -3,6 +3,7 @@
 import threading
 from pathlib import Path
 
+from compare_states import StatedComparison
 from model_states import FACTS, StatedModels
 from PySide6.QtCore import QTimer
 from pytestqt.qtbot import QtBot
@@ -10,6 +11,7 @@ from shown_transcript import STATS, settle
 
 from app.state.round_history import RoundHistory
 from app.values.attached_text import AttachedText
+from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.values.chats import ChatGroup, ChatSummary, DraftedSpan, ListedChat
 from app.values.models import FoundModel
 from app.window.drafting.status_strip import StripFigures
@@ -56,12 +58,9 @@ def filled_window(qtbot: QtBot) -> Widgets:
     made.strip.show_figures(history, StripFigures(41.0, 100, 1000))
     made.drafting.show_history(history)
     made.drafting.show_costs([5.0, 6.0, 7.0], 1)
-    made.compare.begin(1)
-    for side, text in (("on", "the same"), ("off", "the other")):
-        made.compare.begin_side(side)  # type: ignore[arg-type]
-        made.compare.add_text(side, "so", is_thinking=True)  # type: ignore[arg-type]
-        made.compare.add_text(side, text)  # type: ignore[arg-type]
-        made.compare.finish_side(side, STATS)  # type: ignore[arg-type]
+    compared = StatedComparison(ChatSettings(sampling=SamplingChoice(seed=1)))
+    made.compare.watch(compared.comparison)
+    compared.run("the same", "the other")
     made.window.show()
     with qtbot.waitSignal(made.settings.made, timeout=60_000):
         made.window.show_page("settings")

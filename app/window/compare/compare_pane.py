@@ -1,184 +1,81 @@
-"""One side of a comparison: its speed, its figures and its text."""
+"""One side of a comparison: its speed, its figures and its answer."""
 
-from typing import NamedTuple
-
-from PySide6.QtCore import QEvent, QTimer
 from PySide6.QtWidgets import QFrame
 
+from app.state.answers import Growth, RunningAnswer
 from app.window.controls.chart import Part, ShareBar
 from app.window.controls.labels import paragraph, tabular
 from app.window.controls.layouts import STRETCH, Wide, column
 from app.window.language import percent, tr
-from app.window.look import look
+from app.window.transcript.answer_view import AnswerView
 from app.window.transcript.pinned_scroll import PinnedScroll
 from app.window.transcript.reader import Reader
-from app.window.transcript.segment_column import SegmentColumn, TextWidget
+from app.window.transcript.shown_message import ShownMessage
 from mlx_engine.values.stats import GenerationStats
 
-AFTER_THINKING = "\n\n"
 LOWEST = 220
 """Pixels: where a window has less room for an answer, the page is scrolled."""
 
-MARKED = 0.16
-"""Opacity of the error colour behind what differs."""
-
-
-class Passage(NamedTuple):
-    """Thinking, or an answer; start: its first character in all that was said."""
-
-    text: SegmentColumn
-    start: int
-    is_thinking: bool
-
-
-class ComparedText(PinnedScroll):
-    """Grows at its end, shown as in a chat; `said` is all of it, as it is compared."""
-
-    def __init__(self, name: str, reader: Reader) -> None:
-        super().__init__()
-        self._reader = reader
-        self._from: int | None = None
-        self._passages: list[Passage] = []
-        self.said = ""
-        self.setAccessibleName(name)
-        self.setMinimumHeight(LOWEST)
-        self._lines = column(STRETCH, of=self.content, spacing=8)
-        self._mark_soon = QTimer(self, singleShot=True, interval=0)
-        self._mark_soon.timeout.connect(self._mark)
-        reader.formulas.shown.connect(self._mark_soon.start)
-
-    def start_again(self) -> None:
-        """Nothing has been said."""
-        for passage in self._passages:
-            self._lines.removeWidget(passage.text)
-            passage.text.hide()
-            passage.text.deleteLater()
-        self._passages.clear()
-        self.said, self._from = "", None
-        self.follow()
-
-    def add(self, text: str, is_thinking: bool) -> None:
-        """More of it; the view follows unless the user scrolled up."""
-        if not self._passages or self._passages[-1].is_thinking != is_thinking:
-            self._begin(is_thinking)
-        self.said += text
-        self._passages[-1].text.append(text)
-
-    def _begin(self, is_thinking: bool) -> None:
-        self.finish()
-        if self._passages and not is_thinking:
-            self.said += AFTER_THINKING
-        text = SegmentColumn(self._reader, self.viewport().width(), muted=is_thinking)
-        self._passages.append(Passage(text, len(self.said), is_thinking))
-        self._lines.insertWidget(len(self._passages) - 1, text)
-
-    def finish(self) -> None:
-        """No more of this comes, for now."""
-        if self._passages:
-            self._passages[-1].text.finish()
-            self._mark()
-
-    def texts(self) -> list[TextWidget]:
-        """The widgets that hold it, from the top."""
-        return [text for passage in self._passages for text in passage.text.texts()]
-
-    def mark_from(self, character: int | None) -> None:
-        """Mark what stands at and after this character of `said`; None for nothing."""
-        if character is not None or self._from is not None:
-            self._from = character
-            self._mark()
-
-    def _mark(self) -> None:
-        for text, start, _ in self._passages:
-            first = None if self._from is None else max(0, self._from - start)
-            text.mark_from(first, look().colour("error", MARKED))
-
-    def go_to_mark(self) -> None:
-        """Show where what is marked begins."""
-        for text in self.texts():
-            for marked in text.extraSelections()[:1]:
-                cursor = text.textCursor()
-                cursor.setPosition(marked.cursor.selectionStart())
-                room = self.viewport().height() // 3
-                self.go_to(text.viewport(), text.cursorRect(cursor).center(), room)
-                return
-
-    # Qt
-
-    def changeEvent(self, event: QEvent) -> None:
-        """What is marked takes the colour of now."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.StyleChange and self._from is not None:
-            self._mark_soon.start()
-
 
 class ComparePane(QFrame):
-    """`text` and speed as they come; is_strong: its bar is in the accent colour."""
+    """An answer as in a chat, below its figures. is_strong: its bar is in the accent colour."""
 
     def __init__(self, title: str, is_strong: bool, reader: Reader) -> None:
         super().__init__()
         self._title, self._colour = title, "accent" if is_strong else "muted"
-        self.speed, self._is_due = 0.0, False
+        self._reader = reader
+        self._answer: RunningAnswer | None = None
+        self.view: AnswerView | None = None
         self.setProperty("role", "card")
         self.setAccessibleName(title)
         self._speed, self._figures = paragraph("", "figure"), paragraph("", "muted")
         for figures in (self._speed, self._figures):
             tabular(figures)
         self._bar = ShareBar(tr("{title}: speed", title=title))
-        self.text = ComparedText(tr("{title}: answer", title=title), reader)
+        self._scroll = PinnedScroll()
+        self._scroll.setAccessibleName(tr("{title}: answer", title=title))
+        self._scroll.setMinimumHeight(LOWEST)
+        self._lines = column(STRETCH, of=self._scroll.content)
         heading = paragraph(title, "heading")
-        parts = (heading, self._speed, self._bar, self._figures, 6, Wide(self.text))
+        parts = (heading, self._speed, self._bar, self._figures, 6, Wide(self._scroll))
         column(*parts, of=self, margins=(16, 12, 16, 12), spacing=6)
-        self._enter(tr("Not run yet"), is_due=False)
 
-    def begin(self) -> None:
-        """It runs now."""
-        self.text.start_again()
-        self._enter(tr("Reading the prompt"), is_due=True)
+    def show_answer(self, answer: RunningAnswer | None) -> None:
+        """Show an answer that begins, None for none; the same one goes on."""
+        if answer is self._answer:
+            return
+        if self.view is not None:
+            self._lines.removeWidget(self.view)
+            self.view.hide()
+            self.view.deleteLater()
+        self._answer, self.view = answer, None
+        if answer is not None:
+            self.view = AnswerView(self._reader, self._scroll.viewport().width())
+            self._lines.insertWidget(0, self.view)
+            self._scroll.follow()
 
-    def wait(self) -> None:
-        """It runs after the other one."""
-        self.text.start_again()
-        self._enter(tr("Runs next"), is_due=True)
+    def grow(self, growth: Growth) -> None:
+        """Add what has arrived of the answer."""
+        if self.view is not None and self._answer is not None:
+            self.view.append(growth.pieces)
+            if growth.ends_thinking:
+                self.view.finish_thinking(self._answer.thinking_seconds)
 
-    def add_text(self, text: str, is_thinking: bool = False) -> None:
-        """More of the answer, or of the thinking before it."""
-        if self._figures.text() != tr("Running"):
-            self._say("", tr("Running"))
-        self.text.add(text, is_thinking)
+    def finish(self) -> None:
+        """No more of the answer comes."""
+        if self.view is not None and self._answer is not None:
+            seconds = self._answer.thinking_seconds
+            text = self._answer.answer.text
+            self.view.finish(ShownMessage(0, "assistant", text, thinking_seconds=seconds))
 
-    def show_speed(self, tokens_per_second: float) -> None:
-        """Speed so far."""
-        self.speed = tokens_per_second
-        self._say(tr("{speed:.1f} tok/s", speed=tokens_per_second), self._figures.text())
-
-    def show_share(self, fastest: float) -> None:
-        """The bar, beside the faster side's speed."""
-        share = self.speed / fastest if fastest else 0.0
-        self._bar.show_parts(self._speed.text(), Part(share, self._colour))
-
-    def finish(self, stats: GenerationStats) -> None:
-        """The answer is complete."""
-        self.text.finish()
-        self._is_due, self.speed = False, stats.tokens_per_second
-        self._say(tr("{speed:.1f} tok/s", speed=stats.tokens_per_second), figures_in_words(stats))
-
-    def end(self, words: str) -> None:
-        """Stopped or failed; a side that is complete stays as it is."""
-        self.text.finish()
-        if self._is_due:
-            self._enter(words, is_due=False)
-
-    def _enter(self, words: str, is_due: bool) -> None:
-        self._is_due, self.speed = is_due, 0.0
-        self._say("", words)
-        self.show_share(0.0)
-
-    def _say(self, speed: str, figures: str) -> None:
-        self._speed.setText(speed)
-        self._figures.setText(figures)
-        said = ", ".join(filter(None, (self._title, speed, figures)))
-        self.setAccessibleDescription(said)
+    def show_figures(self, speed: float | None, fastest: float, words: str) -> None:
+        """Show tokens a second, None for none, beside those of the faster side, and `words`."""
+        told = "" if speed is None else tr("{speed:.1f} tok/s", speed=speed)
+        self._speed.setText(told)
+        self._figures.setText(words)
+        share = speed / fastest if speed and fastest else 0.0
+        self._bar.show_parts(told, Part(share, self._colour))
+        self.setAccessibleDescription(", ".join(filter(None, (self._title, told, words))))
 
 
 def figures_in_words(stats: GenerationStats) -> str:

@@ -3,12 +3,14 @@
 from itertools import zip_longest
 from typing import Literal
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QKeyEvent, QTextCursor
 from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
 from app.start.threads import TURN_MS
-from app.window.compare.compare_pane import ComparePane
+from app.state.answers import Growth
+from app.state.compare import Comparison, Side
+from app.window.compare.compare_pane import ComparePane, figures_in_words
 from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.choices import Option, Segments
 from app.window.controls.icons import Sign
@@ -119,33 +121,27 @@ class VerdictCard(QFrame):
         self.setVisible(bool(words))
 
 
-Side = Literal["on", "off"]
 AUTO, PINNED = "auto", "pinned"
 INTRODUCTION = Words(
     "Runs one prompt twice with the same seed, with drafting and without. The words "
     "must be the same; only the speed may differ."
 )
 TOO_LONG = Words("That text is too long to compare with: choose a shorter one.")
+NO_MODEL = Words("Open or drop a model first.")
+ENDINGS = {"stopped": Words("Stopped"), "failed": Words("Failed")}
 
 
 class CompareView(QWidget):
-    """Drafting chooses its depth, unless the user wants the one that the chat has pinned.
-
-    Signals: `run_wanted`(prompt), `stop_wanted`. The owner calls `begin`, then for each side
-    `begin_side`, `add_text`, `show_speed` and `finish_side`; or `show_stopped`, `show_failed`.
-    reader: of both answers.
+    """Watches a Comparison. Drafting chooses its depth, unless the user wants the one that the chat
+    has pinned. reader: of both answers.
     """
-
-    run_wanted = Signal(str)
-    stop_wanted = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName(tr("Compare"))
         self.reader = Reader(self)
-        self._is_running = False
-        self._why_not = ""
-        self._stats: dict[Side, GenerationStats] = {}
+        self._comparison: Comparison
+        self._begun_with: tuple[int | None, int | None] = (None, None)
         self._prompt = MessageBox()
         self._prompt.setProperty("role", "field")
         self._prompt.setAccessibleName(tr("Prompt to compare with"))
@@ -157,7 +153,6 @@ class CompareView(QWidget):
         self._depth_row = QWidget()
         row(label(tr("Depth"), "muted"), self._depth, STRETCH, of=self._depth_row, spacing=8)
         self._pinned: int | None = None
-        self._compared: int | None = None
         self._verdict = VerdictCard()
         self._panes: dict[Side, ComparePane] = {
             "on": ComparePane(tr("Drafting on"), True, self.reader),
@@ -165,12 +160,8 @@ class CompareView(QWidget):
         }
         self._lay_out()
         self.setFocusProxy(self._prompt)
-        self._run.clicked.connect(self._press)
-        self._prompt.send_wanted.connect(self._try_run)
-        self._prompt.textChanged.connect(self._refresh)
         self._prompt.long_text_pasted.connect(lambda _: self._verdict.show_words(TOO_LONG))
         self.show_pinned(None)
-        self.show_ready()
 
     def _lay_out(self) -> None:
         top = row(Wide(self._prompt), self._run)
@@ -184,19 +175,37 @@ class CompareView(QWidget):
         self._look_down.timeout.connect(self._show_answers)
         column(Wide(self._page), of=self)
 
-    def _show_answers(self) -> None:
-        """Where there is no room for all of the page: what came out, and the answers below it."""
-        self._page.verticalScrollBar().setValue(self._verdict.y())
-        if len(self._stats) == 2:
-            for pane in self._panes.values():
-                pane.text.go_to_mark()
+    def watch(self, comparison: Comparison) -> None:
+        """Show this comparison, and what becomes of it."""
+        self._comparison = comparison
+        self._run.clicked.connect(self._press)
+        self._prompt.send_wanted.connect(self._try_run)
+        self._prompt.textChanged.connect(self._refresh_run)
+        comparison.grown.connect(self._grow)
+        comparison.changed.connect(self._look_down.start)
+        for changed in (comparison.changed, comparison.models.changed):
+            changed.connect(self._refresh)
+        self._refresh()
+
+    def begin(self) -> None:
+        """Take the last question of the chat on show as the prompt; what is typed since stays until
+        another question is the last.
+        """
+        chat = self._comparison.chat
+        asked = chat.last_question
+        begun_with = (chat.chat_id, asked.id if asked else None)
+        if begun_with != self._begun_with:
+            self._begun_with = begun_with
+            self.show_prompt(asked.text if asked else "")
+        self.show_pinned(self._comparison.pinned)
 
     def show_prompt(self, prompt: str) -> None:
         """Put a prompt in the box, unless it is too long for it."""
         is_short = len(prompt) <= LONGEST
         self._prompt.setPlainText(prompt if is_short else "")
         self._prompt.moveCursor(QTextCursor.MoveOperation.End)
-        self._verdict.show_words("" if is_short else TOO_LONG)
+        if not is_short:
+            self._verdict.show_words(TOO_LONG)
 
     def show_pinned(self, depth: int | None) -> None:
         """The depth that the chat has pinned, which can be compared too; None for none."""
@@ -207,142 +216,105 @@ class CompareView(QWidget):
             )
         self._depth_row.setVisible(depth is not None)
 
+    def _grow(self, side: Side, growth: Growth) -> None:
+        self._panes[side].grow(growth)
+        self._refresh_answers()
+
+    def _refresh(self) -> None:
+        comparison = self._comparison
+        for side, pane in self._panes.items():
+            pane.show_answer(comparison.answers.get(side))
+            if comparison.running != side:
+                pane.finish()
+        self._depth_row.setEnabled(not comparison.is_running)
+        self._prompt.setReadOnly(comparison.is_running)
+        self._verdict.show_seed(comparison.seed)
+        self._refresh_run()
+        self._refresh_answers()
+
+    def _refresh_run(self) -> None:
+        """The button, by what is typed and what can be run."""
+        is_running = self._comparison.is_running
+        self._run.setText(tr("Stop") if is_running else tr("Run"))
+        can_run = bool(self._prompt.toPlainText().strip()) and not self._why_not
+        self._run.setEnabled(is_running or can_run)
+        set_tip(self._run, "" if is_running else said(self._why_not))
+
     @property
-    def wants_pinned(self) -> bool:
-        """Whether the chat's own depth is to be compared, not the one that drafting chooses."""
-        return self._depth.selected() == PINNED
+    def _why_not(self) -> str:
+        return "" if self._comparison.models.can_answer else NO_MODEL
 
-    def show_ready(self, why_not: str = "") -> None:
-        """Nothing runs; why_not: the reason nothing can be run, "" when it can."""
-        if self._why_not and not why_not:
-            self._verdict.show_words("")
-        self._is_running, self._why_not = False, said(why_not)
-        self._refresh()
-
-    def begin(self, seed: int | None = None) -> None:
-        """A comparison starts; both sides use this seed."""
-        self._is_running, self._stats = True, {}
-        self._compared = self._pinned if self.wants_pinned else None
-        for pane in self._panes.values():
-            pane.wait()
-        self._verdict.show_seed(seed)
-        self._verdict.show_words(tr("Running"))
-        self._refresh()
-        self._look_down.start()
-
-    def begin_side(self, side: Side) -> None:
-        """This side's answer starts."""
-        self._panes[side].begin()
-
-    def add_text(self, side: Side, text: str, is_thinking: bool = False) -> None:
-        """More of a side's answer, or of the thinking before it."""
-        self._panes[side].add_text(text, is_thinking)
-        self._say_so_far(tr("Running"))
-
-    def show_speed(self, side: Side, tokens_per_second: float) -> None:
-        """A side's speed so far."""
-        self._panes[side].show_speed(tokens_per_second)
-        self._show_shares()
-
-    def finish_side(self, side: Side, stats: GenerationStats) -> None:
-        """A side is complete; after the second one the verdict is spoken."""
-        self._stats[side] = stats
-        self._panes[side].finish(stats)
-        self._show_shares()
-        if len(self._stats) == 2:
-            self._judge()
-            self.show_ready(self._why_not)
-
-    def _judge(self) -> None:
-        on, off = self._stats["on"], self._stats["off"]
-        texts, ratio = self._said(), speed_ratio(on, off)
-        self._verdict.show_words(
-            verdict(texts["on"], texts["off"], on, off),
-            "check" if texts["on"] == texts["off"] else "warning",
-            gain(on, off, self._compared),
-            number(ratio, ".2f") + "×" if ratio else "",
-        )
-        self._mark()
-        self._look_down.start()
-
-    def show_stopped(self) -> None:
-        """The user stopped it."""
-        self._end(tr("Stopped"))
-
-    def show_failed(self, words: str) -> None:
-        """It could not go on; words say why."""
-        self._end(tr("Failed"))
-        self._verdict.show_words(words, "warning")
-
-    def _end(self, words: str) -> None:
-        for pane in self._panes.values():
-            pane.end(words)
-        self._say_so_far(words)
-        self.show_ready(self._why_not)
-
-    def _said(self) -> dict[Side, str]:
-        return {side: pane.text.said for side, pane in self._panes.items()}
-
-    def _say_so_far(self, state: str) -> None:
-        """The words are checked as they come."""
-        texts = self._said()
-        if not all(texts.values()):
-            self._verdict.show_words(state)
-            return
-        words = common_words(texts["on"], texts["off"])
-        if words is None:
-            self._verdict.show_words(tr("{state}. The texts differ.", state=state), "warning")
-        else:
+    def _refresh_answers(self) -> None:
+        """The figures of both sides, and what can be said of their words so far."""
+        comparison = self._comparison
+        is_over = bool(comparison.ending)
+        speeds = {
+            side: None if is_over and comparison.stats(side) is None else answer.tokens_per_second
+            for side, answer in comparison.answers.items()
+        }
+        fastest = max((speed for speed in speeds.values() if speed), default=0.0)
+        for side, pane in self._panes.items():
+            pane.show_figures(speeds.get(side), fastest, self._state_of(comparison, side))
+        on, off = comparison.stats("on"), comparison.stats("off")
+        if self._why_not and not comparison.is_running:
+            self._verdict.show_words(said(self._why_not))
+        elif comparison.problem:
+            self._verdict.show_words(comparison.problem, "warning")
+        elif on is not None and off is not None:
+            texts, ratio = (comparison.said("on"), comparison.said("off")), speed_ratio(on, off)
             self._verdict.show_words(
-                tr("{state}. The first {words:,} words are the same.", state=state, words=words),
-                "check",
+                verdict(*texts, on, off),
+                "check" if texts[0] == texts[1] else "warning",
+                gain(on, off, comparison.depth),
+                number(ratio, ".2f") + "×" if ratio else "",
             )
-        self._mark()
+        else:
+            self._verdict.show_words(*self._so_far(comparison))
 
-    def _mark(self) -> None:
-        """Show where the texts part, if they do."""
-        on, off = self._said().values()
-        ended = len(self._stats) == 2 and on != off
-        differ = ended or not (on.startswith(off) or off.startswith(on))
-        pairs = enumerate(zip(on, off, strict=False))
-        shorter = min(len(on), len(off))
-        first = (
-            next((at for at, (one, other) in pairs if one != other), shorter) if differ else None
-        )
-        for pane in self._panes.values():
-            pane.text.mark_from(first)
+    def _state_of(self, comparison: Comparison, side: Side) -> str:
+        """What a side has come to, in words."""
+        stats = comparison.stats(side)
+        if stats is not None:
+            return figures_in_words(stats)
+        if comparison.ending:
+            return said(ENDINGS[comparison.ending])
+        if comparison.running == side:
+            return tr("Running") if comparison.said(side) else tr("Reading the prompt")
+        return tr("Runs next") if comparison.is_running else tr("Not run yet")
 
-    def _show_shares(self) -> None:
-        fastest = max(pane.speed for pane in self._panes.values())
-        for pane in self._panes.values():
-            pane.show_share(fastest)
+    def _so_far(self, comparison: Comparison) -> tuple[str, Verdict]:
+        """What is said of texts that are not complete; they are checked as they come."""
+        state = tr("Running") if comparison.is_running else said(ENDINGS.get(comparison.ending, ""))
+        on, off = comparison.said("on"), comparison.said("off")
+        if not on or not off:
+            return state, ""
+        words = common_words(on, off)
+        if words is None:
+            return tr("{state}. The texts differ.", state=state), "warning"
+        told = tr("{state}. The first {words:,} words are the same.", state=state, words=words)
+        return told, "check"
+
+    def _show_answers(self) -> None:
+        """Where there is no room for all of the page: what came out, and the answers below it."""
+        self._page.verticalScrollBar().setValue(self._verdict.y())
 
     def _press(self) -> None:
-        if self._is_running:
-            self.stop_wanted.emit()
+        if self._comparison.is_running:
+            self._comparison.stop()
         else:
             self._try_run()
 
     def _try_run(self) -> None:
-        prompt = self._prompt.toPlainText().strip()
-        if prompt and not self._is_running and not self._why_not:
-            self.run_wanted.emit(prompt)
-
-    def _refresh(self) -> None:
-        self._run.setText(tr("Stop") if self._is_running else tr("Run"))
-        can_run = bool(self._prompt.toPlainText().strip()) and not self._why_not
-        self._run.setEnabled(self._is_running or can_run)
-        set_tip(self._run, self._why_not)
-        self._prompt.setReadOnly(self._is_running)
-        self._depth_row.setEnabled(not self._is_running)
-        if self._why_not and not self._is_running:
-            self._verdict.show_words(self._why_not)
+        prompt, comparison = self._prompt.toPlainText().strip(), self._comparison
+        if prompt and not comparison.is_running and not self._why_not:
+            as_pinned = self._pinned is not None and self._depth.selected() == PINNED
+            comparison.run(prompt, as_pinned=as_pinned)
 
     # Qt
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Escape stops what runs; else it is for the page."""
-        if event.key() == Qt.Key.Key_Escape and self._is_running:
-            self.stop_wanted.emit()
+        if event.key() == Qt.Key.Key_Escape and self._comparison.is_running:
+            self._comparison.stop()
         else:
             super().keyPressEvent(event)

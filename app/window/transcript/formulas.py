@@ -13,7 +13,7 @@ from math import ceil
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, fromstring
 
-from PySide6.QtCore import QByteArray, QObject, QRectF, Qt, Signal
+from PySide6.QtCore import QByteArray, QObject, QRectF, Qt
 from PySide6.QtGui import (
     QFont,
     QFontMetrics,
@@ -135,12 +135,7 @@ class Waiting(NamedTuple):
 
 
 class Formulas(QObject):
-    """All formulas of one transcript. Signal `shown`: some of a text have become pictures.
-
-    Several are set one after the other.
-    """
-
-    shown = Signal()
+    """All formulas of one transcript, set one after the other."""
 
     def __init__(self, turns: Turns, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -194,7 +189,6 @@ class Formulas(QObject):
 
     def _show_one(self) -> None:
         self._shows.popleft()()
-        self.shown.emit()
         if self._shows:
             self._turns.do(self._show_one)
 

@@ -27,11 +27,9 @@ from app.window.look import look
 from app.window.transcript.drafted_spans import (
     GrowingAlignment,
     Tint,
-    aligned,
     drafted_words,
     in_utf16,
     tints,
-    units,
 )
 from app.window.transcript.formulas import (
     OBJECT,
@@ -160,17 +158,6 @@ class ProseSegment(QTextBrowser):
     def searched(self) -> Searched:
         """What can be found in it."""
         return in_letters(self.text(), self._pictured)
-
-    def place_of(self, offset: int) -> int:
-        """The position in the document of a character of the source, or of the next on show."""
-        text = self.text()
-        if offset <= 0:
-            return 0
-        for run in aligned(self._aligned_source(), text):
-            if run.source + run.length > offset:
-                first = run.rendered + max(0, offset - run.source)
-                return units(text[:first])
-        return self.document().characterCount() - 1
 
     def tinted(self) -> list[Tint]:
         """What was drafted, in positions of the document."""

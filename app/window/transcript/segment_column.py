@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from PySide6.QtGui import QColor, QResizeEvent, QTextCursor
-from PySide6.QtWidgets import QTextEdit, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QWidget
 
 from app.values.chats import DraftedSpan
 from app.window.controls.layouts import column
 from app.window.language import tr
 from app.window.transcript.code_segment import CodeSegment, CodeText
-from app.window.transcript.drafted_spans import units, within
+from app.window.transcript.drafted_spans import within
 from app.window.transcript.formulas import Searched, in_letters
 from app.window.transcript.markdown_text import markdown_html
 from app.window.transcript.prose_segment import ProseSegment
@@ -127,30 +127,6 @@ class SegmentColumn(QWidget):
     def texts(self) -> list[TextWidget]:
         """The widgets that hold text, from the top."""
         return [w if isinstance(w, ProseSegment) else w.lines for w in self._widgets]
-
-    def mark_from(self, offset: int | None, colour: QColor) -> None:
-        """Mark what has become of the text from this character on; None for nothing."""
-        for widget, segment in zip(self._widgets, self._stream.segments, strict=True):
-            text = widget if isinstance(widget, ProseSegment) else widget.lines
-            if offset is None or segment.end <= offset:
-                text.setExtraSelections([])
-                continue
-            marked = QTextEdit.ExtraSelection()
-            marked.cursor = QTextCursor(text.document())
-            if isinstance(widget, ProseSegment):
-                first = widget.place_of(offset - segment.start + len(segment.head))
-            else:
-                before = "".join(
-                    part.text[: max(0, offset - segment.start - part.start)]
-                    for part in segment.code_parts
-                )
-                first = units(before)
-            marked.cursor.setPosition(first)
-            marked.cursor.movePosition(
-                QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor
-            )
-            marked.format.setBackground(colour)
-            text.setExtraSelections([marked])
 
     def _show_from(self, first: int) -> None:
         segments = self._stream.segments

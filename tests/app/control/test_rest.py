@@ -167,4 +167,4 @@ def test_a_comparison_loads_a_model_that_rests(driven):
     run.click()
     driven.until(lambda: not driven.app.compare.is_running)
     assert driven.app.models.description is not None
-    assert {pane.text.said for pane in compare.findChildren(ComparePane)} == {"One.", "Two."}
+    assert {pane.view.text() for pane in compare.findChildren(ComparePane)} == {"One.", "Two."}
