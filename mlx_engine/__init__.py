@@ -18,8 +18,9 @@
 Iterators of several sessions may be driven by turns, until a TURN_ENDS event each: they share
 passes too.
 Options: SamplingOptions, DraftOptions, GenerationOptions, LoadOptions, CacheOptions.
-Events of an answer: PromptProgress, TextPiece, RoundFinished, GenerationFinished; together, Event.
-Values: Message, Generation, GenerationStats, RoundStats, ModelDescription, TensorGroup,
+Events of an answer: PromptProgress, TextPiece, ToolCall, RoundFinished, GenerationFinished;
+together, Event.
+Values: Message, Tool, Generation, GenerationStats, RoundStats, ModelDescription, TensorGroup,
 KernelState, Reason.
 Errors, each an EngineError: ModelNotFound, DownloadFailed, BadModelFile, UnsafeModelFile,
 UnsupportedModel, HeadsOnly, BadTokenizer, BadChatTemplate, BadOption, BadPrompt, PromptTooLong,
@@ -42,6 +43,8 @@ from mlx_engine.values.conversation import (
     PromptProgress,
     RoundFinished,
     TextPiece,
+    Tool,
+    ToolCall,
 )
 from mlx_engine.values.errors import (
     BadChatTemplate,

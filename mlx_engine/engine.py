@@ -44,7 +44,7 @@ from mlx_engine.self_check.kernel_record import KernelRecord, record_here, rows_
 from mlx_engine.self_check.kernel_trials import kernels_here, launcher_here
 from mlx_engine.self_check.teacher_forced import head_logits, hidden_states, trunk_logits
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
-from mlx_engine.values.conversation import Event, Generation
+from mlx_engine.values.conversation import Event, Generation, Tool
 from mlx_engine.values.environment import use_private_temporary_folder
 from mlx_engine.values.errors import EngineMisuse, OutOfMemory, Reason
 from mlx_engine.values.memory_plan import MemoryPlan, chunk_rows
@@ -212,14 +212,15 @@ class Engine:
         template_arguments: Mapping[str, TemplateValue] | None = None,
         cache: CacheOptions = UNQUANTISED,
         name: str | None = None,
+        tools: Sequence[Tool] = (),
     ) -> Session:
         """Begin a conversation; sampling defaults to what the model recommends.
 
         template_arguments: variables of the chat template by name, such as "preserve_thinking" or
         "reasoning_effort"; the description lists the template's. thinking: sets the variable
         "enable_thinking". name: an id for `PromptFolder.forget`, where LoadOptions.prompt_files
-        saves prompts. Raises BadOption, also for a cache that this model cannot have
-        (`description.packed_cache`).
+        saves prompts. tools: functions that the model may ask for. Raises BadOption,
+        also for a cache that this model cannot have (`description.packed_cache`).
         """
         self._check()
         self._parts.check_cache(cache)
@@ -236,6 +237,7 @@ class Engine:
             cache=cache,
         )
         session = Session(self._parts, settings, self.new_depth_policy(), self._check, name)
+        session.tools = tools
         self._sessions.add(session)
         return session
 

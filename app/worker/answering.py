@@ -27,6 +27,7 @@ from mlx_engine.values.conversation import (
     PromptProgress,
     RoundFinished,
     TextPiece,
+    ToolCall,
 )
 from mlx_engine.values.errors import OutOfMemory
 from mlx_engine.values.options import DraftOutput
@@ -57,6 +58,8 @@ class Batcher:
                 return self._if_due(at_once=event.done >= event.total)
             case TextPiece():
                 self._add_text(event)
+                return ()
+            case ToolCall():  # the window gives its chats no tools
                 return ()
             case RoundFinished():
                 self._rounds.append(event)

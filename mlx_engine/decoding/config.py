@@ -15,6 +15,7 @@ from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import PLAIN_OPS, SamplerKernels
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
+from mlx_engine.values.conversation import Tool
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
     UNQUANTISED,
@@ -113,7 +114,7 @@ class Settings:
     """Settings of one chat: sampling, drafting, cache bits, limits of an answer.
 
     Changes apply at the next round (sampling, draft) or message. cache: after a change the next
-    message reads the whole conversation again.
+    message reads the whole conversation again. tools: functions that the model may ask for.
     """
 
     sampling: SamplingOptions
@@ -122,6 +123,7 @@ class Settings:
     system: str | None = None
     template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
     cache: CacheOptions = UNQUANTISED
+    tools: tuple[Tool, ...] = ()
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set a setting of the chat. Raises BadOption if the value is of another type."""

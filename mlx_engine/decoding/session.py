@@ -15,7 +15,8 @@ from mlx_engine.drafting.sources import Drafting
 from mlx_engine.text.chat_template import ChatPrompt, tokenize_chat
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import check_unicode
-from mlx_engine.values.conversation import Event, Message, check_messages
+from mlx_engine.text.tool_calls import ToolReader, markers_of
+from mlx_engine.values.conversation import Event, Message, Tool, check_messages
 from mlx_engine.values.errors import (
     BadChatTemplate,
     BadOption,
@@ -147,6 +148,24 @@ class Session:
         self._continues_at = self._begins = None
 
     @property
+    def tools(self) -> tuple[Tool, ...]:
+        """Functions that the model may ask for.
+
+        After a change the next message reads the conversation again. Raises BadOption if the chat
+        template does not tell the model of tools.
+        """
+        return self._settings.tools
+
+    @tools.setter
+    def tools(self, tools: Sequence[Tool]) -> None:
+        if tools and not self._parts.template.reads_tools:
+            raise BadOption(
+                "tools: this model's chat template does not tell it of tools. Use another model."
+            )
+        self._settings.tools = tuple(tools)
+        self._continues_at = self._begins = None
+
+    @property
     def cache(self) -> CacheOptions:
         """Bits of keys and values of this chat.
 
@@ -244,8 +263,10 @@ class Session:
 
     def _last_question(self) -> _Question:
         asked = self._asked()
-        if not asked or asked[-1].role != "user":
+        if not asked or asked[-1].role not in ("user", "tool"):
             raise EngineMisuse("There is no question to answer again: send one first.")
+        if asked[-1].role == "tool":
+            return _Question(asked, self._prompt(asked))
         return self._question(asked[:-1], asked[-1].text)
 
     def edit(self, index: int, text: str) -> Iterator[Event]:
@@ -337,12 +358,14 @@ class Session:
         if self._sequence.cache != self._settings.cache:
             self._make_caches()
         said = prompt.said
+        reader = self._tool_reader()
         text = StreamingText(
             self._parts.tokenizer,
             (*self._settings.generation.stop, *self._parts.stop),
             thinking_open=prompt.thinking_open,
             template=self._parts.template.source,
             continued_from=prompt.ids[-1] if said.text or said.thinking else None,
+            shown_tokens=reader.shown_tokens,
         )
         sequence, drafting = self._sequence, self._drafting
         answer = open_answer(
@@ -353,7 +376,7 @@ class Session:
         self._tally, self._tokens = answer.tally, answer.tokens
         self._is_busy = True
         try:
-            for event in answer.events():
+            for event in reader.events(answer.events()):
                 yield event
                 self._check()
         except GeneratorExit:
@@ -363,16 +386,27 @@ class Session:
             drafting.forget()
             raise
         finally:
-            said = Message("assistant", said.text + text.text, said.thinking + text.thinking)
-            self._messages = [*messages, said] if said.text or said.thinking else messages
+            words = reader.text if reader.calls else text.text
+            said = Message(
+                "assistant", said.text + words, said.thinking + text.thinking, tuple(reader.calls)
+            )
+            is_said = said.text or said.thinking or said.calls
+            self._messages = [*messages, said] if is_said else messages
             goes_on = prompt._replace(answered=tuple(answer.tokens))
             self._continues_at = None if text.hit_stop else goes_on
             self._is_busy = False
             self._stop.clear()
         self._note_next_prompt()
-        yield replace(answer.finished(), text=said.text, thinking=said.thinking)
+        last = answer.finished()
+        yield replace(last, text=said.text, thinking=said.thinking, calls=said.calls)
         if not self._is_busy:
             self._after_answer()
+
+    def _tool_reader(self) -> ToolReader:
+        """Make the reader of tool calls in an answer; without tools it finds none."""
+        template, tools = self._parts.template.source, self._settings.tools
+        has_token = self._parts.tokenizer.has_token
+        return ToolReader(markers_of(template, has_token) if tools else (), tools)
 
     def _note_next_prompt(self) -> None:
         """Tell the prompt cache how many tokens the next prompt shares with this conversation.
@@ -413,7 +447,7 @@ class Session:
         """
         system = [Message("system", self.system)] if self.system else []
         *before, last = messages
-        said = [m for m in before if m.role != "assistant" or m.text or m.thinking]
+        said = [m for m in before if m.role != "assistant" or m.text or m.thinking or m.calls]
         return tokenize_chat(
             self._parts.template,
             self._parts.tokenizer,
@@ -421,6 +455,7 @@ class Session:
             add_generation_prompt=not continues,
             arguments=self._settings.template_arguments,
             continue_last=continues,
+            tools=self._settings.tools,
         )
 
     def _beginning(self) -> tuple[int, ...]:

@@ -11,13 +11,15 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mlx_engine import Engine
 from mlx_engine.server.desk import Desk, Written, begun, unless_gone
-from mlx_engine.server.fields import Body, SamplingFields, limits, refuse, timings
+from mlx_engine.server.fields import Body, SamplingFields, limits, timings
 from mlx_engine.values.conversation import (
     Event,
     FinishReason,
     GenerationFinished,
     Message,
     TextPiece,
+    Tool,
+    ToolCall,
 )
 from mlx_engine.values.errors import BadOption, EngineError
 from mlx_engine.values.options import TemplateValue
@@ -31,15 +33,20 @@ STOPS: dict[FinishReason, str] = {
     "context-full": "max_tokens",
     "memory-full": "max_tokens",
 }
-REFUSED = {"tools": "this server cannot call tools yet: leave it out."}
 
 
 class Block(Body):
-    """A block of a message's content."""
+    """A block of a message's content: text, thinking, tool_use or tool_result."""
 
     type: str
     text: str | None = None
     thinking: str | None = None
+    id: str = ""
+    name: str = ""
+    input: dict[str, Any] = Field(default_factory=dict)
+    tool_use_id: str = ""
+    content: "str | list[Block] | None" = None
+    is_error: bool = False
 
 
 class MessageFields(Body):
@@ -48,13 +55,36 @@ class MessageFields(Body):
     role: Literal["user", "assistant"]
     content: str | list[Block]
 
-    def message(self) -> Message:
-        """Convert to a message of the engine. Raises BadOption for blocks that are not text."""
+    def messages(self) -> list[Message]:
+        """Convert to messages of the engine; each tool result is one, before the other text.
+
+        Raises BadOption for blocks that are not text.
+        """
         if isinstance(self.content, str):
-            return Message(self.role, self.content)
-        thoughts = [block.thinking or "" for block in self.content if block.type == "thinking"]
-        texts = [block for block in self.content if block.type != "thinking"]
-        return Message(self.role, _texts(texts), "\n\n".join(thoughts))
+            return [Message(self.role, self.content)]
+        kinds: dict[str, list[Block]] = {"thinking": [], "tool_use": [], "tool_result": []}
+        others = [block for block in self.content if block.type not in kinds]
+        for block in self.content:
+            kinds.get(block.type, []).append(block)
+        results = [
+            Message("tool", _result(block), call_id=block.tool_use_id)
+            for block in kinds["tool_result"]
+        ]
+        thinking = "\n\n".join(block.thinking or "" for block in kinds["thinking"])
+        calls = tuple(
+            ToolCall(block.name, json.dumps(block.input, ensure_ascii=False), block.id)
+            for block in kinds["tool_use"]
+        )
+        said = Message(self.role, _texts(others), thinking, calls)
+        is_said = said.text or said.thinking or said.calls or not results
+        return [*results, said] if is_said else results
+
+
+def _result(block: Block) -> str:
+    """Return the text of a tool's result."""
+    content = block.content or ""
+    text = content if isinstance(content, str) else _texts(content)
+    return f"Error: {text}" if block.is_error else text
 
 
 def _texts(blocks: list[Block]) -> str:
@@ -74,20 +104,49 @@ class Thinking(Body):
     budget_tokens: int | None = None
 
 
+class ToolFields(Body):
+    """A tool that the model may use."""
+
+    name: str
+    type: str = "custom"
+    description: str | None = None
+    input_schema: dict[str, Any] = Field(default_factory=dict)
+
+
+class ChoiceFields(Body):
+    """Whether the model may use a tool."""
+
+    type: Literal["auto", "none", "any", "tool"]
+
+
 class CountBody(SamplingFields):
     """Body of a request to count the tokens of a prompt."""
 
     messages: list[MessageFields] = Field(min_length=1)
     system: str | list[Block] | None = None
     thinking: Thinking | None = None
-    tools: list[Any] | None = None
+    tools: list[ToolFields] | None = None
+    tool_choice: ChoiceFields | None = None
 
     def conversation(self) -> tuple[Message, ...]:
         """Return the messages of the prompt, the system prompt first."""
         system = self.system or ""
         text = system if isinstance(system, str) else _texts(system)
         first = (Message("system", text),) if text else ()
-        return (*first, *(message.message() for message in self.messages))
+        return (*first, *(part for message in self.messages for part in message.messages()))
+
+    def functions_to_call(self) -> tuple[Tool, ...]:
+        """Return the tools that the model may ask for. Raises BadOption."""
+        choice = self.tool_choice.type if self.tool_choice else "auto"
+        if choice in ("any", "tool"):
+            raise BadOption("tool_choice: this server cannot force a call yet, use “auto”.")
+        given = [] if choice == "none" else self.tools or []
+        if unknown := next((tool.type for tool in given if tool.type != "custom"), None):
+            raise BadOption(
+                "tools: the type {kind} is a tool of Anthropic's own servers, leave it out.",
+                kind=repr(unknown[:60]),
+            )
+        return tuple(Tool(tool.name, tool.description or "", tool.input_schema) for tool in given)
 
     def arguments(self) -> dict[str, TemplateValue]:
         """Return the variables of the chat template that the request sets."""
@@ -120,9 +179,9 @@ def routes(desk: Desk) -> APIRouter:
     async def messages(body: MessagesBody, request: Request) -> Response:
         """Answer the last message."""
         desk.check_model(body.model)
-        refuse(body, REFUSED)
         ends = limits(body.max_tokens, body.stop_sequences)
-        begin = desk.chat_answer(body, body.conversation(), ends, body.arguments())
+        tools = body.functions_to_call()
+        begin = desk.chat_answer(body, body.conversation(), ends, body.arguments(), 0, tools)
         head: dict[str, Any] = {
             "id": f"msg_{uuid4().hex}",
             "type": "message",
@@ -139,10 +198,10 @@ def routes(desk: Desk) -> APIRouter:
     async def count_tokens(body: CountBody) -> dict[str, int]:
         """Count the tokens of the prompt."""
         desk.check_model(body.model)
-        refuse(body, REFUSED)
 
         def count(engine: Engine) -> int:
-            session = engine.session(template_arguments=body.arguments())
+            tools = body.functions_to_call()
+            session = engine.session(template_arguments=body.arguments(), tools=tools)
             session.load_messages(body.conversation())
             return len(session.prompt_tokens())
 
@@ -152,17 +211,23 @@ def routes(desk: Desk) -> APIRouter:
 
 
 def _message(answer: Written) -> dict[str, Any]:
-    blocks: list[dict[str, str]] = []
+    blocks: list[dict[str, Any]] = []
     if answer.thinking:
         blocks.append({"type": "thinking", "thinking": answer.thinking, "signature": ""})
-    blocks.append({"type": "text", "text": answer.text})
+    if answer.text.strip() or not answer.calls:
+        blocks.append({"type": "text", "text": answer.text})
+    blocks += [{**_call(call), "input": json.loads(call.arguments)} for call in answer.calls]
     return {
         "content": blocks,
-        "stop_reason": STOPS[answer.reason],
+        "stop_reason": "tool_use" if answer.calls else STOPS[answer.reason],
         "stop_sequence": None,
         "usage": _usage(answer.stats),
         "timings": timings(answer.stats),
     }
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
 
 
 EMPTY_BLOCKS = {
@@ -178,7 +243,7 @@ def _event(name: str, **fields: object) -> str:
 async def _stream(head: dict[str, Any], events: AsyncIterator[Event | None]) -> AsyncIterator[str]:
     empty: dict[str, object] = {"content": [], "stop_reason": None, "stop_sequence": None}
     yield _event("message_start", message={**head, **empty, "usage": _usage(GenerationStats())})
-    index, kind = -1, ""
+    index, kind, reason = -1, "", ""
     try:
         async for event in events:
             match event:
@@ -194,10 +259,18 @@ async def _stream(head: dict[str, Any], events: AsyncIterator[Event | None]) -> 
                         yield _event("content_block_start", index=index, content_block=block)
                     delta = {"type": f"{kind}_delta", kind: event.text}
                     yield _event("content_block_delta", index=index, delta=delta)
+                case ToolCall():
+                    if kind:
+                        yield _event("content_block_stop", index=index)
+                    index, kind, reason = index + 1, "tool_use", "tool_use"
+                    yield _event("content_block_start", index=index, content_block=_call(event))
+                    delta = {"type": "input_json_delta", "partial_json": event.arguments}
+                    yield _event("content_block_delta", index=index, delta=delta)
                 case GenerationFinished():
                     if kind:
                         yield _event("content_block_stop", index=index)
-                    ends = {"stop_reason": STOPS[event.reason], "stop_sequence": None}
+                    stop = reason or STOPS[event.reason]
+                    ends = {"stop_reason": stop, "stop_sequence": None}
                     used, figures = _usage(event.stats), timings(event.stats)
                     yield _event("message_delta", delta=ends, usage=used, timings=figures)
                     yield _event("message_stop")

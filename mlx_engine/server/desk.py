@@ -19,6 +19,8 @@ from mlx_engine.values.conversation import (
     GenerationFinished,
     Message,
     TextPiece,
+    Tool,
+    ToolCall,
 )
 from mlx_engine.values.errors import BadPrompt, EngineMisuse, ModelNotFound
 from mlx_engine.values.model_description import ModelDescription
@@ -56,6 +58,7 @@ class Written(NamedTuple):
 
     text: str
     thinking: str
+    calls: tuple[ToolCall, ...]
     reason: FinishReason
     stats: GenerationStats
 
@@ -103,7 +106,8 @@ class Desk:
         try:
             while True:
                 try:
-                    event = await asyncio.wait_for(queue.get(), QUIET_S)
+                    async with asyncio.timeout(QUIET_S):  # wait_for can lose a cancellation
+                        event = await queue.get()
                 except TimeoutError:
                     yield None
                     continue
@@ -126,7 +130,9 @@ class Desk:
                 if isinstance(event, TextPiece):
                     (text if event.channel == "answer" else thinking).append(event.text)
                 elif isinstance(event, GenerationFinished):
-                    return Written("".join(text), "".join(thinking), event.reason, event.stats)
+                    return Written(
+                        "".join(text), "".join(thinking), event.calls, event.reason, event.stats
+                    )
         raise AssertionError("an answer without an end")
 
     def chat_answer(
@@ -136,6 +142,7 @@ class Desk:
         limits: GenerationOptions,
         arguments: dict[str, TemplateValue],
         choice: int = 0,
+        tools: tuple[Tool, ...] = (),
     ) -> Callable[[Engine], Events]:
         """Make the function that begins an answer to messages, on the engine's thread.
 
@@ -151,6 +158,7 @@ class Desk:
                 draft=body.draft.options(self.draft),
                 generation=limits,
                 template_arguments=arguments,
+                tools=tools,
             )
             session.load_messages(messages)
             goes_on = messages[-1].role == "assistant"

@@ -17,7 +17,10 @@ from mlx_engine.values.conversation import (
     FinishReason,
     GenerationFinished,
     Message,
+    Role,
     TextPiece,
+    Tool,
+    ToolCall,
 )
 from mlx_engine.values.errors import BadOption, EngineError
 from mlx_engine.values.options import TemplateValue
@@ -33,8 +36,7 @@ STOPS: dict[FinishReason, str] = {
     "memory-full": "length",
 }
 REFUSED = {
-    "tools": "this server cannot call tools yet: leave it out.",
-    "functions": "this server cannot call functions: leave it out.",
+    "functions": "this server knows tools alone: use that.",
     "logprobs": "this server does not return probabilities of chat answers: leave it out.",
     "top_logprobs": "this server does not return probabilities of chat answers: leave it out.",
     "audio": "this server answers in text alone: leave it out.",
@@ -48,21 +50,46 @@ class Part(Body):
     text: str | None = None
 
 
+class Function(Body):
+    """A function that the model may call, or what it calls it with."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    arguments: str = "{}"
+    strict: bool | None = None
+
+
+class FunctionTool(Body):
+    """A tool, or a call of one."""
+
+    type: Literal["function"] = "function"
+    id: str = ""
+    function: Function
+
+
 class ChatMessage(Body):
     """A message of the conversation."""
 
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Part] | None = None
     reasoning_content: str | None = None
+    tool_calls: list[FunctionTool] | None = None
+    tool_call_id: str | None = None
 
     def message(self) -> Message:
         """Convert to a message of the engine. Raises BadOption for parts that are not text."""
         text = self.content or ""
         if not isinstance(text, str):
             text = "\n".join(text_of(part.type, part.text) for part in text)
-        role: Literal["system", "user", "assistant"]
-        role = "system" if self.role == "developer" else self.role
-        return Message(role, text, self.reasoning_content or "")
+        role: Role = "system" if self.role == "developer" else self.role
+        calls = (
+            ToolCall(call.function.name, call.function.arguments, call.id)
+            for call in self.tool_calls or ()
+        )
+        return Message(
+            role, text, self.reasoning_content or "", tuple(calls), self.tool_call_id or ""
+        )
 
 
 def text_of(kind: str, text: str | None) -> str:
@@ -93,7 +120,9 @@ class ChatBody(SamplingFields):
     reasoning_effort: str | None = None
     chat_template_kwargs: dict[str, TemplateValue] = Field(default_factory=dict)
     response_format: dict[str, Any] | None = None
-    tools: list[Any] | None = None
+    tools: list[FunctionTool] | None = None
+    tool_choice: Literal["auto", "none", "required"] | dict[str, Any] | None = None
+    parallel_tool_calls: bool = True
     functions: list[Any] | None = None
     logprobs: bool = False
     top_logprobs: int | None = None
@@ -102,6 +131,20 @@ class ChatBody(SamplingFields):
     def conversation(self) -> tuple[Message, ...]:
         """Return the messages; system messages at the beginning are joined."""
         return joined_systems([message.message() for message in self.messages])
+
+    def functions_to_call(self) -> tuple[Tool, ...]:
+        """Return the tools that the model may ask for. Raises BadOption."""
+        if self.tool_choice not in (None, "auto", "none"):
+            raise BadOption(
+                "tool_choice: this server cannot force a call yet, use “auto” or “none”."
+            )
+        given = [] if self.tool_choice == "none" else self.tools or []
+        return tuple(
+            Tool(
+                tool.function.name, tool.function.description or "", tool.function.parameters or {}
+            )
+            for tool in given
+        )
 
     def arguments(self) -> dict[str, TemplateValue]:
         """Return the variables of the chat template that the request sets."""
@@ -144,10 +187,9 @@ def routes(desk: Desk) -> APIRouter:
         if body.response_format and body.response_format.get("type", "text") != "text":
             raise BadOption("response_format: this server cannot bind answers to a schema yet.")
         ends = limits(body.max_completion_tokens or body.max_tokens, body.stop)
-        messages, arguments = body.conversation(), body.arguments()
-        begins = [
-            desk.chat_answer(body, messages, ends, arguments, choice) for choice in range(body.n)
-        ]
+        asked = (body, body.conversation(), ends, body.arguments())
+        tools = body.functions_to_call()
+        begins = [desk.chat_answer(*asked, choice, tools) for choice in range(body.n)]
         head: dict[str, Any] = {
             "id": f"chatcmpl-{uuid4().hex}",
             "created": int(time()),
@@ -179,7 +221,7 @@ def _completion(answers: list[Written]) -> dict[str, Any]:
                 "index": index,
                 "message": _message(answer),
                 "logprobs": None,
-                "finish_reason": STOPS[answer.reason],
+                "finish_reason": "tool_calls" if answer.calls else STOPS[answer.reason],
             }
             for index, answer in enumerate(answers)
         ],
@@ -188,12 +230,22 @@ def _completion(answers: list[Written]) -> dict[str, Any]:
     }
 
 
-def _message(answer: Written) -> dict[str, str]:
-    thinking = {"reasoning_content": answer.thinking} if answer.thinking else {}
-    return {"role": "assistant", "content": answer.text, **thinking}
+def _message(answer: Written) -> dict[str, Any]:
+    fields: dict[str, Any] = {"role": "assistant", "content": answer.text}
+    if answer.thinking:
+        fields["reasoning_content"] = answer.thinking
+    if answer.calls:
+        fields["content"] = answer.text.strip() or None
+        fields["tool_calls"] = [_call(call) for call in answer.calls]
+    return fields
 
 
-def _delta(fields: dict[str, str]) -> dict[str, Any]:
+def _call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _delta(fields: dict[str, Any]) -> dict[str, Any]:
     return {"index": 0, "delta": fields, "logprobs": None, "finish_reason": None}
 
 
@@ -214,6 +266,7 @@ async def stream(
     head: fields of every event. first, last: choices of the first and the last event. choice: makes
     the choice of a piece of text.
     """
+    calls = 0
     yield sse({**head, "choices": [first]})
     try:
         async for event in events:
@@ -222,8 +275,13 @@ async def stream(
                     yield ": still reading\n\n"
                 case TextPiece():
                     yield sse({**head, "choices": [choice(event)]})
+                case ToolCall():
+                    call = _delta({"tool_calls": [{"index": calls, **_call(event)}]})
+                    yield sse({**head, "choices": [call]})
+                    calls += 1
                 case GenerationFinished():
-                    end = {**last, "finish_reason": STOPS[event.reason]}
+                    reason = "tool_calls" if calls else STOPS[event.reason]
+                    end = {**last, "finish_reason": reason}
                     yield sse({**head, "choices": [end], "timings": timings(event.stats)})
                     if has_usage:
                         yield sse({**head, "choices": [], "usage": usage(event.stats)})

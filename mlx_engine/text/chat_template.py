@@ -1,8 +1,10 @@
 """Render chat messages with the model's Jinja template and tokenize the prompt."""
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import chain
@@ -17,7 +19,7 @@ from mlx_engine.text.channels import opens_thinking
 from mlx_engine.text.template_sandbox import TemplateSandbox
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.text.tokenizer_config import TemplateFile, named_special_tokens
-from mlx_engine.values.conversation import Message
+from mlx_engine.values.conversation import Message, Tool
 from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt
 from mlx_engine.values.options import TemplateValue, require
 
@@ -109,26 +111,28 @@ class ChatTemplate:
         add_generation_prompt: bool,
         arguments: Mapping[str, TemplateValue] = NO_ARGUMENTS,
         continue_last: bool = False,
+        tools: Sequence[Tool] = (),
     ) -> str:
         """Render `messages` as a prompt; retry with alternating roles if the template refuses them.
 
-        arguments: further variables of the template. continue_last: end the prompt inside the last
-        message, which must be the assistant's: after its text or, without text, after its thinking.
-        Raises BadPrompt when there are no messages, BadChatTemplate when the template fails,
-        refuses the messages or exceeds its limits.
+        arguments: further variables of the template. tools: functions that the model may ask for;
+        a template that does not read them leaves them out. continue_last: end the prompt inside
+        the last message, which must be the assistant's: after its text or, without text, after its
+        thinking. Raises BadPrompt when there are no messages, BadChatTemplate when the template
+        fails, refuses the messages or exceeds its limits.
         """
         if not messages:
             raise BadPrompt("There are no messages: write something first.")
         if continue_last and messages[-1].role != "assistant":
             raise BadPrompt("Only an answer can be continued: the last message is not one.")
         try:
-            return self._render(messages, add_generation_prompt, arguments, continue_last)
+            return self._render(messages, add_generation_prompt, arguments, continue_last, tools)
         except BadChatTemplate:
             turns = alternate_roles(messages)
             if turns == [*messages]:
                 raise
             with suppress(BadChatTemplate):
-                return self._render(turns, add_generation_prompt, arguments, continue_last)
+                return self._render(turns, add_generation_prompt, arguments, continue_last, tools)
             raise
 
     def _render(
@@ -137,15 +141,17 @@ class ChatTemplate:
         add_generation_prompt: bool,
         arguments: Mapping[str, TemplateValue],
         continue_last: bool,
+        tools: Sequence[Tool],
     ) -> str:
+        as_parts = self._needs_content_parts
         if not continue_last:
-            return self._run(messages, add_generation_prompt, arguments, self._needs_content_parts)
+            return self._run(messages, add_generation_prompt, arguments, as_parts, tools)
         last, end = messages[-1], unused_character([self.source, *_message_texts(messages)])
         if last.text or not last.thinking:
-            marked = Message(last.role, last.text + end, last.thinking)
+            marked = replace(last, text=last.text + end)
         else:
-            marked = Message(last.role, last.text, last.thinking + end)
-        whole = self._run([*messages[:-1], marked], False, arguments, self._needs_content_parts)
+            marked = replace(last, thinking=last.thinking + end)
+        whole = self._run([*messages[:-1], marked], False, arguments, as_parts, tools)
         if end not in whole:
             raise BadChatTemplate(
                 "{origin}: the chat template leaves out the answer that is to be continued:"
@@ -168,14 +174,31 @@ class ChatTemplate:
 
         return "type" in self.source and not is_read(False) and is_read(True)
 
+    @cached_property
+    def reads_tools(self) -> bool:
+        """Whether the chat template tells the model of tools."""
+        return "tools" in self.source
+
+    @cached_property
+    def _needs_argument_texts(self) -> bool:
+        """Whether the template reads a call's arguments as JSON text, not as an object."""
+        return bool(
+            re.search(
+                r"\+ *tool(_call)?(\['function'\]|\.function)\S*arguments\S* *\+", self.source
+            )
+        )
+
     def _run(
         self,
         messages: Sequence[Message],
         add_generation_prompt: bool,
         arguments: Mapping[str, TemplateValue],
         as_content_parts: bool,
+        tools: Sequence[Tool] = (),
     ) -> str:
-        size = len(self.source) + sum(map(len, _message_texts(messages)))
+        functions = [_function_fields(tool) for tool in tools]
+        told = len(json.dumps(functions)) if tools else 0
+        size = len(self.source) + told + sum(map(len, _message_texts(messages)))
         sandbox = TemplateSandbox(
             budget=3 * 2**22 + 64 * size + 16_000 * len(messages),
             seconds=1 + 0.002 * len(messages),  # leaves room for a garbage collection
@@ -184,8 +207,11 @@ class ChatTemplate:
         variables: dict[str, object] = {
             **arguments,
             **self._special_tokens,
-            "messages": [_template_fields(message, as_content_parts) for message in messages],
-            "tools": None,
+            "messages": [
+                _template_fields(message, as_content_parts, self._needs_argument_texts)
+                for message in messages
+            ],
+            "tools": functions or None,
             "documents": None,
             "add_generation_prompt": add_generation_prompt,
         }
@@ -256,9 +282,10 @@ def alternate_roles(messages: Sequence[Message]) -> list[Message]:
     turns: list[Message] = []
     for message in messages:
         last = turns[-1] if turns else None
-        if last is not None and last.role == message.role:
+        if last is not None and last.role == message.role != "tool":
             pairs = ((last.text, message.text), (last.thinking, message.thinking))
-            turns[-1] = Message(last.role, *("\n\n".join(filter(None, pair)) for pair in pairs))
+            text, thinking = ("\n\n".join(filter(None, pair)) for pair in pairs)
+            turns[-1] = Message(last.role, text, thinking, last.calls + message.calls)
         elif message.role == "assistant" and (last is None or last.role == "system"):
             turns += [Message("user", ""), message]
         else:
@@ -276,19 +303,55 @@ def unused_character(texts: Sequence[str]) -> str:
 
 
 def _message_texts(messages: Sequence[Message]) -> list[str]:
-    return [text for message in messages for text in (message.text, message.thinking)]
+    """Return all texts of messages."""
+    return [
+        text
+        for message in messages
+        for text in (message.text, message.thinking, *(call.arguments for call in message.calls))
+    ]
 
 
-def _template_fields(message: Message, as_content_parts: bool) -> dict[str, object]:
+def _function_fields(tool: Tool) -> dict[str, object]:
+    """Convert a tool to the dict that transformers gives to a template."""
+    told = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": told}
+
+
+def _template_fields(
+    message: Message, as_content_parts: bool, as_argument_texts: bool
+) -> dict[str, object]:
     """Convert a message to a dict for the template, with keys in transformers' order.
 
-    Thinking is `reasoning_content`, and `thinking` for gpt-oss.
+    Thinking is `reasoning_content`, and `thinking` for gpt-oss. as_argument_texts: arguments of
+    calls stay JSON texts.
     """
     content = [{"type": "text", "text": message.text}] if as_content_parts else message.text
     fields: dict[str, object] = {"role": message.role, "content": content}
+    if message.calls:
+        fields["tool_calls"] = [
+            {
+                "type": "function",
+                "id": call.id,
+                "function": {
+                    "name": call.name,
+                    "arguments": call.arguments if as_argument_texts else _parsed(call.arguments),
+                },
+            }
+            for call in message.calls
+        ]
+    if message.call_id:
+        fields["tool_call_id"] = message.call_id
     if not message.thinking:
         return fields
     return {"thinking": message.thinking, **fields, "reasoning_content": message.thinking}
+
+
+def _parsed(arguments: str) -> object:
+    """Parse a call's arguments; text that is no JSON stays text."""
+    try:
+        return json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
 
 
 def _raise_exception(message: str) -> None:
@@ -316,6 +379,7 @@ def tokenize_chat(
     add_generation_prompt: bool = True,
     arguments: Mapping[str, TemplateValue] = NO_ARGUMENTS,
     continue_last: bool = False,
+    tools: Sequence[Tool] = (),
 ) -> ChatPrompt:
     """Render and encode `messages`; raises what `ChatTemplate.render` and `Tokenizer.encode` raise.
 
@@ -328,12 +392,23 @@ def tokenize_chat(
     def split_controls(text: str) -> str:
         return mark.join(tokenizer.split_control_tokens(text, controls))
 
-    marked = [Message(m.role, split_controls(m.text), split_controls(m.thinking)) for m in messages]
+    marked = [
+        replace(
+            message,
+            text=split_controls(message.text),
+            thinking=split_controls(message.thinking),
+            calls=tuple(
+                replace(call, arguments=split_controls(call.arguments)) for call in message.calls
+            ),
+        )
+        for message in messages
+    ]
     rendered = template.render(
         marked,
         add_generation_prompt=add_generation_prompt,
         arguments=arguments,
         continue_last=continue_last,
+        tools=tools,
     )
     parts = rendered.split(mark)
     text = "".join(parts)

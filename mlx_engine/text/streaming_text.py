@@ -1,7 +1,7 @@
 """Turn streamed token ids into text: whole characters, channels separated, stop strings hidden."""
 
 import codecs
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -83,7 +83,7 @@ class StreamingText:
     thinking block, False just after one. split_thinking: switch channels at the markers of
     channels.py, which are hidden like the white space after them. template: source of the chat
     template. continued_from: last token of a prompt that ends inside the answer. Special tokens are
-    never shown.
+    never shown, except shown_tokens, which count as plain text.
 
     Markers count as tokens or spelled out:
 
@@ -111,8 +111,10 @@ class StreamingText:
         split_thinking: bool = True,
         template: str = "",
         continued_from: int | None = None,
+        shown_tokens: Collection[str] = (),
     ) -> None:
         self._tokenizer = tokenizer
+        self._shown_tokens = shown_tokens
         self._stop = stop
         self._has_headers = split_thinking and all(map(tokenizer.has_token, HEADER_TOKENS))
         self._header: str | None = None
@@ -177,7 +179,10 @@ class StreamingText:
         if self.hit_stop:
             return []
         if token in self._tokenizer.special_ids:
-            return _join_pieces(self._read_special_token(self._tokenizer.token_text(token), depth))
+            special = self._tokenizer.token_text(token)
+            if special in self._shown_tokens:
+                return _join_pieces(self._read_characters(special, depth))
+            return _join_pieces(self._read_special_token(special, depth))
         data = self._tokenizer.token_bytes.bytes_of_token(token, self._before)
         self._before = token
         characters = self._utf8.decode(data)

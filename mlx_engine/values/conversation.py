@@ -3,25 +3,55 @@
 All values are frozen and may be passed to another thread.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from mlx_engine.values.options import DraftedBy, require
 from mlx_engine.values.stats import GenerationStats, RoundStats
+from mlx_engine.values.words import Words
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 FinishReason = Literal["end", "stop-string", "max-tokens", "context-full", "memory-full", "stopped"]
 Channel = Literal["answer", "thinking"]
 
 
 @dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the model may ask to be called. parameters: JSON schema of its arguments."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        allowed = Words("letters, digits, points, hyphens and underscores, 64 at most")
+        require("tool", self.name, allowed, re.compile(r"[\w.-]{1,64}", re.ASCII).fullmatch)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that the model asks for; also an event of an answer. arguments: a JSON object."""
+
+    name: str
+    arguments: str
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a chat; `thinking` is the model's reasoning, kept apart from `text`."""
+    """One message of a chat; `thinking` is the model's reasoning, kept apart from `text`.
+
+    calls: tool calls that an answer asks for. call_id: of the call whose result a tool's message
+    is.
+    """
 
     role: Role
     text: str
     thinking: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
 
 
 def check_messages(given: Sequence[Message]) -> Sequence[Message]:
@@ -73,15 +103,16 @@ class RoundFinished:
 
 @dataclass(frozen=True, slots=True)
 class GenerationFinished:
-    """Last event of an answer; `text` and `thinking` hold the whole answer."""
+    """Last event of an answer; `text`, `thinking` and `calls` hold the whole answer."""
 
     reason: FinishReason
     stats: GenerationStats
     text: str
     thinking: str = ""
+    calls: tuple[ToolCall, ...] = ()
 
 
-Event = PromptProgress | TextPiece | RoundFinished | GenerationFinished
+Event = PromptProgress | TextPiece | ToolCall | RoundFinished | GenerationFinished
 
 TURN_ENDS = (PromptProgress, RoundFinished)
 """Events after which to drive the next conversation, where several are answered at once."""

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain, repeat, takewhile
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from mlx_engine.values.conversation import Message, Role
 
 FORMAT = "headstart-chat-1"
-ROLES: tuple[Role, ...] = get_args(Role)
+ROLES: tuple[Role, ...] = ("system", "user", "assistant")
 _MODEL = re.compile(r"# Chat with ?(?P<model>.*)")
 _TITLE_AND_MODEL = re.compile(r"# (?P<title>.*)\n+Chat with ?(?P<model>.*)")
 _OTHER_MODEL = " (another model)"
@@ -33,9 +33,11 @@ class SavedChat:
 
 def chat_as_content(chat: SavedChat) -> dict[str, Any]:
     """Return a chat as the dict of its JSON file; readers must ignore keys they do not know."""
-    content = {"format": FORMAT} | asdict(chat)
-    del content["title"], content["answered_by"]
-    return content
+    messages = [
+        {"role": message.role, "text": message.text, "thinking": message.thinking}
+        for message in chat.messages
+    ]
+    return {"format": FORMAT, "model": chat.model, "system": chat.system, "messages": messages}
 
 
 def chat_from_content(content: Any) -> SavedChat:
@@ -70,7 +72,7 @@ def chat_as_markdown(chat: SavedChat) -> str:
     Text lines that look like such a heading or quotation get a backslash in front.
     """
     model = " ".join(chat.model.split())
-    names = {"system": "System", "user": "You", "assistant": model}
+    names: dict[Role, str] = {"system": "System", "user": "You", "assistant": model}
     marked = _heading_pattern(model)
     turns = [(Message("system", chat.system), "")] if chat.system else []
     turns += zip(chat.messages, chain(chat.answered_by, repeat("")), strict=False)

@@ -118,3 +118,37 @@ TOOLBOX = """{#- What the others leave out. -#}
 {{- messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | list | first }}
 {{- messages | rejectattr('role', 'in', ['user']) | map(attribute='role') | join('é') }}
 {{- messages[-1].content }}"""
+
+TOOLS = """{%- if tools %}
+    {{- '<|im_start|>system\\n' }}
+    {%- if messages[0].role == 'system' %}{{- messages[0].content + '\\n\\n' }}{% endif %}
+    {{- 'Functions:' }}
+    {%- for tool in tools %}{{- '\\n' }}{{- tool | tojson }}{% endfor %}
+    {{- '\\nCall one by <tool_call>{"name": ..., "arguments": ...}</tool_call>.<|im_end|>\\n' }}
+{%- elif messages[0].role == 'system' %}
+    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == 'user' %}
+        {{- '<|im_start|>user\\n' + message.content + '<|im_end|>\\n' }}
+    {%- elif message.role == 'assistant' %}
+        {{- '<|im_start|>assistant\\n' + message.content }}
+        {%- for call in message.tool_calls or [] %}
+            {{- '\\n<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' }}
+            {%- if call.function.arguments is string %}{{- call.function.arguments }}
+            {%- else %}{{- call.function.arguments | tojson }}{% endif %}
+            {{- '}\\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif message.role == 'tool' %}
+        {%- if loop.index0 == 0 or messages[loop.index0 - 1].role != 'tool' %}
+            {{- '<|im_start|>user' }}
+        {%- endif %}
+        {{- '\\n<tool_response id=' + message.tool_call_id + '>\\n' + message.content }}
+        {{- '\\n</tool_response>' }}
+        {%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}
+            {{- '<|im_end|>\\n' }}
+        {%- endif %}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{% endif %}"""

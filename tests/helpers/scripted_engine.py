@@ -15,6 +15,7 @@ from mlx_engine.values.conversation import (
     PromptProgress,
     RoundFinished,
     TextPiece,
+    Tool,
 )
 from mlx_engine.values.errors import BadPrompt, EngineError, EngineMisuse, Reason
 from mlx_engine.values.memory_plan import CacheBytes
@@ -249,7 +250,9 @@ class ScriptedEngine:
         template_arguments: Mapping[str, TemplateValue] | None = None,
         cache: CacheOptions = UNQUANTISED,
         name: str | None = None,
+        tools: Sequence[Tool] = (),
     ) -> ScriptedSession:
+        assert not tools
         self.names.append(name)
         made = ScriptedSession(
             self,

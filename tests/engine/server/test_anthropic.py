@@ -95,7 +95,11 @@ def test_an_error_in_mid_answer_ends_the_stream_with_its_words():
             "invalid_request_error",
             "'image' cannot be read",
         ),
-        ({"tools": [{"name": "a", "input_schema": {}}]}, "invalid_request_error", "tools: this"),
+        (
+            {"tools": [{"name": "a", "input_schema": {}}]},
+            "invalid_request_error",
+            "does not tell it of tools",
+        ),
     ],
 )
 def test_errors_have_anthropics_shape(client, options, kind, words):

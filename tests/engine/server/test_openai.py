@@ -1,10 +1,15 @@
-"""OpenAI's endpoints through the official client, against the engine in this process."""
+"""OpenAI's endpoints through the official client, against the engine in this process; tools."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
+import anthropic
 import openai
 import pytest
+from live_server import live_server
+from tool_model import CALL_TOKEN, tool_folder
 
+import mlx_engine
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
@@ -174,3 +179,84 @@ def test_a_conversation_reads_its_thoughts(served):
     ]
     body = ChatBody(messages=messages)
     assert body.conversation() == (Message("user", "a"), Message("assistant", "b", "c"))
+
+
+@pytest.fixture(scope="module")
+def tool_client(tmp_path_factory):
+    folder = tool_folder(tmp_path_factory.mktemp("tools") / "m")
+    with (
+        live_server(lambda: mlx_engine.load(folder)) as server,
+        openai.OpenAI(base_url=f"{server.address}/v1", api_key="-", max_retries=0) as made,
+    ):
+        yield made
+
+
+def test_tools_are_called_and_their_results_answered(tool_client):
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
+    weather = {"name": "get_weather", "description": "Weather.", "parameters": parameters}
+    asked = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "How is the weather?"}],
+        "tools": [{"type": "function", "function": weather}],
+        "max_tokens": 2,
+        "temperature": 0,
+    }
+    calling = {"logit_bias": {str(CALL_TOKEN): 1000}}
+    whole = tool_client.chat.completions.create(**asked, **calling).choices[0]
+    assert whole.finish_reason == "tool_calls"
+    assert whole.message.content is None
+    assert [json.loads(call.function.arguments) for call in whole.message.tool_calls] == [
+        {"city": "Bonn", "days": 3}
+    ] * 2
+    chunks = list(tool_client.chat.completions.create(**asked, **calling, stream=True))
+    deltas = [d for c in chunks for d in c.choices[0].delta.tool_calls or []]
+    assert [(d.index, d.function.name) for d in deltas] == [(0, "get_weather"), (1, "get_weather")]
+    assert chunks[-1].choices[0].finish_reason == "tool_calls"
+
+    results = [
+        {"role": "tool", "tool_call_id": call.id, "content": "warm"}
+        for call in whole.message.tool_calls
+    ]
+    said = whole.message.model_dump(exclude_none=True)
+    messages = [*asked["messages"], said, *results]
+    answer = tool_client.chat.completions.create(**(asked | {"messages": messages}))
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.choices[0].message.content
+
+    none = tool_client.chat.completions.create(**asked, **calling, tool_choice="none")
+    assert "get_weather" in none.choices[0].message.content
+    with pytest.raises(openai.BadRequestError, match="cannot force a call"):
+        tool_client.chat.completions.create(**asked, tool_choice="required")
+
+
+def test_anthropics_interface_has_the_same_tools(tool_client):
+    address = str(tool_client.base_url).removesuffix("/v1/")
+    with anthropic.Anthropic(base_url=address, api_key="-", max_retries=0) as client:
+        asked = {
+            "model": "m",
+            "messages": [{"role": "user", "content": "How is the weather?"}],
+            "tools": [{"name": "get_weather", "input_schema": {"type": "object"}}],
+            "max_tokens": 1,
+        }
+        calling = {"logit_bias": {str(CALL_TOKEN): 1000}}
+        whole = client.messages.create(**asked, extra_body=calling)
+        assert (whole.stop_reason, [b.type for b in whole.content]) == ("tool_use", ["tool_use"])
+        assert whole.content[0].input == {"city": "Bonn", "days": 3}
+        with client.messages.stream(**asked, extra_body=calling) as stream:
+            last = stream.get_final_message()
+        assert last.content[0].input == whole.content[0].input
+        assert last.stop_reason == "tool_use"
+        result = {"type": "tool_result", "tool_use_id": whole.content[0].id, "content": "warm"}
+        turn = [
+            {"role": "assistant", "content": whole.content},
+            {"role": "user", "content": [result, {"type": "text", "text": "So?"}]},
+        ]
+        more = asked | {"messages": [*asked["messages"], *turn]}
+        assert client.messages.create(**more).stop_reason in ("max_tokens", "end_turn")
+        counted = client.messages.count_tokens(
+            **{name: more[name] for name in ("model", "messages", "tools")}
+        )
+        assert counted.input_tokens > 60
+        web = [{"type": "web_search_20250305", "name": "web_search"}]
+        with pytest.raises(anthropic.BadRequestError, match="Anthropic's own servers"):
+            client.messages.create(**(asked | {"tools": web}))

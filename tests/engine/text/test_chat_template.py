@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import transformers
-from chat_templates import CHATML, LLAMA, MISTRAL, QWEN, TOOLBOX
+from chat_templates import CHATML, LLAMA, MISTRAL, QWEN, TOOLBOX, TOOLS
 from tiny_tokenizer import make_tiny_tokenizer
 
 from mlx_engine.text.channels import opens_thinking
 from mlx_engine.text.chat_template import ChatTemplate, alternate_roles, fallback_template
-from mlx_engine.values.conversation import Message
+from mlx_engine.values.conversation import Message, Tool, ToolCall
 from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt
 from mlx_engine.values.options import TemplateValue
 
@@ -61,6 +61,60 @@ def test_text_is_that_of_transformers(
     )
     template = ChatTemplate(source, TOKENS, "test")
     assert template.render(messages, add_generation_prompt=prompt, arguments=options) == expected
+
+
+PLACE = Tool("place", "Say where <it> is.", {"type": "object", "properties": {"of": {}}})
+CALLED = [
+    *TALK,
+    Message("assistant", "I look.", "", (ToolCall("place", '{"of": "fox é"}', "a1"),)),
+    Message("tool", "there", call_id="a1"),
+    Message("tool", "here", call_id="a2"),
+]
+
+
+@pytest.mark.parametrize("messages", [ASK, TALK, CALLED])
+@pytest.mark.parametrize("tools", [(), (PLACE,), (PLACE, Tool("now"))])
+def test_tools_and_calls_are_told_as_transformers_tells_them(
+    truth: transformers.PreTrainedTokenizerFast, messages: list[Message], tools: tuple[Tool, ...]
+) -> None:
+    functions = [
+        {"type": "function", "function": {"name": t.name, "description": t.description,
+                                          "parameters": t.parameters}}
+        for t in tools
+    ]  # fmt: skip
+    told = as_dicts(messages)
+    for fields, message in zip(told, messages, strict=True):
+        if message.calls:
+            fields["tool_calls"] = [
+                {"type": "function", "id": c.id,
+                 "function": {"name": c.name, "arguments": json.loads(c.arguments)}}
+                for c in message.calls
+            ]  # fmt: skip
+        if message.call_id:
+            fields["tool_call_id"] = message.call_id
+    expected = truth.apply_chat_template(
+        told,
+        tools=functions or None,
+        chat_template=TOOLS,
+        add_generation_prompt=True,
+        tokenize=False,
+    )
+    template = ChatTemplate(TOOLS, TOKENS, "test")
+    assert template.render(messages, add_generation_prompt=True, tools=tools) == expected
+    assert template.reads_tools
+    assert not ChatTemplate(QWEN, TOKENS, "test").reads_tools
+
+
+def test_a_template_that_joins_arguments_as_text_gets_text() -> None:
+    source = (
+        "{% for m in messages %}{% for tool in m.tool_calls or [] %}"
+        "{{ tool['function']['name'] + '\n' + tool['function']['arguments'] + '\n' }}"
+        "{% endfor %}{{ m.content }}{% endfor %}"
+    )
+    template = ChatTemplate(source, TOKENS, "test")
+    assert '\nplace\n{"of": "fox é"}\n'.removeprefix("\n") in template.render(
+        CALLED, add_generation_prompt=True
+    )
 
 
 @pytest.mark.parametrize("source", [CHATML, QWEN, LLAMA, MISTRAL])

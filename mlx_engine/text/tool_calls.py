@@ -1,0 +1,388 @@
+"""Find tool calls in streamed answer text: markers by model family, and the forms between them."""
+
+import ast
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from mlx_engine.values.conversation import Event, TextPiece, Tool, ToolCall
+
+Arguments = dict[str, Any]
+Schemas = Mapping[str, Mapping[str, Any]]
+"""Name of a tool -> JSON schemas of its arguments by name."""
+
+
+class ToolMarkers(NamedTuple):
+    """Text around tool calls; a model without a closing marker ends its answer after the calls.
+
+    only_first: the markers count at the beginning of an answer alone, and are part of the call.
+    """
+
+    opening: str
+    closing: str = ""
+    only_first: bool = False
+
+
+MARKERS = (
+    ToolMarkers("<tool_call>", "</tool_call>"),  # Qwen, Hermes, GLM, Step, ERNIE, Seed, ...
+    ToolMarkers("<tool_calls>", "</tool_calls>"),  # Hunyuan
+    ToolMarkers("<seed:tool_call>", "</seed:tool_call>"),
+    ToolMarkers("<minimax:tool_call>", "</minimax:tool_call>"),
+    ToolMarkers("<longcat_tool_call>", "</longcat_tool_call>"),
+    ToolMarkers("<|tool_call>", "<tool_call|>"),  # Gemma 4
+    ToolMarkers("<start_function_call>", "<end_function_call>"),  # FunctionGemma
+    ToolMarkers("<|tool_call_start|>", "<|tool_call_end|>"),  # LFM2
+    ToolMarkers("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),  # Kimi K2
+    ToolMarkers("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),  # Kimi K3
+    ToolMarkers("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),  # DeepSeek
+    ToolMarkers("<|START_ACTION|>", "<|END_ACTION|>"),  # Command R7B, Command A
+    ToolMarkers("[TOOL_CALLS]"),  # Mistral
+    ToolMarkers("<|tool_call|>"),  # Granite
+    ToolMarkers("<|python_tag|>"),  # Llama 3
+)
+"""Markers of all families. A model uses those that its template or its vocabulary has.
+
+Sources: the models' chat templates; https://github.com/vllm-project/vllm/tree/main/vllm/tool_parsers
+and mlx_lm/tool_parsers.
+"""
+LLAMA_JSON = ToolMarkers('{"name"', "", only_first=True)
+"""A call of Llama 3 without its marker: the whole answer is one object."""
+
+INNER_TOKENS = frozenset(
+    (
+        *("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"),
+        *("<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"),
+        *("[ARGS]", "[CALL_ID]", '<|"|>', "<escape>", "<|open|>", "<|close|>", "<|sep|>"),
+    )
+)
+"""Special tokens that stand between the markers."""
+
+
+def markers_of(template: str, has_token: Callable[[str], bool]) -> tuple[ToolMarkers, ...]:
+    """Return the tool markers that a model uses; those of Hermes where it has none of its own."""
+    own = [row for row in MARKERS if row.opening in template or has_token(row.opening)]
+    if any(row.opening == "<|python_tag|>" for row in own):
+        own.append(LLAMA_JSON)
+    return tuple(own or MARKERS[:1])
+
+
+class ToolReader:
+    """Separates tool calls from the text pieces of one answer.
+
+    text: the answer so far without calls. calls: the calls so far. shown_tokens: special tokens
+    whose text belongs to calls. A block that is no call is given back as text.
+    """
+
+    def __init__(self, markers: Sequence[ToolMarkers], tools: Iterable[Tool]) -> None:
+        self._markers = markers
+        texts = {text for row in markers for text in (row.opening, row.closing)}
+        self.shown_tokens = INNER_TOKENS | texts if markers else frozenset()
+        self._schemas = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
+        self._held = ""
+        self._block: ToolMarkers | None = None
+        self.text = ""
+        self.calls: list[ToolCall] = []
+
+    def events(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Replace the tool calls in the text pieces of an answer's events by ToolCall events."""
+        for event in events:
+            if isinstance(event, TextPiece):
+                yield from self.read(event)
+            else:
+                yield event
+        yield from self.finish()
+
+    def read(self, piece: TextPiece) -> Iterator[TextPiece | ToolCall]:
+        """Yield the text and the calls that are certain with a further piece of the answer."""
+        if piece.channel == "thinking":
+            yield piece
+            return
+        self._held += piece.text
+        while True:
+            if self._block is None:
+                yield from self._show(self._text_before_block(), piece)
+                if self._block is None:
+                    return
+            if not self._block.closing or self._block.closing not in self._held:
+                return
+            body, _, self._held = self._held.partition(self._block.closing)
+            yield from self._close(body, self._block.closing, piece)
+
+    def finish(self) -> Iterator[TextPiece | ToolCall]:
+        """Yield what is left when the answer has ended."""
+        body, self._held = self._held, ""
+        if self._block is None:
+            yield from self._show(body, TextPiece(""))
+        else:
+            yield from self._close(body, "", TextPiece(""))
+
+    def _text_before_block(self) -> str:
+        """Take the text before the next opening marker, which opens a block, off the held text.
+
+        Without one, an end that may begin a marker stays.
+        """
+        held = self._held
+        places = [(held.find(row.opening), row) for row in self._markers]
+        found = [(n, row) for n, row in places if n >= 0 and self._counts(row, held[:n])]
+        if found:
+            place, self._block = min(found, key=lambda item: item[0])
+            begin = place if self._block.only_first else place + len(self._block.opening)
+            self._held = held[begin:]
+            return held[:place]
+        begins = ((_overlap(held, row.opening), row) for row in self._markers)
+        keep = max(
+            (n for n, row in begins if n and self._counts(row, held[: len(held) - n])), default=0
+        )
+        self._held = held[len(held) - keep :]
+        return held[: len(held) - keep]
+
+    def _counts(self, row: ToolMarkers, before: str) -> bool:
+        """Whether a marker counts behind this text, which is not shown yet."""
+        return not row.only_first or not (self.calls or self.text.strip() or before.strip())
+
+    def _close(self, body: str, closing: str, piece: TextPiece) -> Iterator[TextPiece | ToolCall]:
+        """End a block: its calls or, where it is none, its text."""
+        block, self._block = self._block, None
+        assert block is not None
+        try:
+            calls = parse_calls(body, self._schemas)
+        except ValueError:
+            opening = "" if block.only_first else block.opening
+            yield from self._show(opening + body + closing, piece)
+            return
+        self.calls += calls
+        yield from calls
+
+    def _show(self, text: str, piece: TextPiece) -> Iterator[TextPiece]:
+        if text:
+            self.text += text
+            yield replace(piece, text=text)
+
+
+def _overlap(text: str, marker: str) -> int:
+    """Return the length of the longest end of `text` that begins `marker`."""
+    most = min(len(text), len(marker) - 1)
+    return next((n for n in range(most, 0, -1) if text.endswith(marker[:n])), 0)
+
+
+def parse_calls(body: str, schemas: Schemas) -> list[ToolCall]:
+    """Parse the text between tool markers. Raises ValueError where it is no call."""
+    text = body.strip()
+    found: list[tuple[str, Arguments]] = []
+    for form in FORMS:
+        found = form(text, schemas)
+        if found:
+            break
+    if not found or not all(name and isinstance(given, dict) for name, given in found):
+        raise ValueError("no tool call")
+    return [
+        ToolCall(name, json.dumps(given, ensure_ascii=False), uuid4().hex[:9])
+        for name, given in found
+    ]
+
+
+Form = Callable[[str, Schemas], list[tuple[str, Arguments]]]
+_DECODER = json.JSONDecoder(strict=False)
+_HEADER = re.compile(
+    r"(?:functions\.)?(?P<kimi>[\w.\-]+?)(?::\d+)?\s*<\|tool_call_argument_begin\|>\s*"
+    r"|(?:function)?<｜tool▁sep｜>(?P<deepseek>[\w.\-]+)\s*```json\s*"
+    r"|(?P<deepseek_31>[\w.\-]+)<｜tool▁sep｜>\s*"
+    r"|(?P<mistral>[\w.\-]+)\s*(?:\[CALL_ID\]\s*\w+\s*)?\[ARGS\]\s*"
+)
+"""Name of a tool before a JSON object with its arguments."""
+
+
+def _json(text: str, _: Schemas) -> list[tuple[str, Arguments]]:
+    """Objects {"name": ..., "arguments" or "parameters": {...}}, one, several, or a list."""
+    found: list[tuple[str, Arguments]] = []
+    while text.startswith(("{", "[")):
+        value, end = _decode(text)
+        for call in value if isinstance(value, list) else [value]:
+            if not isinstance(call, dict):
+                raise ValueError("no tool call")
+            inner = call.get("function")
+            fields: Arguments = {**call, **inner} if isinstance(inner, dict) else call
+            name = fields.get("name", fields.get("tool_name"))
+            given: Any = fields.get("arguments", fields.get("parameters", {}))
+            if not isinstance(name, str):
+                raise ValueError("no tool call")
+            found.append((name, _decode(given)[0] if isinstance(given, str) else given))
+        text = text[end:].lstrip(" \n,;")
+    return found
+
+
+def _named_json(text: str, _: Schemas) -> list[tuple[str, Arguments]]:
+    """A name in a family's own header, then a JSON object; Kimi K2, DeepSeek, Mistral."""
+    found, place = [], 0
+    while header := _HEADER.search(text, place):
+        value, end = _decode(text[header.end() :])
+        name = next(group for group in header.groups() if group)
+        found.append((name, value))
+        place = header.end() + end
+    return found
+
+
+def _decode(text: str) -> tuple[Any, int]:
+    """Decode a JSON value at the beginning of a text. Raises ValueError."""
+    try:
+        return _DECODER.raw_decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+class _Tags(NamedTuple):
+    """Patterns of a call with an element for each argument: groups name and body; key and value."""
+
+    call: re.Pattern[str]
+    argument: re.Pattern[str]
+
+
+_TAGS = (
+    _Tags(  # Qwen3-Coder, Qwen3.5, Step, Seed-OSS
+        re.compile(r"<function=(?P<name>[^>\s]+)>(?P<body>.*?)(?:</function>|\Z)", re.S),
+        re.compile(
+            r"<parameter=(?P<key>[^>\s]+)>\n?(?P<value>.*?)\n?"
+            r"(?:</parameter>|(?=<parameter=)|(?=</function>)|\Z)",
+            re.S,
+        ),
+    ),
+    _Tags(  # MiniMax, and as Claude's
+        re.compile(
+            r'<(?:\w+:)?invoke\s+name="(?P<name>[^"]+)">(?P<body>.*?)</(?:\w+:)?invoke>', re.S
+        ),
+        re.compile(
+            r'<(?:\w+:)?parameter\s+name="(?P<key>[^"]+)"[^>]*>(?P<value>.*?)</(?:\w+:)?parameter>',
+            re.S,
+        ),
+    ),
+    _Tags(  # Kimi K3
+        re.compile(
+            r'<\|open\|>call\b[^<]*?tool="(?P<name>[^"]+)"[^<]*<\|sep\|>'
+            r"(?P<body>.*?)<\|close\|>call<\|sep\|>",
+            re.S,
+        ),
+        re.compile(
+            r'<\|open\|>argument\b[^<]*?key="(?P<key>[^"]+)"[^<]*<\|sep\|>'
+            r"(?P<value>.*?)<\|close\|>argument<\|sep\|>",
+            re.S,
+        ),
+    ),
+    _Tags(  # GLM, LongCat, Laguna
+        re.compile(r"\A(?P<name>[\w.\-]+)\s*(?P<body>(?:<(?:longcat_)?arg_key>.*)?)\Z", re.S),
+        re.compile(
+            r"<(?P<tag>(?:longcat_)?arg_)key>(?P<key>.*?)</(?P=tag)key>\s*"
+            r"<(?P=tag)value>(?P<value>.*?)</(?P=tag)value>",
+            re.S,
+        ),
+    ),
+)
+
+
+def _tagged(text: str, schemas: Schemas) -> list[tuple[str, Arguments]]:
+    """An element for each argument, whose type the tool's schema tells."""
+    for tags in _TAGS:
+        found = []
+        for call in tags.call.finditer(text):
+            types = schemas.get(call["name"], {})
+            values = {
+                argument["key"].strip(): typed(
+                    argument["value"], types.get(argument["key"].strip())
+                )
+                for argument in tags.argument.finditer(call["body"])
+            }
+            found.append((call["name"], values))
+        if found:
+            return found
+    return []
+
+
+def typed(text: str, schema: object) -> Any:
+    """Convert an argument's text to the type of its JSON schema: 3 for a number, "3" for a text."""
+    kinds = _kinds(schema)
+    if kinds and kinds <= {"string"}:
+        return text
+    plain = text.strip()
+    literals = {"True": "true", "False": "false", "None": "null"}
+    try:
+        value, end = _decode(literals.get(plain, plain))
+    except ValueError:
+        return text
+    if end != len(literals.get(plain, plain)):
+        return text
+    return value if not kinds or _kind_of(value) & kinds else text
+
+
+def _kinds(schema: object) -> set[str]:
+    """Return the types that a JSON schema allows; empty where it tells none."""
+    if not isinstance(schema, Mapping):
+        return set()
+    told = schema.get("type")
+    kinds = {told} if isinstance(told, str) else set(told) if isinstance(told, list) else set()
+    for key in ("anyOf", "oneOf"):
+        for inner in schema.get(key) or ():
+            kinds |= _kinds(inner)
+    if not kinds and isinstance(schema.get("enum"), list):
+        kinds = {kind for value in schema["enum"] for kind in _kind_of(value)}
+    return kinds
+
+
+def _kind_of(value: object) -> set[str]:
+    if isinstance(value, bool):
+        return {"boolean"}
+    if isinstance(value, int):
+        return {"integer", "number"}
+    names: dict[type, str] = {float: "number", str: "string", list: "array", dict: "object"}
+    return {names.get(type(value), "null")}
+
+
+_GEMMA_CALL = re.compile(r"call:(?P<name>[\w.\-]+)(?=\{)")
+_GEMMA_TOKEN = re.compile(
+    r'<\|"\|>(?P<text>.*?)<\|"\|>|<escape>(?P<escaped>.*?)<escape>|(?P<key>[\w\-]+)(?=:)'
+    r"|(?P<other>[{}\[\]:,]|[^{}\[\]:,<]+|<)",
+    re.S,
+)
+
+
+def _gemma(text: str, _: Schemas) -> list[tuple[str, Arguments]]:
+    """call:name{key:<|"|>text<|"|>,other:3}, Gemma 4's and FunctionGemma's."""
+    found = []
+    for call in _GEMMA_CALL.finditer(text):
+        parts = []
+        for token in _GEMMA_TOKEN.finditer(text, call.end()):
+            quoted = next(
+                (token[name] for name in ("text", "escaped", "key") if token[name] is not None),
+                None,
+            )
+            parts.append(token["other"] if quoted is None else json.dumps(quoted))
+        found.append((call["name"], _decode("".join(parts))[0]))
+    return found
+
+
+def _pythonic(text: str, _: Schemas) -> list[tuple[str, Arguments]]:
+    """[name(key="text", other=3), ...], LFM2's and Llama 4's."""
+    if not (text.startswith("[") and text.endswith(")]")):
+        return []
+    try:
+        tree = ast.parse(re.sub(r"\b(true|false|null)\b", _as_python, text), mode="eval").body
+        assert isinstance(tree, ast.List)
+        return [
+            (
+                ast.unparse(call.func),
+                {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg},
+            )
+            for call in tree.elts
+            if isinstance(call, ast.Call)
+        ]
+    except (SyntaxError, RecursionError, MemoryError, AssertionError) as error:
+        raise ValueError("no tool call") from error
+
+
+def _as_python(literal: re.Match[str]) -> str:
+    return {"true": "True", "false": "False", "null": "None"}[literal[0]]
+
+
+FORMS: Collection[Form] = (_pythonic, _json, _named_json, _gemma, _tagged)
+"""Forms of calls, each tried in turn."""
