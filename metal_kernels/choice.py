@@ -27,6 +27,7 @@ KernelName = Literal[
     "experts",
     "prompt-products",
     "prompt-experts",
+    "embedding",
     "mtp-input",
     "pick",
     "filtered-pick",
@@ -111,6 +112,7 @@ KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
         "experts": Kernel(False, True, _inputs_in_eights),
         "prompt-products": Kernel(),
         "prompt-experts": Kernel(),
+        "embedding": Kernel(),
         "mtp-input": Kernel(False, True, _inputs_in_eights),
         "pick": Kernel(False, True, _inputs_in_eights),
         "filtered-pick": Kernel(fits=lambda work: work.outputs <= MOST_TOKENS),
@@ -200,10 +202,7 @@ class Kernels:
         self.changes += 1
 
     def set_exact(self, *, exact: bool) -> None:
-        """Choose kernels for bit-equal rows, or else for speed, from the next pass on.
-
-        exact: rows are bit-equal whatever the number of rows in a pass.
-        """
+        """Choose kernels for rows with the same bits in any pass, or for speed, from now on."""
         self.exact = exact
         self.changes += 1
 

@@ -256,11 +256,8 @@ class Filters(NamedTuple):
         farthest = -log(self.min_p) if self.min_p > 0 else inf
         numbers = [_inverse_temperature(self.temperature), farthest, lowest]
         bits = np.array(numbers, dtype=np.float32).view(np.uint32)
-        whole = [
-            min(self.top_k, MOST_TOKENS),
-            _fixed_point_share(self.top_p) if self.top_p < 1 else 0,
-        ]
-        return mx.array(np.array([*bits, *whole], dtype=np.uint32))
+        share = _fixed_point_share(self.top_p) if self.top_p < 1 else 0
+        return mx.array(np.array([*bits, min(self.top_k, MOST_TOKENS), share], dtype=np.uint32))
 
 
 def filtered_pick(

@@ -12,14 +12,12 @@ Cost: e, h and the norms' weights read, 2 M H values written and read again, W [
 written; 4 M H H flops.
 """
 
-from functools import cache
-from math import prod
 from typing import NamedTuple
 
 import mlx.core as mx
 
 from metal_kernels import few_row_matvec, wide_norm
-from metal_kernels.kernel import KernelSource, Launch, Launcher, parameters, pipeline
+from metal_kernels.kernel import KernelSource, Launcher
 from metal_kernels.weight_formats.contract import WeightFormat
 
 BODY = """
@@ -60,22 +58,11 @@ def mtp_input(
 
     They are the token embeddings and the hidden states.
     """
-    launch = _launch(embedded.shape, embedded.dtype, norms.eps)
+    *lead, size = rows = embedded.shape
+    both = (*lead, 2 * size)
+    launch = wide_norm.norm_launch(SOURCE, rows, both, embedded.dtype, norms.eps, parts=2)
     joined = launcher.run(launch, (embedded, hidden, norms.embedding, norms.hidden))[0]
     return few_row_matvec.few_row_matvec(joined, weights, form, launcher)
-
-
-@cache
-def _launch(shape: tuple[int, ...], dtype: mx.Dtype, eps: float) -> Launch:
-    *lead, size = shape
-    simds = wide_norm.simds_of(size)
-    return Launch(
-        pipeline(SOURCE, parameters(T=dtype, SIMDS=simds, EPS=eps)),
-        ((*lead, 2 * size),),
-        (dtype,),
-        grid=(32 * simds * prod(lead), 2, 1),
-        threadgroup=(32 * simds, 1, 1),
-    )
 
 
 def reference(

@@ -88,10 +88,7 @@ class StockOperations:
             return lambda x: self.rms_norm(x, weight, eps).reshape(*x.shape[:2], -1)
         if weight.ndim == 1:
             return lambda x: self.rms_norm(x, weight, eps)
-        multiplied = self.elementwise(mul)
-        return lambda x: multiplied(
-            self.rms_norm(x.reshape(*x.shape[:2], *weight.shape), None, eps), weight
-        )
+        return self._norm_heads(lambda x: self.rms_norm(x, None, eps), weight)
 
     def layer_norm(
         self, x: mx.array, weight: mx.array | None, bias: mx.array | None, eps: float
@@ -106,10 +103,11 @@ class StockOperations:
         """
         if weight.ndim == 1:
             return lambda x: self.layer_norm(x, weight, bias, eps)
+        return self._norm_heads(lambda x: self.layer_norm(x, None, None, eps), weight)
+
+    def _norm_heads(self, norm: RowFunction, weight: mx.array) -> RowFunction:
         multiplied = self.elementwise(mul)
-        return lambda x: multiplied(
-            self.layer_norm(x.reshape(*x.shape[:2], *weight.shape), None, None, eps), weight
-        )
+        return lambda x: multiplied(norm(x.reshape(*x.shape[:2], *weight.shape)), weight)
 
     def l2_norm(self, x: mx.array, heads: int, eps: float, repeats: int = 1) -> mx.array:
         """L2-normalise heads: [1, T, heads * N] -> [1, T, heads, N], h / sqrt(sum(h^2) + eps).

@@ -61,27 +61,26 @@ SHORT, SIMDS = 512, 8
 """Rows up to SHORT are for one SIMD-group, longer ones for so many."""
 
 
-def simds_of(size: int) -> int:
-    """Number of SIMD-groups of the kernel that RMS-norm a row of `size` elements."""
-    return 1 if size <= SHORT else SIMDS
-
-
 def wide_norm(x: mx.array, weight: mx.array, eps: float, launcher: Launcher) -> mx.array:
     """RMS-norm x [..., N] by a float32 weight [N], or x [..., W, N] by [W, N]; keeps x's dtype."""
-    return launcher.run(_launch(x.shape, x.dtype, eps), (x, weight))[0]
+    return launcher.run(norm_launch(SOURCE, x.shape, x.shape, x.dtype, eps), (x, weight))[0]
 
 
 @lru_cache(maxsize=256)  # prompts have rows in any number
-def _launch(shape: tuple[int, ...], dtype: mx.Dtype, eps: float) -> Launch:
-    *lead, size = shape
-    simds = simds_of(size)
-    return Launch(
-        pipeline(SOURCE, parameters(T=dtype, SIMDS=simds, EPS=eps)),
-        (shape,),
-        (dtype,),
-        grid=(32 * simds * prod(lead), 1, 1),
-        threadgroup=(32 * simds, 1, 1),
-    )
+def norm_launch(
+    source: KernelSource,
+    rows: tuple[int, ...],
+    output: tuple[int, ...],
+    dtype: mx.Dtype,
+    eps: float,
+    parts: int = 1,
+) -> Launch:
+    """Make the launch of a kernel that norms rows [..., N]: a threadgroup for each row and part."""
+    *lead, size = rows
+    threads = 32 * (1 if size <= SHORT else SIMDS)
+    made = pipeline(source, parameters(T=dtype, SIMDS=threads // 32, EPS=eps))
+    grid = (threads * prod(lead), parts, 1)
+    return Launch(made, (output,), (dtype,), grid, (threads, 1, 1))
 
 
 def reference(x: mx.array, weight: mx.array, eps: float) -> mx.array:

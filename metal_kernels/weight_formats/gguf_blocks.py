@@ -14,22 +14,12 @@ import mlx.core as mx
 from metal_kernels.weight_formats import iq2_blocks, iq4_blocks, k_blocks
 from metal_kernels.weight_formats.block_parts import SHARED
 from metal_kernels.weight_formats.contract import WeightFormat
+from metal_kernels.weight_formats.iq2_blocks import Lattice
 
 BlockName = Literal["q6_k", "q3_k", "q2_k", "iq4_nl", "iq4_xs", "iq2_xxs", "iq2_xs", "iq2_s"]
 
-
-_NBYTES: Mapping[str, int] = MappingProxyType(
-    {
-        "q6_k": 210,
-        "q3_k": 110,
-        "q2_k": 84,
-        "iq4_nl": 144,
-        "iq4_xs": 136,
-        "iq2_xxs": 66,
-        "iq2_xs": 74,
-        "iq2_s": 82,
-    }
-)
+_SIZES = (210, 110, 84, 144, 136, 66, 74, 82)
+_NBYTES: Mapping[str, int] = MappingProxyType(dict(zip(get_args(BlockName), _SIZES, strict=True)))
 """Of 256 values."""
 
 
@@ -44,7 +34,7 @@ def _block_format(
         name=name,
         buffers=("w",),
         unit=32,
-        header=header,
+        header=SHARED + header,
         parameters=(),
         dequantise=lambda arrays: values(arrays[0]),
         setup=setup,
@@ -52,19 +42,25 @@ def _block_format(
     )
 
 
-def _iq2(
-    name: iq2_blocks.Lattice, fetch: str, values: Callable[[mx.array], mx.array]
-) -> WeightFormat:
-    header = SHARED + iq2_blocks.SHARED + fetch
+def _k_quant(name: BlockName, fetch: str, values: Callable[[mx.array], mx.array]) -> WeightFormat:
+    return _block_format(name, k_blocks.K_SHARED + fetch, values)
+
+
+def _iq4(name: BlockName, fetch: str, values: Callable[[mx.array], mx.array]) -> WeightFormat:
+    return _block_format(name, iq4_blocks.IQ4_SHARED + fetch, values, iq4_blocks.SETUP)
+
+
+def _iq2(name: Lattice, fetch: str, values: Callable[[mx.array], mx.array]) -> WeightFormat:
+    header = iq2_blocks.SHARED + fetch
     return _block_format(name, header, values, table=lambda: iq2_blocks.lattice_constant(name))
 
 
 _EVERY = (
-    _block_format("q6_k", k_blocks.Q6_K, k_blocks.q6_k),
-    _block_format("q3_k", k_blocks.Q3_K, k_blocks.q3_k),
-    _block_format("q2_k", k_blocks.Q2_K, k_blocks.q2_k),
-    _block_format("iq4_nl", iq4_blocks.IQ4_NL, iq4_blocks.iq4_nl, iq4_blocks.SETUP),
-    _block_format("iq4_xs", iq4_blocks.IQ4_XS, iq4_blocks.iq4_xs, iq4_blocks.SETUP),
+    _k_quant("q6_k", k_blocks.Q6_K, k_blocks.q6_k),
+    _k_quant("q3_k", k_blocks.Q3_K, k_blocks.q3_k),
+    _k_quant("q2_k", k_blocks.Q2_K, k_blocks.q2_k),
+    _iq4("iq4_nl", iq4_blocks.IQ4_NL, iq4_blocks.iq4_nl),
+    _iq4("iq4_xs", iq4_blocks.IQ4_XS, iq4_blocks.iq4_xs),
     _iq2("iq2_xxs", iq2_blocks.IQ2_XXS, iq2_blocks.iq2_xxs),
     _iq2("iq2_xs", iq2_blocks.IQ2_XS, iq2_blocks.iq2_xs),
     _iq2("iq2_s", iq2_blocks.IQ2_S, iq2_blocks.iq2_s),

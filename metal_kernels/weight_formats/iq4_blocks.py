@@ -15,7 +15,6 @@ import mlx.core as mx
 from metal_kernels.weight_formats.block_parts import (
     FOURS,
     PAIRS,
-    SHARED,
     float16_at,
     scale_runs,
     split_blocks,
@@ -30,9 +29,7 @@ if (thread_index_in_threadgroup < 16) {
 threadgroup_barrier(mem_flags::mem_threadgroup);
 """
 
-IQ4_SHARED = (
-    SHARED
-    + """
+IQ4_SHARED = """
 constant constexpr int RUN_STEP = 8;
 constant constexpr bool OFFSET = false;
 
@@ -63,11 +60,8 @@ METAL_FUNC float2 decode(thread Iq4Unit& it, thread float* q) {
   return float2(it.scale, 0.0f);
 }
 """
-)
 
-IQ4_NL = (
-    IQ4_SHARED
-    + """
+IQ4_NL = """
 template <typename W>
 METAL_FUNC Iq4Unit fetch_iq4(W w, const threadgroup float* table, int row, int unit, int K) {
   W block = w + (size_t(row) * (K / 32) + unit) * 18;
@@ -76,11 +70,8 @@ METAL_FUNC Iq4Unit fetch_iq4(W w, const threadgroup float* table, int row, int u
 
 #define FETCH(row, unit, K) fetch_iq4(w, iq4_table, row, unit, K)
 """
-)
 
-IQ4_XS = (
-    IQ4_SHARED
-    + """
+IQ4_XS = """
 template <typename W>
 METAL_FUNC Iq4Unit fetch_iq4(W w, const threadgroup float* table, int row, int unit, int K) {
   W block = w + (size_t(row) * (K / 256) + unit / 8) * 136;
@@ -94,7 +85,6 @@ METAL_FUNC Iq4Unit fetch_iq4(W w, const threadgroup float* table, int row, int u
 
 #define FETCH(row, unit, K) fetch_iq4(w, iq4_table, row, unit, K)
 """
-)
 
 TABLE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 

@@ -21,16 +21,13 @@ from metal_kernels.weight_formats.block_parts import (
     BITS,
     FOURS,
     PAIRS,
-    SHARED,
     float16_at,
     scale_runs,
     split_blocks,
     unpack_planes,
 )
 
-K_SHARED = (
-    SHARED
-    + """
+K_SHARED = """
 constant constexpr int RUN_STEP = 32;
 
 // Where a unit lies: its block, which half of it, and its first byte in a plane.
@@ -60,11 +57,8 @@ METAL_FUNC int run_start(int unit, int run) {
   return (unit / 4) * 128 + run * 32 + (unit % 4) * 8;
 }
 """
-)
 
-Q6_K = (
-    K_SHARED
-    + """
+Q6_K = """
 constant constexpr bool OFFSET = false;
 
 struct Q6Unit {
@@ -102,11 +96,8 @@ METAL_FUNC float2 decode(thread Q6Unit& it, thread float* q) {
 
 #define FETCH(row, unit, K) fetch_q6(w, row, unit, K)
 """
-)
 
-Q3_K = (
-    K_SHARED
-    + """
+Q3_K = """
 constant constexpr bool OFFSET = false;
 
 struct Q3Unit {
@@ -146,11 +137,8 @@ METAL_FUNC float2 decode(thread Q3Unit& it, thread float* q) {
 
 #define FETCH(row, unit, K) fetch_q3(w, row, unit, K)
 """
-)
 
-Q2_K = (
-    K_SHARED
-    + """
+Q2_K = """
 constant constexpr bool OFFSET = true;
 
 struct Q2Unit {
@@ -187,7 +175,6 @@ METAL_FUNC float2 decode(thread Q2Unit& it, thread float* q) {
 
 #define FETCH(row, unit, K) fetch_q2(w, row, unit, K)
 """
-)
 
 
 def q6_k(rows: mx.array) -> mx.array:

@@ -6,8 +6,7 @@ from functools import partial
 import mlx.core as mx
 
 from metal_kernels.choice import Kernels, KernelWork, ServedRows
-from metal_kernels.few_query_attention import few_query_attention
-from metal_kernels.key_blocks import BlockSpan, KeyExtent, block_span
+from metal_kernels.few_query_attention import BlockSpan, KeyExtent, block_span, few_query_attention
 from metal_kernels.key_value_formats import cache_form, form_name
 from metal_kernels.stock import (
     AttentionOptions,

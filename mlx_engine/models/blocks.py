@@ -87,7 +87,7 @@ class PerLayerEmbedding:
         dtype: mx.Dtype,
     ) -> None:
         matrix, scale = part.matrix("embed_tokens_per_layer"), math.sqrt(inputs.width)
-        self._rows = Embedding(matrix, dtype, scale, part.kernels.stock)
+        self._rows = Embedding.of(matrix, dtype, part.kernels, scale)
         self._projection = Linear.read(part, "per_layer_model_projection")
         self._norm = Norm.read(part, "per_layer_projection_norm", spec.eps)
         self._scale = spec.hidden**-0.5

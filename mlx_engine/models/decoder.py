@@ -49,12 +49,13 @@ class Decoder:
         self._norm = Norm.read(part, "norm", spec.eps, is_layer_norm=spec.norm == "layer")
         self._layers, self._kinds = _read_layers(spec, part)
         dtype = min((layer.block.dtype for layer in self._layers), key=lambda dtype: dtype.size)
-        stock = self._stock = trunk.kernels.stock
-        self._rows = Embedding(matrix, dtype, stock=stock)
-        self._embedding = Embedding(matrix, dtype, spec.embed_scale, stock)
+        self._stock = trunk.kernels.stock
+        kernels = trunk.kernels
+        self._rows = Embedding.of(matrix, dtype, kernels)
+        self._embedding = Embedding.of(matrix, dtype, kernels, spec.embed_scale)
         self._positions = None
         if spec.positions:
-            self._positions = Embedding(part.matrix("embed_positions"), dtype, stock=stock)
+            self._positions = Embedding.of(part.matrix("embed_positions"), dtype, kernels)
         self._per_layer = None
         if spec.per_layer is not None:
             self._per_layer = PerLayerEmbedding(spec, spec.per_layer, part, dtype)

@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.block_embedding import block_embedding
 from metal_kernels.choice import Kernels, KernelWork, ServedRows
 from metal_kernels.stock import Position, RopeParams, RowFunction, StockOperations
 from metal_kernels.stock_on_cpu import MLX
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 from metal_kernels.wide_norm import wide_norm
 from mlx_engine.models.kernel_matrices import FewRowMatrix, ManyRowMatrix
 from mlx_engine.models.layer_specs import Activation, FeedForwardSpec, RopeSpec
@@ -225,23 +227,37 @@ class ResidualLinear:
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """Embedding table: token ids [..., T] -> rows [..., T, H], dequantised and scaled."""
+    """Embedding table: token ids [..., T] -> rows [..., T, H], dequantised and scaled.
+
+    served: contains 1 while the kernel for GGUF blocks is in use.
+    """
 
     matrix: Matrix
     dtype: mx.Dtype
     scale: float = 1.0
     stock: StockOperations = MLX
+    served: ServedRows | None = None
+
+    @staticmethod
+    def of(matrix: Matrix, dtype: mx.Dtype, kernels: Kernels, scale: float = 1.0) -> "Embedding":
+        """Wrap a matrix as an embedding table, with the kernel for GGUF blocks."""
+        work = KernelWork(matrix.mode, matrix.outputs, matrix.inputs)
+        served = kernels.served("embedding", work) if matrix.mode in BLOCK_FORMS else None
+        return Embedding(matrix, dtype, scale, kernels.stock, served)
 
     def __call__(self, tokens: mx.array) -> mx.array:
         """Look up the embeddings of token ids [..., T] -> rows [..., T, H]."""
-        rows = take_rows(self.matrix, tokens)
-        is_dense = rows.mode == "dense"
-        values = (
-            rows.weight.astype(self.dtype)
-            if is_dense
-            else dequantised(rows, self.dtype, self.stock)
-        )
+        values = self._values(tokens)
         return values if self.scale == 1.0 else values * self.scale
+
+    def _values(self, tokens: mx.array) -> mx.array:
+        if self.served is not None and 1 in self.served:
+            form, launcher = BLOCK_FORMS[self.matrix.mode], self.served.launcher
+            return block_embedding(tokens, self.matrix.weight, form, self.dtype, launcher)
+        rows = take_rows(self.matrix, tokens)
+        if rows.mode == "dense":
+            return rows.weight.astype(self.dtype)
+        return dequantised(rows, self.dtype, self.stock)
 
 
 @dataclass(frozen=True, slots=True)

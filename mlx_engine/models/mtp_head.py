@@ -53,7 +53,7 @@ class DecoderHead:
         self._embed = embedding
         if "embed_tokens.weight" in part:
             own = part.matrix("embed_tokens")
-            self._embed = Embedding(own, own.dtype, spec.embed_scale, part.kernels.stock)
+            self._embed = Embedding.of(own, own.dtype, part.kernels, spec.embed_scale)
         self.mtp_output = Linear.read(part, "output") if "output.weight" in part else output
 
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels import block_embedding as embedding
 from metal_kernels import expert_union_matvec as experts
 from metal_kernels import few_query_attention as attention
 from metal_kernels import few_row_matvec as matvec
@@ -17,8 +18,8 @@ from metal_kernels import many_row_product as many
 from metal_kernels import mtp_input as mtp
 from metal_kernels import noise, vocabulary_pick, wide_norm
 from metal_kernels.choice import ALL_ROWS, KernelName, Kernels, KernelWork, Verdict
+from metal_kernels.few_query_attention import KeyExtent
 from metal_kernels.kernel import Launcher
-from metal_kernels.key_blocks import KeyExtent
 from metal_kernels.key_value_formats import cache_form
 from metal_kernels.stock import AttentionOptions
 from metal_kernels.stock_on_cpu import MLX
@@ -237,6 +238,20 @@ def _prompt_experts(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Laun
     )
 
 
+def _embedding(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+    blocks, form = _matrix(work, dtype, seed).weight, BLOCK_FORMS[work.form]
+
+    def stock(tokens: mx.array) -> mx.array:
+        return embedding.reference(tokens, blocks, form, dtype)
+
+    return Case(
+        lambda rows: mx.arange(7, 7 + 5 * rows, 5, dtype=mx.int32) % work.outputs,
+        lambda tokens: embedding.block_embedding(tokens, blocks, form, dtype, launcher),
+        stock,
+        stock,
+    )
+
+
 def _filtered_pick(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     """Make a trial case of sampling tokens from logits x, with top-k, top-p and the like."""
     filters = filtering.Filters(0.6, top_k=20, top_p=0.95)
@@ -414,6 +429,7 @@ CASES: Mapping[KernelName, MakeCase] = MappingProxyType(
         "experts": _experts,
         "prompt-products": _prompt_products,
         "prompt-experts": _prompt_experts,
+        "embedding": _embedding,
         "mtp-input": _mtp_input,
         "pick": _pick,
         "filtered-pick": _filtered_pick,

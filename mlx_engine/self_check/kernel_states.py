@@ -18,6 +18,7 @@ KERNEL_WORDS: Mapping[KernelName, Words] = MappingProxyType(
         "experts": Words("each chosen expert read once"),
         "prompt-products": Words("prompt products on GGUF blocks"),
         "prompt-experts": Words("prompt experts on GGUF blocks"),
+        "embedding": Words("embeddings in GGUF blocks"),
         "mtp-input": Words("input of MTP heads"),
         "pick": Words("token choice without logits"),
         "filtered-pick": Words("token choice with filters"),

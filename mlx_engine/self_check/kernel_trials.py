@@ -78,6 +78,7 @@ def _trials() -> Iterator[Trial]:
         yield Trial("products", KernelWork(form, 45, 512))
         yield Trial("prompt-products", KernelWork(form, 45, 512), KernelWork(form, 2048, 4096))
     yield Trial("prompt-experts", KernelWork("q6_k", 21, 512), KernelWork("q6_k", 512, 2048))
+    yield Trial("embedding", KernelWork("q6_k", 45, 512), KernelWork("q6_k", 2048, 4096))
     for form in ("affine4", "affine8", "dense"):
         yield Trial("gate-up", KernelWork(form, 46, 192), KernelWork(form, 24576, 4096))
         yield Trial("product-add", KernelWork(form, 43, 192), KernelWork(form, 4096, 12288))
@@ -131,7 +132,7 @@ def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype) -> str:
     else:
         wide, exact = whole.astype(mx.float32), right.astype(mx.float32)
         apart = float(mx.abs(wide - exact).max() / mx.abs(exact).max())
-        if not apart <= TOLERANCE * ROUNDING[x.dtype]:
+        if not apart <= TOLERANCE * ROUNDING[right.dtype]:
             return Words("it lies {apart:.1e} of the largest value off its reference", apart=apart)
     for rows in FEWER_ROWS:
         few = case.kernel(x[:rows]).reshape(rows, *right.shape[1:])

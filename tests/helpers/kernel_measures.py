@@ -8,7 +8,7 @@ from metal_emulator import Counted, EmulatorLauncher, RegisterLauncher, Report
 from metal_emulator import stock_kernels as stock
 
 from metal_kernels import few_query_attention, few_row_matvec, gated_delta_block
-from metal_kernels.key_blocks import KeyExtent
+from metal_kernels.few_query_attention import KeyExtent
 from metal_kernels.key_value_formats import cache_format
 from metal_kernels.weight_formats.mlx_formats import DENSE, affine
 from mlx_engine.self_check.kernel_trials import Trial

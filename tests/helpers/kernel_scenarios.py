@@ -13,6 +13,7 @@ from gguf_blocks import random_blocks
 from metal_emulator import EmulatorError, EmulatorLauncher
 
 from metal_kernels import (
+    block_embedding,
     expert_union_matvec,
     few_query_attention,
     few_row_matvec,
@@ -25,8 +26,8 @@ from metal_kernels import (
     vocabulary_pick,
     wide_norm,
 )
+from metal_kernels.few_query_attention import KeyExtent
 from metal_kernels.kernel import Launch, pipeline
-from metal_kernels.key_blocks import KeyExtent
 from metal_kernels.key_value_formats import cache_format
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
@@ -331,6 +332,18 @@ def many_experts(launcher: Breaking) -> None:
     launcher.read_once("w", share=3 / 4, loads=40)
 
 
+def embedded(launcher: Breaking) -> None:
+    """Rows of K-quants, which have offsets, and of a format with a table in threadgroup memory."""
+    for kind in ("Q2_K", "IQ4_XS"):
+        form = BLOCK_FORMS[kind.lower()]
+        data = mx.array(random_blocks(kind, 5, 2, seed=2).reshape(5, -1))
+        tokens = mx.array([[4, 0, 4]])
+        mine = block_embedding.block_embedding(tokens, data, form, mx.float32, launcher)
+        near(mine, block_embedding.reference(tokens, data, form, mx.float32))
+        few = block_embedding.block_embedding(tokens[:, :2], data, form, mx.float32, launcher)
+        equal(few, mine[:, :2], "rows")
+
+
 SCENARIOS: dict[str, Scenario] = {
     "few_row_gate_up": gate_up,
     "few_row_matvec_add": added,
@@ -352,4 +365,5 @@ SCENARIOS: dict[str, Scenario] = {
     **{name: blocks(name) for name in BLOCK_FORMS},
     "many_row_product": many_rows,
     "many_row_experts": many_experts,
+    "block_embedding": embedded,
 }

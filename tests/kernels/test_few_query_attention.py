@@ -9,9 +9,18 @@ from compared import halves, normal, wide
 from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
-from metal_kernels.few_query_attention import MOST_SIMDS, few_query_attention, reference
+from metal_kernels.few_query_attention import (
+    CHANGE,
+    LONG,
+    MOST_SIMDS,
+    KeyExtent,
+    block_of,
+    block_span,
+    block_start,
+    few_query_attention,
+    reference,
+)
 from metal_kernels.kernel import Launch
-from metal_kernels.key_blocks import CHANGE, LONG, KeyExtent, block_of, block_span, block_start
 from metal_kernels.key_value_formats import (
     KeyValueFormat,
     cache_form,

@@ -10,7 +10,7 @@ from metal_kernels import (
     gated_delta_inputs,
     mtp_input,
 )
-from metal_kernels.key_blocks import KeyExtent
+from metal_kernels.few_query_attention import KeyExtent
 from metal_kernels.key_value_formats import cache_format
 from metal_kernels.weight_formats.mlx_formats import affine
 

@@ -57,6 +57,7 @@ SOURCES: dict[KernelName, str] = {
 OTHERS: dict[KernelName, str] = {
     "prompt-products": "many_row_product",
     "prompt-experts": "many_row_experts",
+    "embedding": "block_embedding",
     "norms": "wide_norm",
 }
 """Those of blocks, in prompts longer than a round, and of rows in 16 bits."""
@@ -226,7 +227,7 @@ def words_of_prompt(
 
 def blocks_for(kernel: KernelName, file: Path) -> Path:
     """A GGUF whose matrices, or experts, are in blocks."""
-    if kernel == "prompt-products":
+    if kernel in ("prompt-products", "embedding"):
         return write_kept_gguf(file, blocks=True, kind=GGMLQuantizationType.Q6_K)
     kind = GGMLQuantizationType.Q6_K
     return write_tiny_gguf_experts(file, "qwen3_5_moe", quantised=kind, sizes=OF_EXPERTS)

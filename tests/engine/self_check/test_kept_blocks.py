@@ -71,9 +71,12 @@ def test_logits_are_those_of_the_values(kept: LoadedModel, plain: LoadedModel, c
 
 
 def test_head_and_embedding_are_those_of_the_values(kept: LoadedModel, plain: LoadedModel) -> None:
-    tokens = mx.array([TOKENS])
+    tokens, launcher = mx.array([TOKENS]), kept.kernels.launcher
+    assert isinstance(launcher, EmulatorLauncher)
+    before = len(launcher.reports)
     mine, wanted = (loaded.model.embed(tokens) for loaded in (kept, plain))
     assert mx.array_equal(mine, wanted).item()
+    assert len(launcher.reports) == before + 1  # in one launch
     for count in (3, len(TOKENS)):
         hidden = mx.random.normal((1, count, HIDDEN), key=mx.random.key(1))
         mine, wanted = (
