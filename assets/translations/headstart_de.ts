@@ -3525,6 +3525,10 @@
         <translation>Die Nachricht ist leer: eine Frage eingeben.</translation>
     </message>
     <message>
+        <source>tools: this model&apos;s chat template does not tell it of tools. Use another model.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <source>{origin}: the chat template makes nothing of this conversation. Replace the template.</source>
         <translation>{origin}: Die Chatvorlage macht aus diesem Gespräch nichts. Die Vorlage ersetzen.</translation>
     </message>
@@ -4513,6 +4517,10 @@
         <translation>Prompt-Experten mit GGUF-Blöcken</translation>
     </message>
     <message>
+        <source>embeddings in GGUF blocks</source>
+        <translation>Einbettungen in GGUF-Blöcken</translation>
+    </message>
+    <message>
         <source>input of MTP heads</source>
         <translation>Eingabe der MTP-Köpfe</translation>
     </message>
@@ -4711,6 +4719,10 @@
     <message>
         <source>Commands</source>
         <translation>Befehle</translation>
+    </message>
+    <message>
+        <source>letters, digits, points, hyphens and underscores, 64 at most</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 </TS>
