@@ -2876,8 +2876,8 @@
         <translation>Nächster Treffer</translation>
     </message>
     <message>
-        <source>{current} of {total}{more}</source>
-        <translation>{current} von {total}{more}</translation>
+        <source>{current} of {total}</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <source>no match</source>

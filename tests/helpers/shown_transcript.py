@@ -25,13 +25,7 @@ def settle() -> None:
 
 def show(view: TranscriptView, *messages: ShownMessage) -> None:
     view.show_messages(messages)
-    until_filled(view)
     settle()
-
-
-def until_filled(view: TranscriptView) -> None:
-    while view.column.is_filling:
-        QApplication.processEvents()
 
 
 def stream(view: TranscriptView, text: str, channel: Channel = "answer") -> None:
@@ -67,7 +61,5 @@ LIVE = ShownMessage(1, "assistant", "", state="live")
 
 
 def begin(view: TranscriptView, message: ShownMessage = LIVE) -> None:
-    """Add a message, until it is made."""
+    """Add a message."""
     view.add_message(message)
-    while not of(view, message.id).is_built:
-        QApplication.processEvents()

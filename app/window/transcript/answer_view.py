@@ -1,6 +1,6 @@
 """An answer: its thinking, its text, a notice if something went wrong."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
@@ -30,8 +30,8 @@ class AnswerView(QWidget):
         self._plain = ""
         self._column = column(self._prose, of=self, spacing=8)
 
-    def show_message(self, message: ShownMessage) -> Iterator[None]:
-        """Show all there is of a message, in turns, before anything is appended."""
+    def show_message(self, message: ShownMessage) -> None:
+        """Show all there is of a message, before anything is appended."""
         live = message.state == "live"
         if message.thinking:
             segment = self._thinking_segment()
@@ -41,7 +41,7 @@ class AnswerView(QWidget):
         if live:
             self._prose.append(message.text, sorted(message.spans))
         else:
-            yield from self._prose.show_whole(message.text, sorted(message.spans))
+            self._prose.show_whole(message.text, sorted(message.spans))
             self._end(message)
 
     def show_plain(self, message: ShownMessage) -> None:

@@ -1,17 +1,14 @@
-"""Colours code by Pygments: line by line while it arrives, as a whole once it is complete."""
+"""Colours code by Pygments, a moment after it has grown."""
 
 import re
-import time
 from collections.abc import Iterator
-from functools import cache, partial
-from threading import Lock
+from functools import cache
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QSyntaxHighlighter, QTextDocument
-from shiboken6 import isValid
 
-from app.start.threads import TURN_MS, Beside, Turns
 from app.window.look import look
 from app.window.transcript.drafted_spans import Tint, in_utf16
 
@@ -50,16 +47,6 @@ SIMILAR = {
 
 PLAIN = re.compile(r"""(?<!\w)(?P<string>"[^"]*"|'[^']*'|`[^`]*`)|(?P<number>\b\d[\w.]*\b)""")
 """What has a colour where the language is not known."""
-
-
-MAKING = Lock()
-"""What is cached for the program is made once, whichever piece of code asks first."""
-
-
-def make_lexer(language: str) -> None:
-    """On any thread; pieces of code in one language that wait for it wait for one lexer."""
-    with MAKING:
-        _lexer(language)
 
 
 @cache
@@ -105,109 +92,58 @@ def coloured_lines(code: str, language: str) -> Iterator[list[Word]]:
             column += len(part)
 
 
-PROBE = "x*/-->`"
-"""A line put after one that is read alone: its x is in a comment or string that is still open,
-and what follows closes the kinds of them that a lexer only sees when they are closed.
+PROBE = "\n*/-->`"
+"""Put after code that is read: it closes comments and strings that lexers only see when they are
+closed.
 """
-OPEN = ("string", "comment")
 LONGEST = 1000
 """Characters; longer lines have no colours."""
 MOST_LINES, MOST = 1000, 20_000
-"""Lines and characters; longer code is read line by line: lexers may take the square of its size,
-within one pattern that nothing can interrupt.
-"""
-SLICE_S = 0.003
-"""Colouring gives way to everything else after so long."""
-SOON_MS = 100
+"""Lines and characters of a piece: lexers may take the square of its size."""
+SOON_MS = 200
 """Code that grows is read so long after it did: not anew for each piece of a line."""
 
 
-def can_be_read_whole(code: str) -> bool:
-    """Whether the code is lexed whole, so that strings over several lines are recognised."""
-    lines = code.split("\n") if len(code) <= MOST else ()
-    return 0 < len(lines) <= MOST_LINES and len(max(lines, key=len)) <= LONGEST
-
-
 class CodeColours(QSyntaxHighlighter):
-    """Highlights one document, by the words of its lines as far as they were read."""
+    """Highlights one document, in pieces of which each is lexed as a whole, the last one again
+    when the code has grown.
+    """
 
-    def __init__(self, document: QTextDocument, language: str, turns: Turns) -> None:
+    def __init__(self, document: QTextDocument, language: str) -> None:
         super().__init__(document)
-        self._language, self._turns = language, turns
+        self._language = language
         self._lines: list[list[Word]] = []
-        self._finished = 0
-        self._opener = ""
-        self._code: str | None = None
-        self._has_lexer = not language
-        self._turn = QTimer(self, singleShot=True)
-        self._turn.timeout.connect(self._come_to_read)
+        self._first = 0
+        self._soon = QTimer(self, singleShot=True)
+        self._soon.timeout.connect(self.read)
 
-    def grow(self, is_other: bool = False) -> None:
-        """The code has become longer, or is another; it is read soon."""
-        if is_other:
-            self._lines, self._finished, self._opener = [], 0, ""
-        if self._code is None and not self._turn.isActive():
-            self._turn.start(SOON_MS)
+    def grow(self, is_whole: bool = False) -> None:
+        """The code has become longer; it is read soon, or next where it is whole."""
+        if is_whole:
+            self._soon.start(0)
+        elif not self._soon.isActive():
+            self._soon.start(SOON_MS)
 
-    def complete(self, code: str) -> None:
-        """The code is or will be this, and does not change any more."""
-        if code == self._code:
-            return
-        if can_be_read_whole(code):
-            self._code = code
-            self._whole = enumerate(coloured_lines(code, self._language))
-            self._turn.start(TURN_MS)
-        else:
-            self.grow()
-
-    def _come_to_read(self) -> None:
-        """Once there is a lexer: its making takes tens of milliseconds, beside the window when that
-        has nothing else to do.
-        """
-        if self._has_lexer:
-            self._turns.do(self._go_on)
-        elif self._turns.is_busy:
-            self._turn.start(SOON_MS)
-        else:
-            Beside(self).run(partial(make_lexer, self._language), self._take_lexer)
-
-    def _take_lexer(self, _: object) -> None:
-        self._has_lexer = True
-        self._turns.do(self._go_on)
-
-    def _go_on(self) -> None:
-        """In a turn of its own, as many pieces of code may wait for one lexer."""
-        if isValid(self):
-            self.read()
+    def begin(self) -> None:
+        """The code is another."""
+        self._lines, self._first = [], 0
 
     def read(self) -> None:
-        """Colour what was not read yet, for a while."""
-        end = time.monotonic() + SLICE_S
-        for number, words in self._new_lines() if self._code is None else self._whole:
+        """Colour a piece of what may have changed; the next one in a turn to come."""
+        block, lines, size = self.document().findBlockByNumber(self._first), list[str](), 0
+        while block.isValid() and len(lines) < MOST_LINES and size < MOST:
+            line = block.text()
+            lines.append(line if len(line) <= LONGEST else "")
+            size += len(line)
+            block = block.next()
+        coloured = coloured_lines("\n".join(lines) + PROBE, self._language)
+        for number, words in enumerate(islice(coloured, len(lines)), self._first):
             if self._lines[number : number + 1] != [words]:
                 self._lines[number : number + 1] = [words]
                 self.rehighlightBlock(self.document().findBlockByNumber(number))
-            if time.monotonic() > end:
-                self._turns.do(self._go_on)
-                return
-
-    def _new_lines(self) -> Iterator[tuple[int, list[Word]]]:
-        """The lines that were not finished when they were read, each with the line in which an
-        open comment or string began.
-        """
-        block, is_finished = self.document().findBlockByNumber(self._finished), True
-        while is_finished:
-            number, opener, text = self._finished, self._opener, block.text()
-            block = block.next()
-            is_finished, words = block.isValid(), []
-            if len(opener) + len(text) <= LONGEST:
-                lines = coloured_lines(f"{opener}{text}\n{PROBE}", self._language)
-                *_, words, probe = lines
-                is_open = bool(probe) and probe[0].start == 0 and probe[0].colour in OPEN
-                if is_finished:
-                    self._opener = (opener or f"{text}\n") if is_open else ""
-            self._finished += is_finished
-            yield number, words
+        if block.isValid():
+            self._first += len(lines)
+            self._soon.start(0)
 
     # Qt
 

@@ -36,7 +36,7 @@ class CodeText(QPlainTextEdit):
     def __init__(self, reader: Reader, language: str) -> None:
         super().__init__()
         self.setAccessibleName(tr("Code, {language}", language=language or tr("plain")))
-        self.colours = CodeColours(self.document(), language, reader.turns)
+        self.colours = CodeColours(self.document(), language)
         self._reader, self._look = reader, look()
         self._code = ""
         self._runs: Sequence[Run] = ()
@@ -63,17 +63,23 @@ class CodeText(QPlainTextEdit):
         self._set_fonts()
 
     def show_code(
-        self, code: str, runs: Sequence[Run] = (), spans: Sequence[DraftedSpan] = ()
+        self,
+        code: str,
+        runs: Sequence[Run] = (),
+        spans: Sequence[DraftedSpan] = (),
+        is_whole: bool = False,
     ) -> None:
-        """Show this code. runs: where it stands in an answer; spans: what of that was drafted."""
+        """Show this code. runs: where it stands in an answer; spans: what of that was drafted;
+        is_whole: nothing will be added to it.
+        """
         if code.startswith(self._code):
             cursor = QTextCursor(self.document())
             cursor.movePosition(QTextCursor.MoveOperation.End)
             cursor.insertText(code[len(self._code) :])
-            self.colours.grow()
         else:
             self.setPlainText(code)
-            self.colours.grow(is_other=True)
+            self.colours.begin()
+        self.colours.grow(is_whole)
         self._code, self._runs, self._spans = code, runs, spans
         self._set_height()
         self.viewport().update()
@@ -206,9 +212,7 @@ class CodeSegment(QWidget):
             runs.append(Run(shown, segment.start + part.start, len(part.text)))
         self._code = "".join(part.text for part in parts)
         code = self._code.replace("\r\n", " \n")
-        if segment.closed:
-            self.lines.colours.complete(code)
-        self.lines.show_code(code, runs, spans)
+        self.lines.show_code(code, runs, spans, segment.closed)
 
     def copy(self) -> None:
         """Put the code on the clipboard."""

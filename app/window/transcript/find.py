@@ -1,9 +1,10 @@
-"""Finds text in the messages on show, a few at a time, and marks it; the bar to do it in."""
+"""Finds text in the messages of a chat and marks it; the bar to do it in."""
 
 import re
-import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import accumulate
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -12,7 +13,7 @@ from PySide6.QtGui import QColor, QKeyEvent, QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QFrame, QLabel, QTextEdit
 from shiboken6 import isValid
 
-from app.start.threads import Turns
+from app.values.attached_text import said_with
 from app.window.controls.fields import SearchField, keep_key
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label, tabular
@@ -21,9 +22,9 @@ from app.window.language import tr
 from app.window.look import look
 from app.window.transcript.drafted_spans import Tint, in_utf16
 from app.window.transcript.message_column import MessageColumn
-from app.window.transcript.message_view import searched_text
 from app.window.transcript.segment_column import TextWidget, searched
 from app.window.transcript.shown_message import ShownMessage
+from app.window.transcript.user_bubble import beginning_of
 
 
 class FindBar(QFrame):
@@ -52,13 +53,10 @@ class FindBar(QFrame):
         row(self.field, self.count, *buttons, of=self, margins=(20, 2, 20, 6), spacing=4)
         keep_key(self, Qt.Key.Key_Escape)
 
-    def show_count(self, current: int, total: int, is_whole: bool) -> None:
-        """Match `current` (from 1) of `total`, or of more; nothing without a query."""
-        more = "" if is_whole else "…"
+    def show_count(self, current: int, total: int) -> None:
+        """Match `current` (from 1) of `total`; nothing without a query."""
         words = (
-            tr("{current} of {total}{more}", current=current, total=total, more=more)
-            if total
-            else more or tr("no match")
+            tr("{current} of {total}", current=current, total=total) if total else tr("no match")
         )
         self.count.setText(words if self.field.text() else "")
         for button in (self._previous, self._next):
@@ -77,10 +75,6 @@ class FindBar(QFrame):
             super().keyPressEvent(event)
 
 
-SLICE_S = 0.008
-"""Counting gives way to everything else after so long."""
-
-
 class Match(NamedTuple):
     """Positions in a widget's document."""
 
@@ -96,40 +90,41 @@ class Place(NamedTuple):
     number: int
 
 
+MARKS = re.compile(
+    r"[*_~`]+|\[(?=[^\]\n]*\]\()|\]\([^)\s]*\)|^ {0,3}\[[^\]\n]+\]:[ \t].*", re.MULTILINE
+)
+"""What of markdown is not shown."""
+
+
+def searched_text(message: ShownMessage) -> str:
+    """A message as it is stored without the marks of markdown; its thinking is not searched."""
+    if message.role == "user":
+        return beginning_of(said_with(message.text).text)
+    return MARKS.sub("", message.text)
+
+
 class ChatSearch(QObject):
     """The matches of one query in a chat, from the top, and which of them is current.
 
-    Messages without widgets are searched as text. number: of the current match, from 1; 0 for none.
-
-    Signals: `counted`, more of them; `went`, another match is current, or there is none.
+    number: of the current match, from 1; 0 for none. total: of all, counted in the text that is
+    stored. Signal `went`: another match is current, or there is none.
     """
 
-    counted = Signal()
     went = Signal()
 
-    def __init__(
-        self, messages: MessageColumn, turns: Turns, parent: QObject | None = None
-    ) -> None:
+    def __init__(self, messages: MessageColumn, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._column = messages
-        self._turns = turns
+        self._query = ""
         self._pattern: re.Pattern[str] | None = None
-        self._count = 0
         self._totals: list[int] = []
-        self._texts: dict[int, tuple[ShownMessage, Sequence[str]]] = {}
-        self._sought: int | None = None
         self.number = 0
         self._marked = WeakKeyDictionary[TextWidget, tuple[object, ...]]()
 
     @property
     def total(self) -> int:
-        """Matches found so far."""
+        """Matches in the chat."""
         return self._totals[-1] if self._totals else 0
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all messages have been searched."""
-        return len(self._totals) == self._count
 
     @property
     def place(self) -> Place | None:
@@ -138,48 +133,58 @@ class ChatSearch(QObject):
             return None
         message = bisect_left(self._totals, self.number)
         before = self._totals[message - 1] if message else 0
-        return Place(message, self.number - 1 - before)
+        return Place(message, self.number - before - 1)
 
     @property
     def current(self) -> Match | None:
-        """The current match, once its message is made."""
-        view = None if self.place is None else self._column.view_at(self.place.message)
-        if self.place is None or view is None:
+        """The current match in its text; None while that has no widget, or does not show it."""
+        place = self.place
+        view = place and self._column.view_at(place.message)
+        if not place or not view or not view.is_built:
             return None
-        matches = [match for text in view.texts() for match in self._matches(text)]
-        return matches[self.place.number] if self.place.number < len(matches) else None
+        found = [match for text in view.texts() for match in self._matches(text)]
+        return found[min(place.number, len(found) - 1)] if found else None
 
-    def find(self, query: str) -> None:
-        """Look for `query`, upper and lower case alike; the same query keeps its current match."""
-        pattern = re.compile(re.escape(query), re.IGNORECASE) if query else None
-        is_same = pattern is not None and pattern == self._pattern
-        self._sought = self.number or None if is_same else None
-        if not is_same:
-            self._unmark()
-        self._pattern, self._count = pattern, len(self._column.messages) if query else 0
-        self._totals, self.number = [], 0
-        if not query:
-            self._texts.clear()
+    def find(self, query: str, message: int = 0) -> None:
+        """Find this instead; nothing for an empty query. The first match from the message at this
+        place on is current, or for the query of before the same as then.
+        """
+        number = self.number if query == self._query else 0
+        self._unmark()
+        self._query = query
+        self._pattern = re.compile(re.escape(query), re.IGNORECASE) if query else None
+        self._totals = list(accumulate(self._counts())) if query else []
+        first = 1 + (self._totals[message - 1] if 0 < message < len(self._totals) else 0)
+        self.number = min(number or first, self.total)
         self.went.emit()
-        self._count_some()
+
+    def _counts(self) -> Iterator[int]:
+        """Of each message."""
+        pattern = re.compile(re.escape(MARKS.sub("", self._query) or self._query), re.IGNORECASE)
+        for place, message in enumerate(self._column.messages):
+            view = self._column.view_at(place) if message.state == "live" else None
+            now = replace(message, text=view.markdown()) if view else message
+            yield len(pattern.findall(_spaced(searched_text(now))))
 
     def step(self, by: int) -> None:
-        """Make the next (1) or the previous (-1) match current, around the end, once found."""
-        if self.place is not None:
-            self._sought = by + (self.number if self._sought is None else self._sought)
-            self._count_some()
+        """Make the next (1) or the previous (-1) match current, around the end."""
+        if self.total:
+            self.number = (self.number - 1 + by) % self.total + 1
+            self.went.emit()
 
     def mark(self) -> None:
         """Show the matches in the texts in view, the current one stronger; the rest is marked once
         it is scrolled to.
         """
+        if not self._query:
+            return
         current, now = self.current, look()
         in_view = [view for view in self._column.views if not view.visibleRegion().isEmpty()]
         for text in [text for view in in_view for text in view.texts()]:
             stronger = current if current and current.widget is text else None
             place = stronger and stronger[1:]
-            state = (self._pattern, place, now, text.document().revision())
-            if self._marked.get(text) != state and not text.visibleRegion().isEmpty():
+            state = (self._query, place, now, text.document().revision())
+            if self._marked.get(text) != state:
                 strong, weak = now.colour("warning", 0.5), now.colour("warning", 0.25)
                 found = self._matches(text)
                 text.setExtraSelections(
@@ -192,41 +197,6 @@ class ChatSearch(QObject):
             if isValid(text):
                 text.setExtraSelections([])
         self._marked.clear()
-
-    def _count_some(self) -> None:
-        end = time.monotonic() + SLICE_S
-        while not self.is_whole and time.monotonic() < end:
-            self._count_next()
-        if self._sought is not None and (self.is_whole or 0 < self._sought <= self.total):
-            number, self._sought = self._sought, None
-            if self.total:
-                self._go_to((number - 1) % self.total + 1)
-        if not self.is_whole:
-            self._turns.do(self._count_some)
-        self.counted.emit()
-
-    def _count_next(self) -> None:
-        assert self._pattern
-        texts = self._searched(len(self._totals))
-        found = sum(len(self._pattern.findall(_spaced(text))) for text in texts)
-        self._totals.append(self.total + found)
-        if found and not self.number and self._sought is None:
-            self._go_to(1)
-
-    def _searched(self, place: int) -> Sequence[str]:
-        """Texts of the message at a place, from the top; those without widgets are kept."""
-        view, message = self._column.view_at(place), self._column.messages[place]
-        if view is not None and view.is_built:
-            return view.searched()
-        kept = self._texts.get(place)
-        if kept is None or kept[0] is not message:
-            kept = self._texts[place] = message, searched_text(message)
-        return kept[1]
-
-    def _go_to(self, number: int) -> None:
-        self.number = number
-        self.counted.emit()
-        self.went.emit()
 
     def _matches(self, widget: TextWidget) -> list[Match]:
         if self._pattern is None:

@@ -1,11 +1,11 @@
 """Formulas as pictures: LaTeX set once, beside the window, then drawn in any colour and size.
 
-Rich text has formulas in the letters and signs of `latex`, each with its source as a title. Once
-they are set, images take their places, whose names say which formula it is and how it is drawn.
+Rich text has formulas as their sources, each with its source as a title. Once they are set, images
+take their places, whose names say which formula it is and how it is drawn.
 """
 
 import re
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from html import unescape
@@ -27,9 +27,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtSvg import QSvgRenderer
 
-from app.start.threads import Beside, Turns
-from app.window.transcript.latex import FormulaKey, latex_html
-from app.window.transcript.markdown_text import html_words
+from app.start.threads import Beside
+from app.window.transcript.markdown_text import FormulaKey
 
 INK, EM = "#010203", 32
 """Colour and size in pixels in which formulas are set."""
@@ -44,7 +43,7 @@ MOST_NODES = 8_000
 LONG = re.compile(r"(?<![\w.#])\d{3}|\d[eE][-+]?\d")
 """In lengths of MathML: hundreds of letters, over which arrows and brackets would be pieced."""
 LARGEST = 2**20
-"""Pixels of a picture; a larger formula stays in letters."""
+"""Pixels of a picture; a larger formula stays as it is typed."""
 MOST = 1000
 """Formulas that are remembered."""
 OTHER_SCRIPTS = "[\u0530-\u1cff\u2e80-\ud7ff\uf900-\ufaff]"
@@ -62,22 +61,22 @@ OBJECT = "\ufffc"
 
 
 class Searched(NamedTuple):
-    """A text in which formulas are letters and signs; places: of its characters where they are
-    images, and of its end.
+    """A text in which formulas are their sources; places: of its characters where they are images,
+    and of its end.
     """
 
     text: str
     places: Sequence[int]
 
 
-def in_letters(text: str, pictured: Sequence[FormulaKey]) -> Searched:
+def in_sources(text: str, pictured: Sequence[FormulaKey]) -> Searched:
     """A text with images of these formulas."""
     if not pictured:
         return Searched(text, range(len(text) + 1))
     parts, places, keys = [], list[int](), iter(pictured)
     for at, letter in enumerate(text):
         key = next(keys, None) if letter == OBJECT else None
-        shown = html_words(latex_html(key.latex)) if key else letter
+        shown = key.source if key else letter
         parts.append(shown)
         places += [at] * len(shown)
     return Searched("".join(parts), [*places, len(text)])
@@ -130,27 +129,25 @@ def _nodes_of(element: Element, times: int = 1) -> int:
 class Waiting(NamedTuple):
     """A text, and those of its formulas that have not been tried."""
 
-    missing: dict[FormulaKey, None]
+    missing: set[FormulaKey]
     show: Callable[[], object]
 
 
 class Formulas(QObject):
-    """All formulas of one transcript, set one after the other."""
+    """All formulas of one transcript, of which a thread sets one after the other."""
 
-    def __init__(self, turns: Turns, parent: QObject | None = None) -> None:
+    def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._turns = turns
         self._beside = Beside(self)
         self._known: OrderedDict[FormulaKey, Formula | None] = OrderedDict()
         self._wanted: OrderedDict[FormulaKey, None] = OrderedDict()
         self._is_setting = False
         self._waiting: list[Waiting] = []
-        self._shows: deque[Callable[[], object]] = deque()
 
     @property
     def is_busy(self) -> bool:
-        """Whether one is being set or will be, or a text waits to show those that were."""
-        return self._is_setting or bool(self._wanted or self._shows)
+        """Whether one is being set or will be."""
+        return self._is_setting or bool(self._wanted)
 
     def get(self, key: FormulaKey) -> Formula | None:
         """As it was set; None if it was not or cannot be."""
@@ -161,42 +158,16 @@ class Formulas(QObject):
         self._wanted.clear()
         self._waiting.clear()
 
-    def once_set(
-        self, keys: Iterable[FormulaKey], show: Callable[[], object], is_seen: bool = True
-    ) -> None:
-        """Show a text once each of its formulas has been tried, in a turn of its own: it takes
-        milliseconds. What is not seen yet is shown at once where they have been.
-        """
-        missing = dict.fromkeys(keys)
-        for key in missing.keys() & self._known.keys():
-            del missing[key]
-            self._known.move_to_end(key)
-        if not missing and not is_seen:
-            show()
-            return
-        self._wanted.update(missing)
-        self._waiting.append(Waiting(missing, show))
-        self._show_set()
-        self._set_next()
-
-    def _show_set(self) -> None:
-        """Those that wait for nothing any more."""
-        done = [text for text in self._waiting if not text.missing]
-        for text in done:
-            self._waiting.remove(text)
-            self._shows.append(text.show)
-            self._turns.do(self._show_one)
-
-    def _show_one(self) -> None:
-        self._shows.popleft()()
-        if self._shows:
-            self._turns.do(self._show_one)
+    def once_set(self, keys: Iterable[FormulaKey], show: Callable[[], object]) -> None:
+        """Call `show` once those of these that have not been tried have been; never if all were."""
+        missing = {key for key in keys if key not in self._known}
+        if missing:
+            self._wanted.update(dict.fromkeys(missing))
+            self._waiting.append(Waiting(missing, show))
+            self._set_next()
 
     def _set_next(self) -> None:
-        """Once the window has nothing else to do, from which a thread that sets takes time."""
-        if self._wanted and self._turns.is_busy:
-            self._turns.do(self._set_next)
-        elif self._wanted and not self._is_setting:
+        if self._wanted and not self._is_setting:
             self._is_setting = True
             key, _ = self._wanted.popitem(last=False)
             self._beside.run_each(partial(set_formula, key), lambda found: self._keep(key, found))
@@ -208,8 +179,11 @@ class Formulas(QObject):
         self._is_setting = False
         self._set_next()
         for text in self._waiting:
-            text.missing.pop(key, None)
-        self._show_set()
+            text.missing.discard(key)
+        done = [text for text in self._waiting if not text.missing]
+        self._waiting = [text for text in self._waiting if text.missing]
+        for text in done:
+            text.show()
 
 
 def formulas_in(html: str) -> list[FormulaKey]:
@@ -254,9 +228,9 @@ def place_formulas(
     """Make pictures of the formulas that were set, no wider than `width`, and give those there are
     the sizes and colours of now; all pictures, from the top.
 
-    One that would be too small to be read stays in letters, which wrap. What is right already is
-    left alone: each change has the text laid out anew. pixels: of the document's font. ratio: of
-    the screen's pixels to ours.
+    One that would be too small to be read stays as it is typed, which wraps. What is right already
+    is left alone: each change has the text laid out anew. pixels: of the document's font. ratio:
+    of the screen's pixels to ours.
     """
     step = next((n for n in (1, 2, 4) if (n * ratio).is_integer()), 1)
     placed, cursor = [], QTextCursor(document)

@@ -3,16 +3,14 @@
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from html import escape, unescape
+from html import escape
 from itertools import count, repeat
 from typing import NamedTuple
 
-from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
 from app.window.language import tr
-from app.window.transcript.latex import FormulaKey, latex_html
 from app.window.transcript.markdown_parser import parser
 from app.window.transcript.streaming_markdown import MATHS
 
@@ -23,7 +21,26 @@ RAISED_OR_LOWERED = re.compile(r"&lt;(su[bp])&gt;((?:(?!&lt;su[bp]&gt;).)*?)&lt;
 LINE_BREAK = re.compile(r"&lt;br\s*/?&gt;", re.IGNORECASE)
 TASK = re.compile(r"\[([ xX])\]\s")
 SAFE_LINK = ("http://", "https://", "mailto:")
-ROW_END = re.compile(r"\\\\(?:\[[^\]]*\])?")
+
+
+class FormulaKey(NamedTuple):
+    """LaTeX without its dollars. is_display: it stands on a line of its own."""
+
+    latex: str
+    is_display: bool
+
+    @property
+    def source(self) -> str:
+        """As it is typed."""
+        return f"$${self.latex}$$" if self.is_display else f"${self.latex}$"
+
+    @classmethod
+    def of(cls, source: str) -> "FormulaKey":
+        """What is typed so."""
+        latex = source.strip()
+        is_display = latex[:2] == latex[-2:] == "$$"
+        return cls(latex[2:-2] if is_display else latex[1:-1], is_display)
+
 
 FIXED = {
     "table_open": '<table border="1" cellspacing="0" cellpadding="6">',
@@ -45,7 +62,7 @@ def _defined(definitions: str) -> EnvType:
 def markdown_html(source: str, definitions: str = "") -> str:
     """The body of a rich text document; `definitions` are link references from other segments.
 
-    A formula is letters and signs, of which the title tells its LaTeX.
+    A formula is its source, which is its title as well.
     """
     known = _defined(definitions) if definitions else {}
     notes = known.get("footnotes", {}).get("refs", {})
@@ -92,8 +109,7 @@ class _HtmlWriter:
             return FIXED[kind]
         if token.nesting:
             return _tag(token)
-        is_formula = kind.startswith("math") or (kind == "fence" and token.info.strip() == MATHS)
-        return self._formula(token) if is_formula else _leaf(token)
+        return self._formula(token) if kind.startswith("math") or _is_maths(token) else _leaf(token)
 
     def _footnote(self, token: Token) -> str:
         """Its number where it is referred to, and before the first of its own words."""
@@ -108,14 +124,12 @@ class _HtmlWriter:
         return f"{start} " if is_text else f"{start}</p>{self._one(token)}"
 
     def _formula(self, token: Token) -> str:
-        """On a line of its own it has one for each of its rows."""
-        latex, is_display = token.content, token.type != "math_inline"
-        rows = ROW_END.split(latex) if is_display and "matrix" not in latex else [latex]
-        letters = "<br>".join(filter(None, map(latex_html, rows)))
-        title = escape(FormulaKey(latex.strip(), is_display).source)
+        """Its source, of which the title tells that it may become a picture."""
+        is_display = token.type != "math_inline"
+        source = escape(FormulaKey(token.content.strip(), is_display).source)
         if token.block:
-            return f'<p class="display"><span title="{title}">{letters}</span></p>'
-        shown = f'<span title="{title}{self._space}">{letters}</span>'
+            return f'<p class="display" align="center"><span title="{source}">{source}</span></p>'
+        shown = f'<span title="{source}{self._space}">{source}</span>'
         self._space = "" if self._space else " "
         return f"<br>{shown}<br>" if is_display else shown
 
@@ -136,6 +150,11 @@ class _HtmlWriter:
             return f"</{token.tag}>"
         side = str(token.attrs.get("style", "")).rpartition(":")[2]
         return f'<{token.tag} align="{side or "left"}">'
+
+
+def _is_maths(token: Token) -> bool:
+    """Whether a token is a fence around maths."""
+    return token.type == "fence" and token.info.strip() == MATHS
 
 
 def _without_breaks_at_formulas(tokens: list[Token]) -> list[Token]:
@@ -210,19 +229,6 @@ def _mark_tasks(tokens: list[Token]) -> None:
             children[0].content = children[0].content[found.end() :]
 
 
-WITHIN_LINE = re.compile(r"</?(?:a|b|code|em|i|s|span|strong|su[bp])\b[^>]*>")
-PREFORMATTED = re.compile(r"(<pre>.*?</pre>)")
-SPACES = re.compile(r"[^\S\xa0]+")
-TAGS = re.compile(r"(?:<[^>]+>)+")
-
-
-def html_words(html: str) -> str:
-    """What a document of Qt's shows of such HTML, each paragraph and cell on a line of its own."""
-    parts = PREFORMATTED.split(WITHIN_LINE.sub("", html))
-    parts[::2] = [SPACES.sub(" ", part) for part in parts[::2]]
-    return unescape(TAGS.sub("\n", "".join(parts))).strip("\n")
-
-
 class Copied(NamedTuple):
     """An answer's words; in the text maths stays LaTeX, and a link is followed by its address."""
 
@@ -230,15 +236,12 @@ class Copied(NamedTuple):
     html: str
 
 
-def copied(source: str) -> Iterator[Copied | None]:
-    """What is to be copied of markdown, as the last of several steps."""
-    state = StateCore(source, parser(), {})
-    for rule in parser().core.ruler.getRules(""):
-        rule(state)
-        yield None
-    text = _plain(state.tokens)
-    _mark_tasks(state.tokens)
-    yield Copied(text, _HtmlWriter().all(state.tokens))
+def copied(source: str) -> Copied:
+    """What is to be copied of markdown."""
+    tokens = parser().parse(source)
+    text = _plain(tokens)
+    _mark_tasks(tokens)
+    return Copied(text, _HtmlWriter().all(tokens))
 
 
 BULLET = "• "
@@ -292,7 +295,9 @@ class _PlainWriter:
             self._parts += [_plain_line(token.children or []), "\t"]
         elif kind == "inline":
             self._block(_plain_line(token.children or []))
-        elif kind in ("fence", "code_block", "math_display"):
+        elif kind == "math_display" or _is_maths(token):
+            self._block(FormulaKey(token.content.strip(), True).source)
+        elif kind in ("fence", "code_block"):
             self._block(token.content.strip("\n"))
 
     def _block(self, text: str) -> None:
@@ -316,8 +321,9 @@ def _plain_line(tokens: Sequence[Token]) -> str:
                 parts.append(f" ({address})")
         elif token.type in ("softbreak", "hardbreak"):
             parts.append("\n")
-        elif token.type == "math_inline":
-            parts.append(f"${token.content}$")
+        elif token.type in ("math_inline", "math_display"):
+            is_display = token.type == "math_display"
+            parts.append(FormulaKey(token.content.strip(), is_display).source)
         elif token.type == "footnote_ref":
             parts.append(f"[{token.meta['label']}]")
         else:

@@ -1,7 +1,7 @@
 """One message of the transcript, made of widgets only once the reader comes near it."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QMimeData, Qt, Signal
@@ -15,13 +15,12 @@ from app.window.controls.layouts import SPARE, Wide, column, row
 from app.window.language import tr
 from app.window.look import Look, look
 from app.window.transcript.answer_view import AnswerView
-from app.window.transcript.markdown_text import Copied, copied, html_words, markdown_html
+from app.window.transcript.markdown_text import copied
 from app.window.transcript.message_foot import MessageActions, MessageFooter
 from app.window.transcript.reader import Reader, keeps_height
-from app.window.transcript.segment_column import TextWidget, link_definitions, searched
+from app.window.transcript.segment_column import TextWidget
 from app.window.transcript.shown_message import ShownMessage
-from app.window.transcript.streaming_markdown import StreamingMarkdown
-from app.window.transcript.user_bubble import UserBubble, beginning_of
+from app.window.transcript.user_bubble import UserBubble
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.words import Words
 
@@ -103,8 +102,6 @@ class MessageView(QWidget):
         self.message = message
         self._reader = reader
         self._body: AnswerView | UserBubble | None = None
-        self._is_plain = False
-        self._steps: Iterator[None] | None = None
         self._waiting: list[TextPiece] = []
         self.buttons: MessageActions | None = None
         self.footer: MessageFooter | None = None
@@ -124,59 +121,48 @@ class MessageView(QWidget):
 
     def build(self, width: int) -> None:
         """Make the widgets, for a column this wide; no effect the second time."""
-        while not self.is_built:
-            self.build_some(width)
-
-    def build_some(self, width: int) -> None:
-        """A few milliseconds of that work; nothing of it is seen before the last."""
         if self.is_built:
             return
         try:
-            self._steps = self._steps or self._build(width)
-            next(self._steps)
+            body = self._make_body(width)
         except Exception:  # else the messages around it are not shown either
-            if self._is_plain:
-                raise
             sys.excepthook(*sys.exc_info())
-            for begun in self.findChildren(QWidget):
-                begun.deleteLater()
-            self._is_plain, self._steps = True, self._build(width)
-
-    def _build(self, width: int) -> Iterator[None]:
-        """It is hidden in the last step: Qt shows what is added to a visible widget only later, and
-        until then a layout would take it for empty and the page would jump.
-        """
-        reader, body = self._reader, self._make_body(width)
-        body.setParent(self)
-        if isinstance(body, AnswerView) and self._is_plain:
-            body.show_plain(self.message)
-        elif isinstance(body, AnswerView):
-            yield from body.show_message(self.message)
-        buttons, footer = MessageActions(), MessageFooter()
-        yield
+            for begun in self.findChildren(
+                QWidget, options=Qt.FindChildOption.FindDirectChildrenOnly
+            ):
+                begun.setParent(None)
+            body = self._make_plain_body(width)
         if isinstance(body, AnswerView):
             body.append(self._waiting)
+        # Qt shows what is added to a visible widget only later, and until then a layout would take
+        # it for empty and the page would jump
         self.hide()
         self.setMinimumHeight(0)
         self.setMaximumHeight(LARGEST)
-        self.buttons, self.footer = buttons, footer
-        foot = row(Wide(footer), SPARE, buttons, spacing=8)
+        self.buttons, self.footer, self._body = MessageActions(), MessageFooter(), body
+        foot = row(Wide(self.footer), SPARE, self.buttons, spacing=8)
         above = [label(NOT_READ, "note")] if self.message.is_first_read else []
         self._column = column(*above, body, foot, of=self, spacing=2)
-        self._body = body
         body.show()
-        self._connect(buttons)
+        self._connect(self.buttons)
         self._show_state()
-        if self.message.id in reader.unsent:
+        if self.message.id in self._reader.unsent:
             self._open_editor(body)
         self.resize(width, self.sizeHint().height())
         self.show()
-        yield
 
-    def give_up(self) -> None:
-        """It is not wanted any more; what is not seen of it yet goes at once."""
-        self.hide()
-        self._steps = None
+    def _make_body(self, width: int) -> AnswerView | UserBubble:
+        if self.message.role == "user":
+            return UserBubble(self._reader, self.message.text, width)
+        body = AnswerView(self._reader, width)
+        body.setParent(self)
+        body.show_message(self.message)
+        return body
+
+    def _make_plain_body(self, width: int) -> AnswerView:
+        body = AnswerView(self._reader, width)
+        body.show_plain(self.message)
+        return body
 
     def append(self, pieces: Sequence[TextPiece]) -> None:
         """Grow a live answer, which may still have to be made."""
@@ -187,7 +173,7 @@ class MessageView(QWidget):
 
     def finish(self, message: ShownMessage) -> bool:
         """Become the finished message; False if its text is another, so that it must be rebuilt."""
-        self.message, self._steps = message, None
+        self.message = message
         self._waiting.clear()
         if not isinstance(self._body, AnswerView):
             return not self.is_built
@@ -208,28 +194,25 @@ class MessageView(QWidget):
             return [self._body.prose]
         return self._body.texts() if self._body else []
 
-    def searched(self) -> Sequence[str]:
-        """What `texts` hold, or will hold once they are made."""
-        if self.is_built:
-            return [searched(widget).text for widget in self.texts()]
-        return searched_text(self.message)
-
     def copy(self) -> None:
-        """Its words to the clipboard; an answer's, which may be long, within a few turns."""
+        """Its words to the clipboard."""
         if self.message.role == "user":
             self.copy_markdown()
         else:
-            self._reader.turns.do_steps(map(put_on_clipboard, copied(self._markdown())))
+            words, data = copied(self.markdown()), QMimeData()
+            data.setText(words.text)
+            data.setHtml(words.html)
+            QGuiApplication.clipboard().setMimeData(data)
 
     def copy_markdown(self) -> None:
         """Its source to the clipboard."""
-        QGuiApplication.clipboard().setText(self._markdown())
+        QGuiApplication.clipboard().setText(self.markdown())
 
     def edit(self) -> None:
         """Let the user change its words here, which stay until they are sent, kept or given up."""
         if self._body is not None:
             self._reader.edit_begun.emit()
-            self._reader.unsent.setdefault(self.message.id, self._words(self._markdown()))
+            self._reader.unsent.setdefault(self.message.id, self._words(self.markdown()))
             self._open_editor(self._body).field.setFocus()
 
     def _words(self, text: str) -> str:
@@ -268,13 +251,9 @@ class MessageView(QWidget):
         self._show_state()
         self._reader.edit_given_up.emit()
 
-    def _markdown(self) -> str:
+    def markdown(self) -> str:
+        """All of its text so far."""
         return self._body.text() if isinstance(self._body, AnswerView) else self.message.text
-
-    def _make_body(self, width: int) -> AnswerView | UserBubble:
-        if self.message.role == "user" and not self._is_plain:
-            return UserBubble(self._reader, self.message.text, width)
-        return AnswerView(self._reader, width)
 
     def _connect(self, buttons: MessageActions) -> None:
         reader, message_id = self._reader, self.message.id
@@ -307,28 +286,3 @@ class MessageView(QWidget):
         if self.message.role == "user":
             text = said_with(text).text[:2000]
         self.setFixedHeight(ROOM + line * (text.count("\n") // 2 + len(text) // 90 + 1))
-
-
-def put_on_clipboard(words: Copied | None) -> None:
-    """As plain text, and as rich text for programs that take it; nothing until it is there."""
-    if words is not None:
-        data = QMimeData()
-        data.setText(words.text)
-        data.setHtml(words.html)
-        QGuiApplication.clipboard().setMimeData(data)
-
-
-def searched_text(message: ShownMessage) -> tuple[str, ...]:
-    """A text for each of its text widgets, from the top; its thinking will be closed."""
-    if message.role == "user":
-        return (beginning_of(said_with(message.text).text),)
-    stream = StreamingMarkdown()
-    stream.append(message.text)
-    stream.finish()
-    definitions = link_definitions(stream.segments)
-    return tuple(
-        segment.code
-        if segment.kind == "code"
-        else html_words(markdown_html(segment.markdown, definitions))
-        for segment in stream.segments
-    )

@@ -78,12 +78,11 @@ class PinnedScroll(QScrollArea):
         bar = self.verticalScrollBar()
         down = value >= self._last
         self._last = value
+        if not self._moving:
+            at_end = value >= bar.maximum() - (SLACK if down else 0)
+            self._set_pinned(at_end and self._is_whole_below())
+            self._remember()
         self.scrolled.emit()
-        if self._moving:
-            return
-        at_end = value >= bar.maximum() - (SLACK if down else 0)
-        self._set_pinned(at_end and self._is_whole_below())
-        self._remember()
 
     def _is_whole_below(self) -> bool:
         """Whether the end of the content is the end of all there is."""

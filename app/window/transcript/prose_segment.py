@@ -36,11 +36,11 @@ from app.window.transcript.formulas import (
     Searched,
     drawn,
     formulas_in,
-    in_letters,
+    in_sources,
     place_formulas,
     read_name,
 )
-from app.window.transcript.latex import FormulaKey
+from app.window.transcript.markdown_text import FormulaKey
 from app.window.transcript.page_boxes import (
     PageMarks,
     PlacedBlock,
@@ -50,7 +50,7 @@ from app.window.transcript.page_boxes import (
     placed,
     set_in_from_right,
 )
-from app.window.transcript.reader import DISPLAY_STEP, LIST_STEP, Reader, css, scrolls
+from app.window.transcript.reader import LIST_STEP, Reader, css, scrolls
 
 JOINED = '<p style="-qt-paragraph-type:empty"><br></p>'
 """What is put behind a paragraph: this becomes its end, and what follows keeps its own formats."""
@@ -76,7 +76,6 @@ class ProseSegment(QTextBrowser):
         self._html = self._source = ""
         self._settled = Settled()
         self._spans: Sequence[DraftedSpan] = ()
-        self._has_pictures = False
         self._pictured: Sequence[FormulaKey] = ()
         self._alignment = GrowingAlignment()
         self._tints: list[Tint] | None = None
@@ -118,15 +117,10 @@ class ProseSegment(QTextBrowser):
         has_links = "<a href" in html
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if has_links else Qt.FocusPolicy.ClickFocus)
         self._set_height(kept)
-
-    def show_pictures(self) -> None:
-        """Its formulas become pictures: where it is seen, in a turn of their own."""
-        if keys := formulas_in(self._html):
-            self._reader.formulas.once_set(keys, self._take_pictures, self.isVisible())
+        self._reader.formulas.once_set(formulas_in(html), self._take_pictures)
 
     def _take_pictures(self) -> None:
         if isValid(self):
-            self._has_pictures = True
             self._place_formulas()
             self._tints = None
             self._set_height()
@@ -157,7 +151,7 @@ class ProseSegment(QTextBrowser):
 
     def searched(self) -> Searched:
         """What can be found in it."""
-        return in_letters(self.text(), self._pictured)
+        return in_sources(self.text(), self._pictured)
 
     def tinted(self) -> list[Tint]:
         """What was drafted, in positions of the document."""
@@ -231,8 +225,8 @@ class ProseSegment(QTextBrowser):
         cursor.endEditBlock()
 
     def _place_formulas(self) -> None:
-        if self._has_pictures:
-            pixels, room = self._look.sizes.transcript, self.lineWrapColumnOrWidth() - DISPLAY_STEP
+        if 'title="' in self._html:
+            pixels, room = self._look.sizes.transcript, self.lineWrapColumnOrWidth()
             ratio, formulas = self.devicePixelRatioF(), self._reader.formulas
             self._pictured = place_formulas(self.document(), formulas, pixels, room, ratio)
 

@@ -27,8 +27,6 @@ GAP = 16
 PARAGRAPH_GAP = 10
 QUOTE_STEP = 16
 """Pixels a quote is set in."""
-DISPLAY_STEP = 24
-"""Pixels a formula of its own is set in."""
 LIST_STEP = 26
 """Pixels a list is set in."""
 LINE_HEIGHT = 130
@@ -72,7 +70,7 @@ class Reader(QObject):
         self.text_width = TEXT_WIDTHS["usual"]
         self.unsent: dict[int, str] = {}
         self.turns = Turns(self)
-        self.formulas = Formulas(self.turns, self)
+        self.formulas = Formulas(self)
         self._unfitted: dict[QWidget, Callable[[int], None]] = {}
 
     def fit(self, text: QWidget, fit: Callable[[int], None]) -> None:
@@ -126,7 +124,7 @@ def css(look: Look, muted: bool) -> str:
         hr {{ background-color:{theme.line}; }}
         .footnote {{ color:{theme.muted}; font-size:{look.sizes.small}px; margin:0 0 4px 0; }}
         .problem {{ color:{theme.error}; }}
-        .display {{ line-height:100%; margin:4px 0 {PARAGRAPH_GAP}px {DISPLAY_STEP}px; }}
+        .display {{ line-height:100%; margin:4px 0 {PARAGRAPH_GAP}px 0; }}
     """
 
 

@@ -1,7 +1,7 @@
 """Streaming markdown as a column of prose and code widgets; only the last one is ever set again."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from app.window.controls.layouts import column
 from app.window.language import tr
 from app.window.transcript.code_segment import CodeSegment, CodeText
 from app.window.transcript.drafted_spans import within
-from app.window.transcript.formulas import Searched, in_letters
+from app.window.transcript.formulas import Searched, in_sources
 from app.window.transcript.markdown_text import markdown_html
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import GAP, PARAGRAPH_GAP, Reader, keeps_height
@@ -31,7 +31,7 @@ def searched(widget: TextWidget) -> Searched:
     """What can be found in a text."""
     if isinstance(widget, ProseSegment):
         return widget.searched()
-    return in_letters(widget.text(), ())
+    return in_sources(widget.text(), ())
 
 
 class Rendered(NamedTuple):
@@ -90,19 +90,12 @@ class SegmentColumn(QWidget):
         self._spans.extend(spans)
         self._show_from(self._stream.append(text))
 
-    def show_whole(self, text: str, spans: Iterable[DraftedSpan]) -> Iterator[None]:
-        """All of it, and no more will come: each segment is rendered once, in a turn of its own."""
+    def show_whole(self, text: str, spans: Iterable[DraftedSpan]) -> None:
+        """All of it, and no more will come: each segment is rendered once."""
         self._spans.extend(spans)
         self._stream.append(text)
         self._close()
-        for index, segment in enumerate(self._stream.segments):
-            self._add(segment)
-            self._show(index)
-            widget = self._widgets[index]
-            widget.ensurePolished()
-            if isinstance(widget, ProseSegment):
-                widget.tint_boxes()
-            yield
+        self._show_from(0)
 
     def text(self) -> str:
         """The markdown so far."""
@@ -151,7 +144,6 @@ class SegmentColumn(QWidget):
         if segment.closed:
             source = segment.markdown
             widget.show_html(markdown_html(source, self._definitions), source, spans)
-            widget.show_pictures()
         else:
             source = settled(segment.markdown)
             html = self._growing_html(source, len(segment.head))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt
+from PySide6.QtCore import QEvent, QPoint, QRectF, QSignalBlocker, QSize, Qt, QTimer
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
@@ -14,7 +14,7 @@ from app.window.controls.layouts import Wide, column
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import tr
 from app.window.look import DEEPEST_TINT, look
-from app.window.transcript.find import ChatSearch, FindBar, Place
+from app.window.transcript.find import ChatSearch, FindBar
 from app.window.transcript.message_column import MessageColumn
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.page_boxes import RADIUS
@@ -114,25 +114,25 @@ class TranscriptView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.reader = Reader(self)
-        self._found: Place | None = None
         self.column = MessageColumn(self.reader)
         self.column.setAccessibleName(tr("Transcript"))
         self.column.setMinimumHeight(
             1
         )  # where there is no room for all, it is what can be scrolled
-        self._search = ChatSearch(self.column, self.reader.turns, self)
-        self._search.counted.connect(self._show_count)
+        self._search = ChatSearch(self.column, self)
         self._search.went.connect(self._go_to_match)
-        self.column.content.resized.connect(self._mark_soon)
-        self.column.scrolled.connect(self._mark_soon)
+        self._marking = QTimer(self, singleShot=True, interval=0)
+        self._marking.timeout.connect(self._search.mark)
+        self.column.content.resized.connect(self._marking.start)
+        self.column.scrolled.connect(self._marking.start)
         self.offer = NoticeBar(tr("Model of this chat"), can_close=False)
         self.find_bar, self.legend = FindBar(), DraftLegend()
         parts = (self.offer, self.find_bar, Wide(self.column), self.legend)
         lines = column(*parts, of=self, spacing=0)
         lines.setAlignment(self.find_bar, Qt.AlignmentFlag.AlignRight)
         lines.setAlignment(self.legend, Qt.AlignmentFlag.AlignHCenter)
-        self.find_bar.query_changed.connect(self._find)
-        self.find_bar.step_wanted.connect(self._step)
+        self.find_bar.query_changed.connect(self._search.find)
+        self.find_bar.step_wanted.connect(self._search.step)
         self.find_bar.closed.connect(self.close_find)
         self.jump = QPushButton(icon("chevron_down"), tr("Jump to latest"), self)
         self.jump.clicked.connect(self.column.follow)
@@ -197,7 +197,7 @@ class TranscriptView(QWidget):
         view = self.column.view(message_id)
         if view is not None:
             view.append(pieces)
-            self._mark_soon()
+            self._marking.start()
 
     def finish_thinking(self, message_id: int, seconds: float | None) -> None:
         """The thinking of a live answer took this long."""
@@ -214,7 +214,18 @@ class TranscriptView(QWidget):
 
     def _find_again(self) -> None:
         if self.find_bar.isVisible():
-            self._find(self.find_bar.field.text())
+            self._search.find(self.find_bar.field.text())
+
+    def show_hit(self, message_id: int, text: str) -> None:
+        """Go to where this text is found first from a message of the chat on, and mark it all over
+        the chat, in the bar to find text.
+        """
+        place = self.reader.chat.place(message_id)
+        self.find_bar.show()
+        with QSignalBlocker(self.find_bar.field):
+            self.find_bar.field.setText(text)
+        self._search.find("")
+        self._search.find(text, place or 0)
 
     def set_drafted_shown(self, shown: bool) -> None:
         """Tint drafted words, or not."""
@@ -234,12 +245,12 @@ class TranscriptView(QWidget):
         self.find_bar.show()
         self.find_bar.field.setFocus()
         self.find_bar.field.selectAll()
-        self._find(self.find_bar.field.text())
+        self._find_again()
 
     def find_further(self, by: int) -> None:
         """Go to the next match (1) or the previous one (-1); ask what to find where nothing is."""
         if self.find_bar.isVisible() and self.find_bar.field.text():
-            self._step(by)
+            self._search.step(by)
         else:
             self.open_find()
 
@@ -267,43 +278,20 @@ class TranscriptView(QWidget):
         self.column.show_end()
         return next((v for v in reversed(self.column.views) if v.message.role == role), None)
 
-    def _find(self, query: str) -> None:
-        self._search.find(query)
-
-    def _step(self, by: int) -> None:
-        self._search.step(by)
-        self.reader.turns.do(self._scroll_to_match)
-
-    def _mark_soon(self) -> None:
-        self.reader.turns.do(self._search.mark)
-
-    def _show_count(self) -> None:
-        search = self._search
-        self.find_bar.show_count(search.number, search.total, search.is_whole)
-
     def _go_to_match(self) -> None:
-        before, self._found = self._found, self._search.place
-        self._mark_soon()
-        if self._found not in (None, before):
-            self.reader.turns.do(self._scroll_to_match)
-
-    def _scroll_to_match(self) -> None:
-        """Once its message is made and has its place, which are turns of their own."""
-        place = self._search.place
-        if place is None:
-            return
-        view = self.column.view_at(place.message)
-        if self.column.is_filling or view is None or not view.is_built:
-            if not self.column.is_filling:
-                self.column.make_at(place.message)
-            self.reader.turns.do(self._scroll_to_match)
-            return
-        match = self._search.current
-        if match is not None:
-            cursor = match.widget.textCursor()
-            cursor.setPosition(match.start)
-            inside = match.widget.cursorRect(cursor).center()
-            self.column.go_to(match.widget.viewport(), inside, ROOM)
+        search = self._search
+        self.find_bar.show_count(search.number, search.total)
+        if search.place is not None:
+            view = self.column.view_made_at(search.place.message)
+            match = search.current
+            if match is None:
+                self.column.go_to(view, QPoint(), ROOM)
+            else:
+                cursor = match.widget.textCursor()
+                cursor.setPosition(match.start)
+                inside = match.widget.cursorRect(cursor).center()
+                self.column.go_to(match.widget.viewport(), inside, ROOM)
+        self._marking.start()
 
     def _offer_jump(self, pinned: bool) -> None:
         self.jump.setVisible(not pinned)
@@ -323,7 +311,7 @@ class TranscriptView(QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self._place()
-            self._mark_soon()
+            self._marking.start()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The floating button keeps to its edge."""

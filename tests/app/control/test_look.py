@@ -117,9 +117,7 @@ def test_chats_pages_and_looks_that_come_and_go_leave_nothing_behind(driven, qap
     for scheme in looks:
         for chat in chats:
             driven.app.chat.open(chat, None)
-            driven.until(
-                lambda: len(driven.shown) == 2 and not widgets.transcript.column.is_filling
-            )
+            driven.until(lambda: len(driven.shown) == 2)
         for page in ("settings", "library", "compare"):
             driven.app.actions[page].trigger()
         widgets.window.show_page("chat")

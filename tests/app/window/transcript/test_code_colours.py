@@ -1,24 +1,16 @@
-"""Code is coloured by Pygments: line by line while it arrives, as a whole once it is complete."""
+"""Code is coloured by Pygments, while it arrives and in pieces that no lexer reads for long."""
 
 import time
-from threading import Thread
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pygments import lexers
-from PySide6.QtGui import QTextCursor, QTextDocument
+from PySide6.QtGui import QTextCursor
 from PySide6.QtWidgets import QApplication, QPlainTextEdit
 
-from app.start.threads import Turns
 from app.window.look import look
 from app.window.transcript import code_colours
-from app.window.transcript.code_colours import (
-    CodeColours,
-    can_be_read_whole,
-    coloured_lines,
-    make_lexer,
-)
+from app.window.transcript.code_colours import CodeColours, coloured_lines
 from app.window.transcript.code_segment import CodeText
 from app.window.transcript.reader import Reader
 
@@ -42,7 +34,7 @@ def colours_on_show(editor: QPlainTextEdit) -> list[tuple[str, str]]:
 
 def growing(language: str, code: str) -> tuple[QPlainTextEdit, CodeColours]:
     editor = QPlainTextEdit()
-    colours = CodeColours(editor.document(), language, Turns())
+    colours = CodeColours(editor.document(), language)
     for letter in code:
         editor.moveCursor(QTextCursor.MoveOperation.End)
         editor.insertPlainText(letter)
@@ -104,12 +96,9 @@ def test_words_are_in_order_and_inside_the_line(language, code):
         assert ends[-1] <= len(line)
 
 
-def test_complete_code_is_read_as_a_whole(qtbot):
+def test_strings_over_lines_are_read_as_a_whole(qapp):
     code = "\nx = \"\"\"a\nb\"\"\" + '''c\nd'''\n5  # e"
-    editor, colours = growing("python", code)
-    assert colours_on_show(editor)[-1] != ("# e", "comment")
-    colours.complete(code)
-    qtbot.waitUntil(lambda: colours_on_show(editor)[-1] == ("# e", "comment"))
+    editor, _colours = growing("python", code)
     assert colours_on_show(editor) == [
         ('"""a', "string"), ('b"""', "string"), ("'''c", "string"), ("d'''", "string"),
         ("5", "number"), ("# e", "comment"),
@@ -120,8 +109,8 @@ def test_long_code_never_holds_the_window_up(qapp):
     code = "def f(x):\n    return 'a' + 1  # b\n" * 2500
     editor, colours = growing("python", "")
     began = time.thread_time()
-    colours.complete(code)
     editor.setPlainText(code)
+    colours.grow(is_whole=True)
     assert time.thread_time() - began < 0.5
     slowest = 0.0
     while editor.document().lastBlock().previous().layout().formats() == []:
@@ -131,7 +120,7 @@ def test_long_code_never_holds_the_window_up(qapp):
     assert slowest < 0.2
 
 
-def test_growing_code_is_read_a_little_later_each_finished_line_once(qtbot, monkeypatch):
+def test_growing_code_is_read_a_little_later_not_for_each_piece(qtbot, monkeypatch):
     read = []
     coloured_lines = code_colours.coloured_lines
 
@@ -148,49 +137,23 @@ def test_growing_code_is_read_a_little_later_each_finished_line_once(qtbot, monk
     assert not read
     text.show_code(code)
     qtbot.waitUntil(lambda: colours_on_show(text) == [("'word'", "string")] * 30)
-    text.show_code(code + "\nx = 1")
+    text.show_code(code + "\nx = 1", is_whole=True)
     qtbot.waitUntil(lambda: colours_on_show(text)[-1] == ("1", "number"))
-    assert len(read) == 30 + 2
+    assert len(read) == 2
 
 
-def test_threads_that_wait_for_one_lexer_make_it_once(monkeypatch):
-    asked, find = list[str](), lexers.find_lexer_class_by_name
-
-    def slow(name):
-        asked.append(name)
-        time.sleep(0.1)
-        return find(name)
-
-    monkeypatch.setattr(lexers, "find_lexer_class_by_name", slow)
-    threads = [Thread(target=make_lexer, args=("lua",)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert asked == ["lua"]
-
-
-def test_pieces_of_code_that_wait_for_one_lexer_are_read_in_a_turn_each(qapp, monkeypatch):
-    turns, documents, turn, read = Turns(), [QTextDocument("x = 1") for _ in range(9)], [0], []
-    reads = CodeColours.read
-    monkeypatch.setattr(CodeColours, "read", lambda one: (read.append(turn[0]), reads(one)))
-    colours = [CodeColours(document, "python", turns) for document in documents]
-    for one in colours:
-        one.complete("x = 1")
-    while len(read) < len(colours):
-        turn[0] += 1
-        qapp.processEvents()
-    assert len(set(read)) == len(colours)
-
-
-def test_code_that_a_lexer_would_read_for_minutes_is_read_line_by_line(qapp):
-    short = "x = 1\n" * 900
-    assert can_be_read_whole(short)
-    for long in (short * 2, "a b " * 300, "x = 1  # why and why not\n" * 900):
-        assert not can_be_read_whole(long)
-    editor = QPlainTextEdit("a\n" * 4000 + "int x = 1;")
-    colours = CodeColours(editor.document(), "java", Turns())
-    colours.complete(editor.toPlainText())
-    while colours._finished < 4000:
+def test_code_that_a_lexer_would_read_for_minutes_is_read_in_pieces(qapp, monkeypatch):
+    read, coloured_lines = [], code_colours.coloured_lines
+    monkeypatch.setattr(
+        code_colours,
+        "coloured_lines",
+        lambda code, language: read.append(code) or coloured_lines(code, language),
+    )
+    editor = QPlainTextEdit("a\n" * 4000 + "a b " * 300 + "\n" + "int x = 1;  // why\n" * 1500)
+    colours = CodeColours(editor.document(), "java")
+    for _ in range(9):
         colours.read()
-    assert colours_on_show(editor)[-2:] == [("int", "keyword"), ("1", "number")]
+    assert max(map(len, read)) < 21_000 and max(code.count("\n") for code in read) <= 1001
+    assert colours_on_show(editor)[-3:] == [
+        ("int", "keyword"), ("1", "number"), ("// why", "comment"),
+    ]  # fmt: skip

@@ -5,11 +5,10 @@ import time
 from html import unescape
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from PySide6.QtGui import QTextDocument
 
-from app.window.transcript.markdown_text import html_words, markdown_html
+from app.window.transcript.markdown_text import markdown_html
 
 OURS = {
     "p", "ul", "ol", "li", "h1", "h2", "h3", "h4", "h5", "h6", "em", "strong", "s", "code", "pre",
@@ -67,22 +66,20 @@ def test_money_is_not_maths(html, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "source"),
     [
-        ("$x^2$", "<i>x</i>²"),
-        ("\\(a_1\\)", "<i>a</i>₁"),
-        ("a $x$, $y$.", "<i>y</i>"),
-        ("$$x$$", "<i>x</i>"),
-        ("\\[\nx\n\\]", "<i>x</i>"),
-        ("- \\[x\\]", "<i>x</i>"),
-        ("so\n\\begin{align*}\na\n\\end{align*}\n\nand", "<i>a</i>"),
-        ("so:\n$$\na = b \\\\\nc = d\n$$\nand", "<br><i>c</i>"),
+        ("$x^2$", "$x^2$"),
+        ("\\(a_1\\)", "$a_1$"),
+        ("a $x$, $y$.", "$y$"),
+        ("$$x$$", "$$x$$"),
+        ("\\[\nx\n\\]", "$$x$$"),
+        ("- \\[x\\]", "$$x$$"),
+        ("so\n\\begin{align*}\na\n\\end{align*}\n\nand", "$$\\begin{align*}\na\n\\end{align*}$$"),
+        ("so:\n$$\na = b \\\\\nc < d\n$$\nand", "$$a = b \\\\\nc &lt; d$$"),
     ],
 )
-def test_maths_is_found(html, text, shown):
-    found = re.sub(' title="[^"]*"', "", html(text))
-    assert shown in found
-    assert "$" not in found and "\\" not in found
+def test_maths_is_found(html, text, source):
+    assert re.search(f'<span title="{re.escape(source)} ?">{re.escape(source)}</span>', html(text))
 
 
 @pytest.mark.parametrize(
@@ -153,20 +150,6 @@ def test_reference_links_from_another_segment(html):
 def test_words_survive(text):
     shown = unescape(re.sub(r"<[^>]*>", "", markdown_html(text)))
     assert "".join(shown.split()) == "".join(text.split())
-
-
-def lines(text: str) -> list[str]:
-    return [line.strip() for line in text.replace("\xa0", " ").split("\n") if line.strip()]
-
-
-@settings(max_examples=60)
-@given(st.text(alphabet="ab1 \xa0\u2009\n\n`~*_|-:[]()<>&;#^$\\x.!", max_size=60))
-@example("1. a\n\n   ```\n   if  x:\n       y\n   ```\n")
-@example("| a | b |\n|-|-|\n| x<br>y | $\\frac{n}{2} < 3$ |\n\nH<sub>2</sub>O `` `a``\n***\n")
-def test_words_of_html_are_those_that_qt_shows(qapp, text):
-    html, document = markdown_html(text), QTextDocument()
-    document.setHtml(html)
-    assert lines(html_words(html)) == lines(document.toPlainText())
 
 
 @pytest.mark.parametrize(

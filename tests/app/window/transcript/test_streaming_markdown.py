@@ -9,7 +9,7 @@ from fuzz_markdown import a_text, try_markdown
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.window.transcript.markdown_text import html_words, markdown_html
+from app.window.transcript.markdown_text import markdown_html
 from app.window.transcript.segment_column import GrowingTable
 from app.window.transcript.streaming_markdown import LIMIT, LINE_LIMIT, StreamingMarkdown, settled
 
@@ -285,7 +285,7 @@ def test_what_is_odd_or_long_is_bounded_and_the_same_in_pieces(text):
     stream = streamed([text])
     assert max(len(segment.markdown) for segment in stream.segments) <= LINE_LIMIT + 20
     shown = [
-        segment.code if segment.kind == "code" else html_words(markdown_html(segment.markdown))
+        segment.code if segment.kind == "code" else markdown_html(segment.markdown)
         for segment in stream.segments
     ]
     assert "".join(shown).count("x = 1") == text.count("x = 1")

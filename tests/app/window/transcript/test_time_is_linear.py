@@ -13,8 +13,7 @@ from app.store.words import WordFinder, index_text
 from app.values.attached_text import said_with
 from app.window.transcript.code_colours import coloured_lines
 from app.window.transcript.drafted_spans import aligned
-from app.window.transcript.latex import latex_html
-from app.window.transcript.markdown_text import copied, html_words, markdown_html
+from app.window.transcript.markdown_text import copied, markdown_html
 from app.window.transcript.segment_column import link_definitions
 from app.window.transcript.streaming_markdown import StreamingMarkdown, settled
 
@@ -41,9 +40,7 @@ def show(text: str) -> list[str]:
     stream.finish()
     definitions = link_definitions(stream.segments)
     return [
-        html_words(markdown_html(segment.markdown, definitions))
-        if segment.kind == "prose"
-        else segment.code
+        markdown_html(segment.markdown, definitions) if segment.kind == "prose" else segment.code
         for segment in stream.segments
     ]
 
@@ -63,12 +60,11 @@ def find(text: str) -> None:
 
 PATHS: dict[str, Callable[[str], object]] = {
     "shown": show,
-    "copied": lambda text: list(copied(text)),
+    "copied": copied,
     "grows": lambda text: markdown_html(settled(text)),
     "found": find,
     "attached": lambda text: said_with(f"a\n\nAttachment x:\n\n{text}"),
     "drafted": lambda text: list(aligned(text, text[::-1])),
-    "formula": latex_html.__wrapped__,
     "code": lambda text: list(coloured_lines(text, "")),
 }
 LONG = (("copied", unit) for unit in ("![", "\\(", "$$\n", "<sub>", "\\begin{align}\n", "[^1"))
