@@ -122,7 +122,7 @@ class App(QObject):
         self.drops = DropController(widgets, models, offered, self.library, composer, self)
         log = self.mistakes.log_file
         self.files = files = FileController(
-            widgets, store, chat, chats, self.drops, log, lambda: settings.value.new_chat, self
+            widgets, store, chat, chats, self.drops, log, settings, self
         )
         self.actions = Actions(
             widgets, chat, chats, models, rest, compare, look, files, settings, self

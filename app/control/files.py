@@ -1,19 +1,20 @@
 """Dialogs for files: opening a model, chats in and out, the log, and what Headstart is."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QFileDialog, QMessageBox
+from PySide6.QtWidgets import QMessageBox
 
 from app.control.drops import DropController
 from app.control.pdf import write_pdf
 from app.start.threads import Beside, Turns
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
+from app.state.settings import KeptSettings
 from app.store.session_store import SessionStore
 from app.store.transfer import (
     NewChat,
@@ -25,6 +26,7 @@ from app.store.transfer import (
 )
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
+from app.window.controls.file_dialogs import choose_files, choose_folder, choose_target
 from app.window.controls.icons import app_icon
 from app.window.language import tr
 from app.window.widgets import Widgets
@@ -61,22 +63,21 @@ class FileController(QObject):
         chats: ChatListState,
         drops: DropController,
         log_file: Path,
-        defaults: Callable[[], ChatSettings],
+        settings: KeptSettings,
         parent: QObject | None = None,
     ) -> None:
-        """defaults: settings of a new chat, for what a file does not say."""
+        """settings: those of a new chat are used for what a file does not say."""
         super().__init__(parent)
         self._window, self._notice = widgets.window, widgets.notice
         self._store, self._chat, self._chats, self._drops = store, chat, chats, drops
-        self._log_file, self._defaults = log_file, defaults
+        self._log_file, self._settings = log_file, settings
         self._is_closed, self._refused = False, ""
         self._disk, self._turns = Beside(self), Turns(self)
 
     def choose(self) -> None:
         """Ask for a model or text files, as if they were dropped; a folder by any file in it."""
-        paths, _ = QFileDialog.getOpenFileNames(
-            self._window, tr("Open", "title of a dialog"), "", tr(MODELS)
-        )
+        title = tr("Open", "title of a dialog")
+        paths = choose_files(self._window, title, tr(MODELS), self._settings)
         if paths:
             self._drops.take(paths)
 
@@ -85,17 +86,28 @@ class FileController(QObject):
         if len(chat_ids) == 1:
             self._export_one(chat_ids[0], ending)
             return
-        folder = QFileDialog.getExistingDirectory(
-            self._window, tr("Export {n:,} chats", "Export 1 chat", len(chat_ids))
-        )
+        title = tr("Export {n:,} chats", "Export 1 chat", len(chat_ids))
+        folder = choose_folder(self._window, title, self._settings)
         if folder:
             self.export_into(chat_ids, Path(folder), ending or ".json")
 
     def _export_one(self, chat_id: int, ending: str) -> None:
         name = self._file_name(chat_id) + (ending or ".md")
-        path, kind = QFileDialog.getSaveFileName(self._window, tr("Export chat"), name, tr(CHATS))
-        if path:
-            self.export_to(chat_id, _with_ending(Path(path), kind))
+        path, kind = choose_target(self._window, tr("Export chat"), name, tr(CHATS), self._settings)
+        target = _with_ending(Path(path), kind)
+        if path and (target == Path(path) or self._may_replace(target)):
+            self.export_to(chat_id, target)
+
+    def _may_replace(self, target: Path) -> bool:
+        """Ask about a file whose ending was not typed: the dialog has asked about another name."""
+        if not target.exists():
+            return True
+        words = tr("“{name}” already exists. Do you want to replace it?", name=target.name)
+        box = QMessageBox(QMessageBox.Icon.Warning, tr("Export chat"), words, parent=self._window)
+        replace = box.addButton(tr("Replace"), QMessageBox.ButtonRole.DestructiveRole)
+        box.addButton(QMessageBox.StandardButton.Cancel)
+        box.exec()
+        return box.clickedButton() is replace
 
     def export_to(self, chat_id: int, path: Path) -> None:
         """Write a chat as .md, .json or .pdf; a PDF is set in a background thread."""
@@ -169,16 +181,15 @@ class FileController(QObject):
 
     def import_chat(self) -> None:
         """Ask for files, and add each as a chat."""
-        paths, _ = QFileDialog.getOpenFileNames(
-            self._window, tr("Import chats"), "", tr("Chats (*.md *.json *.jsonl)")
-        )
+        kinds = tr("Chats (*.md *.json *.jsonl)")
+        paths = choose_files(self._window, tr("Import chats"), kinds, self._settings)
         self.import_from(*map(Path, paths))
 
     def import_from(self, *paths: Path) -> None:
         """Add the chats in these files, also of other programs; read in a background thread and
         stored one a turn of the event loop.
         """
-        defaults = self._defaults()
+        defaults = self._settings.value.new_chat
 
         def read_all() -> list[NewChat | StoreError]:
             return [chat for path in paths for chat in _read(path, defaults)]

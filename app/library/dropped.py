@@ -103,7 +103,8 @@ def what_is(dropped: str) -> Dropped:
     """
     text = dropped.strip()
     try:
-        place = _local_path(text)
+        exact = _local_path(dropped)  # a name may end in a blank
+        place = exact if exact is not None and exact.exists() else _local_path(text)
         if place is not None:
             return _at(place)
     except (OSError, ValueError, RuntimeError) as error:

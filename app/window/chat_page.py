@@ -31,7 +31,7 @@ PROGRESS, TIGHT = 160, 680
 """Pixels of the bar of a load; below so many of the head, at a zoom of 1, there is none."""
 
 
-TITLE_PADDING = 20
+TITLE_PADDING, WIDEST_TITLE = 20, 320
 
 
 class TitleField(QLineEdit):
@@ -80,8 +80,9 @@ class TitleField(QLineEdit):
 
     def sizeHint(self) -> QSize:
         """Room for the title."""
-        width = self.fontMetrics().horizontalAdvance(self._title) + TITLE_PADDING
-        return QSize(width + 2, super().sizeHint().height())
+        width = self.fontMetrics().horizontalAdvance(self._title) + TITLE_PADDING + 2
+        most = round(WIDEST_TITLE * look().zoom)
+        return QSize(min(width, most), super().sizeHint().height())
 
     def minimumSizeHint(self) -> QSize:
         """A few letters."""

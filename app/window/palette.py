@@ -43,6 +43,7 @@ class Palette(QDialog):
     def __init__(self, actions: Iterable[QAction], parent: QWidget) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setProperty("role", "palette")
         self.setAccessibleName(tr("Command Palette"))
         self._actions = [action for action in actions if action.isEnabled()]
         self._typed, self._found = QLineEdit(), QTreeWidget()

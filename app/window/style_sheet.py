@@ -132,6 +132,10 @@ QLineEdit[bad="true"], QPlainTextEdit[role="field"][bad="true"] { border-color: 
 QLineEdit:disabled, QComboBox:disabled, QPlainTextEdit[role="field"]:disabled {
   background: transparent; color: $muted;
 }
+QLineEdit[role="title"] { background: transparent; border-color: transparent; font-weight: 600; }
+QLineEdit[role="title"]:hover { border-color: $line; }
+QLineEdit[role="title"]:focus { background: $page; border-color: $accent; }
+QLineEdit[role="title"]:disabled { border-color: transparent; }
 QPlainTextEdit[role="message"] {
   background: transparent; border: none; font-size: ${transcript}px;
   selection-background-color: $accent; selection-color: $on_accent;
@@ -168,7 +172,10 @@ QCheckBox::indicator:checked:focus { border-color: $text; }
 """
 
 FRAMES = """
-QListWidget { background: transparent; border: none; outline: none; }
+QListWidget, QTreeWidget { background: transparent; border: none; outline: none; }
+QDialog[role="palette"] { border: 1px solid $outline; }
+QDialog[role="palette"] QTreeWidget::item { padding: 5px 8px; }
+QDialog[role="palette"] QTreeWidget::item:selected { background: $selected; color: $text; }
 QProgressBar { background: $line; border: none; border-radius: 2px; max-height: 4px; }
 QProgressBar::chunk { background: $accent; border-radius: 2px; }
 QWidget[role="side"] { background: $side; }

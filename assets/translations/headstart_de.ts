@@ -280,6 +280,10 @@
         <translation>Apache-Lizenz 2.0</translation>
     </message>
     <message>
+        <source>“{name}” already exists. Do you want to replace it?</source>
+        <translation>„{name}“ gibt es schon. Soll es ersetzt werden?</translation>
+    </message>
+    <message>
         <source>Writing {total:,} chats to {folder}: {done:,} are done.</source>
         <translation>{total:,} Chats werden nach {folder} geschrieben: {done:,} sind fertig.</translation>
     </message>

@@ -7,6 +7,7 @@ from PySide6.QtCore import QByteArray, QRect, QSize, Qt
 from PySide6.QtGui import QIcon, QIconEngine, QPainter, QPaintEvent, QPixmap, QPixmapCache
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
+from shiboken6 import isValid
 
 from app.start.asset_files import asset_path
 from app.window.controls.labels import set_tip
@@ -51,8 +52,8 @@ class _Drawn(QIconEngine):
         return pixmap(self._name, colour, side, opacity=opacity_in(mode))
 
     def clone(self) -> QIconEngine:
-        """A second one, kept here too: Qt does not own what Python makes for it."""
-        self._clones.append(_Drawn(self._name, self._colour))
+        """A second one, kept here until Qt deletes it: Qt does not own what Python makes for it."""
+        self._clones = [*filter(isValid, self._clones), _Drawn(self._name, self._colour)]
         return self._clones[-1]
 
 

@@ -7,7 +7,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt, QTimer
 from PySide6.QtGui import QDrag
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QLineEdit, QToolButton
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QLineEdit, QMessageBox, QToolButton
 from scripted_engine import Answer
 from scripted_models import WorkerEngine, described
 from seen import find
@@ -139,6 +139,7 @@ def test_a_chat_on_a_slow_disk_does_not_hold_up_the_window(driven, tmp_path, mon
     seen, beside = set[int](), QTimer()
     beside.timeout.connect(lambda: seen.add(len(driven.app.store.chats.listed())))
     beside.start(0)
+    driven.until(lambda: 1 in seen)
     gate.set()
     driven.until(lambda: 3 in seen)
     beside.stop()
@@ -182,6 +183,25 @@ def test_a_chat_is_exported_from_its_menu(driven, tmp_path, monkeypatch):
     next(action for action in menu.actions() if action.text() == "Export…").trigger()
     assert "What is a kernel?" in (tmp_path / "kernel.md").read_text()
     assert "kernel.md" in driven.widgets.notice.words()
+
+
+@pytest.mark.parametrize("answer", ["Replace", "Cancel"])
+def test_a_file_whose_ending_was_not_typed_is_asked_about(driven, tmp_path, monkeypatch, answer):
+    """The dialog has asked about another name."""
+    number, file = chat(driven, "What is a kernel?"), tmp_path / "kernel.md"
+    file.write_text("precious")
+    chosen = (str(tmp_path / "kernel"), "Markdown (*.md)")
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: chosen)
+
+    def press() -> None:
+        box = driven.widgets.window.findChild(QMessageBox)
+        next(one for one in box.buttons() if one.text().replace("&", "") == answer).click()
+
+    QTimer.singleShot(0, press)
+    driven.app.files.export([number])
+    assert ("precious" in file.read_text()) is (answer == "Cancel")
+    driven.widgets.window.activateWindow()
+    driven.until(driven.widgets.window.isActiveWindow)
 
 
 def test_a_chat_is_exported_as_a_pdf_beside_the_window(driven, tmp_path, monkeypatch):

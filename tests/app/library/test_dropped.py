@@ -52,6 +52,15 @@ def test_a_gguf(tmp_path):
     assert what_is(str(unnamed)) == DroppedModel(unnamed)
 
 
+def test_a_name_may_end_in_a_blank(tmp_path):
+    file = gguf(tmp_path / "m.gguf ")
+    assert what_is(str(file)) == DroppedModel(file)
+    other = gguf(tmp_path / "n.gguf")
+    assert what_is(f" {other}\n") == DroppedModel(other), (
+        "around what was copied there may be blanks"
+    )
+
+
 def test_a_folder_around_one_model(tmp_path):
     file = gguf(tmp_path / "publisher" / "model" / "m.gguf")
     assert what_is(str(tmp_path / "publisher")) == DroppedModel(file)

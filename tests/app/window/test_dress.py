@@ -1,6 +1,7 @@
 """Icons, palette and style sheet: drawn in the theme's colours, readable, accepted by Qt."""
 
 import dataclasses
+import gc
 
 import pytest
 from painted import solid_colours
@@ -9,6 +10,7 @@ from PySide6.QtGui import QColor, QIcon, QPainter, QPalette, QPixmap
 from PySide6.QtWidgets import QMenu, QPushButton, QToolButton, QWidget
 
 from app.start.asset_files import asset_path
+from app.window.controls import icons
 from app.window.controls.choices import DropDown, Tick
 from app.window.controls.icons import app_icon, icon, paint_icon, pixmap
 from app.window.controls.layouts import column
@@ -60,6 +62,18 @@ def test_an_icon_that_was_shown_outlives_its_file(qapp, monkeypatch):
     pixmap("stop", "#000000", 16)
     monkeypatch.delattr("app.window.controls.icons.asset_path")
     assert "#123456" in solid_colours(pixmap("stop", "#123456", 17))
+
+
+def test_icons_that_qt_copied_and_deleted_are_not_kept(qapp):
+    def count() -> int:
+        return sum(isinstance(thing, icons._Drawn) for thing in gc.get_objects())
+
+    shown, before = icon("send"), count()
+    for _ in range(20):
+        copy = QIcon(shown)
+        copy.setIsMask(True)  # Qt makes a copy of its own, and clones what draws it
+        del copy
+    assert count() <= before + 1
 
 
 def test_an_icon_wears_the_colours_of_now(qapp, wear):
