@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QImage, QPalette, QStyleHints
-from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QSplitter
 from scripted_engine import Answer
 from seen import find, words_on
 from windows import running, scripted
 
 from app.control.settings import scheme_for
 from app.window.look import Scheme, load_theme
+from app.window.sidebar.sidebar import NARROWEST, WIDEST
 from app.window.transcript.reader import MARGIN
 
 
@@ -195,6 +196,19 @@ def test_a_mistake_in_a_slot_is_kept_and_told(driven):
     assert now == boxes and not box.isModal(), "it neither piles up nor blocks the window"
     assert any("19 more" in text for text in words_on(box))
     box.close()
+
+
+def test_the_sidebar_is_as_wide_as_it_was_dragged(qapp, qtbot, tmp_path):
+    with running(qapp, qtbot, tmp_path, scripted()) as first:
+        splitter, sidebar = first.widgets.window.findChild(QSplitter), first.widgets.sidebar
+        for wanted, width in ((300, 300), (20, NARROWEST), (4000, WIDEST), (310, 310)):
+            splitter.moveSplitter(wanted, 1)
+            assert sidebar.width() == width
+        first.app.actions["sidebar"].trigger()
+        first.app.actions["sidebar"].trigger()
+        assert sidebar.width() == 310
+    with running(qapp, qtbot, tmp_path, scripted()) as again:
+        assert again.widgets.sidebar.width() == 310
 
 
 def test_panels_have_room_for_larger_text_from_the_start(qapp, qtbot, tmp_path):
