@@ -157,7 +157,11 @@ class Engine:
     @property
     def description(self) -> ModelDescription:
         """Description of the loaded model, with numerics, kernels and what is off now."""
-        return self._self_check.description
+        described = self._self_check.description
+        trouble = None if self._is_closed else self.prompt_files_trouble
+        if trouble is None:
+            return described
+        return replace(described, declined=(*described.declined, trouble))
 
     @property
     def parts(self) -> ModelParts:
@@ -200,7 +204,6 @@ class Engine:
             with self._parts.limits.generating():
                 self._self_check.run_a_while()
             self._parts.prompts.save()
-        self._self_check.show_trouble(self.prompt_files_trouble)
 
     def session(
         self,

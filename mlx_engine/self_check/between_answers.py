@@ -63,7 +63,6 @@ class SelfCheck:
         )
         self.costs_now, self.go_deep = self._meter.costs_now, self._meter.go_deep
         self._checks_heads = options.check_heads and len(loaded.model.heads) > 0
-        self._trouble: Reason | None = None
         self._rows: ExactRows | Reason = ExactRows()
         self._steps: Iterator[None] | None = None  # of kernels and rows, until all is known
         if record is not None:
@@ -84,17 +83,6 @@ class SelfCheck:
         kernels = self._loaded.kernels
         described = with_numerics(self.description, self._numerics, self._rows, kernels)
         self.description = replace(described, kernels=kernel_states(kernels))
-
-    def show_trouble(self, trouble: Reason | None) -> None:
-        """Tell trouble with saved prompts in the model's description, in place of the last.
-
-        None: there is no trouble now.
-        """
-        if trouble != self._trouble:
-            others = (reason for reason in self.description.declined if reason != self._trouble)
-            new = () if trouble is None else (trouble,)
-            self.description = replace(self.description, declined=(*others, *new))
-            self._trouble = trouble
 
     def deepest(self) -> int:
         """Most tokens in a draft; with exact numerics limited by the rows of exact kernels."""

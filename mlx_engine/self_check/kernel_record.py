@@ -5,7 +5,6 @@ import json
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,28 +17,18 @@ from mlx_engine.values.words import Words
 DIED = Words("the program ended while it was tried")
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstances:
-    """The machine and software that kernel verdicts are valid for. sources: hash of kernel code."""
-
-    chip: str
-    system: str
-    mlx: str
-    sources: str
-
-
-def circumstances() -> Circumstances:
-    """Describe this machine and this version of Headstart."""
+def circumstances() -> dict[str, str]:
+    """Describe what kernel verdicts are valid for: machine, system, MLX, and the kernels' code."""
     from importlib.metadata import version  # costs more than loading a small model's headers
 
     folder = Path(metal_kernels.__file__).parent
     text = b"".join(path.read_bytes() for path in sorted(folder.rglob("*.py")))
-    return Circumstances(
-        chip=str(mx.device_info()["device_name"]) if mx.metal.is_available() else "CPU",
-        system=f"{platform.system()} {platform.mac_ver()[0] or platform.release()}",
-        mlx=version("mlx"),
-        sources=hashlib.sha256(text).hexdigest()[:16],
-    )
+    return {
+        "chip": str(mx.device_info()["device_name"]) if mx.metal.is_available() else "CPU",
+        "system": f"{platform.system()} {platform.mac_ver()[0] or platform.release()}",
+        "mlx": version("mlx"),
+        "sources": hashlib.sha256(text).hexdigest()[:16],
+    }
 
 
 class ExactRows(NamedTuple):
@@ -61,7 +50,7 @@ class KernelRecord:
     circumstances, is ignored; a file that cannot be written is no error.
     """
 
-    def __init__(self, file: Path | None, here: Circumstances) -> None:
+    def __init__(self, file: Path | None, here: Mapping[str, str]) -> None:
         self.file, self._here = file, here
         self.trials: dict[str, Verdict] = {}
         self.rows: dict[str, ExactRows] = {}
@@ -97,7 +86,7 @@ class KernelRecord:
         if self.file is None:
             return False
         content = {
-            **asdict(self._here),
+            **self._here,
             "trying": self._trying,
             "trials": {name: _verdict_as_json(verdict) for name, verdict in self.trials.items()},
             "rows": self.rows,
@@ -114,12 +103,9 @@ class KernelRecord:
     def _read(self, file: Path) -> None:
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
-            here = asdict(self._here)
-            if {name: content[name] for name in here} != here:
+            if {name: content[name] for name in self._here} != self._here:
                 return
-            trials = {
-                str(name): _read_verdict(**found) for name, found in content["trials"].items()
-            }
+            trials = {name: _read_verdict(**found) for name, found in content["trials"].items()}
             rows = {
                 name: ExactRows(str(where), float(cost))
                 for name, (where, cost) in content["rows"].items()
@@ -158,7 +144,7 @@ def rows_origin(kernels: Kernels) -> Callable[[str], dict[str, str]]:
     have asked for their kernels; heads ask later and change no row.
     """
     works = sorted((name, work) for name, asked in kernels.asked.items() for work in asked)
-    here = asdict(circumstances())
+    here = circumstances()
 
     def origin(numerics: str) -> dict[str, str]:
         rows = [(name, work, sorted(kernels.rows(name, work))) for name, work in works]

@@ -48,7 +48,7 @@ from mlx_engine.drafting.depth import Choice, DepthPolicy
 from mlx_engine.drafting.drafter import Offer
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.loading.gguf.header import read_gguf_header
-from mlx_engine.self_check.kernel_record import Circumstances, KernelRecord
+from mlx_engine.self_check.kernel_record import KernelRecord
 from mlx_engine.self_check.kernel_states import kernel_states
 from mlx_engine.self_check.kernel_trials import TRIALS, try_kernel
 from mlx_engine.values.errors import BadModelFile
@@ -241,7 +241,7 @@ def test_what_was_found_of_kernels_is_said_in_it_after_it_was_remembered(speakin
 
     speaking("de")
     noise = next(one for one in TRIALS if one.name == "noise")
-    file, here = tmp_path / "kernels.json", Circumstances("", "", "", "")
+    file, here = tmp_path / "kernels.json", dict[str, str]()
     other = try_kernel(noise, Broken(), mx.float32, KernelRecord(file, here)).trouble
     assert said(other) == "er läuft nicht (RuntimeError('no memory'))"
 

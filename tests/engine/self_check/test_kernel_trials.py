@@ -25,7 +25,6 @@ from metal_kernels.kernel import Launch, pipeline
 from mlx_engine.self_check.doctor import check_kernels
 from mlx_engine.self_check.kernel_cases import Case
 from mlx_engine.self_check.kernel_record import (
-    Circumstances,
     ExactRows,
     KernelRecord,
     circumstances,
@@ -251,7 +250,7 @@ def test_an_interrupted_trial_is_begun_again(tmp_path: Path) -> None:
     assert KernelRecord(tmp_path / "kernels.json", HERE).trials == {}
 
 
-def filled(file: Path, here: Circumstances = HERE) -> KernelRecord:
+def filled(file: Path, here: dict[str, str] = HERE) -> KernelRecord:
     record = KernelRecord(file, here)
     record.trials["experts affine4 float32"] = Verdict("it is wrong")
     record.trials["products affine4 float32"] = Verdict("", frozenset({6, 7, 8, 9}), 1.25)
@@ -264,7 +263,7 @@ def filled(file: Path, here: Circumstances = HERE) -> KernelRecord:
 def test_an_old_or_damaged_verdict_counts_for_nothing(tmp_path: Path) -> None:
     file = tmp_path / "kernels.json"
     assert KernelRecord(file, HERE).trials == {}
-    for other in (replace(HERE, mlx="0.1"), replace(HERE, sources="x"), replace(HERE, chip="M9")):
+    for other in ({**HERE, "mlx": "0.1"}, {**HERE, "sources": "x"}, {**HERE, "chip": "M9"}):
         filled(file, other)
         assert KernelRecord(file, HERE).trials == {}
     wanted = filled(file)
