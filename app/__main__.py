@@ -55,8 +55,7 @@ def _in_the_terminal(arguments: Sequence[str]) -> int:
     from mlx_engine.command_line.run import run
     from mlx_engine.command_line.runtime import process_runtime
 
-    folders = this_users_folders()
-    return run(arguments, process_runtime(folders.logs, folders.kernels_file))
+    return run(arguments, process_runtime(this_users_folders().kernels_file))
 
 
 if __name__ == "__main__":

@@ -130,14 +130,6 @@ class OneLineParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} ({self.prog} --help says more)\n")
 
 
-class _Version(argparse.Action):
-    """Print the versions; they are looked up only when --version is given."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print(f"Headstart {version('headstart')} (MLX {version('mlx')})")
-        parser.exit()
-
-
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse a command line; the result's `command` is the name of the command.
 
@@ -151,7 +143,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=form,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="the version, and MLX's")
+    versions = f"Headstart {version('headstart')} (MLX {version('mlx')})"
+    words = "the version, and MLX's"
+    parser.add_argument("--version", action="version", version=versions, help=words)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (line, examples, add_arguments) in _COMMANDS.items():
         command = commands.add_parser(

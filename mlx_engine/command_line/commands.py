@@ -204,12 +204,6 @@ def _size(group: TensorGroup) -> str:
     return f"{size_words(group.file_nbytes or 0)} -> {size}"
 
 
-def _parameters(model: ModelDescription) -> str:
-    words = count_words(model.parameters)
-    active = model.active_parameters
-    return words if active is None else f"{words}, {count_words(active)} for each token"
-
-
 def _memory(model: ModelDescription, context: int, gpu_bytes: int) -> str:
     """Words on the memory a model needs with Metal, and without Metal where that differs."""
     words = f"{size_words(model.memory_needed(context, gpu_bytes=gpu_bytes))} with Metal"
@@ -229,13 +223,11 @@ def _cache(model: ModelDescription) -> str:
     return f"{', '.join(sizes)}, for each token"
 
 
-def _heads(model: ModelDescription) -> str:
-    """Number of MTP heads, and the heads' file where it is not the model's own."""
-    found = f"{model.mtp_heads}{'' if model.mtp is None else ', not in use'}"
-    return f"{found}, from {model.heads_from}" if model.heads_from else found
-
-
 def _facts(model: ModelDescription, gpu_bytes: int) -> list[tuple[str, str]]:
+    active, heads = model.active_parameters, f"{model.mtp_heads}"
+    for_each = "" if active is None else f", {count_words(active)} for each token"
+    heads += "" if model.mtp is None else ", not in use"
+    heads += f", from {model.heads_from}" if model.heads_from else ""
     memory = [
         (f"memory at {token_words(context)}", _memory(model, context, gpu_bytes))
         for context in _contexts(model)
@@ -243,13 +235,13 @@ def _facts(model: ModelDescription, gpu_bytes: int) -> list[tuple[str, str]]:
     return [
         ("file", model.path),
         ("architecture", model.architecture),
-        ("parameters", _parameters(model)),
+        ("parameters", f"{count_words(model.parameters)}{for_each}"),
         ("size", f"{size_words(model.nbytes)} with Metal"),
         ("quantisation", model.quantisation),
         ("shape", f"{model.layers} layers, {model.hidden_size} wide"),
         ("vocabulary", f"{model.vocabulary} tokens"),
         ("context", f"{token_words(model.context_length)} tokens"),
-        ("MTP heads", _heads(model)),
+        ("MTP heads", heads),
         ("keys and values", _cache(model)),
         *memory,
     ]

@@ -1,17 +1,14 @@
 """Run a command line: parse it, run the command, turn errors into one line and an exit status."""
 
 import os
-import time
 import traceback
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from errno import EDQUOT, ENOSPC
-from pathlib import Path
 
 from mlx_engine.command_line.arguments import parse
 from mlx_engine.command_line.runtime import Runtime, process_runtime
 from mlx_engine.values.errors import EngineError
-from mlx_engine.values.private_files import make_private_file, make_private_folder
 
 BAD_INPUT = 2
 BUG = 70
@@ -46,7 +43,7 @@ def run(arguments: Sequence[str], runtime: Runtime | None = None) -> int:
             words = f"{error.strerror}, so the output is cut: free space, or write elsewhere."
             print(f"headstart: {words}", file=runtime.stderr)
             return BAD_INPUT
-        print(crash_note(error, runtime.log_folder), file=runtime.stderr)
+        print(f"{traceback.format_exc()}headstart: this is a bug of ours", file=runtime.stderr)
         return BUG
 
 
@@ -69,26 +66,3 @@ def _drop_stdout(runtime: Runtime) -> None:
     """Redirect stdout to nowhere, so that Python's flush at exit raises nothing."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, runtime.stdout.fileno())
-
-
-def crash_note(error: BaseException, folder: Path | None) -> str:
-    """Write the traceback into `folder` and return words that name its file.
-
-    Returns the traceback itself if that fails.
-    """
-    trace = "".join(traceback.format_exception(error))
-    what = f"{type(error).__name__}: {error}".splitlines()[0]
-    path = _write_log(trace, folder) if folder is not None else None
-    details = trace if path is None else f"The details are in {path}"
-    return f"headstart: this is a bug of ours, {what}\n{details}"
-
-
-def _write_log(trace: str, folder: Path) -> Path | None:
-    path = folder / time.strftime("crash-%Y%m%d-%H%M%S.log")
-    try:
-        make_private_folder(folder)
-        make_private_file(path)
-        path.write_text(trace, encoding="utf-8")
-    except OSError:
-        return None
-    return path

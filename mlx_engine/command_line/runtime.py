@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, TextIO
 
 from mlx_engine.command_line.options import load_options
@@ -24,17 +25,15 @@ DOWNLOADING = "Downloading (Ctrl-C stops, a later try goes on)"
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The streams, folders and engine functions that a command uses; tests replace it.
+    """The streams and engine functions that a command uses; tests replace it.
 
     load, inspect: as in `mlx_engine`. examine: runs the doctor's checks, with the memory plan of a
-    model. machine: describes backend and memory. log_folder: for tracebacks of crashes; None prints
-    them.
+    model. machine: describes backend and memory.
     """
 
     stdin: TextIO
     stdout: TextIO
     stderr: TextIO
-    log_folder: Path | None
     load: Callable[..., "Engine"]
     inspect: Callable[..., ModelDescription]
     examine: Callable[[str | None], Iterable[Finding]]
@@ -46,7 +45,7 @@ class Runtime:
         return self.stdin.isatty() and self.stdout.isatty()
 
 
-def process_runtime(log_folder: Path | None = None, kernel_verdict: Path | None = None) -> Runtime:
+def process_runtime(kernel_verdict: Path | None = None) -> Runtime:
     """Make a Runtime of the process's own streams and the real engine; loads no MLX yet.
 
     kernel_verdict: file of verdicts on Metal kernels, None for one in the user's caches. Characters
@@ -62,24 +61,18 @@ def process_runtime(log_folder: Path | None = None, kernel_verdict: Path | None 
         stdin=sys.stdin or nowhere.open(),
         stdout=sys.stdout or nowhere.open("w"),
         stderr=sys.stderr or nowhere.open("w"),
-        log_folder=log_folder,
         load=partial(mlx_engine.load, kernel_verdict=kernel_verdict),
         inspect=mlx_engine.inspect,
-        examine=partial(_examine, kernel_verdict),
-        machine=_machine,
+        examine=lambda model: _doctor().examine(kernel_verdict, model),
+        machine=lambda: _doctor().this_machine(),
     )
 
 
-def _examine(verdict: Path | None, model: str | None) -> Iterable[Finding]:
-    from mlx_engine.self_check.doctor import examine
+def _doctor() -> ModuleType:
+    """Import the doctor when it is asked: it loads MLX."""
+    from mlx_engine.self_check import doctor
 
-    return examine(verdict, model)
-
-
-def _machine() -> "Machine":
-    from mlx_engine.self_check.doctor import this_machine
-
-    return this_machine()
+    return doctor
 
 
 def percent_progress(progress: Callable[[str], None], what: str) -> Callable[[int, int], None]:

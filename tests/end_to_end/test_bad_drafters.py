@@ -37,7 +37,6 @@ def command(*arguments):
         stdin=io.StringIO(),
         stdout=out,
         stderr=err,
-        log_folder=None,
         load=mlx_engine.load,
         inspect=mlx_engine.inspect,
         examine=lambda _: (),

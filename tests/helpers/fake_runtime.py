@@ -26,7 +26,6 @@ class Terminal(io.StringIO):
 class FakeRuntime:
     """Run commands with `run`, then look at out, err and what was asked of the engine."""
 
-    log_folder: Path
     engine: ScriptedEngine = field(default_factory=ScriptedEngine)
     stdin: io.StringIO = field(default_factory=io.StringIO)
     stdout: io.StringIO = field(default_factory=io.StringIO)
@@ -53,7 +52,6 @@ class FakeRuntime:
             stdin=self.stdin,
             stdout=self.stdout,
             stderr=self.stderr,
-            log_folder=self.log_folder,
             load=self.load,
             inspect=self.inspect,
             examine=lambda _: self.findings,

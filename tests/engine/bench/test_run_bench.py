@@ -268,7 +268,7 @@ class Opening(FakeRuntime):
 
 def test_the_command_measures_a_model_without_heads(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "headless", heads="none")
-    outside = Opening(tmp_path)
+    outside = Opening()
     chosen = "--quick --only drafting --tokens 4 --arms 1,prompt-lookup,mlx-lm --json"
     assert outside.run("bench", str(folder), *chosen.split()) == 0
     (line,) = outside.out.splitlines()
@@ -309,13 +309,13 @@ def measured(
     return found
 
 
-def test_options_become_a_plan(tmp_path: Path, measured: Measured) -> None:
+def test_options_become_a_plan(measured: Measured) -> None:
     chosen = (
         "--quick --only chats,drafting --arms 1,2@0.5,mlx-lm --tokens 4 --repeats 3 --ignore-eos"
     )
     server = "--llama-server bin/llama-server --temperature 0.5 --top-k 20"
-    assert FakeRuntime(tmp_path).run("bench", *chosen.split(), *server.split()) == 0
-    FakeRuntime(tmp_path).run("bench")
+    assert FakeRuntime().run("bench", *chosen.split(), *server.split()) == 0
+    FakeRuntime().run("bench")
     assert measured.plans == [
         replace(
             quick_plan(),
@@ -332,29 +332,27 @@ def test_options_become_a_plan(tmp_path: Path, measured: Measured) -> None:
 
 
 @pytest.mark.parametrize("stream", [io.StringIO, Terminal])
-def test_no_figure_is_cut_off(
-    tmp_path: Path, measured: Measured, stream: type[io.StringIO]
-) -> None:
+def test_no_figure_is_cut_off(measured: Measured, stream: type[io.StringIO]) -> None:
     """A file has no width, and a narrow terminal breaks lines by itself."""
-    outside = FakeRuntime(tmp_path, stdout=stream())
+    outside = FakeRuntime(stdout=stream())
     assert outside.run("bench", "--quick") == 0
     title = next(line for line in outside.out.splitlines() if "tok/pass" in line)
     assert all(column in title for column in ("accepted by depth", "cpu ms/tok", "same words"))
     assert "\N{HORIZONTAL ELLIPSIS}" not in outside.out
 
 
-def test_how_far_it_is_is_shown_at_a_terminal(tmp_path: Path, measured: Measured) -> None:
-    outside = FakeRuntime(tmp_path)
+def test_how_far_it_is_is_shown_at_a_terminal(measured: Measured) -> None:
+    outside = FakeRuntime()
     outside.run("bench")
     assert outside.err == ""
-    at_terminal = FakeRuntime(tmp_path, stdout=Terminal())
+    at_terminal = FakeRuntime(stdout=Terminal())
     at_terminal.run("bench")
     assert "code in Python, depth 1" in at_terminal.out
 
 
-def test_ctrl_c_prints_and_leaves_with_130(tmp_path: Path, measured: Measured) -> None:
+def test_ctrl_c_prints_and_leaves_with_130(measured: Measured) -> None:
     measured.report = replace(measured.report, is_interrupted=True)
-    outside = FakeRuntime(tmp_path)
+    outside = FakeRuntime()
     assert outside.run("bench", "--json") == 130
     assert json.loads(outside.out)["is_interrupted"] is True
 
@@ -362,7 +360,7 @@ def test_ctrl_c_prints_and_leaves_with_130(tmp_path: Path, measured: Measured) -
 def test_the_picture(tmp_path: Path, measured: Measured) -> None:
     picture = tmp_path / "figures.svg"
     measured.report = replace(measured.report, is_interrupted=True)
-    assert FakeRuntime(tmp_path).run("bench", "--svg", str(picture)) == 130
+    assert FakeRuntime().run("bench", "--svg", str(picture)) == 130
     root = ElementTree.parse(picture).getroot()
     text = " ".join(" ".join(root.itertext()).split()).replace("\xa0", " ")
     for words in ("code in Python", "in all", "depth 2, p 0.85", "× 1.00", "Interrupted"):
@@ -382,7 +380,7 @@ def test_a_picture_that_cannot_be_is_refused_before_anything_is_measured(
     tmp_path: Path, measured: Measured
 ) -> None:
     for path in (tmp_path, tmp_path / "none" / "figures.svg"):
-        outside = FakeRuntime(tmp_path)
+        outside = FakeRuntime()
         assert outside.run("bench", "--svg", str(path)) == 2
         assert "name a file in a folder that exists" in outside.err
     assert measured.plans == []
@@ -392,9 +390,9 @@ def test_a_picture_that_cannot_be_is_refused_before_anything_is_measured(
     ("option", "value"),
     [("--only", "memory"), ("--arms", "9"), ("--arms", "x"), ("--tokens", "0")],
 )
-def test_the_command_refuses(tmp_path: Path, option: str, value: str) -> None:
+def test_the_command_refuses(option: str, value: str) -> None:
     with pytest.raises(SystemExit, match="2"):
-        FakeRuntime(tmp_path).run("bench", option, value)
+        FakeRuntime().run("bench", option, value)
 
 
 @pytest.mark.parametrize("source", SOURCES)

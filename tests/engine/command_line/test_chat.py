@@ -3,7 +3,6 @@
 import io
 import signal
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from fake_runtime import FakeRuntime, Terminal
@@ -17,8 +16,8 @@ from mlx_engine.values.options import CacheOptions, DraftOptions
 
 
 @pytest.fixture
-def runtime(tmp_path: Path) -> FakeRuntime:
-    return FakeRuntime(tmp_path)
+def runtime() -> FakeRuntime:
+    return FakeRuntime()
 
 
 def test_answers_go_to_stdout_and_all_else_to_stderr(runtime: FakeRuntime) -> None:

@@ -15,11 +15,11 @@ Talk = Callable[..., FakeRuntime]
 
 
 @pytest.fixture
-def talk(tmp_path: Path) -> Talk:
+def talk() -> Talk:
     """Type lines into a fresh chat."""
 
     def type_lines(*lines: str) -> FakeRuntime:
-        runtime = FakeRuntime(tmp_path)
+        runtime = FakeRuntime()
         runtime.type(*lines)
         assert runtime.run("chat") == 0
         return runtime
@@ -139,7 +139,7 @@ def test_an_answer_cannot_be_edited(talk: Talk) -> None:
 
 
 def test_a_complete_answer_is_not_continued_in_silence(talk: Talk) -> None:
-    complete = FakeRuntime(Path())
+    complete = FakeRuntime()
     complete.engine.answers = [Answer("All of it."), Answer("")]
     complete.type("one", "/continue")
     assert complete.run("chat") == 0

@@ -52,15 +52,15 @@ class Typed(io.StringIO):
         return line
 
 
-def test_blank_lines_are_skipped(tmp_path: Path) -> None:
-    runtime = FakeRuntime(tmp_path)
+def test_blank_lines_are_skipped() -> None:
+    runtime = FakeRuntime()
     runtime.type("a", "", "  ", " b ", "c")
     assert runtime.run("chat") == 0
     assert runtime.out == "You said: a\nYou said: b\nYou said: c\n"
 
 
-def test_bytes_that_are_not_text_are_a_bad_prompt(tmp_path: Path) -> None:
-    runtime = FakeRuntime(tmp_path)
+def test_bytes_that_are_not_text_are_a_bad_prompt() -> None:
+    runtime = FakeRuntime()
     runtime.stdin = io.TextIOWrapper(io.BytesIO(b"a\n\xff\n"), encoding="utf-8")  # type: ignore[assignment]
     assert runtime.run("chat") == 2
     assert "not UTF-8" in runtime.err
@@ -69,14 +69,14 @@ def test_bytes_that_are_not_text_are_a_bad_prompt(tmp_path: Path) -> None:
 @pytest.mark.parametrize("left", ["^C\n", "/quit\n"])
 def test_a_plain_terminal_gets_a_mark_and_offers_to_save(tmp_path: Path, left: str) -> None:
     file = tmp_path / "chat.md"
-    runtime = FakeRuntime(tmp_path, stdin=Typed(f"a\n{left}{file}\n"), stdout=Terminal())
+    runtime = FakeRuntime(stdin=Typed(f"a\n{left}{file}\n"), stdout=Terminal())
     assert runtime.run("chat", "--plain") == 0
     assert "› You said: a" in runtime.out
     assert file.exists()
 
 
-def test_control_c_at_the_question_saves_nothing(tmp_path: Path) -> None:
-    runtime = FakeRuntime(tmp_path, stdin=Typed("a\n^C\n^C\n"), stdout=Terminal())
+def test_control_c_at_the_question_saves_nothing() -> None:
+    runtime = FakeRuntime(stdin=Typed("a\n^C\n^C\n"), stdout=Terminal())
     assert runtime.run("chat", "--plain") == 0
     assert "Save this chat?" in runtime.out
 
@@ -162,9 +162,9 @@ class EditingOutside(FakeRuntime):
 
 
 @pytest.fixture
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EditingOutside:
+def runtime(monkeypatch: pytest.MonkeyPatch) -> EditingOutside:
     monkeypatch.setenv("TERM", "xterm-256color")
-    return EditingOutside(tmp_path, stdin=Terminal(), stdout=Terminal())
+    return EditingOutside(stdin=Terminal(), stdout=Terminal())
 
 
 def test_a_question_may_be_sent_while_the_model_loads(
