@@ -66,6 +66,21 @@ class DraftingFigures(QObject):
         return self._histories[chat_id]
 
     @property
+    def context_used(self) -> int | None:
+        """Tokens of the chat on show, None where its last answer is not of the model in use or has
+        no figures.
+        """
+        running = self.chat.running
+        if running is not None and running.context_used is not None:
+            return running.context_used
+        now = None if running is None else running.message_id
+        answers = (message for message in self.chat.newest if message.role == "assistant")
+        last = next((answer for answer in answers if answer.id != now), None)
+        is_counted = last is not None and self.model is not None and last.model == self.model.name
+        stats = worth_telling(last.stats) if last is not None and is_counted else None
+        return None if stats is None else stats.prompt_tokens + stats.generated_tokens
+
+    @property
     def output(self) -> DraftOutput | None:
         """The output head that drafts of the chat on show go through, None if not known."""
         return self._outputs.get(str(self.chat.chat_id))

@@ -239,6 +239,10 @@ class ModelInUse:
             bounded = replace(request.options, memory_bytes=self._memory)
             wanted = replace(request, options=bounded)
             engine = self._source.load(wanted, read, fetched, self._is_unwanted)
+            engine.give_way(lambda: not self._inbox.is_empty())
+            forget, is_built_in = self._source.forget_files, request.path is None
+            chats = KeptChats(engine, request.cache, forget, is_built_in=is_built_in)
+            loaded = ModelLoaded(request.path, chats.description)
         except LoadStopped:
             self._reply(LoadCancelled(request.path))
         except INTERPRETER_EXITS:
@@ -247,11 +251,8 @@ class ModelInUse:
             self._reply(LoadFailed(request.path, problem_of(error)))
         else:
             self.close()
-            engine.give_way(lambda: not self._inbox.is_empty())
-            self.engine, self._drafter = engine, drafter
-            forget, is_built_in = self._source.forget_files, request.path is None
-            self.chats = KeptChats(engine, request.cache, forget, is_built_in=is_built_in)
-            self._reply(ModelLoaded(request.path, self.chats.description))
+            self.engine, self.chats, self._drafter = engine, chats, drafter
+            self._reply(loaded)
 
     @property
     def nbytes(self) -> int:

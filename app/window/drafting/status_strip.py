@@ -91,15 +91,12 @@ def strip_figures(figures: DraftingFigures) -> StripFigures:
     """Those of the answer that runs in the chat on show, else of its last one."""
     running, last, model = figures.chat.running, figures.chat.last_stats, figures.model
     progress = running.progress if running is not None and running.is_reading else None
-    used = running.context_used if running else None
-    if used is None and last is not None:
-        used = last.prompt_tokens + last.generated_tokens
     speed = running.tokens_per_second if running else None
     if speed is None and last is not None:
         speed = last.tokens_per_second
     return StripFigures(
         tokens_per_second=speed,
-        context_used=used,
+        context_used=figures.context_used,
         context_length=model.context_length if model else None,
         prompt_done=progress.done if progress else None,
         prompt_total=progress.total if progress else None,

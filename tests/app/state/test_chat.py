@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from chat_states import BUILT_IN, StatedChat
 
+from app.state.drafting import DraftingFigures
 from app.store.messages import BLOCK
 from app.store.rows import message_from_row
 from app.store.session_store import SessionStore, open_store
@@ -12,7 +13,8 @@ from app.store.transfer import NewChat, insert_chat
 from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage
 from app.worker.replies import AnswerFailed, ModelLoaded, OldestDropped, Problem
-from mlx_engine.values.conversation import Message, Role, TextPiece
+from mlx_engine.values.conversation import GenerationFinished, Message, Role, TextPiece
+from mlx_engine.values.stats import GenerationStats
 
 MANY = 20 * BLOCK
 
@@ -195,4 +197,33 @@ def test_a_full_context_goes_on_in_place_once_the_engine_has_made_room(
     chat.drop_oldest(chat.turns.ids[-1])
     chat.keep_dropped(OldestDropped(again.chat_id, str(chat.turns.ids[-1]), 2))
     assert chat.first_read == 6, "counted from what was read"
+    one.close()
+
+
+def test_tokens_of_the_context_are_of_the_last_answer_and_the_model_in_use(qapp, qtbot, tmp_path):
+    store = open_store(tmp_path / "chats.sqlite")
+    one = StatedChat(store)
+    chat = one.chat
+    figures = DraftingFigures(chat, one.answers, one.models, store.messages)
+    assert figures.context_used is None
+    chat.send("One")
+    stats = GenerationStats(prompt_tokens=30, generated_tokens=5)
+    one.say(TextPiece("Yes."), GenerationFinished("end", stats, "Yes.", ""))
+    qtbot.waitUntil(lambda: not one.answers.chat_ids)
+    assert figures.context_used == 35
+    chat.send("Two")
+    assert figures.context_used == 35, "until more is read"
+    asked = one.asked[-1]
+    problem = Problem("known", "OutOfMemory", "Memory ran out.")
+    one.answers.take(AnswerFailed(asked.chat_id, asked.message_id, problem, "Pocket"))
+    assert figures.context_used is None, "nobody has counted that answer"
+    chat.show_branch(chat.turns.ids[-1], 1)
+    chat.regenerate()
+    one.say(
+        TextPiece("No."), GenerationFinished("end", replace(stats, prompt_tokens=50), "No.", "")
+    )
+    qtbot.waitUntil(lambda: not one.answers.chat_ids)
+    assert figures.context_used == 55
+    one.models.take(ModelLoaded("/models/Larger", replace(BUILT_IN, name="Larger")))
+    assert figures.context_used is None, "another model has other tokens"
     one.close()

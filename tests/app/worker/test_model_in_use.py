@@ -118,6 +118,23 @@ def test_a_model_that_cannot_be_closed_holds_up_no_other(monkeypatch, memory_byt
         assert is_answered(room, "new", source)
 
 
+def test_a_model_that_cannot_be_taken_into_use_is_a_failed_load(monkeypatch):
+    """Else the window waits for it for ever."""
+    source = two_models()
+
+    def give_way(engine: object, is_awaited: object) -> None:
+        raise OSError("the device is gone")
+
+    with served(source) as room:
+        room.put(LoadModel("old"))
+        outcome(room, "old")
+        monkeypatch.setattr(type(source.engines["old"]), "give_way", give_way)
+        room.put(LoadModel("new"))
+        failed = outcome(room, "new")
+        assert isinstance(failed, LoadFailed) and "the device is gone" in failed.problem.details
+        assert is_answered(room, "old", source)
+
+
 def test_a_bug_in_a_load_is_reported():
     source = two_models({"new": ZeroDivisionError("oops")})
     with served(source) as room:
