@@ -1,13 +1,15 @@
 """What comes from outside: later launches, and files the system opens."""
 
+import fcntl
 import json
+import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QLockFile, QObject, Signal
+from PySide6.QtCore import QEvent, QObject, Signal
 from PySide6.QtGui import QFileOpenEvent
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 from PySide6.QtWidgets import QApplication
@@ -34,8 +36,7 @@ class SingleInstance(QObject):
 
     def __init__(self, data: Path) -> None:
         super().__init__()
-        self._lock = QLockFile(str(data / "headstart.lock"))
-        self._lock.setStaleLockTime(0)
+        self._lock_file, self._lock = data / "headstart.lock", -1
         self._link = data / "headstart.socket"
         self._folder: Path | None = None
         self._server = QLocalServer(self)
@@ -68,9 +69,21 @@ class SingleInstance(QObject):
 
     def claim(self) -> bool:
         """Be the one window of this folder until `close`; False when another is, though it may not
-        answer. One that crashed is none. A folder that cannot be written to can be shared.
+        answer. One that crashed is none: the system's lock went with it, whatever its file says. A
+        folder that cannot be written to can be shared.
         """
-        return self._lock.tryLock(0) or self._lock.error() != QLockFile.LockError.LockFailedError
+        try:
+            self._lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._unlock()
+            return not isinstance(error, BlockingIOError)
+        return True
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def listen(self) -> bool:
         """Be the one that is called; what a crashed window left behind is taken away first."""
@@ -89,7 +102,7 @@ class SingleInstance(QObject):
             socket.abort()
         with suppress(OSError):
             self._remove(self._folder)
-        self._lock.unlock()
+        self._unlock()
 
     def _remove(self, folder: Path | None) -> None:
         """A folder of a socket, where there is one, and the link."""

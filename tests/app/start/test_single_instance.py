@@ -162,6 +162,15 @@ def test_the_place_of_a_window_that_crashed_is_free(qtbot, tmp_path):
     instance.close()
 
 
+@pytest.mark.parametrize("left", ["", "1", "no number\nHeadstart\nhere\n"])
+def test_a_lock_that_a_full_disk_cut_short_keeps_nobody_out(qapp, tmp_path, left):
+    """As a window leaves it that was killed where its number could not be written."""
+    (tmp_path / "headstart.lock").write_text(left)
+    instance = SingleInstance(tmp_path)
+    assert instance.claim()
+    instance.close()
+
+
 def test_arguments_become_whole_paths(tmp_path):
     (tmp_path / "a.gguf").touch()
     typed = as_typed(["a.gguf", "Qwen/Qwen3.5-4B"], tmp_path)
