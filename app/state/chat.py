@@ -28,7 +28,8 @@ class ChatState(QObject):
     """The branch of one chat on show; answers in other chats go on. A new chat has no number until
     its first question is stored.
 
-    turns: of the branch on show, read when looked at. settings, title, pinned: of the chat.
+    turns: of the branch on show, read when looked at. settings, title, pinned: of the chat. found:
+    what was searched for and found in the message at which it was opened.
 
     Signals:
         opened: another chat is on show; the place in it to begin at, None for its end.
@@ -67,7 +68,7 @@ class ChatState(QObject):
         self._store, self._answers, self._models = store, answers, models
         self._drafts, self._request = drafts, request
         self.chat_id: int | None = None
-        self.title, self.pinned = "", False
+        self.title, self.pinned, self.found = "", False, ""
         self.settings = settings
         self.turns = Branch([], lambda _: ())
         answers.grown.connect(self._grow)
@@ -78,12 +79,12 @@ class ChatState(QObject):
     def begin(self, settings: ChatSettings) -> None:
         """Show a new, empty chat."""
         self.chat_id, self.settings = None, settings
-        self.title, self.pinned = "", False
+        self.title, self.pinned, self.found = "", False, ""
         self.turns = Branch([], lambda _: ())
         self._tell_opened(None)
 
-    def open(self, chat_id: int, message_id: int | None = None) -> None:
-        """Show a stored chat, at a message of it if one is named."""
+    def open(self, chat_id: int, message_id: int | None = None, found: str = "") -> None:
+        """Show a stored chat, at a message of it if one is named, where `found` was found."""
         with self._told():
             chat = self._store.open_chat(chat_id)
             if message_id is not None and message_id not in chat.turns.ids:
@@ -91,6 +92,7 @@ class ChatState(QObject):
                 chat = self._store.open_chat(chat_id)
             self.chat_id, self.settings, self.turns = chat_id, chat.settings, chat.turns
             self.title, self.pinned = chat.summary.title, chat.summary.pinned
+            self.found = found
             self._tell_opened(self.place(message_id) if message_id in chat.turns.ids else None)
             if chat.notes:
                 self.failed.emit(joined(chat.notes, " "), "")

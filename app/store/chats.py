@@ -339,6 +339,7 @@ class Search:
             message_id=message_id,
             snippet=snippet,
             snippet_ranges=tuple(finder.ranges(snippet)),
+            found=finder.longest(text),
         )
 
 

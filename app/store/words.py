@@ -63,21 +63,26 @@ def index_column(raw: bytes | None) -> str:
 
 def query_words(query: str) -> list[str]:
     """Return the words of whatever a user typed, those without a letter or digit left out."""
-    text = unicodedata.normalize("NFC", storable(query[:MAX_QUERY_CHARACTERS]))
+    text = storable(query[:MAX_QUERY_CHARACTERS])
     words = [word.strip(AROUND_WORDS) for word in text.split()]
     return [word for word in words if re.search(r"[^\W_]", word)][:MAX_QUERY_WORDS]
 
 
+def _folded_word(word: str) -> str:
+    return index_text(_fold(unicodedata.normalize("NFC", word)))
+
+
 def match_expression(words: list[str]) -> str:
     """Return FTS5 syntax for texts with all trigrams of these words; "" if they have none."""
-    folded = [index_text(_fold(word)) for word in words]
+    folded = list(map(_folded_word, words))
     trigrams = [word[at : at + INDEXED] for word in folded for at in range(len(word) - INDEXED + 1)]
     return " ".join('"' + each.replace('"', '""') + '"' for each in dict.fromkeys(trigrams))
 
 
 def like_patterns(word: str) -> set[str]:
     """Return patterns of LIKE, escaped by \\, for texts with a word; LIKE knows a case of ASCII."""
-    written = {word} if word.isascii() else {word, word.lower(), word.upper(), word.title()}
+    written = {word, unicodedata.normalize("NFC", word), word.lower(), word.upper(), word.title()}
+    written = {word} if word.isascii() else written
     return {"%" + re.sub(r"([\\%_])", r"\\\1", each) + "%" for each in written}
 
 
@@ -85,14 +90,22 @@ class WordFinder:
     """Finds the words of one query in many texts."""
 
     def __init__(self, words: list[str]) -> None:
-        patterns = [f"{_ACCENT}*".join(map(re.escape, index_text(_fold(word)))) for word in words]
+        patterns = [f"{_ACCENT}*".join(map(re.escape, _folded_word(word))) for word in words]
         self._words = [re.compile(pattern) for pattern in patterns]
+        whole = [r"\W+".join(patterns), *sorted(patterns, key=len, reverse=True)]
+        self._whole = [re.compile(pattern) for pattern in whole]
         self._any = re.compile("|".join(patterns) or "(?!)")
 
     def has_all(self, text: str) -> bool:
         """Whether each word is in a text."""
         folded = _fold(text)
         return all(word.search(folded) for word in self._words)
+
+    def longest(self, text: str) -> str:
+        """Return what a text has of the query in one piece, as it is written there."""
+        folded = _fold(text)
+        found = next(filter(None, (pattern.search(folded) for pattern in self._whole)), None)
+        return text[found.start() : found.end()] if found else ""
 
     def ranges(self, text: str) -> Iterator[TextRange]:
         """Yield where the words stand, from left to right, not overlapping."""

@@ -220,6 +220,7 @@ class ListedChat:
     """A chat in the sidebar; the rest says where a search found its words.
 
     message_id: a message that has them all, None when only the title has, or nothing was searched.
+    found: what to mark in it, as it is written there.
     """
 
     chat: ChatSummary
@@ -227,6 +228,7 @@ class ListedChat:
     snippet: str = ""
     snippet_ranges: tuple[TextRange, ...] = ()
     message_id: int | None = None
+    found: str = ""
 
     @property
     def title(self) -> str:

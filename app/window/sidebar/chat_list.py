@@ -214,7 +214,8 @@ class ChatList(QListView):
             self._chats.open_folder(row.own_folder.id, not row.own_folder.is_open)
         elif row.listed is not None and not self._chats.shows_trash:
             self.window().setFocus()  # what is typed elsewhere is still of the chat before
-            self._chat.open(row.listed.chat.id, row.listed.message_id)
+            hit = row.listed
+            self._chat.open(hit.chat.id, hit.message_id, hit.found)
 
     def _click_again(self, index: QModelIndex) -> None:
         """Two clicks rename a chat, and open and close a folder."""

@@ -144,11 +144,19 @@ class TranscriptView(QWidget):
     def watch(self, chat: ChatState) -> None:
         """Show this chat, and what becomes of it."""
         self.reader.chat = chat
-        chat.opened.connect(lambda first: self.show_messages(shown_messages(chat), first))
+        chat.opened.connect(lambda first: self._open(chat, first))
         chat.replaced.connect(lambda place: self._replace(chat, place))
         chat.added.connect(lambda place: self._add(shown_messages(chat, place)))
         chat.grown.connect(lambda message_id, growth: self._grow(chat, message_id, growth))
         chat.ended.connect(lambda message_id: self._end(chat, message_id))
+
+    def _open(self, chat: ChatState, first: int | None) -> None:
+        """What was found in the chat is marked, where it can be seen there."""
+        self.show_messages(shown_messages(chat), first)
+        if first is not None and chat.found:
+            self.show_hit(chat.turns.ids[first], chat.found)
+            if not self._search.total:
+                self.close_find()
 
     def _replace(self, chat: ChatState, place: int) -> None:
         """An answer that is written there is followed."""

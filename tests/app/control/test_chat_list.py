@@ -16,7 +16,6 @@ from windows import Driven
 from app.control import files
 from app.store.transfer import NewChat, read_chats
 from app.values.chat_settings import ChatSettings
-from app.window.sidebar.chat_list_model import ROW_ROLE
 from app.window.sidebar.sidebar import SEARCH_PAUSE_MS
 
 
@@ -89,9 +88,17 @@ def test_search_finds_words_in_answers_and_opens_them(driven):
     chat(driven, "About ships")
     driven.app.chats.search("said whales")
     assert listed(driven) == ["Found", "About whales"]
-    found = driven.widgets.sidebar.list.model().index(1, 0).data(ROW_ROLE).listed
-    driven.app.chat.open(found.chat.id, found.message_id)
+    chats, transcript = driven.widgets.sidebar.list, driven.widgets.transcript
+    chats._choose(chats.model().index(1, 0))
     assert driven.shown[0] == "About whales"
+    assert transcript.find_bar.isVisibleTo(transcript)
+    assert transcript.find_bar.field.text() == "whales", "the longest word, marked in the chat"
+    assert transcript._search.place.message == 1
+    driven.app.chats.search("you said: about wh")
+    chats._choose(chats.model().index(1, 0))
+    assert transcript.find_bar.field.text() == "You said: About wh"
+    driven.app.chat.open(driven.app.chat.chat_id)
+    assert not transcript.find_bar.isVisibleTo(transcript)
     driven.app.chats.search("")
     assert len(listed(driven)) == 3
 

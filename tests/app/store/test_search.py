@@ -137,6 +137,15 @@ def test_a_message_that_has_the_trigrams_alone_hides_no_other(store):
     assert hit.message_id == store.messages.path(chat)[0].message.id
 
 
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [("of CAFE", "of Café"), ("zürich cafe", "Zürich"), ("af", "af"), ("zür ich caf", "Zür")],
+)
+def test_what_is_marked_in_the_chat_is_told_as_it_is_written(store, query, found):
+    talk(store, "Of all of Cafés in Zürich")
+    assert store.search.find(query)[0].found == found
+
+
 def test_the_newest_message_is_pointed_at(store):
     chat = talk(store, "zebra one", "zebra two", "other", "zebra last", "end")
     (hit,) = store.search.find("zebra")
