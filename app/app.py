@@ -1,6 +1,7 @@
 """The one object that makes everything, joins it, starts it, and brings it to a good end."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from PySide6.QtCore import QObject, Qt, QTimer
@@ -14,10 +15,9 @@ from app.control.last_chat import LastChat
 from app.control.library import LibraryController
 from app.control.notices import NotificationController, TroubleController
 from app.control.rest import ChatModelController, RestController
-from app.control.session import SessionController
-from app.control.settings import LookController, SettingsController
+from app.control.settings import LookController
 from app.library.machine import this_machine
-from app.library.model_card import read_card
+from app.library.model_card import make_card, read_card
 from app.start.awake import Awake, this_systems_command
 from app.start.folders import Folders
 from app.start.mistakes import Mistakes
@@ -32,6 +32,8 @@ from app.state.drafts import Drafts
 from app.state.models import ModelState
 from app.state.settings import KeptSettings
 from app.store.session_store import open_some_store
+from app.values.errors import StoreError
+from app.values.models import ModelCard
 from app.window.controls.labels import announce
 from app.window.language import speak, tr
 from app.window.widgets import Widgets
@@ -50,6 +52,8 @@ from app.worker.replies import (
 )
 from mlx_engine import PromptFolder
 from mlx_engine.hub.client import Hub
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import UNQUANTISED
 
 UNSEEN_MS = 1000
 """The engine's thread begins after so long though the window may be covered and never painted."""
@@ -74,7 +78,7 @@ class App(QObject):
         self._collector = Collector(self)
         self._is_closed = False
         self.awake = Awake(this_systems_command())
-        machine = this_machine()
+        self._machine = machine = this_machine()
         self.mistakes = Mistakes(folders.logs, self)
         self.settings = settings = KeptSettings(folders.settings_file, self)
         speak(application, settings.value.language)
@@ -101,11 +105,9 @@ class App(QObject):
         self.chats = chats = ChatListState(store, chat, settings, parent=self)
         self.rest = rest = RestController(models, answers, compare, settings, widgets.notice, self)
         self.troubles = TroubleController(widgets.notice, widgets.window, self.mistakes, chat, self)
-        self.figures = figures = DraftingFigures(chat, answers, models, store.messages, self)
-        self.session = SessionController(
-            widgets.session, chat, models, figures, settings, machine, self
-        )
-        SettingsController(widgets.settings, settings, look, PromptFolder(folders.prompts), self)
+        self.figures = DraftingFigures(chat, answers, models, store.messages, self)
+        prompts = PromptFolder(folders.prompts)
+        widgets.settings.watch(settings, lambda: prompts.nbytes, prompts.forget_all)
         NotificationController(
             widgets.system, answers, settings, self._title_of, self._come_back, self
         )
@@ -147,6 +149,7 @@ class App(QObject):
         self.chats.refresh()
         titles = {chat.id: chat.title for chat in self.store.chats.listed()}
         self._take_old_texts()
+        self._take_old_load_options()
         if words := self.last_chat.restore(value, titles):
             self.widgets.notice.say(words)
         window.painted.connect(self._begin_work)
@@ -166,6 +169,13 @@ class App(QObject):
             self.drafts.add_texts(value.unsent, value.rewritten)
             if self.drafts.save():
                 self.settings.change(replace(value, unsent={}, rewritten={}))
+
+    def _take_old_load_options(self) -> None:
+        """From the chats, with which an older Headstart kept them, to the models of the chats."""
+        with suppress(StoreError):
+            found = self.store.chats.take_load_options()
+            value = self.settings.value
+            self.settings.change(replace(value, models={**found, **value.models}))
 
     def _begin_work(self) -> None:
         """Importing MLX would hold up the first painting; once begun it goes on."""
@@ -208,7 +218,7 @@ class App(QObject):
         self._collector.close()
 
     def _load_last(self) -> None:
-        self.rest.load_last(self.chat.settings.load)
+        self.rest.load_last()
 
     # models
 
@@ -217,6 +227,8 @@ class App(QObject):
         for view in (self.widgets.strip, self.widgets.drafting):
             view.watch(self.figures)
         self.widgets.compare.watch(self.compare)
+        self.widgets.session.watch(self.chat, models, self.figures, self.settings, self._card_of)
+        self.widgets.session.load_options_wanted.connect(self._offer_again)
         self.worker.replied.connect(self.route)
         models.switched.connect(self._collector.settle)
         models.switched.connect(self.library.refresh)
@@ -252,6 +264,17 @@ class App(QObject):
                 self.mistakes.report(problem.words, problem.details)
             case _:
                 self.models.take(reply)
+
+    def _card_of(self, model: ModelDescription) -> ModelCard:
+        in_use = self.models.in_use
+        return make_card(model, self._machine, in_use.cache if in_use else UNQUANTISED)
+
+    def _offer_again(self) -> None:
+        """Open the card of the model in use, where its load options can be changed."""
+        resting = self.models.resting
+        current = self.models.in_use or (resting.request if resting else None)
+        if current is not None:
+            self.offered.offer(current.path)
 
     def _show_card(self) -> None:
         """Open the card of the model on offer; a load is watched in the chat."""

@@ -13,7 +13,6 @@ from app.values.app_settings import BUILT_IN, settings_of
 from app.values.models import BUILT_IN_NAME
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import tr
-from mlx_engine.values.options import LoadOptions
 from mlx_engine.values.words import Words
 
 AT_START = Words("Not loaded yet. Your next message loads it")
@@ -44,8 +43,8 @@ class RestController(QObject):
         for changed in (models.changed, answers.changed, compare.changed, settings.changed):
             changed.connect(self._watch)
 
-    def load_last(self, wanted: LoadOptions) -> None:
-        """The model used last, or the built-in one; `wanted` is how the chat on show wants it."""
+    def load_last(self) -> None:
+        """Load the model used last, or the built-in one."""
         recent = self._settings.value.recent_models
         last = recent[0] if recent and recent[0] != BUILT_IN else None
         if last is not None and not Path(last).exists():
@@ -53,9 +52,9 @@ class RestController(QObject):
             self._notice.say(words)
             last = None
         if self._settings.value.load_at_start:
-            self._models.load(last, wanted)
+            self._models.load(last)
         else:
-            self._models.load_later(last, wanted, AT_START)
+            self._models.load_later(last, AT_START)
 
     @property
     def _is_busy(self) -> bool:
@@ -133,5 +132,5 @@ class ChatModelController(QObject):
 
     def _load(self) -> None:
         settings = self._chat.settings
-        self._models.load(settings.model_path, settings.load)
+        self._models.load(settings.model_path)
         self.refresh()

@@ -1,4 +1,4 @@
-"""The settings seen: in the theme, and on their page."""
+"""The theme and text size of the whole application."""
 
 from dataclasses import replace
 
@@ -8,11 +8,8 @@ from PySide6.QtWidgets import QApplication
 from app.state.settings import KeptSettings
 from app.values.app_settings import Theme as Wish
 from app.values.app_settings import zoomed
-from app.values.chat_settings import ChatSettings
 from app.window.look import Scheme
-from app.window.settings_view import SettingsView
 from app.window.style_sheet import apply_theme
-from mlx_engine import PromptFolder
 
 COLOURS: dict[Wish, Qt.ColorScheme] = {
     "system": Qt.ColorScheme.Unknown,
@@ -62,48 +59,3 @@ def scheme_for(wish: Wish, system: Qt.ColorScheme) -> Scheme:
     if wish != "system":
         return wish
     return "dark" if system == Qt.ColorScheme.Dark else "light"
-
-
-class SettingsController(QObject):
-    """The page shows what holds, wherever it was changed."""
-
-    def __init__(
-        self,
-        view: SettingsView,
-        settings: KeptSettings,
-        look: LookController,
-        prompts: PromptFolder,
-        parent: QObject | None = None,
-    ) -> None:
-        """prompts: files of what models have read of chats."""
-        super().__init__(parent)
-        self._view, self._settings, self._prompts = view, settings, prompts
-        self._new_chat: ChatSettings | None = None
-        view.appearance.changed.connect(settings.change)
-        view.appearance.zoom_wanted.connect(look.zoom)
-        view.models.changed.connect(settings.change)
-        view.models.seen.connect(self._show_kept)
-        view.models.forget_wanted.connect(self._forget)
-        view.new_chat.changed.connect(self._change_new_chat)
-        settings.changed.connect(self._show)
-        self._show()
-
-    def _show(self) -> None:
-        value = self._settings.value
-        self._view.appearance.show_appearance(value)
-        self._view.models.show_settings(value)
-        if value.new_chat != self._new_chat:  # many fields, few changes
-            self._new_chat = value.new_chat
-            self._view.new_chat.show_settings(value.new_chat)
-
-    def _change_new_chat(self, wanted: ChatSettings) -> None:
-        """They are on show already; what is typed wrong beside them stays."""
-        self._new_chat = wanted
-        self._settings.change(replace(self._settings.value, new_chat=wanted))
-
-    def _show_kept(self) -> None:
-        self._view.models.show_kept(self._prompts.nbytes)
-
-    def _forget(self) -> None:
-        self._prompts.forget_all()
-        self._show_kept()

@@ -24,6 +24,8 @@ def make_card(
     asked: tokens of context that were asked for.
     """
     usable, gpu = machine.usable_bytes, machine.gpu_bytes
+    packed = (model.packed_cache,) if model.packed_cache and cache != UNQUANTISED else ()
+    cache = UNQUANTISED if packed else cache
     return ModelCard(
         name=model.name,
         architecture=family_name(model.architecture),
@@ -33,7 +35,7 @@ def make_card(
         heads=_heads_words(model),
         has_heads=model.mtp_heads > 0 and model.mtp is None and not _heads_misfit(model),
         memory=model.memory_fit(usable, cache, asked=asked, draft=draft, gpu_bytes=gpu),
-        notes=tuple(reason.words for reason in model.declined),
+        notes=tuple(reason.words for reason in (*model.declined, *packed)),
         groups=model.groups,
     )
 
@@ -80,8 +82,7 @@ def read_card(
         return str(error)
     context = min(model.context_length, wanted.context_length or model.context_length)
     model = replace(model, context_length=context)
-    cache, drafter = own.cache.over(UNQUANTISED), _drafter(wanted, machine)
-    return make_card(model, machine, cache, drafter, wanted.context_length)
+    return make_card(model, machine, own.cache, _drafter(wanted, machine), wanted.context_length)
 
 
 def _drafter(load: LoadOptions, machine: Machine) -> ModelDescription | None:

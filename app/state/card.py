@@ -103,7 +103,6 @@ class OfferedModel(QObject):
 
     def _look(self) -> None:
         path, own = self.path, self.own
-        own = replace(own, load=self._models.as_wanted(path, own).options)
         self._disk.run(lambda: self._read_card(path, self._machine, own), self._take)
 
     def _take(self, card: ModelCard | str) -> None:

@@ -270,13 +270,12 @@ class ChatState(QObject):
             self._answers.stop(self.chat_id)
 
     def change_settings(self, settings: ChatSettings) -> None:
-        """From the next round on, for this chat only; another way of loading loads anew."""
+        """Answer with other settings in this chat, from the next round on."""
         with self._told():
             self._set_settings(settings)
             if self.chat_id is not None:
                 self._request(ChangeSettings(str(self.chat_id), settings))
             self.settings_changed.emit()
-            self._models.use_options(settings.load)
 
     def _set_settings(self, settings: ChatSettings) -> None:
         if self.chat_id is not None:
@@ -297,7 +296,6 @@ class ChatState(QObject):
         """Store a question, at `place` from now on, and its empty answer, both or neither; then
         have it answered. False where it could not be stored.
         """
-        self._models.use_options(self.settings.load)
         current = self._models.loading or self._models.in_use
         settings = replace(self.settings, model_path=current.path if current else None)
         messages, is_new = self._store.messages, self.chat_id is None

@@ -36,7 +36,6 @@ from app.worker.requests import (
 )
 from mlx_engine.hub.weight_files import folder_name
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import UNQUANTISED, LoadOptions
 from mlx_engine.values.words import joined
 
 
@@ -94,7 +93,6 @@ class ModelState(QObject):
         """is_answering: whether answers are being written, which a load waits for."""
         super().__init__(parent)
         self._request, self._settings, self._is_answering = request, settings, is_answering
-        self._chat = LoadOptions()
         self._loads: list[_Load] = []
         self._wanted: LoadModel | None = None
         self.in_use: LoadModel | None = None
@@ -120,19 +118,12 @@ class ModelState(QObject):
 
     # the way into memory
 
-    def load(
-        self,
-        path: str | None,
-        chat: LoadOptions | None = None,
-        own: ModelSettings | None = None,
-    ) -> None:
+    def load(self, path: str | None, own: ModelSettings | None = None) -> None:
         """Put a model in place of the one in use, unless it is in use or being loaded just so.
 
-        path: None for the built-in model. chat: load options of the chat on show, None for those of
-        the call before. own: settings of the model, remembered once it is loaded with them; None
-        for those remembered.
+        path: None for the built-in model. own: settings of the model, remembered once it is loaded
+        with them; None for those remembered.
         """
-        self._chat = chat or self._chat
         request = self.as_wanted(path, own)
         if request == (self._wanted or self.in_use):
             if own is not None and not self._loads:
@@ -149,20 +140,12 @@ class ModelState(QObject):
         self.progressed.emit()
 
     def as_wanted(self, path: str | None, own: ModelSettings | None = None) -> LoadModel:
-        """The request that loads a model for the chat on show; own: as in `load`."""
+        """The request that loads a model; own: as in `load`."""
         own = own or settings_of(self._settings.value, path)
-        return LoadModel(path, own.under(self._chat), own.cache.over(UNQUANTISED))
+        return LoadModel(path, own.load, own.cache)
 
-    def use_options(self, chat: LoadOptions) -> None:
-        """Load the model in use again if a chat asks for other load options."""
-        self._chat = chat
-        current = self._wanted or self.in_use
-        if current is not None:
-            self.load(current.path)
-
-    def load_later(self, path: str | None, chat: LoadOptions, why: str) -> None:
+    def load_later(self, path: str | None, why: str) -> None:
         """Load a model when something is asked."""
-        self._chat = chat
         self.resting = Resting(self.as_wanted(path), model_name(path), why)
         self.changed.emit()
 

@@ -37,9 +37,8 @@ class Presets:
         preset = self.settings.value.presets.get(name)
         if preset is not None:
             now = self.chat.settings
-            load = replace(now.load, numerics=preset.load.numerics)
             own = replace(preset, model_path=now.model_path, read_from=now.read_from)
-            self.chat.change_settings(replace(own, load=load, preset=name))
+            self.chat.change_settings(replace(own, preset=name))
 
     def save(self, name: str) -> None:
         """Keep the chat's settings under this name, in place of a preset that has it."""

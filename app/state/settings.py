@@ -12,7 +12,13 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 
 from app.start.threads import Beside
-from app.values.app_settings import AppSettings
+from app.values.app_settings import (
+    BUILT_IN,
+    AppSettings,
+    ModelSettings,
+    load_options_in,
+    without_unset_bits,
+)
 from app.values.chat_settings import without_old_defaults
 from app.values.errors import SettingsNotSaved
 from app.values.typed_json import Reading, encode, read_fields
@@ -74,7 +80,31 @@ def _content(path: Path) -> Any:
         content = file.read(LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:
         raise ValueError("too large for settings")
-    return json.loads(content.decode("utf-8"))
+    return _with_load_options_by_model(json.loads(content.decode("utf-8")))
+
+
+def _with_load_options_by_model(content: Any) -> Any:
+    """Content of a settings file; of an older version's, load options that were the default of new
+    chats become those of the models used last.
+    """
+    if not isinstance(content, dict):
+        return content
+    parts = {name: content.get(name) for name in ("new_chat", "models", "presets")}
+    new_chat, models, presets = (p if isinstance(p, dict) else {} for p in parts.values())
+    sound = {
+        path: without_unset_bits(own) if isinstance(own, dict) else own
+        for path, own in models.items()
+    }
+    own = load_options_in(new_chat)
+    if own != ModelSettings():
+        recent = content.get("recent_models")
+        paths = [BUILT_IN, *(recent if isinstance(recent, list) else ())]
+        sound = {path: encode(own) for path in paths if isinstance(path, str)} | sound
+    for chat in (new_chat, *presets.values()):
+        for name in ("load", "cache"):
+            if isinstance(chat, dict):
+                chat.pop(name, None)
+    return {**content, "models": sound} if sound else content
 
 
 def _kept_aside(path: Path) -> str:

@@ -1,5 +1,6 @@
 """The list of chats: made, named, pinned, copied, thrown away, taken back; found by their words."""
 
+import json
 import re
 import sqlite3
 import time
@@ -11,6 +12,7 @@ from typing import TypeVar, cast
 from app.store.database import Database
 from app.store.rows import seconds_of, text_of
 from app.store.words import WordFinder, like_patterns, match_expression, query_words
+from app.values.app_settings import BUILT_IN, ModelSettings, load_options_in
 from app.values.attached_text import said_with
 from app.values.chat_settings import ChatSettings, settings_from_json, settings_to_json
 from app.values.chats import ChatSummary, ListedChat, TextRange
@@ -116,6 +118,23 @@ class Chats:
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock
+
+    def take_load_options(self) -> dict[str, ModelSettings]:
+        """Remove the load options that an older version kept with chats, and return those that are
+        not the default, the newest for each model by its path.
+        """
+        has_some = "iif(json_valid(settings), json_type(settings, '$.load'), NULL) IS NOT NULL"
+        found = {}
+        for row in self._database.rows(
+            f"SELECT settings FROM chat WHERE {has_some} ORDER BY updated_at"
+        ):
+            chat = json.loads(row["settings"])
+            path = chat.get("model_path")
+            found[path if isinstance(path, str) else BUILT_IN] = load_options_in(chat)
+        if found:
+            remove = "json_remove(settings, '$.load', '$.cache')"
+            self._database.write(f"UPDATE chat SET settings = {remove} WHERE {has_some}")
+        return {path: own for path, own in found.items() if own != ModelSettings()}
 
     def create(self, settings: ChatSettings, title: str = "") -> int:
         """A new, empty chat; its id."""

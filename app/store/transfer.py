@@ -289,20 +289,13 @@ def _from_json(content: Any, defaults: ChatSettings) -> NewChat:
     return NewChat(text_of(content.get("title")), settings, rows, leaf, folder, reading.notes)
 
 
-PASSED_ON = ("numerics",)
-"""What a file says of loading: neither a place nor an id, for it must not choose what is loaded."""
-
-
 def _safe_settings(content: Any) -> Any:
-    """Without what names this machine's disk, or would be loaded or written on another's, and
-    without a message's number, which is another there.
+    """Settings without the model's place on another machine's disk, and without the number that a
+    message has there.
     """
     if not isinstance(content, dict):
         return content
-    safe = {key: value for key, value in content.items() if key not in ("model_path", "read_from")}
-    if isinstance(safe.get("load"), dict):
-        safe["load"] = {key: value for key, value in safe["load"].items() if key in PASSED_ON}
-    return safe
+    return {key: value for key, value in content.items() if key not in ("model_path", "read_from")}
 
 
 def _new_message(content: Any, place: int, *, is_other: bool, model: str) -> StoredMessage:

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from app.values.chat_settings import CacheChoice, ChatSettings
+from app.values.chat_settings import ChatSettings
+from app.values.typed_json import read_fields
 from mlx_engine.values.errors import BadOption
-from mlx_engine.values.options import LoadOptions
+from mlx_engine.values.options import CacheOptions, LoadOptions
 
 Theme = Literal["system", "light", "dark"]
 Language = Literal["system", "en", "de"]
@@ -22,26 +23,27 @@ BUILT_IN = "built-in"
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """What is remembered of one model. load: how it is opened where a chat does not say otherwise.
-
-    keep: it stays in memory, however long nothing is asked of it. cache: in how many bits keys and
-    values are kept where a chat does not say otherwise.
+    """Settings of one model. load: how it is opened, with its draft model. keep: it stays in memory
+    when idle. cache: bits of stored keys and values.
     """
 
     load: LoadOptions = field(default_factory=LoadOptions)
     keep: bool = False
-    cache: CacheChoice = field(default_factory=CacheChoice)
+    cache: CacheOptions = field(default_factory=CacheOptions)
 
-    def under(self, chat: LoadOptions) -> LoadOptions:
-        """How the model is opened for a chat that wants this."""
-        own = self.load
-        return replace(
-            chat,
-            heads=chat.heads or own.heads,
-            numerics=own.numerics if chat.numerics == "auto" else chat.numerics,
-            context_length=chat.context_length or own.context_length,
-            anyway=chat.anyway or own.anyway,
-        )
+
+def load_options_in(chat: Mapping[str, Any]) -> ModelSettings:
+    """Return how an older version loaded the model of a chat, from JSON of the chat's settings."""
+    own = {name: chat[name] for name in ("load", "cache") if isinstance(chat.get(name), dict)}
+    return read_fields(ModelSettings(), without_unset_bits(own), "").value
+
+
+def without_unset_bits(own: Mapping[str, Any]) -> Mapping[str, Any]:
+    """JSON of ModelSettings without bits that an older version wrote as null for the default."""
+    bits = own.get("cache")
+    if not isinstance(bits, dict):
+        return own
+    return {**own, "cache": {name: value for name, value in bits.items() if value is not None}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +140,9 @@ def settings_of(settings: AppSettings, path: str | None) -> ModelSettings:
 def with_settings_of(settings: AppSettings, path: str | None, own: ModelSettings) -> AppSettings:
     """Remember this of a model; nothing where it is as any other."""
     models = {**settings.models, path or BUILT_IN: own}
-    usual = ModelSettings()
-    return replace(settings, models={of: it for of, it in models.items() if it != usual})
+    default = ModelSettings()
+    kept = {place: model for place, model in models.items() if model != default}
+    return replace(settings, models=kept)
 
 
 def with_preset(settings: AppSettings, name: str, preset: ChatSettings) -> AppSettings:

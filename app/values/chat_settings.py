@@ -1,18 +1,13 @@
-"""Everything a chat answers with: model, system prompt, drafting, sampling, limits, its cache."""
+"""Everything a chat answers with: model, system prompt, drafting, sampling, limits."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
 
 from app.values.typed_json import Reading, encode, read_fields
 from mlx_engine.values.options import (
-    UNQUANTISED,
-    CacheBits,
-    CacheOptions,
     DraftOptions,
     GenerationOptions,
-    LoadOptions,
     SamplingOptions,
     TemplateValue,
 )
@@ -36,26 +31,8 @@ class SamplingChoice:
 
     def over(self, recommended: SamplingOptions) -> SamplingOptions:
         """What holds where this is recommended."""
-        return replace(recommended, **_chosen(self))
-
-
-@dataclass(frozen=True, slots=True)
-class CacheChoice:
-    """What the user chose of CacheOptions; None is what is usual with the model."""
-
-    bits: CacheBits | None = None
-    head_bits: CacheBits | None = None
-
-    def __post_init__(self) -> None:
-        self.over(UNQUANTISED)
-
-    def over(self, usual: CacheOptions) -> CacheOptions:
-        """What holds where this is usual."""
-        return replace(usual, **_chosen(self))
-
-
-def _chosen(choice: SamplingChoice | CacheChoice) -> dict[str, Any]:
-    return {name: value for name, value in asdict(choice).items() if value is not None}
+        chosen = {name: value for name, value in asdict(self).items() if value is not None}
+        return replace(recommended, **chosen)
 
 
 THINKING = "enable_thinking"
@@ -64,7 +41,7 @@ THINKING = "enable_thinking"
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """model_path: a file, folder or hub id, None for the built-in model; numerics are in `load`.
+    """model_path: a file, folder or hub id, None for the built-in model.
 
     thinking: None leaves it to the model's template. template_arguments: what else the template is
     given, whether or not that of the model in use asks for it. preset: the name of the one these
@@ -77,10 +54,8 @@ class ChatSettings:
     draft: DraftOptions = field(default_factory=DraftOptions)
     sampling: SamplingChoice = field(default_factory=SamplingChoice)
     generation: GenerationOptions = field(default_factory=GenerationOptions)
-    load: LoadOptions = field(default_factory=LoadOptions)
     thinking: bool | None = None
     template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
-    cache: CacheChoice = field(default_factory=CacheChoice)
     preset: str | None = None
     read_from: int | None = None
 
@@ -117,5 +92,4 @@ def without_old_defaults(settings: ChatSettings) -> ChatSettings:
 
 def as_preset(settings: ChatSettings) -> ChatSettings:
     """What a preset keeps of a chat: nothing that names its model, a message, or itself."""
-    load = LoadOptions(numerics=settings.load.numerics)
-    return replace(settings, model_path=None, load=load, preset=None, read_from=None)
+    return replace(settings, model_path=None, preset=None, read_from=None)

@@ -63,6 +63,12 @@ def number(value: float, form: str = ",") -> str:
     return format(value, form).translate(marks)
 
 
+def decimal(value: float) -> str:
+    """A figure with all of its digits and no more: "1", "0.7", "18446744073709551615"."""
+    text = str(int(value)) if float(value).is_integer() else repr(value)
+    return text.replace(".", QLocale().decimalPoint())
+
+
 def percent(share: float) -> str:
     """ "82 %" of 0.82, as the language writes it."""
     return tr("{percent:.0f} %", percent=100 * share)

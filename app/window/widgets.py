@@ -50,14 +50,6 @@ class Titled(QFrame):
         if is_page:
             keep_key(self, Qt.Key.Key_Escape)  # it would stop an answer that is not on show
 
-    def come_by_the_button_last(self) -> None:
-        """With Tab, also after content that was made only now, which is the last in the window."""
-        last = self.window().previousInFocusChain()
-        while last and last.focusPolicy() == Qt.FocusPolicy.NoFocus:
-            last = last.previousInFocusChain()
-        if last:
-            self.setTabOrder(last, self._close)
-
     # Qt
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -83,7 +75,6 @@ class Widgets:
         self.library_page = Titled(tr("Models"), self.library, back)
         self.compare_page = Titled(tr("Compare"), self.compare, back)
         self.settings_page = Titled(tr("Settings"), self.settings, back)
-        self.settings.made.connect(self.settings_page.come_by_the_button_last)
         self.session, self.drafting = SessionPanel(), DraftingView()
         self.drafting_panel = Titled(
             tr("Drafting"), self.drafting, tr("Close the Drafting view"), is_page=False

@@ -95,21 +95,21 @@ MOST_CHATS = 16
 class KeptChats:
     """chat id -> session of one engine, which bounds what all of them hold.
 
-    usual: the caches of chats that do not ask for others. forget_files: of a chat, by its id.
-    model_name: as the window names it.
+    cache: bits of stored keys and values, where the model can have fewer than 16. forget_files:
+    of a chat, by its id. model_name: as the window names it.
     """
 
     def __init__(
         self,
         engine: "Engine",
-        usual: CacheOptions = UNQUANTISED,
+        cache: CacheOptions = UNQUANTISED,
         forget_files: Callable[[str], None] = lambda chat_id: None,  # noqa: ARG005
         *,
         is_built_in: bool = False,
     ) -> None:
         self._engine = engine
         self._is_built_in = is_built_in
-        self._usual = usual
+        self._cache = cache
         self._forget_files = forget_files
         self._sessions: dict[str, Session] = {}  # oldest use first
         self._told = engine.description
@@ -139,6 +139,8 @@ class KeptChats:
         session = self._sessions.pop(chat_id, None)
         if session is None:
             session = self._engine.session(name=chat_id)
+            if self._engine.description.packed_cache is None:
+                session.cache = self._cache
         idle = [one for one in self._sessions if one not in answering]
         self._sessions[chat_id] = session
         for one in idle[: max(0, len(self._sessions) - MOST_CHATS)]:
@@ -148,8 +150,7 @@ class KeptChats:
 
     def change(self, chat_id: str, settings: ChatSettings) -> None:
         """New settings, if the chat is kept; a running answer's drafting and sampling follow at
-        its next round. A cache that the model cannot have is left as it is, which its description
-        tells and the window says.
+        its next round.
         """
         session = self._sessions.get(chat_id)
         if session is None:
@@ -162,8 +163,6 @@ class KeptChats:
         session.sampling = settings.sampling.over(self._engine.description.sampling)
         session.draft = settings.draft
         session.generation = settings.generation
-        if self._engine.description.packed_cache is None:
-            session.cache = settings.cache.over(self._usual)
 
     def new_description(self) -> ModelDescription | None:
         """The model's description if it is another than when this was last asked."""

@@ -17,8 +17,7 @@ from mlx_engine.values.options import UNQUANTISED, CacheOptions, LoadOptions
 class LoadModel:
     """Open the model at `path` in place of the one in use; None is the built-in one.
 
-    A hub id must be downloaded first: give its folder. cache: in how many bits keys and values are
-    kept where a chat does not say otherwise.
+    A hub id must be downloaded first: give its folder. cache: bits of stored keys and values.
     """
 
     path: str | None = None

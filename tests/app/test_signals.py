@@ -28,6 +28,8 @@ def bring_out_everything(driven: Driven, place: Path) -> None:
     driven.until(lambda: bool(driven.widgets.library.findChildren(DownloadRow)))
     driven.app.library.add_folder(str(place))
     driven.widgets.window.show_page("settings")
+    for pane in ("appearance", "models", "drafting", "advanced"):
+        driven.widgets.settings.show_pane(pane)
     driven.widgets.transcript.edit_last_prompt()
 
 
@@ -36,8 +38,7 @@ def test_every_signal_has_a_receiver(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted(WITH_ALL), nowhere) as driven:
         instance = SingleInstance(tmp_path)
         hear_outside(driven.app, qapp, instance)
-        with qtbot.waitSignal(driven.widgets.settings.made):
-            bring_out_everything(driven, tmp_path)
+        bring_out_everything(driven, tmp_path)
         assert unheard(declared_signals(ROOT), living_objects()) == []
 
 

@@ -15,7 +15,7 @@ from windows import close, folders_in
 
 from app.app import App
 from app.library.machine import this_machine
-from app.values.app_settings import settings_of
+from app.values.app_settings import ModelSettings, settings_of
 from app.values.chat_settings import SamplingChoice
 from app.values.chats import StoredMessage
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions
@@ -146,7 +146,7 @@ def test_a_small_model_that_comes_in_mid_chat_reads_on_show_and_can_be_stopped(
     app = start(apps, qapp, tmp_path, qtbot)
     chats, strip = app.chat, app.widgets.strip
     beside = LoadOptions(draft_model=str(POCKET), draft_misfit="plain")
-    chats.change_settings(replace(chats.settings, load=beside))
+    app.models.load(None, own=ModelSettings(beside))
     qtbot.waitUntil(lambda: app.models.loading is None, timeout=PATIENCE_MS)
     set_up(app, max_tokens=24, source="none")
     ask(app, QUESTION)

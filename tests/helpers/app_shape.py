@@ -70,7 +70,7 @@ def main() -> None:
     """Print all figures."""
     for name, count in static_figures(ROOT).items():
         print(f"{count:6,} {name}")
-    from PySide6.QtWidgets import QApplication
+    from PySide6.QtWidgets import QAbstractButton, QApplication
     from pytestqt.qt_compat import qt_api
     from pytestqt.qtbot import QtBot
     from scripted_engine import Answer
@@ -106,16 +106,11 @@ def main() -> None:
             if "-v" in sys.argv:
                 print(*sorted(name.removeprefix(str(ROOT)) for name in trace.files), sep="\n")
             trace = Trace()
-            draft = driven.widgets.session.fields.draft
-            traced(lambda: draft.changed.emit({"draft": _deeper(driven)}), trace)
+            choices = driven.widgets.session.draft.findChildren(QAbstractButton)
+            (off,) = [one for one in choices if one.accessibleName() == "Depth: Off"]
+            traced(off.click, trace)
             print(f"A changed depth until the request is queued: {trace}")
             Inbox.put = put
-
-
-def _deeper(driven: object) -> object:
-    from dataclasses import replace
-
-    return replace(driven.app.chat.settings.draft, depth=3)
 
 
 if __name__ == "__main__":

@@ -62,8 +62,9 @@ def filled_window(qtbot: QtBot) -> Widgets:
     made.compare.watch(compared.comparison)
     compared.run("the same", "the other")
     made.window.show()
-    with qtbot.waitSignal(made.settings.made, timeout=60_000):
-        made.window.show_page("settings")
+    made.window.show_page("settings")
+    for pane in ("general", "appearance", "models", "drafting", "advanced"):
+        made.settings.show_pane(pane)
     made.window.show_page("chat")
     made.window.body.setFocus()  # a cursor blinks
     wait_for_rest(made, qtbot)

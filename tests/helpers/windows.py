@@ -19,7 +19,6 @@ from app.worker.model_in_use import ModelSource, Progress, Stop
 from app.worker.requests import LoadModel
 from mlx_engine.hub.client import Hub
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import LoadOptions
 
 PATIENCE_MS = 60_000
 
@@ -124,7 +123,7 @@ class Driven:
         window.show_panel("session")
         window.show_sidebar(True)
         app.models.rest("")
-        app.models.load(None, LoadOptions())
+        app.models.load(None)
         self.until(lambda: app.models.loading is None)
         self.until(lambda: not widgets.transcript.reader.turns.is_busy)
         widgets.notice._dismiss()

@@ -307,7 +307,7 @@ class CompareView(QWidget):
     def _try_run(self) -> None:
         prompt, comparison = self._prompt.toPlainText().strip(), self._comparison
         if prompt and not comparison.is_running and not self._why_not:
-            as_pinned = self._pinned is not None and self._depth.selected() == PINNED
+            as_pinned = self._pinned is not None and self._depth.value == PINNED
             comparison.run(prompt, as_pinned=as_pinned)
 
     # Qt

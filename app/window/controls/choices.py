@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal, SignalInstance
 from PySide6.QtGui import (
     QFocusEvent,
     QFont,
@@ -38,15 +38,15 @@ from app.window.look import look
 class Option:
     """A value, its words, and why it cannot be chosen ("" when it can)."""
 
-    value: str
+    value: object
     words: str
     why_not: str = ""
 
 
 class DropDown(QComboBox):
-    """Signal `chosen`(str): the user picked this value."""
+    """One of several values in a list. Signal `chosen`: the value that the user picked."""
 
-    chosen = Signal(str)
+    chosen = Signal(object)
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -56,14 +56,14 @@ class DropDown(QComboBox):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(6)
-        self.activated.connect(lambda row: self.chosen.emit(self.itemData(row)))
+        self.activated.connect(lambda row: self.chosen.emit(self._options[row].value))
 
-    def show_options(self, options: Sequence[Option], value: str | None = None) -> None:
-        """Show these, with `value` chosen; None or an unknown one leaves it empty."""
+    def show_options(self, options: Sequence[Option], value: object = None) -> None:
+        """Offer these options and show `value`, nothing for one that is not among them."""
         if self._options != tuple(options):
             self._options = tuple(options)
             self._have_items()
-        self.select(value)
+        self.set_value(value)
 
     def _have_items(self) -> None:
         self.clear()
@@ -74,9 +74,10 @@ class DropDown(QComboBox):
             model.item(place).setEnabled(not option.why_not)
             model.item(place).setToolTip(plain(said(option.why_not)))
 
-    def select(self, value: str | None) -> None:
-        """Show this value; the user did not choose it, so nothing is emitted."""
-        self.setCurrentIndex(-1 if value is None else self.findData(value))
+    def set_value(self, value: object) -> None:
+        """Show a value without emitting it."""
+        values = [option.value for option in self._options]
+        self.setCurrentIndex(values.index(value) if value in values else -1)
 
     # Qt
 
@@ -129,11 +130,11 @@ class _Segment(QToolButton):
 
 
 class Segments(QWidget):
-    """All values side by side, arrow keys move; signal `chosen`(str)."""
+    """Values side by side; arrow keys move. Signal `chosen`: the value that the user picked."""
 
-    chosen = Signal(str)
+    chosen = Signal(object)
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, options: Sequence[Option] = ()) -> None:
         super().__init__()
         self.setAccessibleName(name)
         self._name = name
@@ -142,15 +143,17 @@ class Segments(QWidget):
         self._options: tuple[Option, ...] = ()
         self._have_buttons(1)  # what Tab comes by before and after it is settled now
         self._group.idClicked.connect(lambda row: self.chosen.emit(self._options[row].value))
+        if options:
+            self.show_options(options)
 
-    def show_options(self, options: Sequence[Option], value: str | None = None) -> None:
-        """Show these, with `value` chosen."""
+    def show_options(self, options: Sequence[Option], value: object = None) -> None:
+        """Offer these options and show `value`."""
         if self._options != tuple(options):
             self._options = tuple(options)
             self._have_buttons(len(options))
             for place, button in enumerate(self._group.buttons()):
                 self._show_option(button, place)
-        self.select(value)
+        self.set_value(value)
 
     def _show_option(self, button: QAbstractButton, place: int) -> None:
         option, last = self._options[place], len(self._options) - 1
@@ -160,8 +163,8 @@ class Segments(QWidget):
         set_tip(button, said(option.why_not))
         restyle(button, "edge", {0: "first", last: "last"}.get(place, ""))
 
-    def select(self, value: str | None) -> None:
-        """Show this value, or none of them; nothing is emitted."""
+    def set_value(self, value: object) -> None:
+        """Show a value, or none of them, without emitting it."""
         self._group.setExclusive(False)
         for button, option in zip(self._group.buttons(), self._options, strict=True):
             button.setChecked(option.value == value)
@@ -176,7 +179,8 @@ class Segments(QWidget):
             policy = Qt.FocusPolicy.StrongFocus if button is stop else Qt.FocusPolicy.ClickFocus
             button.setFocusPolicy(policy)
 
-    def selected(self) -> str | None:
+    @property
+    def value(self) -> object:
         """The value on show."""
         row = self._group.checkedId()
         return self._options[row].value if row >= 0 else None
@@ -210,13 +214,22 @@ NARROWEST = 120
 
 
 class Tick(QCheckBox):
-    """A box and words that wrap. Signal `clicked`(bool), as a QCheckBox has it."""
+    """A check box with words that wrap."""
 
     def __init__(self, words: str) -> None:
         super().__init__(words)
         self._words = words
         self.setAccessibleName(words)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    @property
+    def chosen(self) -> SignalInstance:
+        """Emitted with True or False when the user checks or clears the box."""
+        return self.clicked
+
+    def set_value(self, value: bool) -> None:
+        """Check or clear the box without emitting it."""
+        self.setChecked(value)
 
     def _wrap(self) -> None:
         """Break the words where they would go over the right edge."""

@@ -1,21 +1,27 @@
-"""Numbers and lines of text to type, each with its mistake said below it."""
+"""Numbers and text to type; a message below a field says what is wrong with a text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
-from PySide6.QtCore import QEvent, QLocale, QMimeData, QObject, QSignalBlocker, Qt, QTimer, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QWheelEvent
-from PySide6.QtWidgets import QGridLayout, QLineEdit, QPlainTextEdit, QSlider, QWidget
+from PySide6.QtCore import QEvent, QMimeData, QObject, QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QValidator, QWheelEvent
+from PySide6.QtWidgets import (
+    QDoubleSpinBox,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QSlider,
+    QWidget,
+)
+from typing_extensions import override
 
 from app.window.controls.labels import label, paragraph, restyle, say, set_tip, tabular
-from app.window.controls.layouts import column
+from app.window.controls.layouts import Wide, column, row
 from app.window.controls.writing import follow_writing
-from app.window.language import said, tr
+from app.window.language import decimal, tr
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.words import Words
-
-T = TypeVar("T")
 
 
 class _KeptKey(QObject):
@@ -65,115 +71,202 @@ class SearchField(QLineEdit):
 
 
 SETTLED_MS = 300
-"""A value counts once nothing was typed for so long, or the field was left."""
+"""A value counts when nothing was typed for so long, or the focus left the field."""
+
+
+def settle_timer(parent: QObject, settle: Callable[[], None]) -> QTimer:
+    """A timer that calls `settle` SETTLED_MS after its last start."""
+    timer = QTimer(parent, singleShot=True, interval=SETTLED_MS)
+    timer.timeout.connect(settle)
+    return timer
 
 
 class Field(QWidget):
-    """Something to type into, and what is wrong with it; subclasses send it off in `settle`."""
+    """A text to type; `read` parses it and `write` shows a value.
 
-    def __init__(self, edit: QLineEdit | QPlainTextEdit) -> None:
+    Signal `chosen`: the typed value, once typing has paused or the focus has left.
+    """
+
+    chosen = Signal(object)
+
+    def __init__(
+        self,
+        edit: QLineEdit | QPlainTextEdit,
+        name: str,
+        read: Callable[[str], object] = str,
+        write: Callable[[Any], str] = str,
+    ) -> None:
+        """read: raises BadOption for a text that is no value."""
         super().__init__()
-        self.pending = QTimer(self, singleShot=True, interval=SETTLED_MS)
-        self.pending.timeout.connect(self.settle)
+        self._edit, self._read, self._write = edit, read, write
+        self._pending = settle_timer(self, self.settle)
         self.problem = paragraph("", "problem")
-        self._edited = edit
-        self.show_problem("")
+        edit.setAccessibleName(name)
+        self.setFocusProxy(edit)
+        self._show_problem("")
 
-    def show_problem(self, words: str) -> None:
-        """Say what is wrong with the value, "" for nothing."""
-        say(self.problem, words)
-        restyle(self._edited, "bad", bool(words))
+    def text(self) -> str:
+        """The text in the field."""
+        edit = self._edit
+        return edit.toPlainText() if isinstance(edit, QPlainTextEdit) else edit.text().strip()
 
-    def tried(self, make: Callable[[], T]) -> T | None:
-        """What is made of the value; None for a BadOption, which the field says."""
-        try:
-            made = make()
-        except BadOption as problem:
-            self.show_problem(str(problem))
-            return None
-        self.show_problem("")
-        return made
-
-    def leave(self) -> None:
-        """The focus went elsewhere: what was typed counts now."""
-        if self.pending.isActive():
-            self.settle()
+    def set_value(self, value: object) -> None:
+        """Show a value without emitting it; what was typed is gone."""
+        edit, text = self._edit, self._write(value)
+        if text != self.text():
+            edit.setPlainText(text) if isinstance(edit, QPlainTextEdit) else edit.setText(text)
+        self._pending.stop()
+        self._show_problem("")
 
     def settle(self) -> None:
-        """Nothing more is typed for now."""
-        self.pending.stop()
+        """Emit the value of the text, or say what is wrong with it."""
+        self._pending.stop()
+        try:
+            value = self._read(self.text())
+        except BadOption as problem:
+            self._show_problem(str(problem))
+        else:
+            self._show_problem("")
+            self.chosen.emit(value)
+
+    def leave(self) -> None:
+        """Settle what was typed when the focus leaves."""
+        if self._pending.isActive():
+            self.settle()
+
+    def _show_problem(self, words: str) -> None:
+        say(self.problem, words)
+        restyle(self._edit, "bad", bool(words))
 
 
-MOST_DIGITS = 20
-"""Enough for any seed."""
+LONGEST_LINE = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """What a field holds; `number` None with is_number True is none, or none that was chosen."""
+class LineField(Field):
+    """One line of text beside its name."""
 
-    number: float | None
-    is_number: bool
+    def __init__(
+        self,
+        name: str,
+        what: str,
+        empty: str,
+        read: Callable[[str], object] = str,
+        write: Callable[[Any], str] = str,
+    ) -> None:
+        """what: the field in a sentence. empty: shown while there is no text."""
+        edit = QLineEdit()
+        super().__init__(edit, name, read, write)
+        edit.setMaxLength(LONGEST_LINE)
+        edit.setAlignment(Qt.AlignmentFlag.AlignRight)
+        edit.setPlaceholderText(empty)
+        describe(edit, what)
+        self.line = row(Wide(buddy(name, edit), 3), Wide(edit, 2), spacing=4)
+        column(self.line, self.problem, of=self, spacing=4)
+        edit.textEdited.connect(lambda _: self._pending.start())
+        edit.editingFinished.connect(self.leave)
+
+
+def describe(control: QWidget, what: str) -> None:
+    """Give a control a sentence, for its tooltip and screen readers."""
+    control.setAccessibleDescription(what)
+    set_tip(control, what)
+
+
+def buddy(name: str, control: QWidget) -> QLabel:
+    """A label that names a control."""
+    heading = label(name)
+    heading.setToolTip(control.toolTip())
+    heading.setBuddy(control)
+    return heading
 
 
 @dataclass(frozen=True, slots=True)
 class NumberKind:
-    """How a number is read and stepped.
+    """Range and step of a number.
 
-    off: the word for `neutral`, None where there is none. is_choice: an empty field means that
-    nothing was chosen, not `neutral`. ends: of a slider below it, None for no slider.
+    decimals: 0 for whole numbers. off: a number that is shown as the word "off". slides_to: where a
+    slider from `least` ends, None for no slider.
     """
 
-    read: Callable[[str], int | float]
-    step: float
-    off: str | None = None
-    neutral: float | None = None
-    is_choice: bool = False
-    ends: tuple[float, float] | None = None
+    least: float
+    most: float
+    step: float = 1
+    decimals: int = 0
+    off: float | None = None
+    slides_to: float | None = None
 
-    def at(self, steps: int) -> int | float:
-        """The number so many steps from the slider's start."""
-        assert self.ends is not None
-        return self.read(f"{self.ends[0] + steps * self.step:.6g}")
 
-    def steps(self, number: float) -> int:
-        """Where a number is on the slider, or the end beyond which it is."""
-        assert self.ends is not None
-        start, end = self.ends
-        return round((min(max(start, number), end) - start) / self.step)
+class NumberEdit(QDoubleSpinBox):
+    """A number with a decimal point or comma, or a word that stands for one.
 
-    def text(self, number: float | None) -> str:
-        """What a field shows of a number."""
-        if number is None:
-            return ""
-        if self.off is None or number != self.neutral:
-            return number_text(number).replace(".", QLocale().decimalPoint())
-        return said(self.off) if self.is_choice else ""
+    The value `unset`, a step below the least number, stands for "not chosen"; the special value
+    text says what is used then, and stepping begins at `start`.
+    """
 
-    def typed(self, text: str) -> Typed:
-        """What a text means."""
-        if not text or (self.off is not None and text.lower() == said(self.off).lower()):
-            return Typed(self.neutral if text or not self.is_choice else None, True)
+    def __init__(self, kind: NumberKind, unset: str) -> None:
+        """unset: the special value text, "" where there always is a number."""
+        super().__init__()
+        self.unset, self._least = round(kind.least - kind.step, 6), kind.least
+        self._off = kind.off
+        self.start: float | None = None
+        self.setDecimals(kind.decimals)
+        self.setRange(self.unset if unset else kind.least, kind.most)
+        self.setSingleStep(kind.step)
+        self.setSpecialValueText(unset)
+        self.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self.setMinimumWidth(1)
+        tabular(self)
+
+    def _number(self, text: str) -> float | None:
+        """The number that a text means, None for none."""
+        unset = self.specialValueText()
+        if unset and text in ("", unset):
+            return self.unset
+        if self._off is not None and text == tr("off"):
+            return self._off
         try:
-            return Typed(self.read(text.replace(",", ".")), True)
+            return float(text.replace(",", "."))
         except ValueError:
-            return Typed(None, False)
-
-
-class NumberEdit(QLineEdit):
-    """Signal `stepped`(int): the user pressed Up (1) or Down (-1)."""
-
-    stepped = Signal(int)
+            return None
 
     # Qt
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Up and Down step."""
-        steps = {Qt.Key.Key_Up.value: 1, Qt.Key.Key_Down.value: -1}
-        if event.key() in steps:
-            self.stepped.emit(steps[event.key()])
-        else:
-            super().keyPressEvent(event)
+    @override
+    def textFromValue(self, value: float) -> str:
+        number = round(value, self.decimals())
+        return tr("off") if number == self._off else decimal(number)
+
+    @override
+    def valueFromText(self, text: str) -> float:
+        number = self._number(text)
+        return self.value() if number is None else number
+
+    @override
+    def validate(self, text: str, at: int) -> tuple[QValidator.State, str, int]:
+        number, state = self._number(text), QValidator.State.Intermediate
+        if number is None:
+            begun = ("-", ".", ",", tr("off"), self.specialValueText())
+            if not any(word.startswith(text) for word in begun):
+                state = QValidator.State.Invalid
+        elif number > self.maximum() or (not self.decimals() and number % 1):
+            state = QValidator.State.Invalid
+        elif number >= self._least or number == self.unset:
+            state = QValidator.State.Acceptable
+        return state, text, at
+
+    @override
+    def stepBy(self, steps: int) -> None:
+        if self.start is not None and self.specialValueText() and self.value() == self.unset:
+            self.setValue(self.start)
+        super().stepBy(steps)
+        if self.value() < self._least:
+            self.setValue(self.minimum())
+
+    @override
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()  # it scrolls the panel
 
 
 class Slider(QSlider):
@@ -187,122 +280,97 @@ class Slider(QSlider):
 
     # Qt
 
+    @override
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """Scroll the panel, never a setting."""
-        event.ignore()
+        event.ignore()  # it scrolls the panel
 
 
-SLIDER_ROW = 1
+class NumberField(QWidget):
+    """A number beside its name, with a slider where its kind has one.
 
-
-class LineField(Field):
-    """One line behind its name. Signal `changed`: what to try, as subclasses read it."""
-
-    changed = Signal(object)
-
-    def __init__(self, edit: QLineEdit, name: str, what: str, empty: str) -> None:
-        """what: the field in a sentence. empty: what is shown where nothing is typed."""
-        super().__init__(edit)
-        what = said(what)
-        edit.setAccessibleName(name)
-        edit.setAccessibleDescription(what)
-        set_tip(edit, what)
-        edit.setAlignment(Qt.AlignmentFlag.AlignRight)
-        edit.setPlaceholderText(empty)
-        heading = label(name)
-        set_tip(heading, what)
-        heading.setBuddy(edit)
-        self._grid = grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setSpacing(4)
-        grid.addWidget(heading, 0, 0)
-        grid.addWidget(edit, 0, 1)
-        grid.addWidget(self.problem, SLIDER_ROW + 1, 0, 1, 2)
-        grid.setColumnStretch(0, 3)
-        grid.setColumnStretch(1, 2)
-        edit.textEdited.connect(lambda _: self.pending.start())
-        edit.editingFinished.connect(self.leave)
-
-
-class NumberField(LineField):
-    """Signal `changed`(int | float | None): a number to try; an empty field is the neutral one, or
-    None for no choice.
+    Signal `chosen`(int | float | None): the number, None for "not chosen", once it has settled.
     """
 
-    def __init__(self, name: str, kind: NumberKind, what: str = "") -> None:
-        edit = NumberEdit()
-        super().__init__(edit, name, what, said(kind.off or ""))
-        self._edit, self._kind = edit, kind
-        self._recommended: float | None = None
-        edit.setMaxLength(MOST_DIGITS)
-        tabular(edit)
-        edit.stepped.connect(self._step)
-        self._slider = None if kind.ends is None else Slider(name, kind.steps(kind.ends[1]))
-        if self._slider is not None:
+    chosen = Signal(object)
+
+    def __init__(self, name: str, kind: NumberKind, what: str = "", unset: str = "") -> None:
+        """what: the number in a sentence. unset: words of "not chosen", "" for no such choice."""
+        super().__init__()
+        self._kind, self.edit = kind, NumberEdit(kind, unset)
+        self._pending = settle_timer(self, self.settle)
+        for part in (self.edit, self.edit.lineEdit()):
+            part.setAccessibleName(name)
+        self._what = tr(what)
+        describe(self.edit, self._what)
+        self.setFocusProxy(self.edit)
+        lines = column(
+            row(Wide(buddy(name, self.edit), 3), Wide(self.edit, 2), spacing=4), of=self, spacing=4
+        )
+        self._slider: Slider | None = None
+        if kind.slides_to is not None:
+            self._slider = Slider(name, self._steps(kind.slides_to))
             self._slider.valueChanged.connect(self._slide)
-            self._grid.addWidget(self._slider, SLIDER_ROW, 0, 1, 2)
+            lines.addWidget(self._slider)
+        self.edit.valueChanged.connect(self._change)
+        self.edit.editingFinished.connect(self.leave)
+        self._refresh()
 
-    def show_number(self, number: float | None) -> None:
-        """Show a number, None as an empty field; nothing is emitted."""
-        self.pending.stop()
-        if self._typed() != Typed(number, True):
-            self._edit.setText(self._kind.text(number))
-        self._place_slider()
-        self.show_problem("")
+    @property
+    def value(self) -> int | float | None:
+        """The number on show, None for "not chosen"."""
+        edit = self.edit
+        number = round(edit.value(), edit.decimals())
+        if edit.specialValueText() and number == edit.unset:
+            return None
+        return number if edit.decimals() else int(number)
 
-    def show_recommended(self, number: float | None) -> None:
-        """What holds where nothing is chosen, None where that is not known."""
-        self._recommended = number
-        self._edit.setPlaceholderText(self._kind.text(number) or tr("default"))
-        self._place_slider()
+    def set_value(self, number: float | None) -> None:
+        """Show a number without emitting it."""
+        with QSignalBlocker(self.edit):
+            self.edit.setValue(self.edit.unset if number is None else number)
+        self._pending.stop()
+        self._refresh()
+
+    def recommend(self, number: float | None) -> None:
+        """Show what is used where nothing was chosen, None where that is not known."""
+        self.edit.start = number
+        words = tr("default") if number is None else self.edit.textFromValue(number)
+        self.edit.setSpecialValueText(words)
+        self._refresh()
 
     def forbid(self, why: str) -> None:
-        """Disable it with a reason, "" enables it."""
-        self._edit.setEnabled(not why)
-        set_tip(self._edit, why or self._edit.accessibleDescription())
+        """Disable the field with a reason, "" enables it."""
+        self.edit.setEnabled(not why)
+        set_tip(self.edit, why or self._what)
 
     def settle(self) -> None:
-        """A number is tried, anything else is a mistake."""
-        super().settle()
-        typed = self._typed()
-        self._place_slider()
-        if typed.is_number:
-            self.changed.emit(typed.number)
-        else:
-            text = self._edit.text().strip()
-            self.show_problem(tr("“{text}” is not a number.", text=text))
+        """Emit the number."""
+        self._pending.stop()
+        self.chosen.emit(self.value)
 
-    def _typed(self) -> Typed:
-        return self._kind.typed(self._edit.text().strip())
+    def leave(self) -> None:
+        """Settle what was typed when the focus leaves."""
+        if self._pending.isActive():
+            self.settle()
 
-    def _place_slider(self) -> None:
-        """At the number that holds; it stays where it is when there is none."""
-        chosen = self._typed().number
-        number = self._recommended if chosen is None else chosen
+    def _change(self) -> None:
+        self._pending.start()
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Keep the slider and the colour in step with the number."""
+        chosen = self.value
+        restyle(self.edit, "unset", chosen is None)
+        number = self.edit.start if chosen is None else chosen
         if self._slider is not None and number is not None:
             with QSignalBlocker(self._slider):
-                self._slider.setValue(self._kind.steps(number))
+                self._slider.setValue(self._steps(number))
+
+    def _steps(self, number: float) -> int:
+        return round((number - self._kind.least) / self._kind.step)
 
     def _slide(self, steps: int) -> None:
-        self._edit.setText(self._kind.text(self._kind.at(steps)))
-        self.pending.start()
-
-    def _step(self, direction: int) -> None:
-        typed = self._typed()
-        if not typed.is_number or not self._edit.isEnabled():
-            return
-        start = self._recommended if typed.number is None else typed.number
-        number = (start or 0) + direction * self._kind.step
-        exact = number if isinstance(number, int) else round(number, 6)
-        self._edit.setText(number_text(exact))
-        self.settle()
-
-
-def number_text(number: float) -> str:
-    """As short as it can be without losing anything: 1, 0.7, 18446744073709551615."""
-    if isinstance(number, float) and number.is_integer() and abs(number) < 1e15:
-        return str(int(number))
-    return repr(number)
+        self.edit.setValue(self._kind.least + steps * self._kind.step)
 
 
 LONGEST = 20_000
@@ -357,34 +425,22 @@ class Lines(QPlainTextEdit):
 
 
 class TextField(Field):
-    """Signal `changed`(str): text to try, once typing paused or the field was left."""
+    """Some lines of text below their name."""
 
-    changed = Signal(str)
-
-    def __init__(self, name: str, lines: int, hint: str = "", shows_name: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        lines: int,
+        hint: str = "",
+        read: Callable[[str], object] = str,
+        write: Callable[[Any], str] = str,
+        shows_name: bool = True,
+    ) -> None:
         edit = Lines(lines)
-        super().__init__(edit)
-        self._edit = edit
-        self._edit.setAccessibleName(name)
-        self._edit.setPlaceholderText(hint)
+        super().__init__(edit, name, read, write)
+        edit.setPlaceholderText(hint)
         heading = (label(name),) if shows_name else ()
-        column(*heading, self._edit, self.problem, of=self, spacing=4)
-        self._edit.textChanged.connect(self.pending.start)
-        self._edit.left.connect(self.leave)
-        self._edit.refused.connect(lambda: self.show_problem(TOO_LONG))
-
-    def text(self) -> str:
-        """What is typed."""
-        return self._edit.toPlainText()
-
-    def show_text(self, text: str) -> None:
-        """Show a text; nothing is emitted."""
-        if text != self.text():
-            self._edit.setPlainText(text)
-        self.pending.stop()
-        self.show_problem("")
-
-    def settle(self) -> None:
-        """Any text is tried."""
-        super().settle()
-        self.changed.emit(self.text())
+        column(*heading, edit, self.problem, of=self, spacing=4)
+        edit.textChanged.connect(self._pending.start)
+        edit.left.connect(self.leave)
+        edit.refused.connect(lambda: self._show_problem(TOO_LONG))

@@ -188,7 +188,7 @@ class HubView(QWidget):
         say(self._state, words)
 
     def _ask(self) -> None:
-        self.search_wanted.emit(self._words.text().strip(), self._format.selected() or "")
+        self.search_wanted.emit(self._words.text().strip(), str(self._format.value or ""))
 
     def show_downloads(self, downloads: Sequence[DownloadFigures]) -> None:
         """What is in the queue is not offered again; what came is there to be loaded."""

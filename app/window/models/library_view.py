@@ -115,7 +115,7 @@ class LibraryView(QWidget):
 
     def show_place(self, where: str) -> None:
         """Models "here", or those on the "hub"."""
-        self._places.select(where)
+        self._places.set_value(where)
         self._stack.setCurrentWidget(self._pages[where])
 
     def _go_to(self, where: str) -> None:

@@ -1,11 +1,20 @@
-"""What the model in use can be asked for, and so what drafting does in this chat."""
+"""What the model in use can be asked for, and what drafting does in this chat."""
 
 from dataclasses import dataclass
 
 from app.state.round_history import DraftingNow, DraftingState
+from app.values.chat_settings import THINKING
 from app.window.drafting.status_strip import PLAIN_IS_FASTER, state_in_words
 from app.window.language import in_a_sentence, tr
-from mlx_engine.values.options import DraftOptions, DraftSourceName, Numerics, SamplingOptions
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import (
+    MAX_DEPTH,
+    DraftOptions,
+    DraftSourceName,
+    LoadOptions,
+    SamplingOptions,
+)
+from mlx_engine.values.words import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +39,14 @@ class SourceAbility:
 class ModelAbilities:
     """What the model in use can be asked for.
 
-    numerics: those in effect; numerics_why: why they are not the ones asked for. recommended: the
-    model's own sampling. can_switch_thinking: a chat can switch its thinking on or off.
-    template_arguments: what else its chat template asks for, by name. why_16_bits: why keys and
-    values are kept in 16 bits only, "" where they can be in fewer.
+    recommended: the model's own sampling. can_switch_thinking: a chat can switch its thinking on or
+    off. template_arguments: what else its chat template asks for, by name.
     """
 
     sources: tuple[SourceAbility, ...]
-    numerics: Numerics = "exact"
-    numerics_why: str = ""
     recommended: SamplingOptions | None = None
     can_switch_thinking: bool = False
     template_arguments: tuple[str, ...] = ()
-    why_16_bits: str = ""
 
     def source(self, name: DraftSourceName) -> SourceAbility:
         """What is known of a source; one that is not listed cannot be used."""
@@ -50,6 +54,46 @@ class ModelAbilities:
             if ability.name == name:
                 return ability
         return SourceAbility(name, 0, tr("This version cannot draft from this source."))
+
+
+NO_HEADS = Words("This model has no MTP heads.")
+NO_DRAFT_MODEL = Words("No draft model is chosen: choose one in the model's load options.")
+
+
+def abilities(model: ModelDescription, options: LoadOptions | None = None) -> ModelAbilities:
+    """Return the abilities of a loaded model. options: how it was loaded, None if not known.
+
+    Prompt lookup needs nothing but a model that can take tokens back.
+    """
+    plain_only = next((r.words for r in model.declined if r.code == "plain-only"), "")
+    heads = plain_only or _why_no_heads(model)
+    has_small = options is not None and options.draft_model is not None
+    lacks = "" if has_small or plain_only else NO_DRAFT_MODEL
+    small = _deepest(plain_only or lacks)
+    sources = (
+        SourceAbility("mtp", _deepest(heads), heads),
+        SourceAbility("prompt-lookup", _deepest(plain_only), plain_only),
+        SourceAbility("model", small, plain_only, lacks),
+        SourceAbility("prompt-lookup+mtp", _deepest(heads), heads),
+        SourceAbility("prompt-lookup+model", small, plain_only, lacks),
+        SourceAbility("none", 0),
+    )
+    return ModelAbilities(
+        sources,
+        model.sampling,
+        model.can_switch_thinking,
+        tuple(name for name in model.template_arguments if name != THINKING),
+    )
+
+
+def _why_no_heads(model: ModelDescription) -> str:
+    if model.mtp is not None:
+        return model.mtp.words
+    return "" if model.mtp_heads else NO_HEADS
+
+
+def _deepest(why_not: str) -> int:
+    return 0 if why_not else MAX_DEPTH
 
 
 def in_effect(draft: DraftOptions, abilities: ModelAbilities | None, state: DraftingState) -> str:

@@ -4,17 +4,15 @@ import re
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QWidget
-
 from app.values.chat_settings import SamplingChoice
-from app.window.controls.fields import Field, NumberField, NumberKind, TextField
+from app.window.controls.bound import Bound
+from app.window.controls.fields import LineField, NumberField, NumberKind, TextField
 from app.window.controls.group import Group
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortButton, paragraph, say
-from app.window.controls.layouts import Wide, column, row
 from app.window.language import tr
-from mlx_engine.values.options import GenerationOptions, SamplingOptions
+from mlx_engine.values.errors import BadOption
+from mlx_engine.values.options import SamplingOptions
 from mlx_engine.values.words import Words
 
 ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t", "\\\\": "\\"}
@@ -34,60 +32,71 @@ def stop_text(stop: tuple[str, ...]) -> str:
     return "\n".join(text.translate(TYPED) for text in stop)
 
 
-FIRST = 1
-"""What locking takes before any answer was given."""
+FIRST_SEED = 1
+"""The seed that locking takes before any answer was given."""
+WORST_SEED = Words("“{text}” is no seed: use a whole number from 0 to 2⁶⁴ − 1.")
 
 
-class SeedField(QWidget):
-    """Signal `changed`(int | None): a seed to lock, None for a fresh one each time."""
+def read_seed(text: str) -> int | None:
+    """Parse a seed, "" for a random one. Raises BadOption."""
+    try:
+        return SamplingChoice(seed=int(text)).seed if text else None
+    except (ValueError, BadOption):
+        raise BadOption(WORST_SEED.template, text=text) from None
 
-    changed = Signal(object)
+
+class SeedField(LineField):
+    """A locked seed, none for a random one in every answer; `last` is that of the newest answer."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._last: int | None = None
-        kind = NumberKind(int, 1, Words("random", "seed"))
-        self.number = NumberField(
-            tr("Seed"), kind, tr("The same seed and settings give the same answer")
+        super().__init__(
+            tr("Seed"),
+            tr("The same seed and settings give the same answer"),
+            tr("random", "seed"),
+            read_seed,
+            lambda seed: "" if seed is None else str(seed),
         )
-        self._lock = IconButton("unlock", "")
+        self.last: int | None = None
+        self._seed: int | None = None
+        self._lock, self._note = IconButton("unlock", ""), paragraph("", "muted")
         self._lock.setCheckable(True)
-        self._note = paragraph("", "muted")
-        line = row(Wide(self.number), self._lock, spacing=4)
-        line.setAlignment(self._lock, Qt.AlignmentFlag.AlignTop)
-        column(line, self._note, of=self, spacing=2)
-        self.number.changed.connect(self.changed)
+        self.line.addWidget(self._lock)
+        layout = self.layout()
+        assert layout is not None
+        layout.addWidget(self._note)
+        self.chosen.connect(self._show_lock)
         self._lock.clicked.connect(self._toggle)
-        self.show_seed(None)
+        self._show_lock(None)
 
-    def show_seed(self, seed: int | None) -> None:
-        """Show a locked seed, None for fresh; nothing is emitted."""
-        is_locked = seed is not None
-        self.number.show_number(seed)
-        self._lock.setChecked(is_locked)
-        words = (
-            tr("Locked: use a random seed for each answer") if is_locked else tr("Lock the seed")
-        )
-        self._lock.show_icon("lock" if is_locked else "unlock", words)
-        self._say_last(is_locked)
+    def set_value(self, value: object) -> None:
+        """Show a locked seed, None for a random one, without emitting it."""
+        super().set_value(value)
+        self._show_lock(read_seed(self.text()))
 
     def show_last(self, seed: int | None) -> None:
-        """The seed of the newest answer."""
-        self._last = seed
-        self._say_last(self._lock.isChecked())
+        """Tell the seed of the newest answer, which locking takes."""
+        self.last = seed
+        self._show_lock(self._seed)
+
+    def _show_lock(self, seed: int | None) -> None:
+        self._seed, is_locked = seed, seed is not None
+        locked = tr("Locked: use a random seed for each answer")
+        self._lock.setChecked(is_locked)
+        icon = "lock" if is_locked else "unlock"
+        self._lock.show_icon(icon, locked if is_locked else tr("Lock the seed"))
+        is_news = self.last is not None and not is_locked
+        say(self._note, tr("The last answer used {last}.", last=self.last) if is_news else "")
 
     def _toggle(self, is_locked: bool) -> None:
-        last = FIRST if self._last is None else self._last
-        self.changed.emit(last if is_locked else None)
-
-    def _say_last(self, is_locked: bool) -> None:
-        is_news = self._last is not None and not is_locked
-        say(self._note, tr("The last answer used {last}.", last=self._last) if is_news else "")
+        last = FIRST_SEED if self.last is None else self.last
+        seed = last if is_locked else None
+        self.set_value(seed)
+        self.chosen.emit(seed)
 
 
 @dataclass(frozen=True, slots=True)
 class NumberRow:
-    """A numeric field of SamplingOptions."""
+    """A number of SamplingOptions. what: in a sentence."""
 
     name: str
     words: str
@@ -95,13 +104,13 @@ class NumberRow:
     what: str
 
 
-OFF = Words("off")
-HEAT = NumberKind(float, 0.05, is_choice=True, ends=(0.0, 2.0))
-COUNT = NumberKind(int, 1, OFF, 0, is_choice=True, ends=(0, 100))
-LARGE_SHARE = NumberKind(float, 0.05, OFF, 1.0, is_choice=True, ends=(0.05, 1.0))
-FACTOR = NumberKind(float, 0.05, OFF, 1.0, is_choice=True)
-SMALL_SHARE = NumberKind(float, 0.01, OFF, 0.0, is_choice=True)
-PENALTY = NumberKind(float, 0.1, OFF, 0.0, is_choice=True)
+HEAT = NumberKind(0, 10, 0.05, 4, slides_to=2)
+COUNT = NumberKind(0, 10**6, off=0, slides_to=100)
+LARGE_SHARE = NumberKind(0, 1, 0.05, 4, off=1, slides_to=1)
+SMALL_SHARE = NumberKind(0, 1, 0.01, 4, off=0)
+FACTOR = NumberKind(0.01, 10, 0.05, 4, off=1)
+PENALTY = NumberKind(-10, 10, 0.1, 4, off=0)
+LIMIT = NumberKind(1, 2**31, 64)
 
 USUAL = (
     NumberRow(
@@ -141,94 +150,43 @@ RARE = (
 
 
 class SamplingGroup(Group):
-    """Three figures with sliders; the rest is in the group `advanced`.
+    """Three numbers with sliders; the others are in the group `advanced`."""
 
-    Signal `changed`(dict): `sampling` or `generation` of ChatSettings as the user wants it.
-    """
-
-    changed = Signal(object)
-
-    def __init__(self) -> None:
+    def __init__(self, bound: Bound) -> None:
         super().__init__(Words("Sampling"))
         self.advanced = Group(Words("Advanced"), is_open=False, of=Words("sampling"))
-        self._sampling = SamplingChoice()
-        self._generation = GenerationOptions()
+        self._bound = bound
         self._numbers = {
-            number.name: NumberField(tr(number.words), number.kind, tr(number.what))
+            number.name: bound.bind(
+                f"sampling.{number.name}",
+                NumberField(tr(number.words), number.kind, number.what, tr("default")),
+            )
             for number in (*USUAL, *RARE)
         }
-        self._seed = SeedField()
-        self._limit = NumberField(
-            tr("Max tokens"),
-            NumberKind(int, 64, Words("no limit")),
-            tr("Most tokens in an answer"),
-        )
-        self._stop = TextField(tr("Stop strings"), 2, tr("One a line; \\n is a newline"))
+        self.seed = bound.bind("sampling.seed", SeedField())
+        what = tr("Most tokens in an answer")
+        limit = NumberField(tr("Max tokens"), LIMIT, what, tr("no limit"))
+        hint = tr("One a line; \\n is a newline")
+        stop = TextField(tr("Stop strings"), 2, hint, read_stop, stop_text)
         self._own = ShortButton()
         self._own.show_text(tr("Use the model's recommendation"))
         self.add(paragraph(tr("Gray values are the model's recommendation."), "muted"))
         self.add(*(self._numbers[number.name] for number in USUAL), self._own, self.advanced)
-        self.advanced.add(*(self._numbers[number.name] for number in RARE))
-        self.advanced.add(self._seed, self._limit, self._stop)
-        for name, field in self._numbers.items():
-            field.show_recommended(None)
-            field.changed.connect(
-                lambda value, name=name, field=field: self._try_sampling(field, **{name: value})
-            )
-        self._seed.changed.connect(lambda seed: self._try_sampling(self._seed.number, seed=seed))
-        self._limit.changed.connect(self._try_limit)
-        self._stop.changed.connect(self._take_stop)
+        self.advanced.add(*(self._numbers[number.name] for number in RARE), self.seed)
+        self.advanced.add(bound.bind("generation.max_tokens", limit))
+        self.advanced.add(bound.bind("generation.stop", stop))
         self._own.clicked.connect(self._take_recommended)
-        self.show_settings(self._sampling, self._generation)
-
-    def show_settings(self, sampling: SamplingChoice, generation: GenerationOptions) -> None:
-        """Show a chat's settings; nothing is emitted."""
-        self._sampling, self._generation = sampling, generation
-        for name, field in self._numbers.items():
-            field.show_number(attrgetter(name)(sampling))
-        self._seed.show_seed(sampling.seed)
-        self._limit.show_number(generation.max_tokens)
-        if read_stop(self._stop.text()) != generation.stop:
-            self._stop.show_text(stop_text(generation.stop))
-        self._allow_recommended()
+        bound.listen(self._allow_recommended)
 
     def show_recommended(self, recommended: SamplingOptions | None) -> None:
-        """What the model's makers recommend, None when there is no model."""
+        """Show what the model's makers recommend, None when there is no model."""
         for name, field in self._numbers.items():
-            field.show_recommended(None if recommended is None else attrgetter(name)(recommended))
-
-    def show_last_seed(self, seed: int | None) -> None:
-        """The seed of the newest answer: locking takes it."""
-        self._seed.show_last(seed)
-
-    def _try_sampling(self, field: Field, **changes: object) -> None:
-        sampling = field.tried(lambda: replace(self._sampling, **changes))  # type: ignore[arg-type]
-        if sampling is not None:
-            self._take_sampling(sampling)
-
-    def _try_limit(self, limit: int | None) -> None:
-        generation = self._limit.tried(lambda: replace(self._generation, max_tokens=limit))
-        if generation is not None:
-            self._take_generation(generation)
-
-    def _take_stop(self, text: str) -> None:
-        self._take_generation(replace(self._generation, stop=read_stop(text)))
-
-    def _take_generation(self, generation: GenerationOptions) -> None:
-        self._generation = generation
-        self.changed.emit({"generation": generation})
-
-    def _take_sampling(self, sampling: SamplingChoice) -> None:
-        self._sampling = sampling
-        self._seed.show_seed(sampling.seed)
-        self._allow_recommended()
-        self.changed.emit({"sampling": sampling})
+            field.recommend(None if recommended is None else attrgetter(name)(recommended))
 
     def _take_recommended(self) -> None:
-        sampling = replace(SamplingChoice(), seed=self._sampling.seed)
-        self.show_settings(sampling, self._generation)
-        self._take_sampling(sampling)
+        self._bound["sampling"] = SamplingChoice(seed=self._bound["sampling.seed"])
 
     def _allow_recommended(self) -> None:
-        """Only where something was chosen; a locked seed stays."""
-        self._own.setEnabled(replace(self._sampling, seed=None) != SamplingChoice())
+        """Enable the button where something but the seed was chosen."""
+        sampling = self._bound["sampling"]
+        self._own.setEnabled(replace(sampling, seed=None) != SamplingChoice())

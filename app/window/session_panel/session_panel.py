@@ -1,13 +1,20 @@
 """The panel at the right of the window: everything one chat answers with, and its presets."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtWidgets import QLineEdit, QPushButton, QWidget
+from typing_extensions import override
 
+from app.state.chat import ChatState
 from app.state.deeds import Deeds
+from app.state.drafting import DraftingFigures
+from app.state.models import ModelState
 from app.state.presets import Presets
+from app.state.settings import KeptSettings
 from app.values.models import ModelCard
+from app.window.controls.bound import Bound
 from app.window.controls.choices import DropDown, Option
 from app.window.controls.fields import TextField
 from app.window.controls.group import Group
@@ -18,10 +25,11 @@ from app.window.controls.notice_bar import UndoBar
 from app.window.language import tr
 from app.window.look import look
 from app.window.models.model_facts import ModelFacts
-from app.window.session_panel.abilities import ModelAbilities
-from app.window.session_panel.chat_fields import ChatFields
+from app.window.session_panel.abilities import ModelAbilities, abilities
+from app.window.session_panel.chat_fields import TemplateFields
 from app.window.session_panel.draft_group import DraftGroup
 from app.window.session_panel.sampling_group import SamplingGroup
+from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words
 
 WIDTH = 288
@@ -145,31 +153,32 @@ def shortened(name: str) -> str:
 
 
 class SessionPanel(QWidget):
-    """Shows one chat's settings in `fields` and the `presets` there are, which say what the user
-    wants of them.
+    """Shows and changes the settings of the chat that it watches, and tells its model.
 
-    Signals: `fold_wanted`; `groups_folded` (names of the groups that are folded away now).
+    Signals: `fold_wanted`; `load_options_wanted`, those of the model in use.
     """
 
     fold_wanted = Signal()
-    groups_folded = Signal(tuple)
+    load_options_wanted = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName(tr("Chat Settings"))
+        self._model: ModelDescription | None = None
         fold = IconButton("panel", tr("Hide this panel"))
         fold.clicked.connect(self.fold_wanted)
-        system = TextField(tr("System prompt"), 5, tr("How to answer in this chat"), False)
-        draft, sampling = DraftGroup(), SamplingGroup()
-        self.fields, self.presets = ChatFields(system, draft, sampling), PresetsGroup()
-        self._facts = ModelFacts()
+        self.settings = bound = Bound()
+        hint = tr("How to answer in this chat")
+        system = TextField(tr("System prompt"), 5, hint, shows_name=False)
+        self.draft, self.sampling = DraftGroup(bound), SamplingGroup(bound)
+        self.presets, self._template = PresetsGroup(), TemplateFields(bound)
+        self._facts, self._options = ModelFacts(), QPushButton(tr("Load Options…"))
+        self._options.clicked.connect(self.load_options_wanted)
         model, prompt = Group(Words("Model")), Group(Words("System prompt"))
-        model.add(self._facts, self.fields.thinking, self.fields.template)
-        prompt.add(system)
-        groups = (prompt, self.presets, sampling, draft, model)
-        self._groups = (*groups, draft.advanced, sampling.advanced)
-        for group in self._groups:
-            group.folded.connect(lambda _: self.groups_folded.emit(self.folded_groups()))
+        model.add(self._facts, row(self._options, STRETCH), self._template)
+        prompt.add(bound.bind("system", system))
+        groups = (prompt, self.presets, self.sampling, self.draft, model)
+        self._groups = (*groups, self.draft.advanced, self.sampling.advanced)
         body = QWidget()
         column(*groups, STRETCH, of=body, margins=(12, 0, 16, 16), spacing=4)
         top = QWidget()
@@ -179,27 +188,64 @@ class SessionPanel(QWidget):
         for ground in (area.viewport(), body):
             ground.setAutoFillBackground(False)
         column(top, Wide(area), of=self, spacing=0)
+        self.show_model(None, None)
+
+    def watch(
+        self,
+        chat: ChatState,
+        models: ModelState,
+        figures: DraftingFigures,
+        settings: KeptSettings,
+        card_of: Callable[[ModelDescription], ModelCard],
+    ) -> None:
+        """Show the chat on show, the model in use, and the presets in the settings."""
+
+        def refresh_model() -> None:
+            model = models.description
+            if model is self._model or (model is None and models.resting is not None):
+                return
+            self._model, in_use = model, models.in_use
+            card = card_of(model) if model else None
+            known = abilities(model, in_use.options if in_use else None) if model else None
+            self.show_model(card, known)
+
+        def keep_folded() -> None:
+            settings.change(replace(settings.value, folded_groups=self.folded_groups()))
+
+        def show_last_seed() -> None:
+            stats = chat.last_stats
+            self.sampling.seed.show_last(stats.seed if stats else None)
+
+        self.settings.watch(lambda: chat.settings, chat.change_settings, chat.settings_changed)
+        chat.opened.connect(lambda _: self.settings.show_all())
+        chat.changed.connect(show_last_seed)
+        models.changed.connect(refresh_model)
+        self.draft.watch(figures)
+        self.presets.watch(Presets(chat, settings))
+        self.fold_groups(settings.value.folded_groups)
+        for group in self._groups:
+            group.folded.connect(lambda _: keep_folded())
+        refresh_model()
 
     def folded_groups(self) -> tuple[str, ...]:
         """Names of the groups that are folded away."""
         return tuple(group.name for group in self._groups if not group.is_open)
 
     def fold_groups(self, names: Sequence[str]) -> None:
-        """Fold these away, and show the others."""
+        """Fold these groups away, and show the others."""
         for group in self._groups:
             group.open(group.name not in names)
 
-    def show_model(self, facts: ModelCard | None, abilities: ModelAbilities | None) -> None:
+    def show_model(self, facts: ModelCard | None, known: ModelAbilities | None) -> None:
         """Show the model in use and what it can be asked for; None for no model."""
-        self.show_facts(facts)
-        self.fields.show_abilities(abilities)
-
-    def show_facts(self, facts: ModelCard | None) -> None:
-        """What the model is, and takes."""
         self._facts.show_facts(facts)
+        self._options.setEnabled(facts is not None)
+        self._template.show_abilities(known)
+        self.draft.show_abilities(known)
+        self.sampling.show_recommended(known.recommended if known else None)
 
     # Qt
 
+    @override
     def sizeHint(self) -> QSize:
-        """Room for all depths side by side."""
         return QSize(round(WIDTH * max(1.0, look().zoom)), 600)

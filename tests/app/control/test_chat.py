@@ -129,8 +129,8 @@ def test_settings_stay_in_their_chat(driven, source):
     chats = driven.app.chat
     driven.ask("One")
     first = chats.chat_id
-    driven.widgets.session.fields.changed.emit({"draft": DraftOptions(depth=5)})
-    driven.widgets.session.fields.changed.emit({"system": "Be brief."})
+    driven.widgets.session.settings["draft.depth"] = 5
+    driven.widgets.session.settings["system"] = "Be brief."
     driven.app.chats.begin()
     assert chats.settings.draft == DraftOptions()
     assert chats.settings.system == ""
@@ -147,7 +147,7 @@ def test_settings_reach_an_answer_that_runs(driven, source):
     say_next(source, SLOW)
     driven.send("Go")
     driven.until(lambda: bool(driven.app.figures.history.tokens_per_pass_over_time))
-    driven.widgets.session.fields.changed.emit({"draft": DraftOptions(depth=1)})
+    driven.widgets.session.settings["draft.depth"] = 1
     session = source.engines["None"].sessions[-1]
     driven.until(lambda: session.draft.depth == 1)
     assert driven.app.chat.running is not None

@@ -4,17 +4,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from panel_driving import type_into
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QCheckBox, QFileDialog, QLabel, QLineEdit, QPushButton
+from PySide6.QtWidgets import (
+    QApplication,
+    QCheckBox,
+    QDoubleSpinBox,
+    QFileDialog,
+    QLabel,
+    QPushButton,
+)
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import WorkerEngine, described
-from seen import press, words_on
+from seen import button, find, press, words_on
 from windows import Driven, running, scripted
 
 from app.control.rest import RestController
-from app.values.app_settings import ModelSettings
-from app.values.chat_settings import CacheChoice
+from app.values.app_settings import ModelSettings, with_settings_of
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import CacheOptions, LoadOptions
@@ -49,9 +56,8 @@ def click_load(driven: Driven) -> None:
     load_button()[0].click()
 
 
-def context_field(driven: Driven) -> QLineEdit:
-    fields = driven.widgets.card.findChildren(QLineEdit)
-    return next(f for f in fields if f.accessibleName() == "Context length")
+def context_field(driven: Driven) -> QDoubleSpinBox:
+    return find(driven.widgets.card, QDoubleSpinBox, "Context length")
 
 
 def type_context(driven: Driven, qtbot: QtBot, text: str) -> None:
@@ -71,11 +77,8 @@ def test_a_context_is_typed_on_the_card_and_holds_from_then_on(driven, source, m
     assert not fields.is_open, "nobody needs to see it"
     fields.open(True)
     type_context(driven, qtbot, "3")
-    qtbot.keyClick(context_field(driven), Qt.Key.Key_Return)
-    click_load(driven)
-    assert driven.app.models.loading is None, "not in another way than what is typed"
-    said = words_on(fields)
-    assert any("8 or more" in text for text in said)
+    qtbot.keyClick(context_field(driven), Qt.Key.Key_Tab)
+    assert context_field(driven).text() == "maximum", "no chat is so short"
     type_context(driven, qtbot, "4096")
     load(driven)
     assert options(driven) == SHORT
@@ -101,7 +104,7 @@ def test_what_is_changed_with_keys_leaves_them_where_they_are(driven, model, qtb
     facts = driven.widgets.card.facts
     driven.until(lambda: any("512" in text for text in words_on(facts)))
     field = QApplication.focusWidget()
-    assert field is not None and field.accessibleName() == "Choose a file of drafting heads"
+    assert field is not None and field.accessibleName() == "Drafting heads"
 
 
 def test_it_is_remembered_over_a_restart(qapp, qtbot, tmp_path, source, model):
@@ -118,28 +121,32 @@ def test_it_is_remembered_over_a_restart(qapp, qtbot, tmp_path, source, model):
         assert again.app.settings.value.models == {}, "as any other model"
 
 
-def test_bits_of_keys_and_values_are_usual_for_a_model_and_a_chat_may_have_others(
-    driven, source, model
-):
+def test_bits_of_keys_and_values_are_those_of_the_model(driven, source, model):
     offer(driven, model)
     driven.widgets.card.load_fields.open(True)
-    press(driven.widgets.card, "Bits of the KV cache: 8")
+    press(driven.widgets.card, "Bits of the KV cache: 8-bit")
     load(driven)
     engine = source.engines[str(model)]
     assert driven.ask("In 8 bits?") == "Yes."
     assert engine.sessions[-1].cache == CacheOptions(8, 16)
-    driven.app.chat.change_settings(replace(driven.app.chat.settings, cache=CacheChoice(4, 4)))
-    driven.until(lambda: engine.sessions[-1].cache == CacheOptions(4, 4))
-    assert source.loaded == ["None", str(model)], "a chat's bits load nothing"
 
 
-def test_what_a_chat_wants_goes_before_it(driven):
-    own = ModelSettings(LoadOptions(numerics="fast", context_length=4096, heads=Path("/h")))
-    wanted = LoadOptions(numerics="exact", draft_model="small")
-    both = own.under(wanted)
-    assert both == replace(wanted, context_length=4096, heads=Path("/h"))
-    assert own.under(LoadOptions()).numerics == "fast"
-    assert own.under(LoadOptions(context_length=99)).context_length == 99
+def test_a_draft_model_is_named_on_the_card(driven, model, qtbot):
+    offer(driven, model)
+    driven.widgets.card.load_fields.open(True)
+    type_into(qtbot, driven.widgets.card, "Draft model", " org/small ")
+    load(driven)
+    beside = LoadOptions(draft_model="org/small", draft_misfit="plain")
+    assert options(driven) == beside
+    offer(driven, model)
+    choose_place(driven, "Draft model", "None")
+    load(driven)
+    assert options(driven) == LoadOptions()
+
+
+def choose_place(driven: Driven, name: str, place: str) -> None:
+    menu = button(driven.widgets.card, f"Choose: {name}").menu()
+    next(action for action in menu.actions() if action.text() == place).trigger()
 
 
 def test_a_way_that_does_not_work_is_not_remembered(driven, source, model, qtbot):
@@ -158,13 +165,13 @@ def test_heads_from_elsewhere_are_chosen_and_taken_back(driven, tmp_path, monkey
     offer(driven, None)
     fields = driven.widgets.card.load_fields
     fields.open(True)
-    press(driven.widgets.card, "Choose a file of drafting heads")
+    choose_place(driven, "Drafting heads", "File…")
     load(driven)
     assert options(driven) == LoadOptions(heads=heads)
     assert driven.ask("And now?") == "Answer 0."
     assert options(driven) == LoadOptions(heads=heads), "the chat leaves them"
     offer(driven, None)
-    press(driven.widgets.card, "Use the heads included with the model")
+    choose_place(driven, "Drafting heads", "Included with the model")
     load(driven)
     assert options(driven) == LoadOptions()
 
@@ -195,10 +202,10 @@ def test_the_card_reckons_with_what_is_typed(driven, qtbot):
     assert driven.app.settings.value.models == {}, "only what was loaded is remembered"
 
 
-def test_the_card_reckons_with_the_draft_model_of_the_chat(driven):
-    load_options = LoadOptions(draft_model=built_in_model())
-    driven.app.chat.change_settings(replace(driven.app.chat.settings, load=load_options))
-    driven.until(lambda: driven.app.models.loading is None)
+def test_the_card_reckons_with_the_draft_model(driven):
+    own = ModelSettings(LoadOptions(draft_model=built_in_model()))
+    value = driven.app.settings.value
+    driven.app.settings.change(with_settings_of(value, None, own))
     offer(driven, None)
 
     def said() -> str:
@@ -214,10 +221,10 @@ def test_heads_that_cannot_be_used_can_be_taken_back(driven, tmp_path, monkeypat
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(heads), ""))
     offer(driven, None)
     card = driven.widgets.card
-    press(driven.widgets.card, "Choose a file of drafting heads")
+    choose_place(driven, "Drafting heads", "File…")
     driven.until(lambda: "Load" not in loads(driven))
     assert card.load_fields.isVisible()
-    press(driven.widgets.card, "Use the heads included with the model")
+    choose_place(driven, "Drafting heads", "Included with the model")
     driven.until(lambda: "Load" in loads(driven))
     load(driven)
     assert options(driven) == LoadOptions()

@@ -54,8 +54,9 @@ def test_text_is_as_wide_as_its_reader_wants(driven, qapp, qtbot, tmp_path):
     driven.ask("word " * 400)
     views = driven.widgets.transcript.column.views
     widths = []
-    for name in ("Narrow", "Default", "Wide", "Whole window"):
+    for name in ("Narrow", "Default", "Wide", "Full width"):
         driven.app.actions["settings"].trigger()
+        driven.widgets.settings.show_pane("appearance")
         qtbot.mouseClick(
             find(driven.widgets.settings, QAbstractButton, f"Text width: {name}"),
             Qt.MouseButton.LeftButton,

@@ -1,5 +1,7 @@
 """Models: loaded at the start, dropped, refused, used with other heads, compared, remembered."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from app.window.transcript.user_bubble import UserBubble
 from app.worker.replies import DraftOutputInUse
 from app.worker.requests import LoadModel
 from mlx_engine.values.errors import BadModelFile
-from mlx_engine.values.options import LoadOptions
+from mlx_engine.values.options import CacheOptions, LoadOptions
 
 
 @pytest.fixture
@@ -49,13 +51,40 @@ def test_the_built_in_model_is_loaded_first_and_the_last_one_after(
         assert "no longer there" in without.widgets.notice.words()
 
 
-def test_a_start_loads_once_and_in_the_way_the_chat_wants(qapp, qtbot, tmp_path, source):
-    wanted = ChatSettings(load=LoadOptions(numerics="fast"))
-    save_settings(folders_in(tmp_path).settings_file, AppSettings(new_chat=wanted))
+def test_a_start_loads_once_as_is_remembered_of_the_model(qapp, qtbot, tmp_path, source):
+    fast = LoadOptions(numerics="fast")
+    models = {BUILT_IN: ModelSettings(fast, cache=CacheOptions(8))}
+    save_settings(folders_in(tmp_path).settings_file, AppSettings(models=models))
     with running(qapp, qtbot, tmp_path, source) as driven:
         driven.ask("Hello")
         assert source.loaded == ["None"]
-        assert driven.app.models.in_use == LoadModel(None, options=wanted.load)
+        assert driven.app.models.in_use == LoadModel(None, fast, CacheOptions(8))
+
+
+def test_load_options_of_an_older_version_are_taken_over_once(qapp, qtbot, tmp_path, source, model):
+    """It kept them with chats, which go before, and as the default of new chats."""
+    file = folders_in(tmp_path).settings_file
+    save_settings(file, AppSettings(recent_models=(BUILT_IN, str(model), "/gone")))
+    old = json.loads(file.read_text())
+    old["new_chat"] |= {"load": {"numerics": "fast"}, "cache": {"bits": None, "head_bits": 4}}
+    old["models"] = {"/gone": {"keep": True, "cache": {"bits": None, "head_bits": None}}}
+    file.write_text(json.dumps(old))
+    with running(qapp, qtbot, tmp_path, source) as driven:
+        assert driven.app.settings.notes == ()
+        default = ModelSettings(LoadOptions(numerics="fast"), cache=CacheOptions(16, 4))
+        known = {BUILT_IN: default, str(model): default, "/gone": ModelSettings(keep=True)}
+        assert driven.app.settings.value.models == known
+        chat = driven.app.store.chats.create(ChatSettings(model_path="/mine"))
+        small = {"draft_model": "org/small", "draft_misfit": "plain"}
+        content = json.dumps({"model_path": "/mine", "load": small, "cache": {"bits": None}})
+        driven.app.store.database.write("UPDATE chat SET settings = ? WHERE id = ?", content, chat)
+    with running(qapp, qtbot, tmp_path, source) as driven:
+        small = ModelSettings(LoadOptions(draft_model="org/small", draft_misfit="plain"))
+        assert driven.app.settings.value.models == known | {"/mine": small}
+        assert driven.app.store.chats.take_load_options() == {}
+        driven.app.settings.change(replace(driven.app.settings.value, models={}))
+    with running(qapp, qtbot, tmp_path, source) as driven:
+        assert driven.app.settings.value.models == {}, "once"
 
 
 def test_a_start_with_a_model_loads_that_one_alone(qapp, qtbot, tmp_path, source, model):
@@ -194,8 +223,12 @@ def test_an_attachment_longer_than_the_context_is_red_before_it_is_sent(driven, 
     assert driven.widgets.composer.text() == "What does it say?"
 
 
-def test_other_numerics_load_the_model_anew(driven, source):
-    driven.widgets.session.fields.changed.emit({"load": LoadOptions(numerics="fast")})
+def test_other_load_options_are_one_click_from_the_panel(driven, source):
+    press(driven.widgets.session, "Load Options…")
+    driven.until(driven.widgets.card.load_fields.isVisible)
+    driven.widgets.card.load_fields.open(True)
+    press(driven.widgets.card, "Precision: Fast")
+    press(driven.widgets.card, "Load")
     fast = LoadModel(None, LoadOptions(numerics="fast"))
     driven.until(lambda: driven.app.models.in_use == fast)
     assert source.loaded == ["None", "None"]

@@ -7,8 +7,8 @@ from panel_driving import type_into
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
-    QAbstractButton,
     QApplication,
+    QCheckBox,
     QComboBox,
     QLineEdit,
     QPlainTextEdit,
@@ -17,65 +17,67 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 from scripted_engine import Answer
-from seen import button, find, words_on
+from seen import button, find, press, words_on
 from windows import running, scripted
 
 from app.state.round_history import LastAnswer
-from app.values.chat_settings import CacheChoice, ChatSettings, SamplingChoice
+from app.values.app_settings import ModelSettings
+from app.values.chat_settings import SamplingChoice
 from app.window.controls.choices import DropDown
 from app.window.drafting.drafting_view import summary
 from mlx_engine.values.memory_plan import CacheBytes
-from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.options import CacheOptions
 
 WORDS = "one two three four five six seven eight nine ten eleven twelve"
 
 
-def test_settings_open_a_page_and_reach_new_chats(driven, source):
+def test_settings_open_a_page_and_reach_new_chats(driven, source, qtbot):
     source.engines["None"].answers.extend([Answer(WORDS)])
     app, widgets = driven.app, driven.widgets
     driven.ask("Count.")
     mine = app.chat.settings
     driven.app.actions["settings"].trigger()
     assert widgets.window.page == "settings"
-    wanted = ChatSettings(system="Be kind.", draft=DraftOptions(depth=2), thinking=False)
-    widgets.settings.new_chat.changed.emit(wanted)
-    wish = replace(app.settings.value, theme="dark", show_drafted=True)
-    widgets.settings.appearance.changed.emit(wish)
+    view = widgets.settings
+    find(view, QPlainTextEdit, "System prompt of new chats").setPlainText("Be kind.")
+    qtbot.waitUntil(lambda: app.settings.value.new_chat.system == "Be kind.")
+    view.show_pane("drafting")
+    find(view, QCheckBox, "Highlight drafted words").click()
+    press(view, "Depth: Custom")
+    view.show_pane("appearance")
+    press(view, "Theme: Dark")
     assert app.settings.value.theme == "dark"
     assert app.settings.value.show_drafted
     assert app.chat.settings == mine, "a chat that exists keeps its own"
     app.chats.begin()
     assert widgets.window.page == "chat"
     begun = app.chat.settings
-    assert (begun.system, begun.draft.depth, begun.thinking) == ("Be kind.", 2, False)
+    assert (begun.system, begun.draft.depth) == ("Be kind.", 3)
     assert begun.sampling == SamplingChoice(), "the model's own"
 
 
-def test_the_settings_page_is_made_when_it_is_opened_a_section_a_turn(qapp, qtbot, tmp_path):
+def test_a_pane_of_settings_is_made_when_it_is_opened(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         app, page, view = driven.app, driven.widgets.settings_page, driven.widgets.settings
         driven.widgets.window.activateWindow()
         driven.until(driven.widgets.window.isActiveWindow)
-        sections = [view.appearance, view.models, view.new_chat]
-        assert view.findChildren(QWidget) == sections, "all of them empty"
-        app.settings.change(replace(app.settings.value, text_width="wide"))
-        with qtbot.waitSignal(view.made):
-            driven.app.actions["settings"].trigger()
-            assert find(page, QAbstractButton, "Text width: Wide").isChecked()
-            assert not view.models.findChildren(QWidget)
-            app.settings.change(replace(app.settings.value, idle_minutes=15))
-        assert find(view.models, QComboBox, "Unload an idle model").currentData() == "15"
+        assert not view.findChildren(QComboBox)
+        app.settings.change(replace(app.settings.value, language="en"))
+        driven.app.actions["settings"].trigger()
+        assert find(view, QComboBox, "Language").currentText() == "English"
         names = []
         while len(names) < 99 and page.isAncestorOf(has_keys := QApplication.focusWidget()):
             names.append(has_keys.accessibleName())
             QTest.keyClick(has_keys, Qt.Key.Key_Tab)
-        assert names[:2] == ["Theme: System", "Language"]
-        assert names[-1] == "Back to the chat"
-        assert names.index("Text width: Wide") < names.index("Temperature") < len(names) - 1
+        assert names[0] == "Settings: General"
+        assert "Language" in names
         made = page.findChildren(QWidget)
         driven.widgets.window.show_page("chat")
         driven.app.actions["settings"].trigger()
         assert page.findChildren(QWidget) == made
+        app.settings.change(replace(app.settings.value, idle_minutes=15))
+        press(view, "Settings: Models")
+        assert find(view, QComboBox, "Unload an idle model").currentText() == "After 15 minutes"
 
 
 def test_what_a_chat_gives_its_template_is_kept_and_given(qapp, qtbot, tmp_path):
@@ -88,14 +90,10 @@ def test_what_a_chat_gives_its_template_is_kept_and_given(qapp, qtbot, tmp_path)
         names = {edit.accessibleName() for edit in panel.findChildren(QLineEdit)}
         assert "reasoning_effort" in names and "enable_thinking" not in names
         type_into(qtbot, panel, "reasoning_effort", "low")
-        type_into(qtbot, panel, "Top k", "many")
-        type_into(qtbot, panel, "Top p", "0.5")
-        assert find(panel, QLineEdit, "Top k").text() == "many", "what is wrong is not lost"
         driven.ask("Why?")
         assert engine.sessions[-1].template_arguments == {"reasoning_effort": "low"}
         driven.app.chats.begin()
         assert find(panel, QLineEdit, "reasoning_effort").text() == "", "of that chat only"
-        assert find(panel, QLineEdit, "Top k").text() != "many"
     with running(qapp, qtbot, tmp_path, models) as driven:
         driven.app.chat.open(1)
         assert driven.app.chat.settings.template_arguments == {"reasoning_effort": "low"}
@@ -126,34 +124,31 @@ def test_what_was_typed_last_is_kept_when_a_shortcut_leaves_the_chat(qapp, qtbot
         assert driven.app.chat.settings.system == "Now Or not. Be kind."
 
 
-def test_what_is_wrong_in_the_settings_of_new_chats_is_not_lost(qapp, qtbot, tmp_path):
-    with running(qapp, qtbot, tmp_path, scripted()) as driven:
-        view = driven.widgets.settings
-        with qtbot.waitSignal(view.made):
-            driven.app.actions["settings"].trigger()
-        type_into(qtbot, view, "Top k", "many")
-        type_into(qtbot, view, "Top p", "0.5")
-        assert driven.app.settings.value.new_chat.sampling.top_p == 0.5
-        assert find(view, QLineEdit, "Top k").text() == "many"
-
-
-def test_the_memory_of_a_model_is_told_in_the_format_of_the_chat_on_show(qapp, qtbot, tmp_path):
+def test_the_memory_of_a_model_is_told_in_the_bits_it_was_loaded_with(qapp, qtbot, tmp_path):
     models = scripted(Answer(WORDS))
     engine = models.engines["None"]
     engine.description = replace(engine.description, trunk_cache=CacheBytes(2, 10_000, 200))
     with running(qapp, qtbot, tmp_path, models) as driven:
-        panel, fields = driven.widgets.session, driven.widgets.session.fields
+        panel = driven.widgets.session
 
         def cache() -> str:
             (words,) = [one for one in words_on(panel) if " cache at " in one]
             return words.split(" cache")[0].split(" + ")[-1]
 
-        driven.ask("Count.")
         assert cache() == "81.9 MB"
-        fields.changed.emit({"cache": CacheChoice(bits=4)})
+        driven.app.models.load(None, own=ModelSettings(cache=CacheOptions(4)))
+        driven.until(lambda: driven.app.models.loading is None)
         assert cache() == "23.8 MB"
-        driven.app.chats.begin()
-        assert cache() == "81.9 MB"
+
+
+def test_saving_a_preset_leaves_what_is_typed_wrong_elsewhere(driven, qtbot):
+    panel = driven.widgets.session
+    type_into(qtbot, panel, "Seed", "many")
+    type_into(qtbot, panel, "Name of a new preset", "Mine")
+    assert driven.app.settings.value.presets
+    assert find(panel, QLineEdit, "Seed").text() == "many"
+    driven.app.chats.begin()
+    assert find(panel, QLineEdit, "Seed").text() == "", "of that chat only"
 
 
 def test_what_settings_brought_is_measured_in_answers(driven, source, qtbot):
@@ -167,7 +162,7 @@ def test_what_settings_brought_is_measured_in_answers(driven, source, qtbot):
     assert any("the model's own" in text for text in words_on(panel))
 
 
-def test_a_preset_follows_its_chat(driven, source):
+def test_a_preset_follows_its_chat(driven, source, qtbot):
     source.engines["None"].answers.extend([Answer(WORDS)])
     panel, chats = driven.widgets.session, driven.app.chat
     driven.ask("Count.")
@@ -175,7 +170,7 @@ def test_a_preset_follows_its_chat(driven, source):
     assert number is not None
     panel.presets.presets.save("Mine")
     assert chats.settings.preset == "Mine"
-    panel.fields.changed.emit({"sampling": SamplingChoice(temperature=0.1)})
+    type_into(qtbot, panel, "Temperature", "0.1")
     save = next(b for b in panel.findChildren(QPushButton) if "Save the changes" in b.text())
     assert not save.isHidden()
     driven.app.chats.begin()

@@ -191,7 +191,8 @@ def test_odd_values_leave_no_more_than_notes(path, odd):
     path.parent.mkdir()
     path.write_text(json.dumps(odd))
     reading = read_settings(path)
-    for place in (*reading.value.model_folders, reading.value.new_chat.load.heads):
+    heads = (own.load.heads for own in reading.value.models.values())
+    for place in (*reading.value.model_folders, *heads):
         assert place is None or os.fsencode(place)
     assert abs(reading.value.idle_minutes) < 2**63
     save_settings(path, reading.value)

@@ -11,7 +11,7 @@ from app.store.transfer import NewChat, insert_chat
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.values.chats import AnswerSoFar, StoredMessage
 from app.values.errors import NoSuchChat
-from mlx_engine.values.options import DraftOptions, LoadOptions
+from mlx_engine.values.options import DraftOptions
 
 DAY = 24 * 3600
 
@@ -42,7 +42,6 @@ def test_settings_belong_to_a_chat(store):
         system="Be brief.",
         draft=DraftOptions(depth=3, min_probability=0.25),
         sampling=SamplingChoice(temperature=0.0, seed=2**64 - 1),
-        load=LoadOptions(numerics="fast", context_length=4096),
     )
     first, second = store.chats.create(mine), store.chats.create(ChatSettings())
     assert store.open_chat(first).settings == mine

@@ -3,7 +3,6 @@
 import json
 import os
 from dataclasses import replace
-from pathlib import Path
 from time import process_time
 from typing import Any
 
@@ -29,7 +28,7 @@ from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage
 from app.values.errors import BadChatFile
 from mlx_engine.command_line.conversation import read_chat, write_chat
 from mlx_engine.values.conversation import Message
-from mlx_engine.values.options import DraftOptions, LoadOptions
+from mlx_engine.values.options import DraftOptions
 from mlx_engine.values.saved_chat import SavedChat, chat_from_markdown
 
 MINE = ChatSettings(
@@ -37,12 +36,6 @@ MINE = ChatSettings(
     system="Be brief.",
     draft=DraftOptions(depth=3),
     sampling=SamplingChoice(temperature=0.0),
-    load=LoadOptions(
-        heads=Path("/secret/heads"),
-        numerics="fast",
-        draft_model="/secret/draft",
-        repack_cache=Path("/secret/cache"),
-    ),
 )
 
 
@@ -117,7 +110,7 @@ def test_json_brings_everything_back(store, chat, tmp_path):
     assert texts(store, imported.chat_id) == texts(store, chat) == ["hello", "one", "and?", "more"]
     opened = store.open_chat(imported.chat_id)
     assert opened.summary.title == "On zebras"
-    assert opened.settings == replace(MINE, model_path="/mine", load=LoadOptions(numerics="fast"))
+    assert opened.settings == replace(MINE, model_path="/mine")
     assert store.search.find("two")[0].chat.id == imported.chat_id
 
 
@@ -238,9 +231,7 @@ def test_odd_extras_are_left_out(store, tmp_path):
         "finish_reason": "bored",
         "model": ["m"],
     }
-    settings: dict[str, Any] = {"draft": {"depth": 77}, "model_path": "/evil", "load": {}}
-    for name in ("heads", "draft_model", "repack_cache"):
-        settings["load"][name] = "/evil"
+    settings = {"draft": {"depth": 77}, "model_path": "/evil"}
     path = tmp_path / "chat.json"
     path.write_text(json.dumps(GOOD | {"messages": [message], "settings": settings, "title": 9}))
     imported = import_chat(store, path, ChatSettings())

@@ -17,7 +17,7 @@ from app.values.chat_settings import (
     settings_to_json,
 )
 from app.values.typed_json import encode, read_fields
-from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,6 @@ def test_settings_of_a_chat_come_back():
         DraftOptions("prompt-lookup", 8, 0.5, "greedy"),
         SamplingChoice(1.5, 40, 0.9, 0.05, 1.1, 0.2, -0.2, 2**64 - 1),
         GenerationOptions(100, ("a", "b"), True),
-        LoadOptions(Path("/heads"), "fast", 8192),
     )
     assert settings_from_json(settings_to_json(settings)).value == settings
     assert settings_from_json(settings_to_json(settings)).notes == ()
@@ -150,7 +149,7 @@ def test_settings_of_a_chat_come_back():
 
 @pytest.mark.parametrize(
     "content",
-    [{"sampling": {"temperature": 99}}, {"draft": {"depth": 9}}, {"load": {"numerics": "odd"}}],
+    [{"sampling": {"temperature": 99}}, {"draft": {"depth": 9}}, {"generation": {"max_tokens": 0}}],
 )
 def test_values_out_of_range_are_reset(content):
     reading = settings_from_json(json.dumps(content))

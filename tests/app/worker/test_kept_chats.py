@@ -5,7 +5,7 @@ from dataclasses import replace
 from scripted_engine import Answer, ScriptedEngine
 from scripted_models import WorkerEngine, described
 
-from app.values.chat_settings import CacheChoice, ChatSettings, SamplingChoice
+from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.worker.model_in_use import MOST_CHATS, KeptChats
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import CacheOptions, DraftOptions, SamplingOptions
@@ -61,16 +61,14 @@ def test_settings_change_on_the_session_at_hand():
     )
 
 
-def test_a_cache_is_the_chats_the_models_or_the_one_it_can_have():
+def test_a_cache_is_the_models_or_the_one_it_can_have():
     engine = engine_of(0)
     chats = KeptChats(engine, CacheOptions(8, 4))
     session = chats.open("a", SETTINGS)
     assert session.cache == CacheOptions(8, 4)
-    chats.change("a", ChatSettings(cache=CacheChoice(bits=4)))
-    assert session.cache == CacheOptions(4, 4)
     why = Reason("cache-head-size", "Keys and values stay in 16 bits.")
     engine.description = replace(engine.description, packed_cache=why)
-    assert chats.open("b", ChatSettings(cache=CacheChoice(bits=4))).cache == CacheOptions()
+    assert chats.open("b", SETTINGS).cache == CacheOptions()
 
 
 def test_the_template_is_given_thinking_and_its_other_arguments():

@@ -1,10 +1,12 @@
 """Everything in the window can be reached with the keyboard, and has a name to be read aloud."""
 
 import pytest
+from panel_driving import Owner
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractItemView,
+    QAbstractSpinBox,
     QApplication,
     QComboBox,
     QLineEdit,
@@ -19,10 +21,10 @@ from scripted_engine import DESCRIPTION
 from seen import find
 from shown_transcript import settle
 
-from app.control.session import abilities
 from app.window.controls.chart import Chart
 from app.window.controls.notice_bar import NoticeBar
 from app.window.drafting.status_strip import StatusStrip
+from app.window.session_panel.abilities import abilities
 from app.window.session_panel.session_panel import SessionPanel
 from app.window.widgets import Widgets
 
@@ -41,8 +43,9 @@ def widgets(qtbot):
     made.window.resize(1180, 780)
     made.window.show()
     qtbot.waitExposed(made.window)
-    with qtbot.waitSignal(made.settings.made):
-        made.window.show_page("settings")
+    made.window.show_page("settings")
+    for pane in ("general", "appearance", "models", "drafting", "advanced"):
+        made.settings.show_pane(pane)
     made.window.show_page("chat")
     for group in made.window.findChildren(QToolButton):
         if group.property("role") == "group":
@@ -56,7 +59,7 @@ def own(widget: QWidget) -> bool:
     parent = widget.parentWidget()
     return (
         widget.objectName() != "qt_menubar_ext_button"
-        and not isinstance(parent, QLineEdit | QComboBox | QAbstractItemView)
+        and not isinstance(parent, QLineEdit | QComboBox | QAbstractSpinBox | QAbstractItemView)
         and (parent is None or not parent.inherits("QComboBoxPrivateContainer"))
     )
 
@@ -128,16 +131,16 @@ def test_arrow_keys_walk_the_segments(qtbot, widgets):
     widgets.window.show_panel("session")
     panel = widgets.session
     assert isinstance(panel, SessionPanel)
-    heard: list[object] = []
-    panel.fields.changed.connect(lambda changes: heard.append(changes["draft"].depth))
+    owner = Owner()
+    panel.settings.watch(lambda: owner.settings, owner.change, owner.changed)
     auto = find(panel, QToolButton, "Depth: Auto")
     auto.setFocus()
     qtbot.keyClick(auto, Qt.Key.Key_Right)
     focus = QApplication.focusWidget()
     assert focus is not None
-    assert focus.accessibleName() == "Depth: 0"
+    assert focus.accessibleName() == "Depth: Off"
     qtbot.keyClick(focus, Qt.Key.Key_Right)
-    assert heard == [0, 1]
+    assert [draft.depth for _, draft in owner.heard] == [0, 3]
 
 
 def is_named(widget: QWidget) -> bool:
@@ -170,7 +173,11 @@ def test_what_tab_comes_to_from_another_part_of_the_window_is_scrolled_to(widget
     window.show_page("settings")
     qtbot.waitUntil(window.isActiveWindow)
     settle()
-    area, strip = widgets.settings.findChild(QScrollArea), window.findChild(StatusStrip)
+    widgets.settings.show_pane("advanced")
+    settle()
+    areas = widgets.settings.findChildren(QScrollArea)
+    (area,) = [area for area in areas if area.isVisible()]
+    strip = window.findChild(StatusStrip)
     bar = area.verticalScrollBar()
     bar.setValue(bar.maximum())
     strip.setFocus()

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 from filled_window import filled_window
+from panel_driving import Owner
 from PySide6.QtWidgets import QAbstractButton, QCheckBox, QLabel, QScrollArea
 from pytestqt.qtbot import QtBot
 from scripted_engine import DESCRIPTION
 from shown_transcript import settle
 
-from app.control.session import abilities
 from app.library.machine import Machine
 from app.library.model_card import make_card
 from app.state.round_history import RoundHistory
@@ -21,6 +21,7 @@ from app.window.controls.chart import Chart
 from app.window.controls.group import Group
 from app.window.controls.labels import ShortButton, ShortLabel
 from app.window.drafting.status_strip import StripFigures
+from app.window.session_panel.abilities import abilities
 from app.window.widgets import Widgets
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions
@@ -38,7 +39,9 @@ def crowded(qtbot: QtBot) -> Widgets:
     made = filled_window(qtbot)
     card = make_card(MODEL, Machine(40 * 10**9))
     made.session.show_model(card, replace(abilities(MODEL), can_switch_thinking=True))
-    made.session.fields.show_settings(ChatSettings(draft=DraftOptions("prompt-lookup+model", 8)))
+    owner = Owner(made.session)
+    owner.settings = ChatSettings(draft=DraftOptions("prompt-lookup+model", 8))
+    made.session.settings.watch(lambda: owner.settings, owner.change, owner.changed)
     made.head.show_model(MODEL)
     made.compare.show_pinned(8)
     history = RoundHistory()
@@ -102,7 +105,9 @@ def test_nothing_scrolls_sideways_and_no_line_is_cut(qtbot, wear, speaking, lang
     window.show_page("compare")
     look_at("compare")
     window.show_page("settings")
-    look_at("settings")
+    for pane in ("general", "appearance", "models", "drafting", "advanced"):
+        made.settings.show_pane(pane)
+        look_at(f"settings, {pane}")
 
 
 @pytest.mark.parametrize("language", ["en", "de"])

@@ -1,73 +1,104 @@
-"""The settings page shows what holds and says what the user changes, nothing else."""
+"""The settings page shows what holds and changes what the user changes, nothing else."""
+
+from dataclasses import replace
 
 import pytest
-from panel_driving import FULL
+from panel_driving import type_into
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLabel, QPlainTextEdit, QPushButton, QToolButton
-from seen import find, words_on
+from PySide6.QtWidgets import (
+    QDoubleSpinBox,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QPushButton,
+    QToolButton,
+)
+from seen import find, press, words_on
 
 from app.values.app_settings import AppSettings
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.controls.choices import DropDown, Tick
 from app.window.controls.fields import Slider
 from app.window.settings_view import SettingsView
 
+PANES = ("general", "appearance", "models", "drafting", "advanced")
+
+
+class Settings(QObject):
+    """Stands in for the settings that are kept in a file."""
+
+    changed = Signal()
+
+    def __init__(self):
+        super().__init__()
+        self.value, self.stored = AppSettings(), 0
+
+    def change(self, value):
+        if value != self.value:
+            self.value = value
+            self.changed.emit()
+
 
 @pytest.fixture
-def view(qtbot):
+def settings():
+    return Settings()
+
+
+@pytest.fixture
+def view(qtbot, settings):
     made = SettingsView()
     qtbot.addWidget(made)
-    with qtbot.waitSignal(made.made):
-        made.show()
+    made.watch(settings, lambda: settings.stored, lambda: setattr(settings, "stored", 0))
+    made.show()
     return made
 
 
-@pytest.fixture
-def heard(view):
-    said = []
-    view.appearance.changed.connect(said.append)
-    view.appearance.zoom_wanted.connect(said.append)
-    view.new_chat.changed.connect(said.append)
-    return said
-
-
-def test_showing_says_nothing(qtbot, view, heard, wear):
-    view.appearance.show_appearance(
-        AppSettings(theme="dark", text_zoom=1.4, show_drafted=True, notify=False)
-    )
-    view.new_chat.show_settings(FULL)
+def test_showing_changes_nothing(qtbot, view, settings, wear):
+    chat = ChatSettings(system="Be brief.", sampling=SamplingChoice(0.3), thinking=True)
+    given = AppSettings(theme="dark", text_zoom=1.4, notify=False, new_chat=chat)
+    settings.change(given)
+    for pane in PANES:
+        view.show_pane(pane)
     wear("dark", 1.4)
     qtbot.wait(350)
-    assert heard == []
+    assert settings.value == given
     assert find(view, QToolButton, "Theme: Dark").isChecked()
     assert find(view, QLabel, "Text size 140 %").text() == "140 %"
 
 
-def test_appearance(view, heard):
-    find(view, QToolButton, "Theme: Dark").click()
+def test_general_and_appearance(view, settings):
     find(view, Tick, "Notify me when a long answer finishes in the background").click()
     QTest.keyClicks(find(view, DropDown, "Language"), "Deu")
+    press(view, "Settings: Appearance")
+    press(view, "Theme: Dark")
     find(view, QPushButton, "Larger text").click()
-    find(view, QPushButton, "Normal text size").click()
-    assert heard == [
-        AppSettings(theme="dark"),
-        AppSettings(theme="dark", notify=False),
-        AppSettings(theme="dark", notify=False, language="de"),
-        1,
-        0,
-    ]
+    assert settings.value == AppSettings(notify=False, language="de", theme="dark", text_zoom=1.1)
+    find(view, QPushButton, "Default text size").click()
+    assert settings.value.text_zoom == 1
 
 
-def test_what_new_chats_begin_with(qtbot, view, heard):
+def test_what_new_chats_begin_with(qtbot, view, settings):
+    system = find(view, QPlainTextEdit, "System prompt of new chats")
+    system.setPlainText("Be kind.")
+    view.show_pane("advanced")
     reset = next(b for b in view.findChildren(QPushButton) if "Restore Defaults" in b.text())
-    assert not reset.isEnabled()
-    find(view, QPlainTextEdit, "System prompt of new chats").setPlainText("Be kind.")
-    qtbot.waitUntil(lambda: bool(heard))
-    find(view, QToolButton, "Thinking: Off").click()
-    assert heard[-1] == ChatSettings(system="Be kind.", thinking=False)
+    qtbot.waitUntil(lambda: settings.value.new_chat.system == "Be kind.")
+    assert reset.isEnabled()
+    find(view, QDoubleSpinBox, "Temperature").setValue(0.2)
+    qtbot.waitUntil(lambda: settings.value.new_chat.sampling.temperature == 0.2)
     reset.click()
-    assert heard[-1] == ChatSettings()
-    assert find(view, QPlainTextEdit, "System prompt of new chats").toPlainText() == ""
+    assert settings.value == AppSettings()
+    assert system.toPlainText() == ""
+    assert find(view, QDoubleSpinBox, "Temperature").text() == "default"
+    assert not reset.isEnabled()
+
+
+def test_what_is_typed_wrong_stays_while_other_settings_change(view, settings, qtbot):
+    view.show_pane("advanced")
+    type_into(qtbot, view, "Seed", "many")
+    settings.change(replace(settings.value, theme="dark"))
+    assert find(view, QLineEdit, "Seed").text() == "many"
 
 
 def test_a_ticked_box_is_painted_in_both_schemes(qtbot, theme):
@@ -78,38 +109,18 @@ def test_a_ticked_box_is_painted_in_both_schemes(qtbot, theme):
     assert tick.grab().toImage() != plain
 
 
-def test_what_is_kept_of_chats_in_files(view):
-    said = []
-    view.models.changed.connect(said.append)
-    QTest.keyClicks(find(view, DropDown, "Keep chats ready on disk"), "Not")
-    assert said == [AppSettings(prompt_files_gb=0)]
-
-
-def test_all_that_is_kept_of_chats_can_be_deleted(view):
-    said = []
-    view.models.forget_wanted.connect(lambda: said.append("forget"))
-    button = find(view, QPushButton, "Delete everything stored of chats")
-    view.models.show_kept(0)
-    assert not button.isEnabled()
-    view.models.show_kept(1_200_000_000)
+def test_what_is_kept_of_chats_in_files(view, settings):
+    settings.stored = 1_200_000_000
+    view.show_pane("models")
+    QTest.keyClicks(find(view, DropDown, "Keep chats ready on disk"), "Off")
+    assert settings.value == AppSettings(prompt_files_gb=0)
     assert any("1.2 GB" in text for text in words_on(view))
-    button.click()
-    assert said == ["forget"]
+    delete = find(view, QPushButton, "Delete everything stored of chats")
+    delete.click()
+    assert settings.stored == 0 and not delete.isEnabled()
 
 
 def test_a_slider_can_be_moved_where_nothing_is_recommended(view):
+    view.show_pane("advanced")
     sliders = view.findChildren(Slider)
     assert sliders and all(slider.isEnabled() for slider in sliders)
-
-
-def test_no_part_is_squeezed_while_the_next_ones_are_made(qtbot):
-    view = SettingsView()
-    qtbot.addWidget(view)
-    view.resize(560, 300)
-    view.show()
-    made: list[bool] = []
-    view.made.connect(lambda: made.append(True))
-    while not made:
-        QApplication.processEvents()
-        for part in (view.appearance, view.models):
-            assert part.isHidden() or part.height() >= part.minimumSizeHint().height()

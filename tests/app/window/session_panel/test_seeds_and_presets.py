@@ -8,19 +8,19 @@ from PySide6.QtWidgets import QLineEdit, QPushButton, QToolButton
 from seen import find, words_on
 
 from app.values.chat_settings import ChatSettings, SamplingChoice
-from app.window.controls.choices import DropDown
-from app.window.session_panel.chat_fields import TemplateFields, ThinkingField
+from app.window.controls.choices import DropDown, Segments
+from app.window.session_panel.chat_fields import ArgumentFields
 
 
 def test_the_lock_takes_the_last_seed_and_lets_it_go(panel, heard):
-    panel.fields.sampling.show_last_seed(816233)
+    panel.sampling.seed.show_last(816233)
     find(panel, QToolButton, "Lock the seed").click()
     find(panel, QToolButton, "Locked: use a random seed for each answer").click()
     assert [sampling.seed for _, sampling in heard] == [816233, None]
 
 
 def test_the_models_recommendation_keeps_a_locked_seed(panel, heard):
-    panel.fields.show_settings(FULL)
+    panel.owner.give(panel, FULL)
     button = next(b for b in panel.findChildren(QPushButton) if "recommendation" in b.text())
     button.click()
     assert heard == [("sampling", SamplingChoice(seed=99))]
@@ -71,19 +71,19 @@ def test_a_preset_stays_named_after_a_change_by_hand(panel, heard):
 
 
 def test_thinking_is_offered_where_the_template_knows_it(panel, heard):
-    switch = panel.findChild(ThinkingField)
-    assert switch.isHidden()
+    switch = find(panel, Segments, "Thinking")
+    assert switch.parent().isHidden()
     panel.show_model(None, replace(CAN, can_switch_thinking=True))
-    assert not switch.isHidden()
+    assert not switch.parent().isHidden()
     find(panel, QToolButton, "Thinking: Off").click()
     find(panel, QToolButton, "Thinking: Model default").click()
     assert heard == [("thinking", False), ("thinking", None)]
-    panel.fields.show_settings(ChatSettings(thinking=True))
+    panel.owner.give(panel, ChatSettings(thinking=True))
     assert find(panel, QToolButton, "Thinking: On").isChecked()
 
 
 def test_a_template_is_given_what_it_asks_for_by_name(qtbot, panel, heard):
-    template = panel.findChild(TemplateFields)
+    template = panel.findChild(ArgumentFields)
     assert template.isHidden()
     asks = replace(CAN, template_arguments=("preserve_thinking", "reasoning_effort"))
     panel.show_model(None, asks)
@@ -109,13 +109,13 @@ def test_a_value_no_template_can_be_given_is_told_beside_it(qtbot, panel, heard)
 
 def test_what_another_models_template_asks_for_stays(qtbot, panel, heard):
     given = {"date_string": "1 May", "reasoning_effort": "2"}
-    panel.fields.show_settings(ChatSettings(template_arguments=given))
+    panel.owner.give(panel, ChatSettings(template_arguments=given))
     panel.show_model(None, replace(CAN, template_arguments=("reasoning_effort",)))
     assert find(panel, QLineEdit, "date_string").text() == "1 May"
     assert "does not ask for it" in find(panel, QLineEdit, "date_string").toolTip()
     assert find(panel, QLineEdit, "reasoning_effort").text() == '"2"'
     type_into(qtbot, panel, "reasoning_effort", "high")
     assert heard == [("template_arguments", given | {"reasoning_effort": "high"})]
-    panel.fields.show_settings(ChatSettings())
+    panel.owner.give(panel, ChatSettings())
     assert find(panel, QLineEdit, "date_string").parent().isHidden()
     assert not find(panel, QLineEdit, "reasoning_effort").parent().isHidden()

@@ -1,0 +1,102 @@
+"""Controls that show fields of settings which are owned elsewhere, and write them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any, Protocol, TypeVar
+
+from PySide6.QtCore import SignalInstance
+
+Settings = Any
+"""A frozen dataclass, with others in its fields."""
+
+
+class Control(Protocol):
+    """A widget for one value. Signal `chosen`: the user chose another value."""
+
+    @property
+    def chosen(self) -> Any:
+        """The signal."""
+
+    def set_value(self, value: Any, /) -> None:
+        """Show a value without emitting it."""
+
+
+Bindable = TypeVar("Bindable", bound=Control)
+
+
+class Bound:
+    """Joins controls with fields of an owner's settings, named by paths as "sampling.top_k".
+
+    A control is left alone while its field keeps its value: what is typed in it stays.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        """prefix: before the path of every field."""
+        self._prefix = prefix
+        self._controls: dict[str, Control] = {}
+        self._listeners: list[Callable[[], object]] = []
+        self._read: Callable[[], Settings] | None = None
+        self._write: Callable[[Settings], object] = lambda _: None
+        self._shown: Settings = None
+
+    def bind(self, path: str, control: Bindable) -> Bindable:
+        """Join a control with the field at a path; return the control."""
+        self._controls[self._prefix + path] = control
+        control.chosen.connect(lambda value: self._take(path, value))
+        if self._read is not None:
+            control.set_value(self[path])
+        return control
+
+    def listen(self, listener: Callable[[], object]) -> None:
+        """Call a function after the settings have changed."""
+        self._listeners.append(listener)
+        if self._read is not None:
+            listener()
+
+    def watch(
+        self,
+        read: Callable[[], Settings],
+        write: Callable[[Settings], object],
+        changed: SignalInstance,
+    ) -> None:
+        """Show the settings that `read` returns, now and after `changed`, and `write` others."""
+        self._read, self._write = read, write
+        changed.connect(self._refresh)
+        self.show_all()
+
+    def __getitem__(self, path: str) -> Any:
+        return None if self._read is None else attrgetter(self._prefix + path)(self._read())
+
+    def __setitem__(self, path: str, value: object) -> None:
+        if self._read is not None:
+            self._write(with_field(self._read(), self._prefix + path, value))
+
+    def show_all(self) -> None:
+        """Show the settings in every control; what is typed in them is gone."""
+        self._shown = None
+        self._refresh()
+
+    def _refresh(self) -> None:
+        assert self._read is not None
+        now, before = self._read(), self._shown
+        self._shown = now
+        for path, control in self._controls.items():
+            field = attrgetter(path)
+            if before is None or field(now) != field(before):
+                control.set_value(field(now))
+        for listener in self._listeners:
+            listener()
+
+    def _take(self, path: str, value: object) -> None:
+        """Write what the user chose in a control, which shows it already."""
+        if self._read is not None and value != self[path]:
+            self._shown = with_field(self._read(), self._prefix + path, value)
+            self._write(self._shown)
+
+
+def with_field(settings: Settings, path: str, value: object) -> Settings:
+    """Settings with another value of the field at a path. Raises BadOption."""
+    name, _, rest = path.partition(".")
+    inner = with_field(getattr(settings, name), rest, value) if rest else value
+    return replace(settings, **{name: inner})
