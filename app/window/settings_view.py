@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QEvent
-from PySide6.QtWidgets import QStackedWidget, QWidget
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QAbstractButton, QStackedWidget, QWidget
 from typing_extensions import override
 
 from app.state.settings import KeptSettings
@@ -77,6 +77,7 @@ class SettingsView(QWidget):
         self._stack = QStackedWidget()
         self._tabs.chosen.connect(self.show_pane)
         self.setFocusProxy(self._tabs)
+        self._tabs.setMaximumWidth(round(WIDEST * look().zoom))
         column(centred(self._tabs), Wide(self._stack), of=self, margins=(24, 0, 24, 0), spacing=8)
 
     def watch(
@@ -105,8 +106,18 @@ class SettingsView(QWidget):
             body.setLayout(centred(lines))
             self._made[name] = scrolled(body)
             self._stack.addWidget(self._made[name])
+            self._come_after_the_names(lines)
         self._tabs.set_value(name)
         self._stack.setCurrentWidget(self._made[name])
+
+    def _come_after_the_names(self, pane: QWidget) -> None:
+        """Let Tab come to a new pane next, and not after all other widgets of the window."""
+        before: QWidget = self._tabs.findChildren(QAbstractButton)[-1]
+        for widget in pane.findChildren(QWidget):
+            takes_focus = widget.focusPolicy() != Qt.FocusPolicy.NoFocus
+            if takes_focus and widget.window() is self.window():
+                self.setTabOrder(before, widget)
+                before = widget
 
     def _general(self) -> Sequence[QWidget]:
         language, bind = DropDown(tr("Language")), self._bound.bind
@@ -233,10 +244,8 @@ class SettingsView(QWidget):
             if "models" in self._made:
                 self._show_held()
         elif event.type() == QEvent.Type.StyleChange:
-            for pane in self._made.values():
-                lines = pane.findChild(QWidget, "lines")
-                if lines is not None:
-                    lines.setMaximumWidth(round(WIDEST * look().zoom))
+            for wide in (self._tabs, *self.findChildren(QWidget, "lines")):
+                wide.setMaximumWidth(round(WIDEST * look().zoom))
         return bool(super().event(event))
 
 

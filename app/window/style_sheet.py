@@ -120,16 +120,22 @@ QToolButton[role="segment"]:checked:disabled { background: $hover; }
 """
 
 FIELDS = """
-QLineEdit, QPlainTextEdit[role="field"], QComboBox {
+QLineEdit, QPlainTextEdit[role="field"], QComboBox, QDoubleSpinBox {
   background: $page; color: $text; border: 1px solid $line; border-radius: 6px;
   padding: 4px 7px; min-height: ${line_height}px;
   selection-background-color: $accent; selection-color: $on_accent;
 }
 QPlainTextEdit[role="field"] { padding: 2px 3px; }
-QLineEdit:hover, QPlainTextEdit[role="field"]:hover, QComboBox:hover { border-color: $outline; }
-QLineEdit:focus, QPlainTextEdit[role="field"]:focus, QComboBox:focus { border-color: $accent; }
+QDoubleSpinBox[unset="true"] { color: $muted; }
+QLineEdit:hover, QPlainTextEdit[role="field"]:hover, QComboBox:hover, QDoubleSpinBox:hover {
+  border-color: $outline;
+}
+QLineEdit:focus, QPlainTextEdit[role="field"]:focus, QComboBox:focus, QDoubleSpinBox:focus {
+  border-color: $accent;
+}
 QLineEdit[bad="true"], QPlainTextEdit[role="field"][bad="true"] { border-color: $error; }
-QLineEdit:disabled, QComboBox:disabled, QPlainTextEdit[role="field"]:disabled {
+QLineEdit:disabled, QComboBox:disabled, QPlainTextEdit[role="field"]:disabled,
+QDoubleSpinBox:disabled {
   background: transparent; color: $muted;
 }
 QLineEdit[role="title"] { background: transparent; border-color: transparent; font-weight: 600; }

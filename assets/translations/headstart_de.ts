@@ -412,10 +412,6 @@
         <translation>Dieses Modell hat keine MTP-Köpfe.</translation>
     </message>
     <message>
-        <source>No draft model is chosen: take a small one of the same family.</source>
-        <translation>Kein Entwurfsmodell ist gewählt: ein kleines aus derselben Familie nehmen.</translation>
-    </message>
-    <message>
         <source>“{name}” is deleted.</source>
         <translation>„{name}“ ist gelöscht.</translation>
     </message>
@@ -1255,10 +1251,6 @@
         <translation>Text kleiner</translation>
     </message>
     <message>
-        <source>Normal text size</source>
-        <translation>Normale Textgröße</translation>
-    </message>
-    <message>
         <source>Light</source>
         <translation>Hell</translation>
     </message>
@@ -1553,10 +1545,6 @@
     <message>
         <source>default</source>
         <translation>Modell</translation>
-    </message>
-    <message>
-        <source>“{text}” is not a number.</source>
-        <translation>„{text}“ ist keine Zahl.</translation>
     </message>
     <message>
         <source>That text is too long for this field: {most:,} characters at most.</source>
@@ -2031,14 +2019,6 @@
         <translation>Schnell</translation>
     </message>
     <message>
-        <source>Files of heads (*.gguf *.safetensors)</source>
-        <translation>Dateien mit Köpfen (*.gguf *.safetensors)</translation>
-    </message>
-    <message>
-        <source>Load settings</source>
-        <translation>Ladeeinstellungen</translation>
-    </message>
-    <message>
         <source>Context length</source>
         <translation>Kontextlänge</translation>
     </message>
@@ -2047,16 +2027,28 @@
         <translation>Höchstzahl der Tokens; weniger brauchen weniger Speicher</translation>
     </message>
     <message>
+        <source>Automatic</source>
+        <translation>Automatisch</translation>
+    </message>
+    <message>
+        <source>16-bit</source>
+        <translation>16 Bit</translation>
+    </message>
+    <message>
+        <source>8-bit</source>
+        <translation>8 Bit</translation>
+    </message>
+    <message>
+        <source>4-bit</source>
+        <translation>4 Bit</translation>
+    </message>
+    <message>
+        <source>Exact gives the same words with and without drafting. Fast skips that guarantee where it costs speed.</source>
+        <translation>Exakt liefert mit und ohne Vorausschreiben dieselben Wörter. Schnell verzichtet auf diese Garantie, wo sie Tempo kostet.</translation>
+    </message>
+    <message>
         <source>Choose…</source>
         <translation>Wählen …</translation>
-    </message>
-    <message>
-        <source>Choose a file of drafting heads</source>
-        <translation>Eine Datei mit Entwurfsköpfen wählen</translation>
-    </message>
-    <message>
-        <source>Use the heads included with the model</source>
-        <translation>Die Köpfe im oder beim Modell verwenden</translation>
     </message>
     <message>
         <source>Precision</source>
@@ -2121,6 +2113,10 @@
     <message>
         <source>This version cannot draft from this source.</source>
         <translation>Aus dieser Quelle kann diese Version nicht entwerfen.</translation>
+    </message>
+    <message>
+        <source>No draft model is chosen: choose one in the model&apos;s load options.</source>
+        <translation>Kein Entwurfsmodell gewählt: In den Ladeoptionen des Modells eines wählen.</translation>
     </message>
     <message>
         <source>Nothing: no model is loaded.</source>
@@ -2207,6 +2203,22 @@
         <translation>Modelle (*.gguf *.safetensors)</translation>
     </message>
     <message>
+        <source>Choose: {name}</source>
+        <translation>Auswählen: {name}</translation>
+    </message>
+    <message>
+        <source>Load options</source>
+        <translation>Ladeoptionen</translation>
+    </message>
+    <message>
+        <source>maximum</source>
+        <translation>Maximum</translation>
+    </message>
+    <message>
+        <source>A file or folder of drafting heads for this model</source>
+        <translation>Datei oder Ordner mit Köpfen für dieses Modell</translation>
+    </message>
+    <message>
         <source>None</source>
         <translation>Keines</translation>
     </message>
@@ -2215,20 +2227,12 @@
         <translation>Datei, Ordner oder Hub-Kennung eines kleinen Modells derselben Familie</translation>
     </message>
     <message>
-        <source>Choose a draft model</source>
-        <translation>Ein Entwurfsmodell wählen</translation>
-    </message>
-    <message>
         <source>File…</source>
         <translation>Datei …</translation>
     </message>
     <message>
         <source>Folder…</source>
         <translation>Ordner …</translation>
-    </message>
-    <message>
-        <source>A file, a folder or a hub id</source>
-        <translation>Datei, Ordner oder Hub-Kennung</translation>
     </message>
     <message>
         <source>The model&apos;s own</source>
@@ -2249,6 +2253,10 @@
     <message>
         <source>A draft counts up to the first token its source finds less likely than this: fewer tokens are drafted, and more of them accepted.</source>
         <translation>Ein Entwurf zählt bis zum ersten Token, das seine Quelle für unwahrscheinlicher hält als hier angegeben: Weniger Tokens werden entworfen, und mehr davon angenommen.</translation>
+    </message>
+    <message>
+        <source>How a drafted token is picked: with the randomness of the answer, which is accepted more often, or always the most likely one.</source>
+        <translation>Wie ein Entwurfs-Token gewählt wird: mit dem Zufall der Antwort, was öfter angenommen wird, oder immer das wahrscheinlichste.</translation>
     </message>
     <message>
         <source>In effect: {what}.</source>
@@ -2283,6 +2291,18 @@
         <translation>Greedy</translation>
     </message>
     <message>
+        <source>Custom</source>
+        <translation>Eigene</translation>
+    </message>
+    <message>
+        <source>How many tokens are drafted at a time</source>
+        <translation>Wie viele Token auf einmal entworfen werden</translation>
+    </message>
+    <message>
+        <source>Tokens ahead</source>
+        <translation>Token voraus</translation>
+    </message>
+    <message>
         <source>Advanced</source>
         <translation>Erweitert</translation>
     </message>
@@ -2307,10 +2327,6 @@
         <translation>aus</translation>
     </message>
     <message>
-        <source>Output head for drafts</source>
-        <translation>Ausgabekopf für Entwürfe</translation>
-    </message>
-    <message>
         <source>Tokens</source>
         <translation>Tokens</translation>
     </message>
@@ -2319,32 +2335,16 @@
         <translation>Wie viele der häufigsten Tokens entworfen werden können, neben denen des Chats</translation>
     </message>
     <message>
+        <source>Output layer for drafts</source>
+        <translation>Ausgabeschicht für Entwürfe</translation>
+    </message>
+    <message>
         <source>Draft rule</source>
         <translation>Entwurfsregel</translation>
     </message>
     <message>
-        <source>Source</source>
-        <translation>Quelle</translation>
-    </message>
-    <message>
-        <source>Rule</source>
-        <translation>Regel</translation>
-    </message>
-    <message>
         <source>Nothing is drafted: the source is none.</source>
         <translation>Nichts wird entworfen: Die Quelle ist „Keine“.</translation>
-    </message>
-    <message>
-        <source>exact</source>
-        <translation>exakt</translation>
-    </message>
-    <message>
-        <source>fast</source>
-        <translation>schnell</translation>
-    </message>
-    <message>
-        <source>In effect: {what}, until the model is loaded again.</source>
-        <translation>Wirksam: {what}, bis das Modell neu geladen wird.</translation>
     </message>
     <message>
         <source>random</source>
@@ -2354,6 +2354,10 @@
     <message>
         <source>Seed</source>
         <translation>Startwert</translation>
+    </message>
+    <message>
+        <source>“{text}” is no seed: use a whole number from 0 to 2⁶⁴ − 1.</source>
+        <translation>„{text}“ ist kein Startwert: Eine ganze Zahl von 0 bis 2⁶⁴ − 1 verwenden.</translation>
     </message>
     <message>
         <source>The same seed and settings give the same answer</source>
@@ -2520,6 +2524,10 @@
         <translation>Ersetzen</translation>
     </message>
     <message>
+        <source>Load Options…</source>
+        <translation>Ladeoptionen …</translation>
+    </message>
+    <message>
         <source>Chat Settings</source>
         <translation>Chat-Einstellungen</translation>
     </message>
@@ -2552,10 +2560,6 @@
         <translation>Breit</translation>
     </message>
     <message>
-        <source>Whole window</source>
-        <translation>Ganz</translation>
-    </message>
-    <message>
         <source>Theme</source>
         <translation>Farben</translation>
     </message>
@@ -2564,20 +2568,12 @@
         <translation>Sprache</translation>
     </message>
     <message>
-        <source>Takes effect the next time Headstart starts.</source>
-        <translation>Gilt ab dem nächsten Start von Headstart.</translation>
-    </message>
-    <message>
         <source>Smaller</source>
         <translation>Kleiner</translation>
     </message>
     <message>
         <source>Larger</source>
         <translation>Größer</translation>
-    </message>
-    <message>
-        <source>Normal</source>
-        <translation>Normal</translation>
     </message>
     <message>
         <source>Text width</source>
@@ -2600,12 +2596,36 @@
         <translation>Textgröße {percent:.0f} %</translation>
     </message>
     <message>
+        <source>Full width</source>
+        <translation>Volle Breite</translation>
+    </message>
+    <message>
+        <source>Default text size</source>
+        <translation>Standardtextgröße</translation>
+    </message>
+    <message>
+        <source>New chats start with these settings. Existing chats keep their own.</source>
+        <translation>Neue Chats beginnen mit diesen Einstellungen. Bestehende Chats behalten ihre eigenen.</translation>
+    </message>
+    <message>
+        <source>General</source>
+        <translation>Allgemein</translation>
+    </message>
+    <message>
         <source>Load the last model when Headstart starts</source>
         <translation>Beim Start von Headstart das zuletzt benutzte Modell laden</translation>
     </message>
     <message>
+        <source>Takes effect after a restart.</source>
+        <translation>Wirksam nach einem Neustart.</translation>
+    </message>
+    <message>
         <source>Unload an idle model</source>
         <translation>Unbenutztes Modell freigeben</translation>
+    </message>
+    <message>
+        <source>Delete All</source>
+        <translation>Alle löschen</translation>
     </message>
     <message>
         <source>Your next message loads it again.</source>
@@ -2614,10 +2634,6 @@
     <message>
         <source>Keep chats ready on disk</source>
         <translation>Aufheben, was Modelle von Chats gelesen haben</translation>
-    </message>
-    <message>
-        <source>Delete all</source>
-        <translation>Alles löschen</translation>
     </message>
     <message>
         <source>Delete everything stored of chats</source>
@@ -2630,10 +2646,6 @@
     <message>
         <source>Nothing is stored now.</source>
         <translation>In Dateien ist jetzt nichts aufgehoben.</translation>
-    </message>
-    <message>
-        <source>Not at all</source>
-        <translation>Gar nicht</translation>
     </message>
     <message>
         <source>Never</source>
@@ -2678,14 +2690,6 @@
     <message>
         <source>Stores what a model has read, so that chats continue at once after a restart. Only you can read these files. Takes effect the next time a model loads.</source>
         <translation>Speichert, was ein Modell gelesen hat, damit Chats nach einem Neustart sofort weitergehen. Nur du kannst diese Dateien lesen. Gilt, wenn das nächste Mal ein Modell geladen wird.</translation>
-    </message>
-    <message>
-        <source>New chats start with these settings; existing chats keep their own. Where sampling is left empty, the model&apos;s recommendation is used.</source>
-        <translation>Neue Chats beginnen mit diesen Einstellungen; vorhandene Chats behalten ihre. Wo die Auswahl leer ist, gilt die Empfehlung des Modells.</translation>
-    </message>
-    <message>
-        <source>New chats</source>
-        <translation>Neue Chats</translation>
     </message>
     <message>
         <source>Title of the chat</source>
@@ -3113,10 +3117,6 @@
         <translation>Weniger Bits brauchen weniger Speicher und ändern die Worte ein wenig. Bei Köpfen ändert sich nur das Tempo.</translation>
     </message>
     <message>
-        <source>After a change, your next message reads the whole chat again.</source>
-        <translation>Nach einer Änderung liest die nächste Nachricht das Gespräch noch einmal.</translation>
-    </message>
-    <message>
         <source>Bits of the KV cache</source>
         <translation>Bits von Schlüsseln und Werten</translation>
     </message>
@@ -3131,10 +3131,6 @@
     <message>
         <source>KV cache of drafting heads</source>
         <translation>Die der Köpfe</translation>
-    </message>
-    <message>
-        <source>In effect: {what}. {why}</source>
-        <translation>Wirksam: {what}. {why}</translation>
     </message>
     <message>
         <source>The MTP heads of {origin} seem not to fit this model: in a test text they foresaw {agreed} of {judged} tokens the model was sure of. Usual causes: heads of another model or of another training of it; norm weights stored with or without 1 added; heads made for the hidden state at another place. Text stays right, but drafting will not pay.</source>

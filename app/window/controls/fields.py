@@ -102,7 +102,6 @@ class Field(QWidget):
         self._pending = settle_timer(self, self.settle)
         self.problem = paragraph("", "problem")
         edit.setAccessibleName(name)
-        self.setFocusProxy(edit)
         self._show_problem("")
 
     def text(self) -> str:
@@ -215,6 +214,7 @@ class NumberEdit(QDoubleSpinBox):
         self.setSpecialValueText(unset)
         self.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.lineEdit().setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the focus is this widget's
         self.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.setMinimumWidth(1)
         tabular(self)
@@ -302,7 +302,6 @@ class NumberField(QWidget):
             part.setAccessibleName(name)
         self._what = tr(what)
         describe(self.edit, self._what)
-        self.setFocusProxy(self.edit)
         lines = column(
             row(Wide(buddy(name, self.edit), 3), Wide(self.edit, 2), spacing=4), of=self, spacing=4
         )

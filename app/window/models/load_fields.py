@@ -63,7 +63,6 @@ class PlaceField(QWidget):
         menu.addAction(none, lambda: self._take(""))
         choose.setMenu(menu)
         row(Wide(self._edit), choose, of=self, spacing=8)
-        self.setFocusProxy(self._edit)
         self._edit.editingFinished.connect(lambda: self._take(self._edit.text().strip()))
 
     def set_value(self, place: object) -> None:

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from panel_driving import type_into
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QApplication,
@@ -12,6 +11,7 @@ from PySide6.QtWidgets import (
     QDoubleSpinBox,
     QFileDialog,
     QLabel,
+    QLineEdit,
     QPushButton,
 )
 from pytestqt.qtbot import QtBot
@@ -77,7 +77,7 @@ def test_a_context_is_typed_on_the_card_and_holds_from_then_on(driven, source, m
     assert not fields.is_open, "nobody needs to see it"
     fields.open(True)
     type_context(driven, qtbot, "3")
-    qtbot.keyClick(context_field(driven), Qt.Key.Key_Tab)
+    fields.settle()
     assert context_field(driven).text() == "maximum", "no chat is so short"
     type_context(driven, qtbot, "4096")
     load(driven)
@@ -134,7 +134,9 @@ def test_bits_of_keys_and_values_are_those_of_the_model(driven, source, model):
 def test_a_draft_model_is_named_on_the_card(driven, model, qtbot):
     offer(driven, model)
     driven.widgets.card.load_fields.open(True)
-    type_into(qtbot, driven.widgets.card, "Draft model", " org/small ")
+    field = find(driven.widgets.card, QLineEdit, "Draft model")
+    qtbot.keyClicks(field, " org/small ")
+    field.editingFinished.emit()
     load(driven)
     beside = LoadOptions(draft_model="org/small", draft_misfit="plain")
     assert options(driven) == beside
