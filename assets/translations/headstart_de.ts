@@ -2885,7 +2885,7 @@
     </message>
     <message>
         <source>{current} of {total}</source>
-        <translation type="unfinished"></translation>
+        <translation>{current} von {total}</translation>
     </message>
     <message>
         <source>no match</source>
@@ -3526,7 +3526,7 @@
     </message>
     <message>
         <source>tools: this model&apos;s chat template does not tell it of tools. Use another model.</source>
-        <translation type="unfinished"></translation>
+        <translation>tools: Die Chatvorlage dieses Modells nennt ihm keine Werkzeuge. Ein anderes Modell verwenden.</translation>
     </message>
     <message>
         <source>{origin}: the chat template makes nothing of this conversation. Replace the template.</source>
@@ -4722,7 +4722,7 @@
     </message>
     <message>
         <source>letters, digits, points, hyphens and underscores, 64 at most</source>
-        <translation type="unfinished"></translation>
+        <translation>Buchstaben, Ziffern, Punkte, Bindestriche und Unterstriche, höchstens 64</translation>
     </message>
 </context>
 </TS>
