@@ -94,14 +94,20 @@ HEADER_TOKENS = ("<|start|>", "<|channel|>", "<|message|>")
 CONTENT_TYPE = "<|constrain|>"
 """Special token before the content type of a gpt-oss header."""
 LONGEST_HEADER = 200
-_HEADER = re.compile(r"\s*(?P<name>\S*)[^\S\n]*(?:to=\S*)?(?P<rest>.*)", re.DOTALL)
+_HEADER = re.compile(
+    r"\s*(?P<name>(?!to=)\S*)[^\S\n]*(?:to=(?P<recipient>\S*))?(?P<rest>.*)", re.DOTALL
+)
 
 
 class Header(NamedTuple):
-    """Header of a gpt-oss message: channel name, and the text after name and recipient."""
+    """Header of a gpt-oss message: channel name, and the text after name and recipient.
+
+    recipient: "functions.NAME" for a call of a tool.
+    """
 
     name: str
     rest: str
+    recipient: str = ""
 
     @classmethod
     def parse(cls, text: str) -> "Header":
@@ -109,7 +115,9 @@ class Header(NamedTuple):
         found = _HEADER.match(text.replace(CONTENT_TYPE, " "))
         assert found is not None  # it matches every text
         is_name = len(found["name"]) <= LONGEST_HEADER
-        return cls(found["name"], found["rest"]) if is_name else cls("", text)
+        if not is_name:
+            return cls("", text)
+        return cls(found["name"], found["rest"], found["recipient"] or "")
 
     @property
     def channel(self) -> Channel:

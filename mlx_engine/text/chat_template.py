@@ -1,7 +1,6 @@
 """Render chat messages with the model's Jinja template and tokenize the prompt."""
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from mlx_engine.text.channels import opens_thinking
 from mlx_engine.text.template_sandbox import TemplateSandbox
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.text.tokenizer_config import TemplateFile, named_special_tokens
-from mlx_engine.values.conversation import Message, Tool
+from mlx_engine.values.conversation import Message, Tool, ToolCall
 from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt
 from mlx_engine.values.options import TemplateValue, require
 
@@ -181,12 +180,18 @@ class ChatTemplate:
 
     @cached_property
     def _needs_argument_texts(self) -> bool:
-        """Whether the template reads a call's arguments as JSON text, not as an object."""
-        return bool(
-            re.search(
-                r"\+ *tool(_call)?(\['function'\]|\.function)\S*arguments\S* *\+", self.source
-            )
-        )
+        """Whether the template reads a call's arguments only as JSON text, not as an object."""
+        called = Message("assistant", "", calls=(ToolCall("f", '{"a": 1}', "123456789"),))
+        messages = [Message("user", "a"), called]
+
+        def is_read(as_argument_texts: bool) -> bool:
+            try:
+                self._run(messages, False, NO_ARGUMENTS, False, (), as_argument_texts)
+            except BadChatTemplate:
+                return False
+            return True
+
+        return not is_read(False) and is_read(True)
 
     def _run(
         self,
@@ -195,7 +200,11 @@ class ChatTemplate:
         arguments: Mapping[str, TemplateValue],
         as_content_parts: bool,
         tools: Sequence[Tool] = (),
+        as_argument_texts: bool | None = None,
     ) -> str:
+        if as_argument_texts is None:
+            has_calls = any(message.calls for message in messages)
+            as_argument_texts = has_calls and self._needs_argument_texts
         functions = [_function_fields(tool) for tool in tools]
         told = len(json.dumps(functions)) if tools else 0
         size = len(self.source) + told + sum(map(len, _message_texts(messages)))
@@ -208,7 +217,7 @@ class ChatTemplate:
             **arguments,
             **self._special_tokens,
             "messages": [
-                _template_fields(message, as_content_parts, self._needs_argument_texts)
+                _template_fields(message, as_content_parts, as_argument_texts)
                 for message in messages
             ],
             "tools": functions or None,

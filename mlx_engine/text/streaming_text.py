@@ -118,6 +118,7 @@ class StreamingText:
         self._stop = stop
         self._has_headers = split_thinking and all(map(tokenizer.has_token, HEADER_TOKENS))
         self._header: str | None = None
+        self._recipient = ""
         rows = THINKING if split_thinking and not self._has_headers else ()
         known = tuple(row for row in rows if row.is_used_by(tokenizer, template))
         self._own = (*known, *rows[:1])
@@ -222,8 +223,9 @@ class StreamingText:
             return []
         pieces = self._end_message()
         if token == message:
-            self._begin_message(Header.parse(self._header or ""))
+            pieces += self._begin_message(Header.parse(self._header or ""))
         elif token == channel and self._header is not None:  # it was a role
+            self._recipient = Header.parse(self._header).recipient
             self._header = ""
         else:
             pieces += self._end_header()
@@ -241,12 +243,17 @@ class StreamingText:
         if self._header is None:
             return []
         header = Header.parse(self._header)
-        self._begin_message(header)
-        return self._read(header.rest, depth)
+        return self._begin_message(header) + self._read(header.rest, depth)
 
-    def _begin_message(self, header: Header) -> None:
-        self._header = None
+    def _begin_message(self, header: Header) -> list[TextPiece]:
+        """Switch to the channel of a gpt-oss message; a call begins with its marker as text."""
+        recipient = header.recipient or self._recipient
+        self._header, self._recipient = None, ""
+        if self._shown_tokens and recipient.startswith("functions."):
+            self._switch("answer")
+            return self._show(f"{HEADER_TOKENS[0]}{recipient}{HEADER_TOKENS[2]}", 0)
         self._switch(header.channel)
+        return []
 
     # markers and stop strings
 

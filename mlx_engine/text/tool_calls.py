@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -18,43 +19,62 @@ Schemas = Mapping[str, Mapping[str, Any]]
 class ToolMarkers(NamedTuple):
     """Text around tool calls; a model without a closing marker ends its answer after the calls.
 
-    only_first: the markers count at the beginning of an answer alone, and are part of the call.
+    sign: text of the chat template that tells of these markers, "" for the opening one itself.
+    is_kept: the markers are part of the call's text. only_first: they count at the beginning of an
+    answer alone.
     """
 
     opening: str
     closing: str = ""
+    sign: str = ""
+    is_kept: bool = False
     only_first: bool = False
 
 
 MARKERS = (
-    ToolMarkers("<tool_call>", "</tool_call>"),  # Qwen, Hermes, GLM, Step, ERNIE, Seed, ...
+    ToolMarkers("<tool_call>", "</tool_call>"),  # Qwen, Hermes, GLM, Step, ERNIE, ...
     ToolMarkers("<tool_calls>", "</tool_calls>"),  # Hunyuan
     ToolMarkers("<seed:tool_call>", "</seed:tool_call>"),
     ToolMarkers("<minimax:tool_call>", "</minimax:tool_call>"),
     ToolMarkers("<longcat_tool_call>", "</longcat_tool_call>"),
+    ToolMarkers("<tool_calls:opensource>", "</tool_calls:opensource>", ":opensource"),  # Hy3
+    ToolMarkers(
+        "<｜DSML｜function_calls>", "</｜DSML｜function_calls>", "｜DSML｜"
+    ),  # DeepSeek V3.2
+    ToolMarkers("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>", "｜DSML｜"),  # DeepSeek V4
+    ToolMarkers("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),  # DeepSeek to V3.1
+    ToolMarkers("<atem:function_calls>", "</atem:function_calls>"),  # Muse
     ToolMarkers("<|tool_call>", "<tool_call|>"),  # Gemma 4
     ToolMarkers("<start_function_call>", "<end_function_call>"),  # FunctionGemma
     ToolMarkers("<|tool_call_start|>", "<|tool_call_end|>"),  # LFM2
     ToolMarkers("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),  # Kimi K2
-    ToolMarkers("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),  # Kimi K3
-    ToolMarkers("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),  # DeepSeek
+    ToolMarkers("<|open|>tools<|sep|>", "<|close|>tools<|sep|>", "<|open|>"),  # Kimi K3
     ToolMarkers("<|START_ACTION|>", "<|END_ACTION|>"),  # Command R7B, Command A
+    ToolMarkers("<|tools_prefix|>", "<|tools_suffix|>"),  # Apertus
+    ToolMarkers("<TOOLCALL>", "</TOOLCALL>"),  # Nemotron
+    ToolMarkers("<|tool_calls|>", "<|calls|>"),  # Solar Open
+    ToolMarkers("<function=", "</function>", "<function=example", is_kept=True),  # Functionary
+    ToolMarkers("<function name=", "</function>", is_kept=True),  # MiniCPM
+    ToolMarkers("<|function_call|>"),  # GigaChat 3.1
     ToolMarkers("[TOOL_CALLS]"),  # Mistral
-    ToolMarkers("<|tool_call|>"),  # Granite
+    ToolMarkers("<|tool_call|>"),  # Granite 3
+    ToolMarkers("<|start|>functions.", "", "<|constrain|>", is_kept=True),  # gpt-oss
     ToolMarkers("<|python_tag|>"),  # Llama 3
+    ToolMarkers(  # Llama 3 without its marker: the whole answer is one object
+        '{"name"', "", '{"name": function name, "parameters"', is_kept=True, only_first=True
+    ),
 )
 """Markers of all families. A model uses those that its template or its vocabulary has.
 
 Sources: the models' chat templates; https://github.com/vllm-project/vllm/tree/main/vllm/tool_parsers
 and mlx_lm/tool_parsers.
 """
-LLAMA_JSON = ToolMarkers('{"name"', "", only_first=True)
-"""A call of Llama 3 without its marker: the whole answer is one object."""
 
 INNER_TOKENS = frozenset(
     (
-        *("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"),
+        *("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>", "｜DSML｜"),
         *("<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"),
+        *("<|tool_call:begin|>", "<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>"),
         *("[ARGS]", "[CALL_ID]", '<|"|>', "<escape>", "<|open|>", "<|close|>", "<|sep|>"),
     )
 )
@@ -63,9 +83,9 @@ INNER_TOKENS = frozenset(
 
 def markers_of(template: str, has_token: Callable[[str], bool]) -> tuple[ToolMarkers, ...]:
     """Return the tool markers that a model uses; those of Hermes where it has none of its own."""
-    own = [row for row in MARKERS if row.opening in template or has_token(row.opening)]
-    if any(row.opening == "<|python_tag|>" for row in own):
-        own.append(LLAMA_JSON)
+    own = [
+        row for row in MARKERS if (row.sign or row.opening) in template or has_token(row.opening)
+    ]
     return tuple(own or MARKERS[:1])
 
 
@@ -129,7 +149,7 @@ class ToolReader:
         found = [(n, row) for n, row in places if n >= 0 and self._counts(row, held[:n])]
         if found:
             place, self._block = min(found, key=lambda item: item[0])
-            begin = place if self._block.only_first else place + len(self._block.opening)
+            begin = place if self._block.is_kept else place + len(self._block.opening)
             self._held = held[begin:]
             return held[:place]
         begins = ((_overlap(held, row.opening), row) for row in self._markers)
@@ -150,7 +170,7 @@ class ToolReader:
         try:
             calls = parse_calls(body, self._schemas)
         except ValueError:
-            opening = "" if block.only_first else block.opening
+            opening = "" if block.is_kept else block.opening
             yield from self._show(opening + body + closing, piece)
             return
         self.calls += calls
@@ -168,59 +188,81 @@ def _overlap(text: str, marker: str) -> int:
     return next((n for n in range(most, 0, -1) if text.endswith(marker[:n])), 0)
 
 
+class _Found(NamedTuple):
+    """A call in the text. id: that the model gave it, "" for none."""
+
+    name: object
+    arguments: object
+    id: object = ""
+
+
+Form = Callable[[str, Schemas], list[_Found]]
+
+
 def parse_calls(body: str, schemas: Schemas) -> list[ToolCall]:
     """Parse the text between tool markers. Raises ValueError where it is no call."""
     text = body.strip()
-    found: list[tuple[str, Arguments]] = []
-    for form in FORMS:
-        found = form(text, schemas)
-        if found:
-            break
-    if not found or not all(name and isinstance(given, dict) for name, given in found):
+    found = next(filter(None, (form(text, schemas) for form in FORMS)), [])
+    calls = []
+    for name, arguments, call_id in found:
+        if not (isinstance(name, str) and name and isinstance(arguments, dict)):
+            raise ValueError("no tool call")
+        own = call_id if isinstance(call_id, str) and call_id else uuid4().hex[:9]
+        calls.append(ToolCall(name, json.dumps(arguments, ensure_ascii=False), own))
+    if not calls:
         raise ValueError("no tool call")
-    return [
-        ToolCall(name, json.dumps(given, ensure_ascii=False), uuid4().hex[:9])
-        for name, given in found
-    ]
+    return calls
 
 
-Form = Callable[[str, Schemas], list[tuple[str, Arguments]]]
 _DECODER = json.JSONDecoder(strict=False)
+_NAME = r"[\w.\-]+"
 _HEADER = re.compile(
-    r"(?:functions\.)?(?P<kimi>[\w.\-]+?)(?::\d+)?\s*<\|tool_call_argument_begin\|>\s*"
-    r"|(?:function)?<｜tool▁sep｜>(?P<deepseek>[\w.\-]+)\s*```json\s*"
-    r"|(?P<deepseek_31>[\w.\-]+)<｜tool▁sep｜>\s*"
-    r"|(?P<mistral>[\w.\-]+)\s*(?:\[CALL_ID\]\s*\w+\s*)?\[ARGS\]\s*"
+    rf"(?P<id>functions\.(?P<kimi>{_NAME}):\d+)\s*<\|tool_call_argument_begin\|>\s*"
+    rf"|(?P<plain>{_NAME})\s*<\|tool_call_argument_begin\|>\s*"
+    rf"|(?:function)?<｜tool▁sep｜>(?P<deepseek>{_NAME})\s*```json\s*"
+    rf"|(?P<deepseek_31>{_NAME})<｜tool▁sep｜>\s*"
+    rf"|(?P<mistral>{_NAME})\s*(?:\[CALL_ID\]\s*(?P<mistral_id>\w+)\s*)?\[ARGS\]\s*"
+    rf"|(?P<solar_id>\w*)<\|tool_call:name\|>(?P<solar>{_NAME})<\|tool_call:args\|>\s*"
+    rf"|<\|start\|>functions\.(?P<gpt_oss>{_NAME})<\|message\|>\s*"
+    rf"|<function=(?P<functionary>{_NAME})>\s*(?=\{{)"
 )
-"""Name of a tool before a JSON object with its arguments."""
+"""Name and perhaps id of a call before a JSON object with its arguments."""
 
 
-def _json(text: str, _: Schemas) -> list[tuple[str, Arguments]]:
+def _json(text: str, _: Schemas) -> list[_Found]:
     """Objects {"name": ..., "arguments" or "parameters": {...}}, one, several, or a list."""
-    found: list[tuple[str, Arguments]] = []
+    found: list[_Found] = []
     while text.startswith(("{", "[")):
         value, end = _decode(text)
-        for call in value if isinstance(value, list) else [value]:
-            if not isinstance(call, dict):
-                raise ValueError("no tool call")
-            inner = call.get("function")
-            fields: Arguments = {**call, **inner} if isinstance(inner, dict) else call
-            name = fields.get("name", fields.get("tool_name"))
-            given: Any = fields.get("arguments", fields.get("parameters", {}))
-            if not isinstance(name, str):
-                raise ValueError("no tool call")
-            found.append((name, _decode(given)[0] if isinstance(given, str) else given))
+        found += map(_json_call, value if isinstance(value, list) else [value])
         text = text[end:].lstrip(" \n,;")
     return found
 
 
-def _named_json(text: str, _: Schemas) -> list[tuple[str, Arguments]]:
-    """A name in a family's own header, then a JSON object; Kimi K2, DeepSeek, Mistral."""
+def _json_call(call: object) -> _Found:
+    """Read one object; also {name: arguments}. Raises ValueError."""
+    if not isinstance(call, dict):
+        raise ValueError("no tool call")
+    inner = call.get("function")
+    fields: Arguments = {**call, **inner} if isinstance(inner, dict) else call
+    name = fields.get("name", fields.get("tool_name"))
+    if name is None and len(fields) == 1:
+        [(name, given)] = fields.items()
+    else:
+        given = fields.get("arguments", fields.get("parameters", {}))
+    return _Found(name, _decode(given)[0] if isinstance(given, str) else given, call.get("id"))
+
+
+def _named_json(text: str, _: Schemas) -> list[_Found]:
+    """A name in a family's own header, then a JSON object; Kimi K2, DeepSeek, Mistral, ..."""
     found, place = [], 0
     while header := _HEADER.search(text, place):
         value, end = _decode(text[header.end() :])
-        name = next(group for group in header.groups() if group)
-        found.append((name, value))
+        groups = header.groupdict()
+        ids = [groups.pop(name) for name in ("id", "mistral_id", "solar_id")]
+        found.append(
+            _Found(next(filter(None, groups.values())), value, next(filter(None, ids), ""))
+        )
         place = header.end() + end
     return found
 
@@ -249,13 +291,22 @@ _TAGS = (
             re.S,
         ),
     ),
-    _Tags(  # MiniMax, and as Claude's
+    _Tags(  # MiniMax M2, DeepSeek V3.2 and V4, Muse
         re.compile(
-            r'<(?:\w+:)?invoke\s+name="(?P<name>[^"]+)">(?P<body>.*?)</(?:\w+:)?invoke>', re.S
+            r'<(?:\w+:|｜DSML｜)?invoke\b[^>]*?\bname="(?P<name>[^"]+)"[^>]*>'
+            r"(?P<body>.*?)</(?:\w+:|｜DSML｜)?invoke>",
+            re.S,
         ),
         re.compile(
-            r'<(?:\w+:)?parameter\s+name="(?P<key>[^"]+)"[^>]*>(?P<value>.*?)</(?:\w+:)?parameter>',
+            r'<(?:\w+:|｜DSML｜)?parameter\b[^>]*?\bname="(?P<key>[^"]+)"[^>]*>'
+            r"(?P<value>.*?)</(?:\w+:|｜DSML｜)?parameter>",
             re.S,
+        ),
+    ),
+    _Tags(  # MiniCPM
+        re.compile(r'<function\s+name="(?P<name>[^"]+)">(?P<body>.*?)(?:</function>|\Z)', re.S),
+        re.compile(
+            r'<param\s+name="(?P<key>[^"]+)">(?:<!\[CDATA\[)?(?P<value>.*?)(?:\]\]>)?</param>', re.S
         ),
     ),
     _Tags(  # Kimi K3
@@ -270,18 +321,22 @@ _TAGS = (
             re.S,
         ),
     ),
-    _Tags(  # GLM, LongCat, Laguna
-        re.compile(r"\A(?P<name>[\w.\-]+)\s*(?P<body>(?:<(?:longcat_)?arg_key>.*)?)\Z", re.S),
+    _Tags(  # GLM, LongCat, Laguna, Hy3
         re.compile(
-            r"<(?P<tag>(?:longcat_)?arg_)key>(?P<key>.*?)</(?P=tag)key>\s*"
-            r"<(?P=tag)value>(?P<value>.*?)</(?P=tag)value>",
+            r"(?:\A|<tool_call:\w+>)\s*(?P<name>[\w.\-]+)\s*(?:<tool_sep:\w+>)?\s*"
+            r"(?P<body>(?:<(?:\w+_)?arg_key\b.*?)?)(?:</tool_call:\w+>|\Z)",
+            re.S,
+        ),
+        re.compile(
+            r"<(?:\w+_)?arg_key(?::\w+)?>(?P<key>.*?)</(?:\w+_)?arg_key(?::\w+)?>\s*"
+            r"<(?:\w+_)?arg_value(?::\w+)?>(?P<value>.*?)</(?:\w+_)?arg_value(?::\w+)?>",
             re.S,
         ),
     ),
 )
 
 
-def _tagged(text: str, schemas: Schemas) -> list[tuple[str, Arguments]]:
+def _tagged(text: str, schemas: Schemas) -> list[_Found]:
     """An element for each argument, whose type the tool's schema tells."""
     for tags in _TAGS:
         found = []
@@ -293,7 +348,7 @@ def _tagged(text: str, schemas: Schemas) -> list[tuple[str, Arguments]]:
                 )
                 for argument in tags.argument.finditer(call["body"])
             }
-            found.append((call["name"], values))
+            found.append(_Found(call["name"], values))
         if found:
             return found
     return []
@@ -304,15 +359,23 @@ def typed(text: str, schema: object) -> Any:
     kinds = _kinds(schema)
     if kinds and kinds <= {"string"}:
         return text
-    plain = text.strip()
-    literals = {"True": "true", "False": "false", "None": "null"}
     try:
-        value, end = _decode(literals.get(plain, plain))
+        value = _literal(text.strip())
     except ValueError:
         return text
-    if end != len(literals.get(plain, plain)):
-        return text
     return value if not kinds or _kind_of(value) & kinds else text
+
+
+def _literal(text: str) -> Any:
+    """Read a JSON value or, as some templates write them, a Python literal. Raises ValueError."""
+    with suppress(ValueError):
+        value, end = _decode(text)
+        if end == len(text):
+            return value
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, RecursionError, MemoryError, TypeError) as error:
+        raise ValueError("no literal") from error
 
 
 def _kinds(schema: object) -> set[str]:
@@ -338,6 +401,8 @@ def _kind_of(value: object) -> set[str]:
     return {names.get(type(value), "null")}
 
 
+_AS_JSON = {"True": "true", "False": "false", "None": "null"}
+_AS_PYTHON = {json_word: word for word, json_word in _AS_JSON.items()}
 _GEMMA_CALL = re.compile(r"call:(?P<name>[\w.\-]+)(?=\{)")
 _GEMMA_TOKEN = re.compile(
     r'<\|"\|>(?P<text>.*?)<\|"\|>|<escape>(?P<escaped>.*?)<escape>|(?P<key>[\w\-]+)(?=:)'
@@ -346,7 +411,7 @@ _GEMMA_TOKEN = re.compile(
 )
 
 
-def _gemma(text: str, _: Schemas) -> list[tuple[str, Arguments]]:
+def _gemma(text: str, _: Schemas) -> list[_Found]:
     """call:name{key:<|"|>text<|"|>,other:3}, Gemma 4's and FunctionGemma's."""
     found = []
     for call in _GEMMA_CALL.finditer(text):
@@ -356,32 +421,30 @@ def _gemma(text: str, _: Schemas) -> list[tuple[str, Arguments]]:
                 (token[name] for name in ("text", "escaped", "key") if token[name] is not None),
                 None,
             )
-            parts.append(token["other"] if quoted is None else json.dumps(quoted))
-        found.append((call["name"], _decode("".join(parts))[0]))
+            other = _AS_JSON.get(token["other"] or "", token["other"])
+            parts.append(other if quoted is None else json.dumps(quoted))
+        found.append(_Found(call["name"], _decode("".join(parts))[0]))
     return found
 
 
-def _pythonic(text: str, _: Schemas) -> list[tuple[str, Arguments]]:
+def _pythonic(text: str, _: Schemas) -> list[_Found]:
     """[name(key="text", other=3), ...], LFM2's and Llama 4's."""
     if not (text.startswith("[") and text.endswith(")]")):
         return []
+    source = re.sub(r"\b(?:true|false|null)\b", lambda word: _AS_PYTHON[word[0]], text)
     try:
-        tree = ast.parse(re.sub(r"\b(true|false|null)\b", _as_python, text), mode="eval").body
-        assert isinstance(tree, ast.List)
+        tree = ast.parse(source.replace("\n", "\\n"), mode="eval").body
+        calls = tree.elts if isinstance(tree, ast.List) else []
         return [
-            (
+            _Found(
                 ast.unparse(call.func),
                 {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg},
             )
-            for call in tree.elts
+            for call in calls
             if isinstance(call, ast.Call)
         ]
-    except (SyntaxError, RecursionError, MemoryError, AssertionError) as error:
+    except (SyntaxError, RecursionError, MemoryError, TypeError) as error:
         raise ValueError("no tool call") from error
-
-
-def _as_python(literal: re.Match[str]) -> str:
-    return {"true": "True", "false": "False", "null": "None"}[literal[0]]
 
 
 FORMS: Collection[Form] = (_pythonic, _json, _named_json, _gemma, _tagged)

@@ -310,7 +310,29 @@ def test_a_special_token_that_is_a_stop_string_ends_the_text(stop: str) -> None:
 
 def test_a_header_without_an_end_is_text_soon() -> None:
     assert Header.parse("final " + "x" * 500).is_text
-    assert Header.parse("x" * 500) == ("", "x" * 500)
+    assert Header.parse("x" * 500) == Header("", "x" * 500)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ["<|channel|>", "commentary to=functions.f ", "<|constrain|>", "json"],
+        [" to=functions.f", "<|channel|>", "commentary json"],
+    ],
+)
+@pytest.mark.parametrize("shows", [True, False])
+def test_a_call_of_gpt_oss_is_shown_with_its_marker_where_tools_are(header, shows) -> None:
+    said = [*ANALYSIS, "Let", "<|end|>", "<|start|>", "assistant", *header, "<|message|>", "{}"]
+    words = [*HARMONY, *dict.fromkeys(word for word in said if word not in HARMONY)]
+    core = tokenizers.Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, []))
+    core.add_special_tokens(HARMONY)
+    core.decoder = decoders.Fuse()
+    stream = StreamingText(Tokenizer(core), shown_tokens=("<|call|>",) if shows else ())
+    run(stream, [words.index(word) for word in said])
+    if shows:
+        assert (stream.thinking, stream.text) == ("Let", "<|start|>functions.f<|message|>{}")
+    else:
+        assert (stream.thinking, stream.text) == ("Let\n\n{}", "")
 
 
 def test_texts_are_found_in_what_repeats_itself() -> None:

@@ -61,6 +61,27 @@ FORMS = {
     "Hunyuan": f"<tool_calls>[{JSON}]</tool_calls>",
     "Command A": '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", '
     f'"parameters": {ARGUMENTS}}}]<|END_ACTION|>',
+    "DeepSeek V3.2": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="get_weather">\n'
+    '<｜DSML｜parameter name="city" string="true">São Paulo</｜DSML｜parameter>\n'
+    '<｜DSML｜parameter name="days" string="false">3</｜DSML｜parameter>\n'
+    "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+    "Hy3": "<tool_calls:opensource>\n<tool_call:opensource>get_weather<tool_sep:opensource>\n"
+    "<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>São Paulo"
+    "</arg_value:opensource>\n<arg_key:opensource>days</arg_key:opensource>\n"
+    "<arg_value:opensource>3</arg_value:opensource>\n</tool_call:opensource>\n"
+    "</tool_calls:opensource>",
+    "Muse": '<atem:function_calls>\n<atem:invoke name="get_weather">\n<atem:parameter name="city">'
+    'São Paulo</atem:parameter>\n<atem:parameter name="days">3</atem:parameter>\n</atem:invoke>\n'
+    "</atem:function_calls>",
+    "Apertus": f'<|tools_prefix|>[{{"get_weather": {ARGUMENTS}}}]<|tools_suffix|>',
+    "Nemotron": f"<TOOLCALL>[{JSON}]</TOOLCALL>",
+    "Solar Open": "<|tool_calls|><|tool_call:begin|>a1<|tool_call:name|>get_weather"
+    f"<|tool_call:args|>{ARGUMENTS}<|tool_call:end|><|calls|>",
+    "Functionary": f"<function=get_weather>{ARGUMENTS}</function>",
+    "MiniCPM": '<function name="get_weather"><param name="city"><![CDATA[São Paulo]]></param>'
+    '<param name="days">3</param></function>',
+    "gpt-oss": f"<|start|>functions.get_weather<|message|>{ARGUMENTS}",
+    "GigaChat": f"<|function_call|>{JSON}",
     "Llama 3": f'<|python_tag|>{{"name": "get_weather", "parameters": {ARGUMENTS}}}',
     "Llama 3, bare": f'{{"name": "get_weather", "parameters": {ARGUMENTS}}}',
 }
@@ -68,8 +89,13 @@ FORMS = {
 
 def reader_for(text):
     """Of a model whose template spells the markers in the text."""
-    template = "<|python_tag|>" if text.startswith("{") else text
-    return ToolReader(markers_of(template, lambda token: False), [WEATHER])
+    rows = [row for row in MARKERS if text.startswith(row.opening)]
+    return ToolReader(markers_of(" ".join(r.sign or r.opening for r in rows), no_token), [WEATHER])
+
+
+def no_token(text):
+    """Of a vocabulary without markers."""
+    return False
 
 
 def read(reader, pieces):
@@ -89,7 +115,7 @@ def test_each_form_is_read_wherever_the_stream_is_cut(form):
         text, [call] = read(reader_for(FORMS[form]), [whole[:cut], whole[cut:]])
         assert (call.name, json.loads(call.arguments)) == ("get_weather", CALL)
         assert text == before + (" Done." if has_end else "")
-        assert call.id.isalnum() and len(call.id) == 9
+        assert call.id
     text, calls = read(reader_for(FORMS[form]), list(whole))
     assert [json.loads(call.arguments) for call in calls] == [CALL]
 
@@ -121,6 +147,17 @@ def test_what_is_no_call_stays_text(text):
         assert read(ToolReader(MARKERS[:1], [WEATHER]), pieces) == (text, [])
 
 
+def test_a_call_keeps_the_id_that_the_model_gave_it():
+    ids = {form: read(reader_for(text), [text])[1][0].id for form, text in FORMS.items()}
+    assert ids["Kimi K2"] == "functions.get_weather:0"
+    assert (ids["Mistral"], ids["Mistral, with ids"], ids["Solar Open"]) == (
+        "a1b2c3",
+        "a1b2c3d4e",
+        "a1",
+    )
+    assert len(ids["GLM"]) == 9 and ids["GLM"].isalnum()  # as Mistral's templates want them
+
+
 def test_an_object_of_another_kind_is_an_answer_of_llama():
     text = '{"name_of": "x"} is JSON'
     assert read(reader_for('{"name"'), [text]) == (text, [])
@@ -146,6 +183,7 @@ def test_thinking_is_left_alone():
         ("C", {"enum": ["C", "F"]}, "C"),
         ("2", {"enum": [1, 2]}, 2),
         ('["a"]', {"type": "array"}, ["a"]),
+        ("['a', None]", {"type": "array"}, ["a", None]),
         ("[a", {"type": "array"}, "[a"),
         ("two\nlines ", {"type": "string"}, "two\nlines "),
         ("12", None, 12),
@@ -158,7 +196,7 @@ def test_the_schema_decides_an_arguments_type(text, schema, value):
 
 
 def test_a_model_without_markers_has_those_of_hermes():
-    assert markers_of("", lambda token: False) == MARKERS[:1]
+    assert markers_of("", no_token) == MARKERS[:1]
     assert markers_of("", lambda token: token == "[TOOL_CALLS]")[0].opening == "[TOOL_CALLS]"
 
 
