@@ -3,13 +3,12 @@
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import NamedTuple
 
 import mlx.core as mx
 
 from mlx_engine.decoding.config import DecodeConfig, ModelParts, Settings
 from mlx_engine.decoding.device_memory import translate_oom
-from mlx_engine.decoding.lookahead import Limits, Lookahead, Outcome
+from mlx_engine.decoding.lookahead import Limits, Lookahead
 from mlx_engine.decoding.prefill import EMPTY_ANSWER, Prompt, prefill
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.sources import Drafting
@@ -30,14 +29,6 @@ from mlx_engine.values.stats import (
     plain_is_faster,
     sum_by_source,
 )
-
-
-class _TakenTokens(NamedTuple):
-    """Tokens of a round that the answer takes: their number, text, and why they end it."""
-
-    rows: int
-    pieces: list[TextPiece]
-    finish: FinishReason | None
 
 
 @dataclass(slots=True)
@@ -151,7 +142,6 @@ class Answer:
         self._unsaid: list[TextPiece | RoundFinished] = []
         self._generated = 0
         self._finish: FinishReason | None = None
-        self._ended = 0.0
         self.rounds = self._new_rounds()
         text.add(prompt.answered)
 
@@ -244,67 +234,49 @@ class Answer:
         return self._was_stopped
 
     def _round(self) -> None:
-        began = perf_counter()
-        found = self.rounds.run()
-        # a device that was still at work had been so while events were read, too
-        began = self._ended if found.was_ahead and found.was_awaited else began
-        began = min(began, found.queued_at) if found.others.chats else began
-        kept = self._keep(found)
-        try:
-            self.rounds.commit(found.tokens[: kept.rows], goes_on=kept.finish is None)
-        finally:  # its tokens stand, whatever becomes of their rows
-            self._ended = perf_counter()
-            stats = self._figures(found, kept.rows, began)
-            self.tally.add(stats, self._ended - began)
-            self._unsaid += [*kept.pieces, RoundFinished(stats)]
-            self._finish = kept.finish
-        # what was asked for counts where a model worked for it: it may have ended its draft early
-        tried = found.asked if found.draft_passes else found.drafted
-        drafting, took_ms = self._drafting, stats.total_ms
-        drafting.learn(found.choice, tried, found.accepted, took_ms, found.others)
-
-    def _figures(self, found: Outcome, rows: int, began: float) -> RoundStats:
-        """Make the statistics of a round that has just ended; began: its start, in seconds."""
-        accepting = self._ended - found.read_at
-        if found.idle is None:
-            on_device = found.read_at - max(found.queued_at, began)
-            waiting = max(0.0, self._ended - began - on_device - accepting)
-        else:  # what the device has to do next, it does meanwhile
-            on_device, waiting = found.took - found.idle, found.idle
-            accepting = 0.0 if found.is_followed else accepting
-        # a draft that waited for others' rounds was made while a pass of theirs still ran
-        drafting_ms = min(found.draft_ms, 1000 * on_device)
-        return RoundStats(
-            position=found.position,
-            depth=found.choice.depth,
-            drafted=found.drafted,
-            accepted=min(found.accepted, rows),
-            emitted=rows,
-            draft_ms=drafting_ms,
-            verify_ms=1000 * on_device - drafting_ms,
-            host_ms=1000 * waiting,
-            why=found.choice.why,
-            auto_depth=found.choice.auto,
-            accept_ms=1000 * accepting,
-            source=found.choice.by if found.drafted else None,
-            draft_passes=found.draft_passes,
-        )
-
-    def _keep(self, found: Outcome) -> _TakenTokens:
-        """Turn the round's tokens into text until one ends the answer; return what is taken."""
-        rows, finish = 0, None
-        while finish is None and rows < len(found.tokens):
-            token, position = found.tokens[rows], found.position + rows
-            rows += 1
-            finish = self._limits.finish(token, self._generated + rows, position)
+        rounds, source = self.rounds, None
+        found = rounds.run()
+        position, accepted = len(self.sequence.tokens) + 1, len(found.tokens) - 1
+        end = self._limits.end_of(found.tokens, self._generated, position)
+        rows, finish = (len(found.tokens), None) if end is None else end
+        if found.drafted:
+            source = found.choice.by
         tokens = found.tokens[: rows - (finish == "end")]
-        source = found.choice.by if found.drafted else None
-        added = self._text.add(tokens, found.accepted, source)
+        added = self._text.add(tokens, accepted, source)
         if tokens and self._text.hit_stop:
             rows, finish = added.taken, "stop-string"
         self._generated += rows
         self.tokens += tokens[: added.taken]
-        return _TakenTokens(rows, added.pieces, finish)
+        is_followed = rounds.is_followed
+        try:
+            rounds.commit(found.tokens[:rows], goes_on=finish is None)
+        finally:
+            total_s = rounds.ended_at - found.began_at
+            accept_s = rounds.ended_at - found.read_at
+            if found.idle_s is None:
+                host_s = max(0.0, total_s - found.device_s - accept_s)
+            else:  # what the device has to do next, it does meanwhile
+                host_s, accept_s = found.idle_s, 0.0 if is_followed else accept_s
+            stats = RoundStats(
+                position=position,
+                depth=found.choice.depth,
+                drafted=found.drafted,
+                accepted=min(accepted, rows),
+                emitted=rows,
+                draft_ms=found.draft_ms,
+                verify_ms=1000 * found.device_s - found.draft_ms,
+                host_ms=1000 * host_s,
+                why=found.choice.why,
+                auto_depth=found.choice.auto,
+                accept_ms=1000 * accept_s,
+                source=source,
+                draft_passes=found.draft_passes,
+            )
+            self.tally.add(stats, total_s)
+            self._unsaid += [*added.pieces, RoundFinished(stats)]
+            self._finish = finish
+        took_ms, others = 1000 * (found.device_s + host_s + accept_s), found.others
+        self._drafting.learn(found.choice, found.tried, accepted, took_ms, others)
 
     def _new_rounds(self) -> Lookahead:
         """Make a Lookahead whose rounds go on after the newest token."""

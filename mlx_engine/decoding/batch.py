@@ -111,8 +111,9 @@ class BatchScheduler:
         """Begin a pass of a round, with all waiting rounds of the same model that fit."""
         self.remove_waiting(first)
         model, rounds, rows = first.state.model, [first], first.most_rows
-        for other in self._waiting if model.joint is not None else ():
-            if other.state.model is model and rows + other.most_rows <= self.most_rows():
+        for other in self._waiting:
+            is_joint = other.state.model is model and model.joint is not None
+            if is_joint and rows + other.most_rows <= self.most_rows():
                 rounds.append(other)
                 rows += other.most_rows
         for other in rounds[1:]:

@@ -27,9 +27,9 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.decoding.config import DecodeConfig, Settings
-from mlx_engine.decoding.round import Pass, Plan, Round
+from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.depth import ALONE, Choice
+from mlx_engine.drafting.depth import ALONE, BatchLimits, Choice
 from mlx_engine.drafting.round_costs import OtherChats
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler
@@ -51,9 +51,18 @@ class Limits:
     max_tokens: int | None
     context_length: int
 
-    def finish(self, token: int, generated: int, position: int) -> FinishReason | None:
-        """Return why `token`, the answer's `generated`-th, at `position`, ends it; else None."""
-        return "end" if token in self.end_ids else self.full(generated, position)
+    def end_of(self, tokens: Sequence[int], generated: int, position: int) -> "AnswerEnd | None":
+        """Return where new tokens end an answer, None where it may go on behind them.
+
+        generated: tokens of the answer before them. position: of the first in the conversation.
+        """
+        for number, token in enumerate(tokens):
+            if token in self.end_ids:
+                return AnswerEnd(number + 1, "end")
+            full = self.full(generated + number + 1, position + number)
+            if full is not None:
+                return AnswerEnd(number + 1, full)
+        return None
 
     def full(self, generated: int, position: int) -> FinishReason | None:
         """Return why an answer ends after `generated` tokens, whatever the newest is; else None."""
@@ -73,35 +82,36 @@ class Limits:
         return max(0, min(room, budget))
 
 
+class AnswerEnd(NamedTuple):
+    """Why an answer ends, and after how many of a round's tokens, one that ends it included."""
+
+    rows: int
+    reason: FinishReason
+
+
 class Outcome(NamedTuple):
     """What one decoding round has yielded: its tokens, its draft, and when and how it ran.
 
-    tokens: the accepted drafts and the target's next token. position: of the first of them. asked:
-    the depth that was asked for; drafted, accepted: how many tokens of the draft were of use.
-    draft_passes: passes of a head or small model, also for a draft of no tokens. queued_at,
-    read_at: when the device could begin the round and when its tokens were read, in seconds of
-    `perf_counter`. draft_ms: milliseconds of the draft, 0 where they cannot be told apart.
-    was_ahead: the round was queued before the round before it had ended; is_followed: the next
-    round is queued; was_awaited: the host waited for the outcome. took: seconds of the pass itself;
-    idle: the part of them in which the device waited for the host, None without an outcome reader.
-    others: rounds and rows of other conversations in the pass.
+    tokens: the accepted drafts and the target's next token. drafted: how many drafted tokens were
+    of use; tried: these, and the one for whose low probability a draft ended. draft_passes: passes
+    of a head or small model, also for a draft of no tokens. was_ahead: the round was queued before
+    the round before it had ended. began_at, read_at: from when on the time counts as this round's,
+    and when its tokens were read, in seconds of `perf_counter`. device_s: seconds in which the
+    device worked; idle_s: in which it waited for the host, None without an outcome reader.
+    draft_ms: milliseconds of the draft, 0 where they cannot be told apart.
     """
 
     tokens: tuple[int, ...]
-    position: int
-    asked: int
     drafted: int
-    accepted: int
+    tried: int
     draft_passes: int
     choice: Choice
-    queued_at: float
-    read_at: float
-    draft_ms: float
     was_ahead: bool
-    is_followed: bool
-    was_awaited: bool
-    took: float
-    idle: float | None
+    began_at: float
+    read_at: float
+    device_s: float
+    idle_s: float | None
+    draft_ms: float
     others: OtherChats
 
 
@@ -136,12 +146,13 @@ class Lookahead:
         self._is_shared = False
         self._looks_ahead = config.looks_ahead
         self._follows_drafts = config.looks_ahead and config.follows_drafts
-        self._sampling = settings.sampling
+        self._sampling, self._draft = settings.sampling, settings.draft
         state.sampler = new_sampler()
         self._begun: Round | None = None
         self._next: Round | None = None
-        self._plan: Plan | None = None
+        self._choice: Choice | None = None
         self._failed: Exception | None = None
+        self.ended_at = 0.0
 
     @property
     def passes(self) -> Sequence[Pass]:
@@ -159,44 +170,48 @@ class Lookahead:
 
         Drafted tokens beyond the end of the answer do not count.
         """
+        began_at, useful = perf_counter(), self._deepest()
         self._is_shared = self._batch.take_turn(self._state)
-        round_ = self._begun
-        if round_ is not None and self._next is None and not self._holds(round_.plan):
+        if self._begun is not None and self._next is None and self._are_settings_new():
             self.drop()
-            round_ = None
-        if round_ is None:
-            round_ = self._begun = self._begin_now()
+        round_ = self._begun = self._begun or self._begin_now(useful)
         pass_ = round_.verified_by
         was_ahead = pass_ is not None and pass_.queued_at > 0
-        if pass_ is None:
-            pass_ = self._batch.begin(round_)
+        pass_ = pass_ or self._batch.begin(round_)
         if self._looks_ahead:
             pass_.queue()
-            if not pass_.read_at and self._may_follow(round_):
+            if not pass_.read_at and (self._follows_drafts or not round_.request.depth):
                 self._batch.look_ahead(pass_)
         asked_at = perf_counter()
         self._batch.read(pass_)
-        position, draft = round_.position, round_.draft
-        useful = self._limits.deepest(self._generated, position - 1)
         tokens = round_.read()[: useful + 1]
+        read_at = perf_counter()
+        if was_ahead and pass_.read_at - asked_at > ALREADY_DONE_S:
+            began_at = self.ended_at  # the device had been at work while events were read, too
+        # another conversation may have waited for it before
+        queued_at = max(pass_.read_at, asked_at) - pass_.took
+        if pass_.rounds > 1:
+            began_at = min(began_at, queued_at)
+        if pass_.reader is None:
+            device_s, idle_s = read_at - max(queued_at, began_at), None
+        else:
+            device_s, idle_s = pass_.took - pass_.idle, pass_.idle
+        passes, drafted = round_.draft.passes, min(round_.depth, useful)
+        was_cut = passes > 0 and round_.depth < round_.request.depth
         return Outcome(
             tokens=tokens,
-            position=position,
-            asked=min(round_.wanted.depth, useful),
-            drafted=min(round_.drafted, useful),
-            accepted=len(tokens) - 1,
-            draft_passes=draft.passes,
-            choice=round_.plan.choice,
-            # another conversation may have waited for it before
-            queued_at=max(pass_.read_at, asked_at) - pass_.took,
-            read_at=perf_counter(),
-            draft_ms=pass_.draft_ms if draft.depth else 0.0,
+            drafted=drafted,
+            tried=min(round_.depth + was_cut, useful),
+            draft_passes=passes,
+            choice=round_.choice,
             was_ahead=was_ahead,
-            is_followed=self._next is not None,
-            was_awaited=pass_.read_at - asked_at > ALREADY_DONE_S,
-            took=pass_.took,
-            idle=None if pass_.reader is None else pass_.idle,
-            others=OtherChats(pass_.rounds - 1, pass_.rows - draft.depth - 1),
+            began_at=began_at,
+            read_at=read_at,
+            device_s=device_s,
+            idle_s=idle_s,
+            # a draft that waited for others' rounds was made while a pass of theirs still ran
+            draft_ms=min(pass_.draft_ms, 1000 * device_s) if round_.depth else 0.0,
+            others=OtherChats(pass_.rounds - 1, pass_.rows - round_.depth - 1),
         )
 
     def commit(self, tokens: Sequence[int], *, goes_on: bool) -> None:
@@ -204,6 +219,12 @@ class Lookahead:
 
         All of them if `goes_on`. Raises the error that beginning the next round has met with.
         """
+        try:
+            self._commit(tokens, goes_on)
+        finally:  # the tokens stand, whatever becomes of their rows
+            self.ended_at = perf_counter()
+
+    def _commit(self, tokens: Sequence[int], goes_on: bool) -> None:
         (round_, following), self._begun, self._next = (self._begun, self._next), None, None
         assert round_ is not None
         read = [self._last, *tokens[:-1]]
@@ -213,14 +234,14 @@ class Lookahead:
                 raise self._failed
             self._forget()
             return
-        if following is not None and round_.draft.depth and not goes_on:
+        if following is not None and round_.depth and not goes_on:
             following.drop()
             following = None
         round_.commit(len(tokens))
         self._begun = following
         self._state.append(read)
         if following is None and goes_on and self._is_shared:
-            self._begun = self._begin_now()
+            self._begun = self._begin_now(self._deepest())
             self._batch.add_waiting(self._begun)
 
     def drop(self) -> None:
@@ -234,7 +255,7 @@ class Lookahead:
             return
         if round_ is not None and following is not None:
             following.drop()
-            if round_.draft.depth:
+            if round_.depth:
                 self._state.sampler = self._new_sampler()  # the present one has counted its tokens
             else:
                 self._state.append([self._last])
@@ -247,58 +268,61 @@ class Lookahead:
         self._state.forget()
         self._drafting.forget()
 
-    def _holds(self, plan: Plan) -> bool:
-        """Whether the settings are still those for which a round was planned."""
+    def _are_settings_new(self) -> bool:
+        """Whether the settings have changed since rounds were begun for them."""
         settings = self._settings
-        return plan.sampling == settings.sampling and plan.draft == settings.draft
+        return settings.sampling != self._sampling or settings.draft != self._draft
 
-    def _begin_now(self) -> Round:
-        """Begin a round after the newest token, which the host knows."""
-        state = self._state
-        if self._settings.sampling != self._sampling:
-            self._sampling, state.sampler = self._settings.sampling, self._new_sampler()
+    def _deepest(self) -> int:
+        """Return the largest useful draft depth after the newest token, which the host knows."""
+        return self._limits.deepest(self._generated, len(self._state.tokens))
+
+    def _begin_now(self, deepest: int) -> Round:
+        """Begin a round after the newest token, which the host knows. deepest: draft at most."""
+        state, settings = self._state, self._settings
+        if settings.sampling != self._sampling:
+            self._sampling, state.sampler = settings.sampling, self._new_sampler()
         state.last = mx.array([self._last], dtype=mx.int32)
-        plan, self._plan = self._plan, None
-        if plan is None or not self._holds(plan):
-            plan = self._new_plan()
-        return Round(state, plan, self._limits.deepest(self._generated, state.caches.length))
+        choice, self._choice = self._choice, None
+        if choice is None or settings.draft != self._draft:
+            choice = self._choose()
+        return Round(state, choice, deepest)
 
-    def _new_plan(self) -> Plan:
+    def _choose(self) -> Choice:
         """Choose draft source and depth of a round; called once for each round."""
-        sampling, draft = self._settings.sampling, self._settings.draft
-        limits = self._batch.limits if self._is_shared else ALONE
-        return Plan(self._drafting.plan(self._state, draft, self._last, limits), sampling, draft)
+        self._draft = self._settings.draft
+        return self._drafting.plan(self._state, self._draft, self._last, self._batch_limits)
 
-    def _may_follow(self, round_: Round) -> bool:
-        """Whether device, caches and drafter can follow a round before its outcome is known."""
-        looks = self._follows_drafts if round_.wanted.depth else self._looks_ahead
-        return looks and round_.can_be_followed
+    @property
+    def _batch_limits(self) -> BatchLimits:
+        return self._batch.limits if self._is_shared else ALONE
 
     def knows_ahead(self) -> bool:
-        """Whether the next round can begin before this one's outcome is known; plan it then."""
+        """Whether the next round can begin before this one's outcome is known; choose it then."""
         round_ = self._begun
         assert round_ is not None
-        if not self._may_follow(round_) or not self._holds(round_.plan):
+        looks = self._follows_drafts if round_.request.depth else self._looks_ahead
+        if not (looks and round_.can_be_followed) or self._are_settings_new():
             return False
-        longest = round_.draft.depth
+        longest = round_.depth
         if self._limits.full(self._generated + longest + 1, round_.position + longest) is not None:
             return False
-        limits = self._batch.limits if self._is_shared else ALONE
-        if not self._drafting.knows_ahead(self._state, round_.plan.draft, self._last, limits):
+        limits = self._batch_limits
+        if not self._drafting.knows_ahead(self._state, self._draft, self._last, limits):
             return False
-        self._plan = self._new_plan()
+        self._choice = self._choose()
         # on the host's processor it would run in the time of this round, and look cheap
-        return self._follows_drafts or self._plan.choice.depth == 0
+        return self._follows_drafts or self._choice.depth == 0
 
     def begin_next(self) -> Round:
         """Begin the next round, whatever the outcome of the present one, after `knows_ahead`."""
-        round_, plan, self._plan = self._begun, self._plan, None
+        round_, choice, self._choice = self._begun, self._choice, None
         assert round_ is not None
-        assert plan is not None
+        assert choice is not None
         after = round_.commit_ahead()
         # one token more leaves room in the answer for the longest draft, all of them in the context
-        deepest = self._limits.deepest(self._generated + 1, round_.position + round_.draft.depth)
-        self._next = Round(round_.state, plan, deepest, after)
+        deepest = self._limits.deepest(self._generated + 1, round_.position + round_.depth)
+        self._next = Round(round_.state, choice, deepest, after)
         return self._next
 
     def fail(self, error: Exception) -> None:

@@ -152,7 +152,7 @@ class PromptCache:
 def _as_saved(sequence: SequenceState) -> Conversation:
     cache, source = sequence.cache, sequence.drafter
     kind = f"{cache.bits} {cache.head_bits} {type(source).__name__} {source.options.source}"
-    return Conversation(kind, sequence.tokens, (sequence.caches, *source.held), sequence.chat)
+    return Conversation(kind, sequence.tokens, (sequence.caches, *source.caches), sequence.chat)
 
 
 def _states(sequence: SequenceState, count: int) -> list[CacheState]:

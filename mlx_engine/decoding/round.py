@@ -26,35 +26,26 @@ from mlx_engine.cache.contract import RowCount
 from mlx_engine.cache.joint import apart, joint_caches
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import Choice
-from mlx_engine.drafting.drafter import NO_TOKEN, Draft, Proposal, ReadRows
-from mlx_engine.drafting.mtp import DraftRequest, draft_all
+from mlx_engine.drafting.drafter import Draft, DraftRequest, ReadRows
+from mlx_engine.drafting.mtp import DraftJob, draft_all
 from mlx_engine.models.contract import Model
 from mlx_engine.values.errors import NumericsError
-from mlx_engine.values.options import DraftOptions, SamplingOptions
-
-
-class Plan(NamedTuple):
-    """How the next round drafts (source and depth), and the settings for which that was chosen."""
-
-    choice: Choice
-    sampling: SamplingOptions
-    draft: DraftOptions
 
 
 class Round:
     """One decoding round of a conversation; a Pass makes its draft and verifies it.
 
-    wanted: the request to the drafter. draft, rows: the draft, and the rows that verify it, which
-    the caches hold uncommitted. outcome: the k candidates of the draft, then the k + 1 picked
-    tokens, int32.
+    draft, depth: the draft, and how many tokens it has. rows: the rows that verify it, which the
+    caches hold uncommitted. outcome: the drafted tokens, then the depth + 1 picked tokens, int32.
     """
 
     draft: Draft
+    depth: int
     rows: ReadRows
     outcome: mx.array
 
     def __init__(
-        self, state: SequenceState, plan: Plan, deepest: int, after: RowCount | None = None
+        self, state: SequenceState, choice: Choice, deepest: int, after: RowCount | None = None
     ) -> None:
         """Begin a round after the newest token of a conversation.
 
@@ -62,14 +53,14 @@ class Round:
         only the device knows it.
         """
         self.state = state
-        self.plan = plan
-        depth = min(plan.choice.depth, deepest)
-        self.wanted = Proposal(depth, state.last, state.caches.length + 1, plan.choice.by)
+        self.choice = choice
+        depth = min(choice.depth, deepest)
+        self.request = DraftRequest(depth, state.last, state.caches.length + 1, choice.by)
         self.most_rows = 1 + depth
         self.verified_by: Pass | None = None
         self._after = after
         self._count: int | RowCount = 0
-        state.drafter.rest(rests=depth == 0)
+        state.drafter.rests = depth == 0
 
     @property
     def position(self) -> int:
@@ -77,26 +68,24 @@ class Round:
 
         While the number of accepted rows of the round before is unknown, those rows are left out.
         """
-        return self.wanted.position + (0 if self._after is None else self._after.known or 0)
+        return self.request.position + (0 if self._after is None else self._after.known or 0)
 
     @property
     def can_be_followed(self) -> bool:
         """Whether the next round can be written down before this one's outcome is known."""
-        return not self.draft.depth or self.state.can_follow
+        copies = self.choice.by == "prompt-lookup"
+        return not self.depth or (self.state.can_follow and not copies)
 
     def read(self) -> tuple[int, ...]:
         """Wait for the round's outcome: the accepted drafts and the target's next token.
-
-        Sets `drafted`, how many drafted tokens were candidates.
 
         Raises NumericsError if the model produced NaN or infinity in an accepted row; rejected rows
         follow tokens that the model would not have picked.
         """
         numbers: list[int] = self.outcome.tolist()  # type: ignore[assignment]
-        depth, accepted = self.draft.depth, 0
+        depth, accepted = self.depth, 0
         while accepted < depth and numbers[accepted] == numbers[depth + accepted]:
             accepted += 1
-        self.drafted = numbers.index(NO_TOKEN) if NO_TOKEN in numbers else depth
         tokens = tuple(numbers[depth : depth + accepted + 1])
         for number, token in enumerate(tokens):
             if not 0 <= token < self.state.model.vocabulary:
@@ -113,13 +102,13 @@ class Round:
 
         Returns their number on the device; None for a plain round, which has one row.
         """
-        if not self.draft.depth:
+        if not self.depth:
             self._count = 1
         else:
             assert self.rows.picked is not None
-            equal = self.draft.candidates == self.rows.picked[:-1]
+            equal = self.draft.tokens == self.rows.picked[:-1]
             accepted = mx.sum(mx.cumprod(equal.astype(mx.int32)), keepdims=True)
-            self._count = RowCount(accepted + 1, self.draft.depth + 1)
+            self._count = RowCount(accepted + 1, self.depth + 1)
         self.state.commit(self.rows, self._count)
         return self._count if isinstance(self._count, RowCount) else None
 
@@ -182,17 +171,17 @@ class Pass:
             raise
 
     def _write_down(self, rounds: Sequence[Round]) -> None:
-        requests = []
+        jobs = []
         for round_ in rounds:
             state = round_.state
-            requests.append(DraftRequest(state.drafter, round_.wanted, state.sampler))
+            jobs.append(DraftJob(state.drafter, round_.request, state.sampler))
         if self.reader is None:
             self.began_at = self.written_at
         drafted = []
-        for round_, draft in zip(rounds, draft_all(requests), strict=True):
-            round_.draft = draft
-            self.rows += 1 + draft.depth
-            if draft.depth:
+        for round_, draft in zip(rounds, draft_all(jobs), strict=True):
+            round_.draft, round_.depth = draft, draft.tokens.shape[0]
+            self.rows += 1 + round_.depth
+            if round_.depth:
                 drafted.append(draft.tokens)
         if drafted:
             self._begin(drafted)
@@ -255,9 +244,9 @@ def _verify(rounds: Sequence[Round]) -> None:
     """
     model, counts, tokens = rounds[0].state.model, [], []
     for round_ in rounds:
-        last, draft = round_.state.last, round_.draft
-        counts.append(1 + draft.depth)
-        tokens.append(mx.concatenate([last, draft.tokens]) if draft.depth else last)
+        last = round_.request.last
+        counts.append(1 + round_.depth)
+        tokens.append(mx.concatenate([last, round_.draft.tokens]) if round_.depth else last)
     if len(rounds) == 1:
         hidden = [model.forward(tokens[0][None], rounds[0].state.caches)]
     else:
@@ -270,11 +259,10 @@ def _verify(rounds: Sequence[Round]) -> None:
     for key, parts in groups.items():
         pick = _pick_from_logits if key is None else _pick_by_kernel
         found = pick(model, parts)
-        for part, picked in zip(parts, found, strict=True):
-            draft = part.round.draft
-            part.round.rows = ReadRows(part.tokens, part.hidden, picked)
-            candidates = draft.candidates
-            part.round.outcome = mx.concatenate([candidates, picked]) if draft.depth else picked
+        for (round_, token, states), picked in zip(parts, found, strict=True):
+            round_.rows = ReadRows(token, states, picked)
+            drafted = round_.draft.tokens
+            round_.outcome = mx.concatenate([drafted, picked]) if round_.depth else picked
 
 
 class _Unpicked(NamedTuple):
@@ -300,7 +288,7 @@ def _pick_key(round_: Round, hidden: mx.array) -> _PickKey | None:
     model = round_.state.model
     if model.output_rows is None or not model.output_rows.takes(hidden[..., : model.hidden_size]):
         return None
-    how = round_.state.sampler.choosing(round_.wanted.position, hidden.shape[1])
+    how = round_.state.sampler.choosing(round_.request.position, hidden.shape[1])
     return None if how is None else _PickKey(how.keys is not None, how.temperature)
 
 
@@ -310,7 +298,7 @@ def _pick_from_logits(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array
     found = []
     for part, rows in zip(parts, _split_by_round(logits, parts), strict=True):
         sampler, draft = part.round.state.sampler, part.round.draft
-        picked = sampler.pick(rows, part.round.wanted.position, draft.tokens)
+        picked = sampler.pick(rows, part.round.request.position, draft.tokens)
         found.append(sampler.marked(rows, picked))
     return found
 
@@ -319,7 +307,7 @@ def _pick_by_kernel(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
     """Pick tokens of all rounds by a kernel from hidden states, -1 where a logit is not finite."""
     assert model.output_rows is not None
     hows = [
-        part.round.state.sampler.choosing(part.round.wanted.position, part.tokens.shape[0])
+        part.round.state.sampler.choosing(part.round.request.position, part.tokens.shape[0])
         for part in parts
     ]
     first, keys = hows[0], [how.keys for how in hows if how is not None and how.keys is not None]

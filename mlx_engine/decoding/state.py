@@ -270,7 +270,7 @@ class SequenceState:
 
         newest: hidden state of the last token [1, 1, H] for MTP heads.
         """
-        memories = tuple(caches.snapshot() for caches in self.drafter.held)
+        memories = tuple(caches.snapshot() for caches in self.drafter.caches)
         snapshot = SourceSnapshot(len(tokens), memories, newest)
         self.tokens, self.checkpoints = list(tokens), []
         self.drafter.join(self.drafter, snapshot)

@@ -363,9 +363,8 @@ class DepthPolicy:
         self._options = options
         for by, source in self._sources.items():
             self._begin(by)
-            source.record.loss_budget = max(
-                FIRST_LOSS, source.record.loss_budget
-            )  # whatever was lost
+            record = source.record
+            record.loss_budget = max(FIRST_LOSS, record.loss_budget)  # whatever was lost
 
     def set_batch(self, limits: BatchLimits) -> None:
         """Set how many other chats share the next passes, and the deepest draft they allow."""
@@ -430,12 +429,14 @@ class DepthPolicy:
         has read first what it had not read yet.
         """
         before, self._before = self._before, PastRound(choice.by, drafted, milliseconds)
-        after = self._planned
+        after, is_alone = self._planned, not (others.chats or self._batch.other_chats)
         if drafted and choice.by is not None:
             source = self.source(choice.by)
             source.others, costs = others, source.costs
             depth = min(drafted, len(costs.ms) - 1)
-            took_ms = costs.at_equal_depth(depth, milliseconds, others)
+            took_ms = milliseconds
+            if not is_alone:
+                took_ms = costs.at_equal_depth(depth, milliseconds, others)
             own_ms = took_ms if after.depth == choice.depth else None
             if not (after.depth or before.drafted):
                 both_ms = took_ms + max(0.0, before.milliseconds - costs.ms[0])
@@ -445,7 +446,9 @@ class DepthPolicy:
         neighbour = max(before.drafted, after.depth)
         by = after.by if after.depth else before.by
         for name, source in self._sources.items():
-            source.others, took_ms = others, source.costs.at_equal_depth(0, milliseconds, others)
+            source.others, took_ms = others, milliseconds
+            if not is_alone:
+                took_ms = source.costs.at_equal_depth(0, milliseconds, others)
             if not neighbour:
                 source.learn_plain(took_ms, saves=not self._is_off)
             elif name == by:

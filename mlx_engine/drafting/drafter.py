@@ -2,8 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import mlx.core as mx
 from typing_extensions import override
@@ -12,6 +11,10 @@ from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, RowCount
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput
+
+if TYPE_CHECKING:
+    from mlx_engine.drafting.lookup import PromptLookup
+    from mlx_engine.drafting.output_head import OutputHead
 
 DEEPEST = 15
 """The longest draft of drafters that make long ones cheaply; the target verifies 16 rows then."""
@@ -32,32 +35,15 @@ and 0.61 of the built-in model (0.80, 0.68, 0.62 with these), 0.54, 0.27 and 0.1
 (0.53, 0.29, 0.17).
 """
 
-NO_TOKEN = -2
-"""Stands for a drafted token that may not be accepted: equal to no token, nor to the -1 of a row
-whose logits are not finite.
-"""
 
+class Draft(NamedTuple):
+    """Drafted tokens for the target to verify, int32 [k]; lazy where a model drafts.
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """Drafted tokens for the target to read, int32 [k]; lazy where a model drafts.
-
-    passes: number of passes of a head or small model. likely: bool [k], whether a token may be
-    accepted; None where all may. depth: k.
+    passes: number of passes of a head or small model, also for a draft of no tokens.
     """
 
     tokens: mx.array
     passes: int = 0
-    likely: mx.array | None = None
-    depth: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "depth", self.tokens.shape[0])
-
-    @property
-    def candidates(self) -> mx.array:
-        """The drafted tokens that may be accepted, int32 [k]; NO_TOKEN in the place of others."""
-        return self.tokens if self.likely is None else mx.where(self.likely, self.tokens, NO_TOKEN)
 
 
 def empty_draft() -> Draft:
@@ -78,12 +64,11 @@ class Offer(NamedTuple):
     limit: int = MAX_DEPTH
 
 
-class Proposal(NamedTuple):
+class DraftRequest(NamedTuple):
     """A request to a drafter for `depth` tokens after the newest token of a conversation.
 
     last: the newest token of the conversation, which no model has read yet, int32 [1]; lazy.
-    position: index in the conversation of the first token to draft. by: whose offer was taken, None
-    for the first.
+    position: index in the conversation of the first token to draft. by: whose offer was taken.
     """
 
     depth: int
@@ -127,7 +112,7 @@ class Rows(NamedTuple):
 class SourceSnapshot(NamedTuple):
     """Snapshot of a drafter after `length` tokens of a conversation.
 
-    caches: of the drafter's models, in the order of `Drafter.held`. newest: the target's hidden
+    caches: of the drafter's models, in the order of `Drafter.caches`. newest: the target's hidden
     state [1, 1, H] that has no token yet. waiting: for each head, the rows that it has not read,
     which overlap; empty where no head has any.
     """
@@ -140,31 +125,38 @@ class SourceSnapshot(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes of memory that only this drafter snapshot keeps alive."""
-        held = sum(caches.nbytes for caches in self.caches)
-        held += max((sum(rows.hidden.nbytes for rows in head) for head in self.waiting), default=0)
-        return held + (0 if self.newest is None else self.newest.nbytes)
+        nbytes = sum(caches.nbytes for caches in self.caches)
+        heads = (sum(rows.hidden.nbytes for rows in waiting) for waiting in self.waiting)
+        nbytes += max(heads, default=0)
+        return nbytes + (0 if self.newest is None else self.newest.nbytes)
 
 
 class Drafter(ABC):
     """Follows the tokens of one conversation and drafts the next ones; base class of all sources.
 
     reads_hidden: drafts need the target's hidden states, so the drafter has to be there when the
-    target reads; other drafters can read a conversation's tokens later. reads_words: offers depend
-    on the newest token, which the host has to know; those of other drafters stay the same from
-    round to round. target: the model to run in the target's place, None for the target itself.
-    rests: no draft is near, so nothing is read before the next one.
+    target reads; other drafters can read a conversation's tokens later. can_follow: rows can be
+    committed, and drafted after, before the host knows their number. target: the model to run in
+    the target's place, None for the target itself. offer: what the drafter's model offers for every
+    round, None without a model. lookup: prompt lookup, which drafts too, None where the options
+    name none. adapting: output heads that take in the conversation's tokens. rests: the next round
+    drafts nothing, so committed rows are read later: they cost nothing but memory, and plain rounds
+    are as fast as without a drafter.
     """
 
     reads_hidden: bool = False
-    reads_words: bool = False
+    can_follow: bool = False
     target: Model | None = None
+    offer: Offer | None = None
+    adapting: "Sequence[OutputHead]" = ()
+    lookup: "PromptLookup | None" = None
 
     def __init__(self, options: DraftOptions, *caches: LayerCaches) -> None:
         self.options = options
         self.rests = False
         self._length = 0
         self._count: RowCount | None = None
-        self._caches = caches
+        self.caches = caches
         self._newest: mx.array | None = None
 
     @property
@@ -174,30 +166,16 @@ class Drafter(ABC):
         return self._length
 
     @property
-    def is_lost(self) -> bool:
-        """Whether this drafter cannot go on in its conversation, so that a new one is due."""
-        return False
-
-    @property
-    def can_follow(self) -> bool:
-        """Whether rows can be committed, and drafted after, before the host knows their number."""
-        return False
-
-    @property
     def runs_a_model(self) -> bool:
         """Whether reading a conversation's tokens takes passes of a model."""
-        return bool(self._caches)
-
-    @property
-    def held(self) -> tuple[LayerCaches, ...]:
-        """The caches of the drafter's models, in the order of `SourceSnapshot.caches`."""
-        return self._caches
+        return bool(self.caches)
 
     @property
     def nbytes(self) -> int:
         """Bytes that the drafter holds for its conversation."""
-        held = sum(caches.nbytes for caches in self._caches)
-        return held if self._newest is None else held + self._newest.nbytes
+        nbytes = sum(caches.nbytes for caches in self.caches)
+        nbytes += 0 if self._newest is None else self._newest.nbytes
+        return nbytes if self.lookup is None else nbytes + self.lookup.ngrams.nbytes
 
     @property
     def output(self) -> DraftOutput | None:
@@ -207,14 +185,6 @@ class Drafter(ABC):
     def prepare(self) -> None:
         """Read the weights that draft into memory, before the first draft. Raises EngineError."""
         return
-
-    def rest(self, *, rests: bool) -> None:
-        """Tell the drafter, before every round, whether to read committed rows now or later.
-
-        Rows that are read later cost nothing but memory, so a conversation without drafts is as
-        fast as one without this drafter.
-        """
-        self.rests = rests
 
     def follow(self, options: DraftOptions) -> None:
         """Take over draft options that may change between rounds: rule, min_probability, output."""
@@ -253,35 +223,38 @@ class Drafter(ABC):
 
         One round after `commit`, where rounds are begun ahead.
         """
-        del tokens
+        if self.lookup is not None:
+            self.lookup.ngrams.extend(tokens)
+        for output in self.adapting:
+            output.append(tokens)
 
     def flush(self) -> int:
         """Read committed rows not read yet, unless resting; return how many a head has read."""
         return 0
 
-    @abstractmethod
     def offers(self, newest: int) -> tuple[Offer, ...]:
         """Return the drafter's offers for the next round, the preferred one first.
 
-        Called before every round that may draft, whether or not it does. newest: the last token
-        that the host knows.
+        A copy by prompt lookup is preferred where its match is long. newest: the last token that
+        the host knows.
         """
-
-    def chosen(self, by: DraftedBy | None) -> "Drafter":
-        """Return the drafter that makes drafts of this source: this one, unless it combines two."""
-        del by
-        return self
+        own = () if self.offer is None else (self.offer,)
+        if self.lookup is None:
+            return own
+        copies = self.lookup.offers(newest)
+        is_long = any(copy.is_long for copy in copies)
+        return (*copies, *own) if is_long else (*own, *copies)
 
     @abstractmethod
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
-        """Draft at most `wanted.depth` tokens; fewer, or none, without a good guess.
+    def draft(self, request: DraftRequest, sampler: Sampler) -> Draft:
+        """Have the model draft at most `request.depth` tokens; fewer where it cannot draft more.
 
         A draft of which nothing was committed is undone by the next one.
         """
 
     def snapshot(self) -> SourceSnapshot:
         """Snapshot the drafter's caches and newest hidden state at `length`, for `restore`."""
-        caches = tuple(caches.snapshot() for caches in self._caches)
+        caches = tuple(caches.snapshot() for caches in self.caches)
         return SourceSnapshot(self.length, caches, self._newest)
 
     def earlier(self, length: int) -> SourceSnapshot | None:
@@ -289,86 +262,43 @@ class Drafter(ABC):
 
         None where the caches no longer hold the rows before it.
         """
-        if not all(caches.keeps_all_rows for caches in self._caches):
+        if not all(caches.keeps_all_rows for caches in self.caches):
             return None
-        length = min([length, *(caches.length for caches in self._caches)])
-        return SourceSnapshot(length, tuple(caches.at(length) for caches in self._caches))
+        length = min([length, *(caches.length for caches in self.caches)])
+        return SourceSnapshot(length, tuple(caches.at(length) for caches in self.caches))
 
     def join(self, other: Self, snapshot: SourceSnapshot) -> None:
         """Copy the state of another drafter of this kind at one of its snapshots.
 
         The tokens up to there have still to be given to `append`.
         """
-        for mine, theirs in zip(self._caches, other._caches, strict=True):
+        for mine, theirs in zip(self.caches, other.caches, strict=True):
             mine.take_over(theirs)
+        if self.lookup is not None:
+            self.lookup.shorten(0)
         self.restore(snapshot)
 
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Take the drafter back to an earlier snapshot of it."""
-        for caches, memory in zip(self._caches, snapshot.caches, strict=True):
+        for caches, memory in zip(self.caches, snapshot.caches, strict=True):
             caches.restore(memory)
         self._length, self._newest, self._count = snapshot.length, snapshot.newest, None
+        if self.lookup is not None:
+            self.lookup.shorten(snapshot.length)
 
     def arrays(self) -> list[mx.array]:
         """Arrays that hold the drafter's state, to evaluate so that no graph grows."""
-        held = [array for caches in self._caches for array in caches.arrays()]
-        return held if self._newest is None else [*held, self._newest]
+        arrays = [array for caches in self.caches for array in caches.arrays()]
+        return arrays if self._newest is None else [*arrays, self._newest]
 
 
 class NoDraft(Drafter):
-    """A drafter that drafts nothing and holds nothing: plain decoding."""
-
-    is_lost = True
+    """A drafter without a model: plain decoding, or prompt lookup alone."""
 
     def __init__(self) -> None:
         super().__init__(DraftOptions(source="none"))
 
     @override
-    def offers(self, newest: int) -> tuple[Offer, ...]:
-        del newest
-        return ()
-
-    @override
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
-        del wanted, sampler
+    def draft(self, request: DraftRequest, sampler: Sampler) -> Draft:
+        del request, sampler
         return empty_draft()
-
-
-class DraftChain:
-    """A draft under way: each token is picked from logits that depend on those before it.
-
-    With min_probability the first token that its source finds less likely, and all behind it, are
-    not among the candidates: which one that is only the device knows, so the host never waits.
-    """
-
-    def __init__(
-        self, wanted: Proposal, depth: int, options: DraftOptions, sampler: Sampler
-    ) -> None:
-        """Begin a draft of `depth` tokens, of which none is picked yet."""
-        self._position = wanted.position
-        self._sampler = sampler
-        self._least = options.min_probability
-        self._pick = sampler.pick_greedy
-        if options.rule == "shared-noise" and not sampler.is_greedy:
-            sampler.draw(wanted.position, depth + 1)
-            self._pick = sampler.pick_draft
-        self._tokens: list[mx.array] = []
-        self._likely: list[mx.array] = []
-        self._drafted = mx.zeros((0,), dtype=mx.int32)
-
-    def pick(self, logits: mx.array) -> mx.array:
-        """Draft the next token int32 [1] from logits [1, V]; lazy."""
-        before = self._drafted
-        token = self._pick(logits, self._position + len(self._tokens), before)
-        if self._least > 0:
-            self._likely.append(self._sampler.probability(logits, token, before) >= self._least)
-        self._tokens.append(token)
-        self._drafted = mx.concatenate(self._tokens) if len(self._tokens) > 1 else token
-        return token
-
-    def draft(self, passes: int) -> Draft:
-        """Return the tokens picked so far as a Draft."""
-        likely: mx.array | None = None
-        if self._likely:
-            likely = mx.cumprod(mx.concatenate(self._likely).astype(mx.int32)) > 0
-        return Draft(self._drafted, passes, likely)

@@ -15,10 +15,9 @@ from mlx_engine.cache.joint import JointCaches
 from mlx_engine.drafting.drafter import (
     DEEPEST,
     Draft,
-    DraftChain,
     Drafter,
+    DraftRequest,
     Offer,
-    Proposal,
     ReadRows,
     SourceSnapshot,
     empty_draft,
@@ -29,7 +28,7 @@ from mlx_engine.models.contract import Model
 from mlx_engine.models.drafters.eagle3 import Eagle3
 from mlx_engine.models.drafters.target import FeatureDrafter, FeatureModel, FeatureReader
 from mlx_engine.models.layers import Linear
-from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.sampling.sampler import DraftPicks, Sampler
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.options import CacheBits, DraftOptions
 
@@ -112,15 +111,10 @@ class SmallModelDraft(HeadDrafter):
                 "This draft model cannot draft: some of its layers cannot take back rejected "
                 "tokens. Use another draft model."
             )
-        self._can_join = model.joint is not None
+        self.can_follow = model.joint is not None
         head = SmallModelHead(model, vocabulary)
-        super().__init__([head], options, DEEPEST, bits, can_join=self._can_join)
+        super().__init__([head], options, DEEPEST, "model", bits, can_join=self.can_follow)
         self._newest = _no_states(1)
-
-    @property
-    @override
-    def can_follow(self) -> bool:
-        return self._can_join
 
     @override
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
@@ -134,11 +128,6 @@ class SmallModelDraft(HeadDrafter):
     def _read_waiting(self) -> None:
         if self._memories[0].unread:
             mx.async_eval(self._memories[0].read())  # type: ignore[no-untyped-call]
-
-    @override
-    def offers(self, newest: int) -> tuple[Offer, ...]:
-        del newest
-        return (Offer("model", limit=self.limit),)
 
     @override
     def snapshot(self) -> SourceSnapshot:
@@ -169,6 +158,7 @@ class FeatureDraft(Drafter):
     def __init__(self, model: FeatureDrafter, options: DraftOptions, bits: CacheBits = 16) -> None:
         super().__init__(options, model.make_caches(bits))
         self.limit = model.limit
+        self.offer = Offer("model", limit=model.limit)
         self.target: FeatureModel = model.target
         self._model = model
         self._waiting: list[mx.array] = []
@@ -183,31 +173,26 @@ class FeatureDraft(Drafter):
         target, hidden = self.target, rows.first(count).hidden
         self._waiting.append(target.features(hidden))
         self._newest = mx.contiguous(hidden[:, -1:, : target.hidden_size])
-        unread = self.length - self._caches[0].length
+        unread = self.length - self.caches[0].length
         if unread >= (MOST_WAITING if self.rests else FLUSH_ROWS):
             self._remember_waiting()
-            mx.eval(self._caches[0].arrays())
+            mx.eval(self.caches[0].arrays())
 
     def _remember_waiting(self) -> None:
         if self._waiting:
-            self._model.remember(mx.concatenate(self._waiting, axis=1), self._caches[0])
+            self._model.remember(mx.concatenate(self._waiting, axis=1), self.caches[0])
             self._waiting = []
 
     @override
-    def offers(self, newest: int) -> tuple[Offer, ...]:
-        del newest
-        return (Offer("model", limit=self.limit),) if self.length else ()
-
-    @override
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
-        depth = min(wanted.depth, self.limit)
+    def draft(self, request: DraftRequest, sampler: Sampler) -> Draft:
+        depth = min(request.depth, self.limit)
         if depth == 0 or not self.length:
             return empty_draft()
         self._remember_waiting()
-        chain = DraftChain(wanted, depth, self.options, sampler)
-        caches = self._caches[0]
-        passes = self._model.draft(wanted.last, self._newest, caches, depth, chain.pick)
-        return chain.draft(passes)
+        picks = DraftPicks(sampler, request.position, depth, self.options)
+        caches = self.caches[0]
+        passes = self._model.draft(request.last, self._newest, caches, depth, picks.pick)
+        return Draft(picks.tokens(), passes)
 
     @override
     def snapshot(self) -> SourceSnapshot:

@@ -1,4 +1,4 @@
-"""A head's caches of a conversation, the committed rows that it has not read, and its passes.
+"""The caches of an MTP head in one conversation, and the committed rows that it has not read yet.
 
 A row pairs token x_k with the target's hidden state of position k-1; a small model reads the tokens
 alone. Caches hold TRUE rows only: a round's committed rows wait, and are read in the same pass that
@@ -11,9 +11,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.cache.contract import CachesSnapshot, RowCount
-from mlx_engine.cache.joint import apart, joint_caches
 from mlx_engine.drafting.drafter import ROWS_OF_A_PROMPT, Rows
-from mlx_engine.drafting.output_head import OutputHead
 from mlx_engine.models.contract import MtpHead
 from mlx_engine.values.options import CacheBits
 
@@ -50,35 +48,16 @@ class BeforeDraft(NamedTuple):
     open: OpenRows | None
 
 
-class HeadStep(NamedTuple):
-    """Result of an MTP head's pass: its state [1, 1, H] after the newest row, logits [1, V]."""
+class UnreadRows(NamedTuple):
+    """Rows for an MTP head's next pass.
 
-    state: mx.array
-    logits: mx.array
-
-
-class HeadPass(NamedTuple):
-    """One conversation's rows for the next pass of its MTP head.
-
-    true_rows: how many of the rows stay in the caches. output: in the place of the head's own
-    output matrix. newest: int32 [1], the row after which a token is drafted; None for the last.
+    true_rows: how many of them stay in the caches. newest: int32 [1], the row after which a token
+    is drafted; None for the last.
     """
 
-    memory: "HeadMemory"
     rows: Rows
     true_rows: int | RowCount
-    output: OutputHead | None = None
     newest: mx.array | None = None
-
-    def run(self) -> HeadStep:
-        """Run this head pass alone; return the head's state and logits after the newest row."""
-        head, rows = self.memory.head, self.rows
-        states = head.mtp_forward(rows.tokens[None], rows.hidden, self.memory.caches)
-        self.memory.caches.commit(self.true_rows)
-        newest, output = self.newest, self.output
-        state = states[:, -1:] if newest is None else mx.take(states, newest, axis=1)
-        logits = head.mtp_logits(state) if output is None else output.logits(head, state)
-        return HeadStep(state, logits.squeeze(0))
 
 
 class HeadMemory:
@@ -109,14 +88,14 @@ class HeadMemory:
         self.waiting.append(rows)
         self.unread += rows.tokens.shape[0]
 
-    def leave_out(self, room: int) -> None:
-        """Drop the oldest rows that the MTP head has not read, all but `room`.
+    def leave_out(self, kept: int) -> None:
+        """Drop the oldest rows that the MTP head has not read, all but `kept`.
 
-        With room 0 the caches have a gap here, also where there was no such row.
+        With none kept the caches have a gap here, also where there was no such row.
         """
-        if room and self.unread <= room:
+        if kept and self.unread <= kept:
             return
-        first, over = 0, self.unread - room
+        first, over = 0, self.unread - kept
         while over and (count := self.waiting[first].tokens.shape[0]) <= over:
             first, over = first + 1, over - count
         newest = self.waiting[first:]
@@ -130,43 +109,40 @@ class HeadMemory:
 
         Returns the head's states [1, T, H] of all of them; open rows stay unread.
         """
-        rows, true_rows = _joined([*self.waiting, *drafted]), self.unread
+        rows, true_rows = joined([*self.waiting, *drafted]), self.unread
         self.replace_waiting(())
         states = self.head.mtp_forward(rows.tokens[None], rows.hidden, self.caches)
         self.caches.commit(true_rows)
         return states
 
-    def next_pass(self, output: OutputHead | None, drafted: Sequence[Rows] = ()) -> HeadPass:
-        """Make the MTP head's pass that reads all unread rows, open ones too, and drafted ones."""
+    def begin_draft(self, newest: Rows | None) -> BeforeDraft:
+        """Prepare a draft after the newest token's row; return the state to `undo` it with.
+
+        newest: None where that row is the last open one that counts.
+        """
+        if self.unread > FEW_WAITING:
+            self.read()
+        before = BeforeDraft(self.caches.place(), tuple(self.waiting), self.open)
+        if newest is not None:
+            self.wait(newest)
+        return before
+
+    def take_unread(self, drafted: Sequence[Rows] = ()) -> UnreadRows:
+        """Take all unread rows, open ones too, and drafted ones behind them, for the next pass."""
         opened, self.open = self.open, None
         if opened is None:
-            rows, true_rows = _joined([*self.waiting, *drafted]), self.unread
+            rows, true_rows = joined([*self.waiting, *drafted]), self.unread
             self.replace_waiting(())
-            return HeadPass(self, rows, true_rows, output)
+            return UnreadRows(rows, true_rows)
         if self.waiting:
             self.read()
-        rows, count = _joined([opened.rows, *drafted]), opened.counted
+        rows, count = joined([opened.rows, *drafted]), opened.counted
         if drafted:  # rows that count first, then drafted ones, then what is left
             order = mx.arange(count.most + len(drafted))
             behind = order + mx.where(order < count.rows, 0, count.most - count.rows)
             order = mx.minimum(behind, rows.tokens.shape[0] - 1)
             rows = Rows(mx.take(rows.tokens, order), mx.take(rows.hidden, order, axis=1))
-        return HeadPass(self, rows, count, output, count.after(len(drafted) - 1))
-
-    def missing(self, rows: int) -> int:
-        """Return how many of a conversation's `rows` were left out, neither read nor kept to be."""
-        return max(0, rows - self.caches.length - self.unread)
-
-    def within(self, rows: int, missing: int) -> int:
-        """Return the caches' length after `rows` of a conversation without `missing` of them.
-
-        0 where the rows right before the next one are among the missing.
-        """
-        return rows - missing if rows - missing >= self.gap else 0
-
-    def before_draft(self) -> BeforeDraft:
-        """Return the present caches' place and unread rows, for `undo`."""
-        return BeforeDraft(self.caches.place(), tuple(self.waiting), self.open)
+        return UnreadRows(rows, count, count.after(len(drafted) - 1))
 
     def undo(self, before: BeforeDraft) -> None:
         """Go back to before a draft; the newest token's row is not added to the unread rows."""
@@ -178,6 +154,17 @@ class HeadMemory:
             self.open = opened
         elif opened is not None and known > 1:
             self.wait(opened.first(known - 1))
+
+    def missing(self, rows: int) -> int:
+        """Return how many of a conversation's `rows` were left out, neither read nor kept to be."""
+        return max(0, rows - self.caches.length - self.unread)
+
+    def within(self, rows: int, missing: int) -> int:
+        """Return the caches' length after `rows` of a conversation without `missing` of them.
+
+        0 where the rows right before the next one are among the missing.
+        """
+        return rows - missing if rows - missing >= self.gap else 0
 
     def flush(self) -> int:
         """Have the MTP head read its newest unread rows, in chunks; return how many there were."""
@@ -193,50 +180,7 @@ class HeadMemory:
         return count
 
 
-def run_passes(passes: Sequence[HeadPass]) -> list[HeadStep]:
-    """Run MTP head passes of several conversations, those of equal heads as one.
-
-    The weights are read once, each conversation's rows see their own caches (cache/joint.py), and
-    no row's numbers depend on the rows beside it.
-    """
-    groups: dict[object, list[int]] = {}
-    for number, pass_ in enumerate(passes):
-        hidden, memory = pass_.rows.hidden, pass_.memory
-        key = (memory.head, hidden.dtype, hidden.shape[-1]) if memory.can_join else number
-        groups.setdefault(key, []).append(number)
-    steps: dict[int, HeadStep] = {}
-    for numbers in groups.values():
-        group = [passes[number] for number in numbers]
-        steps.update(zip(numbers, _run_joint(group), strict=True))
-    return [steps[number] for number in range(len(passes))]
-
-
-def _run_joint(passes: Sequence[HeadPass]) -> list[HeadStep]:
-    """Run passes of one MTP head as one; its output matrix is read once where all use the same."""
-    if len(passes) == 1:
-        return [passes[0].run()]
-    head = passes[0].memory.head
-    counts = [pass_.rows.tokens.shape[0] for pass_ in passes]
-    caches = joint_caches([pass_.memory.caches for pass_ in passes], counts)
-    rows = _joined([pass_.rows for pass_ in passes])
-    every = apart(head.mtp_forward(rows.tokens[None], rows.hidden, caches), counts, axis=1)
-    states = []
-    for pass_, own in zip(passes, every, strict=True):
-        pass_.memory.caches.commit(pass_.true_rows)
-        newest = pass_.newest
-        states.append(own[:, -1:] if newest is None else mx.take(own, newest, axis=1))
-    by_output: dict[OutputHead | None, list[int]] = {}
-    for number, pass_ in enumerate(passes):
-        by_output.setdefault(pass_.output, []).append(number)
-    logits: dict[int, mx.array] = {}
-    for output, numbers in by_output.items():
-        joined = mx.concatenate([states[number] for number in numbers], axis=1)
-        made = head.mtp_logits(joined) if output is None else output.logits(head, joined)
-        logits.update(zip(numbers, apart(made.squeeze(0), [1] * len(numbers), axis=0), strict=True))
-    return [HeadStep(state, logits[number]) for number, state in enumerate(states)]
-
-
-def _joined(parts: Sequence[Rows]) -> Rows:
+def joined(parts: Sequence[Rows]) -> Rows:
     """Concatenate rows (tokens and hidden states) into one block."""
     if len(parts) == 1:
         return parts[0]

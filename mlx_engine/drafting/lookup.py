@@ -3,29 +3,16 @@
 No model runs, so a draft costs only the rows that verify it. To waste none, every guess is compared
 with the tokens that came, drafted or not: matches of a length whose guesses fail are not offered
 until they come true again. The hit rates stay when the conversation goes back to an earlier place.
-Beside a model, a copy is preferred where the match is long; else the model drafts.
+Where a model drafts too, a copy is preferred if its match is long; else the model drafts.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from sys import getsizeof
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import mlx.core as mx
-from typing_extensions import override
 
-from mlx_engine.cache.contract import LayerCaches, RowCount
-from mlx_engine.drafting.drafter import (
-    DEEPEST,
-    Draft,
-    Drafter,
-    Offer,
-    Proposal,
-    ReadRows,
-    SourceSnapshot,
-    empty_draft,
-)
-from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import DraftedBy, DraftOptions, DraftOutput
+from mlx_engine.drafting.drafter import DEEPEST, Draft, DraftRequest, Offer, empty_draft
 
 SHORT, LONG = 3, 8
 """Lengths of a match in tokens; a match of LONG is preferred to a model's drafts."""
@@ -67,7 +54,7 @@ class NgramMap:
         lists = [self.tokens, *self._replaced.values()]
         return sum(map(getsizeof, (*lists, *self._ends.values()))) + 64 * len(self.tokens)
 
-    def extend(self, tokens: Iterable[int]) -> None:
+    def extend(self, tokens: Sequence[int]) -> None:
         """Append tokens to the conversation and note where its n-grams end."""
         for token in tokens:
             self.tokens.append(token)
@@ -108,216 +95,76 @@ class _Guess(NamedTuple):
     token: int
 
 
-class Probation:
-    """Hit rates of prompt lookup's guesses, by the length of the match: SHORT or LONG."""
+class HitRates:
+    """How often prompt lookup guessed right, by the length of the match: SHORT or LONG."""
 
     def __init__(self) -> None:
-        self._true = {SHORT: 0.0, LONG: 0.0}
-        self._all = {SHORT: 0.0, LONG: 0.0}
+        self._hits = {SHORT: 0.0, LONG: 0.0}
+        self._guesses = {SHORT: 0.0, LONG: 0.0}
 
     def chance(self, length: int) -> float:
         """Return the estimated chance that the next guess by a match of this length is right."""
-        before = FIRST_CHANCE if length == SHORT else self.chance(SHORT)
-        return (self._true[length] + before) / (self._all[length] + 1)
+        prior = FIRST_CHANCE if length == SHORT else self.chance(SHORT)
+        return (self._hits[length] + prior) / (self._guesses[length] + 1)
 
-    def learn(self, length: int, *, came_true: bool) -> None:
+    def add(self, length: int, *, is_hit: bool) -> None:
         """Count a guessed token as right or wrong in the hit rate of its match length."""
-        self._true[length] = MEMORY * self._true[length] + came_true
-        self._all[length] = MEMORY * self._all[length] + 1
+        self._hits[length] = MEMORY * self._hits[length] + is_hit
+        self._guesses[length] = MEMORY * self._guesses[length] + 1
 
 
-class PromptLookupDraft(Drafter):
-    """Drafts by copying what followed the newest tokens earlier; no model runs."""
+class PromptLookup:
+    """Drafts by copying what followed the newest tokens of a conversation earlier in it."""
 
-    reads_words = True
-
-    def __init__(self, options: DraftOptions) -> None:
-        super().__init__(options)
-        self._index = NgramMap()
+    def __init__(self) -> None:
+        self.ngrams = NgramMap()
+        self.rates = HitRates()
         self._guess: _Guess | None = None
-        self.probation = Probation()
 
     @property
-    @override
-    def nbytes(self) -> int:
-        return self._index.nbytes
+    def length(self) -> int:
+        """Number of the conversation's tokens before the newest."""
+        return len(self.ngrams.tokens)
 
-    @override
-    def append(self, tokens: Sequence[int]) -> None:
-        self._index.extend(tokens)
+    def shorten(self, count: int) -> None:
+        """Drop all tokens of the conversation but the first `count`."""
+        self.ngrams.shorten(count)
+        self._guess = None
 
     def offers(self, newest: int) -> tuple[Offer, ...]:
         """Offer to copy what followed an earlier match, if such copies were right lately."""
         self._check_guess(newest)
-        match = self._index.match(newest)
+        match = self.ngrams.match(newest)
         if match is None:
             return ()
         token = self._copy(match, newest, 1)[0]
-        self._guess = _Guess(self._known + 1, match.length, token)
-        chance = self.probation.chance(match.length)
+        self._guess = _Guess(self.length + 1, match.length, token)
+        chance = self.rates.chance(match.length)
         if chance < LEAST_CHANCE:
             return ()
-        is_long = match.length == LONG
-        return (Offer("prompt-lookup", chance, is_long, DEEPEST),)
+        return (Offer("prompt-lookup", chance, match.length == LONG, DEEPEST),)
 
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
+    def draft(self, request: DraftRequest) -> Draft:
         """Copy the tokens after the match; a copy that reaches the end of the text repeats."""
-        del sampler
-        if wanted.depth == 0:  # the newest token may be on its way
+        if request.depth == 0:  # the newest token may be on its way
             return empty_draft()
-        assert wanted.position == self._known + 1
-        newest: int = wanted.last.item()  # type: ignore[assignment]
-        match = self._index.match(newest)
+        assert request.position == self.length + 1
+        newest: int = request.last.item()  # type: ignore[assignment]
+        match = self.ngrams.match(newest)
         if match is None:
             return empty_draft()
-        return Draft(mx.array(self._copy(match, newest, wanted.depth), dtype=mx.int32))
+        return Draft(mx.array(self._copy(match, newest, request.depth), dtype=mx.int32))
 
-    @property
-    def _known(self) -> int:
-        """Number of the conversation's tokens before the newest."""
-        return len(self._index.tokens)
-
-    def _copy(self, match: Match, last: int, count: int) -> list[int]:
+    def _copy(self, match: Match, newest: int, count: int) -> list[int]:
         """Return `count` tokens from `match.place` on, as if the copy already were in the text."""
-        tokens = [*self._index.tokens[match.place : match.place + count], last]
-        period = self._known + 1 - match.place
+        tokens = [*self.ngrams.tokens[match.place : match.place + count], newest]
+        period = self.length + 1 - match.place
         return [tokens[n % period] for n in range(count)]
 
-    def _check_guess(self, last: int) -> None:
-        """Compare the last guess with the token that came, and count it; last: the newest token."""
+    def _check_guess(self, newest: int) -> None:
+        """Count the last guess as right or wrong, if the token at its position is known now."""
         guess, self._guess = self._guess, None
-        if guess is None or guess.position > self._known:
+        if guess is None or guess.position > self.length:
             return
-        came = last if guess.position == self._known else self._index.tokens[guess.position]
-        self.probation.learn(guess.length, came_true=guess.token == came)
-
-    def join(self, other: Self, snapshot: SourceSnapshot) -> None:
-        """Begin empty at the snapshot's length; the tokens are then given to `append`."""
-        del other
-        self.restore(SourceSnapshot(0))
-        self._length = snapshot.length
-
-    @override
-    def restore(self, snapshot: SourceSnapshot) -> None:
-        super().restore(snapshot)
-        self._index.shorten(snapshot.length)
-        self._guess = None
-
-
-class CombinedDraft(Drafter):
-    """Prompt lookup beside a drafter with a model: both follow every token, one drafts."""
-
-    reads_words = True
-
-    def __init__(self, model: Drafter) -> None:
-        super().__init__(model.options)
-        self.lookup = PromptLookupDraft(model.options)
-        self.model = model
-        self.reads_hidden = model.reads_hidden
-        self.target = model.target
-        self._first: DraftedBy | None = None
-        self._copies = False
-
-    @property
-    def can_follow(self) -> bool:
-        """Whether the last draft came from the model, whose drafter can commit an unknown count."""
-        return self.model.can_follow and not self._copies
-
-    @property
-    @override
-    def length(self) -> int:
-        return self.model.length
-
-    @property
-    @override
-    def held(self) -> tuple[LayerCaches, ...]:
-        return self.model.held
-
-    @property
-    @override
-    def runs_a_model(self) -> bool:
-        return True
-
-    @property
-    @override
-    def nbytes(self) -> int:
-        return self.lookup.nbytes + self.model.nbytes
-
-    @property
-    @override
-    def is_lost(self) -> bool:
-        return self.model.is_lost
-
-    @property
-    @override
-    def output(self) -> DraftOutput | None:
-        return self.model.output
-
-    @override
-    def prepare(self) -> None:
-        self.model.prepare()
-
-    @override
-    def rest(self, *, rests: bool) -> None:
-        super().rest(rests=rests)
-        self.model.rest(rests=rests)
-
-    @override
-    def follow(self, options: DraftOptions) -> None:
-        self.model.follow(options)
-
-    @override
-    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
-        self.model.commit(rows, count)
-
-    @override
-    def skip(self, rows: ReadRows) -> None:
-        self.model.skip(rows)
-
-    @override
-    def append(self, tokens: Sequence[int]) -> None:
-        self.lookup.append(tokens)
-        self.model.append(tokens)
-
-    def offers(self, newest: int) -> tuple[Offer, ...]:
-        """Return offers of prompt lookup and model: a copy first where its match is long."""
-        copies, models = self.lookup.offers(newest), self.model.offers(newest)
-        is_long = any(copy.is_long for copy in copies)
-        both = (*copies, *models) if is_long else (*models, *copies)
-        self._first = both[0].by if both else None
-        return both
-
-    @override
-    def chosen(self, by: DraftedBy | None) -> Drafter:
-        self._copies = (by or self._first) == "prompt-lookup"
-        return self.lookup if self._copies else self.model
-
-    @override
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
-        return self.chosen(wanted.by).draft(wanted, sampler)
-
-    @override
-    def snapshot(self) -> SourceSnapshot:
-        return self.model.snapshot()
-
-    @override
-    def flush(self) -> int:
-        return self.model.flush()
-
-    @override
-    def earlier(self, length: int) -> SourceSnapshot | None:
-        return self.model.earlier(length)
-
-    @override
-    def join(self, other: Self, snapshot: SourceSnapshot) -> None:
-        self.lookup.join(other.lookup, snapshot)
-        self.model.join(other.model, snapshot)
-
-    @override
-    def restore(self, snapshot: SourceSnapshot) -> None:
-        self.lookup.restore(SourceSnapshot(snapshot.length))
-        self.model.restore(snapshot)
-
-    @override
-    def arrays(self) -> list[mx.array]:
-        return self.model.arrays()
+        known = newest if guess.position == self.length else self.ngrams.tokens[guess.position]
+        self.rates.add(guess.length, is_hit=guess.token == known)

@@ -20,69 +20,60 @@ import mlx.core as mx
 from typing_extensions import override
 
 from mlx_engine.cache.contract import RowCount
+from mlx_engine.cache.joint import apart, joint_caches
 from mlx_engine.drafting.drafter import (
     ROWS_OF_A_PROMPT,
     ROWS_OF_A_REST,
     Draft,
-    DraftChain,
     Drafter,
+    DraftRequest,
     Offer,
-    Proposal,
     ReadRows,
     Rows,
     SourceSnapshot,
     empty_draft,
 )
 from mlx_engine.drafting.head_memory import (
-    FEW_WAITING,
     FLUSH_ROWS,
     BeforeDraft,
     HeadMemory,
-    HeadPass,
-    HeadStep,
     OpenRows,
-    run_passes,
+    UnreadRows,
+    joined,
 )
 from mlx_engine.drafting.output_head import OutputHead, OutputShelf
 from mlx_engine.models.contract import Model, MtpHead
-from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.sampling.sampler import DraftPicks, Sampler
 from mlx_engine.values.options import MAX_DEPTH, CacheBits, DraftedBy, DraftOptions, DraftOutput
+
+
+class HeadStep(NamedTuple):
+    """Result of an MTP head's pass: its state [1, 1, H] after the newest row, logits [1, V]."""
+
+    state: mx.array
+    logits: mx.array
+
+
+class HeadPass(NamedTuple):
+    """One conversation's rows for a pass of its MTP head. output: in place of the head's own."""
+
+    memory: HeadMemory
+    unread: UnreadRows
+    output: OutputHead | None = None
+
+    def run(self) -> HeadStep:
+        """Run this head pass alone; return the head's state and logits after the newest row."""
+        head, caches, (rows, true_rows, newest) = self.memory.head, self.memory.caches, self.unread
+        states = head.mtp_forward(rows.tokens[None], rows.hidden, caches)
+        caches.commit(true_rows)
+        state = states[:, -1:] if newest is None else mx.take(states, newest, axis=1)
+        output = self.output
+        logits = head.mtp_logits(state) if output is None else output.logits(head, state)
+        return HeadStep(state, logits.squeeze(0))
+
 
 HeadPasses = Generator[HeadPass, HeadStep, Draft]
 """Yields the passes of a draft, is sent the result of each, and returns the draft."""
-
-
-class DraftRequest(NamedTuple):
-    """A conversation's request for a draft: its drafter, what is wanted, and its sampler."""
-
-    drafter: Drafter
-    wanted: Proposal
-    sampler: Sampler
-
-
-def draft_all(requests: Sequence[DraftRequest]) -> list[Draft]:
-    """Draft for several conversations at once; those with equal heads share each head pass."""
-    if len(requests) == 1:
-        return [requests[0].drafter.draft(requests[0].wanted, requests[0].sampler)]
-    drafts: dict[int, Draft] = {}
-    begun: dict[int, HeadPasses] = {}
-    for number, (source, wanted, sampler) in enumerate(requests):
-        drafter = source.chosen(wanted.by)
-        if isinstance(drafter, HeadDrafter):
-            begun[number] = drafter.passes(wanted, sampler)
-        else:
-            drafts[number] = drafter.draft(wanted, sampler)
-    steps: dict[int, HeadStep | None] = dict.fromkeys(begun)
-    while steps:
-        asked: dict[int, HeadPass] = {}
-        for number, step in steps.items():
-            passes = begun[number]
-            try:
-                asked[number] = next(passes) if step is None else passes.send(step)
-            except StopIteration as end:
-                drafts[number] = end.value
-        steps = dict(zip(asked, run_passes(list(asked.values())), strict=True))
-    return [drafts[number] for number in range(len(requests))]
 
 
 class HeadDrafter(Drafter):
@@ -96,25 +87,28 @@ class HeadDrafter(Drafter):
         heads: Sequence[MtpHead],
         options: DraftOptions,
         limit: int,
+        by: DraftedBy,
         bits: CacheBits = 16,
         *,
         can_join: bool = True,
     ) -> None:
         """Make empty caches for the heads.
 
-        bits: of keys and values. can_join: heads take rows of several conversations.
+        by: the source in statistics. bits: of keys and values. can_join: heads take rows of several
+        conversations.
         """
         self._memories = [HeadMemory(head, bits, can_join=can_join) for head in heads]
         super().__init__(options, *(memory.caches for memory in self._memories))
         self.limit = limit
+        self.offer = Offer(by, limit=limit)
         self._outputs: Sequence[OutputHead | None] = [None] * len(heads)
         self._open: OpenRows | None = None
         self._verified: list[BeforeDraft] = []
         self._drafted_from: list[BeforeDraft] = []
 
     @override
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
-        passes = self.passes(wanted, sampler)
+    def draft(self, request: DraftRequest, sampler: Sampler) -> Draft:
+        passes = self.passes(request, sampler)
         try:
             asked = next(passes)
             while True:
@@ -123,33 +117,32 @@ class HeadDrafter(Drafter):
             draft: Draft = end.value
             return draft
 
-    def passes(self, wanted: Proposal, sampler: Sampler) -> HeadPasses:
-        """Yield the head passes of a draft of `wanted.depth` tokens, at most `limit`."""
+    def passes(self, request: DraftRequest, sampler: Sampler) -> HeadPasses:
+        """Yield the head passes of a draft of `request.depth` tokens, at most `limit`."""
         self._resolve()
         self._undo_draft()
-        depth = min(wanted.depth, self.limit)
+        depth = min(request.depth, self.limit)
         if depth == 0 or (self._newest is None and self._open is None):
             return empty_draft()
-        for memory in self._memories:
-            if memory.unread > FEW_WAITING:
-                memory.read()
-            self._drafted_from.append(memory.before_draft())
-            if self._open is None:
-                assert self._newest is not None
-                memory.wait(Rows(wanted.last, self._newest))
-        chain = DraftChain(wanted, depth, self.options, sampler)
+        picks = DraftPicks(sampler, request.position, depth, self.options)
+        newest: Rows | None = None
+        if self._open is None:
+            assert self._newest is not None
+            newest = Rows(request.last, self._newest)
+        self._drafted_from = [memory.begin_draft(newest) for memory in self._memories]
         first, loops = self._memories[0], len(self._memories) == 1
-        step = yield first.next_pass(self._outputs[0])
+        step = yield HeadPass(first, first.take_unread(), self._outputs[0])
         true_rows = first.caches.place()
-        drafted = [Rows(chain.pick(step.logits), step.state)]
+        drafted = [Rows(picks.pick(step.logits), step.state)]
         for turn in range(1, depth):
             if loops:
-                step = yield HeadPass(first, drafted[-1], 1, self._outputs[0])
+                step = yield HeadPass(first, UnreadRows(drafted[-1], 1), self._outputs[0])
             else:
-                step = yield self._memories[turn].next_pass(self._outputs[turn], drafted)
-            drafted.append(Rows(chain.pick(step.logits), step.state))
+                unread = self._memories[turn].take_unread(drafted)
+                step = yield HeadPass(self._memories[turn], unread, self._outputs[turn])
+            drafted.append(Rows(picks.pick(step.logits), step.state))
         first.caches.restore(true_rows)
-        return chain.draft(depth)
+        return Draft(picks.tokens(), depth)
 
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
         """Keep committed rows of the target's pass for the heads' next pass to read."""
@@ -252,10 +245,10 @@ class MtpDraft(HeadDrafter):
         read_heads: Callable[[], None] = lambda: None,
         bits: CacheBits = 16,
     ) -> None:
-        super().__init__(heads, options, MAX_DEPTH if len(heads) == 1 else len(heads), bits)
+        super().__init__(heads, options, MAX_DEPTH if len(heads) == 1 else len(heads), by, bits)
         self.target = target
         self._read_heads = read_heads
-        self._by: DraftedBy = by
+        self._by = by
         self._shelf = outputs
         self._take_outputs()
 
@@ -291,7 +284,7 @@ class MtpDraft(HeadDrafter):
         if self._shelf is not None:
             self._outputs = self._shelf.take(self.options)
         found = {output for output in self._outputs if output is not None}
-        self._adapting = [output for output in found if output.adapts]
+        self.adapting = [output for output in found if output.adapts]
 
     def skip(self, rows: ReadRows) -> None:
         """Have the heads never read these prompt rows, nor those that they have not read yet."""
@@ -302,11 +295,6 @@ class MtpDraft(HeadDrafter):
         for memory in self._memories:
             memory.leave_out(0)
 
-    def append(self, tokens: Sequence[int]) -> None:
-        """Have output heads with a reduced vocabulary include these tokens."""
-        for output in self._adapting:
-            output.append(tokens)
-
     def _limit_waiting(self, *, has_draft: bool) -> None:
         """Leave out old unread rows, many at a time; read those a draft left to later heads."""
         room = ROWS_OF_A_REST if self.rests else ROWS_OF_A_PROMPT
@@ -316,12 +304,6 @@ class MtpDraft(HeadDrafter):
                     memory.leave_out(room)
             elif memory.unread >= FLUSH_ROWS:
                 memory.flush()
-
-    @override
-    def offers(self, newest: int) -> tuple[Offer, ...]:
-        del newest
-        is_first = self._newest is None and self._open is None
-        return () if is_first else (Offer(self._by, limit=self.limit),)
 
     def flush(self) -> int:
         """Have the heads read their newest unread rows, unless resting; return how many."""
@@ -365,6 +347,80 @@ class MtpDraft(HeadDrafter):
     @override
     def arrays(self) -> list[mx.array]:
         return [*super().arrays(), *(rows.hidden for rows in self._most_waiting)]
+
+
+class DraftJob(NamedTuple):
+    """A draft to make: the conversation's drafter, what is asked of it, and the sampler."""
+
+    drafter: Drafter
+    request: DraftRequest
+    sampler: Sampler
+
+
+def draft_all(jobs: Sequence[DraftJob]) -> list[Draft]:
+    """Draft for several conversations at once; those with equal heads share each head pass."""
+    drafts: dict[int, Draft] = {}
+    begun: dict[int, HeadPasses] = {}
+    for number, (drafter, request, sampler) in enumerate(jobs):
+        if request.by == "prompt-lookup":
+            assert drafter.lookup is not None
+            drafts[number] = drafter.lookup.draft(request)
+        elif isinstance(drafter, HeadDrafter) and len(jobs) > 1:
+            begun[number] = drafter.passes(request, sampler)
+        else:
+            drafts[number] = drafter.draft(request, sampler)
+    steps: dict[int, HeadStep | None] = dict.fromkeys(begun)
+    while steps:
+        asked: dict[int, HeadPass] = {}
+        for number, step in steps.items():
+            passes = begun[number]
+            try:
+                asked[number] = next(passes) if step is None else passes.send(step)
+            except StopIteration as end:
+                drafts[number] = end.value
+        steps = dict(zip(asked, run_passes(list(asked.values())), strict=True))
+    return [drafts[number] for number in range(len(jobs))]
+
+
+def run_passes(passes: Sequence[HeadPass]) -> list[HeadStep]:
+    """Run MTP head passes of several conversations, those of equal heads as one.
+
+    The weights are read once, each conversation's rows see their own caches (cache/joint.py), and
+    no row's numbers depend on the rows beside it.
+    """
+    groups: dict[object, list[int]] = {}
+    for number, (memory, unread, _) in enumerate(passes):
+        hidden = unread.rows.hidden
+        key = (memory.head, hidden.dtype, hidden.shape[-1]) if memory.can_join else number
+        groups.setdefault(key, []).append(number)
+    steps: dict[int, HeadStep] = {}
+    for numbers in groups.values():
+        group = [passes[number] for number in numbers]
+        found = [group[0].run()] if len(group) == 1 else _run_joint(group)
+        steps.update(zip(numbers, found, strict=True))
+    return [steps[number] for number in range(len(passes))]
+
+
+def _run_joint(passes: Sequence[HeadPass]) -> list[HeadStep]:
+    """Run passes of one MTP head as one; its output matrix is read once where all use the same."""
+    head = passes[0].memory.head
+    counts = [pass_.unread.rows.tokens.shape[0] for pass_ in passes]
+    caches = joint_caches([pass_.memory.caches for pass_ in passes], counts)
+    rows = joined([pass_.unread.rows for pass_ in passes])
+    every = apart(head.mtp_forward(rows.tokens[None], rows.hidden, caches), counts, axis=1)
+    states = []
+    by_output: dict[OutputHead | None, list[int]] = {}
+    for number, (pass_, own) in enumerate(zip(passes, every, strict=True)):
+        pass_.memory.caches.commit(pass_.unread.true_rows)
+        newest = pass_.unread.newest
+        states.append(own[:, -1:] if newest is None else mx.take(own, newest, axis=1))
+        by_output.setdefault(pass_.output, []).append(number)
+    logits: dict[int, mx.array] = {}
+    for output, numbers in by_output.items():
+        state = mx.concatenate([states[number] for number in numbers], axis=1)
+        made = head.mtp_logits(state) if output is None else output.logits(head, state)
+        logits.update(zip(numbers, apart(made.squeeze(0), [1] * len(numbers), axis=0), strict=True))
+    return [HeadStep(state, logits[number]) for number, state in enumerate(states)]
 
 
 def _last_row(hidden: mx.array) -> mx.array:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mlx_engine.drafting.depth import BatchLimits, Choice, DepthPolicy
 from mlx_engine.drafting.drafter import Drafter, NoDraft
-from mlx_engine.drafting.lookup import CombinedDraft, PromptLookupDraft
+from mlx_engine.drafting.lookup import PromptLookup
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
-from mlx_engine.drafting.round_costs import OtherChats
 from mlx_engine.models.contract import Model
 from mlx_engine.values.errors import EngineError, Reason
 from mlx_engine.values.options import (
@@ -80,10 +79,10 @@ class DraftKit:
         bits: of the drafter's keys and values. with_model: whether the model that the options name
         can draft.
         """
-        source = self._with_model(options, bits) if with_model else None
+        drafter = self._with_model(options, bits) if with_model else NoDraft()
         if _uses_lookup(options):
-            return PromptLookupDraft(options) if source is None else CombinedDraft(source)
-        return source or NoDraft()
+            drafter.options, drafter.lookup = options, PromptLookup()
+        return drafter
 
     def _with_model(self, options: DraftOptions, bits: CacheBits) -> Drafter:
         if model_of(options) == "mtp":
@@ -104,6 +103,11 @@ def model_of(options: DraftOptions) -> DraftedBy | None:
 
 def _uses_lookup(options: DraftOptions) -> bool:
     return options.source.startswith("prompt-lookup")
+
+
+def _drafts_nothing(drafter: Drafter) -> bool:
+    """Whether this drafter can draft nothing, so that a conversation has to get another one."""
+    return isinstance(drafter, NoDraft) and drafter.lookup is None
 
 
 class DraftedState(Protocol):
@@ -134,6 +138,7 @@ class Drafting:
     def __init__(self, kit: DraftKit, policy: DepthPolicy) -> None:
         self._kit = kit
         self._policy = policy
+        self.learn = policy.learn  # called after every round
         self._purpose: _DrafterKind | None = None
         self._unreadable: dict[DraftedBy, Reason] = {}
         self._options: DraftOptions | None = None
@@ -164,7 +169,7 @@ class Drafting:
             self._drafts(options) and not self._is_ready(sequence.drafter, options)
         ):
             self._make_drafter(sequence, options)
-        if self.why_not(options) is not None and not sequence.drafter.is_lost:
+        if self.why_not(options) is not None and not _drafts_nothing(sequence.drafter):
             sequence.use(NoDraft())
         if self._drafts(options):
             sequence.drafter.follow(options)
@@ -172,7 +177,7 @@ class Drafting:
         if never is not None and sequence.drafter.target is not None:
             sequence.use(self._kit.make(options, with_model=False))  # the target as it is
             self._purpose = _DrafterKind(options.source, with_model=False)
-        sequence.drafter.rest(rests=options.depth == 0 or self._skips_prompt(options))
+        sequence.drafter.rests = options.depth == 0 or self._skips_prompt(options)
 
     def forget(self) -> None:
         """Have the next answer make a new drafter, after an error."""
@@ -189,7 +194,7 @@ class Drafting:
         It cannot if prompt lookup would draft a copy of earlier text.
         """
         source = state.drafter
-        if not source.reads_words or not self._drafts(options):
+        if source.lookup is None or not self._drafts(options):
             return True
         if self._wants_token_drafter(source, options):
             return False
@@ -205,23 +210,19 @@ class Drafting:
         limits: how deep this chat may draft in a shared pass. If nothing can have changed, the last
         choice is returned again, so that a plain round costs next to nothing here.
         """
-        choice = self._choice
-        self._policy.set_batch(limits)
-        source, is_as_before = state.drafter, options is self._options
-        if choice is None or not is_as_before or not self._policy.stays():
-            if is_as_before and source is self._ready and not source.is_lost:
-                choice = self._plan(source, options, newest)
+        policy, choice, drafter = self._policy, self._choice, state.drafter
+        policy.set_batch(limits)
+        is_as_before = options is self._options
+        if choice is None or not is_as_before or not policy.stays():
+            if is_as_before and drafter is self._ready:
+                offers = drafter.offers(newest)
+                nothing = None if offers else self._why_nothing(options)
+                choice = policy.plan(offers, options.depth, nothing)
             else:
                 choice = self._choose(state, options, newest)
             self._options = options
-        self._choice = None if state.drafter.reads_words else choice
+        self._choice = choice if state.drafter.lookup is None else None
         return choice
-
-    def learn(
-        self, choice: Choice, drafted: int, accepted: int, milliseconds: float, others: OtherChats
-    ) -> None:
-        """Tell the depth policy the outcome and the time of a round."""
-        self._policy.learn(choice, drafted, accepted, milliseconds, others)
 
     def _choose(self, sequence: DraftedState, options: DraftOptions, newest: int) -> Choice:
         source, self._ready = sequence.drafter, None
@@ -234,21 +235,19 @@ class Drafting:
         never = self._why_never(options)
         if self._purpose is None or self._purpose.name != options.source:
             return self._plan_plain(UNREAD)
-        if source.is_lost:
+        if _drafts_nothing(source):
             return self._plan_plain(never or UNREAD)
         if not self._is_ready(source, options):
             return self._plan_plain(self._why_no_model(options))
         if options is not self._options:
             self._policy.follow(options)
             source.follow(options)
-        self._ready = source
-        return self._plan(source, options, newest)
+        self._ready, offers = source, source.offers(newest)
+        return self._policy.plan(offers, options.depth, self._why_nothing(options))
 
-    def _plan(self, source: Drafter, options: DraftOptions, newest: int) -> Choice:
-        offers, nothing = source.offers(newest), None
-        if not offers:
-            nothing = self._why_never(options) or self._why_no_model(options) or NO_MATCH
-        return self._policy.plan(offers, options.depth, nothing)
+    def _why_nothing(self, options: DraftOptions) -> Reason:
+        """Return why no drafter of these options offers a draft now."""
+        return self._why_never(options) or self._why_no_model(options) or NO_MATCH
 
     def _why_never(self, options: DraftOptions) -> Reason | None:
         """Return why drafts of the options' model are never faster; None if they may be."""
@@ -274,7 +273,7 @@ class Drafting:
     def _wants_token_drafter(self, source: Drafter, options: DraftOptions) -> bool:
         """Whether to replace the present drafter by one that reads only tokens."""
         wanted = self._wanted_purpose(options)
-        return not wanted.with_model and (source.is_lost or wanted != self._purpose)
+        return not wanted.with_model and (_drafts_nothing(source) or wanted != self._purpose)
 
     def _wants_new_drafter(self, source: Drafter, options: DraftOptions) -> bool:
         """Whether an answer should begin with another drafter than the present one."""
@@ -283,7 +282,7 @@ class Drafting:
         is_new = self._purpose is None or self._purpose.name != options.source
         if options.depth == 0:
             return is_new and model_of(options) != "model"
-        is_lost = source.is_lost or self._purpose != self._wanted_purpose(options)
+        is_lost = _drafts_nothing(source) or self._purpose != self._wanted_purpose(options)
         return is_new or (is_lost and self._why_never(options) is None)
 
     def _make_drafter(self, sequence: DraftedState, options: DraftOptions) -> None:

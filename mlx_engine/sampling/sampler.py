@@ -18,7 +18,7 @@ from metal_kernels.vocabulary_pick import PickOptions
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.sampling.position_noise import NoiseOfKeys, noise_function, plain_noise, row_keys
 from mlx_engine.values.errors import BadOption
-from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 COLDEST_CHOOSING = 1e-4
 """Least temperature for a kernel to pick: logits divided by it stay well inside float32."""
@@ -331,6 +331,45 @@ class Sampler:
             return logits
         is_first = mx.arange(position, position + logits.shape[0]) == self._first
         return mx.where(is_first[:, None], logits + self._first_bias, logits)
+
+
+class DraftPicks:
+    """Picks the tokens of a draft, each from logits that depend on those before; lazy.
+
+    With min_probability the draft ends before the first token that its source finds less likely:
+    `tokens` then waits for the device, once for the draft.
+    """
+
+    def __init__(self, sampler: Sampler, position: int, depth: int, options: DraftOptions) -> None:
+        """Begin a draft of `depth` tokens. position: index of the first in the conversation."""
+        self._sampler = sampler
+        self._position = position
+        self._least = options.min_probability
+        self._pick = sampler.pick_greedy
+        if options.rule == "shared-noise" and not sampler.is_greedy:
+            sampler.draw(position, depth + 1)
+            self._pick = sampler.pick_draft
+        self._picked: list[mx.array] = []
+        self._probabilities: list[mx.array] = []
+        self._prefix = mx.zeros((0,), dtype=mx.int32)
+
+    def pick(self, logits: mx.array) -> mx.array:
+        """Draft the next token int32 [1] from logits [1, V]; lazy."""
+        prefix = self._prefix
+        token = self._pick(logits, self._position + len(self._picked), prefix)
+        if self._least > 0:
+            self._probabilities.append(self._sampler.probability(logits, token, prefix))
+        self._picked.append(token)
+        self._prefix = mx.concatenate(self._picked) if len(self._picked) > 1 else token
+        return token
+
+    def tokens(self) -> mx.array:
+        """Return the drafted tokens, int32 [k]."""
+        if not self._probabilities:
+            return self._prefix
+        likely = mx.concatenate(self._probabilities) >= self._least
+        count: int = mx.sum(mx.cumprod(likely.astype(mx.int32))).item()  # type: ignore[assignment]
+        return self._prefix[:count]
 
 
 def _bias_array(

@@ -163,9 +163,19 @@ class StreamingText:
         """
         self._source = source
         pieces: list[TextPiece] = []
-        count = 0
+        count, special = 0, self._tokenizer.special_ids
+        plain = [token for token in tokens if token not in special]
+        texts = iter(self._tokenizer.token_bytes.bytes_of(plain, self._before))
+        self._before = plain[-1] if plain else self._before
         for count, token in enumerate(tokens, 1):
-            pieces += self._add_token(token, count if count <= accepted else 0)
+            depth = count if count <= accepted else 0
+            if token not in special:
+                pieces += self._add_bytes(next(texts), depth)
+            elif not self.hit_stop:
+                text = self._tokenizer.token_text(token)
+                is_shown = text in self._shown_tokens
+                read = self._read_characters if is_shown else self._read_special_token
+                pieces += _join_pieces(read(text, depth))
             if self.hit_stop:
                 break
         return AddedText(pieces, count)
@@ -176,16 +186,9 @@ class StreamingText:
             return []
         return _join_pieces([*self._end_message(), *self._end_header(), *self._show_held(0, 0)])
 
-    def _add_token(self, token: int, depth: int) -> list[TextPiece]:
+    def _add_bytes(self, data: bytes, depth: int) -> list[TextPiece]:
         if self.hit_stop:
             return []
-        if token in self._tokenizer.special_ids:
-            special = self._tokenizer.token_text(token)
-            if special in self._shown_tokens:
-                return _join_pieces(self._read_characters(special, depth))
-            return _join_pieces(self._read_special_token(special, depth))
-        data = self._tokenizer.token_bytes.bytes_of_token(token, self._before)
-        self._before = token
         characters = self._utf8.decode(data)
         is_plain = not self._state and self._matcher.starts.isdisjoint(characters)
         if is_plain and self._header is None:

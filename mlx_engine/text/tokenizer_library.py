@@ -191,11 +191,18 @@ class TokenBytes:
         is_of_pieces = bool(kinds & {"ByteFallback", "Metaspace"})
         return cls(core, origin, "ByteLevel" in kinds, is_of_pieces, drops)
 
-    def bytes_of_token(self, token: int, before: int | None) -> bytes:
-        """Bytes of text that `token` adds after the token `before` (None: at the start of a text).
+    def bytes_of(self, tokens: Iterable[int], before: int | None) -> list[bytes]:
+        """Bytes of text that each token adds after those before it, b"" for an unknown one.
 
-        b"" if unknown. Raises BadTokenizer.
+        before: the token before the first, None at the start of a text. Raises BadTokenizer.
         """
+        found = []
+        for token in tokens:
+            found.append(self._bytes_of_token(token, before))
+            before = token
+        return found
+
+    def _bytes_of_token(self, token: int, before: int | None) -> bytes:
         text = self.core.id_to_token(token)
         if text is None:
             return b""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 
-from mlx_engine.drafting.drafter import Draft, NoDraft, Offer, Proposal
+from mlx_engine.drafting.drafter import Draft, DraftRequest, NoDraft, Offer
 from mlx_engine.sampling.sampler import Sampler
 
 
@@ -26,7 +26,7 @@ class DialledDraft(NoDraft):
         del newest
         return (Offer("model"),)
 
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
+    def draft(self, wanted: DraftRequest, sampler: Sampler) -> Draft:
         """`wanted.depth` tokens, the first few of them right."""
         del sampler
         right = next(self._right, 0)

@@ -2,7 +2,7 @@
 
 import mlx.core as mx
 
-from mlx_engine.drafting.drafter import Draft, Drafter, Proposal, ReadRows
+from mlx_engine.drafting.drafter import Draft, Drafter, DraftRequest, ReadRows
 from mlx_engine.sampling.sampler import Sampler
 
 
@@ -11,7 +11,7 @@ def tell(drafter: Drafter, tokens: mx.array, hidden: mx.array) -> None:
     drafter.commit(ReadRows(tokens, hidden), tokens.shape[0])
 
 
-def propose_again(drafter: Drafter, wanted: Proposal, sampler: Sampler) -> Draft:
+def propose_again(drafter: Drafter, wanted: DraftRequest, sampler: Sampler) -> Draft:
     """What a drafter drafts: drafts of which nothing was committed do not change it."""
     drafter.draft(wanted._replace(last=mx.zeros_like(wanted.last)), sampler)
     twice = [
@@ -20,5 +20,5 @@ def propose_again(drafter: Drafter, wanted: Proposal, sampler: Sampler) -> Draft
     ]
     draft = drafter.draft(wanted, sampler)
     for other in twice:
-        assert other.tokens[: draft.depth].tolist() == draft.tokens.tolist()
+        assert other.tokens[: draft.tokens.size].tolist() == draft.tokens.tolist()
     return draft

@@ -62,7 +62,7 @@ class Fixed:
         self, state: SequenceState, options: DraftOptions, newest: int, limits: BatchLimits
     ) -> bool:
         del options, newest, limits
-        return not state.drafter.reads_words
+        return state.drafter.lookup is None
 
     def plan(
         self, state: SequenceState, options: DraftOptions, newest: int, limits: BatchLimits

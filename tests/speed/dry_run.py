@@ -28,7 +28,7 @@ from rich.table import Table
 
 from metal_kernels.choice import ALL_ROWS, NO_ROWS, KernelName, Kernels, KernelWork, Verdict
 from mlx_engine.cache.attention import AttentionCache
-from mlx_engine.decoding.round import Pass, Plan, Round
+from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import Choice
 from mlx_engine.drafting.drafter import NoDraft, Rows
@@ -276,7 +276,7 @@ class _DryRun:
         greedy = SamplingOptions(temperature=0)
         sequence.sampler = Sampler(greedy, model.decoder.vocabulary, 1)
         sequence.last = mx.zeros((1,), dtype=mx.int32)
-        round_ = Round(sequence, Plan(Choice(depth, None), greedy, DraftOptions()), depth)
+        round_ = Round(sequence, Choice(depth, None), depth)
         _TracedPass([round_])
         sequence.caches.commit(depth + 1)
         outputs = [round_.draft.tokens, round_.rows.picked, round_.rows.hidden]

@@ -39,7 +39,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -55,10 +55,10 @@ from mlx_engine.decoding.answer import Answer, open_answer
 from mlx_engine.decoding.batch import BatchScheduler
 from mlx_engine.decoding.config import ModelParts, Settings, outcome_reader
 from mlx_engine.decoding.prefill import Prompt
-from mlx_engine.decoding.round import Pass, Plan, Round
+from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import Choice, DepthPolicy
-from mlx_engine.drafting.drafter import NoDraft, Proposal
+from mlx_engine.drafting.drafter import DraftRequest, NoDraft
 from mlx_engine.drafting.mtp import HeadPasses, MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.round_costs import PassCosts
@@ -154,15 +154,15 @@ class DialledHeads(MtpDraft):
     vocabulary = 0
     _drafts = 0
 
-    def passes(self, wanted: Proposal, sampler: Sampler) -> HeadPasses:
+    def passes(self, wanted: DraftRequest, sampler: Sampler) -> HeadPasses:
         """As the heads draft, spoilt on the device."""
         draft = yield from super().passes(wanted, sampler)
-        if not draft.depth:
+        if not draft.passes:
             return draft
         self._drafts += 1
-        chances = mx.random.uniform(shape=(draft.depth,), key=mx.random.key(self._drafts))
+        chances = mx.random.uniform(shape=draft.tokens.shape, key=mx.random.key(self._drafts))
         other = (draft.tokens + 1) % self.vocabulary
-        return replace(draft, tokens=mx.where(chances < self.accepted, draft.tokens, other))
+        return draft._replace(tokens=mx.where(chances < self.accepted, draft.tokens, other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,10 +419,9 @@ def unread(bench: Bench, depth: int, passes: int) -> float:
     hidden = bench.model.forward(mx.array([PROMPT[:-1]]), state.caches)
     state.read(PROMPT[:-1], hidden)
     state.evaluate()
-    plan = Plan(Choice(depth, None), NOISE, DraftOptions(depth=depth))
     began = perf_counter()
     for _ in range(passes):
-        round_ = Round(state, plan, depth)
+        round_ = Round(state, Choice(depth, None), depth)
         Pass([round_])
         state.commit(round_.rows, depth + 1)
         mx.async_eval(round_.rows.picked)

@@ -130,11 +130,15 @@ def test_the_output_in_effect_is_told_and_shared(engine):
 @pytest.mark.parametrize("source", ["mtp", "model"])
 def test_the_host_waits_for_no_drafted_token(engine, source):
     session = session_of(engine, PICKS, depth=3, max_tokens=90)
-    session.draft = DraftOptions(source=source, depth=3, min_probability=0.2)
+    session.draft = DraftOptions(source=source, depth=3)
     listen(session, session.send("The fox"))
     with watched(session._sequence.drafter) as found:
         listen(session, session.send("and the hen"))
     check(found)
+    session.draft = DraftOptions(source=source, depth=3, min_probability=0.2)
+    with watched(session._sequence.drafter) as found:
+        listen(session, session.send("and the dog"))
+    check(found, waits=1)
 
 
 def test_a_draft_that_ends_early_has_cost_a_pass(engine):

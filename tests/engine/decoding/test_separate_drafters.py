@@ -107,11 +107,15 @@ def test_a_parked_target_computes_nothing_for_drafts(engine, monkeypatch, source
 
 def test_the_host_waits_for_no_drafted_token(engine):
     session = session_of(engine, GREEDY, depth=0, max_tokens=30)
-    session.draft = DraftOptions(source="model", depth=3, min_probability=0.2)
+    session.draft = DraftOptions(source="model", depth=3)
     listen(session, session.send("The fox"))
     with watched(session._sequence.drafter) as found:
         listen(session, session.send("and the hen"))
     check(found)
+    session.draft = DraftOptions(source="model", depth=3, min_probability=0.2)
+    with watched(session._sequence.drafter) as found:
+        listen(session, session.send("and the dog"))
+    check(found, waits=1)
 
 
 def test_what_waits_while_a_source_rests_is_there_for_the_next_draft(engine, monkeypatch):
@@ -124,7 +128,8 @@ def test_what_waits_while_a_source_rests_is_there_for_the_next_draft(engine, mon
         depths = CyclingDepth([2, *[0] * 5, 3, 0, 2])
         ran = run(kit.model, PROMPT, source, depths, options=sampling, max_tokens=40)
         accepted.append((ran.tokens, ran.stats.accepted_by_depth))
-        monkeypatch.setattr(Drafter, "rest", lambda *of, rests: None)
+        never = property(lambda drafter: False, lambda drafter, rests: None)
+        monkeypatch.setattr(Drafter, "rests", never, raising=False)
     assert accepted[0] == accepted[1]
 
 

@@ -10,8 +10,8 @@ from tiny_model import TinySizes, tiny_model
 import mlx_engine
 from mlx_engine.decoding.lookahead import Lookahead
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.drafter import DEEPEST
-from mlx_engine.drafting.lookup import CombinedDraft, PromptLookupDraft
+from mlx_engine.drafting.drafter import DEEPEST, NoDraft
+from mlx_engine.drafting.lookup import HitRates, PromptLookup
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
@@ -106,17 +106,11 @@ def test_a_copy_that_does_not_pay_is_not_waited_for(folder, found, monkeypatch):
     engine = mlx_engine.load(folder)
     monkeypatch.setattr(engine, "_parts", replace(engine.parts, looks_ahead=True))
     engine._self_check._meter._costs, engine._self_check._meter._is_done = STEEP, True
-    monkeypatch.setattr(PromptLookupDraft, "__init__", _doubted)
+    monkeypatch.setattr(HitRates, "chance", lambda rates, length: 0.41)
     generated(engine, found, LOOKUP, SAME_WORDS)
     assert [its.was_ahead for its in found] == [False] + [True] * 39
     whys = [its.choice.why.code for its in found]
     assert whys[-20:] == ["parked-acceptance"] * 20
-
-
-def _doubted(its, options, begin=PromptLookupDraft.__init__):
-    begin(its, options)
-    its.probation.chance = lambda length: 0.41
-    its.probation.learn = lambda length, came_true: None
 
 
 @pytest.mark.usefixtures("follows_drafts")
@@ -129,8 +123,7 @@ def test_the_same_words(engine, draft, sampling):
 
 
 def words_are_in_step(its):
-    lookup = its.drafter.lookup if isinstance(its.drafter, CombinedDraft) else its.drafter
-    assert lookup._index.tokens == its.tokens
+    assert its.drafter.lookup.ngrams.tokens == its.tokens
     assert its.drafter.length == its.caches.length == len(its.tokens)
 
 
@@ -169,7 +162,9 @@ def test_what_another_conversation_has_read_is_known_by_its_words(engine, draft)
         words_are_in_step(session._sequence)
     assert said.finished.stats.reused_tokens > 30
     model = tiny_model(3, TinySizes(layers=2, vocabulary=37))
-    sequence, tokens = SequenceState(model, PromptLookupDraft(LOOKUP)), [5, 3, 9, 1, 3]
+    drafter = NoDraft()
+    drafter.lookup = PromptLookup()
+    sequence, tokens = SequenceState(model, drafter), [5, 3, 9, 1, 3]
     model.forward(mx.array([tokens]), sequence.caches)
     sequence.caches.commit(len(tokens))
     sequence.set_restored(tokens, None)
@@ -183,8 +178,7 @@ def test_a_reduced_vocabulary_takes_in_all_words(engine, source):
     session = session_of(engine, sampling, max_tokens=20)
     session.draft = replace(FREQUENT, source=source)
     listen(session, session.send("The fox"))
-    its = session._sequence.drafter
-    (output,) = (its.model if isinstance(its, CombinedDraft) else its)._outputs
+    (output,) = session._sequence.drafter._outputs
     known = output._kept | output._new
     assert known.issuperset(session._sequence.tokens)
     assert len(known) > output.size, "some were new"
@@ -210,5 +204,5 @@ def test_heads_that_cannot_be_read_in_mid_answer_leave_words_in_step(tmp_path, m
 
         said.append(listen(session, session.send("The fox"), switch_on))
     assert said[0].tokens == said[1].tokens
-    assert isinstance(session._sequence.drafter, PromptLookupDraft)
+    assert isinstance(session._sequence.drafter, NoDraft)
     words_are_in_step(session._sequence)

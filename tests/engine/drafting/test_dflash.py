@@ -14,7 +14,7 @@ from model_edits import edit_config
 from tiny_dflash import BLOCK, TinyDFlash, reference, tensors_of, write_tiny_dflash
 from tiny_published import VOCABULARY
 
-from mlx_engine.drafting.drafter import Proposal
+from mlx_engine.drafting.drafter import DraftRequest
 from mlx_engine.drafting.drafters import FeatureDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
@@ -47,7 +47,7 @@ def found(drafter, target, chunks=(4,)):
     """Logits of the block whose newest token is the last one."""
     source = observed(drafter, target.tokens[:-1], chunks)
     source.snapshot()  # reads what waits
-    states = drafter.block(mx.array(target.tokens[-1:]), source.held[0])
+    states = drafter.block(mx.array(target.tokens[-1:]), source.caches[0])
     return np.array(drafter.logits(states)[0])
 
 
@@ -89,7 +89,7 @@ def test_a_draft_copies_nothing_of_its_context(target, tmp_path):
     rows = mx.zeros((1, 1, BLOCK, 32))
     turned = mx.fast.rope(rows, 32, traditional=False, base=1e4, scale=1.0, offset=3)
     rotations = 2 * len(drafter._layers) * primitives(turned)["Concatenate"]
-    states = drafter.block(mx.array(target.tokens[-1:]), source.held[0])
+    states = drafter.block(mx.array(target.tokens[-1:]), source.caches[0])
     assert primitives(states)["Concatenate"] == rotations + 1  # of the newest token and the masks
 
 
@@ -100,7 +100,9 @@ def test_a_draft_is_one_pass(target, tmp_path):
     sampler = Sampler(SamplingOptions(temperature=0), VOCABULARY, 0)
     for depth in (1, 3, 8):
         source = observed(drafter, target.tokens[:-1], (3,))
-        draft = propose_again(source, Proposal(depth, mx.array(target.tokens[-1:]), 17), sampler)
+        draft = propose_again(
+            source, DraftRequest(depth, mx.array(target.tokens[-1:]), 17), sampler
+        )
         assert draft.tokens.tolist() == best[: min(depth, BLOCK - 1)]
         assert draft.passes == 1
     assert source.limit == BLOCK - 1
@@ -113,12 +115,16 @@ def test_a_place_to_go_back_to(target, tmp_path):
     source = FeatureDraft(drafter, DraftOptions(rule="greedy"))
     tell(source, mx.array(tokens[:9]), hidden[:, :9])
     place = source.snapshot()
-    before = source.draft(Proposal(4, mx.array([tokens[9]]), 10), sampler).tokens.tolist()
+    before = source.draft(DraftRequest(4, mx.array([tokens[9]]), 10), sampler).tokens.tolist()
     tell(source, mx.array(tokens[9:]), hidden[:, 9:])
-    assert source.draft(Proposal(4, mx.array([tokens[9]]), 17), sampler).tokens.tolist() != before
+    assert (
+        source.draft(DraftRequest(4, mx.array([tokens[9]]), 17), sampler).tokens.tolist() != before
+    )
     source.restore(place)
     assert source.length == 9
-    assert source.draft(Proposal(4, mx.array([tokens[9]]), 10), sampler).tokens.tolist() == before
+    assert (
+        source.draft(DraftRequest(4, mx.array([tokens[9]]), 10), sampler).tokens.tolist() == before
+    )
 
 
 BAD = {

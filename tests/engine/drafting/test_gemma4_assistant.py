@@ -39,7 +39,7 @@ def found(assistant, tokens, after=AFTER, chunk=5):
         caches.commit(part.shape[0])
         tell(source, part, hidden)
     source.snapshot()  # remembers what waits
-    (caches,) = source.held
+    (caches,) = source.caches
     state = assistant.first_state(mx.array(tokens[-1:]), source._newest, caches)
     said = [assistant.logits(state)]
     for token in after:
@@ -90,13 +90,13 @@ def test_nothing_is_copied_while_it_rests(pairs):
     pair, engine = pairs("ordered")
     assistant = opened(pair.assistant, engine.parts.model)
     source = FeatureDraft(assistant, DraftOptions(rule="greedy"))
-    source.rest(rests=True)
+    source.rests = True
     hidden = assistant.target.forward(mx.array([TOKENS[:9]]), assistant.target.make_caches())
     for row, token in enumerate(TOKENS[:9]):
         tell(source, mx.array([token]), hidden[:, row : row + 1])
-    assert (source.length, source.held[0].length) == (9, 0)
+    assert (source.length, source.caches[0].length) == (9, 0)
     source.snapshot()
-    assert source.held[0].length == 9
+    assert source.caches[0].length == 9
 
 
 def test_chats_at_once_share_the_targets_passes(pairs, monkeypatch):

@@ -15,7 +15,7 @@ from session_runs import FEW_WORDS
 from tiny_stacks import HEADS, VOCABULARY, WINDOW, write_stack
 
 import mlx_engine
-from mlx_engine.drafting.drafter import NoDraft, Proposal
+from mlx_engine.drafting.drafter import DraftRequest, NoDraft
 from mlx_engine.drafting.head_memory import FLUSH_ROWS
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.sampling.sampler import Sampler
@@ -75,7 +75,7 @@ def chain(model, hidden, length, depth):
 
 def propose(source, length, depth):
     sampler = Sampler(SamplingOptions(temperature=0), VOCABULARY, 0)
-    wanted = Proposal(depth, mx.array(TEXT[length : length + 1]), length + 1)
+    wanted = DraftRequest(depth, mx.array(TEXT[length : length + 1]), length + 1)
     return propose_again(source, wanted, sampler)
 
 
@@ -90,7 +90,7 @@ def test_drafts_after_any_history(models, hidden, kind, steps):
         tell(source, mx.array(TEXT[start : start + rows]), hidden(kind)[:, start : start + rows])
         draft = propose(source, source.length, depth)
         assert draft.tokens.tolist() == chain(model, hidden(kind), source.length, depth)
-        assert draft.passes == draft.depth == min(depth, 3)
+        assert draft.passes == draft.tokens.size == min(depth, 3)
 
 
 @pytest.mark.parametrize("kind", CHAINED)
@@ -122,7 +122,7 @@ def test_going_back_while_it_rests_each_head_has_its_own_rows_to_read(models, hi
     tell(source, mx.array(TEXT[:9]), states[:, :9])
     propose(source, 9, 1)
     tell(source, mx.array(TEXT[9:11]), states[:, 9:11])
-    source.rest(rests=True)
+    source.rests = True
     tell(source, mx.array(TEXT[11:12]), states[:, 11:12])
     boundary = source.snapshot()
     tell(source, mx.array(TEXT[12:16]), states[:, 12:16])

@@ -7,22 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlx_engine.drafting.depth import DepthPolicy
-from mlx_engine.drafting.drafter import Proposal, ReadRows
-from mlx_engine.drafting.lookup import (
-    LEAST_CHANCE,
-    LONG,
-    SHORT,
-    NgramMap,
-    Probation,
-    PromptLookupDraft,
-)
+from mlx_engine.drafting.drafter import DraftRequest, NoDraft, ReadRows
+from mlx_engine.drafting.lookup import LEAST_CHANCE, LONG, SHORT, HitRates, NgramMap, PromptLookup
 from mlx_engine.drafting.round_costs import PassCosts
-from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import Reason
-from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 COSTS = PassCosts(tuple(10 * (1 + 0.1 * row) for row in range(9)), 1.0)
-SAMPLER = Sampler(SamplingOptions(temperature=0), 100, 0)
 TEXTS = st.one_of(
     st.lists(st.integers(0, 1), min_size=6, max_size=24),
     st.lists(st.integers(0, 3), min_size=1, max_size=60),
@@ -30,7 +20,8 @@ TEXTS = st.one_of(
 
 
 def told(tokens):
-    source = PromptLookupDraft(DraftOptions())
+    source = NoDraft()
+    source.lookup = PromptLookup()
     tell(source, tokens)
     return source
 
@@ -42,9 +33,8 @@ def tell(source, tokens):
 
 
 def proposed(source, last, depth=4):
-    return source.draft(
-        Proposal(depth, mx.array([last]), source.length + 1), SAMPLER
-    ).tokens.tolist()
+    request = DraftRequest(depth, mx.array([last]), source.length + 1)
+    return source.lookup.draft(request).tokens.tolist()
 
 
 def newest_match(text):
@@ -95,27 +85,27 @@ def test_going_back_leaves_nothing_behind(text, other, cut):
     tell(source, other)
     for last in range(4):
         assert proposed(source, last) == proposed(fresh, last)
-    assert vars(source._index) == vars(fresh._index)
+    assert vars(source.lookup.ngrams) == vars(fresh.lookup.ngrams)
 
 
 def test_a_round_without_a_draft_leaves_its_newest_token_alone():
     """It may be on its way, and whoever asks for it waits."""
-    assert told([1, 2, 3, 1, 2]).draft(Proposal(0, None, 7), SAMPLER).depth == 0
+    assert told([1, 2, 3, 1, 2]).lookup.draft(DraftRequest(0, None, 7)).tokens.size == 0
 
 
 def test_a_length_that_fails_is_paused_until_it_comes_true():
-    probation = Probation()
-    assert probation.chance(SHORT) >= LEAST_CHANCE
-    probation.learn(SHORT, came_true=False)
-    assert probation.chance(SHORT) < LEAST_CHANCE
+    rates = HitRates()
+    assert rates.chance(SHORT) >= LEAST_CHANCE
+    rates.add(SHORT, is_hit=False)
+    assert rates.chance(SHORT) < LEAST_CHANCE
     for _ in range(3):
-        probation.learn(SHORT, came_true=True)
-    assert probation.chance(SHORT) >= LEAST_CHANCE
+        rates.add(SHORT, is_hit=True)
+    assert rates.chance(SHORT) >= LEAST_CHANCE
     # longer matches are believed to be as good, until they show otherwise
-    assert probation.chance(LONG) >= LEAST_CHANCE
+    assert rates.chance(LONG) >= LEAST_CHANCE
     for _ in range(3):
-        probation.learn(LONG, came_true=False)
-    assert probation.chance(LONG) < LEAST_CHANCE <= probation.chance(SHORT)
+        rates.add(LONG, is_hit=False)
+    assert rates.chance(LONG) < LEAST_CHANCE <= rates.chance(SHORT)
 
 
 def play(text, start, depth):

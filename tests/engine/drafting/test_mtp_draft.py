@@ -10,18 +10,16 @@ from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.drafting.drafter import (
-    NO_TOKEN,
     ROWS_OF_A_PROMPT,
     ROWS_OF_A_REST,
-    DraftChain,
-    Proposal,
+    DraftRequest,
     ReadRows,
 )
 from mlx_engine.drafting.head_memory import FLUSH_ROWS
-from mlx_engine.drafting.lookup import CombinedDraft
-from mlx_engine.drafting.mtp import MtpDraft
+from mlx_engine.drafting.lookup import PromptLookup
+from mlx_engine.drafting.mtp import DraftJob, MtpDraft, draft_all
 from mlx_engine.models.mtp_head import DecoderHead
-from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.sampling.sampler import DraftPicks, Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 VOCABULARY = 61
@@ -36,6 +34,11 @@ def model():
 @pytest.fixture(scope="module")
 def hidden(model):
     return model.forward(mx.array([TEXT]), model.make_caches())
+
+
+def with_lookup(drafter):
+    drafter.lookup = PromptLookup()
+    return drafter
 
 
 def greedy():
@@ -56,7 +59,7 @@ def chain(model, hidden, length, depth):
 
 
 def propose(source, length, depth):
-    wanted = Proposal(depth, mx.array(TEXT[length : length + 1]), length + 1)
+    wanted = DraftRequest(depth, mx.array(TEXT[length : length + 1]), length + 1)
     return propose_again(source, wanted, greedy()).tokens.tolist()
 
 
@@ -117,7 +120,7 @@ def test_of_a_long_prompt_a_head_reads_the_newest_rows(model, hidden):
     assert propose(source, 5, 3) == propose(newest, 5, 3)
 
 
-@pytest.mark.parametrize("kind", [MtpDraft, lambda *given: CombinedDraft(MtpDraft(*given))])
+@pytest.mark.parametrize("kind", [MtpDraft, lambda *given: with_lookup(MtpDraft(*given))])
 def test_tokens_that_are_passed_over_leave_no_rows(model, hidden, kind):
     source, newest = (kind(model.heads, DraftOptions(rule="greedy")) for _ in range(2))
     tell(source, mx.array(TEXT[:20]), hidden[:, :20])
@@ -130,7 +133,7 @@ def test_tokens_that_are_passed_over_leave_no_rows(model, hidden, kind):
     assert (anew.length, anew.caches[0].length) == (39, 0)
     for one in (source, newest):
         one.offers(TEXT[0])
-    wanted = Proposal(3, mx.array(TEXT[:1]), 91, "mtp")
+    wanted = DraftRequest(3, mx.array(TEXT[:1]), 91, "mtp")
     found = [propose_again(one, wanted, greedy()).tokens.tolist() for one in (source, newest)]
     assert found[0] == found[1]
 
@@ -186,7 +189,7 @@ def test_restore(model, hidden, cut):
     tell(source, mx.array(TEXT[:cut]), hidden[:, :cut])
     boundary = source.snapshot()
     tell(source, mx.array([1, 2, 3]), hidden[:, 40:43])
-    source.draft(Proposal(2, mx.array([9]), cut + 4), greedy())
+    source.draft(DraftRequest(2, mx.array([9]), cut + 4), greedy())
     source.restore(boundary)
     assert source.length == cut
     assert propose(source, cut, 3) == chain(model, hidden, cut, 3)
@@ -205,47 +208,46 @@ def test_head_passes_in_a_round(model, hidden):
     counting.__dict__.update(model.heads[0].__dict__)
     source = MtpDraft([counting], DraftOptions(rule="greedy"))
     tell(source, mx.array(TEXT[:10]), hidden[:, :10])
-    source.draft(Proposal(3, mx.array(TEXT[10:11]), 11), greedy())
+    source.draft(DraftRequest(3, mx.array(TEXT[10:11]), 11), greedy())
     assert passes == [10, 1, 1]
     tell(source, mx.array(TEXT[10:13]), hidden[:, 10:13])
-    source.draft(Proposal(2, mx.array(TEXT[13:14]), 14), greedy())
+    source.draft(DraftRequest(2, mx.array(TEXT[13:14]), 14), greedy())
     assert passes == [10, 1, 1, 3, 1]
 
 
 def test_min_probability_ends_a_draft(model, hidden):
     source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
     tell(source, mx.array(TEXT[:9]), hidden[:, :9])
-    wanted = Proposal(4, mx.array(TEXT[9:10]), 10)
+    wanted = DraftRequest(4, mx.array(TEXT[9:10]), 10)
     tokens = chain(model, hidden, 9, 4)
-    for least, candidates in ((0.999, 0), (1e-6, 4)):
+    for least, drafted in ((0.999, 0), (1e-6, 4)):
         source.follow(DraftOptions(rule="greedy", min_probability=least))
         draft = source.draft(wanted, greedy())
-        assert draft.tokens.tolist() == tokens, "rows for the target are the same"
-        assert draft.candidates.tolist() == [*tokens[:candidates], *[NO_TOKEN] * 4][:4]
+        assert (draft.tokens.tolist(), draft.passes) == (tokens[:drafted], 4)
 
 
-def test_behind_an_unlikely_token_no_token_may_be_accepted():
-    """However likely it is itself."""
+def test_a_draft_ends_before_its_first_unlikely_token():
+    """However likely those behind it are."""
     likely = mx.array([[9.0, 0.0], [0.1, 0.0], [9.0, 0.0]])
     options = DraftOptions(rule="greedy", min_probability=0.9)
-    chain = DraftChain(Proposal(3, mx.array([0]), 1), 3, options, greedy())
+    picks = DraftPicks(greedy(), 1, 3, options)
     for logits in likely:
-        chain.pick(logits[None])
-    assert chain.draft(3).candidates.tolist() == [0, NO_TOKEN, NO_TOKEN]
+        picks.pick(logits[None])
+    assert picks.tokens().tolist() == [0]
 
 
 def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
     """Rounds that copy teach the head as rounds that it drafts do."""
-    source = CombinedDraft(MtpDraft(model.heads, DraftOptions(rule="greedy")))
+    source = with_lookup(MtpDraft(model.heads, DraftOptions(rule="greedy")))
     rounds = ["mtp", "prompt-lookup", "prompt-lookup", "mtp", "prompt-lookup", "mtp"]
     for by in rounds:
         length = source.length
         source.offers(TEXT[length])
         if length:
-            wanted = Proposal(2, mx.array(TEXT[length : length + 1]), length + 1, by)
-            found = source.draft(wanted, greedy()).tokens.tolist()
+            wanted = DraftRequest(2, mx.array(TEXT[length : length + 1]), length + 1, by)
+            (draft,) = draft_all([DraftJob(source, wanted, greedy())])
             if by == "mtp":
-                assert found == chain(model, hidden, length, 2)
+                assert draft.tokens.tolist() == chain(model, hidden, length, 2)
         block = slice(length, length + 3)
         if by == "mtp" and length and source.can_follow:
             picked = mx.array(TEXT[length + 1 : length + 4])
@@ -253,23 +255,21 @@ def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
             source.commit(ReadRows(mx.array(TEXT[block]), hidden[:, block], picked), count)
             count.known = 3
         else:
-            assert not length or not source.can_follow, "a copy's rows are to be told"
             tell(source, mx.array(TEXT[block]), hidden[:, block])
         source.append(TEXT[block])
     boundary = source.snapshot()
     tell(source, mx.array(TEXT[:4]), hidden[:, :4])
     source.append(TEXT[:4])
     source.restore(boundary)
-    words = len(source.lookup._index.tokens)
-    assert source.length == source.model.length == words == 3 * len(rounds)
-    wanted = Proposal(3, mx.array([TEXT[source.length]]), source.length + 1, "mtp")
+    assert source.length == source.lookup.length == 3 * len(rounds)
+    wanted = DraftRequest(3, mx.array([TEXT[source.length]]), source.length + 1, "mtp")
     assert source.draft(wanted, greedy()).tokens.tolist() == chain(model, hidden, source.length, 3)
 
 
 def test_a_head_that_rests_is_not_touched_before_it_drafts(model, hidden):
     """It then knows all that came before."""
     source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
-    source.rest(rests=True)
+    source.rests = True
     for start in range(0, 30, 10):
         tell(source, mx.array(TEXT[start : start + 10]), hidden[:, start : start + 10])
     boundary = source.snapshot()
@@ -281,7 +281,7 @@ def test_a_head_that_rests_is_not_touched_before_it_drafts(model, hidden):
 
 def test_after_a_long_rest_a_head_knows_the_newest_rows(model, hidden):
     rested, anew = (MtpDraft(model.heads, DraftOptions(rule="greedy")) for _ in range(2))
-    rested.rest(rests=True)
+    rested.rests = True
     count = 3 * ROWS_OF_A_REST
     states = mx.concatenate([hidden[:, :90]] * 3, axis=1)[:, :count]
     text = mx.array((list(TEXT[:90]) * 3)[:count])
@@ -300,7 +300,7 @@ def test_a_token_that_waits_is_no_work(model, hidden):
     """A plain round of a chat whose source rests: nothing is made of what the target computed."""
     source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
     tell(source, mx.array(TEXT[:9]), hidden[:, :9])
-    source.rest(rests=True)
+    source.rests = True
     rows = [mx.contiguous(hidden[:, n : n + 1]) for n in range(9, 2 * ROWS_OF_A_REST)]
     for n, row in enumerate(rows, 9):
         tell(source, mx.array(TEXT[n : n + 1]), row)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import TinySizes, tiny_model
 
-from mlx_engine.drafting.drafter import Proposal
+from mlx_engine.drafting.drafter import DraftRequest
 from mlx_engine.drafting.drafters import SmallModelDraft
 from mlx_engine.drafting.head_memory import FLUSH_ROWS
 from mlx_engine.sampling.sampler import Sampler
@@ -34,7 +34,7 @@ def observe(source, tokens):
 def propose(source, depth, vocabulary=VOCABULARY):
     sampler = Sampler(SamplingOptions(temperature=0), vocabulary, 0)
     last = TEXT[source.length]
-    wanted = Proposal(depth, mx.array([last]), source.length + 1)
+    wanted = DraftRequest(depth, mx.array([last]), source.length + 1)
     return propose_again(source, wanted, sampler)
 
 

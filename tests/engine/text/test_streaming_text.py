@@ -91,7 +91,7 @@ def test_grouping_into_tokens_does_not_matter(
 
 
 def one_by_one(tokenizer: Tokenizer, character: str) -> list[int]:
-    of_byte = {tokenizer.token_bytes.bytes_of_token(i, None): i for i in range(290)}
+    of_byte = {tokenizer.token_bytes.bytes_of([i], None)[0]: i for i in range(290)}
     return [of_byte[bytes([byte])] for byte in character.encode()]
 
 
