@@ -242,8 +242,13 @@ class Drafting:
         if options is not self._options:
             self._policy.follow(options)
             source.follow(options)
-        self._ready, offers = source, source.offers(newest)
-        return self._policy.plan(offers, options.depth, self._why_nothing(options))
+        self._ready = source
+        return self._plan(source, options, newest)
+
+    def _plan(self, drafter: Drafter, options: DraftOptions, newest: int) -> Choice:
+        offers = drafter.offers(newest)
+        nothing = None if offers else self._why_nothing(options)
+        return self._policy.plan(offers, options.depth, nothing)
 
     def _why_nothing(self, options: DraftOptions) -> Reason:
         """Return why no drafter of these options offers a draft now."""

@@ -215,8 +215,8 @@ class DraftOptions:
 
     source: the model's MTP heads, copies of earlier text (prompt lookup), a separate draft model,
     or prompt lookup where it is sure enough and one of the models elsewhere. depth: tokens drafted
-    in a round, "auto" for the fastest depth on this machine. min_probability: reject the first
-    drafted token that the source finds less likely, and all behind it. rule: how a drafted token is
+    in a round, "auto" for the fastest depth on this machine. min_probability: end a
+    draft before the first token that its source finds less likely. rule: how a drafted token is
     chosen, "shared-noise" with the noise of the target's own sampling. output: output matrix for
     MTP heads: the model's own ("full"), a copy in 4 bits, or its rows for the `vocabulary` most
     frequent tokens and the tokens of the conversation.
