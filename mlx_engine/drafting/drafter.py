@@ -2,19 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import mlx.core as mx
 from typing_extensions import override
 
 from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, RowCount
+from mlx_engine.drafting.lookup import PromptLookup
+from mlx_engine.drafting.output_head import OutputHead
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput
-
-if TYPE_CHECKING:
-    from mlx_engine.drafting.lookup import PromptLookup
-    from mlx_engine.drafting.output_head import OutputHead
 
 DEEPEST = 15
 """The longest draft of drafters that make long ones cheaply; the target verifies 16 rows then."""
@@ -148,8 +146,8 @@ class Drafter(ABC):
     can_follow: bool = False
     target: Model | None = None
     offer: Offer | None = None
-    adapting: "Sequence[OutputHead]" = ()
-    lookup: "PromptLookup | None" = None
+    adapting: Sequence[OutputHead] = ()
+    lookup: PromptLookup | None = None
 
     def __init__(self, options: DraftOptions, *caches: LayerCaches) -> None:
         self.options = options
@@ -241,9 +239,19 @@ class Drafter(ABC):
         own = () if self.offer is None else (self.offer,)
         if self.lookup is None:
             return own
-        copies = self.lookup.offers(newest)
-        is_long = any(copy.is_long for copy in copies)
-        return (*copies, *own) if is_long else (*own, *copies)
+        passage = self.lookup.find(newest)
+        if passage is None:
+            return own
+        copy = Offer("prompt-lookup", passage.chance, passage.is_long, DEEPEST)
+        return (copy, *own) if passage.is_long else (*own, copy)
+
+    def copy(self, request: DraftRequest) -> Draft:
+        """Draft by prompt lookup; no tokens where nothing matches."""
+        if request.depth == 0 or self.lookup is None:  # the newest token may be on its way
+            return empty_draft()
+        assert request.position == self.lookup.length + 1
+        newest: int = request.last.item()  # type: ignore[assignment]
+        return Draft(mx.array(self.lookup.copy(newest, request.depth), dtype=mx.int32))
 
     @abstractmethod
     def draft(self, request: DraftRequest, sampler: Sampler) -> Draft:

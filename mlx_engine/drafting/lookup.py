@@ -10,10 +10,6 @@ from collections.abc import Sequence
 from sys import getsizeof
 from typing import NamedTuple
 
-import mlx.core as mx
-
-from mlx_engine.drafting.drafter import DEEPEST, Draft, DraftRequest, Offer, empty_draft
-
 SHORT, LONG = 3, 8
 """Lengths of a match in tokens; a match of LONG is preferred to a model's drafts."""
 
@@ -95,6 +91,16 @@ class _Guess(NamedTuple):
     token: int
 
 
+class Passage(NamedTuple):
+    """An earlier passage that could be copied, and the chance that its next token is right.
+
+    is_long: LONG tokens before it are the newest ones.
+    """
+
+    chance: float
+    is_long: bool
+
+
 class HitRates:
     """How often prompt lookup guessed right, by the length of the match: SHORT or LONG."""
 
@@ -114,7 +120,7 @@ class HitRates:
 
 
 class PromptLookup:
-    """Drafts by copying what followed the newest tokens of a conversation earlier in it."""
+    """Finds earlier passages of a conversation that its newest tokens repeat, and copies them."""
 
     def __init__(self) -> None:
         self.ngrams = NgramMap()
@@ -131,29 +137,24 @@ class PromptLookup:
         self.ngrams.shorten(count)
         self._guess = None
 
-    def offers(self, newest: int) -> tuple[Offer, ...]:
-        """Offer to copy what followed an earlier match, if such copies were right lately."""
+    def find(self, newest: int) -> Passage | None:
+        """Find a passage to copy behind the token `newest`, if such copies were right lately."""
         self._check_guess(newest)
         match = self.ngrams.match(newest)
         if match is None:
-            return ()
+            return None
         token = self._copy(match, newest, 1)[0]
         self._guess = _Guess(self.length + 1, match.length, token)
         chance = self.rates.chance(match.length)
-        if chance < LEAST_CHANCE:
-            return ()
-        return (Offer("prompt-lookup", chance, match.length == LONG, DEEPEST),)
+        return None if chance < LEAST_CHANCE else Passage(chance, match.length == LONG)
 
-    def draft(self, request: DraftRequest) -> Draft:
-        """Copy the tokens after the match; a copy that reaches the end of the text repeats."""
-        if request.depth == 0:  # the newest token may be on its way
-            return empty_draft()
-        assert request.position == self.length + 1
-        newest: int = request.last.item()  # type: ignore[assignment]
+    def copy(self, newest: int, count: int) -> list[int]:
+        """Copy the `count` tokens after the match; a copy that reaches the end of the text repeats.
+
+        Empty where nothing matches.
+        """
         match = self.ngrams.match(newest)
-        if match is None:
-            return empty_draft()
-        return Draft(mx.array(self._copy(match, newest, request.depth), dtype=mx.int32))
+        return [] if match is None else self._copy(match, newest, count)
 
     def _copy(self, match: Match, newest: int, count: int) -> list[int]:
         """Return `count` tokens from `match.place` on, as if the copy already were in the text."""

@@ -363,8 +363,7 @@ def draft_all(jobs: Sequence[DraftJob]) -> list[Draft]:
     begun: dict[int, HeadPasses] = {}
     for number, (drafter, request, sampler) in enumerate(jobs):
         if request.by == "prompt-lookup":
-            assert drafter.lookup is not None
-            drafts[number] = drafter.lookup.draft(request)
+            drafts[number] = drafter.copy(request)
         elif isinstance(drafter, HeadDrafter) and len(jobs) > 1:
             begun[number] = drafter.passes(request, sampler)
         else:

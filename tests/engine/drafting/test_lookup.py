@@ -34,7 +34,7 @@ def tell(source, tokens):
 
 def proposed(source, last, depth=4):
     request = DraftRequest(depth, mx.array([last]), source.length + 1)
-    return source.lookup.draft(request).tokens.tolist()
+    return source.copy(request).tokens.tolist()
 
 
 def newest_match(text):
@@ -90,7 +90,7 @@ def test_going_back_leaves_nothing_behind(text, other, cut):
 
 def test_a_round_without_a_draft_leaves_its_newest_token_alone():
     """It may be on its way, and whoever asks for it waits."""
-    assert told([1, 2, 3, 1, 2]).lookup.draft(DraftRequest(0, None, 7)).tokens.size == 0
+    assert told([1, 2, 3, 1, 2]).copy(DraftRequest(0, None, 7)).tokens.size == 0
 
 
 def test_a_length_that_fails_is_paused_until_it_comes_true():
