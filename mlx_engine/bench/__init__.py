@@ -1,1 +1,1 @@
-"""Measures the engine on this machine: speed, drafting, acceptance, memory."""
+"""Measures the engine on this machine: speed, drafting, acceptance."""

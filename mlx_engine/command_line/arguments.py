@@ -324,7 +324,7 @@ _COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]]
     "chat": ("talk with a model in the terminal", CHAT_EXAMPLES, _add_chat),
     "generate": ("continue a raw prompt, or answer it", GENERATE_EXAMPLES, _add_generate),
     "inspect": ("describe a model without loading its weights", INSPECT_EXAMPLES, _add_inspect),
-    "bench": ("measure speed, drafting and memory here", BENCH_EXAMPLES, _add_bench),
+    "bench": ("measure speed and drafting here", BENCH_EXAMPLES, _add_bench),
     "serve": ("answer other programs over HTTP", SERVE_EXAMPLES, _add_serve),
     "doctor": ("check this machine and this installation", DOCTOR_EXAMPLES, _add_doctor),
 }
