@@ -31,6 +31,7 @@ from app.state.drafting import DraftingFigures
 from app.state.drafts import Drafts
 from app.state.models import ModelState
 from app.state.settings import KeptSettings
+from app.state.titles import Titles
 from app.store.session_store import open_some_store
 from app.values.errors import StoreError
 from app.values.models import ModelCard
@@ -103,6 +104,7 @@ class App(QObject):
             changed.connect(drafts.save_soon)
         self.compare = compare = Comparison(chat, models, request, self)
         self.chats = chats = ChatListState(store, chat, settings, parent=self)
+        self.titles = Titles(store, chats, answers, compare, models, settings, request, self)
         self.rest = rest = RestController(models, answers, compare, settings, widgets.notice, self)
         self.troubles = TroubleController(widgets.notice, widgets.window, self.mistakes, chat, self)
         self.figures = DraftingFigures(chat, answers, models, store.messages, self)
@@ -250,7 +252,7 @@ class App(QObject):
             return
         match reply:
             case AnswerEvents() | AnswerFailed() | AnswerWithdrawn():
-                if not self.compare.take(reply):
+                if not (self.compare.take(reply) or self.titles.take(reply)):
                     self.answers.take(reply)
             case OldestDropped():
                 self.chat.keep_dropped(reply)
