@@ -94,9 +94,10 @@ class FileController(QObject):
     def _export_one(self, chat_id: int, ending: str) -> None:
         name = self._file_name(chat_id) + (ending or ".md")
         path, kind = choose_target(self._window, tr("Export chat"), name, tr(CHATS), self._settings)
-        target = _with_ending(Path(path), kind)
-        if path and (target == Path(path) or self._may_replace(target)):
-            self.export_to(chat_id, target)
+        if path:
+            target = _with_ending(Path(path), kind)
+            if target == Path(path) or self._may_replace(target):
+                self.export_to(chat_id, target)
 
     def _may_replace(self, target: Path) -> bool:
         """Ask about a file whose ending was not typed: the dialog has asked about another name."""
