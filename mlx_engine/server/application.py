@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mlx_engine import Engine
-from mlx_engine.server import anthropic_messages, openai_chat, openai_text
+from mlx_engine.server import anthropic_messages, openai_chat, openai_responses, openai_text
 from mlx_engine.server.desk import ClientGone, Desk
 from mlx_engine.server.fields import Body
 from mlx_engine.server.openai_chat import ChatMessage, joined_systems
@@ -55,7 +55,7 @@ def application(
     from mlx_engine import server
 
     app = FastAPI(title="Headstart", description=server.__doc__ or "")
-    for room in (openai_chat, openai_text, anthropic_messages):
+    for room in (openai_chat, openai_responses, openai_text, anthropic_messages):
         app.include_router(room.routes(desk))
     _add_small_routes(app, desk)
     _add_errors(app)

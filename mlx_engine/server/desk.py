@@ -149,7 +149,7 @@ class Desk:
         An answer as the last message is continued. choice: as `SamplingFields.sampling` has it.
         Raises BadPrompt where nothing is asked.
         """
-        if messages[-1].role == "system":
+        if not messages or messages[-1].role == "system":
             raise BadPrompt("messages: nothing is asked, add a message of the user.")
 
         def begin(engine: Engine) -> Events:

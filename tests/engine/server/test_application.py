@@ -126,7 +126,7 @@ json_values = st.recursive(
 FIELDS = (
     "messages", "prompt", "model", "temperature", "top_p", "top_k", "seed", "stop", "n", "stream",
     "stream_options", "logit_bias", "max_tokens", "system", "thinking", "draft", "echo", "tools",
-    "chat_template_kwargs", "reasoning_effort", "response_format", "content", "tokens",
+    "input", "chat_template_kwargs", "reasoning_effort", "response_format", "content", "tokens",
 )  # fmt: skip
 
 
@@ -136,6 +136,7 @@ FIELDS = (
         [
             CHAT,
             "/v1/completions",
+            "/v1/responses",
             "/v1/messages",
             "/v1/messages/count_tokens",
             "/tokenize",

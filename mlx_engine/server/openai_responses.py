@@ -1,0 +1,351 @@
+"""POST /v1/responses: answers as OpenAI's Responses interface has them, remembered in memory."""
+
+import json
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from time import time
+from typing import Any, Literal
+from uuid import uuid4
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from mlx_engine.server.desk import Desk, begun, unless_gone
+from mlx_engine.server.fields import Body, SamplingFields, limits, timings
+from mlx_engine.server.openai_chat import Part, joined_systems, text_of
+from mlx_engine.values.conversation import (
+    Event,
+    GenerationFinished,
+    Message,
+    Role,
+    TextPiece,
+    Tool,
+    ToolCall,
+)
+from mlx_engine.values.errors import BadOption, EngineError
+from mlx_engine.values.options import TemplateValue
+from mlx_engine.values.stats import GenerationStats
+
+MOST_REMEMBERED = 256
+"""Responses whose conversation a later request can continue; the oldest are forgotten."""
+
+Item = dict[str, Any]
+
+
+class InputItem(Body):
+    """An item of the input: a message, reasoning, a call or the result of one."""
+
+    type: str = "message"
+    role: Literal["system", "developer", "user", "assistant"] | None = None
+    content: str | list[Part] | None = None
+    call_id: str = ""
+    name: str = ""
+    arguments: str = "{}"
+    output: str | list[Part] = ""
+
+
+class FunctionFields(Body):
+    """A tool of the model."""
+
+    type: str
+    name: str = ""
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class Reasoning(Body):
+    """How much the model thinks."""
+
+    effort: str | None = None
+
+
+class TextFormat(Body):
+    """Form of the answer."""
+
+    format: dict[str, Any] = Field(default_factory=lambda: {"type": "text"})
+
+
+class ResponseBody(SamplingFields):
+    """Body of a request for a response."""
+
+    input: str | list[InputItem]
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    max_output_tokens: int | None = None
+    reasoning: Reasoning | None = None
+    tools: list[FunctionFields] | None = None
+    tool_choice: str | dict[str, Any] = "auto"
+    text: TextFormat = TextFormat()
+
+    def messages(self) -> list[Message]:
+        """Return the input as messages. Raises BadOption for items that cannot be read."""
+        if isinstance(self.input, str):
+            return [Message("user", self.input)]
+        return _joined_answers(_message(item) for item in self.input)
+
+    def functions_to_call(self) -> tuple[Tool, ...]:
+        """Return the tools that the model may ask for. Raises BadOption."""
+        if self.tool_choice not in ("auto", "none"):
+            raise BadOption(
+                "tool_choice: this server cannot force a call yet, use “auto” or “none”."
+            )
+        given = [] if self.tool_choice == "none" else self.tools or []
+        if unknown := next((tool.type for tool in given if tool.type != "function"), None):
+            raise BadOption(
+                "tools: the type {kind} is a tool of OpenAI's own servers, leave it out.",
+                kind=repr(unknown[:60]),
+            )
+        return tuple(Tool(t.name, t.description or "", t.parameters or {}) for t in given)
+
+    def arguments(self) -> dict[str, TemplateValue]:
+        """Return the variables of the chat template that the request sets."""
+        effort = self.reasoning and self.reasoning.effort
+        return {"reasoning_effort": effort} if effort else {}
+
+
+def _message(item: InputItem) -> Message:
+    """Convert an item of the input. Raises BadOption."""
+    match item.type:
+        case "message":
+            given = item.role or "user"
+            role: Role = "system" if given == "developer" else given
+            return Message(role, _text(item.content or ""))
+        case "reasoning":
+            return Message("assistant", "", _text(item.content or ""))
+        case "function_call":
+            call = ToolCall(item.name, item.arguments, item.call_id)
+            return Message("assistant", "", calls=(call,))
+        case "function_call_output":
+            return Message("tool", _text(item.output), call_id=item.call_id)
+    raise BadOption("input: an item of the type {kind} cannot be read.", kind=repr(item.type[:60]))
+
+
+def _text(content: str | list[Part]) -> str:
+    if isinstance(content, str):
+        return content
+    parts = ((p.type.replace("reasoning_text", "text"), p.text) for p in content)
+    return "\n".join(text_of(kind, text) for kind, text in parts)
+
+
+def _joined_answers(messages: Iterator[Message]) -> list[Message]:
+    """Join neighbouring parts of an answer: reasoning, text, calls."""
+    joined: list[Message] = []
+    for message in messages:
+        last = joined[-1] if joined else None
+        if last is not None and last.role == message.role == "assistant":
+            text, thinking = last.text + message.text, last.thinking + message.thinking
+            joined[-1] = Message("assistant", text, thinking, last.calls + message.calls)
+        else:
+            joined.append(message)
+    return joined
+
+
+def _usage(stats: GenerationStats) -> dict[str, Any]:
+    return {
+        "input_tokens": stats.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": stats.reused_tokens},
+        "output_tokens": stats.generated_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": stats.prompt_tokens + stats.generated_tokens,
+    }
+
+
+@dataclass
+class _Output:
+    """A response while it grows: its items, and the events that tell of them."""
+
+    fields: dict[str, Any]
+    items: list[Item] = field(default_factory=list)
+    _kind: str = ""
+    _number: int = -1
+
+    def response(self, status: str = "in_progress", **fields: object) -> dict[str, Any]:
+        """Return the response object."""
+        return {**self.fields, "status": status, "output": self.items, **fields}
+
+    def event(self, name: str, **fields: object) -> dict[str, Any]:
+        """Make an event of the stream."""
+        self._number += 1
+        return {"type": name, "sequence_number": self._number, **fields}
+
+    def begin(self) -> Iterator[dict[str, Any]]:
+        """Yield the events before the first item."""
+        for name in ("response.created", "response.in_progress"):
+            yield self.event(name, response=self.response())
+
+    def add(self, event: Event) -> Iterator[dict[str, Any]]:
+        """Yield the events that tell of an event of the engine."""
+        match event:
+            case TextPiece():
+                kind = "message" if event.channel == "answer" else "reasoning"
+                if kind == "message" and self._kind != kind and event.text.isspace():
+                    return
+                if kind != self._kind:
+                    yield from self._end_item()
+                    yield from self._begin_text(kind)
+                self.items[-1]["content"][0]["text"] += event.text
+                yield self._told("delta", delta=event.text)
+            case ToolCall():
+                yield from self._end_item()
+                item = {"id": f"fc_{uuid4().hex}", "type": "function_call", "status": "completed"}
+                item |= {"call_id": event.id, "name": event.name, "arguments": event.arguments}
+                self.items.append(item)
+                yield self._item_event("added", item | {"arguments": "", "status": "in_progress"})
+                place = {"item_id": item["id"], "output_index": len(self.items) - 1}
+                for end, name in (("delta", "delta"), ("done", "arguments")):
+                    fields = {**place, name: event.arguments}
+                    yield self.event(f"response.function_call_arguments.{end}", **fields)
+                yield self._item_event("done", item)
+            case GenerationFinished():
+                yield from self._end_item()
+                is_whole = event.reason in ("end", "stop-string", "stopped")
+                status = "completed" if is_whole else "incomplete"
+                why = None if is_whole else {"reason": "max_output_tokens"}
+                response = self.response(
+                    status,
+                    incomplete_details=why,
+                    usage=_usage(event.stats),
+                    timings=timings(event.stats),
+                )
+                yield self.event(f"response.{status}", response=response)
+            case _:
+                pass
+
+    def _begin_text(self, kind: str) -> Iterator[dict[str, Any]]:
+        self._kind = kind
+        part: dict[str, Any] = {"type": "reasoning_text", "text": ""}
+        item: Item = {"id": f"rs_{uuid4().hex}", "type": kind, "summary": []}
+        if kind == "message":
+            part = {"type": "output_text", "text": "", "annotations": []}
+            item = {"id": f"msg_{uuid4().hex}", "type": kind, "role": "assistant"}
+        item |= {"status": "in_progress", "content": [part]}
+        self.items.append(item)
+        yield self._item_event("added", item | {"content": []})
+        yield self.event("response.content_part.added", part=dict(part), **self._place())
+
+    def _end_item(self) -> Iterator[dict[str, Any]]:
+        if self._kind:
+            item = self.items[-1]
+            item["status"] = "completed"
+            [part] = item["content"]
+            yield self._told("done", text=part["text"])
+            yield self.event("response.content_part.done", part=part, **self._place())
+            yield self._item_event("done", item)
+            self._kind = ""
+
+    def _told(self, end: str, **fields: object) -> dict[str, Any]:
+        name = "output_text" if self._kind == "message" else "reasoning_text"
+        more: dict[str, object] = {"logprobs": []} if name == "output_text" else {}
+        return self.event(f"response.{name}.{end}", **self._place(), **fields, **more)
+
+    def _place(self) -> dict[str, Any]:
+        at = {"item_id": self.items[-1]["id"], "output_index": len(self.items) - 1}
+        return {**at, "content_index": 0}
+
+    def _item_event(self, end: str, item: Item) -> dict[str, Any]:
+        index = len(self.items) - 1
+        return self.event(f"response.output_item.{end}", output_index=index, item=dict(item))
+
+
+def routes(desk: Desk) -> APIRouter:
+    """Make the endpoint."""
+    router = APIRouter()
+    remembered = OrderedDict[str, tuple[Message, ...]]()
+
+    def remember(name: str, asked: tuple[Message, ...], last: GenerationFinished) -> None:
+        remembered[name] = (*asked, Message("assistant", last.text, last.thinking, last.calls))
+        while len(remembered) > MOST_REMEMBERED:
+            remembered.popitem(last=False)
+
+    @router.post("/v1/responses")
+    async def responses(body: ResponseBody, request: Request) -> Response:
+        """Answer the input."""
+        desk.check_model(body.model)
+        if body.text.format.get("type", "text") != "text":
+            raise BadOption("text: this server cannot bind answers to a schema yet.")
+        earlier: tuple[Message, ...] = ()
+        if body.previous_response_id is not None:
+            if body.previous_response_id not in remembered:
+                raise BadOption(
+                    "previous_response_id: this response is not remembered (the last {count} are, "
+                    "until the server ends). Send the whole conversation.",
+                    count=MOST_REMEMBERED,
+                )
+            earlier = remembered[body.previous_response_id]
+        system = [Message("system", body.instructions)] if body.instructions else []
+        asked = tuple(_joined_answers(iter([*earlier, *body.messages()])))
+        prompt = joined_systems([*system, *asked])
+        ends, tools = limits(body.max_output_tokens, None), body.functions_to_call()
+        begin = desk.chat_answer(body, prompt, ends, body.arguments(), 0, tools)
+        output = _Output(_fields(body, desk.description.name))
+
+        async def told(
+            events: AsyncIterator[Event | None],
+        ) -> AsyncIterator[dict[str, Any] | None]:
+            async for event in events:
+                if isinstance(event, GenerationFinished):
+                    remember(output.fields["id"], asked, event)
+                if event is None:
+                    yield None
+                else:
+                    for item in output.add(event):
+                        yield item
+
+        async def whole() -> dict[str, Any]:
+            last: dict[str, Any] = {}
+            async with aclosing(desk.events(begin)) as events:
+                async for item in told(events):
+                    last = item or last
+            response: dict[str, Any] = last["response"]
+            return response
+
+        if not body.stream:
+            [response] = await unless_gone(request, whole())
+            return JSONResponse(response)
+        stream = _stream(output, told(await begun(desk.events(begin))))
+        return StreamingResponse(stream, media_type="text/event-stream")
+
+    return router
+
+
+def _fields(body: ResponseBody, model: str) -> dict[str, Any]:
+    """Return the fields of a response that stay as they are."""
+    return {
+        "id": f"resp_{uuid4().hex}",
+        "object": "response",
+        "created_at": int(time()),
+        "model": model,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": body.instructions,
+        "max_output_tokens": body.max_output_tokens,
+        "metadata": {},
+        "parallel_tool_calls": True,
+        "previous_response_id": body.previous_response_id,
+        "temperature": body.temperature,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": body.tool_choice,
+        "tools": [tool.model_dump() for tool in body.tools or ()],
+        "top_p": body.top_p,
+        "usage": None,
+    }
+
+
+async def _stream(
+    output: _Output, events: AsyncIterator[dict[str, Any] | None]
+) -> AsyncIterator[str]:
+    for event in output.begin():
+        yield _sse(event)
+    try:
+        async for item in events:
+            yield ": still reading\n\n" if item is None else _sse(item)
+    except EngineError as error:
+        told = {"code": "server_error", "message": str(error)}
+        yield _sse(output.event("response.failed", response=output.response("failed", error=told)))
+
+
+def _sse(event: dict[str, Any]) -> str:
+    return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n"
