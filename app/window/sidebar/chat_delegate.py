@@ -108,8 +108,7 @@ class ChatDelegate(QStyledItemDelegate):
         option = QTextOption()
         option.setWrapMode(QTextOption.WrapMode.NoWrap)
         layout.setTextOption(option)
-        seen = len(elided) if elided == text else len(elided) - 1
-        layout.setFormats([_bold(elided, r) for r in found if r.end <= seen])
+        layout.setFormats(_marks(elided, text, found))
         layout.beginLayout()
         line = layout.createLine()
         line.setLineWidth(rect.width() + 40)
@@ -216,6 +215,13 @@ def _font(pixels: int, *, bold: bool = False) -> QFont:
     font.setPixelSize(pixels)
     font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
     return font
+
+
+def _marks(elided: str, text: str, found: Sequence[TextRange]) -> list[QTextLayout.FormatRange]:
+    """Mark what was found, as far as it is in front of the three dots."""
+    seen = len(elided) if elided == text else len(elided) - 1
+    ranges = (TextRange(start, min(end, seen)) for start, end in found if start < seen)
+    return [_bold(elided, each) for each in ranges]
 
 
 def _bold(line: str, found: TextRange) -> QTextLayout.FormatRange:

@@ -11,7 +11,7 @@ from app.state.deeds import Deeds
 from app.store.session_store import open_store
 from app.values.chats import TextRange
 from app.window.controls.notice_bar import UndoBar
-from app.window.sidebar.chat_delegate import _bold
+from app.window.sidebar.chat_delegate import _bold, _marks
 from app.window.sidebar.chat_list import ChatList
 
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support (raise|grabbing)", extend=True)
@@ -196,6 +196,18 @@ def test_nothing_to_list_is_said(hands):
     assert "Trash is empty" in said()
     hands.listed.search("nothing")
     assert "Nothing found" in said()
+
+
+@pytest.mark.parametrize(
+    ("elided", "marked"),
+    [("a zebra", ["zebra"]), ("a zeb…", ["zeb"]), ("a…", []), ("\U0001f600 ze…", ["ze"])],
+)
+def test_what_was_found_is_marked_as_far_as_the_title_is_seen(elided, marked):
+    marks = _marks(elided, "a zebra", (TextRange(2, 7),))
+    raw = elided.encode("utf-16-le")
+    assert [
+        raw[2 * m.start : 2 * (m.start + m.length)].decode("utf-16-le") for m in marks
+    ] == marked
 
 
 def test_search_marks_the_letters_found_after_an_emoji_and_at_the_end():
