@@ -1,13 +1,20 @@
 """Whether files hold MTP heads, told from the names of tensors in their first bytes."""
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 import mlx_engine
-from mlx_engine.hub.weight_files import INDEX, is_gguf_head, is_heads_name, may_be_heads
+from mlx_engine.hub.weight_files import (
+    INDEX,
+    has_head_tensors,
+    indexed,
+    is_gguf_head,
+    is_heads_name,
+    may_be_heads,
+    tensor_names,
+)
 from mlx_engine.values.errors import EngineError, HeadsOnly
 from mlx_engine.values.untrusted import open_regular
 
@@ -17,10 +24,10 @@ tensors is a fifth of that.
 """
 FIRST_LAYER = b"blk.0."
 """How the names of a model's first tensors begin, and of no tensor of heads."""
-OF_HEADS = re.compile(rb"[.\"](mtp|mtp_layers|eh_proj)[.\"]")
-"""In the names of their tensors alone, as HEAD_PARTS has it."""
 IN_GGUF = b".nextn.eh_proj."
-"""The same in a GGUF."""
+"""In the names of their tensors alone, in a GGUF."""
+LARGEST_INDEX = 64 * 2**20
+"""Bytes of an index of shards."""
 OVERLAP = 16
 """Bytes of the piece before, in which such a name may begin."""
 
@@ -81,43 +88,26 @@ def gguf_has_heads(files: list[Path]) -> bool | None:
     kind = _kind_of(first)
     if kind == "unknown":
         return None
-    return kind == "model with heads" or any(_names_heads(file, LOOK) for file in others)
+    return kind == "model with heads" or any(IN_GGUF in _beginning(file, LOOK) for file in others)
+
+
+def _beginning(file: Path, most: int) -> bytes:
+    with open_regular(file) as opened:
+        return opened.read(most)
 
 
 def folder_has_heads(folder: Path, known: set[str], weights: list[Path]) -> bool | None:
     """Whether there are MTP heads in or beside the weights, None where that does not show."""
     if any(is_heads_name(name) for name in known):
         return True
+    indexes = [folder / name for name in known if name.endswith(INDEX)]
     try:
-        indexes = [folder / name for name in known if name.endswith(INDEX)]
-        return any(_names_heads(file, LOOKS * LOOK) for file in indexes) or any(
-            _names_heads(file, _header_bytes(file))
+        return any(
+            has_head_tensors(indexed(_beginning(index, LARGEST_INDEX))) for index in indexes
+        ) or any(
+            has_head_tensors(tensor_names(file))
             for file in weights
             if not indexes or may_be_heads(file.name)
         )
     except OSError:
         return None
-
-
-def _header_bytes(file: Path) -> int:
-    """Of a sound safetensors file, with the length before it. Raises OSError."""
-    with open_regular(file) as opened:
-        return 8 + int.from_bytes(opened.read(8), "little")
-
-
-def _names_heads(file: Path, most: int) -> bool:
-    """Whether there is a tensor of heads in so many bytes of its beginning. Raises OSError."""
-    facts = file.stat()
-    return _names_heads_now(file, facts.st_size, facts.st_mtime_ns, most)
-
-
-@lru_cache(maxsize=4096)
-def _names_heads_now(file: Path, size: int, changed_ns: int, most: int) -> bool:
-    """Remembered until the file is another."""
-    del size, changed_ns
-    with open_regular(file) as opened:
-        return any(
-            OF_HEADS.search(piece)
-            for piece in _pieces(opened, most)
-            if b"mtp" in piece or b"eh_proj" in piece  # which is found fifty times as fast
-        )

@@ -281,7 +281,9 @@ class Database:
                 raise failed
 
     def _save(self, before: Thread | None) -> None:
-        """On a thread of its own, after the one before."""
+        """On a thread of its own, after the one before. Where another program holds the file, the
+        next one brings onto the disk what this one could not.
+        """
         if before is not None:
             before.join()
         try:
@@ -289,7 +291,8 @@ class Database:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
                 write_something(connection)
         except sqlite3.Error as error:
-            self._not_saved = error
+            if primary_code(error) != sqlite3.SQLITE_BUSY:
+                self._not_saved = error
 
     def close(self) -> None:
         """No use after this."""

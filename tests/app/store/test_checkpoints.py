@@ -104,3 +104,16 @@ def test_a_database_in_memory_has_no_disk():
     assert kept._saving is None
     kept.close()
     assert not Path(":memory:").exists()
+
+
+def test_another_program_that_held_the_file_meanwhile_is_no_trouble_of_the_next_answer(store):
+    """What was committed is safe, and comes onto the disk with the next."""
+    chat = talk(store, "hello")
+    other = sqlite3.connect(store.database.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    store.database.checkpoint()
+    assert store.database._saving is not None
+    store.database._saving.join()
+    other.close()
+    answer(store, chat, "one")
+    assert texts(store, chat)[-1] == "one"
