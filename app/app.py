@@ -295,6 +295,13 @@ class App(QObject):
         widgets.head.watch(chat, self.chats, self.models, *commands)
         branch = tr("branch", "of a chat, behind its title")
         reader.branch_off_wanted.connect(lambda number: self.chats.branch_off(number, branch))
+        reader.delete_wanted.connect(chat.delete)
+        chat.deleted.connect(
+            lambda undo: self.chats.deeds.add(tr("A question and its answer are deleted."), undo)
+        )
+        reader.selection.quote_wanted.connect(widgets.composer.quote)
+        self.models.changed.connect(self._show_model)
+        self.figures.changed.connect(self._show_context)
         for page in (reader, widgets.compare.reader):
             page.link_clicked.connect(self.files.open_link)
         widgets.start.asked.connect(chat.send)
@@ -319,6 +326,15 @@ class App(QObject):
         self.widgets.chat_page.show_start(not self.chat.turns)
         title = self.chat.title or tr("New chat")
         self.widgets.window.setWindowTitle(f"{title} – Headstart")
+
+    def _show_context(self) -> None:
+        """The figures of drafting count what the chat takes of the context."""
+        model, ring = self.figures.model, self.widgets.composer.ring
+        ring.show_context(self.figures.context_used or 0, (model and model.context_length) or 0)
+
+    def _show_model(self) -> None:
+        model = self.models.description
+        self.widgets.transcript.show_model(model.name if model else "")
 
     def _end_answer(self, answer: RunningAnswer) -> None:
         if answer.chat_id == self.chat.chat_id:

@@ -2,7 +2,8 @@
 
 import codecs
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from app.library.documents import document_kind, read_document
@@ -78,16 +79,23 @@ def read_text_file(
     return _decoded(name, content)
 
 
+def _text(content: bytes, encodings: Sequence[str]) -> str | None:
+    """By the first of these in which it can be read."""
+    for encoding in encodings:
+        with suppress(UnicodeDecodeError):
+            return content.decode(encoding)
+    return None
+
+
 def _decoded(name: str, content: bytes) -> AttachedText | Refused:
-    """UTF-8, or UTF-16 with its mark; anything else is not text."""
+    """UTF-8, Windows-1252 as older Western texts are, or UTF-16 with its mark."""
     for start, words in _KNOWN_BINARY:
         if content.startswith(start):
             return Refused(Words("{name} is {words}.", name=name, words=words))
-    encoding = next((code for mark, code in _MARKS if content.startswith(mark)), "utf-8")
-    try:
-        text = content.decode(encoding)
-    except UnicodeDecodeError:
-        return Refused(Words("{name} is not text in UTF-8 or UTF-16: save it as UTF-8.", name=name))
+    marked = [code for mark, code in _MARKS if content.startswith(mark)]
+    text = _text(content, marked or ["utf-8", "cp1252"])
+    if text is None:
+        return Refused(Words("{name} is in no known encoding: save it as UTF-8.", name=name))
     if not text.strip():
         return Refused(Words("{name} is empty.", name=name))
     if any(c < " " and c not in _CONTROLS_ALLOWED for c in text):

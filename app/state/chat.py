@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Signal
 from app.state.answers import Answers, Growth, RunningAnswer, worth_telling
 from app.state.drafts import NEW, Drafts
 from app.state.models import ModelState
+from app.store.messages import Removed
 from app.store.session_store import SessionStore
 from app.values.attached_text import SaidWith
 from app.values.chat_settings import ChatSettings
@@ -40,6 +41,7 @@ class ChatState(QObject):
         changed: after each of these but `grown`, and when the chat has another name or place.
         settings_changed: this chat answers with other settings.
         stored: a chat in which something was said, which the list of chats shows.
+        deleted: a message was taken out; what puts it back.
         failed: why something could not be done, in words, and details or "".
     """
 
@@ -51,6 +53,7 @@ class ChatState(QObject):
     changed = Signal()
     settings_changed = Signal()
     stored = Signal(int)
+    deleted = Signal(object)
     failed = Signal(object, str)
 
     def __init__(
@@ -251,6 +254,30 @@ class ChatState(QObject):
             if chat_id == self.chat_id:
                 before, self.settings = self.first_read, replace(self.settings, read_from=read_from)
                 self._tell_replaced(before)
+
+    def delete(self, message_id: int) -> None:
+        """Take a question out of the chat with its answers; what follows them stays."""
+        asked = self._question_before(message_id)
+        if self.running is not None:
+            self.failed.emit(Words("Stop the answer that is being written, then delete this."), "")
+        elif asked is not None:
+            place = self.turns.ids.index(asked.id)
+            with self._told():
+                removed = self._store.messages.remove(asked.id)
+                self._show_from(place)
+                self.deleted.emit(lambda: self._put_back(place, removed))
+
+    def _put_back(self, place: int, removed: Removed) -> None:
+        with self._told():
+            self._store.messages.put_back(removed)
+            if self.chat_id == removed.chat_id:
+                self._show_from(place)
+
+    def _show_from(self, place: int) -> None:
+        """Read the branch again, which is another one from this place on."""
+        self.turns = self._store.messages.path(self._number)
+        self._tell_replaced(place)
+        self.stored.emit(self._number)
 
     def show_branch(self, message_id: int, step: int) -> None:
         """Show the next (1) or previous (-1) version of a message, in its place."""

@@ -3,8 +3,8 @@
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from app.store.chats import chat_gone, copy_message, title_from
 from app.store.database import Database
@@ -40,6 +40,15 @@ class AnswerFigures(NamedTuple):
 
     model: str
     stats: GenerationStats
+
+
+class Removed(NamedTuple):
+    """Rows that were taken out of a chat, what followed them, and the leaf of the chat."""
+
+    chat_id: int
+    leaf: int | None
+    rows: tuple[Mapping[str, Any], ...]
+    followers: Mapping[int, int]
 
 
 class Messages:
@@ -250,6 +259,55 @@ class Messages:
         chat_id = self.get(message_id).chat_id
         leaf = self._database.rows(_NEWEST_BELOW, message_id)[0]["id"]
         self._database.write("UPDATE chat SET leaf = ? WHERE id = ?", leaf, chat_id)
+
+    def remove(self, question_id: int) -> Removed:
+        """Take a question and its answers out of their chat. What followed one of the answers
+        follows what stood before the question.
+        """
+        with self._database.transaction():
+            question = self.get(question_id)
+            rows = self._database.rows(
+                "SELECT * FROM message WHERE id = ? OR parent = ? ORDER BY id",
+                question_id,
+                question_id,
+            )
+            gone = [int(row["id"]) for row in rows]
+            followers = {
+                int(row["id"]): int(row["parent"])
+                for row in self._database.rows(
+                    """SELECT id, parent FROM message
+                        WHERE parent IN (SELECT id FROM message WHERE parent = ?)""",
+                    question_id,
+                )
+            }
+            chat = self._database.row("SELECT leaf FROM chat WHERE id = ?", question.chat_id)
+            leaf, parent = None if chat is None else chat["leaf"], self._parent(question)
+            for message_id in followers:
+                self._follow(message_id, parent)
+            self._database.write(
+                "UPDATE chat SET leaf = ? WHERE id = ?",
+                parent if leaf in gone else leaf,
+                question.chat_id,
+            )
+            for message_id in reversed(gone):
+                self._database.write("DELETE FROM message WHERE id = ?", message_id)
+        return Removed(question.chat_id, leaf, tuple(map(dict, rows)), followers)
+
+    def put_back(self, removed: Removed) -> None:
+        """What was taken out, where it stood."""
+        with self._database.transaction():
+            for row in removed.rows:
+                names, places = ", ".join(row), ", ".join("?" * len(row))
+                sql = f"INSERT INTO message ({names}) VALUES ({places})"
+                self._database.write(sql, *row.values())
+            for message_id, parent in removed.followers.items():
+                self._follow(message_id, parent)
+            sql = "UPDATE chat SET leaf = ? WHERE id = ?"
+            self._database.write(sql, removed.leaf, removed.chat_id)
+
+    def _follow(self, message_id: int, parent: int | None) -> None:
+        """Have a message follow another one."""
+        self._database.write("UPDATE message SET parent = ? WHERE id = ?", parent, message_id)
 
     def _insert(
         self, chat_id: int, parent: int | None, role: Role, text: str, model: str, state: str

@@ -8,6 +8,10 @@
         <translation>{last} ist nicht mehr da; stattdessen wird das mitgelieferte Modell benutzt.</translation>
     </message>
     <message>
+        <source>A question and its answer are deleted.</source>
+        <translation>Eine Frage und ihre Antwort sind gelöscht.</translation>
+    </message>
+    <message>
         <source>New chat</source>
         <translation>Neuer Chat</translation>
     </message>
@@ -70,6 +74,10 @@
     <message>
         <source>Stop the answer that is being written, then send this again.</source>
         <translation>Erst die laufende Antwort anhalten, dann noch einmal senden.</translation>
+    </message>
+    <message>
+        <source>Stop the answer that is being written, then delete this.</source>
+        <translation>Stoppe die laufende Antwort und lösche dies danach.</translation>
     </message>
     <message>
         <source>No model is loaded: open or drop one, then ask again.</source>
@@ -684,8 +692,8 @@
         <translation>{name} ist {words}.</translation>
     </message>
     <message>
-        <source>{name} is not text in UTF-8 or UTF-16: save it as UTF-8.</source>
-        <translation>{name} ist kein Text in UTF-8 oder UTF-16: als UTF-8 sichern.</translation>
+        <source>{name} is in no known encoding: save it as UTF-8.</source>
+        <translation>{name} hat keine bekannte Kodierung: als UTF-8 speichern.</translation>
     </message>
     <message>
         <source>{name} is empty.</source>
@@ -1517,6 +1525,18 @@
     <message>
         <source>Message…</source>
         <translation>Nachricht …</translation>
+    </message>
+    <message>
+        <source>The picture was not pasted: this version reads text only.</source>
+        <translation>Das Bild wurde nicht eingefügt: Diese Version liest nur Text.</translation>
+    </message>
+    <message>
+        <source>An answer is being written: send this once it has ended, or stop it with Esc.</source>
+        <translation>Eine Antwort wird gerade geschrieben: danach senden, oder mit Esc stoppen.</translation>
+    </message>
+    <message>
+        <source>{share:.0f} % of the context is used: {used:,} of {length:,} tokens.</source>
+        <translation>{share:.0f} % des Kontexts sind belegt: {used:,} von {length:,} Tokens.</translation>
     </message>
     <message>
         <source>Composer</source>
@@ -2944,16 +2964,16 @@
         <translation>Nächste Fassung</translation>
     </message>
     <message>
+        <source>More</source>
+        <translation>Mehr</translation>
+    </message>
+    <message>
         <source>Copy as Markdown</source>
         <translation>Als Markdown kopieren</translation>
     </message>
     <message>
         <source>Edit and send again</source>
         <translation>Bearbeiten und noch einmal senden</translation>
-    </message>
-    <message>
-        <source>New chat from here</source>
-        <translation>Neuer Chat, der von hier aus weitergeht</translation>
     </message>
     <message>
         <source>Continue this answer</source>
@@ -2978,6 +2998,10 @@
     <message>
         <source>Version {version} of {versions}</source>
         <translation>Fassung {version} von {versions}</translation>
+    </message>
+    <message>
+        <source>Return: {verb}. Shift-Return: a new line.</source>
+        <translation>Eingabe: {verb}. Umschalt-Eingabe: neue Zeile.</translation>
     </message>
     <message>
         <source>With {names}</source>
@@ -3010,6 +3034,14 @@
     <message>
         <source>Keep</source>
         <translation>Behalten</translation>
+    </message>
+    <message>
+        <source>New Chat from Here</source>
+        <translation>Neuer Chat ab hier</translation>
+    </message>
+    <message>
+        <source>Delete Question and Answer</source>
+        <translation>Frage und Antwort löschen</translation>
     </message>
     <message>
         <source>Thinking…</source>
@@ -4723,6 +4755,10 @@
     <message>
         <source>letters, digits, points, hyphens and underscores, 64 at most</source>
         <translation>Buchstaben, Ziffern, Punkte, Bindestriche und Unterstriche, höchstens 64</translation>
+    </message>
+    <message>
+        <source>Quote</source>
+        <translation>Zitieren</translation>
     </message>
 </context>
 </TS>

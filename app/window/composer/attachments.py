@@ -117,6 +117,11 @@ class AttachmentRow(QWidget):
                 self._add(outcome)
         self._refresh("\n".join(problems[:3]))
 
+    def tell(self, words: str) -> None:
+        """Why something could not be done, until something else is; "" for nothing any more."""
+        self._refused = words
+        self._say()
+
     def show_reading(self, names: Sequence[str]) -> None:
         """Files whose text is still to come."""
         self.reading = tr("Reading {names}…", names=", ".join(names)) if names else ""

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QElapsedTimer, Signal
-from PySide6.QtGui import QMouseEvent
-from PySide6.QtWidgets import QFrame
+from PySide6.QtCore import QElapsedTimer, QSize, Signal
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPen, QTextCursor
+from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
+from typing_extensions import override
 
 from app.values.attached_text import AttachedText, Refused, SaidWith
 from app.window.composer.attachments import AttachmentRow
@@ -13,11 +14,56 @@ from app.window.controls.icons import IconButton
 from app.window.controls.labels import restyle, set_tip
 from app.window.controls.layouts import STRETCH, column, row
 from app.window.language import said, tr
+from app.window.look import look
 from mlx_engine.values.words import Words
 
 HINT = Words("Message…")
+NEARLY_FULL = 0.75
+"""Share of the context from which on it is told."""
+NO_PICTURES = Words("The picture was not pasted: this version reads text only.")
+WAIT = Words("An answer is being written: send this once it has ended, or stop it with Esc.")
 DOUBLE_MS = 400
 """So long after a message was sent, the same button does not stop its answer."""
+
+
+class ContextRing(QWidget):
+    """How full the context is, once it is nearly full."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._share = 0.0
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.hide()
+
+    def show_context(self, used: int, length: int) -> None:
+        """Tokens of the chat, and those there is room for; 0 where that is not known."""
+        self._share = used / length if length else 0.0
+        words = tr(
+            "{share:.0f} % of the context is used: {used:,} of {length:,} tokens.",
+            share=100 * self._share,
+            used=used,
+            length=length,
+        )
+        self.setAccessibleName(words)
+        set_tip(self, words)
+        self.setVisible(self._share >= NEARLY_FULL)
+        self.update()
+
+    # Qt
+
+    @override
+    def sizeHint(self) -> QSize:
+        return QSize(look().icon_size + 4, look().icon_size + 4)
+
+    @override
+    def paintEvent(self, event: QPaintEvent) -> None:
+        ring = self.rect().toRectF().adjusted(2, 2, -2, -2)
+        with QPainter(self) as painter:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(QPen(look().colour("line"), 2))
+            painter.drawEllipse(ring)
+            painter.setPen(QPen(look().colour("warning"), 2))
+            painter.drawArc(ring, 90 * 16, -round(360 * 16 * min(1, self._share)))
 
 
 class Composer(QFrame):
@@ -48,7 +94,8 @@ class Composer(QFrame):
         self._row = AttachmentRow()
         self._attach = IconButton("attach", tr("Attach text files"))
         self._send = IconButton("send", tr("Send"), "primary")
-        foot = row(self._attach, STRETCH, self._send, spacing=8)
+        self.ring = ContextRing()
+        foot = row(self._attach, STRETCH, self.ring, self._send, spacing=8)
         column(self._row, self._box, foot, of=self, margins=(10, 8, 8, 8), spacing=4)
         self.setFocusProxy(self._box)
         self._connect()
@@ -61,6 +108,7 @@ class Composer(QFrame):
         self._box.long_text_pasted.connect(
             lambda text: self._row.attach([AttachedText(tr("Pasted text"), text)])
         )
+        self._box.picture_pasted.connect(lambda: self._row.tell(tr(NO_PICTURES)))
         self._box.textChanged.connect(self._refresh)
         self._box.textChanged.connect(self.typed)
         self._box.focused.connect(lambda has_keys: restyle(self, "focused", has_keys))
@@ -110,6 +158,8 @@ class Composer(QFrame):
 
     def show_ready(self, why_not: str = "") -> None:
         """Nothing is being answered; why_not: the reason nothing can be sent, "" when it can."""
+        if self._is_answering:
+            self._row.tell("")
         self._is_answering, self._why_not = False, said(why_not)
         self._hint(why_not or HINT)
         self._refresh()
@@ -137,6 +187,14 @@ class Composer(QFrame):
         self._box.setFocus()
         self._box.insert(text)
 
+    def quote(self, text: str) -> None:
+        """Put a text before what is typed next, as what is answered to."""
+        self._box.setFocus()
+        self._box.moveCursor(QTextCursor.MoveOperation.End)
+        above = "\n\n" if self.text().strip() else ""
+        lines = "\n".join(f"> {line}".rstrip() for line in text.strip().split("\n"))
+        self._box.insert(f"{above}{lines}\n\n")
+
     def _press(self) -> None:
         """The second click of a double one on Send is no wish to stop."""
         self._box.setFocus()
@@ -147,6 +205,8 @@ class Composer(QFrame):
 
     def _try_send(self) -> None:
         """Send what is there, which stays until it is sent; while an answer runs it waits."""
+        if self._is_answering and self._has_message():
+            self._row.tell(tr(WAIT))
         if self._is_answering or self._problem() or not self._has_message():
             return
         self._sent.start()

@@ -7,7 +7,7 @@ from PySide6.QtCore import QEvent, QMimeData, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy
 
-from app.window.controls.writing import follow_writing
+from app.window.controls.writing import follow_writing, is_composing
 from app.window.language import tr
 
 MOST_LINES = 10
@@ -23,13 +23,14 @@ PLAIN = (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
 
 class MessageBox(QPlainTextEdit):
     """Signals: `send_wanted`, `edit_last_wanted`, `files_pasted`(list of Path),
-    `long_text_pasted`(str), `focused`(bool).
+    `long_text_pasted`(str), `picture_pasted`, `focused`(bool).
     """
 
     send_wanted = Signal()
     edit_last_wanted = Signal()
     files_pasted = Signal(object)
     long_text_pasted = Signal(str)
+    picture_pasted = Signal()
     focused = Signal(bool)
 
     def __init__(self) -> None:
@@ -73,11 +74,6 @@ class MessageBox(QPlainTextEdit):
             self.insertPlainText(text)
             self.ensureCursorVisible()
 
-    def is_composing(self) -> bool:
-        """Whether an input method is in the middle of a word."""
-        layout = self.textCursor().block().layout()
-        return bool(layout is not None and layout.preeditAreaText())
-
     # Qt
 
     def event(self, event: QEvent) -> bool:
@@ -99,7 +95,7 @@ class MessageBox(QPlainTextEdit):
         Page Up and Page Down are for what is around it where it has no more pages itself.
         """
         if event.key() in SENDING and event.modifiers() in PLAIN:
-            if not self.is_composing():
+            if not is_composing(self):
                 self.send_wanted.emit()
         elif event.key() in SENDING and event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
             self.insertPlainText("\n")
@@ -115,17 +111,19 @@ class MessageBox(QPlainTextEdit):
         return self.verticalScrollBarPolicy() == Qt.ScrollBarPolicy.ScrollBarAlwaysOff
 
     def _is_empty(self) -> bool:
-        return self.document().isEmpty() and not self.is_composing()
+        return self.document().isEmpty() and not is_composing(self)
 
     def canInsertFromMimeData(self, source: QMimeData) -> bool:
-        """Text and local files."""
-        return source.hasText() or source.hasUrls()
+        """Text and local files, and pictures, of which it is said why they are not."""
+        return source.hasText() or source.hasUrls() or source.hasImage()
 
     def insertFromMimeData(self, source: QMimeData) -> None:
         """Files and long texts are for the attachments."""
         files = [Path(url.toLocalFile()) for url in source.urls() if url.isLocalFile()]
         if files:
             self.files_pasted.emit(files)
+        elif source.hasImage() and not source.hasText():
+            self.picture_pasted.emit()
         else:
             self.insert(source.text())
 

@@ -1,4 +1,4 @@
-"""What is typed stands at the side where it is read from."""
+"""What is typed: the side it stands at, and whether a word is still being composed."""
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPlainTextEdit
@@ -7,6 +7,12 @@ from PySide6.QtWidgets import QPlainTextEdit
 def follow_writing(edit: QPlainTextEdit) -> None:
     """Have all of a text at the right as long as its first line is read from there."""
     edit.textChanged.connect(lambda: _align(edit))
+
+
+def is_composing(edit: QPlainTextEdit) -> bool:
+    """Whether an input method is in the middle of a word."""
+    layout = edit.textCursor().block().layout()
+    return bool(layout is not None and layout.preeditAreaText())
 
 
 def _align(edit: QPlainTextEdit) -> None:

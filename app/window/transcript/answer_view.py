@@ -12,6 +12,7 @@ from app.window.transcript.drafted_spans import spans_of
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import Reader, keeps_height
 from app.window.transcript.segment_column import SegmentColumn, TextWidget
+from app.window.transcript.selection import Part
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.thinking import ThinkingSegment
 from mlx_engine.values.conversation import TextPiece
@@ -88,6 +89,10 @@ class AnswerView(QWidget):
     def texts(self) -> list[TextWidget]:
         """What can be searched, from the top."""
         return [*(self.thinking.texts() if self.thinking else []), *self._prose.texts()]
+
+    def parts(self) -> list[Part]:
+        """What can be selected, from the top."""
+        return [*(self.thinking.parts() if self.thinking else []), *self._prose.parts()]
 
     def text(self) -> str:
         """The answer's markdown so far."""

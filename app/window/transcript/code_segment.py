@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, Qt
+from PySide6.QtCore import QEvent, QMimeData, QPointF, QRectF, Qt, Slot
 from PySide6.QtGui import (
     QGuiApplication,
     QKeyEvent,
+    QKeySequence,
     QPainter,
     QPaintEvent,
     QPen,
@@ -61,6 +62,7 @@ class CodeText(QPlainTextEdit):
         down = self.verticalScrollBar()
         down.rangeChanged.connect(lambda *_: down.setMaximum(0))
         self._set_fonts()
+        reader.selection.watch(self)
 
     def show_code(
         self,
@@ -182,9 +184,25 @@ class CodeText(QPlainTextEdit):
         else:
             event.ignore()
 
+    def selected_words(self) -> str:
+        """The lines that are selected."""
+        return self.textCursor().selection().toPlainText()
+
+    def createMimeDataFromSelection(self) -> QMimeData:
+        """What is selected, here or in several texts."""
+        return self._reader.selection.copied() or super().createMimeDataFromSelection()
+
+    @Slot()
+    @override
+    def selectAll(self) -> None:
+        """All of the message, then of the chat."""
+        self._reader.selection.select_all(self)
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Scrolling keys belong to the transcript."""
-        if scrolls(event):
+        if event.matches(QKeySequence.StandardKey.SelectAll):
+            self.selectAll()
+        elif scrolls(event):
             event.ignore()
         else:
             super().keyPressEvent(event)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from PySide6.QtCore import QCoreApplication, QEvent, QTimer
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import QCoreApplication, QEvent, QTimer, Slot
+from PySide6.QtGui import QGuiApplication, QMouseEvent, QResizeEvent
 
 from app.window.controls.layouts import STRETCH, column
 from app.window.look import look
@@ -44,6 +44,11 @@ class MessageColumn(PinnedScroll):
         self.scrolled.connect(self._make_in_view)
         self.scrolled.connect(self._extend)
         self.content.resized.connect(self._make_in_view)
+        reader.selection.belong_to(
+            self,
+            lambda: [view.parts() for view in self._views if view.is_built],
+            lambda: "\n\n".join(message.text.strip("\n") for message in self.messages),
+        )
         self._set_margins()
 
     @property
@@ -116,6 +121,7 @@ class MessageColumn(PinnedScroll):
         self._drop_from(0)
         self._start = max(0, min(place - SECTION // 2, len(self.messages) - SECTION))
         self._views += self._inserted(0, self.messages[self._start : self._start + SECTION])
+        self._mark_last()
         first = place - self._start
         self._make([*self._views[first:], *reversed(self._views[:first])])
         self.content.show()
@@ -130,6 +136,10 @@ class MessageColumn(PinnedScroll):
             if room < 0:
                 break
 
+    def _mark_last(self) -> None:
+        for view in self._views[-2:]:
+            view.show_as_last(view is self._views[-1] and self._is_whole_below())
+
     def _lay_out(self) -> None:
         """Give the messages their sizes and places now."""
         self._column.activate()
@@ -139,6 +149,7 @@ class MessageColumn(PinnedScroll):
     def _add_below(self, count: int) -> None:
         added = self.messages[self._stop : self._stop + count]
         self._views += self._inserted(len(self._views), added)
+        self._mark_last()
 
     def _extend(self) -> None:
         """Where the edge of the section is nearly in view."""
@@ -301,6 +312,23 @@ class MessageColumn(PinnedScroll):
         self._column.setContentsMargins(side, MARGIN, side, MARGIN)
 
     # Qt
+
+    @Slot()
+    def selectAll(self) -> None:  # noqa: N802
+        """All of the chat."""
+        self._reader.selection.select_all(None)
+
+    @Slot()
+    def copy(self) -> None:
+        """What is selected in it."""
+        data = self._reader.selection.copied()
+        if data is not None:
+            QGuiApplication.clipboard().setMimeData(data)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """A click beside all texts ends what was selected."""
+        self._reader.selection.clear()
+        super().mousePressEvent(event)
 
     def changeEvent(self, event: QEvent) -> None:
         """Larger text will be higher."""

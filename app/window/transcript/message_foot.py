@@ -10,7 +10,7 @@ from app.window.controls.labels import label, paragraph, set_tip, tabular
 from app.window.controls.layouts import STRETCH, column, row
 from app.window.language import tr
 from app.window.look import look
-from app.window.transcript.reader import CopyButton, QuietButton
+from app.window.transcript.reader import ActionButton, CopyButton, QuietButton
 from app.window.transcript.shown_message import ShownMessage
 from mlx_engine.values.stats import GenerationStats
 
@@ -110,7 +110,7 @@ POPOVER_WIDTH = 320
 
 
 class MessageFooter(QuietButton):
-    """Two figures of an answer; pressed, it shows all of them in a popover."""
+    """Two figures of an answer, and its model; pressed, it shows all of them in a popover."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,10 +119,10 @@ class MessageFooter(QuietButton):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.clicked.connect(self._open)
 
-    def show_stats(self, stats: GenerationStats) -> None:
-        """Show the figures of an answer."""
-        self._figures = footer_figures(stats)[:SHOWN]
-        self._all = all_figures(stats)
+    def show_stats(self, stats: GenerationStats, model: str = "") -> None:
+        """Show the figures of an answer, and the name of its model where that is worth telling."""
+        self._figures = (*filter(None, [model]), *footer_figures(stats)[:SHOWN])
+        self._all = "\n".join(filter(None, [model, all_figures(stats)]))
         set_tip(self, self._all)
         self.setAccessibleName(tr("Figures: {figures}", figures=", ".join(self._figures)))
         self.setAccessibleDescription(self._all)
@@ -165,10 +165,9 @@ class MessageActions(QWidget):
         tabular(self.number)
         self.next = IconButton("chevron_right", tr("Next version"), colour="muted")
         self.copy = CopyButton("copy", tr("Copy"))
-        self.copy_markdown = CopyButton("file", tr("Copy as Markdown"))
-        self.edit = IconButton("edit", tr("Edit and send again"), colour="muted")
-        self.branch_off = IconButton("branch", tr("New chat from here"), colour="muted")
-        self.regenerate = IconButton("regenerate", tr("Answer Again"), colour="muted")
+        self.edit = ActionButton("edit", tr("Edit and send again"))
+        self.regenerate = ActionButton("regenerate", tr("Answer Again"))
+        self.more = ActionButton("more", tr("More"))
         self.go_on = IconButton("continue", tr("Continue this answer"), colour="muted")
         self.go_on.setText(tr("Continue"))
         self.go_on.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
@@ -180,14 +179,13 @@ class MessageActions(QWidget):
         self.drop.setText(tr("Continue without the oldest messages"))
         self.drop.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         versions = (self.previous, self.number, self.next, self.go_on, self.drop)
-        words = (self.copy, self.copy_markdown, self.edit, self.branch_off, self.regenerate)
+        self._words = words = (self.copy, self.edit, self.regenerate, self.more)
         self._parts = row(STRETCH, *versions, spacing=2), row(STRETCH, *words, spacing=2)
         self._lines = row(*self._parts, of=self, spacing=2)
 
     def show_message(self, message: ShownMessage) -> None:
         """Offer what can be done with this message."""
         is_answer, has_branches = message.role == "assistant", message.branch_count > 1
-        self.copy_markdown.setVisible(is_answer)
         self.regenerate.setVisible(is_answer)
         self.go_on.setVisible(is_answer and message.can_continue)
         self.drop.setVisible(is_answer and message.can_drop)
@@ -206,6 +204,12 @@ class MessageActions(QWidget):
         )
         self.previous.setEnabled(message.branch_index > 0)
         self.next.setEnabled(message.branch_index < message.branch_count - 1)
+
+    def paint_all(self, are_shown: bool) -> None:
+        """Show or hide what is of little use while the message is only read."""
+        for button in self._words:
+            button.is_shown = are_shown
+            button.update()
 
     def _widths(self) -> list[int]:
         return [part.sizeHint().width() for part in self._parts]

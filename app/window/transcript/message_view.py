@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QMimeData, Qt, Signal
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QTextCursor
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtGui import QEnterEvent, QGuiApplication, QKeyEvent, QKeySequence, QTextCursor
+from PySide6.QtWidgets import QMenu, QPushButton, QWidget
+from typing_extensions import override
 
 from app.values.attached_text import AttachedText, said_with, with_attachments
 from app.window.controls.fields import TOO_LONG, Lines, keep_key
-from app.window.controls.labels import label, paragraph, say
+from app.window.controls.labels import label, paragraph, say, set_tip
 from app.window.controls.layouts import SPARE, Wide, column, row
+from app.window.controls.writing import is_composing
 from app.window.language import tr
 from app.window.look import Look, look
 from app.window.transcript.answer_view import AnswerView
@@ -19,10 +21,29 @@ from app.window.transcript.markdown_text import copied
 from app.window.transcript.message_foot import MessageActions, MessageFooter
 from app.window.transcript.reader import Reader, keeps_height
 from app.window.transcript.segment_column import TextWidget
+from app.window.transcript.selection import Part
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.user_bubble import UserBubble
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.words import Words
+
+
+class EditedText(Lines):
+    """Signal `accepted`: Return was pressed without Shift, which breaks the line."""
+
+    accepted = Signal()
+
+    # Qt
+
+    @override
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        is_return = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+        if not is_return or is_composing(self):
+            super().keyPressEvent(event)
+        elif event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self.insertPlainText("\n")
+        else:
+            self.accepted.emit()
 
 
 class MessageEditor(QWidget):
@@ -41,8 +62,12 @@ class MessageEditor(QWidget):
     ) -> None:
         super().__init__()
         beginning = text[:4000]
-        self.field = Lines(min(16, max(3, text.count("\n", 0, 4000) + 1 + len(beginning) // 80)))
+        self.field = EditedText(
+            min(16, max(3, text.count("\n", 0, 4000) + 1 + len(beginning) // 80))
+        )
         self.field.setAccessibleName(name)
+        self.field.setPlaceholderText(tr("Return: {verb}. Shift-Return: a new line.", verb=verb))
+        set_tip(self.field, self.field.placeholderText())
         self.field.setFont(look().text_font())
         self.field.fit()
         self.field.setPlainText(text)
@@ -59,6 +84,7 @@ class MessageEditor(QWidget):
         self.field.textChanged.connect(lambda: self.changed.emit(self.field.toPlainText()))
         self.field.refused.connect(lambda: say(self._problem, TOO_LONG))
         self.send.clicked.connect(self._accept)
+        self.field.accepted.connect(self._accept)
         cancel.clicked.connect(self.given_up)
         keep_key(self, Qt.Key.Key_Escape)
 
@@ -76,13 +102,9 @@ class MessageEditor(QWidget):
             self.field.setFont(look().text_font())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape gives up; Command or Control with Return sends."""
+        """Escape gives up."""
         if event.matches(QKeySequence.StandardKey.Cancel):
             self.given_up.emit()
-        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and (
-            event.modifiers() & Qt.KeyboardModifier.ControlModifier
-        ):
-            self._accept()
         else:
             super().keyPressEvent(event)
 
@@ -103,6 +125,7 @@ class MessageView(QWidget):
         self._reader = reader
         self._body: AnswerView | UserBubble | None = None
         self._waiting: list[TextPiece] = []
+        self._is_last = False
         self.buttons: MessageActions | None = None
         self.footer: MessageFooter | None = None
         self.editor: MessageEditor | None = None
@@ -145,7 +168,8 @@ class MessageView(QWidget):
         self._column = column(*above, body, foot, of=self, spacing=2)
         body.show()
         self._connect(self.buttons)
-        self._show_state()
+        self.show_as_last(self._is_last)
+        self.show_state()
         if self.message.id in self._reader.unsent:
             self._open_editor(body)
         self.resize(width, self.sizeHint().height())
@@ -180,19 +204,26 @@ class MessageView(QWidget):
         if not self._body.is_of(message):
             return False
         self._body.finish(message)
-        self._show_state()
+        self.show_state()
         return True
 
     def end_being_last(self) -> None:
         """It is the last no longer: nothing goes on from its end."""
         self.message = replace(self.message, can_continue=False, can_drop=False)
-        self._show_state()
+        self.show_state()
 
     def texts(self) -> list[TextWidget]:
         """The widgets that hold its text and can be searched, from the top."""
         if isinstance(self._body, UserBubble):
             return [self._body.prose]
         return self._body.texts() if self._body else []
+
+    def parts(self) -> list[Part]:
+        """What can be selected, from the top."""
+        if isinstance(self._body, UserBubble):
+            prose = self._body.prose
+            return [Part(prose, prose.text(), prose.selected_words)]
+        return self._body.parts() if self._body else []
 
     def copy(self) -> None:
         """Its words to the clipboard."""
@@ -238,7 +269,7 @@ class MessageView(QWidget):
             self.editor.given_up.connect(lambda: self._close_editor(body))
             self._column.insertWidget(0, self.editor)
             body.hide()
-            self._show_state()
+            self.show_state()
         return self.editor
 
     def _close_editor(self, body: QWidget) -> None:
@@ -248,7 +279,7 @@ class MessageView(QWidget):
             self.editor.deleteLater()
             self.editor = None
         body.show()
-        self._show_state()
+        self.show_state()
         self._reader.edit_given_up.emit()
 
     def markdown(self) -> str:
@@ -258,16 +289,34 @@ class MessageView(QWidget):
     def _connect(self, buttons: MessageActions) -> None:
         reader, message_id = self._reader, self.message.id
         buttons.copy.clicked.connect(self.copy)
-        buttons.copy_markdown.clicked.connect(self.copy_markdown)
         buttons.edit.clicked.connect(self.edit)
-        buttons.branch_off.clicked.connect(lambda: reader.branch_off_wanted.emit(message_id))
+        buttons.more.clicked.connect(self._show_menu)
         buttons.regenerate.clicked.connect(lambda: reader.chat.regenerate(message_id))
         buttons.go_on.clicked.connect(lambda: reader.chat.continue_answer(message_id))
         buttons.drop.clicked.connect(lambda: reader.chat.drop_oldest(message_id))
         buttons.previous.clicked.connect(lambda: reader.chat.show_branch(message_id, -1))
         buttons.next.clicked.connect(lambda: reader.chat.show_branch(message_id, 1))
 
-    def _show_state(self) -> None:
+    def _show_menu(self) -> None:
+        reader, message_id, menu = self._reader, self.message.id, QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction(tr("Copy as Markdown"), self.copy_markdown)
+        menu.addAction(tr("New Chat from Here"), lambda: reader.branch_off_wanted.emit(message_id))
+        menu.addSeparator()
+        menu.addAction(
+            tr("Delete Question and Answer"), lambda: reader.delete_wanted.emit(message_id)
+        )
+        if self.buttons is not None:
+            corner = self.buttons.more.rect().bottomLeft()
+            menu.popup(self.buttons.more.mapToGlobal(corner))
+
+    def show_as_last(self, is_last: bool) -> None:
+        """The last message shows its buttons, others where the mouse or the keys are."""
+        self._is_last = is_last
+        if self.buttons is not None:
+            self.buttons.paint_all(is_last or self.underMouse())
+
+    def show_state(self) -> None:
         """Figures appear when the answer is complete, buttons too unless its words are changed."""
         if self.buttons is None or self.footer is None:
             return
@@ -275,7 +324,8 @@ class MessageView(QWidget):
         self.buttons.setVisible(self.message.state != "live" and self.editor is None)
         self.footer.setVisible(self.message.stats is not None)
         if self.message.stats is not None:
-            self.footer.show_stats(self.message.stats)
+            is_other = self.message.model != self._reader.model
+            self.footer.show_stats(self.message.stats, self.message.model if is_other else "")
 
     def guess_height(self, now: Look) -> None:
         """Be about as high as it will be, unless it is already made."""
@@ -286,3 +336,17 @@ class MessageView(QWidget):
         if self.message.role == "user":
             text = said_with(text).text[:2000]
         self.setFixedHeight(ROOM + line * (text.count("\n") // 2 + len(text) // 90 + 1))
+
+    # Qt
+
+    @override
+    def enterEvent(self, event: QEnterEvent) -> None:
+        if self.buttons is not None:
+            self.buttons.paint_all(True)
+        super().enterEvent(event)
+
+    @override
+    def leaveEvent(self, event: QEvent) -> None:
+        if self.buttons is not None:
+            self.buttons.paint_all(self._is_last)
+        super().leaveEvent(event)

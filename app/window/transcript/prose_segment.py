@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple
 
-from PySide6.QtCore import QEvent, QMimeData, QRectF, Qt, QUrl
+from PySide6.QtCore import QEvent, QMimeData, QRectF, Qt, QUrl, Slot
 from PySide6.QtGui import (
     QHelpEvent,
     QKeyEvent,
+    QKeySequence,
     QPainter,
     QPaintEvent,
     QResizeEvent,
@@ -51,6 +52,7 @@ from app.window.transcript.page_boxes import (
     set_in_from_right,
 )
 from app.window.transcript.reader import LIST_STEP, Reader, css, scrolls
+from app.window.transcript.selection import html_of, selected_rows, words_of
 
 JOINED = '<p style="-qt-paragraph-type:empty"><br></p>'
 """What is put behind a paragraph: this becomes its end, and what follows keeps its own formats."""
@@ -94,6 +96,7 @@ class ProseSegment(QTextBrowser):
         self.document().setIndentWidth(LIST_STEP)
         self.anchorClicked.connect(lambda url: reader.link_clicked.emit(url.toString()))
         self._set_fonts()
+        reader.selection.watch(self)
 
     def show_html(
         self, html: str, source: str, spans: Sequence[DraftedSpan], settled: str = ""
@@ -282,17 +285,32 @@ class ProseSegment(QTextBrowser):
         formula = place and self._reader.formulas.get(place.key)
         return place and formula and drawn(formula, place, self.devicePixelRatioF())
 
-    def createMimeDataFromSelection(self) -> QMimeData:
-        """The words alone: colours and fonts of this window do not belong into a letter. Formulas
-        are what they were made of.
+    def selected_words(self) -> str:
+        """Those that are selected: a row of a table is a line with tabs between its cells, and a
+        formula is its source.
         """
-        data, cursor, before = QMimeData(), self.textCursor(), QTextCursor(self.document())
+        cursor, before = self.textCursor(), QTextCursor(self.document())
         before.setPosition(cursor.selectionStart(), QTextCursor.MoveMode.KeepAnchor)
         pictured = self._pictured[before.selectedText().count(OBJECT) :]
         sources = (key.source for key in pictured)
-        text = cursor.selection().toPlainText()
-        data.setText(re.sub(OBJECT, lambda _: next(sources, ""), text))
+        return re.sub(OBJECT, lambda _: next(sources, ""), words_of(selected_rows(cursor)))
+
+    def createMimeDataFromSelection(self) -> QMimeData:
+        """The words alone: colours and fonts of this window do not belong into a letter."""
+        wide = self._reader.selection.copied()
+        if wide is not None:
+            return wide
+        data, rows = QMimeData(), selected_rows(self.textCursor())
+        data.setText(self.selected_words())
+        if any(row.is_of_table for row in rows):
+            data.setHtml(html_of(rows))
         return data
+
+    @Slot()
+    @override
+    def selectAll(self) -> None:
+        """All of the message, then of the chat."""
+        self._reader.selection.select_all(self)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Sideways only, where a table is wide; up and down belongs to the transcript."""
@@ -304,7 +322,9 @@ class ProseSegment(QTextBrowser):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Scrolling keys belong to the transcript."""
-        if scrolls(event):
+        if event.matches(QKeySequence.StandardKey.SelectAll):
+            self.selectAll()
+        elif scrolls(event):
             event.ignore()
         else:
             super().keyPressEvent(event)

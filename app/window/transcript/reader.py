@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from PySide6.QtCore import QObject, QPoint, QRect, Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent, QPainter, QPen
+from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 from shiboken6 import isValid
+from typing_extensions import override
 
 from app.start.threads import Turns
 from app.state.chat import ChatState
@@ -15,6 +16,7 @@ from app.window.controls.icons import Colour, IconButton
 from app.window.language import tr
 from app.window.look import Look, look, mixed
 from app.window.transcript.formulas import Formulas
+from app.window.transcript.selection import Selection
 
 TEXT_WIDTHS: Mapping[TextWidth, int] = MappingProxyType(
     {"narrow": 600, "usual": 760, "wide": 1040, "full": 2**20}
@@ -50,14 +52,16 @@ class Reader(QObject):
     """What all parts of one transcript share.
 
     chat: what `TranscriptView.watch` was given, whose methods the buttons of its messages call.
-    Signal `branch_off_wanted`(id): a new chat that begins with all up to this message.
-    shows_drafted: whether they want drafted words tinted. text_width: how wide they want text at
-    most, in pixels. unsent: messages they are changing, by id, and the text so far, of which
-    `typed` tells. formulas: those that were set for them. turns: in which everything is made, a
-    part of a message each.
+    Signals `branch_off_wanted`(id), a new chat that begins with all up to this message, and
+    `delete_wanted`(id), of a message and what was asked or answered with it. model: the name of
+    the one in use. shows_drafted: whether they want drafted words tinted. text_width: how wide
+    they want text at most, in pixels. unsent: messages they are changing, by id, and the text so
+    far, of which `typed` tells. formulas: those that were set for them. selection: over all of it.
+    turns: for what is not seen yet.
     """
 
     branch_off_wanted = Signal(int)
+    delete_wanted = Signal(int)
     edit_begun = Signal()
     edit_given_up = Signal()
     typed = Signal()
@@ -66,11 +70,13 @@ class Reader(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.chat: ChatState
+        self.model = ""
         self.shows_drafted = False
         self.text_width = TEXT_WIDTHS["usual"]
         self.unsent: dict[int, str] = {}
         self.turns = Turns(self)
         self.formulas = Formulas(self)
+        self.selection = Selection(self)
         self._unfitted: dict[QWidget, Callable[[int], None]] = {}
 
     def fit(self, text: QWidget, fit: Callable[[int], None]) -> None:
@@ -132,11 +138,26 @@ COPIED_MS = 1500
 """For so long a button says that it has copied."""
 
 
-class CopyButton(IconButton):
-    """Says that it worked once it was clicked."""
+class ActionButton(IconButton):
+    """Muted. Unless `is_shown` it is there for the keyboard and screen readers, but not painted."""
 
     def __init__(self, name: str, words: str) -> None:
         super().__init__(name, words, colour="muted")
+        self.is_shown = True
+
+    # Qt
+
+    @override
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self.is_shown or self.hasFocus():
+            super().paintEvent(event)
+
+
+class CopyButton(ActionButton):
+    """Says that it worked once it was clicked."""
+
+    def __init__(self, name: str, words: str) -> None:
+        super().__init__(name, words)
         self._back = QTimer(self, interval=COPIED_MS, singleShot=True)
         self._back.timeout.connect(lambda: self.show_icon(name, words))
         self.clicked.connect(self._say_copied)

@@ -17,6 +17,7 @@ from app.window.transcript.formulas import Searched, in_sources
 from app.window.transcript.markdown_text import markdown_html
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import GAP, PARAGRAPH_GAP, Reader, keeps_height
+from app.window.transcript.selection import Part
 from app.window.transcript.streaming_markdown import Segment, StreamingMarkdown, settled
 
 DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S+.*$", re.MULTILINE)
@@ -116,6 +117,11 @@ class SegmentColumn(QWidget):
         first = self._stream.finish()
         self._definitions = link_definitions(self._stream.segments)
         return first
+
+    def parts(self) -> list[Part]:
+        """What can be selected, from the top."""
+        pairs = zip(self.texts(), self._stream.segments, strict=True)
+        return [Part(text, segment.source, text.selected_words) for text, segment in pairs]
 
     def texts(self) -> list[TextWidget]:
         """The widgets that hold text, from the top."""

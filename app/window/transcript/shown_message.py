@@ -24,7 +24,7 @@ class ShownMessage:
     stats: None while the answer runs and for the user's messages. branch_index: 0-based, of
     branch_count alternatives. can_continue: offer that the answer goes on. notice: a line
     under the text, such as why it failed. can_drop: offer that it goes on without the oldest turns.
-    is_first_read: what is above is not read any more.
+    is_first_read: what is above is not read any more. model: that wrote it.
     """
 
     id: int
@@ -42,6 +42,7 @@ class ShownMessage:
     thinking_spans: tuple[DraftedSpan, ...] = ()
     can_drop: bool = False
     is_first_read: bool = False
+    model: str = ""
 
 
 class ShownMessages(Sequence[ShownMessage]):
@@ -121,6 +122,7 @@ def shown_turn(turn: Turn, *, is_last: bool, can_drop: bool) -> ShownMessage:
         notice=_notice(message),
         can_continue=is_last_answer and (was_cut or message.edited) and not drops,
         can_drop=drops,
+        model=message.model,
     )
 
 

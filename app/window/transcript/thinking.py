@@ -13,6 +13,7 @@ from app.window.language import tr
 from app.window.look import look
 from app.window.transcript.reader import QuietButton, Reader, keeps_height
 from app.window.transcript.segment_column import SegmentColumn, TextWidget
+from app.window.transcript.selection import Part
 
 HEIGHT = 28
 GAP = 6
@@ -89,6 +90,10 @@ class ThinkingSegment(QWidget):
     def texts(self) -> list[TextWidget]:
         """What of it can be searched: nothing while it is closed."""
         return self._body.texts() if self._body is not None and self.is_open else []
+
+    def parts(self) -> list[Part]:
+        """What of it can be selected."""
+        return self._body.parts() if self._body is not None and self.is_open else []
 
     def words(self) -> str:
         """What its line says."""

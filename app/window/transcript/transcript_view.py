@@ -235,6 +235,13 @@ class TranscriptView(QWidget):
         self._search.find("")
         self._search.find(text, place or 0)
 
+    def show_model(self, name: str) -> None:
+        """The name of the model in use; answers of others say whose they are."""
+        if name != self.reader.model:
+            self.reader.model = name
+            for view in self.column.views:
+                view.show_state()
+
     def set_drafted_shown(self, shown: bool) -> None:
         """Tint drafted words, or not."""
         self.reader.shows_drafted = shown

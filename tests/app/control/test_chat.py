@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QMenu
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven, folders_in, running, scripted
@@ -516,12 +517,15 @@ def test_an_answer_is_not_edited_while_another_runs(driven, source):
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_new_chat_goes_on_from_any_message(driven, qtbot, place):
+def test_a_new_chat_goes_on_from_any_message(driven, qtbot, place, monkeypatch):
+    monkeypatch.setattr(QMenu, "popup", lambda *_: None)
     driven.ask("First")
     driven.ask("Second")
     before, shown = driven.app.chat.chat_id, list(driven.shown)
-    button = driven.widgets.transcript.column.views[place].buttons.branch_off
-    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    view = driven.widgets.transcript.column.views[place]
+    qtbot.mouseClick(view.buttons.more, Qt.MouseButton.LeftButton)
+    (menu,) = view.findChildren(QMenu)
+    next(one for one in menu.actions() if one.text() == "New Chat from Here").trigger()
     assert driven.shown == shown[: place + 1]
     assert driven.app.chat.chat_id != before
     assert driven.app.chat.title == "First (branch)"
@@ -529,6 +533,45 @@ def test_a_new_chat_goes_on_from_any_message(driven, qtbot, place):
     assert driven.ask("Elsewhere") == "You said: Elsewhere"
     driven.app.chat.open(before or 0)
     assert driven.shown == shown
+
+
+def test_a_question_is_deleted_with_its_answer_and_put_back(driven):
+    for text in ("First", "Second", "Third"):
+        driven.ask(text)
+    shown, reader = list(driven.shown), driven.widgets.transcript.reader
+    for message, left in ((2, shown[:2] + shown[4:]), (5, shown[:4]), (0, shown[2:])):
+        reader.delete_wanted.emit(driven.app.chat.turns.ids[message])
+        assert driven.shown == left
+        assert [turn.message.text for turn in driven.app.chat.turns] == left
+        driven.app.chats.deeds.undo()
+        assert driven.shown == shown
+    reader.delete_wanted.emit(driven.app.chat.turns.ids[3])
+    assert driven.ask("Fourth") == "You said: Fourth"
+    assert [turn.message.role for turn in driven.app.chat.turns] == ["user", "assistant"] * 3
+
+
+def test_the_only_question_of_a_chat_can_be_deleted(driven):
+    driven.ask("First")
+    driven.app.chat.delete(driven.app.chat.turns.ids[0])
+    assert driven.shown == [] and not driven.widgets.transcript.isVisible()
+    assert driven.ask("Again") == "You said: Again"
+
+
+def test_what_is_selected_is_quoted_in_the_message(driven):
+    driven.ask("Hello")
+    reader = driven.widgets.transcript.reader
+    reader.selection.quote_wanted.emit("You said:\n\nHello")
+    assert driven.widgets.composer.text() == "> You said:\n>\n> Hello\n\n"
+    reader.selection.quote_wanted.emit("Hello")
+    assert driven.widgets.composer.text().endswith("> Hello\n\n\n\n> Hello\n\n")
+
+
+def test_an_answer_of_another_model_than_the_one_in_use_names_it(driven):
+    driven.ask("Hello")
+    footer = driven.widgets.transcript.column.views[-1].footer
+    assert "None" not in footer.shown()
+    driven.widgets.transcript.show_model("Another")
+    assert footer.shown().startswith(driven.app.chat.turns[-1].message.model)
 
 
 def test_a_new_chat_goes_on_while_the_old_one_is_answered(driven, source):

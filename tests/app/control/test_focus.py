@@ -374,7 +374,7 @@ def test_what_is_folded_away_takes_no_keys_with_it(driven, name):
 
 def test_space_presses_nothing_that_was_clicked(driven):
     driven.ask("Hello")
-    for one in (foot(driven, 1).copy, foot(driven, 1).copy_markdown):
+    for one in (foot(driven, 1).copy, foot(driven, 1).regenerate):
         box(driven).setFocus()
         click(one)
         assert not isinstance(QApplication.focusWidget(), QAbstractButton)

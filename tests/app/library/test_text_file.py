@@ -38,9 +38,9 @@ def test_utf_16_of_the_other_order(tmp_path):
         ("x.doc", b"\xd0\xcf\x11\xe0....", "save it as .docx without a password"),
         ("x.rtf", rb"{\rtf1\ansi Hello}", "rich text: save it as .docx or as plain text"),
         ("x.zip", b"PK\x03\x04....", "an archive or an office document"),
-        ("x.txt", b"caf\xe9", "not text in UTF-8 or UTF-16"),
+        ("x.txt", b"caf\xe9 \x81", "in no known encoding"),
         ("x.bin", b"abc\0def", "it holds binary data"),
-        ("x.txt", b"\xff\xfeab\xff", "not text in UTF-8 or UTF-16"),
+        ("x.txt", b"\xff\xfeab\xff", "in no known encoding"),
         ("x.txt", b" \n\t", "is empty"),
         ("x.txt", b"", "is empty"),
         ("x.log", b"a" * (LARGEST + 1), "too large to attach (2 MB; 2 MB at most)"),
@@ -51,6 +51,11 @@ def test_what_is_refused_and_why(tmp_path, name, content, words):
     assert isinstance(refused, Refused)
     assert words in refused.words
     assert refused.words.startswith(name)
+
+
+def test_older_western_texts_are_read(tmp_path):
+    text = read_text_file(written(tmp_path, "x.txt", "café – “20 €”".encode("cp1252")))
+    assert text.text == "café – “20 €”"
 
 
 def test_folders_missing_files_and_pipes(tmp_path):

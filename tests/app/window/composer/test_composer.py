@@ -4,7 +4,7 @@ import time
 
 import pytest
 from PySide6.QtCore import QMimeData, Qt, QUrl
-from PySide6.QtGui import QInputMethodEvent
+from PySide6.QtGui import QImage, QInputMethodEvent
 from PySide6.QtWidgets import QApplication, QToolButton
 from seen import button, find, press, words_on
 
@@ -48,6 +48,35 @@ def paste(box, text="", paths=()):
         mime.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
     assert box.canInsertFromMimeData(mime)
     box.insertFromMimeData(mime)
+
+
+def test_a_picture_is_not_pasted_and_it_is_said_why(composer, box):
+    picture = QMimeData()
+    picture.setImageData(QImage(4, 4, QImage.Format.Format_RGB32))
+    assert box.canInsertFromMimeData(picture)
+    box.insertFromMimeData(picture)
+    assert "reads text only" in " ".join(words_on(composer)) and composer.text() == ""
+
+
+def test_return_while_an_answer_is_written_says_why_nothing_is_sent(qtbot, composer, box, heard):
+    composer.show_answering()
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    assert "An answer is being written" not in " ".join(words_on(composer))
+    qtbot.keyClicks(box, "Next")
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    assert heard == [] and "An answer is being written" in " ".join(words_on(composer))
+    composer.show_ready("")
+    assert "An answer is being written" not in " ".join(words_on(composer))
+
+
+def test_a_context_that_is_nearly_full_is_told(composer):
+    for used, is_told in ((749, False), (750, True), (1000, True), (0, False)):
+        composer.ring.show_context(used, 1000)
+        assert composer.ring.isVisible() == is_told
+    composer.ring.show_context(800, 1000)
+    assert composer.ring.toolTip() == "80 % of the context is used: 800 of 1,000 tokens."
+    composer.ring.show_context(10, 0)
+    assert not composer.ring.isVisible()
 
 
 def test_return_sends_what_stays_until_it_is_sent(qtbot, composer, box, heard):

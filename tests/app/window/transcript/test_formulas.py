@@ -52,7 +52,7 @@ def places(prose: ProseSegment) -> list[Placed]:
 
 def test_its_source_stands_there_until_the_picture_does_also_while_it_grows(view, qtbot):
     begin(view)
-    stream(view, "So $x^2$ is $y^")
+    view.append_pieces(1, [TextPiece("So $x^2$ is $y^")])
     assert of(view, 1).texts()[0].text() == "So $x^2$ is $y^"
     wait(qtbot, view)
     assert of(view, 1).texts()[0].text() == f"So {OBJECT} is $y^"
@@ -178,7 +178,7 @@ def test_the_source_of_a_formula_is_found(view, qtbot):
 
 def test_latex_is_what_is_copied(view, qtbot):
     prose = until_set(qtbot, view, "So $a_1$, $b_2$ and\n\n$$c^3$$\n\nend $d$")
-    prose.selectAll()
+    select(prose, 0, prose.document().characterCount() - 1)
     prose.copy()
     assert QGuiApplication.clipboard().text() == "So $a_1$, $b_2$ and\n$$c^3$$\nend $d$"
     select(prose, 4, 7)
@@ -231,7 +231,7 @@ def test_equal_formulas_beside_each_other_are_as_many_pictures(view, qtbot):
 def test_the_sign_of_an_image_in_the_text_itself_is_none(view, qtbot, rest):
     """As in what was copied from a letter, and what a model repeats of it."""
     prose = until_set(qtbot, view, f"One {OBJECT}{rest}")
-    prose.selectAll()
+    select(prose, 0, prose.document().characterCount() - 1)
     prose.copy()
     assert QGuiApplication.clipboard().text().startswith("One ")
     assert OBJECT not in QGuiApplication.clipboard().text()

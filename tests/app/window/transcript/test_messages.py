@@ -67,9 +67,11 @@ def test_edit_and_send_again(view, qtbot):
     field = of(view, 1).editor.field
     qtbot.keyClicks(field, "x")
     view.reader.chat = Mock()
-    qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
-    assert view.reader.chat.mock_calls == [call.edit(1, "hix")], "the cursor is at the end"
-    assert field.toPlainText() == "hix", "it stays until it was sent"
+    qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
+    qtbot.keyClicks(field, "more")
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    assert view.reader.chat.mock_calls == [call.edit(1, "hix\nmore")], "the cursor is at the end"
+    assert field.toPlainText() == "hix\nmore", "it stays until it was sent"
     qtbot.keyClick(of(view, 1).editor.field, Qt.Key.Key_Escape)
     assert of(view, 1).editor is None and len(view.reader.chat.mock_calls) == 1
     view.edit_last_prompt()
@@ -148,7 +150,7 @@ def test_copies(view, qtbot):
     qtbot.mouseClick(of(view, 1).buttons.copy, left)
     assert clipboard.text() == "A bold word\n\nx = 1"
     assert "<strong>bold</strong>" in clipboard.mimeData().html()
-    qtbot.mouseClick(of(view, 1).buttons.copy_markdown, left)
+    of(view, 1).copy_markdown()
     assert clipboard.text() == source
     of(view, 1).findChild(CodeSegment).copy()
     assert clipboard.text() == "x = 1"

@@ -117,7 +117,9 @@ def select_and_copy(shown):
         words = shown.createMimeDataFromSelection().text()
         assert not isinstance(shown, ProseSegment) or OBJECT not in words
     if isinstance(shown, ProseSegment):
-        shown.selectAll()
+        cursor = shown.textCursor()
+        cursor.select(cursor.SelectionType.Document)
+        shown.setTextCursor(cursor)
         words = shown.createMimeDataFromSelection().text()
         for formula in shown._pictured:
             assert formula.source in words

@@ -1,0 +1,241 @@
+"""What is selected in a transcript, also over several texts and messages, and how it is copied."""
+
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from typing import NamedTuple
+
+from PySide6.QtCore import QEvent, QMimeData, QObject, QPoint, Qt, QTimer, Signal
+from PySide6.QtGui import QContextMenuEvent, QCursor, QGuiApplication, QMouseEvent, QTextCursor
+from PySide6.QtWidgets import QMenu, QPlainTextEdit, QScrollArea, QTextBrowser
+from typing_extensions import override
+
+from app.window.language import tr
+from app.window.transcript.markdown_text import copied
+
+Text = QTextBrowser | QPlainTextEdit
+SCROLL_MS = 40
+"""Between steps of a transcript that scrolls because text is selected beyond its edge."""
+
+
+class Part(NamedTuple):
+    """A text on show. source: the Markdown of all of it. words: those that are selected in it."""
+
+    text: Text
+    source: str
+    words: Callable[[], str]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it is selected."""
+        cursor = self.text.textCursor()
+        end = self.text.document().characterCount() - 1
+        return cursor.selectionStart() == 0 and cursor.selectionEnd() == end
+
+
+class Selection(QObject):
+    """Selects over the texts of a scrolled transcript, each of which is watched.
+
+    Signal `quote_wanted`(str): what is selected is to be answered to.
+    """
+
+    quote_wanted = Signal(str)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._area: QScrollArea | None = None
+        self._messages: Callable[[], Sequence[Sequence[Part]]] = tuple
+        self._chat: Callable[[], str] = str
+        self._is_wide = self._is_chat = False
+        self._origin: Text | None = None
+        self._scrolling = QTimer(self, interval=SCROLL_MS)
+        self._scrolling.timeout.connect(self._scroll)
+
+    def belong_to(
+        self,
+        area: QScrollArea,
+        messages: Callable[[], Sequence[Sequence[Part]]],
+        chat: Callable[[], str],
+    ) -> None:
+        """messages: the texts on show of each message, from the top; chat: all of its Markdown."""
+        self._area, self._messages, self._chat = area, messages, chat
+
+    def watch(self, text: Text) -> None:
+        """Have the mouse select from this text on into others."""
+        text.viewport().installEventFilter(self)
+
+    def clear(self, but: Text | None = None) -> None:
+        """Select nothing, or only in one text."""
+        self._is_wide = self._is_chat = False
+        for text in self._texts():
+            if text is not but and text.textCursor().hasSelection():
+                _select(text, 0, 0)
+
+    def select_all(self, text: Text | None) -> None:
+        """Of the message that a text belongs to; where that is all selected already, or of no
+        text, all of the chat.
+        """
+        messages = self._messages()
+        parts = next((m for m in messages if any(part.text is text for part in m)), ())
+        if not parts or (self._is_wide and all(part.is_whole for part in parts)):
+            parts = [part for message in messages for part in message]
+            self._is_chat = True
+        for part in parts:
+            _select(part.text, 0, part.text.document().characterCount() - 1)
+        self._is_wide = True
+
+    def copied(self) -> QMimeData | None:
+        """Of what is selected in several texts; None where at most one has a selection.
+
+        Markdown of the texts that are selected whole, the words of others.
+        """
+        if not self._is_wide:
+            return None
+        data = QMimeData()
+        data.setText(self._chat() if self._is_chat else self.markdown())
+        data.setHtml(copied(data.text()).html)
+        return data
+
+    def markdown(self) -> str:
+        """What is selected, as it is copied."""
+        parts = [part for message in self._messages() for part in message]
+        selected = [part for part in parts if part.text.textCursor().hasSelection()]
+        if not self._is_wide:
+            return "\n\n".join(part.words() for part in selected)
+        return "\n\n".join(
+            part.source.strip("\n") if part.is_whole else part.words() for part in selected
+        )
+
+    def _texts(self) -> list[Text]:
+        return [part.text for message in self._messages() for part in message]
+
+    def _extend(self, point: QPoint) -> bool:
+        """Select from where the mouse was pressed to this point of the screen; False while both
+        are in one text, which does that itself.
+        """
+        texts, origin = [text for text in self._texts() if text.isVisible()], self._origin
+        if origin is None or origin not in texts:
+            return False
+        lower = (t for t in texts if t.mapToGlobal(QPoint(0, t.height())).y() >= point.y())
+        target = next(lower, texts[-1])
+        if target is origin and not self._is_wide:
+            return False
+        here = target.cursorForPosition(target.viewport().mapFromGlobal(point)).position()
+        first, last = texts.index(origin), texts.index(target)
+        for at, text in enumerate(texts):
+            end, anchor = text.document().characterCount() - 1, text.textCursor().anchor()
+            before, after = (0, end) if first <= last else (end, 0)
+            if not min(first, last) <= at <= max(first, last):
+                _select(text, anchor, anchor)
+            else:
+                anchor = anchor if text is origin else before
+                _select(text, anchor, here if text is target else after)
+        self._is_wide = first != last
+        return True
+
+    def _scroll(self) -> None:
+        """While the mouse selects beyond the edge."""
+        if self._area is None or not QGuiApplication.mouseButtons() & Qt.MouseButton.LeftButton:
+            self._scrolling.stop()
+            return
+        point = QCursor.pos()
+        y, height = self._area.viewport().mapFromGlobal(point).y(), self._area.viewport().height()
+        beyond = min(0, y) + max(0, y - height)
+        if beyond:
+            bar = self._area.verticalScrollBar()
+            bar.setValue(bar.value() + beyond)
+            self._extend(point)
+
+    def _show_menu(self, text: Text, event: QContextMenuEvent) -> None:
+        menu = QMenu(text)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        copy = menu.addAction(tr("Copy"), text.copy)
+        menu.addAction(tr("Select All"), lambda: self.select_all(text))
+        menu.addSeparator()
+        quote = menu.addAction(tr("Quote"), lambda: self.quote_wanted.emit(self.markdown()))
+        for action in (copy, quote):
+            action.setEnabled(text.textCursor().hasSelection())
+        menu.popup(event.globalPos())
+
+    # Qt
+
+    @override
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        text = watched.parent()
+        if not isinstance(text, Text):
+            return False
+        if isinstance(event, QContextMenuEvent):
+            self._show_menu(text, event)
+            return True
+        if not isinstance(event, QMouseEvent):
+            return False
+        is_left = event.button() == Qt.MouseButton.LeftButton
+        if event.type() == QEvent.Type.MouseButtonPress and is_left:
+            self.clear(but=text)
+            self._origin = text
+            self._scrolling.start()
+        elif event.type() == QEvent.Type.MouseMove and event.buttons() & Qt.MouseButton.LeftButton:
+            return self._extend(event.globalPosition().toPoint())
+        elif event.type() == QEvent.Type.MouseButtonRelease and self._is_wide and is_left:
+            self._origin = None
+        return False
+
+
+def _select(text: Text, anchor: int, position: int) -> None:
+    cursor = text.textCursor()
+    if (cursor.anchor(), cursor.position()) != (anchor, position):
+        cursor.setPosition(anchor)
+        cursor.setPosition(position, QTextCursor.MoveMode.KeepAnchor)
+        text.setTextCursor(cursor)
+
+
+class Row(NamedTuple):
+    """The words of a paragraph, or of the cells of one row of a table."""
+
+    cells: list[str]
+    table: object = None
+    number: int = 0
+
+    @property
+    def is_of_table(self) -> bool:
+        """Whether it is of a table."""
+        return self.table is not None
+
+
+def selected_rows(cursor: QTextCursor) -> list[Row]:
+    """Those that the selection of a cursor touches, with what of them is selected."""
+    rows = list[Row]()
+    inside, block = QTextCursor(cursor), cursor.document().findBlock(cursor.selectionStart())
+    while block.isValid() and block.position() < cursor.selectionEnd():
+        start, end = block.position(), block.position() + block.length() - 1
+        inside.setPosition(max(start, cursor.selectionStart()))
+        table = inside.currentTable()
+        inside.setPosition(min(end, cursor.selectionEnd()), QTextCursor.MoveMode.KeepAnchor)
+        words = inside.selectedText().replace("\u2028", "\n").replace("\xa0", " ")
+        number = table.cellAt(start).row() if table else 0
+        is_same_row = rows and table and (rows[-1].table, rows[-1].number) == (table, number)
+        if is_same_row:
+            rows[-1].cells.append(words)
+        else:
+            rows.append(Row([words], table, number))
+        block = block.next()
+    return rows
+
+
+def words_of(rows: Iterable[Row]) -> str:
+    """A line for each, with tabs between cells."""
+    return "\n".join("\t".join(row.cells) for row in rows)
+
+
+def html_of(rows: Iterable[Row]) -> str:
+    """Paragraphs and tables without any look of their own."""
+    parts, table = list[str](), object()
+    for row in rows:
+        if row.table != table:
+            parts += ["</table>"] * (parts[-1:] == ["</tr>"]) + ["<table>"] * row.is_of_table
+        table = row.table
+        if row.is_of_table:
+            cells = "".join(f"<td>{escape(cell)}</td>" for cell in row.cells)
+            parts += ["<tr>", cells, "</tr>"]
+        else:
+            parts.append(f"<p>{escape(row.cells[0])}</p>")
+    return "".join(parts + ["</table>"] * (parts[-1:] == ["</tr>"]))
