@@ -290,7 +290,8 @@ class App(QObject):
     def _connect_chats(self) -> None:
         chat, answers, window = self.chat, self.answers, self.widgets.window
         widgets, reader = self.widgets, self.widgets.transcript.reader
-        widgets.sidebar.watch(self.chats, chat, answers, self.files.export)
+        downloads = self.library.downloads
+        widgets.sidebar.watch(self.chats, chat, answers, downloads, self.files.export)
         commands = (self.actions[name] for name in ("eject", "library"))
         widgets.head.watch(chat, self.chats, self.models, *commands)
         branch = tr("branch", "of a chat, behind its title")

@@ -27,8 +27,10 @@ from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words, joined, size_words
 
 WAITING = Words("Waiting for the current answer to finish")
-PROGRESS, TIGHT = 160, 680
-"""Pixels of the bar of a load; below so many of the head, at a zoom of 1, there is none."""
+PROGRESS, TIGHT, ROOMY = 160, 680, 520
+"""Pixels of the bar of a load; below so many of the head, at a zoom of 1, there is none,
+and below the last of them nothing is said of the model.
+"""
 
 
 TITLE_PADDING, WIDEST_TITLE = 20, 320
@@ -247,6 +249,7 @@ class HeadBar(QFrame):
         """The name gives way to what is said of a load, and the bar to both."""
         has_room = self.width() >= TIGHT * look().zoom
         self._progress.setVisible(self._is_loading and has_room)
+        self._detail.setVisible(self._is_loading or self.width() >= ROOMY * look().zoom)
         words = min(self._detail.sizeHint().width(), 2 * self.width() // 5)
         self._detail.setMinimumWidth(words if self._is_loading else 0)
 

@@ -2856,6 +2856,10 @@
         <translation>Hier werden die Chats aufgeführt.</translation>
     </message>
     <message>
+        <source>Downloading: {done}</source>
+        <translation>Herunterladen: {done}</translation>
+    </message>
+    <message>
         <source>This message cannot be shown as it should be. Its text:</source>
         <translation>Diese Nachricht lässt sich nicht wie vorgesehen anzeigen. Ihr Text:</translation>
     </message>

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from chat_states import StatedChat
 from chat_stores import Clock
-from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt
+from PySide6.QtCore import QMimeData, QObject, QPoint, QPointF, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QDrag, QDragEnterEvent, QDragMoveEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QLineEdit, QMenu, QPushButton
 from pytestqt.qtbot import QtBot
@@ -20,6 +20,13 @@ from app.window.sidebar.sidebar import Sidebar
 NOTHING = Qt.KeyboardModifier.NoModifier
 
 
+class Downloading(QObject):
+    """In place of downloads."""
+
+    changed = Signal()
+    fraction: float | None = None
+
+
 class Hands:
     """Clicks, types and drags."""
 
@@ -32,7 +39,10 @@ class Hands:
         self.stated = StatedChat(store)
         self.chat, settings = self.stated.chat, KeptSettings(Path("nowhere.json"))
         self.listed = ChatListState(store, self.chat, settings, clock)
-        self.sidebar.watch(self.listed, self.chat, self.stated.answers, lambda *_: None)
+        self.downloads = Downloading()
+        self.sidebar.watch(
+            self.listed, self.chat, self.stated.answers, self.downloads, lambda *_: None
+        )
         self.opened: list[int] = []
         self.chat.opened.connect(self._note_opened)
         self.listed.refresh()

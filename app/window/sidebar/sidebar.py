@@ -1,23 +1,26 @@
 """The left side of the window: search, new chat, the list of chats, the Trash and the models."""
 
-from PySide6.QtCore import QEvent, QSignalBlocker, Qt, QTimer
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSignalBlocker, Qt, QTimer
+from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton
 
 from app.state.answers import Answers
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
+from app.state.downloads import Downloads
 from app.window.controls.fields import SearchField
 from app.window.controls.icons import IconButton, icon
-from app.window.controls.labels import label
+from app.window.controls.labels import label, set_tip
 from app.window.controls.layouts import Wide, column, row
 from app.window.controls.notice_bar import UndoBar
-from app.window.language import tr
+from app.window.language import percent, tr
 from app.window.look import look
 from app.window.sidebar.chat_list import ChatList, Export
 
 NARROWEST, WIDEST = 180, 420
 """Pixels at a zoom of 1."""
 SEARCH_PAUSE_MS = 120
+RING, RING_PEN = 12, 2
 
 
 class Sidebar(QFrame):
@@ -31,9 +34,9 @@ class Sidebar(QFrame):
         self.list = ChatList()
         self._search = SearchField(tr("Search"), tr("Search in chats"))
         self._search.addAction(icon("search", "muted"), QLineEdit.ActionPosition.LeadingPosition)
-        self.new = _row_button(tr("New chat"), "new_chat")
-        self.models = _row_button(tr("Models"), "library")
-        self._trash = _row_button(tr("Trash"), "delete")
+        self.new = RowButton(tr("New chat"), "new_chat")
+        self.models = RowButton(tr("Models"), "library")
+        self._trash = RowButton(tr("Trash"), "delete")
         self._trash.setCheckable(True)
         self._empty = label("", "muted")
         self._empty.setWordWrap(True)
@@ -54,12 +57,18 @@ class Sidebar(QFrame):
         self._fit()
 
     def watch(
-        self, chats: ChatListState, chat: ChatState, answers: Answers, export: Export
+        self,
+        chats: ChatListState,
+        chat: ChatState,
+        answers: Answers,
+        downloads: Downloads,
+        export: Export,
     ) -> None:
-        """Show this list of chats, which of them is on show, and which are being answered."""
+        """Show this list of chats, the one on show, those being answered, and what downloads."""
         self._chats = chats
         self.list.watch(chats, chat, answers, export)
         self.undo.watch(chats.deeds)
+        downloads.changed.connect(lambda: self.models.show_fraction(downloads.fraction))
         self._trash.toggled.connect(chats.show_trash)
         chats.changed.connect(self._show)
         chats.went_on.connect(self._empty.hide)
@@ -119,9 +128,35 @@ class Sidebar(QFrame):
             self._fit()
 
 
-def _row_button(words: str, picture: str) -> QPushButton:
-    button = QPushButton(icon(picture), words)
-    button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-    button.setProperty("role", "row")
-    button.setFlat(True)
-    return button
+class RowButton(QPushButton):
+    """A row of words, with a ring at its right that fills while something goes on."""
+
+    def __init__(self, words: str, picture: str) -> None:
+        super().__init__(icon(picture), words)
+        self._fraction: float | None = None
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setProperty("role", "row")
+        self.setFlat(True)
+
+    def show_fraction(self, fraction: float | None) -> None:
+        """Fill the ring so far; None for no ring."""
+        self._fraction = fraction
+        words = "" if fraction is None else tr("Downloading: {done}", done=percent(fraction))
+        set_tip(self, words)
+        self.setAccessibleDescription(words)
+        self.update()
+
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """The row, and the ring."""
+        super().paintEvent(event)
+        if self._fraction is not None:
+            place = QRectF(0, 0, RING, RING)
+            place.moveCenter(QPointF(self.width() - RING, self.height() / 2))
+            with QPainter(self) as painter:
+                painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+                painter.setPen(QPen(look().colour("line"), RING_PEN))
+                painter.drawEllipse(place)
+                painter.setPen(QPen(look().colour("accent"), RING_PEN))
+                painter.drawArc(place, 90 * 16, round(-self._fraction * 360 * 16))

@@ -134,6 +134,18 @@ def test_a_ring_turns_while_a_chat_is_answered(qtbot, hands):
     assert chats.grab().toImage() == still != before
 
 
+def test_a_ring_fills_while_models_are_downloaded(hands):
+    models, rings = hands.sidebar.models, []
+    for fraction in (None, 0.25, 0.75, None):
+        hands.downloads.fraction = fraction
+        hands.downloads.changed.emit()
+        rings.append(models.grab().toImage())
+        assert models.accessibleDescription() == (
+            "" if fraction is None else f"Downloading: {100 * fraction:.0f} %"
+        )
+    assert rings[0] == rings[3] and rings[1] != rings[2] != rings[0]
+
+
 def test_searching_waits_for_a_pause(qtbot, hands):
     hands.chats("Kernels", "Recipe")
     field = hands.sidebar.findChild(QLineEdit)
