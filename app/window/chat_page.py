@@ -108,7 +108,7 @@ class TitleField(QLineEdit):
         super().focusOutEvent(event)
         typed, chat_id = self.text().strip(), self._renamed
         self._renamed = None
-        if chat_id is not None and typed:
+        if chat_id is not None and self.isModified() and typed:
             self._chats.rename(chat_id, typed)
         self._fit()
 

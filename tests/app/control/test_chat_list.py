@@ -294,6 +294,10 @@ def test_a_title_is_given_up_with_escape_and_kept_by_a_click_elsewhere(driven):
     assert driven.app.chat.title == "Ships"
     driven.until(lambda: title.text() == "Ships")
     QTest.mouseClick(title, Qt.MouseButton.LeftButton)
+    driven.app.store.chats.rename(second, "Renamed elsewhere")
+    driven.widgets.composer.setFocus()
+    assert driven.app.store.chats.get(second).title == "Renamed elsewhere", "nothing was typed"
+    QTest.mouseClick(title, Qt.MouseButton.LeftButton)
     title.selectAll()
     QTest.keyClicks(title, "Boats")
     driven.app.chat.open(first)
