@@ -126,6 +126,7 @@ class SettingsView(QWidget):
         system = TextField(tr("System prompt of new chats"), 4, hint, shows_name=False)
         return (
             bind("load_at_start", Tick(tr("Load the last model when Headstart starts"))),
+            bind("write_titles", Tick(tr("Let the model name new chats"))),
             bind("notify", Tick(tr("Notify me when a long answer finishes in the background"))),
             named(
                 tr("Language"),

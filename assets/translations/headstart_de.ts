@@ -2636,6 +2636,10 @@
         <translation>Beim Start von Headstart das zuletzt benutzte Modell laden</translation>
     </message>
     <message>
+        <source>Let the model name new chats</source>
+        <translation>Neue Chats vom Modell benennen lassen</translation>
+    </message>
+    <message>
         <source>Takes effect after a restart.</source>
         <translation>Wirksam nach einem Neustart.</translation>
     </message>

@@ -52,8 +52,8 @@ def test_deleting_can_be_undone(driven):
 
 def test_what_is_in_effect_is_said_of_the_chat_on_show(driven):
     chat(driven, "Drafted")
-    find(driven.widgets.session, QToolButton, "Depth: 2").click()
-    assert "Pinned: 2." in in_effect(driven)
+    find(driven.widgets.session, QToolButton, "Depth: Custom").click()
+    assert "Pinned: 3." in in_effect(driven)
     driven.app.chats.begin()
     assert "Pinned" not in in_effect(driven)
 
