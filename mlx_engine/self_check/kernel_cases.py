@@ -257,7 +257,7 @@ def _filtered_pick(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launc
     filters = filtering.Filters(0.6, top_k=20, top_p=0.95)
     settings = filters.settings()
 
-    return _plain_case(
+    return _bit_equal_case(
         lambda rows: normal((rows, work.outputs), seed, dtype),
         lambda x: filtering.filtered_pick(x, _noise_keys(x), settings, launcher),
         lambda x: filtering.reference(x, _noise_keys(x), filters),
@@ -267,14 +267,14 @@ def _filtered_pick(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launc
 def _noise(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     """Make a trial case of drawing sampling noise for noise keys x."""
     del dtype
-    return _plain_case(
+    return _bit_equal_case(
         lambda rows: (mx.arange(2 * rows) * 991 + seed).astype(mx.uint32).reshape(rows, 2),
         lambda x: noise.gumbel_noise(x, work.outputs, launcher),
         lambda x: noise.reference(x, work.outputs),
     )
 
 
-def _plain_case(x: Callable[[int], mx.array], kernel: Run, plain: Run) -> Case:
+def _bit_equal_case(x: Callable[[int], mx.array], kernel: Run, plain: Run) -> Case:
     """Make a kernel's trial case whose reference is the stock operation, equal bit for bit."""
     return Case(x, kernel, plain, plain, is_exact=True)
 

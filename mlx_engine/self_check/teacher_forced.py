@@ -131,18 +131,6 @@ def _write_rows(made: NDArray[np.float32], parts: Iterator[mx.array]) -> NDArray
     return made
 
 
-def with_head_check(loaded: LoadedModel, description: ModelDescription) -> ModelDescription:
-    """Return the model's description, with a reason where its MTP heads do not fit it.
-
-    Reads the heads' weights.
-    """
-    fit = measure_fit(loaded.model, loaded.tokenizer.encode(TEXT, add_special=True))
-    reason = misfit(fit, loaded.head_origin)
-    if reason is None:
-        return description
-    return replace(description, declined=(*description.declined, reason))
-
-
 class HeadFit(NamedTuple):
     """How often an MTP head agrees with its model: rows where the model was sure, and agreed."""
 
@@ -182,23 +170,22 @@ def measure_fit(model: Model, tokens: Sequence[int]) -> HeadFit:
     return HeadFit(judged, agreed)
 
 
-def misfit(fit: HeadFit, origin: str) -> Reason | None:
-    """Return the reason for an MTP head that does not fit its model, None for others.
+def with_head_check(loaded: LoadedModel, description: ModelDescription) -> ModelDescription:
+    """Return the model's description, with a reason where its MTP heads do not fit it.
 
-    origin: the head's file.
+    Reads the heads' weights.
     """
+    fit = measure_fit(loaded.model, loaded.tokenizer.encode(TEXT, add_special=True))
     if not fit.is_misfit:
-        return None
-    return Reason(
-        "heads-implausible",
-        Words(
-            "The MTP heads of {origin} seem not to fit this model: in a test text they "
-            "foresaw {agreed} of {judged} tokens the model was sure of. Usual causes: heads "
-            "of another model or of another training of it; norm weights stored with or "
-            "without 1 added; heads made for the hidden state at another place. Text stays "
-            "right, but drafting will not pay.",
-            origin=origin,
-            agreed=fit.agreed,
-            judged=fit.judged,
-        ),
+        return description
+    words = Words(
+        "The MTP heads of {origin} seem not to fit this model: in a test text they foresaw "
+        "{agreed} of {judged} tokens the model was sure of. Usual causes: heads of another model "
+        "or of another training of it; norm weights stored with or without 1 added; heads made "
+        "for the hidden state at another place. Text stays right, but drafting will not pay.",
+        origin=loaded.head_origin,
+        agreed=fit.agreed,
+        judged=fit.judged,
     )
+    reason = Reason("heads-implausible", words)
+    return replace(description, declined=(*description.declined, reason))
