@@ -68,24 +68,22 @@ def questions(engine: Engine) -> list[Question]:
 
 
 class Clock:
-    """Stopwatch of one answer; starts when it is made."""
+    """Stopwatch of one answer; starts when it is made, and stands still after the last pass."""
 
     def __init__(self) -> None:
-        self._started = self._first = perf_counter()
-        self._cpu = process_time()
-        self._emitted: list[int] = []
+        self._started = perf_counter()
+        self._emitted, self._passed, self._cpu = list[int](), list[float](), list[float]()
 
     def passed(self, emitted: int) -> None:
         """Count a pass that yielded so many tokens; the figures of speed begin after the first."""
-        if not self._emitted:
-            self._first, self._cpu = perf_counter(), process_time()
         self._emitted.append(emitted)
+        self._passed.append(perf_counter())
+        self._cpu.append(process_time())
 
     def run(
         self, prompt_tokens: int, tokens: Sequence[int], rounds: Sequence[RoundStats] = ()
     ) -> Run:
-        """Stop the clock and return the answer's figures."""
-        now, cpu_s = perf_counter(), process_time() - self._cpu
+        """Return the answer's figures; at least one pass must have been counted."""
         return Run(
             prompt_tokens=prompt_tokens,
             tokens=tuple(tokens),
@@ -93,11 +91,11 @@ class Clock:
             drafted=sum(stats.drafted for stats in rounds),
             accepted=sum(stats.accepted for stats in rounds),
             passes=len(self._emitted),
-            first_s=self._first - self._started,
-            wall_s=now - self._started,
+            first_s=self._passed[0] - self._started,
+            wall_s=self._passed[-1] - self._started,
             later=sum(self._emitted[1:]),
-            later_s=now - self._first,
-            cpu_s=cpu_s,
+            later_s=self._passed[-1] - self._passed[0],
+            cpu_s=self._cpu[-1] - self._cpu[0],
             rounds=tuple(rounds),
         )
 

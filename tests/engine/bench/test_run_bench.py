@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from time import perf_counter, sleep
 from xml.etree import ElementTree
 
 import pytest
@@ -19,6 +20,7 @@ from mlx_engine.bench.run_bench import Show, run_bench
 from mlx_engine.bench.tables import write_picture
 from mlx_engine.decoding.session import Session
 from mlx_engine.engine import Engine, open_engine
+from mlx_engine.self_check.between_answers import SelfCheck
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.options import SOURCES, DraftOptions, LoadOptions, SamplingOptions
 from mlx_engine.values.stats import GenerationStats
@@ -128,6 +130,23 @@ def test_a_question_that_is_asked_again_is_read_again(engine: Engine) -> None:
     for session in found:
         assert session.stats.reused_tokens == 0
         assert session.stats.prompt_tokens == len(question.tokens)
+
+
+def test_what_comes_behind_an_answer_is_not_timed(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels are tried and passes timed there."""
+    behind: list[float] = []
+
+    def run_a_while(_: SelfCheck) -> None:
+        behind.append(perf_counter())
+        sleep(0.05)
+
+    monkeypatch.setattr(SelfCheck, "run_a_while", run_a_while)
+    arm = draft_arm(engine, SMALL, DraftSetting("off", DraftOptions("none")))
+    question, started = questions(engine)[0], perf_counter()
+    run = arm.answer(question, 2)
+    assert run.wall_s <= behind[0] - started
 
 
 def test_several_chats_at_once_share_their_passes(engine: Engine) -> None:
