@@ -2,18 +2,18 @@
 
 What open_database does with a file that is not as it should be:
 - older: copied, then brought up to date;  - newer: opened to be read only;
-- of another version or owner than its tables show: mended;
-- damaged, or no file: moved aside, a new one takes its place with every row that could still be
-  read;
+- damaged, of a version that cannot be, or no file: moved aside, a new one takes its place with
+  every row that could still be read;
 - file, folder or disk not writable: opened to be read only;  - of another program: refused;
 - held by another program: StoreBusy, and `open_held` reads it meanwhile.
 Each leaves a sentence in `notices` for the window.
 """
 
 import glob
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -42,7 +42,6 @@ from app.store.schema import (
     migrate,
     new_in_memory,
     sound_columns,
-    steps_made,
 )
 from app.values.errors import StoreBusy, StoreDamaged, StoreForeign, StoreReadOnly
 from mlx_engine.values.private_files import make_private, make_private_file, make_private_folder
@@ -51,8 +50,12 @@ from mlx_engine.values.words import Words, joined
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 WAL_FORMAT = 2
 """The latest version of SQLite's format, in bytes 18 (for writing) and 19 (for reading)."""
+MADE_ALREADY = re.compile("already exists|duplicate column")
+"""What a step says of a file that is of a later version than it claims."""
 VERSIONS_TO_COME = 100
-"""A file that claims a version beyond these, and has the tables of ours, has it from damage."""
+"""A file that claims a version beyond these has it from damage."""
+OURS = {"chat", "message", "message_child"}
+"""Tables and indexes that a file of any version has."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -78,8 +81,7 @@ def open_held(path: Path) -> Database:
         connection = connect(path, "rw")
         with closed_on_error(connection):
             begin_to_read(connection)
-            _check_owner(connection, path, MIGRATIONS)
-            if pragma(connection, "user_version") != len(MIGRATIONS):
+            if _check_owner(connection, path) != len(MIGRATIONS):
                 raise StoreBusy("{path} is held by another program: try again.", path=path)
             _check_shape(connection, path)
     words = Words(
@@ -103,7 +105,7 @@ def _check_kind(path: Path) -> None:
 def _open(path: Path, steps: Sequence[Migration]) -> Database:
     _make_folder(path)
     try:
-        connection = _writer(path, steps)
+        connection = _writer(path)
     except sqlite3.OperationalError as error:
         unlike = (*_BUSY, *_DAMAGE, sqlite3.SQLITE_ERROR)
         if primary_code(error) in unlike or not path.exists():
@@ -129,11 +131,11 @@ def _make_folder(path: Path) -> None:
     make_private(*folder.glob(f"{glob.escape(path.stem)}*"))
 
 
-def _writer(path: Path, steps: Sequence[Migration]) -> sqlite3.Connection:
+def _writer(path: Path) -> sqlite3.Connection:
     with _misshapen(path):
         connection = connect(path, "rwc")
     with closed_on_error(connection):
-        _check_owner(connection, path, steps)
+        _check_owner(connection, path)
         begin_to_write(connection)
     return connection
 
@@ -159,16 +161,20 @@ def _checked_reader(path: Path, access: Access) -> sqlite3.Connection:
 def _bring_up_to_date(
     connection: sqlite3.Connection, path: Path, steps: Sequence[Migration]
 ) -> Database:
-    made = _check_owner(connection, path, steps)
-    notices = [] if made is None else _mend_header(connection, path, made)
-    if pragma(connection, "user_version") > len(steps):
+    notices = list[str]()
+    version = _check_owner(connection, path)
+    if version > len(steps):
         connection.close()
         return Database(_reader(path), path, read_only=_newer_words(path))
     look_closer = _was_asked_to_look_closer(path)
-    if pragma(connection, "user_version"):
-        _check_pages(connection, path, *(f"quick_check({table})" for table in _there(connection)))
-    with nullcontext() if made is not None else _misshapen(path):
+    tables = _names(connection).intersection(TABLES)
+    _check_pages(connection, path, *(f"quick_check({table})" for table in tables))
+    try:
         copy = migrate(connection, path, steps)
+    except sqlite3.OperationalError as error:
+        if not MADE_ALREADY.search(str(error)):
+            raise
+        raise StoreDamaged("{path} is damaged: {error}.", path=path, error=str(error)) from error
     _check_shape(connection, path)
     if look_closer or not indexes_open(connection):
         with _misshapen(path):
@@ -187,10 +193,9 @@ def _bring_up_to_date(
     return Database(connection, path, notices=tuple(notices))
 
 
-def _there(connection: sqlite3.Connection) -> list[str]:
-    """An older file lacks some of the tables."""
-    found = {row["name"] for row in connection.execute("SELECT name FROM sqlite_schema")}
-    return [table for table in TABLES if table in found]
+def _names(connection: sqlite3.Connection) -> set[str]:
+    """Return the names of tables and indexes; an older file lacks some of them."""
+    return {row["name"] for row in connection.execute("SELECT name FROM sqlite_schema")}
 
 
 def _was_asked_to_look_closer(path: Path) -> bool:
@@ -208,8 +213,7 @@ def _open_to_read(path: Path, steps: Sequence[Migration], why: sqlite3.Error) ->
             raise StoreDamaged("{path} is damaged: it is of no known format.", path=path)
     connection = _reader(path)
     with closed_on_error(connection):
-        made = _check_owner(connection, path, steps)
-        version = pragma(connection, "user_version") if made is None else made
+        version = _check_owner(connection, path)
         if version < len(steps):
             raise StoreReadOnly(
                 "{path} is of an older Headstart and must be brought up to date, but cannot be "
@@ -240,37 +244,23 @@ def _unwritable_words(path: Path, why: sqlite3.Error) -> str:
     )
 
 
-def _check_owner(
-    connection: sqlite3.Connection, path: Path, steps: Sequence[Migration]
-) -> int | None:
-    """How many of the steps made its tables, None where that cannot be told. Raises StoreForeign
-    for tables that are not ours.
+def _check_owner(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the version, 0 for a new file. Raises StoreForeign for one of another program,
+    StoreDamaged where the header cannot be true.
     """
     with _misshapen(path):
         begin_to_read(connection)
         owner, version = (pragma(connection, name) for name in ("application_id", "user_version"))
-    if owner == APPLICATION_ID and version == len(steps):
-        return version  # as nearly always
-    made = steps_made(connection, steps)
-    if made is None and owner != APPLICATION_ID:
+        names = _names(connection)
+    is_new = not names and (owner, version) == (0, 0)
+    if owner != APPLICATION_ID and not is_new and not names >= OURS:
         raise StoreForeign(
             "{path} is a database of another program: move it elsewhere, then start again.",
             path=path,
         )
-    if made is None and version <= 0:
+    if not is_new and (owner != APPLICATION_ID or not 0 < version < VERSIONS_TO_COME):
         raise StoreDamaged("{path} is damaged: it is of no version.", path=path)
-    is_newer = made == len(steps) < version < VERSIONS_TO_COME
-    return None if is_newer else made
-
-
-def _mend_header(connection: sqlite3.Connection, path: Path, made: int) -> list[str]:
-    """Have the header say what the tables show; notices."""
-    true = {"application_id": APPLICATION_ID, "user_version": made}
-    wrong = {name: value for name, value in true.items() if pragma(connection, name) != value}
-    for name, value in wrong.items():
-        connection.execute(f"PRAGMA {name} = {value}")
-    words = Words("{path} was damaged in its header, which has been mended.", path=path)
-    return [words] if wrong and made else []
+    return version
 
 
 def _check_pages(connection: sqlite3.Connection, path: Path, *checks: str) -> None:

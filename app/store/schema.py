@@ -224,27 +224,6 @@ def _columns(connection: sqlite3.Connection, table: str) -> Columns:
     }
 
 
-def steps_made(connection: sqlite3.Connection, steps: Sequence[Migration]) -> int | None:
-    """After how many of the steps a file has exactly these tables, indexes and triggers; None where
-    after none.
-    """
-    found = _shape(connection)
-    with closing(connect_memory()) as new:
-        for number in range(len(steps) + 1):
-            if _shape(new) == found:
-                return number
-            for step in steps[number : number + 1]:
-                step(new)
-    return None
-
-
-def _shape(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
-    """Without what SQLite and FTS5 make for themselves, which their versions may do otherwise."""
-    rows = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
-    own = ((row["type"], row["name"], row["sql"]) for row in rows)
-    return {one for one in own if "_index_" not in one[1] and not one[1].startswith("sqlite_")}
-
-
 def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migration]) -> Path | None:
     """Apply what is missing; returns the copy made before, None when none was needed.
 
