@@ -1,5 +1,6 @@
 """The card of a model from its description, before it is loaded as well."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from app.values.models import ModelCard, family_name, short_quantisation
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import UNQUANTISED, CacheOptions, LoadOptions
-from mlx_engine.values.words import Words, count_words, token_words
+from mlx_engine.values.words import Words, count_words, size_words, token_words
 
 
 def make_card(
@@ -37,7 +38,16 @@ def make_card(
         memory=model.memory_fit(usable, cache, asked=asked, draft=draft, gpu_bytes=gpu),
         notes=tuple(reason.words for reason in (*model.declined, *packed)),
         groups=model.groups,
+        size=size_words(model.nbytes),
+        format=_format_words(model),
     )
+
+
+def _format_words(model: ModelDescription) -> str:
+    """Bits of most weights, and the kind of file: "4-bit GGUF", "8-bit MLX"."""
+    kind = "GGUF" if model.path.endswith(".gguf") else "MLX"
+    bits = re.search(r"\d+", model.quantisation)  # of "Q4_K as …", "8-bit affine", "bfloat16"
+    return Words("{bits}-bit {kind}", bits=bits[0], kind=kind) if bits else kind
 
 
 def _parameter_words(model: ModelDescription) -> str:
@@ -57,8 +67,8 @@ def _heads_words(model: ModelDescription) -> str:
     if model.mtp is not None:
         return Words("{words} It runs without drafting.", words=model.mtp.words)
     if model.mtp_heads == 0:
-        return Words("No MTP heads. It runs without drafting.")
-    heads = Words("{n} MTP heads", "1 MTP head", model.mtp_heads)
+        return Words("No drafting heads. It runs without drafting.")
+    heads = Words("{n} drafting heads", "1 drafting head", model.mtp_heads)
     if model.heads_from:
         heads = Words("{heads}, from {name}", heads=heads, name=Path(model.heads_from).name)
     if not _heads_misfit(model):

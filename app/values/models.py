@@ -89,9 +89,8 @@ def family_name(architecture: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """Lines of the card. heads: how it drafts, or why it does not; notes: what else is off.
-
-    memory: None for a model of which nothing is known.
+    """What is told of a model. heads: how it drafts, or why it does not; notes: what else is off.
+    memory: None for a model of which nothing is known. size, format: of the files, in plain words.
     """
 
     name: str
@@ -104,6 +103,8 @@ class ModelCard:
     memory: MemoryFit | None = None
     notes: tuple[str, ...] = ()
     groups: tuple[TensorGroup, ...] = ()
+    size: str = ""
+    format: str = ""
 
 
 Phase = Literal["waiting", "looking", "running", "paused", "failed", "done"]

@@ -126,6 +126,8 @@ QLineEdit, QPlainTextEdit[role="field"], QComboBox, QDoubleSpinBox {
   selection-background-color: $accent; selection-color: $on_accent;
 }
 QPlainTextEdit[role="field"] { padding: 2px 3px; }
+QDoubleSpinBox::up-button, QDoubleSpinBox::down-button { width: 1px; border: none; }
+QDoubleSpinBox QLineEdit { border: none; padding: 0 7px; min-height: 0; background: transparent; }
 QDoubleSpinBox[unset="true"] { color: $muted; }
 QLineEdit:hover, QPlainTextEdit[role="field"]:hover, QComboBox:hover, QDoubleSpinBox:hover {
   border-color: $outline;

@@ -620,6 +620,10 @@
         <translation>{tokens} Tokens</translation>
     </message>
     <message>
+        <source>{bits}-bit {kind}</source>
+        <translation>{bits} Bit, {kind}</translation>
+    </message>
+    <message>
         <source>{count} parameters</source>
         <translation>{count} Parameter</translation>
     </message>
@@ -632,8 +636,8 @@
         <translation>{words} Es läuft ohne Entwürfe.</translation>
     </message>
     <message>
-        <source>No MTP heads. It runs without drafting.</source>
-        <translation>Keine MTP-Köpfe. Es läuft ohne Entwürfe.</translation>
+        <source>No drafting heads. It runs without drafting.</source>
+        <translation>Keine Entwurfsköpfe. Es läuft ohne Entwürfe.</translation>
     </message>
     <message numerus="yes">
         <source>{n} MTP heads</source>
@@ -1603,48 +1607,44 @@
         <translation>Tiefe {depth}: {accepted} von {drafted} angenommen, {percent:.0f} %.</translation>
     </message>
     <message>
-        <source>No pass yet.</source>
-        <translation>Noch kein Durchlauf.</translation>
+        <source>No steps yet.</source>
+        <translation>Noch keine Schritte.</translation>
     </message>
     <message>
-        <source>The last {count} passes gave {mean:.2f} tokens each.</source>
-        <translation>Die letzten {count} Durchläufe gaben je {mean:.2f} Tokens.</translation>
+        <source>The last {count} steps gave {mean:.2f} tokens each.</source>
+        <translation>Die letzten {count} Schritte gaben je {mean:.2f} Token.</translation>
     </message>
     <message>
-        <source>Pass costs are measured when drafting first chooses its depth.</source>
-        <translation>Die Kosten eines Durchlaufs werden gemessen, wenn zum ersten Mal eine Tiefe gewählt wird.</translation>
+        <source>Measured when drafting first chooses its depth.</source>
+        <translation>Wird gemessen, wenn erstmals eine Tiefe gewählt wird.</translation>
     </message>
     <message>
-        <source>{rows} rows {cost:.2f}</source>
-        <translation>{rows} Zeilen {cost:.2f}</translation>
+        <source>{rows} tokens {cost:.2f}</source>
+        <translation>{rows} Token {cost:.2f}</translation>
     </message>
     <message>
-        <source>Cost of a pass relative to one row ({one:.1f} ms): {rest}.</source>
-        <translation>Kosten eines Durchlaufs, gemessen an einer Zeile ({one:.1f} ms): {rest}.</translation>
+        <source>Time of a step relative to one token ({one:.1f} ms): {rest}.</source>
+        <translation>Zeit eines Schritts im Verhältnis zu einem Token ({one:.1f} ms): {rest}.</translation>
     </message>
     <message>
-        <source>draft</source>
-        <comment>stage of a round</comment>
+        <source>Drafting</source>
+        <comment>stage of a step</comment>
         <translation>Entwerfen</translation>
     </message>
     <message>
-        <source>verify</source>
-        <comment>stage of a round</comment>
+        <source>checking</source>
+        <comment>stage of a step</comment>
         <translation>Prüfen</translation>
     </message>
     <message>
-        <source>accept</source>
-        <comment>stage of a round</comment>
-        <translation>Annehmen</translation>
+        <source>choosing</source>
+        <comment>stage of a step</comment>
+        <translation>Auswählen</translation>
     </message>
     <message>
-        <source>host</source>
-        <comment>stage of a round</comment>
-        <translation>Rechner</translation>
-    </message>
-    <message>
-        <source>No round yet.</source>
-        <translation>Noch keine Runde.</translation>
+        <source>the rest</source>
+        <comment>stage of a step</comment>
+        <translation>Übriges</translation>
     </message>
     <message>
         <source>{name} {percent:.0f} % ({ms:,.0f} ms)</source>
@@ -1655,44 +1655,48 @@
         <translation>Entwürfe</translation>
     </message>
     <message>
-        <source>Acceptance by depth</source>
-        <translation>Annahmequote nach Tiefe</translation>
-    </message>
-    <message>
-        <source>Tokens per pass</source>
-        <translation>Tokens je Durchlauf</translation>
-    </message>
-    <message>
-        <source>Time of a pass by tokens checked, ms</source>
-        <translation>Kosten nach Zeilen, ms</translation>
-    </message>
-    <message>
-        <source>Time per step</source>
-        <translation>Wohin die Zeit einer Runde geht</translation>
-    </message>
-    <message>
         <source>Speedup in this chat</source>
         <translation>Gewinn in diesem Chat</translation>
     </message>
     <message>
-        <source>Not used</source>
-        <translation>Abgelehnt</translation>
+        <source>Accepted by position in the draft</source>
+        <translation>Angenommen nach der Stelle im Entwurf</translation>
+    </message>
+    <message>
+        <source>Tokens per step</source>
+        <translation>Token je Schritt</translation>
+    </message>
+    <message>
+        <source>Milliseconds of a step by tokens checked</source>
+        <translation>Millisekunden eines Schritts nach geprüften Token</translation>
+    </message>
+    <message>
+        <source>Where the time goes</source>
+        <translation>Wohin die Zeit geht</translation>
+    </message>
+    <message>
+        <source>Not in use</source>
+        <translation>Nicht in Gebrauch</translation>
     </message>
     <message>
         <source>Metal kernels</source>
         <translation>Metal-Kernel</translation>
     </message>
     <message>
-        <source>{accepted:,} of {drafted:,} drafted tokens accepted in this chat ({percent:.0f} %), {mean:.2f} tokens a pass.</source>
-        <translation>{accepted:,} von {drafted:,} entworfenen Tokens in diesem Chat angenommen ({percent:.0f} %), {mean:.2f} Tokens je Durchlauf.</translation>
-    </message>
-    <message>
         <source>Nothing has been drafted in this chat yet.</source>
         <translation>In diesem Chat wurde noch nichts entworfen.</translation>
     </message>
     <message>
-        <source>Not measured yet: it needs rounds with and without drafting in this chat. Compare runs both.</source>
-        <translation>Noch nicht gemessen: Dafür braucht es in diesem Chat Runden mit und ohne Entwürfe. „Vergleichen“ führt beides aus.</translation>
+        <source>Drafting guesses the next tokens, and the model checks all of them in one step. Each accepted guess saves a step; the words stay the same.</source>
+        <translation>Entwürfe raten die nächsten Token, und das Modell prüft alle in einem Schritt. Jeder angenommene spart einen Schritt; die Wörter bleiben dieselben.</translation>
+    </message>
+    <message>
+        <source>{accepted:,} of {drafted:,} drafted tokens accepted in this chat ({percent:.0f} %), {mean:.2f} tokens a step.</source>
+        <translation>{accepted:,} von {drafted:,} entworfenen Token in diesem Chat angenommen ({percent:.0f} %), {mean:.2f} Token je Schritt.</translation>
+    </message>
+    <message>
+        <source>Not measured yet: it takes steps with and without drafting. Chat &gt; Compare runs both.</source>
+        <translation>Noch nicht gemessen: Es braucht Schritte mit und ohne Entwürfe. Chat &gt; Vergleichen führt beide aus.</translation>
     </message>
     <message>
         <source>{drafted:.1f} tok/s with drafting, {plain:.1f} without: {ratio:.2f} times.</source>
@@ -1727,40 +1731,40 @@
         <translation>Der Prompt wird gelesen.</translation>
     </message>
     <message>
-        <source>Not drafting in this round.</source>
-        <translation>In dieser Runde wird nichts entworfen.</translation>
-    </message>
-    <message>
-        <source>Drafting {depth} now.</source>
-        <translation>Entwürfe jetzt mit Tiefe {depth}.</translation>
-    </message>
-    <message numerus="yes">
-        <source>The last answer drafted up to {n} tokens a round.</source>
-        <comment>The last answer drafted 1 token a round.</comment>
-        <translation>
-            <numerusform>Die letzte Antwort entwarf 1 Token je Runde.</numerusform>
-            <numerusform>Die letzte Antwort entwarf bis zu {n} Tokens je Runde.</numerusform>
-        </translation>
-    </message>
-    <message>
-        <source>The last answer was decoded plainly.</source>
-        <translation>Die letzte Antwort wurde ohne Entwürfe dekodiert.</translation>
-    </message>
-    <message>
         <source>Last answer: {words}</source>
         <translation>Letzte Antwort: {words}</translation>
-    </message>
-    <message>
-        <source>plain decoding is faster here</source>
-        <translation>ohne Entwürfe ist es hier schneller</translation>
     </message>
     <message>
         <source>Reading the prompt…</source>
         <translation>Liest die Eingabe …</translation>
     </message>
     <message>
-        <source>Drafting rests: plain is faster here</source>
-        <translation>Entwurf ruht: ohne ist es hier schneller</translation>
+        <source>Not drafting now.</source>
+        <translation>Gerade ohne Entwurf.</translation>
+    </message>
+    <message>
+        <source>Drafting {depth} ahead now.</source>
+        <translation>Entwirft gerade {depth} voraus.</translation>
+    </message>
+    <message numerus="yes">
+        <source>The last answer drafted up to {n} tokens ahead.</source>
+        <comment>The last answer drafted 1 token ahead.</comment>
+        <translation>
+            <numerusform>Die letzte Antwort entwarf ein Token voraus.</numerusform>
+            <numerusform>Die letzte Antwort entwarf bis zu {n} Token voraus.</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>The last answer was not drafted.</source>
+        <translation>Die letzte Antwort entstand ohne Entwürfe.</translation>
+    </message>
+    <message>
+        <source>answers come faster without drafting here</source>
+        <translation>ohne Entwürfe kommen Antworten hier schneller</translation>
+    </message>
+    <message>
+        <source>Drafting is paused: answers come faster without it here</source>
+        <translation>Entwürfe ruhen: Ohne sie kommen Antworten hier schneller</translation>
     </message>
     <message>
         <source>{ratio:.1f}× faster with drafting</source>
@@ -2072,7 +2076,7 @@
     </message>
     <message>
         <source>Precision</source>
-        <translation>Numerik</translation>
+        <translation>Genauigkeit</translation>
     </message>
     <message>
         <source>Keep in memory when idle</source>
@@ -2080,7 +2084,7 @@
     </message>
     <message>
         <source>Included with the model</source>
-        <translation>Die im oder beim Modell</translation>
+        <translation>Im Modell enthalten</translation>
     </message>
     <message>
         <source>Waiting for the current answer to finish</source>
@@ -2111,12 +2115,28 @@
         <translation>Kein Modell ist geladen</translation>
     </message>
     <message>
-        <source>Hide storage</source>
-        <translation>Speicherung verbergen</translation>
+        <source>Hide Details</source>
+        <translation>Details ausblenden</translation>
     </message>
     <message>
-        <source>Show storage</source>
-        <translation>Speicherung zeigen</translation>
+        <source>Uses {needed} of {usable} memory</source>
+        <translation>Braucht {needed} von {usable} Speicher</translation>
+    </message>
+    <message>
+        <source>Architecture: {words}</source>
+        <translation>Architektur: {words}</translation>
+    </message>
+    <message>
+        <source>Weights: {words}</source>
+        <translation>Gewichte: {words}</translation>
+    </message>
+    <message>
+        <source>Longest chat: {words}</source>
+        <translation>Längster Chat: {words}</translation>
+    </message>
+    <message>
+        <source>Memory: {words}</source>
+        <translation>Speicher: {words}</translation>
     </message>
     <message>
         <source>Storage by group of tensors</source>
@@ -2135,12 +2155,28 @@
         <translation>Aus dieser Quelle kann diese Version nicht entwerfen.</translation>
     </message>
     <message>
+        <source>This model has no drafting heads.</source>
+        <translation>Dieses Modell hat keine Entwurfsköpfe.</translation>
+    </message>
+    <message>
         <source>No draft model is chosen: choose one in the model&apos;s load options.</source>
         <translation>Kein Entwurfsmodell gewählt: In den Ladeoptionen des Modells eines wählen.</translation>
     </message>
     <message>
-        <source>Nothing: no model is loaded.</source>
-        <translation>Nichts: Kein Modell ist geladen.</translation>
+        <source>No model is loaded.</source>
+        <translation>Kein Modell ist geladen.</translation>
+    </message>
+    <message>
+        <source>Drafting {depth} ahead now. From the next step on: {what}</source>
+        <translation>Entwirft gerade {depth} voraus. Ab dem nächsten Schritt: {what}</translation>
+    </message>
+    <message>
+        <source>Drafts {depth} ahead{limit}.</source>
+        <translation>Entwirft {depth} voraus{limit}.</translation>
+    </message>
+    <message>
+        <source>From the next step on {depth} ahead{limit}.</source>
+        <translation>Ab dem nächsten Schritt {depth} voraus{limit}.</translation>
     </message>
     <message>
         <source>Off: drafting is switched off for this chat.</source>
@@ -2151,28 +2187,12 @@
         <translation>Aus: {why}</translation>
     </message>
     <message>
-        <source>Off: the depth is pinned to 0.</source>
-        <translation>Aus: Die Tiefe ist auf 0 festgelegt.</translation>
-    </message>
-    <message>
-        <source>Drafting {depth} now. From the next round on: {what}</source>
-        <translation>Entwürfe jetzt mit Tiefe {depth}. Ab der nächsten Runde: {what}</translation>
-    </message>
-    <message>
         <source>Auto: drafts as far ahead as pays.</source>
         <translation>Auto: Die nächste Antwort entwirft so viel, wie es sich lohnt.</translation>
     </message>
     <message>
         <source>, the most this model can</source>
         <translation>, mehr kann dieses Modell nicht</translation>
-    </message>
-    <message>
-        <source>Pinned: {depth}{limit}.</source>
-        <translation>Festgelegt: {depth}{limit}.</translation>
-    </message>
-    <message>
-        <source>Pinned: {depth}{limit}, from the next round on.</source>
-        <translation>Festgelegt: {depth}{limit}, ab der nächsten Runde.</translation>
     </message>
     <message>
         <source>Auto would choose the same.</source>
@@ -2283,24 +2303,12 @@
         <translation>Wirksam: {what}.</translation>
     </message>
     <message>
-        <source>MTP heads</source>
-        <translation>MTP-Köpfe</translation>
-    </message>
-    <message>
         <source>Prompt lookup</source>
         <translation>Prompt-Suche</translation>
     </message>
     <message>
-        <source>Prompt lookup, else MTP heads</source>
-        <translation>Suche, sonst MTP-Köpfe</translation>
-    </message>
-    <message>
         <source>Prompt lookup, else draft model</source>
         <translation>Suche, sonst Entwurfsmodell</translation>
-    </message>
-    <message>
-        <source>None: decode plainly</source>
-        <translation>Keine: ohne Entwürfe</translation>
     </message>
     <message>
         <source>Shared noise</source>
@@ -2353,6 +2361,10 @@
     <message>
         <source>How many of the most frequent tokens can be drafted, beside those of the chat</source>
         <translation>Wie viele der häufigsten Tokens entworfen werden können, neben denen des Chats</translation>
+    </message>
+    <message>
+        <source>Prompt lookup, else drafting heads</source>
+        <translation>Prompt-Suche, sonst Entwurfsköpfe</translation>
     </message>
     <message>
         <source>Output layer for drafts</source>
@@ -3166,11 +3178,11 @@
     </message>
     <message>
         <source>KV cache</source>
-        <translation>Schlüssel und Werte</translation>
+        <translation>KV-Cache</translation>
     </message>
     <message>
         <source>KV cache of drafting heads</source>
-        <translation>Die der Köpfe</translation>
+        <translation>KV-Cache der Entwurfsköpfe</translation>
     </message>
     <message>
         <source>The MTP heads of {origin} seem not to fit this model: in a test text they foresaw {agreed} of {judged} tokens the model was sure of. Usual causes: heads of another model or of another training of it; norm weights stored with or without 1 added; heads made for the hidden state at another place. Text stays right, but drafting will not pay.</source>

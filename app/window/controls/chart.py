@@ -28,10 +28,10 @@ class Chart(QWidget):
     Subclasses paint in `draw` and put the picture in words in `words`.
     """
 
-    def __init__(self, height: int) -> None:
-        """height: pixels it takes, where the words do not want more."""
+    def __init__(self, lines: float) -> None:
+        """lines: height in lines of the small font."""
         super().__init__()
-        self._height, self._is_empty = height, True
+        self._lines, self.is_empty = lines, True
         self._worn = look()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
@@ -41,25 +41,29 @@ class Chart(QWidget):
 
     def refresh(self, is_empty: bool) -> None:
         """After new values: paint, and tell assistive technology."""
-        self._is_empty = is_empty
+        self.is_empty = is_empty
         self.setAccessibleDescription(self.words())
         self.setFixedHeight(self.height_at(self.width()))
         self.update()
 
+    @property
+    def metrics(self) -> QFontMetricsF:
+        """Metrics of the font that charts are written in."""
+        return QFontMetricsF(look().small_font())
+
     def height_wanted(self) -> int:
         """Pixels the picture needs now."""
-        return self._height
+        return ceil(self._lines * self.metrics.height())
 
     def height_at(self, width: int) -> int:
         """Pixels the picture needs at this width, or the words that stand for it."""
-        words = self.words_height(width) if self._is_empty else 0
-        return max(self.height_wanted(), words)
+        return self.words_height(width) if self.is_empty else self.height_wanted()
 
     def words_height(self, width: int) -> int:
         """Pixels the words need in lines of this width."""
         room = QRectF(0, 0, width, 0)
-        metrics = QFontMetricsF(look().small_font())
-        return ceil(metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, self.words()).height())
+        flags = Qt.TextFlag.TextWordWrap
+        return ceil(self.metrics.boundingRect(room, flags, self.words()).height())
 
     def draw(self, painter: QPainter) -> None:
         """Paint into the widget's rectangle."""
@@ -82,7 +86,7 @@ class Chart(QWidget):
 
     def minimumSizeHint(self) -> QSize:
         """Narrower is fine, lower is not."""
-        return QSize(NARROWEST, self.height_wanted())
+        return QSize(NARROWEST, self.height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Words in narrower lines are higher."""
@@ -102,7 +106,7 @@ class Chart(QWidget):
         with QPainter(self) as painter:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             painter.setFont(self._worn.small_font())
-            if self._is_empty:
+            if self.is_empty:
                 painter.setPen(self.colour("muted"))
                 painter.drawText(self.rect(), WRAPPED, self.words())
             else:
@@ -126,7 +130,7 @@ class ShareBar(Chart):
     """A thin track with parts of it filled, each over the one before."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(THIN)
+        super().__init__(0)
         self.setAccessibleName(name)
         self.show_parts("")
 
@@ -138,6 +142,10 @@ class ShareBar(Chart):
     def words(self) -> str:
         """As they were given."""
         return self._words
+
+    def height_wanted(self) -> int:
+        """As thin at any size of text."""
+        return THIN
 
     def draw(self, painter: QPainter) -> None:
         """The track, then the parts."""

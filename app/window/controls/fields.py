@@ -212,7 +212,7 @@ class NumberEdit(QDoubleSpinBox):
         self.setRange(self.unset if unset else kind.least, kind.most)
         self.setSingleStep(kind.step)
         self.setSpecialValueText(unset)
-        self.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
+        self.setValue(self.minimum())
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.lineEdit().setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the focus is this widget's
         self.setAlignment(Qt.AlignmentFlag.AlignRight)

@@ -1,6 +1,7 @@
 """The charts of the Drafting view and the line of the strip."""
 
 from collections.abc import Sequence
+from math import ceil
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
@@ -9,8 +10,10 @@ from app.state.round_history import DepthRow, Stages
 from app.window.controls.chart import Chart
 from app.window.language import number, percent, tr
 
-ROW = 24
-LABEL, FIGURES = 28, 128
+ROW = 1.6
+"""Lines of a row, its space included."""
+GAP = 8
+"""Pixels between what stands side by side."""
 
 
 class DepthBars(Chart):
@@ -42,18 +45,33 @@ class DepthBars(Chart):
 
     def height_wanted(self) -> int:
         """A row a depth."""
-        return ROW * max(1, len(self._rows))
+        return ceil(ROW * self.metrics.height()) * max(1, len(self._rows))
 
     def draw(self, painter: QPainter) -> None:
         """Label, bar on its track, figures."""
+        metrics, height = self.metrics, self.height() / len(self._rows)
+        label = metrics.horizontalAdvance("0") + GAP
+        most = max((row.accepted, row.drafted) for row in self._rows)
+        figures = metrics.horizontalAdvance(percent(1) + "{}/{}".format(*most)) + 2 * GAP
         for n, row in enumerate(self._rows):
-            self._draw_row(painter, row, n * ROW)
+            self._draw_row(
+                painter, row, QRectF(0, n * height, self.width(), height), label, figures
+            )
 
-    def _draw_row(self, painter: QPainter, row: DepthRow, top: int) -> None:
-        middle = Qt.AlignmentFlag.AlignVCenter
+    def _draw_row(
+        self, painter: QPainter, row: DepthRow, place: QRectF, label: float, figures: float
+    ) -> None:
+        """label, figures: pixels for the depth at the left and the figures at the right."""
+        middle, right = Qt.AlignmentFlag.AlignVCenter, Qt.AlignmentFlag.AlignRight
         painter.setPen(self.colour("muted"))
-        painter.drawText(QRectF(0, top, LABEL, ROW), middle, f"d{row.depth}")
-        track = QRectF(LABEL, top + 8, max(20, self.width() - LABEL - FIGURES), ROW - 16)
+        painter.drawText(place, middle, str(row.depth))
+        painter.drawText(place, middle | right, f"{row.accepted}/{row.drafted}")
+        numbers = QRectF(place.right() - figures, place.top(), figures, place.height())
+        painter.setPen(self.colour("text"))
+        painter.drawText(numbers, middle, percent(row.share))
+        thick = place.height() / 3
+        width = max(20.0, numbers.left() - GAP - label)
+        track = QRectF(label, place.center().y() - thick / 2, width, thick)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self.colour("line"))
         painter.drawRoundedRect(track, 4, 4)
@@ -61,22 +79,17 @@ class DepthBars(Chart):
             track.setWidth(max(8.0, track.width() * row.share))
             painter.setBrush(self.colour("accent"))
             painter.drawRoundedRect(track, 4, 4)
-        figures = QRectF(self.width() - FIGURES + 8, top, FIGURES - 8, ROW)
-        painter.setPen(self.colour("text"))
-        painter.drawText(figures, middle, percent(row.share))
-        painter.setPen(self.colour("muted"))
-        right = Qt.AlignmentFlag.AlignRight
-        painter.drawText(figures, middle | right, f"{row.accepted}/{row.drafted}")
 
 
-PASS, PASS_GAP = 3, 1
+THINNEST, WIDEST, PASS_GAP = 3, 9, 1
+"""Pixels of a bar of PassBars, and between two."""
 
 
 class PassBars(Chart):
-    """A thin bar a pass; what the model's own token gives is fainter than what drafts added."""
+    """A bar for each recent step; the model's own token is fainter than what drafts added."""
 
     def __init__(self) -> None:
-        super().__init__(56)
+        super().__init__(4)
         self._tokens: tuple[int, ...] = ()
 
     def show_tokens(self, tokens: Sequence[int]) -> None:
@@ -87,23 +100,24 @@ class PassBars(Chart):
     def words(self) -> str:
         """The mean in words."""
         if not self._tokens:
-            return tr("No pass yet.")
+            return tr("No steps yet.")
         mean = sum(self._tokens) / len(self._tokens)
         return tr(
-            "The last {count} passes gave {mean:.2f} tokens each.",
+            "The last {count} steps gave {mean:.2f} tokens each.",
             count=len(self._tokens),
             mean=mean,
         )
 
     def draw(self, painter: QPainter) -> None:
-        """Bars from the right edge."""
-        step, base = PASS + PASS_GAP, self.height()
-        unit = (base - 4) / max(4, *self._tokens)
-        bars = list(enumerate(self._tokens[-(self.width() // step) :]))
-        left = self.width() - len(bars) * step
-        own = [QRectF(left + n * step, base - unit, PASS, unit) for n, _ in bars]
+        """Bars from the left, thinner the more there are; the newest where not all have room."""
+        room, base = self.width() // (THINNEST + PASS_GAP), self.height()
+        shown = self._tokens[-room:]
+        wide = min(WIDEST, self.width() // len(shown) - PASS_GAP)
+        step, unit = wide + PASS_GAP, (base - 4) / max(4, *shown)
+        bars = list(enumerate(shown))
+        own = [QRectF(n * step, base - unit, wide, unit) for n, _ in bars]
         drafted = [
-            QRectF(left + n * step, base - tokens * unit, PASS, (tokens - 1) * unit - 1)
+            QRectF(n * step, base - tokens * unit, wide, (tokens - 1) * unit - 1)
             for n, tokens in bars
             if tokens > 1
         ]
@@ -113,7 +127,6 @@ class PassBars(Chart):
         painter.drawRects(drafted)
 
 
-LEFT, TOP, AXIS = 34, 8, 22
 DOT = 4.0
 """Radius of a point in use, in pixels."""
 
@@ -126,7 +139,7 @@ class CostCurve(Chart):
     """
 
     def __init__(self) -> None:
-        super().__init__(132)
+        super().__init__(9)
         self._costs: tuple[float, ...] = ()
         self._rows_in_use = 1
 
@@ -139,13 +152,15 @@ class CostCurve(Chart):
     def words(self) -> str:
         """Costs relative to one row."""
         if not self._costs:
-            return tr("Pass costs are measured when drafting first chooses its depth.")
+            return tr("Measured when drafting first chooses its depth.")
         one = self._costs[0]
         rest = ", ".join(
-            tr("{rows} rows {cost:.2f}", rows=rows, cost=cost / one)
+            tr("{rows} tokens {cost:.2f}", rows=rows, cost=cost / one)
             for rows, cost in enumerate(self._costs, 1)
         )
-        return tr("Cost of a pass relative to one row ({one:.1f} ms): {rest}.", one=one, rest=rest)
+        return tr(
+            "Time of a step relative to one token ({one:.1f} ms): {rest}.", one=one, rest=rest
+        )
 
     def draw(self, painter: QPainter) -> None:
         """Axis, break-even line, curve, dots."""
@@ -165,22 +180,34 @@ class CostCurve(Chart):
     def _highest(self) -> float:
         return max(self._costs) * 1.1
 
+    @property
+    def _left(self) -> float:
+        """Pixels at the left for the milliseconds."""
+        return self.metrics.horizontalAdvance(number(max(self._costs), ".0f")) + GAP + DOT
+
     def _point(self, rows: float, cost: float) -> QPointF:
         across = (rows - 1) / max(1, len(self._costs) - 1)
-        up = cost / self._highest()
-        width, height = self.width() - LEFT - 10, self.height() - TOP - AXIS
-        return QPointF(LEFT + across * width, TOP + (1 - up) * height)
+        up, line = cost / self._highest(), self.metrics.height()
+        width, height = self.width() - self._left - line, self.height() - 2 * line
+        return QPointF(self._left + across * width, line / 2 + (1 - up) * height)
 
     def _draw_axis(self, painter: QPainter) -> None:
-        centre, below = Qt.AlignmentFlag.AlignCenter, self.height() - AXIS + 4
-        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        line, metrics = self.metrics.height(), self.metrics
+        centre, right = Qt.AlignmentFlag.AlignCenter, Qt.AlignmentFlag.AlignRight
         painter.setPen(self.colour("muted"))
+        drawn = self.height() + line
         for cost in (self._costs[0], self._costs[-1]):
-            place = QRectF(0, self._point(1, cost).y() - 8, LEFT - DOT - 4, 16)
-            painter.drawText(place, right | Qt.TextFlag.TextDontClip, number(cost, ".0f"))
+            y = self._point(1, cost).y()
+            if abs(y - drawn) >= line:  # else one would cover the other
+                place = QRectF(0, y - line / 2, self._left - DOT - GAP / 2, line)
+                painter.drawText(place, right, number(cost, ".0f"))
+                drawn = y
+        wide = metrics.horizontalAdvance("00")
         for rows in range(1, len(self._costs) + 1):
             x = self._point(rows, 0).x()
-            painter.drawText(QRectF(x - 12, below, 24, 16), centre, str(rows))
+            painter.drawText(
+                QRectF(x - wide, self.height() - line, 2 * wide, line), centre, str(rows)
+            )
         painter.setPen(QPen(self.colour("line"), 1))
         painter.drawLine(self._point(1, 0), self._point(len(self._costs), 0))
 
@@ -193,18 +220,18 @@ class StageBar(Chart):
     """One bar in four shades, the figures below it."""
 
     def __init__(self) -> None:
-        super().__init__(52)
+        super().__init__(2)
         self._shares: tuple[tuple[float, float], ...] = ()
-        self._words = tr("No round yet.")
+        self._words = tr("No steps yet.")
 
     def show_stages(self, stages: Stages) -> None:
         """Show these sums."""
         total = stages.total_ms
         parts = (
-            (tr("draft", "stage of a round"), stages.draft_ms, 0.55),
-            (tr("verify", "stage of a round"), stages.verify_ms, 1.0),
-            (tr("accept", "stage of a round"), stages.accept_ms, 0.4),
-            (tr("host", "stage of a round"), stages.host_ms, 0.25),
+            (tr("Drafting", "stage of a step"), stages.draft_ms, 0.55),
+            (tr("checking", "stage of a step"), stages.verify_ms, 1.0),
+            (tr("choosing", "stage of a step"), stages.accept_ms, 0.4),
+            (tr("the rest", "stage of a step"), stages.host_ms, 0.25),
         )
         if total:
             self._shares = tuple((ms / total, opacity) for _, ms, opacity in parts)
@@ -219,7 +246,7 @@ class StageBar(Chart):
             )
             self._words = ", ".join(said) + "."
         else:
-            self._words = tr("No round yet.")
+            self._words = tr("No steps yet.")
         self.refresh(is_empty=not total)
 
     def words(self) -> str:
@@ -240,4 +267,4 @@ class StageBar(Chart):
 
     def height_at(self, width: int) -> int:
         """The figures take the lines they need."""
-        return max(super().height_at(width), BAR + self.words_height(width))
+        return self.words_height(width) + (0 if self.is_empty else BAR)

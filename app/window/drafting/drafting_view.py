@@ -14,6 +14,12 @@ from app.window.drafting.status_strip import state_in_words
 from app.window.language import said, tr
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import KernelState
+from mlx_engine.values.words import Words
+
+ABOUT = Words(
+    "Drafting guesses the next tokens, and the model checks all of them in one step. Each accepted "
+    "guess saves a step; the words stay the same."
+)
 
 
 class DraftingView(QScrollArea):
@@ -25,20 +31,21 @@ class DraftingView(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setAccessibleName(tr("Drafting"))
         self._summary, self._gain = paragraph(), paragraph()
+        about = wrapped(tr(ABOUT), "muted")
         self._reasons, self._kernels = paragraph(), paragraph()
         self._bars, self._passes = DepthBars(), PassBars()
         self._costs, self._stages = CostCurve(), StageBar()
         parts: dict[str, QWidget] = {
-            tr("Acceptance by depth"): self._bars,
-            tr("Tokens per pass"): self._passes,
-            tr("Time of a pass by tokens checked, ms"): self._costs,
-            tr("Time per step"): self._stages,
             tr("Speedup in this chat"): self._gain,
-            tr("Not used"): self._reasons,
+            tr("Accepted by position in the draft"): self._bars,
+            tr("Tokens per step"): self._passes,
+            tr("Milliseconds of a step by tokens checked"): self._costs,
+            tr("Where the time goes"): self._stages,
+            tr("Not in use"): self._reasons,
             tr("Metal kernels"): self._kernels,
         }
         body = QWidget()
-        lines = column(self._summary, of=body, margins=(16, 16, 16, 16), spacing=8)
+        lines = column(about, self._summary, of=body, margins=(16, 16, 16, 16), spacing=8)
         for title, part in parts.items():
             part.setAccessibleName(title)
             for item in (8, wrapped(title, "heading"), part):
@@ -99,7 +106,7 @@ def summary(history: RoundHistory) -> str:
         sentences.append(
             tr(
                 "{accepted:,} of {drafted:,} drafted tokens accepted in this chat ({percent:.0f} "
-                "%), {mean:.2f} tokens a pass.",
+                "%), {mean:.2f} tokens a step.",
                 accepted=history.accepted,
                 drafted=history.drafted,
                 percent=share,
@@ -114,8 +121,7 @@ def gain_in_words(history: RoundHistory) -> str:
     gain = history.gain
     if gain is None:
         return tr(
-            "Not measured yet: it needs rounds with and without drafting in this chat. "
-            "Compare runs both."
+            "Not measured yet: it takes steps with and without drafting. Chat > Compare runs both."
         )
     return tr(
         "{drafted:.1f} tok/s with drafting, {plain:.1f} without: {ratio:.2f} times.",

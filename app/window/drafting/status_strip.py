@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractButton
 from typing_extensions import override
@@ -45,6 +45,7 @@ class StatusStrip(QAbstractButton):
         for figures in (self._speed, self._context):
             figures.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
             tabular(figures)
+        self._keep_columns()
         parts = (Wide(self._sentence), self._speed, self._context)
         row(*parts, of=self, margins=(16, 4, 16, 4), spacing=24)
         for part in (self._sentence, self._speed, self._context):
@@ -66,7 +67,19 @@ class StatusStrip(QAbstractButton):
         told = (*words, self._speed.text(), self._context.text())
         self.setAccessibleDescription(" · ".join(filter(None, dict.fromkeys(told))))
 
+    def _keep_columns(self) -> None:
+        """Keep room for the longest figures, so that nothing moves as they change."""
+        metrics = self.fontMetrics()
+        self._speed.setMinimumWidth(metrics.horizontalAdvance(tr("{speed:.1f} tok/s", speed=999)))
+        self._context.setMinimumWidth(metrics.horizontalAdvance("999.9k / 999.9k"))
+
     # Qt
+
+    @override
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self._keep_columns()
 
     @override
     def sizeHint(self) -> QSize:
@@ -109,22 +122,22 @@ def state_in_words(state: DraftingState) -> str:
         case DraftingNow(depth=None):
             return tr("The prompt is being read.")
         case DraftingNow(depth, why):
-            plain = tr("Not drafting in this round.")
-            words = tr("Drafting {depth} now.", depth=depth) if depth else plain
+            plain = tr("Not drafting now.")
+            words = tr("Drafting {depth} ahead now.", depth=depth) if depth else plain
             return said(why.words) if why is not None else words
         case LastAnswer(deepest, why=why):
             if deepest:
                 return tr(
-                    "The last answer drafted up to {n} tokens a round.",
-                    "The last answer drafted 1 token a round.",
+                    "The last answer drafted up to {n} tokens ahead.",
+                    "The last answer drafted 1 token ahead.",
                     deepest,
                 )
-            plain = tr("The last answer was decoded plainly.")
+            plain = tr("The last answer was not drafted.")
             return tr("Last answer: {words}", words=why.words) if why is not None else plain
     return ""
 
 
-PLAIN_IS_FASTER = Words("plain decoding is faster here")
+PLAIN_IS_FASTER = Words("answers come faster without drafting here")
 
 
 def drafting_sentence(history: RoundHistory) -> str:
@@ -133,7 +146,7 @@ def drafting_sentence(history: RoundHistory) -> str:
     if isinstance(state, DraftingNow) and state.depth is None:
         return tr("Reading the prompt…")
     if state is not None and state.plain_is_faster:
-        return tr("Drafting rests: plain is faster here")
+        return tr("Drafting is paused: answers come faster without it here")
     if gain is not None and gain.ratio >= WORTH_SAYING:
         return tr("{ratio:.1f}× faster with drafting", ratio=gain.ratio)
     return accepted_in_words(history)

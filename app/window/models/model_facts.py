@@ -25,7 +25,7 @@ def memory_parts(memory: MemoryFit) -> tuple[Part, ...]:
 
 
 class ModelFacts(QWidget):
-    """Shows a ModelCard; how its groups of tensors are stored is shown on demand."""
+    """Shows a ModelCard: name, size, drafting heads and memory, and details on demand."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,15 +37,15 @@ class ModelFacts(QWidget):
         self._heads = paragraph("", "note")
         self._bar = ShareBar(tr("Memory"))
         self._memory = paragraph("", "muted")
-        self._notes = paragraph("", "muted")
+        self._details = paragraph("", "muted")
         self._toggle = QPushButton()
         self._toggle.setProperty("role", "disclosure")
         self._toggle.setCheckable(True)
-        self._toggle.toggled.connect(self._show_storage)
+        self._toggle.toggled.connect(self._show_details)
         self._storage = QWidget()
         heads = row(self._heads_sign, Wide(self._heads), spacing=6)
         heads.setAlignment(self._heads_sign, Qt.AlignmentFlag.AlignTop)
-        memory = (self._bar, self._memory, self._notes, self._toggle)
+        memory = (self._bar, self._memory, self._toggle, self._details)
         self._lines = column(self._name, self._what, heads, *memory, of=self, spacing=6)
         self._lines.setAlignment(self._toggle, Qt.AlignmentFlag.AlignLeft)
         self._lines.addWidget(self._storage)
@@ -66,21 +66,22 @@ class ModelFacts(QWidget):
         if memory is not None:
             self._bar.show_parts(said(memory.words), *memory_parts(memory))
         self._bar.setVisible(memory is not None)
-        say(self._memory, memory.words if memory else "")
+        say(self._memory, memory_in_words(memory) if memory else "")
         set_role(self._memory, "problem" if memory and memory.fit == "too-large" else "muted")
-        say(self._notes, "\n".join(map(said, facts.notes)) if facts else "")
-        self._toggle.setVisible(bool(facts and facts.groups))
+        self._details.setText(details_in_words(facts) if facts else "")
+        self._toggle.setVisible(bool(self._details.text()))
         self._toggle.setChecked(False)
-        self._show_storage(False)
+        self._show_details(False)
 
     def show_name(self, name: str) -> None:
         """Nothing but a name is known yet."""
         self.show_facts(None)
         self._name.show_text(name)
 
-    def _show_storage(self, is_shown: bool) -> None:
-        """Build the table when it is first wanted, and forget it after."""
-        self._toggle.setText(tr("Hide storage") if is_shown else tr("Show storage"))
+    def _show_details(self, is_shown: bool) -> None:
+        """Build the table of storage when it is first wanted, and forget it after."""
+        self._toggle.setText(tr("Hide Details") if is_shown else tr("Details"))
+        self._details.setVisible(is_shown)
         self._lines.removeWidget(self._storage)
         self._storage.deleteLater()
         groups = self._facts.groups if self._facts is not None and is_shown else ()
@@ -90,11 +91,34 @@ class ModelFacts(QWidget):
 
 
 def what_in_words(facts: ModelCard) -> str:
-    """Architecture, parameters, quantisation and context in one line."""
-    parts = (facts.architecture, facts.parameters, facts.quantisation, facts.context)
+    """Parameters, size and format in one line that does not break inside one of them."""
     unbroken = str.maketrans({" ": "\N{NO-BREAK SPACE}", "-": "\N{NON-BREAKING HYPHEN}"})
+    parts = (facts.parameters, facts.size, facts.format)
     whole = (said(part).translate(unbroken) for part in parts if part)
     return "\N{NO-BREAK SPACE}· ".join(whole)
+
+
+def memory_in_words(memory: MemoryFit) -> str:
+    """A line for a model that fits; else the whole plan, which says what does not."""
+    if memory.fit != "fits":
+        return said(memory.words)
+    return tr(
+        "Uses {needed} of {usable} memory",
+        needed=size_words(memory.short.total),
+        usable=size_words(memory.usable),
+    )
+
+
+def details_in_words(facts: ModelCard) -> str:
+    """Lines about architecture, storage, context and memory, and whatever else is worth knowing."""
+    lines = {
+        tr("Architecture: {words}"): facts.architecture,
+        tr("Weights: {words}"): facts.quantisation,
+        tr("Longest chat: {words}"): facts.context,
+        tr("Memory: {words}"): facts.memory.words if facts.memory else "",
+    }
+    told = [line.format(words=said(words)) for line, words in lines.items() if words]
+    return "\n".join((*told, *map(said, facts.notes)))
 
 
 def storage_table(groups: tuple[TensorGroup, ...]) -> QWidget:

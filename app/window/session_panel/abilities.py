@@ -56,7 +56,7 @@ class ModelAbilities:
         return SourceAbility(name, 0, tr("This version cannot draft from this source."))
 
 
-NO_HEADS = Words("This model has no MTP heads.")
+NO_HEADS = Words("This model has no drafting heads.")
 NO_DRAFT_MODEL = Words("No draft model is chosen: choose one in the model's load options.")
 
 
@@ -97,14 +97,16 @@ def _deepest(why_not: str) -> int:
 
 
 def in_effect(draft: DraftOptions, abilities: ModelAbilities | None, state: DraftingState) -> str:
-    """The truth in a sentence or two; abilities None is no model."""
+    """What drafting does now or in the next answer, first, and what it did; None for no model."""
     if abilities is None:
-        return tr("Nothing: no model is loaded.")
+        return tr("No model is loaded.")
     never = why_never(draft, abilities)
     if never:
         return _off(never, state)
-    next_words = _next(draft, abilities, state)
-    return " ".join(filter(None, (state_in_words(state), next_words, _auto(draft, state))))
+    parts = [state_in_words(state), _next(draft, abilities, state), _auto(draft, state)]
+    if not isinstance(state, DraftingNow):
+        parts.reverse()
+    return " ".join(filter(None, parts))
 
 
 def why_never(draft: DraftOptions, abilities: ModelAbilities) -> str:
@@ -114,15 +116,15 @@ def why_never(draft: DraftOptions, abilities: ModelAbilities) -> str:
     why = abilities.source(draft.source).problem
     if why:
         return tr("Off: {why}", why=why)
-    return tr("Off: the depth is pinned to 0.") if draft.depth == 0 else ""
+    return tr("Off: drafting is switched off for this chat.") if draft.depth == 0 else ""
 
 
 def _off(never: str, state: DraftingState) -> str:
-    """Switched off while a round still drafts is off from the next one on."""
+    """Say "off", or "off from the next step on" while tokens are still drafted."""
     if not isinstance(state, DraftingNow) or not state.depth:
         return never
     return tr(
-        "Drafting {depth} now. From the next round on: {what}",
+        "Drafting {depth} ahead now. From the next step on: {what}",
         depth=state.depth,
         what=in_a_sentence(never),
     )
@@ -138,10 +140,10 @@ def _next(draft: DraftOptions, abilities: ModelAbilities, state: DraftingState) 
     depth = min(draft.depth, deepest)
     limit = tr(", the most this model can") if depth < draft.depth else ""
     if not isinstance(state, DraftingNow):
-        return tr("Pinned: {depth}{limit}.", depth=depth, limit=limit)
+        return tr("Drafts {depth} ahead{limit}.", depth=depth, limit=limit)
     if state.depth == depth:
         return ""
-    return tr("Pinned: {depth}{limit}, from the next round on.", depth=depth, limit=limit)
+    return tr("From the next step on {depth} ahead{limit}.", depth=depth, limit=limit)
 
 
 def _auto(draft: DraftOptions, state: DraftingState) -> str:

@@ -77,12 +77,12 @@ def output_note(wanted: DraftOutput, in_effect: DraftOutput | None) -> str:
 
 
 SOURCES = {
-    "mtp": Words("MTP heads"),
+    "mtp": Words("Drafting heads"),
     "prompt-lookup": Words("Prompt lookup"),
     "model": Words("Draft model"),
-    "prompt-lookup+mtp": Words("Prompt lookup, else MTP heads"),
+    "prompt-lookup+mtp": Words("Prompt lookup, else drafting heads"),
     "prompt-lookup+model": Words("Prompt lookup, else draft model"),
-    "none": Words("None: decode plainly"),
+    "none": Words("None"),
 }
 RULES = (Option("shared-noise", Words("Shared noise")), Option("greedy", Words("Greedy")))
 

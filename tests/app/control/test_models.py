@@ -291,7 +291,7 @@ def test_heads_that_turn_out_not_to_fit_are_said_everywhere(qapp, qtbot, tmp_pat
         driven.ask("Why?")
         assert notice.words() == MISFIT.words
         assert MISFIT.words in words_on(driven.widgets.drafting)
-        assert "1 MTP head, seemingly of another model" in words_on(panel)
+        assert "1 drafting head, seemingly of another model" in words_on(panel)
         assert driven.app.models.model_name == "Pocket model"
         notice.hide()
         driven.ask("And?")

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import (
     QApplication,
     QCheckBox,
     QComboBox,
+    QLabel,
     QLineEdit,
     QPlainTextEdit,
     QPushButton,
@@ -132,7 +133,8 @@ def test_the_memory_of_a_model_is_told_in_the_bits_it_was_loaded_with(qapp, qtbo
         panel = driven.widgets.session
 
         def cache() -> str:
-            (words,) = [one for one in words_on(panel) if " cache at " in one]
+            texts = (label.text() for label in panel.findChildren(QLabel))
+            (words,) = [text for text in texts if " cache at " in text]
             return words.split(" cache")[0].split(" + ")[-1]
 
         assert cache() == "81.9 MB"

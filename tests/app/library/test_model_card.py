@@ -32,14 +32,14 @@ def test_a_card_says_what_the_model_is():
         "Q4_K_M",
         "256k tokens",
     )
-    assert (card.heads, card.has_heads) == ("1 MTP head", True)
+    assert (card.heads, card.has_heads) == ("1 drafting head", True)
 
 
 @pytest.mark.parametrize(
     ("heads", "reason", "words"),
     [
-        (2, None, "2 MTP heads"),
-        (0, None, "No MTP heads. It runs without drafting."),
+        (2, None, "2 drafting heads"),
+        (0, None, "No drafting heads. It runs without drafting."),
         (1, "Its head is of another model.", "Its head is of another model. It runs without"),
         (0, "The conversion dropped the heads.", "The conversion dropped the heads. It runs"),
     ],
@@ -53,7 +53,20 @@ def test_heads_of_every_kind(heads, reason, words):
 
 def test_heads_beside_a_model_say_which_file_they_lie_in():
     beside = replace(DESCRIPTION, heads_from="/models/original/mtp.safetensors")
-    assert make_card(beside, MAC).heads == "1 MTP head, from mtp.safetensors"
+    assert make_card(beside, MAC).heads == "1 drafting head, from mtp.safetensors"
+
+
+def test_a_card_says_in_plain_words_what_the_files_are():
+    stored = {
+        "8-bit affine, groups of 64": ("/models/a", "8-bit MLX"),
+        "bfloat16": ("/models/a", "16-bit MLX"),
+        "Q4_K as 4-bit affine, groups of 32 + kept as IQ3_XS blocks": ("/a.gguf", "4-bit GGUF"),
+        "": ("/a.gguf", "GGUF"),
+    }
+    for quantisation, (path, words) in stored.items():
+        model = replace(DESCRIPTION, path=path, nbytes=4_900_000, quantisation=quantisation)
+        card = make_card(model, MAC)
+        assert (card.size, str(card.format)) == ("4.9 MB", words)
 
 
 def test_a_card_knows_how_tensors_are_stored():

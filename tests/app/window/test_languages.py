@@ -101,7 +101,7 @@ OWN = {"Headstart", "Hugging Face", "GGUF", "MLX", "English", "Deutsch", "Pocket
 """Names, which no language changes."""
 FILLED = {
     *("Kernels", "Today", "Why?", "notes.txt", "Something to know", "Model", "Here"),
-    *("Qwen", "qwen · 4 B · 4‑bit · 32k", "1 MTP head", "Load Qwen 18 GB"),
+    *("Qwen", "4 B", "1 MTP head", "Load Qwen 18 GB"),
 }
 """Of the user's chats, and of models: what filled_window fills in."""
 

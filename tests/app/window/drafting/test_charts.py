@@ -1,9 +1,12 @@
 """Charts paint in both schemes, grow with their values and say them in words."""
 
+from itertools import combinations
+from math import ceil
+
 import pytest
 from painted import solid_colours
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor
+from PySide6.QtGui import QColor, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication, QLabel
 from seen import words_on
 
@@ -11,12 +14,32 @@ from app.state.round_history import DepthRow, RoundHistory, Stages
 from app.window.drafting.charts import BAR, ROW, CostCurve, DepthBars, PassBars, StageBar
 from app.window.drafting.drafting_view import DraftingView
 from app.window.drafting.status_strip import StatusStrip, StripFigures
+from app.window.look import look
 from mlx_engine.values.stats import RoundStats
 
 
 def colours_of(widget):
     widget.resize(widget.sizeHint())
     return solid_colours(widget.grab())
+
+
+class Texts(QPainter):
+    """Notes where texts are drawn."""
+
+    def __init__(self, device):
+        super().__init__(device)
+        self.places = []
+
+    def drawText(self, place, flags, text):  # noqa: N802
+        self.places.append(self.boundingRect(place, flags | Qt.TextFlag.TextDontClip, text))
+
+
+def drawn_texts(chart):
+    picture = QPixmap(chart.size())
+    with Texts(picture) as painter:
+        painter.setFont(look().small_font())
+        chart.draw(painter)
+    return painter.places
 
 
 FILLED = {
@@ -43,7 +66,7 @@ def test_bars_grow_with_depths(qtbot, theme):
     bars = DepthBars()
     qtbot.addWidget(bars)
     bars.show_rows([DepthRow(depth, 1, 2) for depth in range(1, 6)])
-    assert bars.sizeHint().height() == 5 * ROW
+    assert bars.sizeHint().height() == 5 * ceil(ROW * bars.metrics.height())
     assert "Depth 5: 1 of 2 accepted, 50 %." in bars.accessibleDescription()
 
 
@@ -110,3 +133,27 @@ def test_words_are_never_cut_off(qtbot, wear, kind, width):
     FILLED[kind](chart)
     if kind is StageBar:
         assert chart.height() >= BAR + chart.words_height(width)
+
+
+@pytest.mark.parametrize("zoom", [1.0, 2.4])
+def test_figures_of_bars_never_overlap(qtbot, wear, zoom):
+    wear("light", zoom)
+    bars = DepthBars()
+    qtbot.addWidget(bars)
+    bars.show_rows([DepthRow(depth, 1800, 2800) for depth in range(1, 4)])
+    bars.resize(300, bars.height())
+    drawn = drawn_texts(bars)
+    assert len(drawn) == 9
+    for one, other in combinations(drawn, 2):
+        assert not one.intersects(other)
+
+
+def test_milliseconds_of_a_curve_never_overlap(qtbot, wear):
+    wear("light", 2.4)
+    curve = CostCurve()
+    qtbot.addWidget(curve)
+    curve.show_costs([10, 11, 12], 1)
+    curve.resize(600, curve.height())
+    for one, other in combinations(drawn_texts(curve), 2):
+        assert not one.intersects(other)
+    assert all(curve.rect().toRectF().contains(text) for text in drawn_texts(curve))

@@ -69,7 +69,9 @@ def test_the_newest_reason_is_in_effect_and_all_are_listed():
     history.add([a_round(why=parked), a_round(why=off)])
     assert summary(history) == "Switched off."
     history.add([a_round(2, 2)])
-    assert summary(history).startswith("Drafting 2 now. 2 of 2 drafted tokens accepted in this")
+    assert summary(history).startswith(
+        "Drafting 2 ahead now. 2 of 2 drafted tokens accepted in this"
+    )
     assert reasons_in_words(history.reasons) == "Too dear.\nSwitched off."
 
 
@@ -113,7 +115,7 @@ def test_what_is_said_follows_the_answer_to_its_end():
     assert summary(history).startswith("Last answer: Too dear.")
 
 
-RESTS, ALL = "Drafting rests: plain is faster here", "100 % of drafts accepted"
+RESTS, ALL = "Drafting is paused: answers come faster without it here", "100 % of drafts accepted"
 PARKED = Reason("parked-cost", "Too dear.")
 
 

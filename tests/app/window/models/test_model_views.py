@@ -72,7 +72,7 @@ def card(add, theme, stated):
 
 def test_a_card_says_what_a_model_is_and_loads_it(qtbot, card, stated):
     stated.show_card(FACTS)
-    assert {"1 MTP head", FITS.words, "A note."} <= set(words_on(card))
+    assert {"1 MTP head", "Uses 19 GB of 48 GB memory"} <= set(words_on(card))
     with qtbot.waitSignal(card.closed):
         press(card, "Cancel")
     stated.show_card(FACTS)
@@ -113,14 +113,26 @@ def test_what_is_changed_on_a_card_is_what_it_is_loaded_with(card, stated):
     assert stated.settings.value.models == {}, "only what was loaded is remembered"
 
 
-def test_storage_on_demand(card, stated):
+def test_details_on_demand(card, stated):
     stated.show_card(FACTS)
-    assert "12 GB" not in words_on(card)
-    press(card, "Show storage")
+    assert not any("qwen3_5" in words for words in words_on(card))
+    press(card, "Details")
     assert {"12 GB", "experts"} <= set(words_on(card))
-    press(card, "Hide storage")
-    stated.show_card(dataclasses.replace(FACTS, groups=()))
-    assert "Show storage" not in buttons(card)
+    (details,) = [words for words in words_on(card) if "qwen3_5" in words]
+    assert details.splitlines() == [
+        "Architecture: qwen3_5",
+        "Weights: Q4_K_M",
+        "Longest chat: 256k tokens",
+        f"Memory: {FITS.words}",
+        "A note.",
+    ]
+    press(card, "Hide Details")
+    assert not any("qwen3_5" in words for words in words_on(card))
+
+
+def test_a_model_that_does_not_fit_says_what_is_too_much_at_once(card, stated):
+    stated.show_card(dataclasses.replace(FACTS, memory=TOO_LARGE))
+    assert TOO_LARGE.words in words_on(card)
 
 
 def test_the_memory_bar_warns_by_colour(add, theme):
@@ -421,7 +433,7 @@ def test_a_card_that_is_higher_than_the_window_is_scrolled(add, theme, qtbot):
     window.resize(760, 480)
     card.watch(stated.offered, stated.settings)
     stated.show_card(FACTS)
-    press(card, "Show storage")
+    press(card, "Details")
     card.load_fields.open(True)
     window.show()
     layer.open()

@@ -27,42 +27,47 @@ def last(deepest, why=None):
 
 
 SAID = [
-    (DraftOptions(), None, None, "Nothing: no model is loaded."),
+    (DraftOptions(), None, None, "No model is loaded."),
     (DraftOptions(), CANNOT, None, f"Off: {NO_HEADS}"),
     (DraftOptions(), CANNOT, now(0, Reason("no-heads", "x")), f"Off: {NO_HEADS}"),
     (DraftOptions(source="model"), CAN, None, "Off: This version cannot draft from this source."),
     (DraftOptions(), CAN, None, AUTO),
-    (DraftOptions(), CAN, now(3), "Drafting 3 now."),
+    (DraftOptions(), CAN, now(3), "Drafting 3 ahead now."),
     (DraftOptions(), CAN, now(0, PARKED), PARKED.words),
     (DraftOptions(), CAN, now(None), "The prompt is being read."),
     (DraftOptions(), CAN, last(0, PARKED), f"Last answer: {PARKED.words}"),
-    (DraftOptions(), CAN, last(3), f"The last answer drafted up to 3 tokens a round. {AUTO}"),
-    (DraftOptions(), CAN, last(1), f"The last answer drafted 1 token a round. {AUTO}"),
-    (DraftOptions(), CAN, last(0), f"The last answer was decoded plainly. {AUTO}"),
+    (DraftOptions(), CAN, last(3), f"{AUTO} The last answer drafted up to 3 tokens ahead."),
+    (DraftOptions(), CAN, last(1), f"{AUTO} The last answer drafted 1 token ahead."),
+    (DraftOptions(), CAN, last(0), f"{AUTO} The last answer was not drafted."),
     (DraftOptions(source="none"), CAN, last(3), "Off: drafting is switched off for this chat."),
     (
         DraftOptions(depth=2),
         CAN,
         last(3),
-        "The last answer drafted up to 3 tokens a round. Pinned: 2.",
+        "Drafts 2 ahead. The last answer drafted up to 3 tokens ahead.",
     ),
-    (DraftOptions(depth=2), CAN, None, "Pinned: 2."),
-    (DraftOptions(depth=8), CAN, None, "Pinned: 4, the most this model can."),
-    (DraftOptions(depth=2), CAN, now(2, auto=3), "Drafting 2 now. Auto would choose 3."),
-    (DraftOptions(depth=2), CAN, now(2, auto=2), "Drafting 2 now. Auto would choose the same."),
+    (DraftOptions(depth=2), CAN, None, "Drafts 2 ahead."),
+    (DraftOptions(depth=8), CAN, None, "Drafts 4 ahead, the most this model can."),
+    (DraftOptions(depth=2), CAN, now(2, auto=3), "Drafting 2 ahead now. Auto would choose 3."),
+    (
+        DraftOptions(depth=2),
+        CAN,
+        now(2, auto=2),
+        "Drafting 2 ahead now. Auto would choose the same.",
+    ),
     (
         DraftOptions(depth=2),
         CAN,
         now(2, auto=0),
-        "Drafting 2 now. Auto would not draft: plain decoding is faster here.",
+        "Drafting 2 ahead now. Auto would not draft: answers come faster without drafting here.",
     ),
-    (DraftOptions(depth=2), CAN, now(3), "Drafting 3 now. Pinned: 2, from the next round on."),
-    (DraftOptions(depth=0), CAN, None, "Off: the depth is pinned to 0."),
+    (DraftOptions(depth=2), CAN, now(3), "Drafting 3 ahead now. From the next step on 2 ahead."),
+    (DraftOptions(depth=0), CAN, None, "Off: drafting is switched off for this chat."),
     (
         DraftOptions(source="none"),
         CAN,
         now(3),
-        "Drafting 3 now. From the next round on: off: drafting is switched off for this chat.",
+        "Drafting 3 ahead now. From the next step on: off: drafting is switched off for this chat.",
     ),
 ]
 
@@ -77,6 +82,6 @@ def test_a_depth_that_is_drafted_now_is_always_said_and_no_other():
     options.append(DraftOptions(source="none"))
     for draft, depth in itertools.product(options, (1, 2, 4)):
         words = in_effect(draft, CAN, now(depth))
-        assert words.startswith(f"Drafting {depth} now."), (draft, words)
+        assert words.startswith(f"Drafting {depth} ahead now."), (draft, words)
         if draft.depth in ("auto", depth) and draft.source == "mtp":
             assert "next" not in words

@@ -162,6 +162,15 @@ def test_what_the_model_recommends_is_shown_where_nothing_was_chosen(panel):
     assert shown == {"Temperature": ("0.6", True), "Top k": ("off", False), "Top p": ("off", True)}
 
 
+def test_a_number_has_room_for_its_figures(panel, wear):
+    wear("light", 1.0)
+    panel.resize(288, 900)
+    settle()
+    for field in panel.findChildren(QDoubleSpinBox):
+        needed = field.fontMetrics().horizontalAdvance(field.text())
+        assert field.lineEdit().width() > needed or not field.isVisible()
+
+
 def test_typing_settles_without_return(qtbot, panel):
     field = field_of(panel, "Temperature")
     field.selectAll()
