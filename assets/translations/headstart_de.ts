@@ -836,10 +836,6 @@
         <translation>{path} ist beschädigt: Sie ist von keiner Version.</translation>
     </message>
     <message>
-        <source>{path} was damaged in its header, which has been mended.</source>
-        <translation>{path} war im Kopf beschädigt; das ist behoben.</translation>
-    </message>
-    <message>
         <source>{path} is damaged: {finding}.</source>
         <translation>{path} ist beschädigt: {finding}.</translation>
     </message>
