@@ -189,8 +189,10 @@ def _rope_by_table(params: RopeParams) -> Callable[[mx.array, int], mx.array]:
 
     def partners(x: mx.array) -> mx.array:
         if not params.interleaved:
-            first, second, *rest = mx.split(x, [width // 2, width][: 1 + (width < x.shape[-1])], -1)
-            return mx.concatenate([second, first, *rest], axis=-1)
+            first, second, *plain = mx.split(
+                x, [width // 2, width][: 1 + (width < x.shape[-1])], -1
+            )
+            return mx.concatenate([second, first, *plain], axis=-1)
         pairs = x[..., :width].reshape(*x.shape[:-1], width // 2, 2)
         turned = mx.concatenate([pairs[..., 1:], pairs[..., :1]], axis=-1)
         return mx.concatenate([turned.flatten(-2), x[..., width:]], axis=-1)

@@ -81,6 +81,6 @@ def block_values(name: str, nbytes: int) -> int:
 
 def block_name_for(nbytes: int, inputs: int) -> BlockName | None:
     """GGUF block type that stores `inputs` values in `nbytes` bytes; None if there is none."""
-    each, rest = divmod(nbytes * 256, max(1, inputs))
+    each, remainder = divmod(nbytes * 256, max(1, inputs))
     names: dict[int, BlockName] = {_NBYTES[name]: name for name in get_args(BlockName)}
-    return None if rest else names.get(each)
+    return None if remainder else names.get(each)

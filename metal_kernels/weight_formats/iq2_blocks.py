@@ -204,5 +204,5 @@ def _lattice_entries(name: Lattice) -> tuple[int, ...]:
     from gguf.quants import IQ2_S, IQ2_XS, IQ2_XXS
 
     grids = {"iq2_xxs": IQ2_XXS.grid_hex, "iq2_xs": IQ2_XS.grid_hex, "iq2_s": IQ2_S.grid_hex}
-    told = bytes.fromhex((grids[name] or b"").decode())
-    return tuple(low | high << 8 for low, high in zip(told[::2], told[1::2], strict=True))
+    data = bytes.fromhex((grids[name] or b"").decode())
+    return tuple(low | high << 8 for low, high in zip(data[::2], data[1::2], strict=True))

@@ -121,20 +121,20 @@ class PromptFiles:
         while True:
             saved = self._prefixes(conversation.kind, wanted)
             long = [prompt for prompt in saved if prompt.end >= least]
-            mine = [prompt for prompt in long if prompt.tag == tag]
+            own = [prompt for prompt in long if prompt.tag == tag]
             others = [prompt for prompt in long if prompt.tag != tag]
-            if others and (not mine or others[-1].end >= mine[-1].end + LEAST_NEW):
+            if others and (not own or others[-1].end >= own[-1].end + LEAST_NEW):
                 self._unread = _differences(saved[others[-1]][0], self._computed)
-            if not mine:
+            if not own:
                 return None
             try:
-                chain = [saved[prompt][0] for prompt in _chain(mine[-1], saved)]
+                chain = [saved[prompt][0] for prompt in _chain(own[-1], saved)]
                 files = [read(path) for path in chain]
                 empty()
                 restored = fill(conversation.caches, files)
             except UNFIT as error:
                 empty()
-                remove(saved[mine[-1]])
+                remove(saved[own[-1]])
                 self._unread = Reason(
                     "prompt-file-damaged",
                     Words(
@@ -193,15 +193,15 @@ class PromptFiles:
             if end - max((saved.end for saved in before), default=0) < LEAST_NEW:
                 continue
             start = max((saved.end for saved in before if saved.is_base), default=0)
-            rows, rest = collect_arrays(conversation.caches, state, start)
-            if nbytes(rows) + nbytes(rest) > self._most_bytes:
-                self._unwritten = _too_large(nbytes(rows) + nbytes(rest))
+            rows, end_arrays = collect_arrays(conversation.caches, state, start)
+            if nbytes(rows) + nbytes(end_arrays) > self._most_bytes:
+                self._unwritten = _too_large(nbytes(rows) + nbytes(end_arrays))
                 return
-            is_base = start == 0 or nbytes(rest) <= WORTH_A_TOKEN * (end - start)
+            is_base = start == 0 or nbytes(end_arrays) <= WORTH_A_TOKEN * (end - start)
             chain.append(SavedPrompt(end, start, keys[end], tag, is_base))
             lengths = json.dumps([places.length for places in state.places])
             told = {"computed": self._computed, "lengths": lengths}
-            files.append(NewFile(chain[-1], encode(Contents(rows | rest, told))))
+            files.append(NewFile(chain[-1], encode(Contents(rows | end_arrays, told))))
         if files:
             replaced = [folder / prompt.name for prompt in there if not prompt.is_base][:-1]
             yield partial(self._write, folder, files, list(there.values()), replaced)

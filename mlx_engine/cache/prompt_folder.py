@@ -78,8 +78,8 @@ class PromptFolder:
         """
         found: dict[SavedPrompt, list[Path]] = {}
         for path in self.path.glob(f"{_CHAT}/*.safetensors"):
-            if told := _NAME.fullmatch(path.name):
-                end, start, key, tag, is_base, checksum = told.groups()
+            if match := _NAME.fullmatch(path.name):
+                end, start, key, tag, is_base, checksum = match.groups()
                 prompt = SavedPrompt(int(end), int(start), key, tag, is_base != "0", checksum)
                 if prompt.start < prompt.end:
                     found.setdefault(prompt, []).append(path)

@@ -97,15 +97,15 @@ def collect_arrays(
     Returns the main model's keys and values from row `start` on, and all others, by name.
     """
     rows: Arrays = {}
-    rest = {} if state.newest is None else {"newest": state.newest}
+    end_arrays = {} if state.newest is None else {"newest": state.newest}
     for number, (caches, places) in enumerate(zip(all_caches, state.places, strict=True)):
         for layer, (cache, place) in enumerate(zip(caches.layers, places.layers, strict=True)):
             is_chained = _is_chained(number, cache)
             begin = start if is_chained else 0
             parts = _stored(cache, place, begin) if place.length > begin else []
-            into = rows if is_chained else rest
+            into = rows if is_chained else end_arrays
             into |= {f"{number}.{layer}.{part}": array for part, array in enumerate(parts)}
-    return rows, rest
+    return rows, end_arrays
 
 
 def nbytes(arrays: Arrays) -> int:
@@ -149,8 +149,8 @@ def fill(all_caches: Sequence[LayerCaches], files: Sequence[Contents]) -> CacheS
 
     Raises UNFIT.
     """
-    arrays, told = files[-1]
-    lengths: list[int] = json.loads(told["lengths"])
+    arrays, metadata = files[-1]
+    lengths: list[int] = json.loads(metadata["lengths"])
     for number, (caches, length) in enumerate(zip(all_caches, lengths, strict=True)):
         for layer, cache in enumerate(caches.layers if length else ()):
             parts = []

@@ -180,11 +180,11 @@ def listing(hub: Hub, model: HubModel) -> Listing:
     return Listing(info.sha or "", tuple(files))
 
 
-def _size(told: object) -> int:
+def _size(size: object) -> int:
     """Return a file size in bytes from the hub's answer; raises ValueError for nonsense."""
-    if not isinstance(told, int) or not 0 <= told < 2**53:
-        raise ValueError(told)
-    return told
+    if not isinstance(size, int) or not 0 <= size < 2**53:
+        raise ValueError(size)
+    return size
 
 
 class Request(NamedTuple):

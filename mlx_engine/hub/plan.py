@@ -124,8 +124,8 @@ def _only_heads(
         return files
     holding = head_shards(content(hub, model.hub_id, index.name, commit))
     kept = [file for file in files if file.name in holding]
-    beside = [file for file in files if not file.name.endswith(SAFETENSORS)]
-    return (*kept, *beside) if kept else files
+    others = [file for file in files if not file.name.endswith(SAFETENSORS)]
+    return (*kept, *others) if kept else files
 
 
 def _check_names(model: HubModel, commit: str, files: tuple[HubFile, ...]) -> None:

@@ -272,7 +272,7 @@ def _gguf_files(
             missing=missing,
         )
     folder, label = PurePosixPath(name).parent, _quantisation(name)
-    beside = [
+    head_files = [
         heads
         for heads in everything
         if _is_heads(heads)
@@ -281,9 +281,9 @@ def _gguf_files(
         and heads not in names
         and not _UNREAD_DRAFTS.search(heads)
     ]
-    if with_heads and beside:
+    if with_heads and head_files:
         names.append(
-            max(beside, key=lambda n: (_quantisation(n) == label, everything[n].nbytes, n))
+            max(head_files, key=lambda n: (_quantisation(n) == label, everything[n].nbytes, n))
         )
     return tuple(everything[n] for n in names)
 

@@ -201,8 +201,8 @@ def is_gguf_model(name: str) -> bool:
     MTP heads, vision parts and importance matrices are none.
     """
     shard = shard_of(name)
-    beside = is_gguf_head(name) or _BESIDE.fullmatch(name) is not None
-    return name.lower().endswith(GGUF) and not beside and (shard is None or shard.number == 1)
+    is_apart = is_gguf_head(name) or _BESIDE.fullmatch(name) is not None
+    return name.lower().endswith(GGUF) and not is_apart and (shard is None or shard.number == 1)
 
 
 def folder_name(folder: Path) -> str:
@@ -314,10 +314,10 @@ def head_shards(index: bytes) -> set[str]:
 def indexed(index: bytes) -> Mapping[str, object]:
     """Tensor name -> file name, from the JSON of an index of shards; empty for other content."""
     try:
-        told = parse_json(index)
+        parsed = parse_json(index)
     except BadJsonError:
         return {}
-    table = told.get("weight_map") if isinstance(told, dict) else None
+    table = parsed.get("weight_map") if isinstance(parsed, dict) else None
     return table if isinstance(table, dict) else {}
 
 

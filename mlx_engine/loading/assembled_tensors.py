@@ -84,8 +84,8 @@ def _piece_shape(stored: tuple[int, ...], piece: StoredPiece) -> tuple[int, ...]
         return None
     rows = stored[piece.axis]
     if isinstance(piece.rows, RowChunk | RowStride):
-        kept, rest = divmod(rows, piece.rows.of)
-        fits = not rest
+        kept, remainder = divmod(rows, piece.rows.of)
+        fits = not remainder
     else:
         kept, fits = len(piece.rows), _highest_row(piece.rows) < rows
     trailing = stored[len(stored) + piece.axis + 1 :]

@@ -86,11 +86,11 @@ def read_folder(root: Path) -> ModelFiles:
     incomplete = listed.problem or (_missing_shard_words(root / lost, own[0]) if lost else "")
     if incomplete and not shards:
         raise BadModelFile(incomplete)
-    beside = tuple(_heads_beside(root, names, shards))
+    head_files = tuple(_heads_beside(root, names, shards))
     if not shards:
-        return _without_safetensors(root, names, bool(beside))
+        return _without_safetensors(root, names, bool(head_files))
     config = root / "config.json"
-    return ModelFiles(root, "folder", shards, config, beside, listed.absent, incomplete)
+    return ModelFiles(root, "folder", shards, config, head_files, listed.absent, incomplete)
 
 
 def gguf_file(file: Path) -> ModelFiles:
@@ -98,8 +98,8 @@ def gguf_file(file: Path) -> ModelFiles:
     names: list[str] = []
     with suppress(ModelNotFound):  # the folder may be unreadable where the file is not
         names = _names(file.parent)
-    beside = [name for name in names if may_be_gguf_head(name) and name != file.name]
-    return ModelFiles(file, "gguf", (), file, tuple(file.parent / name for name in beside))
+    head_files = [name for name in names if may_be_gguf_head(name) and name != file.name]
+    return ModelFiles(file, "gguf", (), file, tuple(file.parent / name for name in head_files))
 
 
 def read_json_object(path: Path) -> dict[str, object]:

@@ -196,8 +196,8 @@ def _configured_block(config: Mapping[str, object], origin: str) -> Block:
 
 def _half_dtype(tensors: Mapping[str, TensorInfo]) -> str:
     """The 16-bit dtype of weights that are not fp8, used for dequantised fp8 weights too."""
-    beside = [info.dtype for name, info in tensors.items() if not name.endswith(_SCALE_ENDINGS)]
-    return "F16" if "F16" in beside and "BF16" not in beside else "BF16"
+    dtypes = [info.dtype for name, info in tensors.items() if not name.endswith(_SCALE_ENDINGS)]
+    return "F16" if "F16" in dtypes and "BF16" not in dtypes else "BF16"
 
 
 def _bad_tensor(info: TensorInfo, why: str) -> BadModelFile:

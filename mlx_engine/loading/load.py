@@ -164,8 +164,8 @@ def _build(
     origin = str(headers.files.root)
     tables = [WeightTable(weights.trunk, origin, layout=layout, kernels=kernels)]
     if weights.head is not None:
-        beside = headers.heads.origin
-        tables.append(WeightTable(weights.head, beside, layout=layout, kernels=kernels))
+        heads_origin = headers.heads.origin
+        tables.append(WeightTable(weights.head, heads_origin, layout=layout, kernels=kernels))
     model = headers.family.build(tables[0], tables[1] if tables[1:] else None)
     for table in tables:
         table.check_all_used()

@@ -107,10 +107,10 @@ class ConfigFields:
         listed = self._value(name, [])
         if isinstance(listed, list):
             listed = [math.inf if one == _INFINITY else one for one in listed]
-        told = self.with_values(**{name: listed})._list(
+        listed = self.with_values(**{name: listed})._list(
             name, (int, float), Words("a list of numbers")
         )
-        return tuple(map(float, told))
+        return tuple(map(float, listed))
 
     def per_layer_numbers(self, name: str) -> tuple[float, ...]:
         """Read a list of numbers, or one number as a list, from config.json; empty if absent."""
@@ -227,8 +227,8 @@ class ConfigFields:
         scaling, given = self._object("rope_scaling"), self._object("rope_parameters")
         is_full = kind == "full_attention"
         by_kind = any(isinstance(part, Mapping) for part in given.values())
-        beside = {key: self._fields.get(key) for key in ("rope_theta", "partial_rotary_factor")}
-        made: dict[str, object] = beside if is_full else {}
+        outer = {key: self._fields.get(key) for key in ("rope_theta", "partial_rotary_factor")}
+        made: dict[str, object] = outer if is_full else {}
         if by_kind:
             own = given.get(kind)
             made |= own if isinstance(own, Mapping) else {}

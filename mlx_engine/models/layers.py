@@ -337,8 +337,8 @@ class RotaryEmbedding:
         if rope.magnitude != 1 and rope.width == x.shape[-1]:
             x = rope.magnitude * x
         elif rope.magnitude != 1:
-            turned, rest = mx.split(x, [rope.width], axis=-1)
-            x = mx.concatenate([rope.magnitude * turned, rest], axis=-1)
+            turned, plain = mx.split(x, [rope.width], axis=-1)
+            x = mx.concatenate([rope.magnitude * turned, plain], axis=-1)
         return (self._rotate_late if is_long else self._rotate)(x, position)
 
 

@@ -31,7 +31,7 @@ class BlockSpec:
 
     norms: before each, after each (before it is added), or both; "parallel": before each, both
     reading the block's input; "shared": parallel with a single norm. residual_scale: factor of each
-    addend. beside: second mixer with the same input, added too. experts: routed experts in parallel
+    addend. second_mixer: has the same input, and is added too. experts: routed experts in parallel
     to a dense feed-forward, with their own norms. per_layer_width: size of this layer's per-layer
     input vectors, 0 for none. scaled: the block's output is multiplied by a stored number.
     """
@@ -40,7 +40,7 @@ class BlockSpec:
     feed: FeedForwardSpec | ExpertsSpec
     norms: Literal["before", "after", "both", "parallel", "shared"] = "before"
     residual_scale: float = 1.0
-    beside: RecurrentSpec | None = None
+    second_mixer: RecurrentSpec | None = None
     experts: ExpertsSpec | None = None
     per_layer_width: int = 0
     scaled: bool = False
@@ -53,7 +53,7 @@ class BlockSpec:
     @property
     def mixers(self) -> tuple[AttentionSpec | LatentAttentionSpec | RecurrentSpec, ...]:
         """The one or two sequence mixers (attention, recurrence) of a block."""
-        return (self.mixer,) if self.beside is None else (self.mixer, self.beside)
+        return (self.mixer,) if self.second_mixer is None else (self.mixer, self.second_mixer)
 
     def tensors(
         self, hidden: int, *, has_split_kv_b: bool = False, has_norm_bias: bool = False

@@ -98,16 +98,16 @@ def text_type(config: Mapping[str, object]) -> object:
     text = config.get("text_config")
     inner = text.get("model_type") if isinstance(text, Mapping) else None
     outer = config.get("model_type", inner)
-    told = [kind for kind in (outer, inner) if isinstance(kind, str)]
-    ours = [kind for kind in told if kind.removesuffix(_TEXT_SUFFIX) in FAMILIES]
-    return next(iter([*ours, *filter(module_of, told), outer]))
+    kinds = [kind for kind in (outer, inner) if isinstance(kind, str)]
+    native = [kind for kind in kinds if kind.removesuffix(_TEXT_SUFFIX) in FAMILIES]
+    return next(iter([*native, *filter(module_of, kinds), outer]))
 
 
 def family_for(model_type: str, config: Mapping[str, object], origin: str) -> Family:
     """Create the model family for a model_type; raises UnsupportedModel for unknown types."""
-    ours = FAMILIES.get(model_type.removesuffix(_TEXT_SUFFIX))
-    if ours is not None:
-        return ours(model_type, config, origin)
+    native = FAMILIES.get(model_type.removesuffix(_TEXT_SUFFIX))
+    if native is not None:
+        return native(model_type, config, origin)
     if module_of(model_type) is not None:
         return MlxLmFamily(model_type, config, origin)
     raise UnsupportedModel(

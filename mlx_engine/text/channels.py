@@ -106,7 +106,7 @@ class Header(NamedTuple):
     """
 
     name: str
-    rest: str
+    text: str
     recipient: str = ""
 
     @classmethod
@@ -127,7 +127,7 @@ class Header(NamedTuple):
     @property
     def is_text(self) -> bool:
         """Whether a gpt-oss header contains message text, where `<|message|>` was left out."""
-        return "\n" in self.rest or len(self.rest.split()) > 1 or len(self.rest) > LONGEST_HEADER
+        return "\n" in self.text or len(self.text.split()) > 1 or len(self.text) > LONGEST_HEADER
 
 
 class Matcher:

@@ -206,8 +206,8 @@ class ChatTemplate:
             has_calls = any(message.calls for message in messages)
             as_argument_texts = has_calls and self._needs_argument_texts
         functions = [_function_fields(tool) for tool in tools]
-        told = len(json.dumps(functions)) if tools else 0
-        size = len(self.source) + told + sum(map(len, _message_texts(messages)))
+        tools_size = len(json.dumps(functions)) if tools else 0
+        size = len(self.source) + tools_size + sum(map(len, _message_texts(messages)))
         sandbox = TemplateSandbox(
             budget=3 * 2**22 + 64 * size + 16_000 * len(messages),
             seconds=1 + 0.002 * len(messages),  # leaves room for a garbage collection
@@ -322,8 +322,8 @@ def _message_texts(messages: Sequence[Message]) -> list[str]:
 
 def _function_fields(tool: Tool) -> dict[str, object]:
     """Convert a tool to the dict that transformers gives to a template."""
-    told = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", "function": told}
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
 
 
 def _template_fields(

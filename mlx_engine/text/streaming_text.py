@@ -246,7 +246,7 @@ class StreamingText:
         if self._header is None:
             return []
         header = Header.parse(self._header)
-        return self._begin_message(header) + self._read(header.rest, depth)
+        return self._begin_message(header) + self._read(header.text, depth)
 
     def _begin_message(self, header: Header) -> list[TextPiece]:
         """Switch to the channel of a gpt-oss message; a call begins with its marker as text."""

@@ -382,8 +382,8 @@ def _kinds(schema: object) -> set[str]:
     """Return the types that a JSON schema allows; empty where it tells none."""
     if not isinstance(schema, Mapping):
         return set()
-    told = schema.get("type")
-    kinds = {told} if isinstance(told, str) else set(told) if isinstance(told, list) else set()
+    types = schema.get("type")
+    kinds = {types} if isinstance(types, str) else set(types) if isinstance(types, list) else set()
     for key in ("anyOf", "oneOf"):
         for inner in schema.get(key) or ():
             kinds |= _kinds(inner)

@@ -226,21 +226,21 @@ class Architecture:
         """`partial_rotary_factor`, slightly increased so that int(factor * head size) is exact."""
         return min(1.0, (self._rotary_dim() + 0.5) / self._head_dim)
 
-    def _block_placements(self, block: int, rest: str) -> tuple[Placement, ...]:
+    def _block_placements(self, block: int, name: str) -> tuple[Placement, ...]:
         """Map a layer's GGUF tensor to its Hugging Face tensors, several where it joins them."""
-        if rest.startswith("attn_qkv."):
-            return self._split_attention(block, rest.removeprefix("attn_qkv."))
-        if rest == "ffn_gate_up_exps.weight":
+        if name.startswith("attn_qkv."):
+            return self._split_attention(block, name.removeprefix("attn_qkv."))
+        if name == "ffn_gate_up_exps.weight":
             gate, up = (
                 self._block_placement(block, f"ffn_{part}_exps.weight") for part in ("gate", "up")
             )
             return replace(gate, run=RowChunk(0, 2)), replace(up, run=RowChunk(1, 2))
-        return (self._block_placement(block, rest),)
+        return (self._block_placement(block, name),)
 
-    def _block_placement(self, block: int, rest: str) -> Placement:
+    def _block_placement(self, block: int, name: str) -> Placement:
         """Map a layer's GGUF tensor to the single Hugging Face tensor that it is."""
         return Placement(
-            self._layer_prefix(block) + self._published_name(block, rest), change=self._change(rest)
+            self._layer_prefix(block) + self._published_name(block, name), change=self._change(name)
         )
 
     def _change(self, name: str) -> Change:
@@ -252,12 +252,12 @@ class Architecture:
         """Return the prefix of Hugging Face tensor names in a layer."""
         return f"model.layers.{block}."
 
-    def _published_name(self, block: int, rest: str) -> str:
+    def _published_name(self, block: int, name: str) -> str:
         names = {**self.names, **self.head_names} if block >= self._main_blocks else self.names
-        base, _, kind = rest.rpartition(".")
-        if rest in names:
-            return names[rest]
-        return f"{names[base]}.{kind}" if base in names else rest
+        base, _, kind = name.rpartition(".")
+        if name in names:
+            return names[name]
+        return f"{names[base]}.{kind}" if base in names else name
 
     def _split_attention(self, block: int, kind: str) -> tuple[Placement, ...]:
         heads, kept = self._heads_in_block(block), self._kv_heads(block)

@@ -81,10 +81,10 @@ class Glm4Gguf(Architecture):
             or self._any_block_has("attn_qkv.bias"),
         }
 
-    def _block_placement(self, block: int, rest: str) -> Placement:
-        place = super()._block_placement(block, rest)
+    def _block_placement(self, block: int, name: str) -> Placement:
+        place = super()._block_placement(block, name)
         heads = {"attn_q": self._heads, "attn_k": self._kv_heads(block)}
-        part = rest.partition(".")[0]
+        part = name.partition(".")[0]
         if part not in heads or not self._metadata.has("rope.dimension_sections"):
             return place
         return replace(place, rows=_interleaved(heads[part], self._head_dim, self._rotary_dim()))

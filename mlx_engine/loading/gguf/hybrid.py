@@ -171,9 +171,9 @@ class FalconH1Gguf(Architecture):
             "lm_head_multiplier": 1.0,
         }
 
-    def _published_name(self, block: int, rest: str) -> str:
+    def _published_name(self, block: int, name: str) -> str:
         """Hugging Face name of a layer's tensor; llama.cpp writes `ffn_norm` without `.weight`."""
-        return super()._published_name(block, "ffn_norm.weight" if rest == "ffn_norm" else rest)
+        return super()._published_name(block, "ffn_norm.weight" if name == "ffn_norm" else name)
 
 
 class NemotronHGguf(Architecture):

@@ -49,23 +49,23 @@ class LlamaGguf(PlainGguf):
             found |= self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size")
         return found
 
-    def _block_placement(self, block: int, rest: str) -> Placement:
-        place = super()._block_placement(block, rest)
-        if rest.startswith("attn_q."):
+    def _block_placement(self, block: int, name: str) -> Placement:
+        place = super()._block_placement(block, name)
+        if name.startswith("attn_q."):
             return replace(place, rows=_deinterleaved(self._heads, self._head_dim))
-        if rest.startswith("attn_k."):
+        if name.startswith("attn_k."):
             return replace(place, rows=_deinterleaved(self._kv_heads(block), self._head_dim))
         return place
 
-    def _published_name(self, block: int, rest: str) -> str:
+    def _published_name(self, block: int, name: str) -> str:
         """Hugging Face name of a layer's tensor, Mixtral's for experts (old files: one by one)."""
-        if single := _SINGLE.fullmatch(rest):
+        if single := _SINGLE.fullmatch(name):
             part = _PUBLISHED[single[1]]
             return f"block_sparse_moe.experts.{single[2]}.{part}.{single[3]}"
-        base, _, kind = rest.rpartition(".")
+        base, _, kind = name.rpartition(".")
         if base in EXPERTS:
             return f"block_sparse_moe.{EXPERTS[base].removeprefix('mlp.')}.{kind}"
-        return super()._published_name(block, rest)
+        return super()._published_name(block, name)
 
 
 class Mistral3Gguf(LlamaGguf):
@@ -122,8 +122,8 @@ class GraniteMoeGguf(GraniteGguf):
 
     model_type = "granitemoe"
 
-    def _published_name(self, block: int, rest: str) -> str:
-        return super()._published_name(block, rest).replace("moe.gate.", "moe.router.layer.")
+    def _published_name(self, block: int, name: str) -> str:
+        return super()._published_name(block, name).replace("moe.gate.", "moe.router.layer.")
 
 
 class MiniCpmGguf(GraniteGguf):

@@ -51,10 +51,10 @@ class MtpGguf(Architecture):
             return super()._layer_prefix(block)
         return f"mtp.layers.{block - self._main_blocks}."
 
-    def _block_placements(self, block: int, rest: str) -> tuple[Placement, ...]:
-        if block >= self._main_blocks and rest.removesuffix(".weight") in _HEAD:
-            return (Placement(self._published_name(block, rest)),)
-        return super()._block_placements(block, rest)
+    def _block_placements(self, block: int, name: str) -> tuple[Placement, ...]:
+        if block >= self._main_blocks and name.removesuffix(".weight") in _HEAD:
+            return (Placement(self._published_name(block, name)),)
+        return super()._block_placements(block, name)
 
 
 class Qwen35Gguf(MtpGguf):
@@ -101,25 +101,25 @@ class Qwen35Gguf(MtpGguf):
             "mtp_num_hidden_layers": count("nextn_predict_layers", 0),
         }
 
-    def _block_placements(self, block: int, rest: str) -> tuple[Placement, ...]:
-        if rest == "attn_qkv.weight":
-            return (self._block_placement(block, rest),)
-        return super()._block_placements(block, rest)
+    def _block_placements(self, block: int, name: str) -> tuple[Placement, ...]:
+        if name == "attn_qkv.weight":
+            return (self._block_placement(block, name),)
+        return super()._block_placements(block, name)
 
-    def _block_placement(self, block: int, rest: str) -> Placement:
+    def _block_placement(self, block: int, name: str) -> Placement:
         """Map a layer's GGUF tensor to its Hugging Face name and order of value heads.
 
         Gate and output projection keep the file's order, which the config notes, since columns of
         quantised blocks cannot move.
         """
-        place = super()._block_placement(block, rest)
+        place = super()._block_placement(block, name)
         if not self._is_tiled():
             return place
-        if rest in ("attn_qkv.weight", "ssm_conv1d.weight"):
+        if name in ("attn_qkv.weight", "ssm_conv1d.weight"):
             before = 2 * self._key_heads * self._key_head
             rows = (*range(before), *(before + row for row in self._rows_in_order()))
             return replace(place, rows=rows)
-        is_by_head = rest in ("ssm_alpha.weight", "ssm_beta.weight", "ssm_dt.bias", "ssm_a")
+        is_by_head = name in ("ssm_alpha.weight", "ssm_beta.weight", "ssm_dt.bias", "ssm_a")
         return replace(place, rows=self._heads_in_order()) if is_by_head else place
 
     def _is_tiled(self) -> bool:

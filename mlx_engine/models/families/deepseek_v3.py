@@ -206,8 +206,8 @@ def _feed_forwards(fields: ConfigFields) -> tuple[FeedForwardSpec | ExpertsSpec,
     kinds = fields.strings("mlp_layer_types") or ("dense",) * min(first, layers)
     experts = routed_experts(fields)
     dense = plain_feed_forward(fields) if "dense" in kinds else experts
-    told = [dense if kind == "dense" else experts for kind in kinds[:layers]]
-    return (*told, *[experts] * (layers + 1 - len(told)))
+    feeds = [dense if kind == "dense" else experts for kind in kinds[:layers]]
+    return (*feeds, *[experts] * (layers + 1 - len(feeds)))
 
 
 def routed_experts(fields: ConfigFields) -> ExpertsSpec:

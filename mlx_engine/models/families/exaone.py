@@ -68,8 +68,8 @@ def _attention_specs(fields: ConfigFields) -> list[AttentionSpec]:
     slides, windows = replace(plain_attention(fields), qk_norm="head"), default_windows(fields)
     full = replace(slides, rope=None) if fields.window_size() else slides
     listed = fields.strings("layer_types")
-    told = (fields.strings("mtp_layer_types") or listed[fields.layers() :] or listed)[:1]
-    windows += default_windows(fields.with_values(num_hidden_layers=1, layer_types=list(told)))
+    last = (fields.strings("mtp_layer_types") or listed[fields.layers() :] or listed)[:1]
+    windows += default_windows(fields.with_values(num_hidden_layers=1, layer_types=list(last)))
     return [replace(slides, window=window) if window else full for window in windows]
 
 

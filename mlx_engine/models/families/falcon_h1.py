@@ -53,10 +53,10 @@ class MupFactors:
             return fields.number(f"{name}_multiplier", 1.0)
 
         def listed(name: str, count: int) -> tuple[float, ...]:
-            told = fields.numbers(name) or (1.0,) * count
-            if len(told) != count or min(told) <= 0:
-                raise fields.wrong(name, list(told), f"a list of {count} numbers above 0")
-            return told
+            values = fields.numbers(name) or (1.0,) * count
+            if len(values) != count or min(values) <= 0:
+                raise fields.wrong(name, list(values), f"a list of {count} numbers above 0")
+            return values
 
         gate, down = listed("mlp_multipliers", 2)
         return MupFactors(
@@ -98,7 +98,7 @@ class FalconH1(NativeFamily):
         feed = plain_feed_forward(fields, has_bias=fields.flag("mlp_bias", default=False))
         tied = fields.flag("tie_word_embeddings", default=False)
         return replace(
-            plain_model(fields, [BlockSpec(attention, feed, beside=mamba)] * fields.layers()),
+            plain_model(fields, [BlockSpec(attention, feed, second_mixer=mamba)] * fields.layers()),
             tied=tied,
             logit_scale=factors.logits / factors.embedding if tied else 1.0,
         )
@@ -197,7 +197,7 @@ class FalconH1(NativeFamily):
         }
 
     def _in_proj_row_factors(self, factors: MupFactors) -> tuple[float, ...]:
-        spec = self.spec.blocks[0].beside
+        spec = self.spec.blocks[0].second_mixer
         assert isinstance(spec, Mamba2Spec)
         shared = spec.groups * spec.state
         sizes = (spec.inner, spec.inner, shared, shared, spec.heads)

@@ -149,10 +149,10 @@ def fields_of_layer(fields: ConfigFields, number: int, kind: str) -> ConfigField
     transformers 5.23 writes them per layer; older configs have one value for all full layers.
     """
     sizes = ("head_dim", "num_key_value_heads")
-    told = fields.section("per_layer_config")
-    if told is not None:
+    per_layer = fields.section("per_layer_config")
+    if per_layer is not None:
         keys = (f"{number:0{digits}}" for digits in (1, 2, 3))  # all of one length in a config
-        layer = next(filter(None, map(told.section, keys)), None)
+        layer = next(filter(None, map(per_layer.section, keys)), None)
         own = {n: layer.count(n) for n in sizes if layer is not None and layer.has(n)}
         return fields.with_values(**own)
     if kind != FULL:
@@ -177,8 +177,8 @@ def layer_type_rope(fields: ConfigFields, head: int, kind: str) -> RopeSpec:
     if given is None or given.section(kind) is None:
         wanted = Words("an object for each kind of layer")
         raise fields.wrong(key, f"{kind}: null", wanted)
-    beside = ("rope_theta", "rope_scaling", "partial_rotary_factor")
-    return rope_spec(fields.with_values(**dict.fromkeys(beside)), head, kind=kind)
+    outer = ("rope_theta", "rope_scaling", "partial_rotary_factor")
+    return rope_spec(fields.with_values(**dict.fromkeys(outer)), head, kind=kind)
 
 
 def _feed_forward(fields: ConfigFields, *, is_shared: bool) -> FeedForwardSpec:

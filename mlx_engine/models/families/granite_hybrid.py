@@ -117,8 +117,8 @@ def _attention(fields: ConfigFields, *, is_hybrid: bool) -> AttentionSpec:
 
 
 def _feed_forward(fields: ConfigFields) -> FeedForwardSpec | ExpertsSpec:
-    told = fields.count("shared_intermediate_size", 0, minimum=0)
-    shared = plain_feed_forward(fields, told) if told else None
+    width = fields.count("shared_intermediate_size", 0, minimum=0)
+    shared = plain_feed_forward(fields, width) if width else None
     count = fields.count("num_local_experts", 8, minimum=0, maximum=2**16)
     if not count:
         return shared or plain_feed_forward(fields)

@@ -116,13 +116,13 @@ def _window(fields: ConfigFields) -> int | None:
 def _rope_layers(fields: ConfigFields) -> tuple[bool, ...]:
     """For each layer whether it uses RoPE: SmolLM3 has a list, or omits it in every n-th layer."""
     layers = fields.layers()
-    told = fields.counts("no_rope_layers")[:layers]
-    if fields.has("no_rope_layers") and len(told) != layers:
-        raise fields.wrong("no_rope_layers", list(told), f"a list of {layers} times 0 or 1")
+    listed = fields.counts("no_rope_layers")[:layers]
+    if fields.has("no_rope_layers") and len(listed) != layers:
+        raise fields.wrong("no_rope_layers", list(listed), f"a list of {layers} times 0 or 1")
     if not fields.has("no_rope_layer_interval"):
         return (True,) * layers
     interval = fields.count("no_rope_layer_interval")
-    return tuple(map(bool, told)) or tuple((n + 1) % interval != 0 for n in range(layers))
+    return tuple(map(bool, listed)) or tuple((n + 1) % interval != 0 for n in range(layers))
 
 
 def _feed_forward(fields: ConfigFields) -> FeedForwardSpec | ExpertsSpec:

@@ -145,9 +145,9 @@ class MlxLmFamily(Family):
         flat = _flat_config(self.config, self.origin)
         for name, others in _ALIASES.items():
             found = (flat[other] for other in others if flat.get(other) is not None)
-            told = flat.setdefault(name, next(found, None))
-            if isinstance(told, list) and all(isinstance(one, int) for one in told):
-                flat[name] = max(told, default=0)  # OpenELM's layers differ
+            value = flat.setdefault(name, next(found, None))
+            if isinstance(value, list) and all(isinstance(one, int) for one in value):
+                flat[name] = max(value, default=0)  # OpenELM's layers differ
         fields = ConfigFields(flat, self.origin)
         blocks = fields.strings("layers_block_type")
         layers = fields.layers(len(blocks) or None)
@@ -230,11 +230,11 @@ class MlxLmFamily(Family):
                 origin=origin,
                 model_type=repr(self.model_type),
             )
-        told = class_fields(
+        fields = class_fields(
             _with_untied_head(trunk.names, self.config), self._class_type(), self.origin
         )
-        model = build_class(module, told, trunk)
-        return wrap_model(model, origin, use_own_rotations(model, told, self.origin))
+        model = build_class(module, fields, trunk)
+        return wrap_model(model, origin, use_own_rotations(model, fields, self.origin))
 
     def _class_type(self) -> str:
         """Model type whose mlx-lm class reads the config: for wrappers the text part's."""

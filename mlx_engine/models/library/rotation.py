@@ -79,8 +79,8 @@ def use_own_rotations(
     """
     if type(model).__module__ == _TURNS_BACK:
         return None
-    told_once = {key: value for key, value in config.items() if key != "rope_scaling"}
-    fields = ConfigFields(told_once, origin)
+    unscaled = {key: value for key, value in config.items() if key != "rope_scaling"}
+    fields = ConfigFields(unscaled, origin)
     kinds = fields.strings("layer_types")
     parts = fields.section("rope_parameters") or ()  # for each kind of layers, or one for all
     length, made = TextLength(0), []
@@ -92,16 +92,16 @@ def use_own_rotations(
         found = _LAYER.fullmatch(path)
         number = int(found[1]) if found else len(kinds)
         kind = kinds[number] if number < len(kinds) else "full_attention"
-        told = fields.rope_fields(kind if kind in parts else "full_attention")
+        values = fields.rope_fields(kind if kind in parts else "full_attention")
         is_interleaved = bool(vars(stock).get("traditional"))
-        base = told.number("rope_theta", vars(stock).get("base", 10000.0))
+        base = values.number("rope_theta", vars(stock).get("base", 10000.0))
         plain = RopeSpec(vars(stock)[_WIDTH[name]], base, interleaved=is_interleaved)
-        rope = apply_rope_scaling(plain, told, fields)
+        rope = apply_rope_scaling(plain, values, fields)
         if rope == plain and name != _LONG_ALONE:
             continue
         if rope.long_factors not in (None, rope.factors):
             length.switch_length = rope.long_rope_after
-        short, long = (told.number(f"{one}_mscale", rope.magnitude) for one in ("short", "long"))
+        short, long = (values.number(f"{one}_mscale", rope.magnitude) for one in ("short", "long"))
         made.append((path, _Rotation(rope, (short, long), length)))
     if made:
         model.update_modules(tree_unflatten(made))
