@@ -127,12 +127,13 @@ class TensorNames:
         """
         parts: TensorParts[T] = TensorParts({}, {}, {})
         bare_names, layers = {name: strip_prefixes(name) for name in raw}, len(self.spec.blocks)
-        joined = {int(sign[1]) for sign in map(_HEAD_TENSOR.fullmatch, bare_names.values()) if sign}
+        is_behind = self.heads is None or self.heads.behind_trunk
+        head_layers = joining_layers(bare_names.values()) if is_behind else set()
         for name, tensor in raw.items():
             bare = bare_names[name]
             if why_unneeded(name):
                 parts.skipped[name] = tensor
-            elif self._is_head(bare, layers, joined):
+            elif is_head_tensor(bare, layers, head_layers):
                 self._put_head(parts, name, tensor, origin)
             elif layer_number(bare) >= layers:
                 raise BadModelFile(
@@ -185,12 +186,6 @@ class TensorNames:
         if base in theirs and self.heads is not None and not self.heads.numbered:
             return f"{theirs[base]}.{kind}"
         return f"{prefix}.{number}.{theirs.get(base, base)}.{kind}"
-
-    def _is_head(self, bare: str, layers: int, joined: Container[int]) -> bool:
-        layer = layer_number(bare)
-        may_be = self.heads is None or self.heads.behind_trunk
-        is_behind = may_be and layer >= layers and layer in joined
-        return is_behind or bare.startswith(_HEAD_PREFIXES)
 
     def _put_head(self, parts: TensorParts[T], name: str, tensor: T, origin: str) -> None:
         if self.heads is None or self.spec.heads is None:
@@ -278,6 +273,17 @@ def rename_tensor(name: str, renames: Renames) -> str:
             return renames[start] + name.removeprefix(start)
         start = start.rpartition(".")[0]
     return name
+
+
+def joining_layers(bare_names: Iterable[str]) -> set[int]:
+    """Numbers of the layers that have tensors which only an MTP head has."""
+    return {int(found[1]) for found in map(_HEAD_TENSOR.fullmatch, bare_names) if found}
+
+
+def is_head_tensor(bare: str, layers: int, head_layers: Container[int]) -> bool:
+    """Whether a tensor is an MTP head's: under `mtp.`, or in a head layer behind the trunk's."""
+    number = layer_number(bare)
+    return bare.startswith(_HEAD_PREFIXES) or (number >= layers and number in head_layers)
 
 
 def layer_number(bare: str) -> int:

@@ -170,6 +170,8 @@ class Architecture:
             "max_position_embeddings": count("context_length"),
             "tie_word_embeddings": "output.weight" not in self._file.tensors,
             "num_nextn_predict_layers": count("nextn_predict_layers", 0),
+            "attention_bias": any(map(self._any_block_has, ("attn_q.bias", "attn_qkv.bias"))),
+            "mlp_bias": self._any_block_has("ffn_up.bias"),
             "dtype": {"F16": "float16", "BF16": "bfloat16"}[self._file.half],
             **self._rotation(),
             **self._own_config(),

@@ -28,7 +28,6 @@ class Olmo2Gguf(Architecture):
     def _own_config(self) -> dict[str, object]:
         window = self._metadata.count("attention.sliding_window", 0)
         return {
-            "attention_bias": self._any_block_has("attn_q.bias"),
             "sliding_window": window or None,
             "layer_types": layer_types(self._metadata, self._main_blocks, 4 if window else 0),
         }
@@ -75,11 +74,7 @@ class Glm4Gguf(Architecture):
     )
 
     def _own_config(self) -> dict[str, object]:
-        return {
-            "partial_rotary_factor": self._partial_factor(),
-            "attention_bias": self._any_block_has("attn_q.bias")
-            or self._any_block_has("attn_qkv.bias"),
-        }
+        return {"partial_rotary_factor": self._partial_factor()}
 
     def _block_placement(self, block: int, name: str) -> Placement:
         place = super()._block_placement(block, name)
@@ -204,7 +199,5 @@ class NemotronGguf(_LayerNormed):
 
     def _own_config(self) -> dict[str, object]:
         return super()._own_config() | {
-            "attention_bias": self._any_block_has("attn_q.bias"),
             "hidden_act": "relu2",
-            "mlp_bias": self._any_block_has("ffn_up.bias"),
         }

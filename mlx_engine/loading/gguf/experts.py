@@ -103,7 +103,6 @@ class HunyuanMoeGguf(HunyuanGguf):
     def _own_config(self) -> dict[str, object]:
         return {
             **self._experts("num_experts", "moe_topk", "moe_intermediate_size"),
-            "attention_bias": self._any_block_has("attn_q.bias"),
             "num_shared_expert": self._metadata.count("expert_shared_count", 1),
             "use_mixed_mlp_moe": self._any_block_has("ffn_up_shexp.weight"),
             "use_qk_norm": self._any_block_has("attn_q_norm.weight"),

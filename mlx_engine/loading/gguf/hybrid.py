@@ -123,7 +123,6 @@ class GraniteHybridGguf(Architecture):
             own["num_local_experts"] = 0
             own["shared_intermediate_size"] = count("feed_forward_length")
         return own | {
-            "attention_bias": self._any_block_has("attn_q.bias"),
             "layer_types": ["attention" if flag else "mamba" for flag in attends],
             "mamba_n_heads": heads,
             "mamba_d_ssm": count("ssm.inner_size"),
@@ -155,8 +154,6 @@ class FalconH1Gguf(Architecture):
     def _own_config(self) -> dict[str, object]:
         count, heads = self._metadata.count, self._positive_count("ssm.time_step_rank")
         return {
-            "attention_bias": self._any_block_has("attn_q.bias"),
-            "mlp_bias": self._any_block_has("ffn_up.bias"),
             "projectors_bias": self._any_block_has("ssm_out.bias"),
             "mamba_conv_bias": self._any_block_has("ssm_conv1d.bias"),
             "mamba_proj_bias": self._any_block_has("ssm_in.bias"),
@@ -217,8 +214,6 @@ class NemotronHGguf(Architecture):
             "use_conv_bias": self._any_block_has("ssm_conv1d.bias"),
             "mamba_proj_bias": self._any_block_has("ssm_in.bias"),
             "use_bias": self._any_block_has("ssm_in.bias"),
-            "attention_bias": self._any_block_has("attn_q.bias"),
-            "mlp_bias": self._any_block_has("ffn_up.bias"),
             "layer_norm_epsilon": self._eps(),
         }
         if "moe" not in kinds:

@@ -19,12 +19,7 @@ class PlainGguf(Architecture):
     model_type = "llama"
 
     def _own_config(self) -> dict[str, object]:
-        return {
-            "attention_bias": self._any_block_has("attn_q.bias")
-            or self._any_block_has("attn_qkv.bias"),
-            "attention_out_bias": self._any_block_has("attn_output.bias"),
-            "mlp_bias": self._any_block_has("ffn_up.bias"),
-        }
+        return {"attention_out_bias": self._any_block_has("attn_output.bias")}
 
 
 class LlamaGguf(PlainGguf):

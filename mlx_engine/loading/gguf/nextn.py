@@ -41,8 +41,6 @@ class Glm4MoeGguf(Architecture):
             "n_shared_experts": self._metadata.count("expert_shared_count", 1),
             "first_k_dense_replace": self._leading_dense_blocks(),
             "use_qk_norm": self._any_block_has("attn_q_norm.weight"),
-            "attention_bias": self._any_block_has("attn_q.bias")
-            or self._any_block_has("attn_qkv.bias"),
             "partial_rotary_factor": self._partial_factor(),
         }
 

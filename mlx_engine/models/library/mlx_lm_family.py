@@ -5,7 +5,6 @@ Tensors are left to the class and its `sanitize`, except MTP heads, which are no
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -17,7 +16,12 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import Family, ModelSizes, TensorParts
 from mlx_engine.models.layer_specs import LEAST_GROUP, CacheSize
 from mlx_engine.models.library.class_fields import FIXED, class_fields
-from mlx_engine.models.tensor_names import strip_prefixes, why_unneeded
+from mlx_engine.models.tensor_names import (
+    is_head_tensor,
+    joining_layers,
+    strip_prefixes,
+    why_unneeded,
+)
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.memory_plan import WorkSize
 from mlx_engine.values.words import Words
@@ -102,9 +106,6 @@ _RENAMED = {
 """By type: parts of names that transformers 5 writes otherwise than classes of mlx-lm have them."""
 
 _TIED = "tie_word_embeddings"
-_HEAD = re.compile(r"(language_model\.)?(model\.)?(language_model\.)?mtp(_layers|_block)?\.(.+)")
-_LAYER = re.compile(r"(language_model\.)?(model\.)?(language_model\.)?layers\.(\d{1,6})\..+")
-_SIGN = re.compile(r"(?:.+\.)?layers\.(\d{1,6})\.(?:eh_proj|enorm|hnorm)\..+")
 
 
 def module_of(model_type: str) -> str | None:
@@ -185,11 +186,9 @@ class MlxLmFamily(Family):
             for name in raw
             if name not in skipped
         }
-        layers = self.figures().layers
-        joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, raw) if sign}
-        heads = {
-            name: tensor for name, tensor in raw.items() if _is_head_tensor(name, layers, joined)
-        }
+        layers, bare = self.figures().layers, {name: strip_prefixes(name) for name in raw}
+        behind = joining_layers(bare.values())
+        heads = {n: raw[n] for n in raw if is_head_tensor(bare[n], layers, behind)}
         trunk = {self._class_tensor_name(n): tensor for n, tensor in raw.items() if n not in heads}
         return TensorParts(trunk, heads, skipped)
 
@@ -264,13 +263,6 @@ def _text_model_name(name: str, prefix: str) -> str:
     """Rename a tensor of a multimodal model as files of the text model alone call it."""
     bare = strip_prefixes(name)
     return bare if bare.startswith(("lm_head.", "backbone.")) else f"{prefix}{bare}"
-
-
-def _is_head_tensor(name: str, layers: int, joined: Collection[int]) -> bool:
-    """Whether a tensor belongs to an MTP head: `mtp.*`, or in a layer behind the trunk's last."""
-    layer = _LAYER.fullmatch(name)
-    number = -1 if layer is None else int(layer[4])
-    return bool(_HEAD.fullmatch(name)) or (number >= layers and number in joined)
 
 
 def _widest_feed_forward(fields: ConfigFields) -> int:
