@@ -15,8 +15,7 @@ import mlx_engine
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.decoding.round import Pass
 from mlx_engine.models.contract import PASSES_OF_ONE
-from mlx_engine.models.decoder import Decoder
-from mlx_engine.models.mtp_head import DecoderHead
+from mlx_engine.models.decoder import Decoder, DecoderHead
 from mlx_engine.values.conversation import TURN_ENDS, PromptProgress, RoundFinished
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import (

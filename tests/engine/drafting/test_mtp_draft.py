@@ -18,7 +18,7 @@ from mlx_engine.drafting.drafter import (
 from mlx_engine.drafting.head_memory import FLUSH_ROWS
 from mlx_engine.drafting.lookup import PromptLookup
 from mlx_engine.drafting.mtp import DraftJob, MtpDraft, draft_all
-from mlx_engine.models.mtp_head import DecoderHead
+from mlx_engine.models.decoder import DecoderHead
 from mlx_engine.sampling.sampler import DraftPicks, Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 

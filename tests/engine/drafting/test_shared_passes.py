@@ -15,7 +15,7 @@ from mlx_engine.drafting.drafters import SmallModelDraft, draft_with
 from mlx_engine.drafting.head_memory import FEW_WAITING
 from mlx_engine.drafting.lookup import PromptLookup
 from mlx_engine.drafting.mtp import DraftJob, MtpDraft, draft_all
-from mlx_engine.models.mtp_head import DecoderHead
+from mlx_engine.models.decoder import DecoderHead
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
