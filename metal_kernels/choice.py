@@ -85,10 +85,7 @@ class Kernel:
     fits: Callable[[KernelWork], bool] = lambda _: True
 
     def is_timed(self, work: KernelWork) -> bool:
-        """Whether the kernel is timed against MLX, which needs a comparable operation of MLX.
-
-        MLX has none for few rows times GGUF blocks.
-        """
+        """Whether MLX can do the work to compare: not few rows times GGUF blocks."""
         return not (self.per_row_count and work.form in BLOCK_FORMS)
 
 

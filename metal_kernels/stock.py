@@ -73,10 +73,7 @@ class StockOperations:
         """On a CPU, start to compute x while the rest of a pass is recorded; no effect on a GPU."""
 
     def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
-        """RMS norm over the last axis of x [..., H].
-
-        The result has the wider dtype of x and weight.
-        """
+        """RMS norm over the last axis of x [..., H], in the wider dtype of x and weight."""
         return mx.fast.rms_norm(x, weight, eps)
 
     def make_rms_norm(self, weight: mx.array, eps: float, heads: int = 0) -> RowFunction:
@@ -97,10 +94,7 @@ class StockOperations:
         return mx.fast.layer_norm(x, weight, bias, eps)
 
     def make_layer_norm(self, weight: mx.array, bias: mx.array | None, eps: float) -> RowFunction:
-        """Make the function that layer-norms rows (arXiv 1607.06450).
-
-        weight: [N] with a bias, or [R, N] without one.
-        """
+        """Make the function that layer-norms rows by [N] with a bias, or [R, N] without one."""
         if weight.ndim == 1:
             return lambda x: self.layer_norm(x, weight, bias, eps)
         return self._norm_heads(lambda x: self.layer_norm(x, None, None, eps), weight)
@@ -125,10 +119,7 @@ class StockOperations:
         return lambda x, position: self.rope(x, params, position, periods)
 
     def make_convolution(self, taps: mx.array) -> RowFunction:
-        """Make the function of a depthwise convolution: [1, K - 1 + T, C] -> [1, T, C].
-
-        taps: [C, K].
-        """
+        """Make a depthwise convolution with taps [C, K]: [1, K - 1 + T, C] -> [1, T, C]."""
         columns = taps[..., None]
         return lambda rows: mx.conv1d(rows, columns, groups=len(taps))
 
@@ -266,9 +257,6 @@ a time.
 
 
 def row_tiles(rows: int, bytes_per_row: int) -> list[slice]:
-    """Cut `rows` rows into slices of at least 32 rows for attention without a fused kernel.
-
-    A slice's scores fit in SCORES_BYTES where possible.
-    """
+    """Cut rows into slices of 32 or more, whose scores fit in SCORES_BYTES where possible."""
     count = max(32, SCORES_BYTES // bytes_per_row // 32 * 32)
     return [slice(start, min(start + count, rows)) for start in range(0, rows, count)]

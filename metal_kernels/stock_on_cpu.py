@@ -35,10 +35,7 @@ class CpuStockOperations(StockOperations):
         self._rotations: dict[RopeParams, RopeFunction] = {}
 
     def start_evaluation(self, x: mx.array) -> None:
-        """Let MLX's thread start to compute x [1, T, H] while more is recorded.
-
-        Not for many rows, as a prompt has.
-        """
+        """Let MLX start to compute x [1, T, H], if T is small, while more is recorded."""
         if x.shape[1] <= MOST_BEGUN:
             mx.async_eval(x)  # type: ignore[no-untyped-call]
 

@@ -216,10 +216,7 @@ def _launches(
 def reference(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, options: PickOptions
 ) -> mx.array:
-    """Product with the output head and pick in plain MLX operations, to check the kernel against.
-
-    Logits must be finite.
-    """
+    """Product and pick in plain MLX operations, for finite logits, to check the kernel against."""
     values = matvec_reference(x, weights, form).astype(mx.float32)
     if options.keys is not None:
         noise = noise_reference(options.keys, values.shape[1])

@@ -153,10 +153,7 @@ class LayerCaches:
             layer.commit(count)
 
     def resolve(self) -> None:
-        """Have every layer's cache add a committed count that the host knows by now.
-
-        Arrays held in case the count were another are freed.
-        """
+        """Add a committed count that the host knows by now to every cache; frees arrays."""
         assert len({layer.length for layer in self.layers}) == 1
 
     def fork(self) -> "LayerCaches":

@@ -206,10 +206,7 @@ class NoSteps(NamedTuple):
 
 
 def delta_rule(served: ServedRows | None, long: DeltaRule) -> DeltaRule:
-    """Choose an implementation of the gated delta rule: our kernel, with `long` for long blocks.
-
-    Without a kernel it is `long` for all blocks.
-    """
+    """Choose the gated delta rule: our kernel, or `long` for long blocks and without a kernel."""
     return long if served is None else KernelDelta(served.launcher, long, served)
 
 
@@ -379,10 +376,7 @@ class RecurrentCache:
         return copy(self)
 
     def place(self) -> RecurrentSnapshot | Place:
-        """Snapshot that shares the arrays of the committed convolution window and state.
-
-        At length 0 it is a Place, which holds no arrays.
-        """
+        """Snapshot that shares the committed arrays; at length 0 a Place, which holds none."""
         now = self._now
         return now if now.length or now.pending is not None else Place(0)
 

@@ -149,10 +149,7 @@ def _canonical_weights(
 
 
 def _head_norm_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
-    """What to subtract from norm weights of MTP heads: 1 in GGUF, else as in the main model.
-
-    None where it must be judged by the values.
-    """
+    """Norm shift of MTP heads: 1 in GGUF, the trunk's in one file; None if values must tell."""
     if any(isinstance(info, GgufPart) for info in heads.tensors.values()):
         return 1
     return trunk_shift if heads.inside else None

@@ -64,13 +64,9 @@ class Masks:
 
 
 class KernelByCacheBits:
-    """Lookup of the attention kernel by bit width of the KV cache, for one size of attention."""
+    """Lookup of the attention kernel by the KV cache's bits (16, 8 or 4), for sizes in `work`."""
 
     def __init__(self, kernels: Kernels, work: KernelWork, *, is_latent: bool = False) -> None:
-        """Create an empty lookup of attention kernels by the KV cache's bit width (16, 8 or 4).
-
-        work: sizes of the attention; its name of the cache format is filled in at a lookup.
-        """
         self._kernels, self._work, self._of_latents = kernels, work, is_latent
         self._by_bits: dict[CacheBits, ServedRows | None] = {}
 

@@ -303,10 +303,7 @@ class DecoderHead:
         return made
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
-        """Hidden states of an MTP head [1, T, H] -> logits [1, T, V].
-
-        output: matrix to use instead of the head's own output matrix.
-        """
+        """Head's states [1, T, H] -> logits [1, T, V], by `output` or its own output matrix."""
         is_normed = self._heads.chain_state == "normed"
         normed = hidden if is_normed else self._norm(hidden)
         return (output or self.mtp_output)(normed)

@@ -164,10 +164,7 @@ def _rounded_silu(sums: mx.array) -> mx.array:
 
 
 def _decay(a: mx.array, bias: mx.array, rate: mx.array, zero: mx.array) -> mx.array:
-    """Decay of the delta rule, exp(-exp(A_log) * softplus(a + bias)), in float32.
-
-    rate: -exp(A_log).
-    """
+    """Decay exp(rate * softplus(a + bias)) of the delta rule in float32; rate: -exp(A_log)."""
     return mx.exp(rate * mx.logaddexp(a.astype(mx.float32) + bias, zero))
 
 

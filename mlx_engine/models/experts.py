@@ -46,10 +46,7 @@ class ExpertLinear:
         return [ExpertLinear.of(one.matrix, part.kernels, one.bias) for one in joined]
 
     def __call__(self, x: mx.array, chosen: mx.array, *, is_sorted: bool) -> mx.array:
-        """Multiply rows by the matrices of their experts, uint32 ids [R, n] -> products [R, n, N].
-
-        is_sorted: the ids never decrease.
-        """
+        """Multiply rows by their experts, uint32 [R, n] -> [R, n, N]; is_sorted: ids ascend."""
         made = self._product(x, chosen, is_sorted=is_sorted)
         return made if self.biases is None else made + self.biases[chosen].astype(x.dtype)
 

@@ -63,10 +63,7 @@ class Linear:
 
     @staticmethod
     def read(part: Part, name: str, dtype: mx.Dtype | None = None) -> "Linear":
-        """Read a linear layer from weights: `name`.weight, and its bias if the spec has one.
-
-        dtype: cast of a dense matrix.
-        """
+        """Read `name`.weight and any bias as a linear layer; dtype: cast of a dense matrix."""
         matrix = part.matrix(name, dtype)
         bias = f"{name}.bias"
         bias_array = part.vector(bias, matrix.dtype) if bias in part else None
@@ -290,10 +287,7 @@ class Norm:
 
     @staticmethod
     def read_rows(part: Part, names: Mapping[str, int], eps: float) -> "Norm":
-        """Read several RMS norms as one whose rows take turns.
-
-        names: norm name -> number of consecutive rows it has.
-        """
+        """Read RMS norms as one whose rows take turns; names: norm -> its number of rows."""
         weights = [part.vector(f"{name}.weight") for name in names]
         rows = zip(weights, names.values(), strict=True)
         every = [mx.broadcast_to(weight, (count, weight.size)) for weight, count in rows]
@@ -329,10 +323,7 @@ class RotaryEmbedding:
         self._rotate, self._rotate_late = stock.make_rope(plain), stock.make_rope(late)
 
     def __call__(self, x: mx.array, position: Position, *, is_long: bool = False) -> mx.array:
-        """Rotate queries or keys [1, heads, T, size] whose first row is at `position`.
-
-        is_long: use the frequencies for long texts.
-        """
+        """Rotate [1, heads, T, size] from `position` on; is_long: by factors for long texts."""
         rope = self._rope
         if rope.magnitude != 1 and rope.width == x.shape[-1]:
             x = rope.magnitude * x

@@ -80,10 +80,7 @@ class WeightTable:
         self._handed_out.extend(arrays)
 
     def take(self, name: str, shape: Shape, dtype: mx.Dtype | None = None) -> mx.array:
-        """Take a floating weight array; BadModelFile when it is missing or has another shape.
-
-        dtype: type to cast to; None for as stored.
-        """
+        """Take a floating array, cast to dtype if given; BadModelFile if missing or misshapen."""
         array = self.take_stored_floats(name, shape)
         array = array if dtype is None else array.astype(dtype)
         self.keep_alive([array])

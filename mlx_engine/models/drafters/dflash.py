@@ -144,10 +144,7 @@ class _Layer:
         cache.update_and_fetch(*self._keys_values(context, cache.length))
 
     def __call__(self, x: mx.array, cache: ContextCache) -> mx.array:
-        """Run the layer on a draft block [1, B, H] behind the cached tokens; returns [1, B, H].
-
-        Their keys and values are written to the cache, not committed.
-        """
+        """Run a draft block [1, B, H] behind the cached tokens, whose rows stay uncommitted."""
         x = x + self._attend(self._norm(x), cache)
         return self._feed_forward.add_to(x, self._second_norm(x))
 

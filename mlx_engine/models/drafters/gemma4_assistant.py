@@ -294,10 +294,7 @@ class Gemma4Assistant(FeatureDrafter):
         return self._norm(x)
 
     def next_state(self, token: mx.array, state: mx.array, caches: LayerCaches) -> mx.array:
-        """Run the assistant on a drafted token, int [1]; returns its state [1, 1, H].
-
-        The position stays that of the first token.
-        """
+        """Run the assistant on a drafted token, int [1], at the first one's position -> state."""
         return self.first_state(token, self._project(state), caches)
 
     def logits(self, state: mx.array) -> mx.array:

@@ -85,10 +85,7 @@ class Gemma4(NativeFamily):
         )
 
     def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
-        """Sort the files' tensors into trunk, MTP heads and skipped.
-
-        Unused keys and values of layers that read an earlier layer's are skipped.
-        """
+        """Sort tensors; keys and values of layers that read an earlier layer's are skipped."""
         unread = {name for name in raw if self._is_unused_tensor(name)}
         parts = super().split({n: raw[n] for n in raw if n not in unread}, origin)
         return replace(parts, skipped=parts.skipped | {name: raw[name] for name in unread})

@@ -158,10 +158,7 @@ class Olmo2(NativeFamily):
 
 
 def default_windows(fields: ConfigFields) -> tuple[int | None, ...]:
-    """Sliding window of each layer in tokens, None for full attention.
-
-    Without `layer_types`, every fourth layer has full attention.
-    """
+    """Each layer's window or None, by `layer_types`, else all but every fourth have one."""
     return fields.layer_windows(
         fields.window_size(),
         lambda layer: (layer + 1) % fields.count("sliding_window_pattern", 4) != 0,

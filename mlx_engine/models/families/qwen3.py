@@ -147,10 +147,7 @@ def _dense_model(fields: ConfigFields, attention: AttentionSpec) -> ModelSpec:
 
 
 def _late_windows(fields: ConfigFields, first: int) -> tuple[int | None, ...]:
-    """Sliding window of each layer in tokens, None for full attention.
-
-    Without `layer_types`, layers from `first` on have a window.
-    """
+    """Each layer's window or None, by `layer_types`, else all from layer `first` on have one."""
     return fields.layer_windows(_window(fields), lambda layer: layer >= first)
 
 

@@ -67,10 +67,7 @@ class Qwen35(NativeFamily):
         return experts if delta is None else experts | _projection_recipes(listed, delta)
 
     def expected_norm_shift(self, raw: Mapping[str, mx.array]) -> int | None:
-        """What stored norm weights w have added: 0 in Hugging Face's files, 1 in MLX's.
-
-        Told by the shapes of convolutions; None where they do not tell.
-        """
+        """Norm shift by the shape of convolutions: 0 in Hugging Face's files, 1 in MLX's."""
         for name, array in raw.items():
             if name.endswith(_CONVOLUTION) and array.ndim == 3 and array.shape[1] != array.shape[2]:
                 return 0 if array.shape[1] == 1 else 1
