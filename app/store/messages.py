@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from app.store.chats import chat_gone, copy_message, title_from
 from app.store.database import Database
 from app.store.rows import (
-    WrittenSpans,
     message_from_row,
     role_of,
+    spans_to_json,
     stats_from_text,
     stats_to_json,
     text_of,
@@ -60,7 +60,6 @@ class Messages:
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock
-        self._written = WrittenSpans()
         self.unwritten: dict[int, EndedAnswer] = {}
 
     def path(self, chat_id: int) -> Branch:
@@ -208,7 +207,7 @@ class Messages:
                 thinking_seconds = ?, model = coalesce(nullif(?, ''), model) WHERE id = ?""",
             so_far.text,
             so_far.thinking,
-            self._written.json(so_far.spans),
+            spans_to_json(so_far.spans),
             so_far.thinking_seconds,
             so_far.model,
             message_id,

@@ -22,9 +22,9 @@ from typing import Any
 from app.store.chats import AT_ONCE, clean_title, end_step, result_of, title_from
 from app.store.foreign_chats import ForeignChat, chat_from_lines, foreign_chats
 from app.store.rows import (
-    WrittenSpans,
     sound_message,
     spans_from,
+    spans_to_json,
     stats_from,
     stats_to_json,
     text_of,
@@ -92,7 +92,7 @@ def insert_in_steps(store: SessionStore, chat: NewChat) -> Generator[None, None,
                 now = store.chats.get(chat_id).created_at
             for message in batch:
                 parent = None if message.parent is None else ids[message.parent]
-                figures = WrittenSpans().json(message.spans), stats_to_json(message.stats)
+                figures = spans_to_json(message.spans), stats_to_json(message.stats)
                 made = chat_id, parent, message.created_at or now, *figures
                 ids.append(database.insert(INSERT, *made, *AS_IT_IS(message)))
             is_whole = len(ids) == len(chat.messages)

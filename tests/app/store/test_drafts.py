@@ -11,7 +11,9 @@ from app.store.drafts import UnsentTexts
 from app.store.session_store import open_store
 from app.values.attached_text import AttachedText, SaidWith
 
-SAID = SaidWith("Look at this\n", (AttachedText("a.py", "x = 1\n``` y"), AttachedText("b", "y")))
+SAID = SaidWith(
+    "Look at this\n", (AttachedText("a.py", "x = 1\n``` y"), AttachedText("b", "y" * 300_000))
+)
 NEWEST = SaidWith("", (AttachedText("only.txt", "a file"),))
 
 

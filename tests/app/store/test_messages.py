@@ -65,33 +65,6 @@ def test_an_answer_while_it_is_written(store, clock):
     assert store.chats.get(chat).updated_at == clock.now
 
 
-def test_drafted_words_are_written_once_while_an_answer_grows(store):
-    looked_at = list[int]()
-
-    class Watched(DraftedSpan):
-        def __iter__(self):
-            looked_at.append(self.start)
-            return super().__iter__()
-
-    messages = store.messages
-    one, other = (messages.begin_answer(talk(store, "hello"), None, "Tiny") for _ in range(2))
-    text, spans = "word " * 40, [Watched(start, start + 4, 1) for start in range(0, 100, 5)]
-
-    def save(answer, spans):
-        messages.save_partial(answer, AnswerSoFar(text, "", tuple(spans)))
-        assert messages.get(answer).spans == tuple(spans)
-
-    save(one, spans)
-    looked_at.clear()
-    for more in range(100, 150, 5):
-        spans[-1] = Watched(more - 5, more, 1, "mtp")
-        spans.append(Watched(more, more + 4, 2))
-        save(one, spans)
-    assert looked_at == [start for more in range(95, 145, 5) for start in (more, more + 5)]
-    for answer, count in ((other, 0), (other, 1), (one, 30), (other, 3), (one, 29), (one, 30)):
-        save(answer, [DraftedSpan(1, 3, 1), *spans[1:]][:count] if answer == other else spans)
-
-
 def test_stopped_by_the_user_is_not_interrupted(store):
     chat = talk(store, "hello")
     stopped = store.messages.begin_answer(chat, None, "Tiny")
