@@ -129,7 +129,7 @@ class App(QObject):
             widgets, store, chat, chats, self.drops, log, settings, self
         )
         self.actions = Actions(
-            widgets, chat, chats, models, rest, compare, look, files, settings, self
+            widgets, chat, chats, models, offered, rest, compare, look, files, settings, self
         )
         self._end_catching = self.mistakes.catch_all()
         self._connect_models()
@@ -238,9 +238,7 @@ class App(QObject):
         self.widgets.notice.taken.connect(self.offered.offer)
         self.offered.changed.connect(self._show_card)
         self.offered.accepted.connect(lambda: self.widgets.window.show_page("chat"))
-        start = self.widgets.start
-        models.changed.connect(lambda: start.show_model(models.model_name))
-        start.built_in_wanted.connect(lambda: models.load(None))
+        self.widgets.start.watch(models)
         self.library.delete.deleted.connect(lambda model: models.forget(str(model.path)))
 
     def route(self, reply: Reply) -> None:

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 from app.control.files import FileController
 from app.control.rest import RestController
 from app.control.settings import LookController
+from app.state.card import OfferedModel
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
 from app.state.compare import Comparison
@@ -83,6 +84,7 @@ class Actions(QObject):
         chat: ChatState,
         chats: ChatListState,
         models: ModelState,
+        offered: OfferedModel,
         rest: RestController,
         compare: Comparison,
         look: LookController,
@@ -93,6 +95,7 @@ class Actions(QObject):
         super().__init__(parent)
         self._widgets, self._window, self._sidebar = widgets, widgets.window, widgets.sidebar
         self._chat, self._chats, self._models, self._rest = chat, chats, models, rest
+        self._offered = offered
         self._compare, self._look, self._files, self._settings = compare, look, files, settings
         self._menus = self._all()
         self.commands = [entry for menu in self._menus.values() for entry in menu if entry]
@@ -315,15 +318,15 @@ class Actions(QObject):
             (widgets.head.session.clicked, "session"),
             (widgets.head.compare.clicked, "compare"),
             (widgets.strip.clicked, "drafting"),
-            (widgets.start.open_wanted, "open"),
-            (widgets.library.open_wanted, "open"),
-            (widgets.card.other_wanted, "open"),
+            (widgets.start.open.clicked, "open"),
+            (widgets.library.open.clicked, "open"),
+            (widgets.card.other.clicked, "open"),
+            (widgets.session.fold.clicked, "session"),
+            (widgets.drafting_panel.close_button.clicked, "drafting"),
         ):
             pressed.connect(self[name].trigger)
-        widgets.session.fold_wanted.connect(lambda: window.show_panel(None))
-        widgets.drafting_panel.closed.connect(window.close_drafting)
         for page in (widgets.library_page, widgets.settings_page, widgets.compare_page):
-            page.closed.connect(lambda: window.show_page("chat"))
+            page.close_button.clicked.connect(lambda: window.show_page("chat"))
         for ends_in_chat in (
             self._chat.opened,
             self._chat.added,
@@ -331,9 +334,6 @@ class Actions(QObject):
             widgets.layer.left,
             widgets.transcript.find_bar.closed,
             widgets.transcript.reader.edit_given_up,
-            widgets.session.fold_wanted,
-            widgets.drafting_panel.closed,
-            widgets.start.built_in_wanted,
         ):
             ends_in_chat.connect(lambda *_: self._focus_message())
         window.typed.connect(self._type)
@@ -341,7 +341,7 @@ class Actions(QObject):
     def _run(self, command: Command) -> None:
         """Leave the focus to the message where a button has it: Space would press it."""
         if command.name not in LEAVE_A_CARD and self._widgets.layer.isVisible():
-            self._widgets.card.closed.emit()
+            self._offered.close()
         command.run()
         self.refresh()
         if isinstance(self._window.focusWidget(), QAbstractButton):

@@ -140,7 +140,7 @@ class LibraryController(QObject):
         library.folders.add_wanted.connect(self._ask_folder)
         library.folders.remove_wanted.connect(self.remove_folder)
         self._start.chosen.connect(self._choose)
-        self._start.library_wanted.connect(self._show_hub)
+        self._start.get.clicked.connect(self._show_hub)
         downloads.changed.connect(self._show_downloads)
         downloads.completed.connect(self._arrive)
 

@@ -1,6 +1,6 @@
 """All widgets of the window, made once and put in their places."""
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
@@ -28,19 +28,13 @@ from app.window.transcript.transcript_view import TranscriptView
 
 
 class Titled(QFrame):
-    """A page or a panel under its title, with a button that closes it.
-
-    Signal `closed`: the user is done with it.
-    """
-
-    closed = Signal()
+    """A page or a panel under its title, with a button to close it, which Escape presses too."""
 
     def __init__(
         self, title: str, content: QWidget, close_words: str, is_page: bool = True
     ) -> None:
         super().__init__()
-        self._close = close = IconButton("close", close_words)
-        close.clicked.connect(self.closed)
+        self.close_button = close = IconButton("close", close_words)
         top = QWidget()
         line = row(of=top, margins=(24, 8, 12, 8) if is_page else (16, 8, 8, 4))
         column(top, Wide(content), of=self, spacing=0)
@@ -55,7 +49,7 @@ class Titled(QFrame):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Escape closes it too."""
         if event.key() == Qt.Key.Key_Escape:
-            self.closed.emit()
+            self.close_button.click()
         else:
             super().keyPressEvent(event)
 

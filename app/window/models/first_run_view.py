@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
 
+from app.state.models import ModelState
 from app.values.models import FoundModel
 from app.window.controls.icons import Sign, icon
 from app.window.controls.labels import ShortButton, label, paragraph, say, set_tip
@@ -21,36 +22,34 @@ DROP = Words("Drop a model here, or start with the built-in one")
 
 
 class FirstRunView(QWidget):
-    """Signals: `asked`(a question), `chosen`(a recent FoundModel), `open_wanted`,
-    `built_in_wanted`, `library_wanted` (to get another model).
+    """open, get: buttons of others, to open a model and to look for one.
+
+    Signals: `asked`(a question), `chosen`(a recent FoundModel).
     """
+
+    _models: ModelState
 
     asked = Signal(str)
     chosen = Signal(object)
-    open_wanted = Signal()
-    built_in_wanted = Signal()
-    library_wanted = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName(tr("Start"))
         self._built_in = QPushButton(tr("Start with the built-in one"))
+        self.open = QPushButton(tr("Open…"))
         self._questions = column(spacing=6)
         self._recent_heading = label(tr("Recent models"), "muted")
         self._recent = column(spacing=6)
         self._advice_heading = label(tr("Get a better model"), "muted")
         self._advice = paragraph("", "note")
-        self._get = row_button(
-            tr("Browse Models"), "library", tr("Look for models on Hugging Face")
-        )
-        self._get.clicked.connect(self.library_wanted)
+        self.get = row_button(tr("Browse Models"), "library", tr("Look for models on Hugging Face"))
         self._title = label("", "title")
         self._title.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         self._target = self._drop_target(Sign("drop_model", "accent", PICTURE))
         self._place = column()
         self._page = page = QWidget()
         recent = (8, self._recent_heading, self._recent)
-        advice = (8, self._advice_heading, self._advice, self._get)
+        advice = (8, self._advice_heading, self._advice, self.get)
         first = (self._title, self._target, 8, self._place, 4, self._questions)
         column(*first, *recent, *advice, of=page, margins=(24, 24, 24, 24), spacing=8)
         body = QWidget()
@@ -69,17 +68,24 @@ class FirstRunView(QWidget):
         words.setAlignment(Qt.AlignmentFlag.AlignCenter)
         kinds = paragraph(tr("A .gguf file, or an MLX or Hugging Face folder"), "muted")
         kinds.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        choose = QPushButton(tr("Open…"))
         self._built_in.setProperty("role", "primary")
-        set_tip(choose, tr("Choose a model folder or a .gguf file"))
-        self._built_in.clicked.connect(self.built_in_wanted)
-        choose.clicked.connect(self.open_wanted)
-        buttons = row(STRETCH, self._built_in, choose, STRETCH)
+        set_tip(self.open, tr("Choose a model folder or a .gguf file"))
+        self._built_in.clicked.connect(self._use_built_in)
+        buttons = row(STRETCH, self._built_in, self.open, STRETCH)
         lines = column(
             sign, words, kinds, 4, buttons, of=frame, margins=(24, 24, 24, 24), spacing=8
         )
         lines.setAlignment(sign, Qt.AlignmentFlag.AlignHCenter)
         return frame
+
+    def watch(self, models: ModelState) -> None:
+        """Show the name of the model in use."""
+        self._models = models
+        models.changed.connect(lambda: self.show_model(models.model_name))
+
+    def _use_built_in(self) -> None:
+        self._models.load(None)
+        self.window().setFocus()
 
     def show_questions(self, questions: Sequence[str]) -> None:
         """The first questions to begin with, a button each."""
@@ -104,7 +110,7 @@ class FirstRunView(QWidget):
         """What to get next for this machine's memory, "" for nothing."""
         say(self._advice, words)
         self._advice_heading.setVisible(bool(words))
-        self._get.setVisible(bool(words))
+        self.get.setVisible(bool(words))
 
     def show_model(self, name: str) -> None:
         """The name of the model in use, which can be asked at once; "" for no model."""

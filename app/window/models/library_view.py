@@ -71,12 +71,11 @@ PLACES = (Option("here", Words("On this computer")), Option("hub", "Hugging Face
 
 
 class LibraryView(QWidget):
-    """Signals: `open_wanted`, `get_wanted`(name on the hub of a download that is not finished).
+    """open: button of a command. Signal `get_wanted`(name on the hub of a download to go on with).
 
     `list`, `folders`, `hub` and `downloads` say what is wanted of the models in them.
     """
 
-    open_wanted = Signal()
     get_wanted = Signal(str)
 
     def __init__(self) -> None:
@@ -90,8 +89,8 @@ class LibraryView(QWidget):
         self._filter.setAccessibleName(tr("Filter models"))
         self._filter.setPlaceholderText(tr("Filter"))
         self._filter.setClearButtonEnabled(True)
-        self._open = QPushButton(tr("Open…"))
-        set_tip(self._open, tr("Choose a model folder or a .gguf file"))
+        self.open = QPushButton(tr("Open…"))
+        set_tip(self.open, tr("Choose a model folder or a .gguf file"))
         self.list = LibraryList()
         goes_down(self._filter, self.list)
         self.folders = FolderSection()
@@ -100,7 +99,7 @@ class LibraryView(QWidget):
         self._problem = paragraph("", "problem")
         self.hub, self.downloads = HubView(), DownloadList()
         here = QWidget()
-        top, lists = row(Wide(self._filter), self._open), (Wide(self.list), Wide(self._empty))
+        top, lists = row(Wide(self._filter), self.open), (Wide(self.list), Wide(self._empty))
         column(top, *lists, self.folders, self._problem, of=here, spacing=8)
         self._pages = {"here": here, "hub": self.hub}
         self._stack = stacked(here, self.hub)
@@ -108,7 +107,6 @@ class LibraryView(QWidget):
         column(*parts, of=self, margins=(24, 0, 24, 16), spacing=8)
         self._places.chosen.connect(self._go_to)
         self._filter.textChanged.connect(lambda _: self._refresh())
-        self._open.clicked.connect(self.open_wanted)
         self.list.resume_wanted.connect(self.get_wanted)
         self.show_place("here")
         self.show_entries(())

@@ -1,6 +1,6 @@
 """The card of a model: what it is, and how it would be loaded."""
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QPushButton
 from typing_extensions import override
@@ -20,10 +20,9 @@ LOOKING = Words("Checking files")
 
 
 class ModelCardView(QFrame):
-    """Shows the model on offer. Signals: `other_wanted` (another file), `closed`."""
+    """Shows the model on offer. other: button of a command, to open another file."""
 
-    other_wanted = Signal()
-    closed = Signal()
+    _offered: OfferedModel
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,13 +34,12 @@ class ModelCardView(QFrame):
         self._load = QPushButton(tr("Load"))
         self._load.setProperty("role", "primary")
         self._cancel = QPushButton(tr("Cancel"))
-        self._other = QPushButton(tr("Choose another…"))
-        foot = row(Wide(self._looking), self._cancel, self._other, self._load, spacing=8)
+        self.other = QPushButton(tr("Choose another…"))
+        foot = row(Wide(self._looking), self._cancel, self.other, self._load, spacing=8)
         lines = (self.facts, self.load_fields, self._problem)
         column(*lines, foot, of=self, margins=(16, 16, 16, 16), spacing=8)
         self._load.clicked.connect(self._try_load)
-        self._other.clicked.connect(self.other_wanted)
-        self._cancel.clicked.connect(self.closed)
+        self._cancel.clicked.connect(self._close)
         keep_key(self, Qt.Key.Key_Escape)
 
     def watch(self, offered: OfferedModel, settings: KeptSettings) -> None:
@@ -49,7 +47,6 @@ class ModelCardView(QFrame):
         self._offered = offered
         self.load_fields.remember_folders(settings)
         offered.changed.connect(self._refresh)
-        self.closed.connect(offered.close)
         self.load_fields.changed.connect(lambda: offered.change(self.load_fields.settings))
 
     def _refresh(self) -> None:
@@ -68,12 +65,15 @@ class ModelCardView(QFrame):
         self._load.setText(tr("Load anyway") if offered.is_too_large else again)
         self._load.setEnabled(not is_reading)
         self._load.setVisible(not is_unreadable)
-        self._other.setVisible(phase in ("failed", "unreadable"))
-        set_role(self._other, "primary" if is_unreadable else "")
+        self.other.setVisible(phase in ("failed", "unreadable"))
+        set_role(self.other, "primary" if is_unreadable else "")
         # settings that make a model unreadable can be taken back
         is_odd = fields.settings != ModelSettings()
         fields.setVisible(is_odd if is_unreadable else not is_reading)
         say(self._problem, offered.problem)
+
+    def _close(self) -> None:
+        self._offered.close()
 
     def _try_load(self) -> None:
         self.load_fields.settle()
@@ -85,8 +85,8 @@ class ModelCardView(QFrame):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         match event.key():
             case Qt.Key.Key_Escape:
-                self.closed.emit()
+                self._close()
             case Qt.Key.Key_Return | Qt.Key.Key_Enter:
-                (self._other if self._load.isHidden() else self._load).click()
+                (self.other if self._load.isHidden() else self._load).click()
             case _:
                 super().keyPressEvent(event)

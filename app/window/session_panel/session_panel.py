@@ -155,18 +155,16 @@ def shortened(name: str) -> str:
 class SessionPanel(QWidget):
     """Shows and changes the settings of the chat that it watches, and tells its model.
 
-    Signals: `fold_wanted`; `load_options_wanted`, those of the model in use.
+    fold: button of a command. Signal `load_options_wanted`: those of the model in use.
     """
 
-    fold_wanted = Signal()
     load_options_wanted = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName(tr("Chat Settings"))
         self._model: ModelDescription | None = None
-        fold = IconButton("panel", tr("Hide this panel"))
-        fold.clicked.connect(self.fold_wanted)
+        self.fold = IconButton("panel", tr("Hide this panel"))
         self.settings = bound = Bound()
         hint = tr("How to answer in this chat")
         system = TextField(tr("System prompt"), 5, hint, shows_name=False)
@@ -183,7 +181,7 @@ class SessionPanel(QWidget):
         column(*groups, STRETCH, of=body, margins=(12, 0, 16, 16), spacing=4)
         top = QWidget()
         heading = label(tr("Chat Settings"), "heading")
-        row(Wide(heading), fold, of=top, margins=(16, 8, 8, 4))
+        row(Wide(heading), self.fold, of=top, margins=(16, 8, 8, 4))
         area = scrolled(body)
         for ground in (area.viewport(), body):
             ground.setAutoFillBackground(False)

@@ -67,7 +67,7 @@ def test_a_model_whose_file_is_deleted_under_its_card(driven, source):
     driven.app.offered.load()
     driven.until(lambda: "no such file or folder" in card_says(driven))
     assert driven.app.models.model_name == "Pocket model"
-    driven.widgets.card.closed.emit()
+    driven.app.offered.close()
     assert driven.ask("Still there?") == "You said: Still there?"
 
 

@@ -255,7 +255,7 @@ KEYS_AFTER = {
     "shortcuts": "OK",
     "new-folder": "Name of the folder",
     "library": "Filter models",
-    "settings": "Theme: System",
+    "settings": "Settings: General",
     "find": "Find in this chat",
     "search": "Search in chats",
     "compare": "Prompt to compare with",
@@ -391,7 +391,7 @@ def test_a_place_of_models_has_its_search_under_the_keys(driven):
         assert isinstance(focused, QLineEdit)
         assert focused.accessibleName().startswith(field)
     driven.widgets.window.show_page("chat")
-    driven.widgets.start.library_wanted.emit()
+    driven.widgets.start.get.click()
     focused = QApplication.focusWidget()
     assert isinstance(focused, QLineEdit) and focused.accessibleName().startswith("Search")
 

@@ -73,11 +73,11 @@ def card(add, theme, stated):
 def test_a_card_says_what_a_model_is_and_loads_it(qtbot, card, stated):
     stated.show_card(FACTS)
     assert {"1 MTP head", "Uses 19 GB of 48 GB memory"} <= set(words_on(card))
-    with qtbot.waitSignal(card.closed):
-        press(card, "Cancel")
+    press(card, "Cancel")
+    assert stated.offered.phase == "closed"
     stated.show_card(FACTS)
-    with qtbot.waitSignal(card.closed):
-        qtbot.keyClick(card, Qt.Key.Key_Escape)
+    qtbot.keyClick(card, Qt.Key.Key_Escape)
+    assert stated.offered.phase == "closed"
     stated.show_card(FACTS)
     with qtbot.waitSignal(stated.offered.accepted):
         qtbot.keyClick(card, Qt.Key.Key_Return)
@@ -99,7 +99,7 @@ def test_a_card_says_why_a_load_failed_and_tries_again(qtbot, card, stated):
     assert stated.requests[-1].options.anyway
     stated.show_card(FACTS, "unreadable", "config.json: not JSON.")
     assert not {"Try again", "Load"} & set(buttons(card))
-    with qtbot.waitSignal(card.other_wanted):
+    with qtbot.waitSignal(card.other.clicked):
         qtbot.keyClick(card, Qt.Key.Key_Return)
 
 
@@ -363,8 +363,9 @@ def test_a_failed_download_says_why_and_can_go_on(qtbot, add, theme):
     assert got.args == ["k"]
 
 
-def test_the_first_page(qtbot, add, theme):
+def test_the_first_page(qtbot, add, theme, stated):
     page = add(FirstRunView())
+    page.watch(stated.models)
     page.show_questions(["What is a & b?", "Write a haiku"])
     page.show_recent(ENTRIES)
     page.show_advice("This Mac has 64 GB.")
@@ -376,16 +377,16 @@ def test_the_first_page(qtbot, add, theme):
         press(page, "Qwen · 18 GB")
     assert got.args == [ENTRIES[0]]
     assert not any("Broken" in text for text in buttons(page))
-    with qtbot.waitSignal(page.built_in_wanted):
-        press(page, "Start with the built-in one")
+    press(page, "Start with the built-in one")
+    assert stated.requests[-1].path is None
     page.show_model("Qwen3.5-9B")
     assert "Start with the built-in one" not in buttons(page)
     assert "Qwen3.5-9B" in words_on(page) and not page._target.isVisible()
     page.show_model("")
     assert "Start with the built-in one" in buttons(page)
-    with qtbot.waitSignal(page.library_wanted):
+    with qtbot.waitSignal(page.get.clicked):
         press(page, "Browse Models")
-    with qtbot.waitSignal(page.open_wanted):
+    with qtbot.waitSignal(page.open.clicked):
         press(page, "Open…")
     page.show_recent(())
     assert "Recent models" not in words_on(page)
