@@ -22,23 +22,23 @@ INVITATION = "Type a message. /help lists the commands, Ctrl-C stops an answer."
 SAVE_QUESTION = "Save this chat? y, n, or a name such as talk.md or talk.json [n]: "
 NO, YES = ("", "n", "no"), ("y", "yes")
 DEFAULT_NAME = "chat-%Y%m%d-%H%M%S.json"
-Ask = Callable[[str], str]
+ReadLine = Callable[[str], str]
 """Shows a question and reads a line; raises EOFError at the end, KeyboardInterrupt for Ctrl-C."""
 
 TERMINATED = 128 + signal.SIGTERM
 """Exit status of a process that SIGTERM ended."""
 
 
-def line_reader(runtime: Runtime, screen: Screen, *, plain: bool) -> Ask:
+def line_reader(runtime: Runtime, screen: Screen, *, plain: bool) -> ReadLine:
     """Make the reader of a chat's lines: from a pipe, plainly typed, or with editing.
 
     Lines are edited by prompt_toolkit, with history and completion: pasted and Alt-Enter line
     breaks are kept, Ctrl-C clears the line, and on an empty line Ctrl-C and Ctrl-D leave.
     """
     if not plain and runtime.interactive and screen.takes_codes:
-        return _edited_lines()
+        return edited_lines()
 
-    def ask(question: str) -> str:
+    def read_line(question: str) -> str:
         if runtime.interactive:
             screen.answers.file.write(question)
             screen.answers.file.flush()
@@ -50,10 +50,11 @@ def line_reader(runtime: Runtime, screen: Screen, *, plain: bool) -> Ask:
             raise EOFError
         return line
 
-    return ask
+    return read_line
 
 
-def _edited_lines() -> Ask:
+def edited_lines() -> ReadLine:
+    """Make a reader of lines that are edited with prompt_toolkit: history, completion, pastes."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.application import get_app
     from prompt_toolkit.filters import Condition
@@ -118,7 +119,7 @@ def chat(arguments: Namespace, runtime: Runtime) -> int:
     screen = make_screen(runtime.stdout, runtime.stderr, plain=arguments.plain)
     with _exit_on_sigterm(), ExitStack() as stack:
         with screen.quiet_keys():  # keys typed while it loads wait for the first line
-            ask = line_reader(runtime, screen, plain=arguments.plain)
+            read_line = line_reader(runtime, screen, plain=arguments.plain)
             engine = stack.enter_context(closing(load_model(arguments, runtime, screen.progress)))
         session = engine.session(
             system=arguments.system,
@@ -135,14 +136,14 @@ def chat(arguments: Namespace, runtime: Runtime) -> int:
             screen.note(INVITATION)
         try:
             while chat.is_open:
-                run_line(chat, ask(PROMPT_MARK).strip())
+                run_line(chat, read_line(PROMPT_MARK).strip())
         except EOFError:
             pass
         except KeyboardInterrupt:
             screen.note("")
         with suppress(EOFError, KeyboardInterrupt):
             while runtime.interactive and chat.is_unsaved:
-                offer_to_save(chat, ask(SAVE_QUESTION).strip())
+                offer_to_save(chat, read_line(SAVE_QUESTION).strip())
     return 0
 
 

@@ -16,7 +16,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from scripted_engine import ScriptedEngine
 
-from mlx_engine.command_line.chat import Ask, _edited_lines, command_completer
+from mlx_engine.command_line.chat import ReadLine, edited_lines, command_completer
 from mlx_engine.command_line.conversation import COMMANDS, read_chat
 from mlx_engine.values.errors import ModelNotFound
 
@@ -30,10 +30,10 @@ def keys() -> Iterator[PipeInput]:
 @pytest.fixture
 def edited(keys: PipeInput) -> Iterator[str]:
     """Lines as they are edited, until the user leaves."""
-    return lines(_edited_lines())
+    return lines(edited_lines())
 
 
-def lines(ask: Ask) -> Iterator[str]:
+def lines(ask: ReadLine) -> Iterator[str]:
     with suppress(EOFError):
         while True:
             yield ask("> ")
@@ -81,7 +81,7 @@ def test_control_c_at_the_question_saves_nothing() -> None:
     assert "Save this chat?" in runtime.out
 
 
-def test_edited_lines_end_at_control_d(keys: PipeInput, edited: Iterator[str]) -> None:
+def testedited_lines_end_at_control_d(keys: PipeInput, edited: Iterator[str]) -> None:
     keys.send_text("one\r\rtwx\x7fo\r\x04")
     assert list(edited) == ["one", "", "two"]
 
