@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from mlx_engine.bench.report import ARMS, PARTS, PEERS, Part, parse_arm
-from mlx_engine.command_line.options import READERS
+from mlx_engine.command_line.options import READERS, read_count
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import DRAFT_VOCABULARY, SOURCES
 
@@ -110,7 +110,19 @@ LENGTH = {
     "--stop TEXT": "end before this text; may be repeated",
     "--ignore-eos": "go on past the model's own end of text",
 }
+SERVER = {
+    "--host ADDRESS": "address to listen at (default: this computer alone)",
+    "--port N": "(default: 8642)",
+    "--api-key KEY": "what requests must show (default: HEADSTART_API_KEY); needed beyond this "
+    "computer",
+    "--parallel N": "answers at once (default: 4)",
+    "--name NAME": "a further name of this computer in requests; may be repeated",
+    "--origin URL": "a web page that may ask; may be repeated",
+}
 FIELDS = {
+    "--api-key": "key",
+    "--name": "names",
+    "--origin": "origins",
     "--context": "context_length",
     "--source": "source",
     "--draft-output": "output",
@@ -119,7 +131,7 @@ FIELDS = {
 }
 """Fields of the options that some flags set; the other flags are named like their field."""
 
-REPEATED = ("logit_bias", "stop", "template_argument")
+REPEATED = ("logit_bias", "stop", "template_argument", "names", "origins")
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -187,12 +199,6 @@ def _read_arms(text: str) -> tuple[str, ...]:
         if arm not in PEERS:
             parse_arm(arm)
     return arms
-
-
-def _read_count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise BadOption(f"{text!r} is not a whole number above 0")
-    return int(text)
 
 
 def _add_flags(
@@ -279,7 +285,7 @@ def _add_inspect(parser: argparse.ArgumentParser) -> None:
 def _add_bench(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
     group = parser.add_argument_group("what is measured")
-    add, count = group.add_argument, _reader(_read_count)
+    add, count = group.add_argument, _reader(read_count)
     add("--quick", action="store_true", help="measure about an eighth as much")
     words = f"some of {','.join(PARTS)} (default: all)"
     add("--only", dest="parts", type=_reader(_read_parts), metavar="PARTS", help=words)
@@ -308,15 +314,7 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
-    add = parser.add_argument_group("server").add_argument
-    add("--host", default="127.0.0.1", help="address to listen at (default: this computer alone)")
-    add("--port", type=int, default=8642, metavar="N", help="(default: 8642)")
-    key = "what requests must show (default: HEADSTART_API_KEY); needed beyond this computer"
-    add("--api-key", metavar="KEY", help=key)
-    count = _reader(_read_count)
-    add("--parallel", type=count, default=4, metavar="N", help="answers at once (default: 4)")
-    add("--name", action="append", default=[], help="a further name of this computer in requests")
-    add("--origin", action="append", default=[], metavar="URL", help="a web page that may ask")
+    _add_flags(parser, "server", SERVER)
     _add_flags(parser, DRAFTING_TITLE, DRAFTING)
 
 

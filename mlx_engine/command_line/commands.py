@@ -129,14 +129,8 @@ def serve(arguments: Namespace, runtime: Runtime) -> int:
     from mlx_engine.server.run import serve as serve_until_stopped
 
     draft = draft_options(arguments)
-    options = ServerOptions(
-        host=arguments.host,
-        port=arguments.port,
-        key=arguments.api_key or server_key(),
-        parallel=arguments.parallel,
-        origins=arguments.origin,
-        names=arguments.name,
-    )
+    options = ServerOptions(**given_options(arguments, ServerOptions))
+    options = replace(options, key=options.key or server_key())
     screen = make_screen(runtime.stderr, runtime.stderr, plain=False)
 
     def announce(name: str, address: str) -> None:

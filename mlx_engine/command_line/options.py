@@ -50,6 +50,13 @@ def read_biases(text: str) -> dict[int, float]:
     return biases
 
 
+def read_count(text: str) -> int:
+    """Read a whole number above 0; raises BadOption."""
+    if not text.isdecimal() or not int(text):
+        raise BadOption(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
 def _read_seed(text: str) -> int | None:
     return None if text == "new" else int(text)
 
@@ -74,6 +81,8 @@ READERS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
         "head_cache_bits": int,
         "context_length": int,
         "max_tokens": int,
+        "port": int,
+        "parallel": read_count,
         "heads": Path,
         "repack_cache": Path,
     }

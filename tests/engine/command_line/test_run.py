@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -15,10 +16,12 @@ from scripted_engine import DESCRIPTION, NO_HEADS, Answer, ScriptedEngine
 
 from mlx_engine.command_line.commands import ROOMY
 from mlx_engine.self_check import Finding
+from mlx_engine.server.run import ServerOptions
 from mlx_engine.values.conversation import Generation, Message
 from mlx_engine.values.errors import ModelNotFound, Reason
 from mlx_engine.values.memory_plan import CacheBytes
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import DraftOptions, LoadOptions
 from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import size_words
 
@@ -270,3 +273,34 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("", ServerOptions()),
+        (
+            "--host 0.0.0.0 --port 9000 --api-key k --parallel 8 --name here --name there "
+            "--origin http://a",
+            ServerOptions("0.0.0.0", 9000, "k", 8, ["http://a"], ["here", "there"]),
+        ),
+    ],
+)
+def test_flags_become_options_of_the_server(
+    runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, words: str, wanted: ServerOptions
+) -> None:
+    def serve(
+        load: Callable[[], ScriptedEngine],
+        options: ServerOptions,
+        draft: DraftOptions,
+        announce: Callable[[str, str], None],
+    ) -> None:
+        load()
+        announce("Scripted", "http://there")
+        assert (options, draft) == (wanted, DraftOptions(depth=2))
+
+    monkeypatch.delenv("HEADSTART_API_KEY", raising=False)
+    monkeypatch.setattr("mlx_engine.server.run.serve", serve)
+    assert runtime.run("serve", "m.gguf", "--depth", "2", "--context", "512", *words.split()) == 0
+    assert runtime.out == "Scripted at http://there (Ctrl-C ends)\n"
+    assert runtime.asked == [("m.gguf", LoadOptions(context_length=512))]

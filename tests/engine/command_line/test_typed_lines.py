@@ -16,7 +16,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from scripted_engine import ScriptedEngine
 
-from mlx_engine.command_line.chat import ReadLine, edited_lines, command_completer
+from mlx_engine.command_line.chat import ReadLine, command_completer, edited_lines
 from mlx_engine.command_line.conversation import COMMANDS, read_chat
 from mlx_engine.values.errors import ModelNotFound
 
