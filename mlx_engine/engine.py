@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
 import mlx.core as mx
@@ -44,6 +44,7 @@ from mlx_engine.self_check.kernel_record import KernelRecord, record_here, rows_
 from mlx_engine.self_check.kernel_trials import kernels_here, launcher_here
 from mlx_engine.self_check.teacher_forced import head_logits, hidden_states, trunk_logits
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
+from mlx_engine.text.grammar import GrammarTokens
 from mlx_engine.values.conversation import Event, Generation, Tool
 from mlx_engine.values.environment import use_private_temporary_folder
 from mlx_engine.values.errors import EngineMisuse, OutOfMemory, Reason
@@ -134,6 +135,7 @@ class Engine:
                 prompt_cache_bytes_of(options, told.nbytes),
                 prompt_files(options, told.path, lambda: origin(self.description.numerics)),
             ),
+            grammars=GrammarTokens(tokenizer, loaded.model.vocabulary),
             sampling=SamplerKernels.of(loaded.kernels, loaded.model.vocabulary),
             suppressed=tokenizer.suppressed_ids,
             first_suppressed=tokenizer.first_suppressed_ids,
@@ -254,15 +256,22 @@ class Engine:
         ignore_eos: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
         cache: CacheOptions = UNQUANTISED,
+        schema: Mapping[str, Any] | None = None,
+        regex: str | None = None,
+        grammar: str | None = None,
     ) -> Generation:
         """Continue a raw prompt (text or token ids), without a chat template.
 
         Text gets the begin token that the tokenizer adds; ids are used as they are. should_stop:
         asked before every round and every chunk of the prompt; where it ends the generation, the
-        text so far is returned with finish_reason "stopped".
+        text so far is returned with finish_reason "stopped". schema, regex, grammar: as in
+        GenerationOptions.
         """
         self._check()
-        settings = self._raw_settings(max_tokens, sampling, draft, stop, ignore_eos, cache)
+        limits = GenerationOptions(
+            max_tokens, stop_strings(stop), ignore_eos, schema, regex, grammar
+        )
+        settings = self._raw_settings(limits, sampling, draft, cache)
         tokens = raw_prompt(self._parts, prompt)
         found = raw_generation(self._parts, settings, tokens, self._generated, should_stop)
         self._after_answer()
@@ -282,9 +291,7 @@ class Engine:
         """
         self._check()
         limits = generation or GenerationOptions()
-        settings = self._raw_settings(
-            limits.max_tokens, sampling, draft, limits.stop, limits.ignore_eos, cache
-        )
+        settings = self._raw_settings(limits, sampling, draft, cache)
         tokens = raw_prompt(self._parts, prompt)
         answer = raw_answer(self._parts, settings, tokens, self.new_depth_policy())
 
@@ -312,25 +319,24 @@ class Engine:
         with the number of a prompt. Raises what `generate` raises, for the first that fails.
         """
         self._check()
-        settings = self._raw_settings(max_tokens, sampling, draft, stop, ignore_eos, cache)
+        limits = GenerationOptions(max_tokens, stop_strings(stop), ignore_eos)
+        settings = self._raw_settings(limits, sampling, draft, cache)
         found = raw_generations(self._parts, settings, prompts, self.new_depth_policy, should_stop)
         self._after_answer()
         return found
 
     def _raw_settings(
         self,
-        max_tokens: int | None,
+        generation: GenerationOptions,
         sampling: SamplingOptions | None,
         draft: DraftOptions | None,
-        stop: Sequence[str],
-        ignore_eos: bool,
         cache: CacheOptions,
     ) -> Settings:
         self._parts.check_cache(cache)
         return Settings(
             sampling=sampling or self.description.sampling,
             draft=draft or DraftOptions(),
-            generation=GenerationOptions(max_tokens, stop_strings(stop), ignore_eos),
+            generation=generation,
             cache=cache,
         )
 

@@ -1,5 +1,6 @@
 """Options of the engine, read from command-line flags and from key=value words of a chat."""
 
+import json
 import re
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
@@ -61,6 +62,17 @@ def _read_seed(text: str) -> int | None:
     return None if text == "new" else int(text)
 
 
+def _read_schema(path: str) -> dict[str, Any]:
+    """Read a JSON schema from a file. Raises BadOption."""
+    try:
+        schema = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadOption(f"{path}: no JSON can be read there ({error})") from None
+    if not isinstance(schema, dict):
+        raise BadOption(f"{path}: a JSON schema is an object")
+    return schema
+
+
 READERS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
     {
         "temperature": float,
@@ -72,6 +84,7 @@ READERS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
         "frequency_penalty": float,
         "logit_bias": read_biases,
         "seed": _read_seed,
+        "schema": _read_schema,
         "depth": read_depth,
         "min_probability": float,
         "vocabulary": int,

@@ -13,6 +13,7 @@ from mlx_engine.decoding.prefill import EMPTY_ANSWER, Prompt, prefill
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler, fresh_seed
+from mlx_engine.text.grammar import AnswerGrammar
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.conversation import (
     Event,
@@ -110,10 +111,10 @@ class Answer:
     """One answer, which runs once; `tokens` holds its tokens so far, without the end token.
 
     settings: sampling and draft may change while the answer runs; the seed stays. text: turns
-    tokens into text. stopped: asked before every round. After an error that can be retried
-    everything is read again, because the rows written last may have come from what failed. If the
-    answer is stopped, or its events are not read to the end, the state holds the emitted tokens;
-    after an error the state is empty.
+    tokens into text. stopped: asked before every round. grammar: binds the answer. After an error
+    that can be retried everything is read again, because the rows written last may have come from
+    what failed. If the answer is stopped, or its events are not read to the end, the state holds
+    the emitted tokens; after an error the state is empty.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class Answer:
         text: StreamingText,
         settings: Settings,
         stopped: Callable[[], bool] = lambda: False,
+        grammar: AnswerGrammar | None = None,
     ) -> None:
         tokens, seed = prompt.tokens, settings.sampling.seed
         self.tokens = list(prompt.answered)
@@ -138,6 +140,7 @@ class Answer:
         self._text = text
         self._settings = settings
         self._stopped = stopped
+        self._grammar = grammar
         self._was_stopped = False
         self._unsaid: list[TextPiece | RoundFinished] = []
         self._generated = 0
@@ -300,6 +303,7 @@ class Answer:
             self._config.sampling,
             self._config.suppressed,
             self._config.first_suppressed if self._prompt.said is EMPTY_ANSWER else (),
+            None if self._grammar is None else self._grammar.fresh(),
         )
         sampler.begin(self._prompt.ids)
         sampler.commit(mx.array(self.tokens, dtype=mx.int32), len(self.tokens))
@@ -315,7 +319,7 @@ def open_answer(
     text: StreamingText,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Answer:
-    """Prepare an answer to a prompt that fits the context. Raises OutOfMemory."""
+    """Prepare an answer to a prompt that fits the context. Raises OutOfMemory, BadOption."""
     began = perf_counter()
     with translate_oom():
         try:
@@ -331,7 +335,9 @@ def open_answer(
         max_tokens=generation.max_tokens,
         context_length=parts.context_length,
     )
-    answer = Answer(parts, sequence, drafting, prompt, limits, text, settings, stopped)
+    thought_end = text.thought_end if prompt.thinking_open else None
+    grammar = parts.grammars.bind(generation, thought_end)
+    answer = Answer(parts, sequence, drafting, prompt, limits, text, settings, stopped, grammar)
     answer.tally.waited_seconds = waited
     return answer
 

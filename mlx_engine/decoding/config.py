@@ -14,6 +14,7 @@ from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import PLAIN_OPS, SamplerKernels
 from mlx_engine.text.chat_template import ChatTemplate
+from mlx_engine.text.grammar import GrammarTokens
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Tool
 from mlx_engine.values.errors import BadOption
@@ -81,8 +82,8 @@ class ModelParts(DecodeConfig):
     """Parts of a loaded model that its conversations use.
 
     stop: strings that end an answer in the template's format. drafting: heads and models that can
-    draft. prompts: prompts that conversations have read. after_answer: called after the last event
-    of an answer.
+    draft. prompts: prompts that conversations have read. grammars: binds answers to a
+    schema or grammar. after_answer: called after the last event of an answer.
     """
 
     model: Model
@@ -92,6 +93,7 @@ class ModelParts(DecodeConfig):
     context_length: int
     drafting: DraftKit
     prompts: PromptCache
+    grammars: GrammarTokens
     after_answer: Callable[[], None] = lambda: None
 
     def make_room(self) -> None:

@@ -74,6 +74,8 @@ class Round:
     def can_be_followed(self) -> bool:
         """Whether the next round can be written down before this one's outcome is known."""
         copies = self.choice.by == "prompt-lookup"
+        if self.state.sampler.is_bound:
+            return False
         return not self.depth or (self.state.can_follow and not copies)
 
     def read(self) -> tuple[int, ...]:
@@ -298,7 +300,8 @@ def _pick_from_logits(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array
     found = []
     for part, rows in zip(parts, _split_by_round(logits, parts), strict=True):
         sampler, draft = part.round.state.sampler, part.round.draft
-        picked = sampler.pick(rows, part.round.request.position, draft.tokens)
+        bound = sampler.bound(rows, draft.tokens)
+        picked = sampler.pick(bound, part.round.request.position, draft.tokens)
         found.append(sampler.marked(rows, picked))
     return found
 

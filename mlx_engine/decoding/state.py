@@ -87,9 +87,10 @@ class SequenceState:
     def can_follow(self) -> bool:
         """Whether rows can be committed before the host knows their number.
 
-        Only our own layers and some drafters can.
+        Only our own layers and some drafters can, and no answer that a grammar binds.
         """
-        return self.model.joint is not None and self.drafter.can_follow
+        is_free = not self.sampler.is_bound
+        return is_free and self.model.joint is not None and self.drafter.can_follow
 
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
         """Append to the conversation the first `count` rows of the last pass.

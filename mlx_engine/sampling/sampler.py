@@ -7,10 +7,11 @@ never look at each other.
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 import numpy as np
+from numpy.typing import NDArray
 
 from metal_kernels.choice import Kernels, KernelWork, ServedRows
 from metal_kernels.filtered_pick import Filters, filter_tempered, filtered_pick, temper
@@ -136,6 +137,16 @@ class SamplerKernels:
 PLAIN_OPS = SamplerKernels()
 
 
+class Grammar(Protocol):
+    """Which tokens may follow, where an answer is bound to a grammar (text/grammar.py)."""
+
+    def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
+        """Which tokens may follow the answer and the first n drafted tokens, [n, V]."""
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Go on by these tokens of the answer."""
+
+
 class Sampler:
     """Picks tokens for one conversation; every method is lazy, nothing waits for the device.
 
@@ -153,10 +164,12 @@ class Sampler:
         kernels: SamplerKernels = PLAIN_OPS,
         suppressed: Collection[int] = (),
         first_suppressed: Collection[int] = (),
+        grammar: Grammar | None = None,
     ) -> None:
         """Make a sampler for one conversation; seed: the effective one, 0 to 2**64-1.
 
         suppressed: tokens that are never picked; first_suppressed: not right behind the prompt.
+        grammar: binds the answer; `bound` and `commit` then wait for the device.
         Raises BadOption for a bias outside V.
         """
         self._noise = kernels.noise
@@ -173,7 +186,8 @@ class Sampler:
         are_counted = options.repetition_penalty != 1 or any(penalties)
         self._history = TokenHistory(vocabulary) if are_counted else None
         biases = self._bias is not None or self._first_bias is not None
-        self._sees_raw = self._history is None and not biases
+        self._grammar = grammar
+        self._sees_raw = self._history is None and not biases and grammar is None
         self._settings = self._filters.settings(LOWEST if self._sees_raw else -mx.inf)
         self._draft_settings = self._filters.settings()
         self._drawn: _DrawnNoise | None = None
@@ -187,6 +201,9 @@ class Sampler:
 
     def commit(self, tokens: mx.array, count: int | RowCount) -> None:
         """Count the first `count` of the emitted tokens int32 [T] for the penalties."""
+        if self._grammar is not None:
+            assert isinstance(count, int)
+            self._grammar.commit(tokens[:count].tolist())  # type: ignore[arg-type]
         pending = count if isinstance(count, RowCount) else None
         self._count = pending or self._pending
         if self._history is not None:
@@ -235,6 +252,18 @@ class Sampler:
         if end == drawn.end:
             self._drawn = None
         return drawn.noise[position - drawn.start : end - drawn.start]
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether a grammar binds the answer, so that each token has to be known to the host."""
+        return self._grammar is not None
+
+    def bound(self, logits: mx.array, prefix: mx.array) -> mx.array:
+        """Set logits [R, V] of tokens that the grammar does not allow to -inf; prefix: [R - 1]."""
+        if self._grammar is None:
+            return logits
+        allowed = self._grammar.allowed(prefix.tolist())  # type: ignore[arg-type]
+        return mx.where(mx.array(allowed), logits, -mx.inf)
 
     def pick(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
         """Sample one token per row of logits, int32 [R], with the noise of their positions.

@@ -179,7 +179,7 @@ def routes(desk: Desk) -> APIRouter:
     async def messages(body: MessagesBody, request: Request) -> Response:
         """Answer the last message."""
         desk.check_model(body.model)
-        ends = limits(body.max_tokens, body.stop_sequences)
+        ends = limits(body, body.max_tokens, body.stop_sequences)
         tools = body.functions_to_call()
         begin = desk.chat_answer(body, body.conversation(), ends, body.arguments(), 0, tools)
         head: dict[str, Any] = {

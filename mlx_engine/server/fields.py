@@ -50,6 +50,8 @@ class SamplingFields(Body):
     frequency_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
     seed: int | None = None
+    regex: str | None = Field(None, description="a regular expression that binds the answer")
+    grammar: str | None = Field(None, description="a Lark grammar that binds the answer")
     draft: DraftFields = DraftFields()
 
     def sampling(self, recommended: SamplingOptions, choice: int = 0) -> SamplingOptions:
@@ -73,10 +75,33 @@ def _token_biases(given: Mapping[str, float]) -> dict[int, float]:
     return {int(token): bias for token, bias in given.items()}
 
 
-def limits(max_tokens: int | None, stop: str | list[str] | None) -> GenerationOptions:
-    """Make the conditions that end an answer. Raises BadOption."""
+def limits(
+    body: SamplingFields, max_tokens: int | None, stop: str | list[str] | None, form: object = None
+) -> GenerationOptions:
+    """Make the conditions that end an answer, and the grammar that binds it. Raises BadOption.
+
+    form: "response_format" or its like in the interface that was asked.
+    """
     texts = [stop] if isinstance(stop, str) else stop or []
-    return GenerationOptions(max_tokens, tuple(texts))
+    schema = _schema(form)
+    return GenerationOptions(
+        max_tokens, tuple(texts), schema=schema, regex=body.regex, grammar=body.grammar
+    )
+
+
+def _schema(form: object) -> dict[str, Any] | None:
+    """Return the JSON schema of a response format; None for text. Raises BadOption."""
+    fields = form if isinstance(form, dict) else {}
+    kind = fields.get("type", "text")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return {"type": "object"}
+    named = fields.get("json_schema", fields)  # OpenAI's interfaces differ
+    schema = named.get("schema") if isinstance(named, dict) else None
+    if kind == "json_schema" and isinstance(schema, dict):
+        return schema
+    raise BadOption("response_format: use “text”, “json_object”, or “json_schema” with a schema.")
 
 
 def refuse(body: BaseModel, reasons: Mapping[str, str]) -> None:

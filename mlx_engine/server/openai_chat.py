@@ -184,9 +184,8 @@ def routes(desk: Desk) -> APIRouter:
         """Answer the last message."""
         desk.check_model(body.model)
         refuse(body, REFUSED)
-        if body.response_format and body.response_format.get("type", "text") != "text":
-            raise BadOption("response_format: this server cannot bind answers to a schema yet.")
-        ends = limits(body.max_completion_tokens or body.max_tokens, body.stop)
+        most = body.max_completion_tokens or body.max_tokens
+        ends = limits(body, most, body.stop, body.response_format)
         asked = (body, body.conversation(), ends, body.arguments())
         tools = body.functions_to_call()
         begins = [desk.chat_answer(*asked, choice, tools) for choice in range(body.n)]

@@ -264,8 +264,6 @@ def routes(desk: Desk) -> APIRouter:
     async def responses(body: ResponseBody, request: Request) -> Response:
         """Answer the input."""
         desk.check_model(body.model)
-        if body.text.format.get("type", "text") != "text":
-            raise BadOption("text: this server cannot bind answers to a schema yet.")
         earlier: tuple[Message, ...] = ()
         if body.previous_response_id is not None:
             if body.previous_response_id not in remembered:
@@ -278,7 +276,8 @@ def routes(desk: Desk) -> APIRouter:
         system = [Message("system", body.instructions)] if body.instructions else []
         asked = tuple(_joined_answers(iter([*earlier, *body.messages()])))
         prompt = joined_systems([*system, *asked])
-        ends, tools = limits(body.max_output_tokens, None), body.functions_to_call()
+        ends = limits(body, body.max_output_tokens, None, body.text.format)
+        tools = body.functions_to_call()
         begin = desk.chat_answer(body, prompt, ends, body.arguments(), 0, tools)
         output = _Output(_fields(body, desk.description.name))
 
@@ -326,7 +325,7 @@ def _fields(body: ResponseBody, model: str) -> dict[str, Any]:
         "parallel_tool_calls": True,
         "previous_response_id": body.previous_response_id,
         "temperature": body.temperature,
-        "text": {"format": {"type": "text"}},
+        "text": {"format": body.text.format},
         "tool_choice": body.tool_choice,
         "tools": [tool.model_dump() for tool in body.tools or ()],
         "top_p": body.top_p,

@@ -38,7 +38,7 @@ class CompletionBody(SamplingFields):
     echo: bool = False
     suffix: str | None = None
     logprobs: int | None = None
-    ignore_eos: bool = False
+    response_format: dict[str, Any] | None = None
 
     def prompts(self) -> list[Prompt]:
         """Return the prompts, one or several. Raises BadOption for more than 64."""
@@ -91,7 +91,7 @@ async def _echo(desk: Desk, prompt: Prompt) -> str:
 def _continuation(
     desk: Desk, body: CompletionBody, prompt: Prompt, choice: int
 ) -> Callable[[Engine], Events]:
-    ends = limits(body.max_tokens, body.stop)
+    ends = limits(body, body.max_tokens, body.stop, body.response_format)
 
     def begin(engine: Engine) -> Events:
         sampling = body.sampling(engine.description.sampling, choice)

@@ -144,6 +144,11 @@ class StreamingText:
         self.hit_stop = False
 
     @property
+    def thought_end(self) -> str:
+        """Text that ends this model's thinking."""
+        return self._own[0].closing if self._own else ""
+
+    @property
     def text(self) -> str:
         """The streamed answer's text so far, thinking excluded."""
         return "".join(self._shown["answer"])

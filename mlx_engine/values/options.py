@@ -291,13 +291,26 @@ class GenerationOptions:
     max_tokens: limit for the answer, None for the rest of the context. stop: strings that end the
     answer and are not part of it; a single string is accepted. ignore_eos: continue after the
     model's end token.
+
+    schema: JSON schema of the answer, or regex: regular expression, or grammar: Lark grammar that
+    the whole answer matches, unless a limit cuts it. At most one of the three.
     """
 
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
+    schema: Mapping[str, Any] | None = None
+    regex: str | None = None
+    grammar: str | None = None
 
     def __post_init__(self) -> None:
         limit, allowed = self.max_tokens, Words("1 or more, or None")
         require("max_tokens", limit, allowed, _whole_number_from(1, or_none=True))
         object.__setattr__(self, "stop", stop_strings(self.stop))
+        schema, allowed = self.schema, Words("an object, or None")
+        require("schema", schema, allowed, lambda value: isinstance(value, Mapping | None))
+        for name in ("regex", "grammar"):
+            allowed = Words("a text, or None")
+            require(name, getattr(self, name), allowed, lambda value: isinstance(value, str | None))
+        if sum(value is not None for value in (self.schema, self.regex, self.grammar)) > 1:
+            raise BadOption("schema, regex, grammar: an answer can be bound to one of them only.")

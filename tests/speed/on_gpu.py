@@ -68,6 +68,7 @@ from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.self_check.pass_costs import CostMeter
+from mlx_engine.text.grammar import GrammarTokens
 from mlx_engine.values.conversation import TURN_ENDS, PromptProgress, RoundFinished
 from mlx_engine.values.options import CacheBits, DraftOptions, GenerationOptions, SamplingOptions
 
@@ -212,6 +213,7 @@ class Bench:
             context_length=8192,
             drafting=kit,
             prompts=None,  # type: ignore[arg-type]
+            grammars=GrammarTokens(None, self.model.vocabulary),  # type: ignore[arg-type]
             chunk=512,
             batch=batch,
             looks_ahead=looks_ahead,

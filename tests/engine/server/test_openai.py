@@ -151,7 +151,13 @@ def test_completions_are_those_of_the_engine(client, served):
         ({"n": 2, "stream": True}, 400, "set n to 1"),
         ({"logprobs": True}, 400, "logprobs: this server"),
         ({"logit_bias": {"x": 1}}, 400, "logit_bias: use token ids"),
-        ({"response_format": {"type": "json_object"}}, 400, "response_format"),
+        ({"response_format": {"type": "xml"}}, 400, "response_format"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "no"}}}},
+            400,
+            "no answer can be bound",
+        ),
+        ({"extra_body": {"regex": "a", "grammar": "b"}}, 400, "one of them only"),
         ({"extra_body": {"draft": {"depth": 99}}}, 400, "depth=99"),
         ({"extra_body": {"chat_template_kwargs": {"messages": 1}}}, 400, "template_arguments"),
     ],
@@ -162,6 +168,34 @@ def test_what_cannot_be_done_is_refused_in_words(client, options, status, words)
     assert refused.value.status_code == status
     assert words in refused.value.body["message"]
     assert refused.value.body["type"]
+
+
+def test_answers_are_bound_to_schemas_and_grammars(client):
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "ok": {"type": "boolean"}},
+        "required": ["n", "ok"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema, "strict": True}}
+    whole = chat(client, response_format=form, seed=2)
+    assert [*json.loads(whole.choices[0].message.content)] == ["n", "ok"]
+    chunks = chat(
+        client, response_format=form, seed=2, stream=True, extra_body={"draft": {"depth": 3}}
+    )
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert text == whole.choices[0].message.content
+    flat = {"format": {"type": "json_schema", "name": "a", "schema": schema}}
+    response = client.responses.create(model="", input="a", text=flat, temperature=0)
+    assert [*json.loads(response.output_text)] == ["n", "ok"]
+    some = chat(client, response_format={"type": "json_object"}, max_tokens=200, temperature=0)
+    assert some.choices[0].message.content.lstrip().startswith("{")
+    picked = chat(client, extra_body={"regex": "(yes|no)"})
+    assert picked.choices[0].message.content in ("yes", "no")
+    raw = client.completions.create(
+        model="", prompt="import", max_tokens=9, extra_body={"grammar": 'start: "a" "b"'}
+    )
+    assert raw.choices[0].text == "ab"
 
 
 def test_models_names_the_loaded_one(client):

@@ -109,7 +109,7 @@ def test_errors_are_told(client):
         ({"tools": [{"type": "web_search"}]}, "OpenAI's own servers"),
         ({"tool_choice": "required"}, "cannot force a call"),
         ({"input": [{"type": "computer_call"}]}, "'computer_call' cannot be read"),
-        ({"text": {"format": {"type": "json_object"}}}, "bind answers to a schema"),
+        ({"text": {"format": {"type": "xml"}}}, "response_format: use"),
         ({"input": []}, "nothing is asked"),
     ):
         with pytest.raises(openai.BadRequestError, match=words):

@@ -1,0 +1,178 @@
+"""Answers that a grammar binds: always of it, and the same words however they are drafted."""
+
+import json
+import re
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from session_runs import listen, thinking_folder
+
+import mlx_engine
+from mlx_engine.values.conversation import TURN_ENDS, GenerationFinished
+from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 8},
+        "count": {"type": "integer", "minimum": 0, "maximum": 99},
+        "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 3},
+    },
+    "required": ["name", "count", "tags"],
+    "additionalProperties": False,
+}
+GRAMMARS = {
+    "schema": {"schema": SCHEMA},
+    "regex": {"regex": r"[A-Z][a-z]{2,8} is (true|false)\."},
+    "lark": {"grammar": 'start: "x" ("y" | "zz")+ "end"\n'},
+}
+WAYS = {
+    "greedy": SamplingOptions(temperature=0),
+    "warm": SamplingOptions(temperature=1.0, seed=3),
+    "everything": SamplingOptions(
+        temperature=2.0, seed=4, top_k=50, top_p=0.95, min_p=0.01, repetition_penalty=1.2
+    ),
+}
+DRAFTS = {
+    "depth 1": DraftOptions(depth=1),
+    "depth 4": DraftOptions(depth=4),
+    "copies": DraftOptions(depth=6, source="prompt-lookup+mtp"),
+    "auto": DraftOptions(),
+}
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with mlx_engine.load() as engine:
+        yield engine
+
+
+def answer(engine, sampling, draft, text="Join the paths.", **grammar):
+    limits = GenerationOptions(80, **grammar)
+    session = engine.session(sampling=sampling, draft=draft, generation=limits)
+    return listen(session, session.send(text))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", GRAMMARS)
+def test_the_words_are_the_same_with_any_draft(engine, kind, way):
+    plain = answer(engine, WAYS[way], DraftOptions(source="none"), **GRAMMARS[kind])
+    for draft in DRAFTS.values():
+        drafted = answer(engine, WAYS[way], draft, **GRAMMARS[kind])
+        assert (drafted.tokens, drafted.text, drafted.reason) == (
+            plain.tokens, plain.text, plain.reason
+        )  # fmt: skip
+    if plain.reason == "end":
+        if kind == "schema":
+            found = json.loads(plain.text)
+            assert [*found] == ["name", "count", "tags"]
+            assert 0 <= found["count"] <= 99
+        elif kind == "regex":
+            assert re.fullmatch(GRAMMARS["regex"]["regex"], plain.text)
+        else:
+            assert re.fullmatch("x(y|zz)+end", plain.text)
+
+
+def test_drafts_are_accepted(engine):
+    said = answer(
+        engine, WAYS["greedy"], DraftOptions(depth=4), regex=r"Join two or more [a-z ,']{20}"
+    )
+    assert said.finished.stats.accepted > 3
+
+
+schemas = st.recursive(
+    st.sampled_from(
+        [
+            {"type": "integer", "minimum": 0, "maximum": 9},
+            {"type": "boolean"},
+            {"type": "null"},
+            {"enum": ["a", "b c", 1]},
+            {"type": "string", "maxLength": 4},
+        ]
+    ),
+    lambda inner: st.one_of(
+        st.dictionaries(st.sampled_from(["x", "y z", "é"]), inner, min_size=1, max_size=2).map(
+            lambda found: {
+                "type": "object",
+                "properties": found,
+                "required": [*found],
+                "additionalProperties": False,
+            }
+        ),
+        inner.map(lambda item: {"type": "array", "items": item, "minItems": 1, "maxItems": 2}),
+    ),
+    max_leaves=4,
+)
+
+
+def fits(value, schema):
+    """Whether a value is of a schema as these tests make them."""
+    if "enum" in schema:
+        return value in schema["enum"]
+    if schema["type"] == "array":
+        return 1 <= len(value) <= 2 and all(fits(item, schema["items"]) for item in value)
+    if schema["type"] == "object":
+        inner = schema["properties"]
+        return [*value] == [*inner] and all(fits(value[name], inner[name]) for name in inner)
+    return {
+        "integer": lambda: type(value) is int and 0 <= value <= 9,
+        "boolean": lambda: isinstance(value, bool),
+        "null": lambda: value is None,
+        "string": lambda: isinstance(value, str) and len(value) <= 4,
+    }[schema["type"]]()
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(schema=schemas, seed=st.integers(0, 99))
+def test_answers_are_of_any_schema(engine, schema, seed):
+    hot = SamplingOptions(temperature=3.0, seed=seed)
+    plain = answer(engine, hot, DraftOptions(source="none"), schema=schema)
+    assert answer(engine, hot, DraftOptions(depth=3), schema=schema).text == plain.text
+    if plain.reason == "end":
+        assert fits(json.loads(plain.text), schema)
+
+
+def test_a_bound_answer_beside_a_free_one_changes_neither(engine):
+    asked = [({}, DraftOptions(depth=3)), (GRAMMARS["schema"], DraftOptions(depth=2))]
+    alone = [answer(engine, WAYS["warm"], draft, **grammar).text for grammar, draft in asked]
+    running, together = [], {}
+    for number, (grammar, draft) in enumerate(asked):
+        limits = GenerationOptions(80, **grammar)
+        session = engine.session(sampling=WAYS["warm"], draft=draft, generation=limits)
+        running.append((number, session.send("Join the paths.")))
+    while running:
+        number, events = running.pop(0)
+        for event in events:
+            if isinstance(event, GenerationFinished):
+                together[number] = event.text
+            if isinstance(event, TURN_ENDS):
+                running.append((number, events))
+                break
+    assert [together[0], together[1]] == alone
+
+
+def test_a_stopped_answer_goes_on_in_its_grammar(engine):
+    limits = GenerationOptions(5, schema=SCHEMA)
+    session = engine.session(sampling=WAYS["warm"], generation=limits)
+    list(session.send("Join the paths."))
+    session.generation = GenerationOptions(80, schema=SCHEMA)
+    *_, last = session.continue_answer()
+    whole = answer(engine, WAYS["warm"], DraftOptions(), schema=SCHEMA)
+    assert last.text == whole.text
+
+
+def test_thinking_comes_before_the_grammar(tmp_path):
+    with mlx_engine.load(thinking_folder(tmp_path / "m")) as engine:
+        (close,) = engine.tokenize("</think>")
+        sampling = SamplingOptions(temperature=1.0, seed=1, logit_bias={close: 4.0})
+        texts = set()
+        for draft in (DraftOptions(source="none"), DraftOptions(depth=3)):
+            session = engine.session(
+                sampling=sampling, draft=draft, generation=GenerationOptions(60, regex="(yes|no)!")
+            )
+            *_, last = session.send("hi")
+            assert last.thinking
+            texts.add((last.text, last.thinking))
+        assert len(texts) == 1
+        assert texts.pop()[0] in ("yes!", "no!")
