@@ -23,19 +23,19 @@ T = TypeVar("T")
 MAX_TITLE = 200
 FIRST_WORDS = 60
 MOST_LOOKED_AT = 10_000
-"""Characters of a text that a title is taken from."""
+"""Characters of a text that are read to make a title."""
 _CONTROLS = re.compile("[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Those that are not seen, and those that turn the direction of what follows."""
+"""Control characters, and characters that change the direction of the text."""
 
 
 def clean_title(text: str) -> str:
-    """One line, not endless, of characters that can be seen."""
+    """Reduce a text to one line of MAX_TITLE visible characters."""
     line = " ".join(text.lstrip()[:MOST_LOOKED_AT].split())[:MAX_TITLE]
     return _CONTROLS.sub("\ufffd", line)
 
 
 def title_from(text: str) -> str:
-    """The first line of the question, or what was attached to none, cut after a word."""
+    """Make a title of a question's first line, or of its attachments' names, cut after a word."""
     said = said_with(text)
     text = said.text or ", ".join(one.name for one in said.attachments)
     line = clean_title(next((line for line in text.splitlines() if line.strip()), ""))
@@ -47,9 +47,9 @@ def title_from(text: str) -> str:
 
 DAYS_IN_BIN = 30
 AT_ONCE = 200
-"""Messages that are added in one step, in some ten milliseconds."""
+"""Messages that are copied or imported in one step, about 10 ms."""
 UNFINISHED = 0.0
-"""When a chat of several steps was thrown away, before it is whole: the next start deletes it."""
+"""Deletion time of a chat that is being copied or imported; the next start deletes it."""
 SUMMARY_COLUMNS = (
     "chat.id, chat.title, chat.pinned, chat.created_at, chat.updated_at, chat.deleted_at, "
     "chat.folder"
@@ -68,7 +68,7 @@ _UP_TO = """WITH RECURSIVE up (id, parent, chat) AS (
 
 
 def summary_from_row(row: sqlite3.Row) -> ChatSummary:
-    """The row must have SUMMARY_COLUMNS."""
+    """Convert a row with SUMMARY_COLUMNS to a ChatSummary."""
     deleted_at = row["deleted_at"]
     return ChatSummary(
         row["id"],
@@ -82,7 +82,7 @@ def summary_from_row(row: sqlite3.Row) -> ChatSummary:
 
 
 def end_step(database: Database, chat_id: int, leaf: int | None, is_whole: bool) -> None:
-    """Select the leaf and list a chat that is whole; keep one that is not for the next step."""
+    """Select the leaf of a chat that is whole, and list it; hide one that is not yet."""
     database.write(
         "UPDATE chat SET leaf = ?, deleted_at = ? WHERE id = ?",
         leaf if is_whole else None,
@@ -92,7 +92,7 @@ def end_step(database: Database, chat_id: int, leaf: int | None, is_whole: bool)
 
 
 def result_of(steps: Generator[None, None, T]) -> T:
-    """What steps return, all done at once."""
+    """Run all steps of a generator and return its result."""
     while True:
         try:
             next(steps)
@@ -101,7 +101,9 @@ def result_of(steps: Generator[None, None, T]) -> T:
 
 
 def copy_message(database: Database, message_id: int, chat_id: int, parent: int | None) -> int:
-    """The same in another place; its id. A partial answer is stopped there. Raises StoreError."""
+    """Copy a message into a chat after `parent` and return the new id; an unfinished answer becomes
+    a stopped one. Raises StoreError.
+    """
     return database.insert(
         f"""INSERT INTO message (chat, parent, state, {_COPIED})
             SELECT ?, ?, iif(state = 'partial', 'stopped', state), {_COPIED}
@@ -113,7 +115,7 @@ def copy_message(database: Database, message_id: int, chat_id: int, parent: int 
 
 
 class Chats:
-    """Chats of one database. All methods raise StoreError; clock: seconds since 1970."""
+    """The table of chats. All methods raise StoreError; clock: seconds since 1970."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
@@ -137,7 +139,7 @@ class Chats:
         return {path: own for path, own in found.items() if own != ModelSettings()}
 
     def create(self, settings: ChatSettings, title: str = "") -> int:
-        """A new, empty chat; its id."""
+        """Add an empty chat and return its id."""
         now = self._clock()
         return self._database.insert(
             "INSERT INTO chat (title, created_at, updated_at, settings) VALUES (?, ?, ?, ?)",
@@ -148,7 +150,7 @@ class Chats:
         )
 
     def listed(self) -> tuple[ChatSummary, ...]:
-        """All that are not in the bin: pinned ones first, then the last changed first."""
+        """Return the chats that are not in the trash: pinned first, then by their last change."""
         rows = self._database.rows(
             f"""SELECT {SUMMARY_COLUMNS} FROM chat WHERE deleted_at IS NULL
                 ORDER BY pinned DESC, updated_at DESC, id DESC"""
@@ -156,7 +158,7 @@ class Chats:
         return tuple(summary_from_row(row) for row in rows)
 
     def in_bin(self) -> tuple[ChatSummary, ...]:
-        """Those thrown away, the last one first."""
+        """Return the chats in the trash, the last deleted first."""
         rows = self._database.rows(
             f"""SELECT {SUMMARY_COLUMNS} FROM chat WHERE deleted_at > ?
                 ORDER BY deleted_at DESC, id DESC""",
@@ -165,19 +167,19 @@ class Chats:
         return tuple(summary_from_row(row) for row in rows)
 
     def get(self, chat_id: int) -> ChatSummary:
-        """One chat, in the bin or not."""
+        """Return one chat, in the trash or not."""
         return summary_from_row(self._row(SUMMARY_COLUMNS, chat_id))
 
     def settings(self, chat_id: int) -> Reading[ChatSettings]:
-        """What this chat answers with; notes say what could not be read of it."""
+        """Return a chat's settings, with notes on what could not be read of them."""
         return settings_from_json(text_of(self._row("settings", chat_id)["settings"]))
 
     def set_settings(self, chat_id: int, settings: ChatSettings) -> None:
-        """From now on; its place in the list stays."""
+        """Replace a chat's settings; its place in the list stays."""
         self._set(chat_id, "settings = ?", settings_to_json(settings))
 
     def rename_preset(self, name: str, new: str) -> None:
-        """In the settings of all chats that began with it."""
+        """Rename a preset in the settings of all chats that began with it."""
         self._database.write(
             """UPDATE chat SET settings = json_set(settings, '$.preset', ?)
                 WHERE iif(json_valid(settings), json_extract(settings, '$.preset'), NULL) = ?""",
@@ -186,46 +188,49 @@ class Chats:
         )
 
     def rename(self, chat_id: int, title: str) -> None:
-        """One line; an empty title is taken from the next thing the user says."""
+        """Set the title to one line of text; an empty title is made from the next question."""
         self._set(chat_id, "title = ?", clean_title(title))
 
     def pin(self, chat_id: int, pinned: bool) -> None:
-        """Keep it at the top, or no longer."""
+        """Pin a chat to the top of the list, or unpin it."""
         self._set(chat_id, "pinned = ?", int(pinned))
 
     def delete(self, chat_id: int) -> None:
-        """Into the bin, where it stays for DAYS_IN_BIN days."""
+        """Move a chat to the trash, where it stays for DAYS_IN_BIN days."""
         self._set(chat_id, "deleted_at = ?", self._clock())
 
     def restore(self, chat_id: int) -> None:
-        """Out of the bin, to the place it had."""
+        """Move a chat out of the trash, to its former place in the list."""
         self._set(chat_id, "deleted_at = ?", None)
 
     def delete_for_ever(self, chat_id: int) -> None:
-        """With all its messages, whether it was in the bin or not."""
+        """Delete a chat with all its messages permanently, whether it is in the trash or not."""
         if not self._database.write("DELETE FROM chat WHERE id = ?", chat_id):
             raise chat_gone(chat_id)
 
     def empty_bin(self) -> int:
-        """Delete for ever what has been in the bin for DAYS_IN_BIN days; how many."""
+        """Delete chats permanently that have been in the trash for DAYS_IN_BIN days; return how
+        many.
+        """
         before = self._clock() - DAYS_IN_BIN * 24 * 3600
         return self._database.write("DELETE FROM chat WHERE deleted_at <= ?", before)
 
     def duplicate(self, chat_id: int, how: str = "copy") -> int:
-        """A second one with all branches, not pinned; its id. how: the word behind its title."""
+        """Copy a chat with all its branches and return the new id. how: word added to the title."""
         return result_of(self.copy_in_steps(chat_id, how))
 
     def branch(self, chat_id: int, message_id: int, how: str = "branch") -> int:
-        """A second one that ends with this message of it; its id. how: as of `duplicate`."""
+        """Copy a chat up to a message and return the new id. how: word added to the title."""
         return result_of(self.copy_in_steps(chat_id, how, message_id))
 
     def copy_in_steps(
         self, chat_id: int, how: str, up_to: int | None = None
     ) -> Generator[None, None, int]:
-        """Copy AT_ONCE messages a step into a chat in the same folder; return its id at the end.
+        """Copy AT_ONCE messages a step into a new chat in the same folder; return its id at the
+        end.
 
-        up_to: the message that the copy ends with, None for all branches. how: the word behind the
-        title. The copy is listed when it is whole.
+        up_to: last message to copy, None for all branches. how: word added to the title. The copy
+        is listed when it is whole.
         """
         if up_to is None:
             sql = "SELECT id, parent FROM message WHERE chat = ? ORDER BY id"
@@ -261,7 +266,9 @@ class Chats:
         )
 
     def _title_of_copy(self, title: str, how: str) -> str:
-        """The first that no chat has; a copy of a copy is one more of the first chat."""
+        """Return the first title with `how` and a number that no chat has; a copy of a copy gets
+        the next number.
+        """
         first = re.sub(rf" \({re.escape(how)}( \d+)?\)$", "", title)
         numbered = chain([how], (f"{how} {n}" for n in count(2)))
         titles = (f"{first[: MAX_TITLE - len(words) - 3]} ({words})" for words in numbered)
@@ -280,7 +287,7 @@ class Chats:
 
 
 def chat_gone(chat_id: int) -> NoSuchChat:
-    """The error for one that was deleted for ever."""
+    """Make the error for a chat that was deleted permanently."""
     return NoSuchChat("Chat {chat_id} is not there any more: open another.", chat_id=chat_id)
 
 
@@ -299,16 +306,17 @@ _WITHOUT_TEXT_INDEX = f"""SELECT {SUMMARY_COLUMNS}, message.id AS message
 
 
 class Search:
-    """Searches one database."""
+    """Full-text search over titles and messages."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def find(self, query: str, limit: int = HITS) -> tuple[ListedChat, ...]:
-        """Chats with all words of `query`, those with them in the title first, then the newest.
+        """Return chats with all words of `query`: matches in titles first, then the newest
+        messages.
 
-        Parts of words are found too; nothing in a query is an operator. Each hit points at the
-        newest such message. Raises StoreError.
+        Words match inside other words, in any case and without accents; a query has no operators.
+        Each hit names the newest matching message. Raises StoreError.
         """
         words = query_words(query)
         if not words:
@@ -336,8 +344,8 @@ class Search:
     def _rows(
         self, column: str, words: list[str], indexed: str, unindexed: str
     ) -> Iterator[sqlite3.Row]:
-        """Yield rows that may have all words: the index knows trigrams only, and of words that
-        have none the longest is looked for.
+        """Yield candidate rows, by trigrams where a word is long enough, else by LIKE for the
+        longest word.
         """
         matching = match_expression(words)
         if matching:
@@ -347,7 +355,7 @@ class Search:
         return self._database.each(unindexed.format(found=f"({found})"), *patterns)
 
     def _with_message(self, hit: ListedChat, message_id: int, finder: WordFinder) -> ListedChat:
-        """Add a message to a hit, if it has all words."""
+        """Add a message to a hit if it has all words."""
         row = self._database.row("SELECT text FROM message WHERE id = ?", message_id)
         text = "" if row is None else text_of(row["text"])
         if not finder.has_all(text):
@@ -369,11 +377,11 @@ MARKS = re.compile(
 EMPHASIS = re.compile(
     r"`|~~|(?<![\w*])\*{1,3}(?=[^\s*])|(?<=[^\s*])\*{1,3}(?![\w*])|\[(?=[^\[\]]*\]\()|\]\([^()\s]*\)?"
 )
-"""Of markdown; the first stand apart from words, the second touch them."""
+"""Markdown marks that touch words; those of MARKS stand apart from words."""
 
 
 def cut_snippet(text: str, finder: WordFinder) -> str:
-    """About a line around the first thing found, without line ends."""
+    """Cut about a line of text around the first match, without line ends and markdown."""
     first = next(finder.ranges(text), TextRange(0, 0))
     start = max(0, first.start - BEFORE)
     if start:

@@ -62,7 +62,7 @@ _KNOWN: dict[int, tuple[type[StoreError], str]] = {
 
 @contextmanager
 def known_errors(path: Path) -> Iterator[None]:
-    """What SQLite reports about `path`, as errors of ours; a mistake in our SQL stays as it is."""
+    """Translate SQLite's errors about `path` to StoreErrors; errors in our own SQL pass through."""
     try:
         yield
     except sqlite3.ProgrammingError:
@@ -78,7 +78,7 @@ def known_errors(path: Path) -> Iterator[None]:
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    """SQLite's own code without the details, such as SQLITE_BUSY; 0 if Python made the error."""
+    """Return SQLite's primary error code, such as SQLITE_BUSY; 0 for an error made by Python."""
     try:
         return error.sqlite_errorcode & 0xFF
     except AttributeError:
@@ -86,12 +86,12 @@ def primary_code(error: sqlite3.Error) -> int:
 
 
 def connect(path: Path, access: Access) -> sqlite3.Connection:
-    """A connection in autocommit mode; raises sqlite3.Error.
+    """Open a connection in autocommit mode; raises sqlite3.Error.
 
-    NORMAL does not wait for the disk at a commit: a killed process loses nothing, a power cut at
-    most what came after the last checkpoint. Checkpoints do wait, and one follows every answer.
-    "immutable" is for a file that cannot change under us, which spares SQLite its side files;
-    "damaged" reads one that is shorter than it says.
+    synchronous=NORMAL: a commit does not wait for the disk. A killed process loses nothing, a power
+    failure at most what came after the last checkpoint; a checkpoint follows every answer.
+    "immutable" opens a file that cannot change without SQLite's side files; "damaged" reads a file
+    that is shorter than its header says.
     """
     modes = {"immutable": "immutable=1", "damaged": "mode=ro"}
     uri = f"{path.absolute().as_uri()}?{modes.get(access, f'mode={access}')}"
@@ -102,7 +102,7 @@ def connect(path: Path, access: Access) -> sqlite3.Connection:
 
 
 def connect_memory() -> sqlite3.Connection:
-    """A connection to a new database that is gone with it."""
+    """Open a new database in memory."""
     return _prepared(sqlite3.connect(IN_MEMORY, isolation_level=None))
 
 
@@ -126,7 +126,7 @@ def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 @contextmanager
 def closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
-    """A connection that the block cannot use is not left open."""
+    """Close the connection when the block fails."""
     try:
         yield
     except BaseException:
@@ -135,13 +135,13 @@ def closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 _text = methodcaller("decode", "utf-8", "replace")
-"""Flipped bytes of a damaged file must not be more than wrong letters."""
+"""Decodes damaged text without raising."""
 
 
 def begin_to_write(connection: sqlite3.Connection) -> None:
-    """Turn on WAL and make sure of the right to write; raises sqlite3.Error.
+    """Turn on WAL and check that the file can be written; raises sqlite3.Error.
 
-    Only a change shows it: SQLite begins any transaction on a file it may not write.
+    SQLite begins a transaction on a read-only file too; only a change fails.
     """
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
@@ -153,18 +153,18 @@ def begin_to_write(connection: sqlite3.Connection) -> None:
 
 
 def write_something(connection: sqlite3.Connection) -> None:
-    """What is there already; raises sqlite3.Error."""
+    """Write the version that is already there; raises sqlite3.Error."""
     connection.execute(f"PRAGMA user_version = {pragma(connection, 'user_version')}")
 
 
 def begin_to_read(connection: sqlite3.Connection) -> None:
-    """Make sure that it can be read; raises sqlite3.Error."""
+    """Check that the file can be read; raises sqlite3.Error."""
     connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of the block or nothing; raises sqlite3.Error."""
+    """Run the block in a transaction, rolled back when it fails; raises sqlite3.Error."""
     connection.execute("BEGIN IMMEDIATE")
     with committed(connection):
         yield
@@ -172,7 +172,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def committed(connection: sqlite3.Connection) -> Iterator[None]:
-    """The same of one that was begun."""
+    """Commit a transaction that has begun, or roll it back when the block fails."""
     try:
         yield
         connection.execute("COMMIT")
@@ -183,17 +183,19 @@ def committed(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> int:
-    """The number a pragma answers with."""
+    """Return the number a pragma answers with."""
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
 def look_closer_file(path: Path) -> Path:
-    """Its being there asks the next start to look through the whole file, which takes long."""
+    """Path of a marker file; while it exists, the next start checks the whole database."""
     return path.with_name(path.name + "-check")
 
 
 class Database:
-    """An open file, for the thread that opened it. read_only: why nothing can be written, or ""."""
+    """An open database, used by the thread that opened it. read_only: why nothing can be written,
+    or "".
+    """
 
     def __init__(
         self,
@@ -211,28 +213,30 @@ class Database:
         self._not_saved: sqlite3.Error | None = None
 
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
-        """All rows of a question; raises StoreError."""
+        """Return all rows of a query; raises StoreError."""
         with self._errors():
             return self._run(sql, values).fetchall()
 
     def each(self, sql: str, *values: Any) -> Iterator[sqlite3.Row]:
-        """Its rows as they are found, for a question that may be left early."""
+        """Yield the rows of a query as they are found, so that the caller may stop early."""
         with self._errors():
             yield from self._run(sql, values)
 
     def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
-        """Its first row; raises StoreError."""
+        """Return the first row of a query, None for none; raises StoreError."""
         rows = self.rows(sql, *values)
         return rows[0] if rows else None
 
     def write(self, sql: str, *values: Any) -> int:
-        """Run one change, a transaction of its own outside of `transaction`; rows it changed."""
+        """Run one statement, in a transaction of its own outside `transaction`; return the changed
+        rows.
+        """
         self._must_write()
         with self._errors():
             return self._run(sql, values).rowcount
 
     def insert(self, sql: str, *values: Any) -> int:
-        """Run one INSERT of a row; its id."""
+        """Run one INSERT of a row and return its id."""
         self._must_write()
         with self._errors():
             row_id = self._run(sql, values).lastrowid
@@ -240,7 +244,7 @@ class Database:
         return row_id
 
     def _run(self, sql: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
-        """Where our own thread holds the file for longer than SQLite waits, behind that."""
+        """Execute a statement; if our own checkpoint holds the file, wait for it and try again."""
         stored = tuple(map(storable, values))
         try:
             return self._connection.execute(sql, stored)
@@ -252,9 +256,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything written in the block, or nothing; raises StoreError. One inside of another is
-        part of it.
-        """
+        """Run the block in a transaction, joining one that is open; raises StoreError."""
         self._must_write()
         if self._connection.in_transaction:
             yield
@@ -265,11 +267,11 @@ class Database:
                 yield
 
     def checkpoint(self) -> None:
-        """Have what was committed brought safely onto the disk, as far as no reader is in the way.
+        """Flush what was committed to the disk, in a background thread.
 
-        A disk may take a quarter of a second, for which a thread waits, also at the beginning of
-        the next log: SQLite has whoever writes first wait for that. What the thread has met is
-        raised the next time; what was committed stays in the log beside the file.
+        A disk may take a quarter of a second for it. The thread also begins the next log, which
+        otherwise blocks the next write. An error of the thread is raised by the next call;
+        committed data stays in the log.
         """
         if self.path == IN_MEMORY:
             return
@@ -281,8 +283,8 @@ class Database:
                 raise failed
 
     def _save(self, before: Thread | None) -> None:
-        """On a thread of its own, after the one before. Where another program holds the file, the
-        next one brings onto the disk what this one could not.
+        """Run a checkpoint after the previous one. If another program holds the file, the next
+        checkpoint does the work.
         """
         if before is not None:
             before.join()
@@ -295,7 +297,7 @@ class Database:
                 self._not_saved = error
 
     def close(self) -> None:
-        """No use after this."""
+        """Wait for the checkpoint and close the connection."""
         if self._saving is not None:
             self._saving.join()
         with self._errors():

@@ -10,20 +10,22 @@ from app.values.attached_text import SaidWith, said_with, with_attachments
 
 @dataclass(frozen=True, slots=True)
 class UnsentTexts:
-    """chats: by the number of the chat, 0 for one that has none yet. messages: by their id."""
+    """All unsent texts. chats: by chat id, 0 for a new chat. messages: edited wordings by message
+    id.
+    """
 
     chats: Mapping[int, SaidWith] = field(default_factory=dict)
     messages: Mapping[int, str] = field(default_factory=dict)
 
 
 class DraftTable:
-    """Unsent texts of one database; they go with their chat or message. Raises StoreError."""
+    """The table of unsent texts; a text goes with its chat or message. Raises StoreError."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def read(self) -> UnsentTexts:
-        """All of them."""
+        """Read all unsent texts."""
         chats, messages = dict[int, SaidWith](), dict[int, str]()
         for chat, message, attached, text in self._database.rows(
             "SELECT chat, message, attached, text FROM draft ORDER BY attached, id"
@@ -38,8 +40,8 @@ class DraftTable:
         return UnsentTexts(chats, messages)
 
     def write_chat(self, chat_id: int, said: SaidWith, before: SaidWith) -> None:
-        """Keep what is unsent in a chat; before: as it is kept now. Attachments, which may be
-        long, are written only when they are others.
+        """Store the unsent text of a chat where it differs from `before`; attachments, which may be
+        long, are written only when they changed.
         """
         if said.text != before.text:
             self._write(chat_id or None, None, attached=False, text=said.text)
@@ -48,13 +50,13 @@ class DraftTable:
             self._write(chat_id or None, None, attached=True, text=text)
 
     def write_message(self, message_id: int, text: str | None) -> None:
-        """Keep another wording of a message, None for none any more."""
+        """Store the edited wording of a message; None deletes it."""
         self._write(None, message_id, attached=False, text=text)
 
     def _write(
         self, chat: int | None, message: int | None, *, attached: bool, text: str | None
     ) -> None:
-        """One that belongs to what is gone is left out."""
+        """Replace a row; nothing is written for a chat or message that is gone."""
         self._database.write(
             "DELETE FROM draft WHERE chat IS ? AND message IS ? AND attached = ?",
             chat,

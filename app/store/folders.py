@@ -15,16 +15,16 @@ NEW = "New folder"
 
 
 class Removed(NamedTuple):
-    """What is needed to give a folder back: itself, and the chats that were in it."""
+    """A removed folder and its chats, as needed to undo the removal."""
 
     folder: Folder
     chat_ids: tuple[int, ...]
 
 
 class Folders:
-    """Folders of one database. All methods raise StoreError; clock: seconds since 1970.
+    """The table of folders. All methods raise StoreError; clock: seconds since 1970.
 
-    No two have the same name: a number is put after one that is taken.
+    Names are unique: a number is added to a name that is taken.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
@@ -32,13 +32,13 @@ class Folders:
         self._clock = clock
 
     def listed(self) -> tuple[Folder, ...]:
-        """All of them, by name."""
+        """Return all folders, sorted by name."""
         rows = self._database.rows("SELECT id, name, is_open FROM folder ORDER BY id")
         folders = (Folder(row["id"], text_of(row["name"]), bool(row["is_open"])) for row in rows)
         return tuple(sorted(folders, key=lambda folder: folder.name.casefold()))
 
     def create(self, name: str = "", chat_ids: Iterable[int] = ()) -> Folder:
-        """A new, open folder with these chats in it."""
+        """Add an open folder with these chats in it."""
         with self._database.transaction():
             name = self._free(name)
             folder = self._insert(name)
@@ -46,27 +46,27 @@ class Folders:
         return Folder(folder, name)
 
     def put_into(self, name: str, chat_id: int) -> None:
-        """Within a transaction: a chat into the folder of this name, made where there is none."""
+        """Move a chat into the folder of this name, created if needed, within a transaction."""
         same = (one.id for one in self.listed() if one.name.casefold() == name.casefold())
         folder = next(same, None)
         self._move([chat_id], self._insert(name) if folder is None else folder)
 
     def rename(self, folder: int, name: str) -> None:
-        """One line; an empty name changes nothing."""
+        """Rename a folder; an empty name changes nothing."""
         if clean_title(name):
             self._set(folder, "name = ?", self._free(name, but=folder))
 
     def open(self, folder: int, is_open: bool) -> None:
-        """List its chats, or no longer."""
+        """Show or hide the folder's chats in the list."""
         self._set(folder, "is_open = ?", int(is_open))
 
     def move(self, chat_ids: Iterable[int], folder: int | None) -> None:
-        """Chats into a folder, or out of the ones they are in; all of them or none."""
+        """Move chats into a folder, or out of their folders for None; all of them or none."""
         with self._database.transaction():
             self._move(chat_ids, folder)
 
     def remove(self, folder: int) -> Removed:
-        """Take the folder away; its chats stay, in none."""
+        """Delete a folder; its chats stay, outside any folder."""
         with self._database.transaction():
             found = next((one for one in self.listed() if one.id == folder), None)
             if found is None:
@@ -76,14 +76,14 @@ class Folders:
         return Removed(found, tuple(row["id"] for row in rows))
 
     def give_back(self, removed: Removed) -> None:
-        """As it was before `remove`, but for chats that are gone or elsewhere since."""
+        """Undo `remove`, except for chats that were deleted or moved since."""
         there = {
             row["id"] for row in self._database.rows("SELECT id FROM chat WHERE folder IS NULL")
         }
         self.create(removed.folder.name, [one for one in removed.chat_ids if one in there])
 
     def _free(self, name: str, but: int | None = None) -> str:
-        """This name, or with the first number that makes it one of its own."""
+        """Return the name, with the first number that makes it unique."""
         name = clean_title(name) or NEW
         taken = {one.name.casefold() for one in self.listed() if one.id != but}
         names = (name if number == 1 else f"{name} {number}" for number in count(1))

@@ -24,7 +24,7 @@ from mlx_engine.values.stats import GenerationStats
 
 MOST_FIGURES = 500
 BLOCK = 100
-"""Messages of a branch that are read from the file at once."""
+"""Messages of a branch that are read in one query."""
 _NEWEST_BELOW = """WITH RECURSIVE down (id, chat) AS (
         SELECT id, chat FROM message WHERE id = ? UNION ALL
         SELECT (SELECT max(id) FROM message
@@ -32,11 +32,12 @@ _NEWEST_BELOW = """WITH RECURSIVE down (id, chat) AS (
         FROM down WHERE id IS NOT NULL
     )
     SELECT max(id) AS id FROM down"""
-"""In a damaged file a message may follow a later one, itself, or one of another chat."""
+"""Guards against damaged files, in which a message may follow a later one or one of another chat.
+"""
 
 
 class AnswerFigures(NamedTuple):
-    """What one answer cost and won, and the name of the model that gave it."""
+    """Statistics of one answer, and the name of the model that gave it."""
 
     model: str
     stats: GenerationStats
@@ -52,9 +53,9 @@ class Removed(NamedTuple):
 
 
 class Messages:
-    """Messages of one database. All methods raise StoreError; clock: seconds since 1970.
+    """The table of messages. All methods raise StoreError; clock: seconds since 1970.
 
-    unwritten: answers that have ended and could not be written, by their number.
+    unwritten: ended answers that could not be written yet, by id.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
@@ -63,9 +64,9 @@ class Messages:
         self.unwritten: dict[int, EndedAnswer] = {}
 
     def path(self, chat_id: int) -> Branch:
-        """The selected branch from its first message to its leaf, read in blocks when looked at.
+        """Return the selected branch from its first message to its leaf, read in blocks on access.
 
-        In a damaged file the leaf may be of another chat: then it is the newest.
+        In a damaged file the leaf may belong to another chat; then the newest message is used.
         """
         children, parents = dict[int | None, list[int]](), dict[int, int | None]()
         for message_id, parent in self._database.rows(
@@ -88,12 +89,12 @@ class Messages:
         return Branch(ids, read, BLOCK)
 
     def _with_ids(self, ids: Sequence[int]) -> list[StoredMessage]:
-        """Those of these messages that are there, by ascending ids."""
+        """Return the messages with these ids that exist, in ascending order."""
         sql = "SELECT * FROM message WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
         return [self._read(row) for row in self._database.rows(sql, json.dumps(ids))]
 
     def _readable(self, chat_id: int, ids: Sequence[int]) -> list[StoredMessage]:
-        """All of these messages; one that cannot be read says so in place of its text."""
+        """Return all of these messages; one that cannot be read shows the error as its text."""
         found, problem = dict[int, StoredMessage](), ""
         try:
             found = {message.id: message for message in self._with_ids(ids)}
@@ -105,7 +106,7 @@ class Messages:
         ]
 
     def conversation(self, ids: Sequence[int]) -> tuple[Message, ...]:
-        """What the engine reads of the messages with these ascending ids."""
+        """Return role, text and thinking of these messages for the engine; ids ascend."""
         sql = """SELECT id, role, text, thinking FROM message
             WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"""
         ended = {message_id: answer.so_far for message_id, answer in self.unwritten.items()}
@@ -117,19 +118,19 @@ class Messages:
         )
 
     def all_of(self, chat_id: int) -> tuple[StoredMessage, ...]:
-        """Every message of every branch, oldest first."""
+        """Return every message of every branch, oldest first."""
         rows = self._database.rows("SELECT * FROM message WHERE chat = ? ORDER BY id", chat_id)
         return tuple(self._read(row) for row in rows)
 
     def get(self, message_id: int) -> StoredMessage:
-        """One message; NoSuchChat when it is gone."""
+        """Return one message; raises NoSuchChat if it is gone."""
         row = self._database.row("SELECT * FROM message WHERE id = ?", message_id)
         if row is None:
             raise _gone(message_id)
         return self._read(row)
 
     def figures(self, chat_id: int) -> tuple[AnswerFigures, ...]:
-        """The newest finished answers of every branch, oldest first, for charts of a chat."""
+        """Return figures of the newest finished answers of all branches, oldest first."""
         rows = self._database.rows(
             """SELECT model, stats FROM message
                 WHERE chat = ? AND stats IS NOT NULL ORDER BY id DESC LIMIT ?""",
@@ -141,9 +142,9 @@ class Messages:
         return tuple(reversed(found))
 
     def add(self, chat_id: int, parent: int | None, role: Role, text: str) -> StoredMessage:
-        """Add a complete message after `parent`, beside what is there, and select it.
+        """Add a complete message after `parent` as a new branch, and select it.
 
-        A chat without a title takes it from the user's first message.
+        A chat without a title takes its title from the user's first message.
         """
         with self._database.transaction():
             added = self._insert(chat_id, parent, role, text, "", "done")
@@ -155,20 +156,21 @@ class Messages:
             return self.get(added)
 
     def edit(self, message_id: int, text: str) -> StoredMessage:
-        """Another wording beside a message; the old one and all below it stay as a branch."""
+        """Add another wording of a message; the old one and all below it stay as a branch."""
         old = self.get(message_id)
         return self.add(old.chat_id, self._parent(old), old.role, text)
 
     def _parent(self, message: StoredMessage) -> int | None:
-        """The one before a message, None where a damaged file names none that can be."""
+        """Return the parent's id, None where a damaged file names an impossible one."""
         sql = "SELECT id FROM message WHERE id = ? AND chat = ? AND id < ?"
         row = self._database.row(sql, message.parent, message.chat_id, message.id)
         return None if row is None else int(row["id"])
 
     def rewrite(self, message_id: int, text: str) -> StoredMessage:
-        """An answer in its user's words beside it, with copies of what follows it on show.
+        """Add the user's own wording of an answer, with copies of the messages that follow it on
+        show.
 
-        The old one and all below it stay as a branch.
+        The old answer and everything below it stay as a branch.
         """
         old = self.get(message_id)
         on_show = self.path(old.chat_id).ids
@@ -192,8 +194,8 @@ class Messages:
         return self.get(rewritten)
 
     def begin_answer(self, chat_id: int, parent: int | None, model: str = "") -> int:
-        """Add an empty answer after `parent`, select it; its id. model: that writes it, "" where
-        that is told later.
+        """Add an empty answer after `parent`, select it, and return its id. model: name of the
+        model, "" if not known yet.
 
         To regenerate an answer, give the parent of the old one.
         """
@@ -201,7 +203,7 @@ class Messages:
             return self._insert(chat_id, parent, "assistant", "", model, "partial")
 
     def save_partial(self, message_id: int, so_far: AnswerSoFar) -> None:
-        """Keep what there is of an answer so far: safe from a killed process on return."""
+        """Store an unfinished answer; on return it survives a killed process."""
         changed = self._database.write(
             """UPDATE message SET state = 'partial', text = ?, thinking = ?, spans = ?,
                 thinking_seconds = ?, model = coalesce(nullif(?, ''), model) WHERE id = ?""",
@@ -216,8 +218,8 @@ class Messages:
             raise _gone(message_id)
 
     def end_answer(self, message_id: int, ended: EndedAnswer) -> None:
-        """The answer as it stays, brought onto the disk. Where that fails it is read as it should
-        be, and `write_again` tries once more.
+        """Store a finished answer and flush it to the disk. If that fails, the answer is kept in
+        memory, read from there, and written by `write_again`.
         """
         self.unwritten[message_id] = ended
         try:
@@ -245,16 +247,16 @@ class Messages:
         self._database.checkpoint()
 
     def write_again(self) -> None:
-        """Answers that could not be written when they ended, up to the first that still cannot."""
+        """Write answers that could not be written before, up to the first that still fails."""
         for message_id, ended in list(self.unwritten.items()):
             self.end_answer(message_id, ended)
 
     def interrupt_left_over(self) -> int:
-        """Call at start: answers that a crash left partial are complete now; how many."""
+        """Mark answers that a crash left unfinished as stopped; return how many. Call at start."""
         return self._database.write("UPDATE message SET state = 'stopped' WHERE state = 'partial'")
 
     def select(self, message_id: int) -> None:
-        """Show the branch through this message, down to the newest message below it."""
+        """Select the branch through this message, down to its newest descendant."""
         chat_id = self.get(message_id).chat_id
         leaf = self._database.rows(_NEWEST_BELOW, message_id)[0]["id"]
         self._database.write("UPDATE chat SET leaf = ? WHERE id = ?", leaf, chat_id)
@@ -336,7 +338,7 @@ class Messages:
         return added
 
     def _read(self, row: sqlite3.Row) -> StoredMessage:
-        """A message as it is, or will be once it is written."""
+        """Convert a row to a message, with the unwritten end of its answer."""
         message = message_from_row(row)
         ended = self.unwritten.get(message.id)
         return message if ended is None else ended.of(message)
@@ -355,5 +357,5 @@ def _unreadable(message_id: int, chat_id: int, problem: str) -> StoredMessage:
 
 
 def _turn(message: StoredMessage, siblings: list[int]) -> Turn:
-    """A damaged index may have lost the message itself."""
+    """Make a Turn; a damaged index may lack the message itself."""
     return Turn(message, tuple(siblings) if message.id in siblings else (message.id,))

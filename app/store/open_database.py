@@ -49,18 +49,18 @@ from mlx_engine.values.words import Words, joined
 
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 WAL_FORMAT = 2
-"""The latest version of SQLite's format, in bytes 18 (for writing) and 19 (for reading)."""
+"""Latest version of SQLite's file format, in bytes 18 (writing) and 19 (reading)."""
 MADE_ALREADY = re.compile("already exists|duplicate column")
-"""What a step says of a file that is of a later version than it claims."""
+"""Error of a migration on a file that is of a later version than its header says."""
 VERSIONS_TO_COME = 100
-"""A file that claims a version beyond these has it from damage."""
+"""A version beyond this comes from damage, not from a newer Headstart."""
 OURS = {"chat", "message", "message_child"}
-"""Tables and indexes that a file of any version has."""
+"""Tables and indexes that our files of every version have."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def open_database(path: Path, steps: Sequence[Migration] = MIGRATIONS) -> Database:
-    """Open or create the file as the module says; raises StoreError."""
+    """Open or create the file as the module describes; raises StoreError."""
     with known_errors(path):
         try:
             _check_kind(path)
@@ -76,7 +76,7 @@ def open_database(path: Path, steps: Sequence[Migration] = MIGRATIONS) -> Databa
 
 
 def open_held(path: Path) -> Database:
-    """The file while another program keeps it from being written to; raises StoreError."""
+    """Open a file for reading that another program keeps from being written; raises StoreError."""
     with known_errors(path):
         connection = connect(path, "rw")
         with closed_on_error(connection):
@@ -91,12 +91,12 @@ def open_held(path: Path) -> Database:
 
 
 def open_in_memory(notice: str) -> Database:
-    """A database that is gone when closed, for when open_database cannot; `notice` says so."""
+    """Open a temporary database for a file that cannot be opened. notice: tells the user."""
     return Database(new_in_memory(), IN_MEMORY, notices=(notice,))
 
 
 def _check_kind(path: Path) -> None:
-    """Raise StoreDamaged where a folder, a pipe or a device is in the place of a file."""
+    """Raise StoreDamaged if a folder, pipe or device stands in place of the file."""
     for place in (path, *(path.with_name(path.name + side) for side in SIDE_FILES)):
         if place.exists() and not place.is_file():
             raise StoreDamaged("{path} is no file.", path=place)
@@ -141,7 +141,7 @@ def _writer(path: Path) -> sqlite3.Connection:
 
 
 def _reader(path: Path) -> sqlite3.Connection:
-    """Without its side files when SQLite may not make them and there is nothing in them."""
+    """Open for reading; without SQLite's side files if they are neither possible nor needed."""
     try:
         return _checked_reader(path, "ro")
     except sqlite3.OperationalError:
@@ -207,7 +207,7 @@ def _was_asked_to_look_closer(path: Path) -> bool:
 
 
 def _open_to_read(path: Path, steps: Sequence[Migration], why: sqlite3.Error) -> Database:
-    """After writing failed."""
+    """Open for reading after writing failed."""
     with path.open("rb") as file:
         if max(file.read(20)[18:]) > WAL_FORMAT:
             raise StoreDamaged("{path} is damaged: it is of no known format.", path=path)
@@ -264,7 +264,7 @@ def _check_owner(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _check_pages(connection: sqlite3.Connection, path: Path, *checks: str) -> None:
-    """Raise StoreDamaged, or sqlite3.DatabaseError where damage shows that way."""
+    """Raise StoreDamaged, or sqlite3.DatabaseError, if one of SQLite's checks finds damage."""
     for check in checks:
         finding = connection.execute(f"PRAGMA {check}").fetchone()[0]
         if finding != "ok":
@@ -272,7 +272,7 @@ def _check_pages(connection: sqlite3.Connection, path: Path, *checks: str) -> No
 
 
 def _check_shape(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise StoreDamaged when tables or triggers of the latest version are not what they were."""
+    """Raise StoreDamaged if tables or triggers differ from those of the latest version."""
     with _misshapen(path):
         for table, columns in sound_columns().items():
             connection.execute(f"SELECT {', '.join(columns)} FROM {table} LIMIT 0")
@@ -284,7 +284,7 @@ def _check_shape(connection: sqlite3.Connection, path: Path) -> None:
 
 @contextmanager
 def _misshapen(path: Path) -> Iterator[None]:
-    """SQL of ours that the file does not understand shows that it is damaged."""
+    """Raise StoreDamaged where the file does not understand our SQL."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -294,7 +294,7 @@ def _misshapen(path: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, steps: Sequence[Migration]) -> Database:
-    """Move the damaged file aside and begin a new one with what can be read of the old."""
+    """Move the damaged file aside and create a new one with the rows that can be read."""
     try:
         aside = set_aside(path, datetime.now())
     except OSError as error:

@@ -14,23 +14,23 @@ from mlx_engine.values.stats import GenerationStats
 
 
 def text_of(value: object) -> str:
-    """Empty for anything but text."""
+    """Return the value if it is text, else ""."""
     return value if isinstance(value, str) else ""
 
 
 def seconds_of(value: object) -> float:
-    """Seconds since 1970 of this or the coming centuries, else 0."""
+    """Return seconds since 1970 if the value is a plausible time, else 0."""
     return float(value) if isinstance(value, int | float) and 0 <= value < 1e11 else 0.0
 
 
 def duration_of(value: object) -> float | None:
-    """Seconds something took, None for anything else."""
+    """Return a plausible duration in seconds, else None."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and 0 <= value < 1e9 else None  # type: ignore[operator, arg-type]
 
 
 def content_of(value: object) -> Any:
-    """What a column of JSON holds, None when it cannot be read."""
+    """Parse a column of JSON; None if it cannot be read."""
     try:
         return json.loads(text_of(value) or "null")
     except (ValueError, RecursionError):
@@ -44,12 +44,12 @@ SOURCES: tuple[DraftedBy, ...] = get_args(DraftedBy)
 
 
 def role_of(value: object) -> Role:
-    """The user for anything but a role."""
+    """Return the value if it is a role, else "user"."""
     return value if value in ROLES else "user"
 
 
 def message_from_row(row: sqlite3.Row) -> StoredMessage:
-    """The row must have all columns of the table."""
+    """Convert a row with all columns of the table to a message."""
     content: dict[str, Any] = dict(zip(row.keys(), row, strict=True))
     content["spans"] = KeptSpans(text_of(content["spans"]), len(text_of(content["text"])))
     content["problem"] = words_from_text(text_of(content["problem"]))
@@ -60,9 +60,7 @@ def message_from_row(row: sqlite3.Row) -> StoredMessage:
 def sound_message(
     content: Mapping[str, Any], message_id: int, chat_id: int, parent: int | None
 ) -> StoredMessage:
-    """What `content` says of a message, as far as it can be true; its figures, spans and problem
-    are what they became.
-    """
+    """Make a message of untrusted content; its stats, spans and problem are already converted."""
     said = content.get
     text = text_of(said("text"))
     state, reason = said("state"), said("finish_reason")
@@ -92,8 +90,8 @@ def spans_to_json(spans: Sequence[DraftedSpan]) -> str:
 
 
 class KeptSpans(Sequence[DraftedSpan]):
-    """Spans of a text this long, read when they are first looked at: a chat is read again with each
-    question, and most of its answers are not in view.
+    """Spans of a text of `length` characters, parsed on first access: a chat is read again with
+    every question, and most of its answers are not in view.
     """
 
     def __init__(self, content: str, length: int) -> None:
@@ -117,7 +115,7 @@ class KeptSpans(Sequence[DraftedSpan]):
 
 
 def spans_from(content: object, length: int) -> tuple[DraftedSpan, ...]:
-    """Those that are spans of a text this long."""
+    """Convert parsed JSON to spans; those outside a text of `length` characters are left out."""
     if not isinstance(content, list):
         return ()
     return tuple(DraftedSpan(*item) for item in content if _is_span(item, length))
@@ -132,12 +130,12 @@ def _is_span(item: Any, length: int) -> bool:
 
 
 def stats_to_json(stats: GenerationStats | None) -> str | None:
-    """NULL for none."""
+    """Return an answer's figures as JSON; None for none."""
     return None if stats is None else json.dumps(encode(stats))
 
 
 def stats_from(content: Any) -> GenerationStats | None:
-    """None when there are none."""
+    """Convert parsed JSON to an answer's figures; None for none."""
     if not isinstance(content, dict):
         return None
     return read_fields(GenerationStats(), content, "stats").value
@@ -145,5 +143,5 @@ def stats_from(content: Any) -> GenerationStats | None:
 
 @lru_cache(maxsize=1024)
 def stats_from_text(text: str) -> GenerationStats | None:
-    """Of a column; a chat is read again with each question, and its answers' figures stay."""
+    """Parse a column of figures; cached, since a chat is read again with every question."""
     return stats_from(content_of(text))

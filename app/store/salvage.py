@@ -13,9 +13,9 @@ from app.store.schema import Columns, sound_columns
 from app.store.words import storable
 
 SIDE_FILES = ("-wal", "-shm", "-journal")
-"""Endings of what SQLite keeps beside a file."""
+"""Suffixes of SQLite's side files."""
 LOST = 0
-"""The number of no message."""
+"""A message id that does not exist."""
 
 _LOST_CHATS = """INSERT INTO chat (id, title, created_at, updated_at, settings)
     SELECT chat, 'Recovered chat', min(created_at), max(created_at), '{}' FROM message
@@ -35,14 +35,14 @@ _LOST_LEAVES = """UPDATE chat SET leaf = (SELECT max(id) FROM message WHERE chat
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """How much was taken over."""
+    """Numbers of chats and messages that were copied."""
 
     chats: int
     messages: int
 
 
 def set_aside(path: Path, now: datetime) -> Path:
-    """Rename the file and its side files so that they still belong together; raises OSError."""
+    """Rename the file and its side files under one new name; raises OSError."""
     stamp = now.strftime("%Y%m%d-%H%M%S")
     number = 1
     aside = path.with_name(f"{path.stem}-damaged-{stamp}{path.suffix}")
@@ -58,9 +58,9 @@ def set_aside(path: Path, now: datetime) -> Path:
 
 
 def salvage(aside: Path, path: Path) -> Saved:
-    """Copy every sound row of `aside` to the new, empty `path`, ids and all; raises sqlite3.Error.
+    """Copy every sound row of `aside` to the new, empty `path`, with its id; raises sqlite3.Error.
 
-    A message whose parent is lost follows the one before it in its chat.
+    A message whose parent is lost follows the previous message of its chat.
     """
     if not aside.is_file():
         return Saved(0, 0)
@@ -82,7 +82,7 @@ def salvage(aside: Path, path: Path) -> Saved:
 
 
 def relink(connection: sqlite3.Connection) -> None:
-    """Within a transaction: give rows that belong to what is not there what they belong to."""
+    """Repair references to rows that do not exist; call within a transaction."""
     for statement in (_LOST_CHATS, _LOST_FOLDERS, _LOST_PARENTS, _LOST_LEAVES, _LOST_DRAFTS):
         connection.execute(statement)
 

@@ -19,7 +19,9 @@ from mlx_engine.values.private_files import make_private_file
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """A full-text index of a column. watched: columns it depends on. ready: when a row is in it."""
+    """Full-text index of a column. watched: columns that it depends on. ready: condition for a row
+    to be indexed.
+    """
 
     table: str
     column: str
@@ -32,7 +34,7 @@ class _Index:
         return f"{self.column}_index"
 
     def make(self, connection: sqlite3.Connection) -> None:
-        """Make it with its triggers, and fill it; raises sqlite3.Error."""
+        """Create the index with its triggers, and fill it; raises sqlite3.Error."""
         table, column, index = self.table, self.column, self.name
         is_new, was_old = self.ready.format(row="new"), self.ready.format(row="old")
         add = f"""INSERT INTO {index} (rowid, {column})
@@ -53,14 +55,14 @@ class _Index:
             connection.execute(statement)
 
     def drop(self, connection: sqlite3.Connection) -> None:
-        """Throw it away, with its triggers; raises sqlite3.Error."""
+        """Drop the index with its triggers; raises sqlite3.Error."""
         for change in ("added", "removed", "changed"):
             connection.execute(f"DROP TRIGGER {self.table}_{change}")
         connection.execute(f"DROP TABLE {self.name}")
 
 
 def _indexes(options: str) -> tuple[_Index, _Index]:
-    """Of titles, and of texts that are complete."""
+    """Indexes of titles, and of the texts of complete messages."""
     ready = "{row}.state <> 'partial'"
     return (
         _Index("chat", "title", watched="title", ready="1", options=options),
@@ -73,7 +75,7 @@ _OF_TRIGRAMS = _indexes("detail='none', tokenize='trigram'")
 
 
 def indexes_open(connection: sqlite3.Connection) -> bool:
-    """Look at the beginning of both: takes no time, and does not see all damage."""
+    """Whether the first pages of both indexes can be read; quick, and does not find all damage."""
     try:
         for index in _OF_TRIGRAMS:
             connection.execute(f"SELECT rowid FROM {index.name} ('aaa') LIMIT 1").fetchall()
@@ -85,7 +87,7 @@ def indexes_open(connection: sqlite3.Connection) -> bool:
 
 
 def make_indexes_again(connection: sqlite3.Connection) -> None:
-    """Throw both away and fill new ones; raises sqlite3.Error."""
+    """Drop and rebuild both indexes; raises sqlite3.Error."""
     with transaction(connection):
         for index in _OF_TRIGRAMS:
             index.drop(connection)
@@ -97,7 +99,7 @@ APPLICATION_ID = 0x48656164
 
 
 def _chats_and_messages(connection: sqlite3.Connection) -> None:
-    """A message comes after its parent, so ids grow along every branch and there are no loops."""
+    """Tables of chats and messages. Ids grow along every branch, so there are no loops."""
     for statement in (
         f"PRAGMA application_id = {APPLICATION_ID}",
         """CREATE TABLE chat (
@@ -134,13 +136,13 @@ def _chats_and_messages(connection: sqlite3.Connection) -> None:
 
 
 def _how_answers_went(connection: sqlite3.Connection) -> None:
-    """How long an answer's thinking took, and what ended one that failed, in words."""
+    """Columns for the thinking time of an answer, and for the error that ended it."""
     connection.execute("ALTER TABLE message ADD COLUMN thinking_seconds REAL")
     connection.execute("ALTER TABLE message ADD COLUMN problem TEXT NOT NULL DEFAULT ''")
 
 
 def _folders_and_edits(connection: sqlite3.Connection) -> None:
-    """Folders of chats, and answers their user has changed."""
+    """Table of folders, and a mark for answers that the user changed."""
     for statement in (
         """CREATE TABLE folder (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -158,8 +160,8 @@ def _folders_and_edits(connection: sqlite3.Connection) -> None:
 
 
 def _unsent_texts(connection: sqlite3.Connection) -> None:
-    """What is typed and not sent in a chat, both columns NULL for one that is not stored yet, or as
-    another wording of a message; attachments in a row of their own.
+    """Table of unsent texts: of a chat, of a new chat (both ids NULL), or of an edited message;
+    attachments in a separate row.
     """
     connection.execute(
         """CREATE TABLE draft (
@@ -173,13 +175,13 @@ def _unsent_texts(connection: sqlite3.Connection) -> None:
 
 
 def _beginnings_of_words(connection: sqlite3.Connection) -> None:
-    """Full-text indexes of titles and texts that find words by how they begin."""
+    """Full-text indexes of titles and texts by prefixes of words."""
     for index in _OF_WORDS:
         index.make(connection)
 
 
 def _parts_of_words(connection: sqlite3.Connection) -> None:
-    """Indexes in their place that find any three letters."""
+    """Full-text indexes by trigrams in place of those by prefixes."""
     for index in _OF_WORDS:
         index.drop(connection)
     for index in _OF_TRIGRAMS:
@@ -202,7 +204,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float
 
 
 def new_in_memory() -> sqlite3.Connection:
-    """A new database that is gone with its connection."""
+    """Create a database of the latest version in memory."""
     connection = connect_memory()
     migrate(connection, IN_MEMORY, MIGRATIONS)
     return connection
@@ -210,9 +212,7 @@ def new_in_memory() -> sqlite3.Connection:
 
 @cache
 def sound_columns() -> Mapping[str, Columns]:
-    """Of each of TABLES, the columns that this version reads and writes, and what a sound row has
-    in them.
-    """
+    """Columns of each table of this version, with the types of a sound row."""
     with closing(new_in_memory()) as empty:
         return {table: _columns(empty, table) for table in TABLES}
 
@@ -225,9 +225,9 @@ def _columns(connection: sqlite3.Connection, table: str) -> Columns:
 
 
 def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migration]) -> Path | None:
-    """Apply what is missing; returns the copy made before, None when none was needed.
+    """Apply missing steps; return the path of the copy made before, None if none was needed.
 
-    Raises sqlite3.Error; the steps before the one that failed stay applied.
+    Raises sqlite3.Error; steps before the failed one stay applied.
     """
     version = pragma(connection, "user_version")
     if version >= len(steps):
@@ -242,7 +242,7 @@ def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migratio
 
 
 def _copy_before(connection: sqlite3.Connection, path: Path, version: int) -> Path:
-    """A whole copy beside the file, under its own name only once it is complete."""
+    """Copy the whole file beside it; the copy gets its final name when it is complete."""
     copy = path.with_name(f"{path.stem}-before-update-{version}{path.suffix}")
     unfinished = copy.with_name(copy.name + ".part")
     unfinished.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ from mlx_engine.values.words import Words
 
 @dataclass(frozen=True, slots=True)
 class SessionStore:
-    """The parts of a store; all belong to the thread that opened it."""
+    """The tables of one database, used by the thread that opened it."""
 
     database: Database
     chats: Chats
@@ -31,30 +31,30 @@ class SessionStore:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences the user should read: what was found and done when it was opened."""
+        """What was found and done on opening, in sentences for the user."""
         return self.database.notices
 
     @property
     def read_only(self) -> bool:
-        """Nothing can be written; the notices say why."""
+        """Whether nothing can be written; the notices say why."""
         return bool(self.database.read_only)
 
     def open_chat(self, chat_id: int) -> Chat:
-        """A chat with its settings and the selected branch; raises StoreError."""
+        """Return a chat with its settings and the selected branch; raises StoreError."""
         settings = self.chats.settings(chat_id)
         return Chat(
             self.chats.get(chat_id), settings.value, self.messages.path(chat_id), settings.notes
         )
 
     def close(self) -> None:
-        """No use after this."""
+        """Close the database."""
         self.database.close()
 
 
 def open_store(path: Path, clock: Callable[[], float] = time.time) -> SessionStore:
-    """The store in the file `path`; answers a crash cut off are closed, the bin is emptied.
+    """Open the store in the file `path`, close answers that a crash cut off, and empty the trash.
 
-    Raises StoreError; see open_database for what is no error.
+    Raises StoreError; open_database describes which damage is handled.
     """
     try:
         return _tidied(_store(open_database(path), clock))
@@ -77,14 +77,12 @@ def _tidied(store: SessionStore) -> SessionStore:
 
 
 def open_passing_store(notice: str) -> SessionStore:
-    """A store that is gone when the program ends, for when open_store raised what `notice` says."""
+    """Open a store that lasts until the program ends. notice: why, for the user."""
     return _store(open_in_memory(notice), time.time)
 
 
 def open_some_store(path: Path) -> SessionStore:
-    """The user's chats, whatever state their file is in; ones that are gone at the end when theirs
-    cannot be opened.
-    """
+    """Open the user's chats whatever state the file is in; the last resort is a temporary store."""
     try:
         return open_store(path)
     except (StoreError, sqlite3.Error, OSError, MemoryError) as error:
