@@ -24,25 +24,26 @@ from mlx_engine.values.words import Words, size_words
 Kind = Literal["PDF", "Word"]
 
 LARGEST_DOCUMENT = 200_000_000
-"""Bytes of a file; pictures make most of it."""
+"""Bytes of a file, most of which are pictures."""
 LARGEST_UNPACKED = 50_000_000
-"""Bytes of the text of a Word file with its markup, and LARGEST_DOCUMENT of all that is in it."""
+"""Bytes of the unpacked text of a Word file; LARGEST_DOCUMENT limits all of it."""
 MOST_TAGS = 2_000_000
-"""Of a Word file, in which a long book has some hundred thousand: an empty one takes 4 bytes there
-and a thousand in memory.
+"""Tags of a Word file: a long book has some 100,000, and an empty one takes a kilobyte of memory.
 """
 LONGEST_S, MOST_MEMORY = 30.0, 2 * 2**30
 PATIENCE_S = 10.0
-"""So much later than it should have ended by itself the process is killed."""
+"""Seconds after which a process that should have ended is killed."""
 LOOK_S = 0.2
-"""How often somebody looks whether it is still wanted."""
+"""Interval in which is_wanted() is asked."""
 
 PACKAGES = Path(__file__).parents[2]
 START = "import sys; sys.path.append(sys.argv[1]); from app.library.documents import main; main()"
 
 
 def document_kind(path: Path, beginning: bytes) -> Kind | None:
-    """What the first bytes say, or the name where they may be of anything packed."""
+    """Tell a PDF or Word file by its first bytes, and by its name if they are those of any ZIP
+    file.
+    """
     if beginning.startswith(b"%PDF"):
         return "PDF"
     is_packed = beginning.startswith(b"PK\x03\x04")
@@ -52,8 +53,8 @@ def document_kind(path: Path, beginning: bytes) -> Kind | None:
 def read_document(
     path: Path, most: int, is_wanted: Callable[[], bool] = lambda: True
 ) -> AttachedText | Refused:
-    """Its text, the first `most` characters of it; takes at most LONGEST_S and PATIENCE_S, and
-    ends soon once it is not wanted any more.
+    """Read a document's text, at most `most` characters, in at most LONGEST_S + PATIENCE_S seconds;
+    ends soon once is_wanted() is false.
     """
     name, nbytes = path.name, path.stat().st_size
     if nbytes > LARGEST_DOCUMENT:
@@ -87,7 +88,7 @@ def read_document(
 
 
 def _output(command: Sequence[str], is_wanted: Callable[[], bool]) -> bytes:
-    """What a process of its own writes; it is killed where it takes too long, or for nothing."""
+    """Return the output of a child process, killed when it takes too long or is not wanted."""
     end = time.monotonic() + LONGEST_S + PATIENCE_S
     nowhere, pipe = subprocess.DEVNULL, subprocess.PIPE
     with subprocess.Popen(command, stdin=nowhere, stdout=pipe, stderr=nowhere) as process:
@@ -125,7 +126,7 @@ def main() -> None:
 
 
 def _end_at_most_memory() -> None:
-    """For a Mac, which keeps to no limit: end the process that has taken more."""
+    """End the process at MOST_MEMORY, on a Mac, which does not enforce the limit."""
     unit = 1 if sys.platform == "darwin" else 1024
     while resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit < MOST_MEMORY:
         time.sleep(LOOK_S)
@@ -145,7 +146,7 @@ def _what_is_wrong(error: Exception) -> Words:
 
 
 class NotReadable(Exception):
-    """Why there is no text, as what follows the file's name."""
+    """The document has no text; `words` follow the file's name."""
 
     def __init__(self, words: Words) -> None:
         super().__init__(words)
@@ -153,7 +154,7 @@ class NotReadable(Exception):
 
 
 def _joined(parts: Iterator[str], most: int) -> str:
-    """Part after part while there is room and time; what is left out is said at the end."""
+    """Join parts within the limits of length and time; a last line tells what is left out."""
     end, found, length = time.monotonic() + LONGEST_S, list[str](), 0
     why = ""
     for part in parts:
@@ -197,7 +198,7 @@ def _pdf_pages(path: Path) -> Iterator[str]:
 
 
 def _word_lines(path: Path) -> Iterator[str]:
-    """Paragraphs and tables in their order, headings as in Markdown."""
+    """Yield paragraphs and tables in their order, headings as in Markdown."""
     import docx
     from docx.table import Table, _Cell
 

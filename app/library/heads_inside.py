@@ -23,19 +23,19 @@ LOOK, LOOKS = 2**20, 64
 tensors is a fifth of that.
 """
 FIRST_LAYER = b"blk.0."
-"""How the names of a model's first tensors begin, and of no tensor of heads."""
+"""Prefix of a model's first tensors, which no file of heads has."""
 IN_GGUF = b".nextn.eh_proj."
-"""In the names of their tensors alone, in a GGUF."""
+"""Part of the names of MTP tensors in GGUF files."""
 LARGEST_INDEX = 64 * 2**20
 """Bytes of an index of shards."""
 OVERLAP = 16
-"""Bytes of the piece before, in which such a name may begin."""
+"""Bytes of the previous piece, in which a name may begin."""
 
 Kind = Literal["model", "model with heads", "heads", "unknown"]
 
 
 def gguf_of_heads(file: Path) -> bool:
-    """Whether a GGUF holds MTP heads and no model, by its name or by its tensors. Never raises."""
+    """Whether a GGUF file holds MTP heads and no model, by name or tensors. Never raises."""
     return is_gguf_head(file.name) or _kind_of(file) == "heads"
 
 
@@ -49,8 +49,8 @@ def _kind_of(file: Path) -> Kind:
 
 @lru_cache(maxsize=4096)
 def _look_into(file: Path, size: int, changed_ns: int) -> Kind:
-    """Of a GGUF, remembered until it is another. A model shows at once; where it does not, all
-    tensors are looked at. Raises OSError.
+    """Tell what a GGUF file holds; cached until the file changes. Files that are no models are
+    inspected whole. Raises OSError.
     """
     del size, changed_ns
     is_model = has_heads = False
@@ -72,7 +72,7 @@ def _look_into(file: Path, size: int, changed_ns: int) -> Kind:
 
 
 def _pieces(opened: BinaryIO, most: int) -> Iterator[bytes]:
-    """What comes next in a file, at most so much, each piece with the end of the one before."""
+    """Yield the next bytes of a file in pieces, each with the end of the previous one."""
     end = b""
     while most > 0 and (new := opened.read(min(LOOK, most))):
         most -= len(new)
@@ -81,8 +81,8 @@ def _pieces(opened: BinaryIO, most: int) -> Iterator[bytes]:
 
 
 def gguf_has_heads(files: list[Path]) -> bool | None:
-    """Whether there are MTP heads inside, None where that does not show. Later shards begin with
-    the names of their tensors.
+    """Whether the shards of a GGUF model hold MTP heads, None if unknown. Tensor names stand at the
+    beginning of each later shard.
     """
     first, *others = files
     kind = _kind_of(first)
@@ -97,7 +97,7 @@ def _beginning(file: Path, most: int) -> bytes:
 
 
 def folder_has_heads(folder: Path, known: set[str], weights: list[Path]) -> bool | None:
-    """Whether there are MTP heads in or beside the weights, None where that does not show."""
+    """Whether MTP heads are in or beside the weights of a folder, None if unknown."""
     if any(is_heads_name(name) for name in known):
         return True
     indexes = [folder / name for name in known if name.endswith(INDEX)]

@@ -12,7 +12,7 @@ APP_FOLDER = Path(__file__).parents[1]
 
 @cache
 def asset_folder(app_folder: Path = APP_FOLDER) -> Path:
-    """The folder of all assets; FileNotFoundError when the installation lost it."""
+    """Return the folder of all assets; raises FileNotFoundError if it is not installed."""
     for folder in (app_folder / "assets", app_folder.parent / "assets"):
         if folder.is_dir():
             return folder
@@ -20,7 +20,7 @@ def asset_folder(app_folder: Path = APP_FOLDER) -> Path:
 
 
 def asset_path(name: str, app_folder: Path = APP_FOLDER) -> Path:
-    """The file or folder `name` ("icons/app.svg"); FileNotFoundError when there is none."""
+    """Return the path of an asset ("icons/app.svg"); raises FileNotFoundError if there is none."""
     path = asset_folder(app_folder) / name
     if not path.exists():
         raise FileNotFoundError(f"{path} is missing: install Headstart again.")

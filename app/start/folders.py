@@ -13,7 +13,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """None of them need exist. hub_models: where huggingface_hub keeps what it downloaded."""
+    """Folders of the app; they may not exist yet. hub_models: huggingface_hub's download cache."""
 
     data: Path
     settings: Path
@@ -28,32 +28,32 @@ class Folders:
 
     @property
     def being_shown_file(self) -> Path:
-        """Names the chat that is being laid out or answered; there only for so long."""
+        """Contains the id of a chat while that is laid out or answered."""
         return self.data / "being-shown"
 
     @property
     def kernels_file(self) -> Path:
-        """What is remembered of the Metal kernels on this machine."""
+        """Results of the self-check of the Metal kernels on this machine."""
         return self.cache / "kernels.json"
 
     @property
     def prompts(self) -> Path:
-        """What models have read of chats, so that it is not read again after a restart."""
+        """Saved caches of prompts, so that chats are not read again after a restart."""
         return self.cache / "prompts"
 
     @property
     def settings_file(self) -> Path:
-        """The settings of the app."""
+        """The app's settings."""
         return self.settings / "settings.json"
 
 
 def this_users_folders() -> Folders:
-    """Those of the user and the machine this runs on."""
+    """Return the folders of the current user on this machine."""
     return folders_of(sys.platform, Path.home(), os.environ)
 
 
 def folders_of(platform: str, home: Path, environment: Mapping[str, str]) -> Folders:
-    """Those of a user with this home; a relative path in the environment counts as none."""
+    """Return the folders for a home and environment, in which relative paths are ignored."""
     hub_models = _hub_models(home, environment)
     together = _absolute(environment, "HEADSTART_FOLDER")
     if together is not None:
@@ -74,8 +74,8 @@ def folders_of(platform: str, home: Path, environment: Mapping[str, str]) -> Fol
 
 
 def has_display(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a window can be shown: always on a Mac, elsewhere where a display server is named, or
-    a platform of Qt's own without a screen.
+    """Whether a window can be shown: always on a Mac, elsewhere if a display server is named or Qt
+    runs without a screen.
     """
     if sys.platform in ("darwin", "win32"):
         return True
@@ -84,7 +84,7 @@ def has_display(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def _hub_models(home: Path, environment: Mapping[str, str]) -> Path:
-    """The order of huggingface_hub's own constants."""
+    """Return huggingface_hub's cache folder, by the order of its own constants."""
     whole = _absolute(environment, "HF_HUB_CACHE")
     if whole is not None:
         return whole

@@ -19,14 +19,14 @@ from mlx_engine.values.private_files import make_private, make_private_file, mak
 from mlx_engine.values.words import Words
 
 LARGEST_LOG = 1_000_000
-"""Bytes; what was written before is in a second file of that size."""
+"""Bytes of the log; one older file of that size is kept."""
 LOG = "headstart.log"
 CRASHES = "crash.log"
-"""What Python can still write when the process itself is brought down, such as by a bad pointer."""
+"""Written by faulthandler when the process itself crashes."""
 
 
 class _LogFile(RotatingFileHandler):
-    """A log that only its user can read; that it cannot be written is no reason to stop."""
+    """Log file that only its user can read; errors while writing are ignored."""
 
     def close(self) -> None:
         with suppress(OSError):  # what a full disk did not take is written once more
@@ -46,7 +46,7 @@ class _LogFile(RotatingFileHandler):
 
 
 class Mistakes(QObject):
-    """Signal `made`(words, details): something went wrong that the user can only report."""
+    """Log of unexpected errors. Signal `made`(words, details): an error to be reported."""
 
     made = Signal(object, str)
 
@@ -62,7 +62,7 @@ class Mistakes(QObject):
         self._log.addHandler(self._file)
 
     def catch_all(self) -> Callable[[], None]:
-        """Whatever nobody catches from now on comes here; call the result to end that."""
+        """Handle uncaught exceptions from now on; call the result to stop."""
         before, before_in_threads = sys.excepthook, threading.excepthook
         sys.excepthook, threading.excepthook = self.take, self._take_of_thread
 
@@ -76,7 +76,7 @@ class Mistakes(QObject):
     def take(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        """An exception that was not expected."""
+        """Report an uncaught exception."""
         if issubclass(kind, KeyboardInterrupt):
             sys.__excepthook__(kind, error, trace)
             return
@@ -95,22 +95,21 @@ class Mistakes(QObject):
             self.take(args.exc_type, args.exc_value, args.exc_traceback)
 
     def report(self, words: str, details: str) -> None:
-        """Keep a mistake in the log and tell of it."""
+        """Log an error and emit `made`."""
         whole = f"{about_this_machine()}\n\n{details}"
         self.note(f"{words}\n{whole}")
         self.made.emit(words, whole)
 
     def note(self, words: str) -> None:
-        """Write to the log."""
+        """Write a line to the log."""
         whole = words.encode("utf-8", "replace").decode()  # half characters harm other handlers
         self._log.error("%s", whole)
 
 
 def watch_for_crashes(logs: Path, note: Callable[[str], None]) -> None:
-    """`note` what the last crash left behind, and have the next one leave where it happened; from
-    now on also what Qt warns of.
+    """Log what the last crash left behind, record the next crash, and log Qt's warnings.
 
-    A folder that cannot be written to is no reason to stop.
+    A folder that cannot be written to is ignored.
     """
 
     def take(kind: QtMsgType, context: QMessageLogContext, words: str) -> None:
@@ -132,7 +131,7 @@ def watch_for_crashes(logs: Path, note: Callable[[str], None]) -> None:
 
 
 def about_this_machine() -> str:
-    """What a report needs to know; nothing about the user."""
+    """Describe system and Python version for a report; nothing about the user."""
     here = os.uname()
     version = sys.version.split()[0]
     return f"{here.sysname} {here.release} {here.machine}, Python {version}"

@@ -22,14 +22,12 @@ SOCKET, TAKEN = "window", b"taken\n"
 
 
 class SingleInstance(QObject):
-    """One window a user: a second launch hands its paths to the first, which uses the same folder
-    of data, and ends.
+    """One window per data folder: a second launch hands its paths to the first one and ends.
 
-    The socket is in a folder of its own that nobody else may enter; a link in the folder of data
-    leads there, for a socket's path may not be long.
+    The socket lies in a private temporary folder, since the path of a socket must be short; a link
+    in the data folder leads there.
 
-    Signals:
-        called: a later launch wants the window, with the paths it was given.
+    Signal `called`(paths): a second launch wants the window, with the paths it was given.
     """
 
     called = Signal(list)
@@ -44,7 +42,7 @@ class SingleInstance(QObject):
         self._heard: dict[QLocalSocket, bytes] = {}
 
     def hand_over(self, paths: Sequence[str]) -> bool:
-        """Give the paths to a window that runs already; False when there is none that answers."""
+        """Send the paths to a running window; False if none answers."""
         folder = self._socket_folder()
         if folder is None:
             return False
@@ -60,7 +58,7 @@ class SingleInstance(QObject):
         return answer == TAKEN
 
     def _socket_folder(self) -> Path | None:
-        """Where the link leads, if that is a folder which only this user may enter."""
+        """Return the target of the link, if it is a folder that only this user may enter."""
         try:
             folder = self._link.readlink()
         except OSError:
@@ -68,9 +66,11 @@ class SingleInstance(QObject):
         return folder if is_private(folder) else None
 
     def claim(self) -> bool:
-        """Be the one window of this folder until `close`; False when another is, though it may not
-        answer. One that crashed is none: the system's lock went with it, whatever its file says. A
-        folder that cannot be written to can be shared.
+        """Lock the data folder until `close`; False if another window holds the lock, even one that
+        does not answer.
+
+        The system releases the lock of a process that ends, whatever the file says. A folder that
+        cannot be written to is not locked.
         """
         try:
             self._lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o600)
@@ -86,7 +86,7 @@ class SingleInstance(QObject):
             self._lock = -1
 
     def listen(self) -> bool:
-        """Be the one that is called; what a crashed window left behind is taken away first."""
+        """Accept second launches; replaces the socket that a crash left behind."""
         try:
             self._remove(self._socket_folder())
             self._folder = Path(tempfile.mkdtemp(prefix="headstart-"))
@@ -96,7 +96,7 @@ class SingleInstance(QObject):
         return self._server.listen(str(self._folder / SOCKET))
 
     def close(self) -> None:
-        """Listen no more, and make room for another."""
+        """Stop accepting and release the lock."""
         self._server.close()
         for socket in list(self._heard):
             socket.abort()
@@ -105,7 +105,7 @@ class SingleInstance(QObject):
         self._unlock()
 
     def _remove(self, folder: Path | None) -> None:
-        """A folder of a socket, where there is one, and the link."""
+        """Remove the link, and the socket with its folder."""
         self._link.unlink(missing_ok=True)
         if folder is not None:
             (folder / SOCKET).unlink(missing_ok=True)
@@ -136,7 +136,7 @@ class SingleInstance(QObject):
 
 
 def paths_in(message: bytes) -> list[str]:
-    """The paths of a message; none when it is not one of ours."""
+    """Parse the paths in a message; none if it is not one of ours."""
     try:
         content = json.loads(message)
     except ValueError:
@@ -147,7 +147,7 @@ def paths_in(message: bytes) -> list[str]:
 
 
 class Application(QApplication):
-    """Signal `opened`(paths and links): macOS opens a file with Headstart."""
+    """QApplication with a signal `opened`(paths and links): macOS opens a file with Headstart."""
 
     opened = Signal(list)
 
@@ -162,5 +162,5 @@ class Application(QApplication):
 
 
 def as_typed(arguments: Sequence[str], folder: Path) -> list[str]:
-    """Arguments as absolute paths where such files are, else as they are (links, ids)."""
+    """Make arguments absolute paths if such files exist, else leave them (links, ids)."""
     return [str(folder / text) if (folder / text).exists() else text for text in arguments]

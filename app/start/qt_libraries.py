@@ -11,11 +11,11 @@ PACKAGES = (
     "libgl1 libegl1 libglib2.0-0 libdbus-1-3 libfontconfig1 libxkbcommon-x11-0 libxcb-cursor0 "
     "libxcb-icccm4 libxcb-image0 libxcb-keysyms1 libxcb-render-util0 libxcb-shape0"
 )
-"""Of Debian, with what PySide6's wheel leaves to the system."""
+"""Debian packages with the libraries that PySide6's wheel needs from the system."""
 
 
 def why_no_qt() -> str:
-    """Return why Qt cannot be imported, in sentences for the user; "" where it can."""
+    """Return why Qt cannot be imported, in sentences for the user; "" if it can."""
     try:
         import_module("PySide6.QtWidgets")
     except ImportError as error:
@@ -25,20 +25,20 @@ def why_no_qt() -> str:
 
 
 def why_no_window() -> str:
-    """Return why no window can be shown, as far as that is known before Qt looks for a display."""
+    """Return why no window can be shown, before Qt has looked for a display; "" if one may be."""
     no_display = "There is no display here: neither DISPLAY nor WAYLAND_DISPLAY is set."
     return why_no_qt() or ("" if has_display() else no_display)
 
 
 def say_terminal(why_not: str) -> None:
-    """Tell that the chat in the terminal stands in for the window."""
+    """Print why the chat runs in the terminal."""
     print(f"headstart: {why_not}\nSo here is the chat in the terminal.", file=sys.stderr)
 
 
 def terminal_where_qt_gives_up(paths: Sequence[str]) -> None:
-    """Have the chat in the terminal take the place of this process where Qt finds no display that
-    answers or no library that it needs, at which it would abort; until Qt's messages are handled
-    by another.
+    """Replace this process by the chat in the terminal if Qt is about to abort, which it does
+    without a display that answers or a library it needs. Lasts until another message handler is
+    installed.
     """
     from PySide6.QtCore import QMessageLogContext, QtMsgType, qInstallMessageHandler
 

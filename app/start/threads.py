@@ -14,13 +14,13 @@ from PySide6.QtGui import QGuiApplication
 
 T = TypeVar("T")
 TURN_MS = 1
-"""Of a timer for work in slices, between which everything else has its turn: Qt lets one of 0 ms
-go off several times in a row.
+"""Interval between tasks, in which other events are handled: a Qt timer of 0 ms may fire several
+times in a row.
 """
 
 
 class Turns(QObject):
-    """Pieces of work that take milliseconds: a turn of the event loop does one, the oldest."""
+    """Queue of short tasks; each turn of the event loop runs the oldest one."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -30,23 +30,23 @@ class Turns(QObject):
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is something to do."""
+        """Whether a task waits."""
         return bool(self._pieces)
 
     def do(self, piece: Callable[[], object]) -> None:
-        """Call this in a turn to come, once however often it is asked for until then."""
+        """Run a task in a later turn; a task that already waits is not added again."""
         if piece not in self._pieces:
             self._pieces.append(piece)
             self._timer.start()
 
     def do_steps(self, steps: Iterator[object]) -> None:
-        """The first of these now, each of the others in a turn to come."""
+        """Run the first step of an iterator now, and each further step in a later turn."""
         for _ in steps:
             self.do(lambda: self.do_steps(steps))
             return
 
     def stop(self) -> None:
-        """Nothing of what is still to be done is done any more."""
+        """Drop all tasks that wait."""
         self._pieces.clear()
         self._timer.stop()
 
@@ -58,13 +58,13 @@ class Turns(QObject):
 
 
 EACH = 0
-"""The number of looks that always count."""
+"""Number of a task whose result always counts."""
 MOST_LOOKS = 4
-"""Threads of one kind of look: each may hang for ever on a share that is gone."""
+"""Threads of one kind of task at most: each may hang forever on a lost network share."""
 
 
 class Look(NamedTuple):
-    """A function to call on a background thread, and one for its result on the GUI thread."""
+    """A function to run in a background thread, and one for its result on the GUI thread."""
 
     number: int
     look: Callable[[], Any]
@@ -72,10 +72,10 @@ class Look(NamedTuple):
 
 
 class Beside(QObject):
-    """Runs one kind of look, of which only the newest counts. A disk that hangs holds up nobody, as
-    long as there are fewer than MOST_LOOKS of them; of those that wait only the newest does.
+    """Background task of which only the newest counts.
 
-    What a look raises is raised on the window's thread, as if it had looked itself.
+    A disk that hangs blocks nothing while fewer than MOST_LOOKS threads run; of waiting tasks only
+    the newest is kept. Exceptions are raised on the GUI thread.
     """
 
     _ended = Signal(int, object)
@@ -89,16 +89,18 @@ class Beside(QObject):
         self.destroyed.connect(self._door.close)
 
     def run(self, look: Callable[[], T], use: Callable[[T], object]) -> None:
-        """`look` on a thread of its own; then `use`, unless something newer was asked for."""
+        """Run `look` in a background thread, then `use` on the GUI thread unless a newer task was
+        started.
+        """
         self.forget()
         self._start(Look(self._newest, look, use))
 
     def run_each(self, look: Callable[[], T], use: Callable[[T], object]) -> None:
-        """The same, whatever is asked for later."""
+        """Run `look` in a background thread, then `use` on the GUI thread in any case."""
         self._start(Look(EACH, look, use))
 
     def forget(self) -> None:
-        """Nobody waits any more for what runs."""
+        """Ignore the result of the task that runs."""
         self._newest += 1
         self._waiting = [waiting for waiting in self._waiting if waiting.number == EACH]
 
@@ -132,7 +134,7 @@ class Beside(QObject):
 
 
 class _Door:
-    """A lock that keeps an object alive while a background thread calls it."""
+    """Lock that keeps an object alive while a background thread calls it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -140,12 +142,12 @@ class _Door:
 
     @contextmanager
     def open(self) -> Iterator[bool]:
-        """Whether the object is there; it stays so until the end of the block."""
+        """Hold the lock during the block; yields whether the object still exists."""
         with self._lock:
             yield self._is_open
 
     def close(self) -> None:
-        """The object is going."""
+        """Mark the object as gone."""
         with self._lock:
             self._is_open = False
 
@@ -158,8 +160,8 @@ LOOK_MS = 500
 
 
 class Collector(QObject):
-    """In place of Python's automatic collection, which runs on whatever thread makes an object,
-    the engine's too: a widget in a cycle that ends there takes the program with it.
+    """Runs Python's garbage collection on the GUI thread only. The automatic collection runs on
+    whatever thread allocates; a widget collected on another thread crashes the program.
     """
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -173,10 +175,10 @@ class Collector(QObject):
         self._timer.start()
 
     def look(self) -> None:
-        """Collect the oldest generation that is due, as Python itself would.
+        """Collect the oldest generation that is due, as Python would.
 
-        What is imported on the way, as for the first formula, are tens of thousands of objects that
-        stay: they are left out too, once no more of it comes.
+        Objects of modules that were imported meanwhile are excluded from later collections once the
+        import is over.
         """
         before, self._modules = self._modules, len(sys.modules)
         if before != self._modules:
@@ -192,12 +194,12 @@ class Collector(QObject):
                 gc.collect(due[0])
 
     def settle(self) -> None:
-        """What there is now stays: leave it out of later collections, which are quick then."""
+        """Exclude all objects of now from later collections, which makes these quick."""
         self._has_settled = True
         gc.freeze()
 
     def close(self) -> None:
-        """Back to Python's own way."""
+        """Return to Python's automatic collection."""
         self._timer.stop()
         if self._has_settled:
             gc.unfreeze()
@@ -206,9 +208,9 @@ class Collector(QObject):
 
 
 def keep_clipboard() -> None:
-    """Leave what we copied as plain text, in an object of Qt's own.
+    """Leave what we copied as plain text, in an object that Qt owns.
 
-    One made in Python is destroyed by Qt when Python is gone already, and that crashes.
+    Qt destroys an object made in Python after Python has ended, which crashes.
     """
     clipboard = QGuiApplication.clipboard()
     if clipboard.ownsClipboard():

@@ -11,23 +11,23 @@ from app.values.attached_text import SaidWith, said_with, with_attachments
 from app.values.errors import StoreError
 
 NEW = 0
-"""In place of the number of a chat that has none yet."""
+"""Stands for the id of a chat that is not stored yet."""
 SAVED_AFTER_MS = 500
 NOTHING = SaidWith("")
 
 
 class LostTexts(NamedTuple):
-    """What could not be stored, as plain texts: by chat, and by message."""
+    """Plain texts that could not be stored, by chat and by message."""
 
     chats: Mapping[int, str]
     messages: Mapping[int, str]
 
 
 class Drafts(QObject):
-    """chats: what is typed and attached by chat, NEW for one without a number. edits: other
-    wordings of messages, by their id; whoever changes them calls `save_soon`.
+    """Unsent texts. chats: by chat, NEW for a new one. edits: edited wordings by message id; call
+    `save_soon` after changing them.
 
-    Signal `failed`: they could not be stored, in words; told once until they are.
+    Signal `failed`: the texts could not be stored, in words; emitted once until they are.
     """
 
     failed = Signal(object)
@@ -45,38 +45,40 @@ class Drafts(QObject):
         self._timer.timeout.connect(self.save)
 
     def add_texts(self, chats: Mapping[int, str], messages: Mapping[int, str]) -> None:
-        """Texts that an older Headstart, or one that could not write, left in its settings."""
+        """Take over texts that an older Headstart, or one that could not write, left in the
+        settings.
+        """
         self.chats = {chat: said_with(text) for chat, text in chats.items()} | self.chats
         self.edits.update({message: t for message, t in messages.items() if t})
         self.save_soon()
 
     def of_chat(self, chat_id: int) -> SaidWith:
-        """What is unsent in a chat."""
+        """Return the unsent text of a chat."""
         return self.chats.get(chat_id, NOTHING)
 
     def keep(self, chat_id: int, said: SaidWith) -> None:
-        """This is unsent in a chat now."""
+        """Set the unsent text of a chat."""
         if said != self.of_chat(chat_id):
             self.chats[chat_id] = said
             self.save_soon()
 
     def drop_edit(self, message_id: int) -> None:
-        """The other wording of a message is sent, or given up."""
+        """Forget the edited wording of a message that was sent or cancelled."""
         self.edits.pop(message_id, None)
         self.save_soon()
 
     def move(self, old: int, new: int) -> None:
-        """A chat has got a number, or another one."""
+        """Move the unsent text of a chat to its new id."""
         self.chats[new] = self.chats.pop(old, NOTHING)
         self.save_soon()
 
     def save_soon(self) -> None:
-        """Within half a second; nobody types so fast that each letter is worth a write."""
+        """Save within SAVED_AFTER_MS, so that not every keystroke is written."""
         if not self._timer.isActive():
             self._timer.start()
 
     def save(self) -> bool:
-        """Store what has changed; False where that failed."""
+        """Store what has changed; False if that failed."""
         self._timer.stop()
         now, before = UnsentTexts(dict(self.chats), dict(self.edits)), self._stored
         if now == before:
@@ -101,7 +103,7 @@ class Drafts(QObject):
         return True
 
     def close(self) -> LostTexts:
-        """Store all there is; what could not be stored."""
+        """Store all texts; return those that could not be stored."""
         if self.save():
             return LostTexts({}, {})
         stored = self._stored

@@ -72,12 +72,12 @@ INSERT = f"""INSERT INTO message (chat, parent, created_at, spans, stats, {SAME}
 
 
 def insert_chat(store: SessionStore, chat: NewChat) -> int:
-    """Add it; its id. Raises StoreError, then it is not listed."""
+    """Add a chat and return its id. Raises StoreError; then the chat is not listed."""
     return result_of(insert_in_steps(store, chat))
 
 
 def insert_in_steps(store: SessionStore, chat: NewChat) -> Generator[None, None, int]:
-    """Add AT_ONCE messages a step; return the chat's id at the end, when it is listed."""
+    """Add AT_ONCE messages a step; return the chat's id at the end, when the chat is listed."""
     database = store.database
     said = next((message.text for message in chat.messages if message.role == "user"), "")
     ids = list[int]()
@@ -106,11 +106,11 @@ def insert_in_steps(store: SessionStore, chat: NewChat) -> Generator[None, None,
 
 LARGEST_FILE = 256 * 2**20
 MOST_MESSAGES = 100_000
-"""More are refused: reading that many small values as JSON would keep Python from the window."""
+"""Larger files are refused: parsing many small JSON values blocks the GIL."""
 
 
 def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
-    """Write a .md (the selected branch) or .json, over what is there.
+    """Write a chat to a .md (the selected branch) or .json file, replacing what is there.
 
     Raises BadChatFile when it cannot be written, and StoreError.
     """
@@ -131,7 +131,7 @@ def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
 
 
 def chat_text(store: SessionStore, chat_id: int, kind: str) -> str:
-    """The text of a ".md" (the selected branch) or ".json" of a chat. Raises StoreError."""
+    """Return a chat as the text of a ".md" (the selected branch) or ".json". Raises StoreError."""
     chat = store.open_chat(chat_id)
     messages = {message.id: message for message in store.messages.all_of(chat_id)}
     branch = [messages.pop(each) for each in chat.turns.ids if each in messages]
@@ -141,7 +141,7 @@ def chat_text(store: SessionStore, chat_id: int, kind: str) -> str:
 
 
 def not_written(path: Path, error: OSError) -> BadChatFile:
-    """The error for a chat that could not be written to a file."""
+    """Make the error for a chat that could not be written to a file."""
     return BadChatFile(
         "{path} could not be written ({strerror}): choose another place, or free space.",
         path=path,
@@ -150,14 +150,14 @@ def not_written(path: Path, error: OSError) -> BadChatFile:
 
 
 def read_chat(path: Path, defaults: ChatSettings) -> NewChat:
-    """The first chat in a file, as `read_chats` reads it."""
+    """Return the first chat in a file; see `read_chats`."""
     return read_chats(path, defaults)[0]
 
 
 def read_chats(path: Path, defaults: ChatSettings) -> list[NewChat]:
-    """The chats in a .md, .json or .jsonl file of ours or of a program in foreign_chats.py.
+    """Read the chats in a .md, .json or .jsonl file, ours or of a program in foreign_chats.py.
 
-    defaults: settings that the file does not name. Raises BadChatFile naming what is wrong.
+    defaults: settings that the file does not contain. Raises BadChatFile naming what is wrong.
     """
     try:
         text = _text(path)
@@ -290,8 +290,8 @@ def _from_json(content: Any, defaults: ChatSettings) -> NewChat:
 
 
 def _safe_settings(content: Any) -> Any:
-    """Settings without the model's place on another machine's disk, and without the number that a
-    message has there.
+    """Drop the model's path and the id of the first message read, which mean nothing in another
+    store.
     """
     if not isinstance(content, dict):
         return content

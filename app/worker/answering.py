@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 
 class Batcher:
-    """For one answer. The first event, the first round and the last event do not wait.
+    """Collects the events of one answer into batches. The first event, the first round and the last
+    event are due at once.
 
-    Text waits for the end of its round, which follows at once, so no word is held back longer
-    than one round past the interval.
+    Text waits for the end of its round, so it is late by one round at most.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -51,7 +51,7 @@ class Batcher:
         self._rounds: list[RoundFinished] = []
 
     def add(self, event: Event) -> tuple[Event, ...]:
-        """The batch that is due with this event, empty when none is."""
+        """Add an event; return the batch that is due, empty for none."""
         match event:
             case PromptProgress():
                 self._progress = event
@@ -69,14 +69,14 @@ class Batcher:
                 return (*self.rest(), event)
 
     def rest(self) -> tuple[Event, ...]:
-        """Everything not yet handed out: the newest progress, then text, then rounds."""
+        """Return all events not yet returned: the newest progress, then text, then rounds."""
         progress = () if self._progress is None else (self._progress,)
         batch: tuple[Event, ...] = (*progress, *self._pieces, *self._rounds)
         self._progress, self._pieces, self._rounds = None, [], []
         return batch
 
     def _add_text(self, piece: TextPiece) -> None:
-        """Pieces of the same channel, drafter and depth become one."""
+        """Join pieces of the same channel, drafter and depth."""
         last = self._pieces[-1] if self._pieces else None
         if last is not None and replace(last, text="") == replace(piece, text=""):
             self._pieces[-1] = replace(last, text=last.text + piece.text)
@@ -88,8 +88,8 @@ class Batcher:
 
 
 class Effects:
-    """MTP heads are tried when they are first read, and an output head is chosen by measuring:
-    both happen inside an answer.
+    """Reports what an answer found out: MTP heads are tried when first used, and the output head is
+    chosen by measuring.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Effects:
         self._output: DraftOutput | None = None
 
     def tell(self) -> None:
-        """Reply what has changed since the last time; call it as often as is liked."""
+        """Reply with what changed since the last call."""
         description = self._chats.new_description()
         if description is not None:
             self._reply(ModelChanged(description))
@@ -111,7 +111,7 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """One answer, its events to come, and what has come of them."""
+    """A running answer: its question, session and events."""
 
     question: Ask
     model: str
@@ -122,9 +122,9 @@ class _Running:
 
 
 class Answering:
-    """Answers questions on the engine's thread, those of several chats by turns.
+    """Answers the questions of several chats in turn, on the engine's thread.
 
-    count: replies how many tokens texts have, beside the answers.
+    count: replies with the token counts of texts.
     """
 
     def __init__(
@@ -137,12 +137,12 @@ class Answering:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an answer has not come to its end."""
+        """Whether any answer is running."""
         return bool(self._running)
 
     def begin(self, question: Ask, chats: KeptChats) -> None:
-        """Answer it from the next turn on: AnswerEvents to the end, or AnswerFailed after what
-        there was. No answer of its chat may be running.
+        """Start an answer; its replies are AnswerEvents up to the end, or AnswerFailed. The chat
+        must not be answering.
         """
         try:
             session = chats.open(question.chat_id, question.settings, self._running)
@@ -162,7 +162,7 @@ class Answering:
             self._fail(question, error, chats)
 
     def take_turns(self, chats: KeptChats) -> None:
-        """One round, or part of a prompt, of every answer."""
+        """Run one round, or part of the prompt, of every answer."""
         for chat_id in list(self._running):
             self._take_turn(self._running[chat_id], chats)
 
@@ -200,14 +200,14 @@ class Answering:
             self._reply(AnswerEvents(chat_id, message_id, batch, running.model))
 
     def _change(self, wanted: ChangeSettings, chats: KeptChats) -> None:
-        """What is wrong with settings ends no answer."""
+        """Change the settings of a chat; an error is replied and ends no answer."""
         try:
             chats.change(wanted.chat_id, wanted.settings)
         except Exception as error:
             self._reply(WorkerFailed(problem_of(error)))
 
     def _obey(self, chats: KeptChats) -> None:
-        """Do what was asked since the last event; the sessions must be inside an answer."""
+        """Handle urgent requests; the sessions must be inside an answer."""
         answering = [running.question for running in self._running.values()]
         for request in interruptions(self._inbox, answering, self._reply):
             match request:
@@ -227,7 +227,7 @@ class Answering:
 
 
 def _events(session: "Session", question: Ask) -> Generator[Event, None, None]:
-    """Return the events of the answer, on a session that has exactly these messages."""
+    """Return the events of an answer; the session has the question's messages."""
     goes_on = question.messages[-1].role == "assistant"
     events: Iterator[Event] = session.continue_answer() if goes_on else session.regenerate()
     return cast(Generator[Event, None, None], events)

@@ -50,10 +50,10 @@ def serve(
     memory_bytes: int,
     gpu_bytes: int = 0,
 ) -> None:
-    """Do what the inbox says until Shutdown, and close the engine.
+    """Handle requests until Shutdown, then close the engine.
 
-    memory_bytes, gpu_bytes: as ModelInUse has them. reply is called on this thread. No request ends
-    the loop but Shutdown.
+    memory_bytes, gpu_bytes: as for ModelInUse. reply is called on this thread. No error ends the
+    loop.
     """
     model = ModelInUse(source, inbox, reply, memory_bytes, gpu_bytes)
     desk = _Desk(model, inbox, reply)
@@ -71,7 +71,7 @@ def serve(
 
 
 class _Desk:
-    """Hands each request to who does it; measures while there is nothing else to do."""
+    """Dispatches requests, and measures costs while there is nothing else to do."""
 
     def __init__(self, model: ModelInUse, inbox: Inbox, reply: Callable[[Reply], None]) -> None:
         self._model = model
@@ -108,7 +108,7 @@ class _Desk:
             self._answering.begin(question, self._model.chats)
 
     def answer(self) -> None:
-        """To the end of every answer, those too that are asked for meanwhile."""
+        """Run all answers to their end, also those that are asked for meanwhile."""
         while self._answering.is_busy and self._model.chats is not None:
             self._answering.take_turns(self._model.chats)
             self.tell_memory()
@@ -119,13 +119,13 @@ class _Desk:
             self._reply(TokensCounted(texts, counts))
 
     def tell_memory(self) -> None:
-        """What is held now, if it is more or less than before."""
+        """Reply with the memory in use if it changed."""
         if self._model.nbytes != self._told:
             self._told = self._model.nbytes
             self._reply(MemoryHeld(self._told))
 
     def go_on_measuring(self) -> None:
-        """Until it is done or something is asked; a model that was replaced is not measured."""
+        """Measure costs until done or a request waits; skip a model that was replaced."""
         engine, self._measured = self._measured, None
         if engine is None or engine is not self._model.engine:
             return
@@ -140,10 +140,9 @@ class _Desk:
 
 
 class EngineWorker(QThread):
-    """One thread for the life of the program; MLX is imported and used on it alone.
+    """The engine's thread, alive as long as the program; MLX is imported and used on it alone.
 
-    Signals:
-        replied: a value of app.worker.replies, delivered on the receiver's thread.
+    Signal `replied`: a value of app.worker.replies, delivered on the receiver's thread.
     """
 
     replied = Signal(object)
@@ -155,7 +154,7 @@ class EngineWorker(QThread):
         parent: QObject | None = None,
         gpu_bytes: int = 0,
     ) -> None:
-        """memory_bytes, gpu_bytes: of this machine, as ModelInUse has them."""
+        """memory_bytes, gpu_bytes: of this machine, as for ModelInUse."""
         super().__init__(parent)
         self.setObjectName("engine")
         self._memory, self._gpu = memory_bytes, gpu_bytes
@@ -164,14 +163,14 @@ class EngineWorker(QThread):
 
     @Slot(object)
     def request(self, request: Request) -> None:
-        """Take a request; returns at once, from any thread."""
+        """Queue a request; returns at once, from any thread."""
         self._inbox.put(request)
 
     def shutdown(self, timeout_s: float = SHUTDOWN_S) -> bool:
-        """End the running work and the thread, waiting for it.
+        """End the running work and the thread, and wait for it.
 
-        False when it did not end in time, deep inside one pass or one slice of a load: then end
-        the process, for Qt aborts when a running thread is destroyed.
+        False if the thread did not end in time; then end the process, since Qt aborts when a
+        running thread is destroyed.
         """
         self._inbox.put(Shutdown())
         return self.wait(int(1000 * timeout_s))

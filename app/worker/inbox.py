@@ -21,11 +21,11 @@ from app.worker.requests import (
 
 Urgent = StopAnswer | CloseChat | CancelLoad | ChangeSettings | CountTokens | Ask
 BRIEF = 200_000
-"""Characters that are counted in the middle of answers: a few hundredths of a second."""
+"""Characters that are counted during answers, in a few hundredths of a second."""
 
 
 class Sifted(NamedTuple):
-    """stay: wait on, in order. urgent: act on now. withdrawn: asked for, then taken back."""
+    """Sorted waiting requests. stay: in order. urgent: to handle now. withdrawn: cancelled ones."""
 
     stay: tuple[Request, ...]
     urgent: tuple[Urgent, ...]
@@ -33,12 +33,13 @@ class Sifted(NamedTuple):
 
 
 def sift(waiting: Iterable[Request], answering: Collection[Ask]) -> Sifted:
-    """What cannot wait while these questions (none: a model is read) are being answered.
+    """Sort waiting requests by what cannot wait while these questions are answered (none: a model
+    is loading).
 
-    One of another chat is answered beside them, unless one of them is to be answered alone, or such
-    a question or a model was asked for before it. A stop, close or cancel takes back only what was
-    asked before it. Settings of a chat whose question waits do too: that carries its own. Long
-    texts wait to be counted.
+    A question of another chat is answered at the same time, unless it or a running one is `alone`,
+    or such a question or a model was requested before it. A stop, close or cancel withdraws only
+    what was requested before it. Settings of a chat whose question waits stay, since the question
+    carries its own. Long texts are counted later.
     """
     stay: list[Request] = []
     urgent: list[Urgent] = []
@@ -73,7 +74,7 @@ def _asks(requests: Iterable[Request], chat_id: str) -> bool:
 
 
 def _holds_up(request: Request) -> bool:
-    """Whether what was asked after it has to wait for it."""
+    """Whether later requests have to wait for this one."""
     return (
         request.alone if isinstance(request, Ask) else isinstance(request, LoadModel | UnloadModel)
     )
@@ -86,14 +87,14 @@ def _takes_back(request: StopAnswer | CloseChat | CancelLoad, asked: Request) ->
 
 
 class Inbox:
-    """A queue whose reader may also look at what waits while it is busy. Safe from any thread."""
+    """Queue of requests whose reader can also handle urgent ones while busy. Thread-safe."""
 
     def __init__(self) -> None:
         self._waiting: deque[Request] = deque()
         self._changed = Condition()
 
     def put(self, request: Request) -> None:
-        """Add a request; Shutdown goes before everything else."""
+        """Add a request; Shutdown goes first."""
         with self._changed:
             if isinstance(request, Shutdown):
                 self._waiting.appendleft(request)
@@ -102,20 +103,20 @@ class Inbox:
             self._changed.notify()
 
     def next(self) -> Request:
-        """The oldest request, waiting for one if need be."""
+        """Remove and return the oldest request; waits for one."""
         with self._changed:
             self._changed.wait_for(lambda: bool(self._waiting))
             return self._waiting.popleft()
 
     def sift(self, answering: Collection[Ask]) -> Sifted:
-        """Take out what cannot wait while these are being answered, and what it withdraws."""
+        """Remove the urgent and the withdrawn requests while these questions are answered."""
         with self._changed:
             sifted = sift(self._waiting, answering)
             self._waiting = deque(sifted.stay)
             return sifted
 
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether no request waits."""
         with self._changed:
             return not self._waiting
 
@@ -128,8 +129,8 @@ class Inbox:
 def interruptions(
     inbox: Inbox, answering: Collection[Ask], reply: Callable[[Reply], None]
 ) -> tuple[Urgent, ...]:
-    """Requests to act on now, between two events of the answers to these or two slices of a load;
-    those that they withdraw are answered here.
+    """Return the requests to handle now, between two events or two slices of a load; withdrawn ones
+    are replied to here.
     """
     sifted = inbox.sift(answering)
     for request in sifted.withdrawn:

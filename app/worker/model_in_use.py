@@ -36,8 +36,8 @@ Stop = Callable[[], bool]
 
 
 class ModelSource:
-    """Where models come from: the engine. kernel_verdict: what is remembered of the Metal kernels
-    here. prompt_files: a folder for what chats have read; its bytes are asked for at every load.
+    """Loads models through the engine. kernel_verdict: file of the kernels' self-check.
+    prompt_files: folder of saved prompts; its size limit is asked for at every load.
     """
 
     def __init__(
@@ -51,7 +51,9 @@ class ModelSource:
         self._prompt_files_bytes = prompt_files_bytes
 
     def inspect(self, request: LoadModel, on_download: Progress, stop: Stop) -> ModelDescription:
-        """From headers alone, quickly; one of the hub is fetched first. The rest as in `load`."""
+        """Describe a model by its headers; a model of the hub is downloaded first. Raises as
+        `load`.
+        """
         import mlx_engine
 
         return mlx_engine.inspect(
@@ -61,9 +63,9 @@ class ModelSource:
     def load(
         self, request: LoadModel, on_progress: Progress, on_download: Progress, stop: Stop
     ) -> "Engine":
-        """All of it, bound to the calling thread; on_progress gets bytes done and in all,
-        on_download those that come from the hub. Raises EngineError, LoadStopped when stop(), asked
-        several times a second, says so.
+        """Load a model, bound to the calling thread. on_progress, on_download: get bytes done and
+        in total, of the file and from the hub. Raises EngineError, and LoadStopped when stop() is
+        true, which is asked several times a second.
         """
         import mlx_engine
 
@@ -81,7 +83,7 @@ class ModelSource:
         )
 
     def forget_files(self, chat_id: str) -> None:
-        """Of what models have read of a chat, but for beginnings that others have read, too."""
+        """Delete the saved prompts of a chat, except for parts that other chats share."""
         if self._prompt_files is not None:
             import mlx_engine
 
@@ -89,14 +91,14 @@ class ModelSource:
 
 
 MOST_CHATS = 16
-"""Sessions kept; of an older one what it has read is let go, too."""
+"""Sessions kept; the cache of an older one is freed."""
 
 
 class KeptChats:
-    """chat id -> session of one engine, which bounds what all of them hold.
+    """Sessions by chat id, on one engine that limits what they hold together.
 
     cache: bits of stored keys and values, where the model can have fewer than 16. forget_files:
-    of a chat, by its id. model_name: as the window names it.
+    deletes the saved prompts of a chat. is_built_in: the model is shown under the built-in name.
     """
 
     def __init__(
@@ -116,25 +118,25 @@ class KeptChats:
 
     @property
     def description(self) -> ModelDescription:
-        """Of the engine's model, under the name that the window has for it."""
+        """The model's description, under the name that the window shows."""
         told = self._engine.description
         return replace(told, name=BUILT_IN_NAME) if self._is_built_in else told
 
     @property
     def model_name(self) -> str:
-        """The name of the model that answers."""
+        """Name of the model that answers."""
         return self.description.name
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The chats that are kept, oldest use first."""
+        """Ids of the kept chats, oldest use first."""
         return tuple(self._sessions)
 
     def open(
         self, chat_id: str, settings: ChatSettings, answering: Collection[str] = ()
     ) -> "Session":
-        """The chat's session, with these settings, as the newest; chats that are being answered are
-        kept, whatever their number.
+        """Return the chat's session with these settings, and mark it as the newest; chats that are
+        answering are kept, whatever their number.
         """
         session = self._sessions.pop(chat_id, None)
         if session is None:
@@ -149,7 +151,7 @@ class KeptChats:
         return session
 
     def change(self, chat_id: str, settings: ChatSettings) -> None:
-        """New settings, if the chat is kept; a running answer's drafting and sampling follow at
+        """Change the settings of a kept chat; drafting and sampling of a running answer follow at
         its next round.
         """
         session = self._sessions.get(chat_id)
@@ -165,7 +167,7 @@ class KeptChats:
         session.generation = settings.generation
 
     def new_description(self) -> ModelDescription | None:
-        """The model's description if it is another than when this was last asked."""
+        """Return the model's description if it changed since the last call, else None."""
         if self._engine.description is self._told:
             return None
         self._told = self._engine.description
@@ -178,28 +180,27 @@ class KeptChats:
             session.forget()
 
     def close(self, chat_id: str) -> None:
-        """The chat is gone: its cache, and the files of what it has read."""
+        """Free the cache of a deleted chat, and delete its saved prompts."""
         self.forget(chat_id)
         self._forget_files(chat_id)
 
     def forget_all(self, but: Collection[str] = ()) -> None:
-        """Free every cache but those of these chats, which are being answered: memory ran out."""
+        """Free every cache except those of these chats; memory ran out."""
         self._sessions = {one: its for one, its in self._sessions.items() if one in but}
         self._engine.forget_conversations()
 
     @property
     def nbytes(self) -> int:
-        """What the caches of all chats hold."""
+        """Bytes of the caches of all chats."""
         return self._engine.conversations_nbytes
 
 
 class ModelInUse:
     """Owns the engine and the sessions on it; lives on the engine's thread.
 
-    memory_bytes: what models and caches may use here; gpu_bytes: what a GPU may hold of it, 0 for
-    none. The model in use stays until its successor is loaded when both fit, with their draft
-    models; else it goes first, after the successor's headers were found sound, and ModelUnloaded
-    says so.
+    memory_bytes: memory for models and caches; gpu_bytes: what a GPU may hold of it, 0 for none.
+    The old model stays until the new one is loaded if both fit, with their draft models; else it is
+    closed first, once the new one's headers are sound, and ModelUnloaded says so.
     """
 
     def __init__(
@@ -220,11 +221,11 @@ class ModelInUse:
 
     @property
     def description(self) -> ModelDescription | None:
-        """Of the model in use."""
+        """Description of the model in use."""
         return None if self.engine is None else self.engine.description
 
     def load(self, request: LoadModel) -> None:
-        """Load, and reply ModelLoaded, LoadFailed or LoadCancelled."""
+        """Load a model; replies ModelLoaded, LoadFailed or LoadCancelled."""
         try:
             self._reply(LoadProgress(request.path, 0, 0))
             read, fetched = (partial(self._tell, request.path, Pace(), f) for f in (False, True))
@@ -255,22 +256,20 @@ class ModelInUse:
 
     @property
     def nbytes(self) -> int:
-        """What it holds in memory, with its draft model and the caches of all chats."""
+        """Bytes of the model, its draft model and the caches of all chats."""
         if self.engine is None or self.chats is None:
             return 0
         return self.engine.description.nbytes + self._drafter + self.chats.nbytes
 
     def close_chat(self, chat_id: str) -> None:
-        """It is gone: with what is kept of it in memory, and in files of any model."""
+        """Free the cache of a deleted chat, and delete its saved prompts of any model."""
         if self.chats is not None:
             self.chats.close(chat_id)
         else:
             self._source.forget_files(chat_id)
 
     def close(self) -> None:
-        """Let the model and all sessions go. What is wrong with that is replied, and holds up
-        nothing: the model is not used any more.
-        """
+        """Close the model and all sessions. An error is replied; the model is not used any more."""
         self.chats = None
         engine, self.engine = self.engine, None
         try:
@@ -280,12 +279,12 @@ class ModelInUse:
             self._reply(WorkerFailed(problem_of(error)))
 
     def _look_at(self, request: LoadModel, on_download: Progress) -> ModelDescription:
-        """What its headers tell, with the bytes of this machine."""
+        """Describe a model by its headers, with the bytes it takes on this machine."""
         told = self._source.inspect(request, on_download, self._is_unwanted)
         return told.on(metal=self._gpu > 0)
 
     def _drafter_nbytes(self, request: LoadModel, on_download: Progress) -> int:
-        """Weights of the draft model that comes with it, 0 for one that headers do not tell of."""
+        """Bytes of the draft model's weights, 0 if its headers do not tell."""
         drafter = request.options.draft_model
         if drafter is None:
             return 0
@@ -297,14 +296,14 @@ class ModelInUse:
             return 0
 
     def _check_fits(self, new: ModelDescription, request: LoadModel) -> None:
-        """Raises DoesNotFit, while the model in use still is."""
+        """Raise DoesNotFit while the old model is still in use."""
         if not request.options.anyway:
             asked, cache = request.options.context_length, request.cache
             fit = new.memory_fit(self._memory, cache, asked=asked, gpu_bytes=self._gpu)
             new.check_fits(fit)
 
     def _make_room(self, new: ModelDescription, needed: int) -> None:
-        """Caches go before the model does: its successor cannot use them."""
+        """Free caches first, then the old model: the new one cannot use its caches."""
         old = self.description
         if old is None or self.chats is None:
             return
@@ -326,7 +325,7 @@ class ModelInUse:
             self._reply(LoadProgress(path, done, total, fetches))
 
     def _is_unwanted(self) -> bool:
-        """Whether the load that runs was cancelled; what else cannot wait is done here."""
+        """Whether the running load was cancelled; handles urgent requests."""
         urgent = interruptions(self._inbox, (), self._reply)
         for closed in (r for r in urgent if isinstance(r, CloseChat)):
             self.close_chat(closed.chat_id)

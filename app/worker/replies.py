@@ -15,9 +15,9 @@ from mlx_engine.values.words import Words
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What went wrong. "known": words say what to do; "bug": a mistake of ours, for a report.
+    """An error. "known": words say what to do; "bug": an error of ours, to be reported.
 
-    code: the error's class name. details: for *Copy details*, the traceback of a bug.
+    code: class name of the error. details: traceback of a bug.
     """
 
     kind: Literal["known", "bug"]
@@ -28,10 +28,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """Bytes of the weights read so far; total 0 while files are only looked at.
+    """Bytes of the weights read so far; total 0 while headers are read.
 
-    fetches: they come from the hub, such as a draft model that was named by its id. waits: for the
-    answers that are being written.
+    fetches: the bytes come from the hub. waits: the load waits for running answers.
     """
 
     path: str | None
@@ -51,21 +50,21 @@ class ModelLoaded:
 
 @dataclass(frozen=True, slots=True)
 class ModelChanged:
-    """More is known of the model in use than when it was loaded, such as that heads do not fit."""
+    """The description of the model in use changed, for example because its heads do not fit."""
 
     description: ModelDescription
 
 
 @dataclass(frozen=True, slots=True)
 class ModelUnloaded:
-    """The model in use was let go; `words` say why."""
+    """The model in use was closed; `words` say why."""
 
     words: str
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryHeld:
-    """Bytes of the model in use, its draft model and the caches of all chats, once it changed."""
+    """Bytes of the model in use, its draft model and the caches of all chats."""
 
     nbytes: int
 
@@ -87,7 +86,9 @@ class LoadCancelled:
 
 @dataclass(frozen=True, slots=True)
 class CostsMeasured:
-    """Milliseconds here: verify_ms[r-1] for a pass of r rows, draft_ms for one pass of the head."""
+    """Milliseconds on this machine: verify_ms[r-1] for a pass of r rows, draft_ms for a pass of the
+    head.
+    """
 
     verify_ms: tuple[float, ...]
     draft_ms: float
@@ -95,7 +96,7 @@ class CostsMeasured:
 
 @dataclass(frozen=True, slots=True)
 class TokensCounted:
-    """Tokens of each text that was asked about, in their order."""
+    """Token counts of texts, in their order."""
 
     texts: tuple[str, ...]
     counts: tuple[int, ...]
@@ -103,8 +104,8 @@ class TokensCounted:
 
 @dataclass(frozen=True, slots=True)
 class AnswerEvents:
-    """What happened since the last such reply, at most 30 a second; the last one of an answer ends
-    with GenerationFinished unless AnswerFailed follows. model: the name of the one that answers.
+    """Events since the last such reply, at most 30 replies a second; an answer ends with
+    GenerationFinished or AnswerFailed. model: name of the model that answers.
     """
 
     chat_id: str
@@ -115,7 +116,7 @@ class AnswerEvents:
 
 @dataclass(frozen=True, slots=True)
 class DraftOutputInUse:
-    """The output head that the chat's drafts go through now; None without MTP heads."""
+    """Output head that the chat's drafts use now; None without MTP heads."""
 
     chat_id: str
     output: DraftOutput | None
@@ -123,7 +124,7 @@ class DraftOutputInUse:
 
 @dataclass(frozen=True, slots=True)
 class OldestDropped:
-    """The first `count` messages of a question are not read, so that the others fit."""
+    """The first `count` messages of a question are left out, so that the others fit."""
 
     chat_id: str
     message_id: str
@@ -132,8 +133,8 @@ class OldestDropped:
 
 @dataclass(frozen=True, slots=True)
 class AnswerFailed:
-    """The answer ended with a problem; the text reported so far stands. model: that was asked, ""
-    for none.
+    """The answer ended with an error; the text so far stands. model: name of the model, "" for
+    none.
     """
 
     chat_id: str
@@ -144,7 +145,7 @@ class AnswerFailed:
 
 @dataclass(frozen=True, slots=True)
 class AnswerWithdrawn:
-    """The question was stopped before it was begun."""
+    """The question was stopped before its answer began."""
 
     chat_id: str
     message_id: str
@@ -152,7 +153,7 @@ class AnswerWithdrawn:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFailed:
-    """Something else went wrong; the thread goes on."""
+    """Another error; the thread goes on."""
 
     problem: Problem
 
@@ -184,11 +185,11 @@ MEMORY_FULL = Words(
 
 
 INTERPRETER_EXITS = (KeyboardInterrupt, SystemExit)
-"""The only errors that may end the engine's thread; a panic of an extension in Rust is none."""
+"""The only exceptions that may end the engine's thread."""
 
 
 def problem_of(error: BaseException) -> Problem:
-    """Known when the engine says in words what to do, else a bug with its traceback."""
+    """Describe an exception: known if the engine says what to do, else a bug with its traceback."""
     code = type(error).__name__
     if isinstance(error, EngineError):
         return Problem("known", code, str(error))
@@ -206,7 +207,7 @@ INTERVAL_S = 1 / 30
 
 
 class Pace:
-    """For one answer or one load; the first thing is due at once."""
+    """Limits how often something is told; the first time is due at once."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

@@ -15,9 +15,9 @@ from mlx_engine.values.options import UNQUANTISED, CacheOptions, LoadOptions
 
 @dataclass(frozen=True, slots=True)
 class LoadModel:
-    """Open the model at `path` in place of the one in use; None is the built-in one.
+    """Load the model at `path` in place of the one in use; None is the built-in one.
 
-    A hub id must be downloaded first: give its folder. cache: bits of stored keys and values.
+    A model of the hub must be downloaded first. cache: bits of stored keys and values.
     """
 
     path: str | None = None
@@ -27,23 +27,22 @@ class LoadModel:
 
 @dataclass(frozen=True, slots=True)
 class CancelLoad:
-    """Stop the load that runs, and forget those that wait."""
+    """Stop the running load, and withdraw waiting ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnloadModel:
-    """Let the model in use go, with all caches, after what was asked before; needs no reply."""
+    """Close the model in use with all caches, after earlier requests; has no reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Answer the last of `messages`, a question, also to answer again, edit or branch; or, when it
-    is an answer that was cut, go on with that.
+    """Answer the last of `messages` if it is a question, or continue it if it is an answer.
 
-    What the messages share with what was read before in this chat is not read again. message_id
-    names the answer in the replies. Questions of several chats are answered at once; alone: not
-    this one, because its speed is measured. drops_oldest: leave the oldest turns unread, as many as
-    free half of the context and at least one, which OldestDropped tells.
+    Tokens shared with what the chat has read before are not read again. message_id: of the answer,
+    in replies. alone: do not answer other chats at the same time, because speed is measured.
+    drops_oldest: leave out the oldest turns, as many as free half of the context and at least one;
+    OldestDropped tells how many messages.
     """
 
     chat_id: str
@@ -56,15 +55,15 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class StopAnswer:
-    """End the chat's running answer after its round, and forget its questions that wait."""
+    """End the chat's running answer after its round, and withdraw its waiting questions."""
 
     chat_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeSettings:
-    """New settings of a chat: drafting and sampling from the next round on, the rest from the
-    next answer.
+    """Change the settings of a chat: drafting and sampling from the next round on, the rest from
+    the next answer.
     """
 
     chat_id: str
@@ -73,26 +72,26 @@ class ChangeSettings:
 
 @dataclass(frozen=True, slots=True)
 class MeasureCosts:
-    """Time passes of 1 to 9 rows of the model in use, once per load; takes a second or so."""
+    """Time passes of 1 to 9 rows of the model in use, once per load; takes about a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountTokens:
-    """How many tokens of the model in use each of these texts has."""
+    """Count the tokens of these texts with the model in use."""
 
     texts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CloseChat:
-    """The chat is gone: stop it, free its cache, and remove the files of what was read of it."""
+    """Stop a deleted chat, free its cache, and delete its saved prompts."""
 
     chat_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Stop everything, close the engine and end the thread; nothing after it is done."""
+    """Stop everything, close the engine and end the thread; later requests are ignored."""
 
 
 Request = (
