@@ -1,6 +1,5 @@
 """The engine: a loaded model, sessions with it, raw generation, tokens and logits."""
 
-import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,10 +14,12 @@ from numpy.typing import NDArray
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.cache.prompt_files import prompt_files
 from mlx_engine.decoding.batch import BatchScheduler
-from mlx_engine.decoding.config import ModelParts, Settings, outcome_reader
-from mlx_engine.decoding.device_memory import (
+from mlx_engine.decoding.config import (
+    ModelParts,
+    Settings,
     gpu_bytes,
     most_bytes,
+    outcome_reader,
     prompt_cache_bytes_of,
     translate_oom,
 )
@@ -31,7 +32,7 @@ from mlx_engine.decoding.raw_generation import (
     raw_prompt,
     readable_tokens,
 )
-from mlx_engine.decoding.session import Session
+from mlx_engine.decoding.session import EngineOwner, Session
 from mlx_engine.drafting.depth import DepthPolicy, DraftRecords
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.round_costs import PassCosts
@@ -47,7 +48,7 @@ from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
 from mlx_engine.text.grammar import GrammarTokens
 from mlx_engine.values.conversation import Event, Generation, Tool
 from mlx_engine.values.environment import use_private_temporary_folder
-from mlx_engine.values.errors import EngineMisuse, OutOfMemory, Reason
+from mlx_engine.values.errors import OutOfMemory, Reason
 from mlx_engine.values.memory_plan import MemoryPlan, chunk_rows
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import (
@@ -108,8 +109,8 @@ class Engine:
 
         record: verdicts on this machine's kernels; None where there are no kernels.
         """
-        self._thread = threading.get_ident()
-        self._is_closed = False
+        self._owner = EngineOwner()
+        self._check = self._owner.check
         self._sessions = WeakSet[Session]()
         self._loaded = loaded
         told, tokenizer = loaded.description, loaded.tokenizer
@@ -160,7 +161,7 @@ class Engine:
     def description(self) -> ModelDescription:
         """Description of the loaded model, with numerics, kernels and what is off now."""
         described = self._self_check.description
-        trouble = None if self._is_closed else self.prompt_files_trouble
+        trouble = None if self._owner.is_closed else self.prompt_files_trouble
         if trouble is None:
             return described
         return replace(described, declined=(*described.declined, trouble))
@@ -200,7 +201,7 @@ class Engine:
 
     def _after_answer(self) -> None:
         """Check kernels and time passes a while after an answer, and save prompts."""
-        if self._is_closed or self._parts.batch.answering:
+        if self._owner.is_closed or self._parts.batch.answering:
             return
         with suppress(OutOfMemory), translate_oom():  # the answer stands; it is tried again
             with self._parts.limits.generating():
@@ -241,7 +242,7 @@ class Engine:
             template_arguments=arguments,
             cache=cache,
         )
-        session = Session(self._parts, settings, self.new_depth_policy(), self._check, name)
+        session = Session(self._parts, settings, self.new_depth_policy(), self._owner, name)
         session.tools = tools
         self._sessions.add(session)
         return session
@@ -437,12 +438,12 @@ class Engine:
 
         Waits a few seconds for prompts that are being saved.
         """
-        if self._is_closed:
+        if self._owner.is_closed:
             return
         self._check()
         with suppress(OutOfMemory, RuntimeError), translate_oom():  # closing never fails
             self._parts.prompts.close()
-        self._is_closed = True
+        self._owner.is_closed = True
         for session in self._sessions:
             session.drop_model()
         self._self_check.drop_model()
@@ -454,12 +455,3 @@ class Engine:
         """Make a policy that chooses draft depths, with earlier conversations' measurements."""
         share = self._parts.drafting.small_share
         return DepthPolicy(self._self_check.costs_now, share, self._draft_records)
-
-    def _check(self) -> None:
-        if self._is_closed:
-            raise EngineMisuse("The engine is closed: load the model again.")
-        if threading.get_ident() != self._thread:
-            raise EngineMisuse(
-                "An engine belongs to the thread that loaded it: call it from there "
-                "(Session.stop alone may be called from anywhere)."
-            )

@@ -6,10 +6,9 @@ from time import perf_counter
 
 import mlx.core as mx
 
-from mlx_engine.decoding.config import DecodeConfig, ModelParts, Settings
-from mlx_engine.decoding.device_memory import translate_oom
+from mlx_engine.decoding.config import DecodeConfig, ModelParts, Settings, translate_oom
 from mlx_engine.decoding.lookahead import Limits, Lookahead
-from mlx_engine.decoding.prefill import EMPTY_ANSWER, Prompt, prefill
+from mlx_engine.decoding.prompt import EMPTY_ANSWER, Prompt, prefill
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler, fresh_seed

@@ -1,14 +1,15 @@
-"""Configuration of decoding, the parts of a loaded model that it needs, settings of a chat."""
+"""Configuration of decoding: device memory, parts of a loaded model, settings of a chat."""
 
-from collections.abc import Callable, Collection, Mapping
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import UnionType
 
 import mlx.core as mx
 
 from mlx_engine.decoding.batch import BatchScheduler
-from mlx_engine.decoding.device_memory import MemoryLimits
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.models.contract import Model
@@ -17,16 +18,108 @@ from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.grammar import GrammarTokens
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Tool
-from mlx_engine.values.errors import BadOption
+from mlx_engine.values.errors import BadOption, EngineError, OutOfMemory, is_out_of_memory
 from mlx_engine.values.options import (
     UNQUANTISED,
     CacheOptions,
     DraftOptions,
     GenerationOptions,
+    LoadOptions,
     SamplingOptions,
     TemplateValue,
     require,
 )
+
+MOST_CACHED = 2 * 1024**3
+"""Bytes of freed buffers that MLX may keep for reuse, at most."""
+
+CACHED_SHARE = 16
+"""Freed buffers take at most 1/16 of the recommended working set: 0.7 GB of 11 GB."""
+
+
+def memory_bytes() -> int:
+    """Return the bytes of memory of this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def gpu_bytes() -> int:
+    """Return the recommended working set of the GPU in bytes, 0 without Metal."""
+    if not mx.metal.is_available():
+        return 0
+    return int(mx.device_info()["max_recommended_working_set_size"])
+
+
+def usable_bytes() -> int:
+    """Return the bytes that models and their chats may use; the rest is for the system."""
+    return gpu_bytes() or memory_bytes() * 2 // 3
+
+
+class MemoryLimits:
+    """Sets MLX's limits of cached and wired memory, per process, while an engine generates.
+
+    Without them MLX keeps freed buffers up to 1.5 times the device's memory and wires nothing: the
+    system may page weights out, and the GPU then waits for them. Memory is wired only while
+    generating, as by mlx-lm's `wired_limit`.
+    """
+
+    def __init__(self) -> None:
+        self._answers = 0
+        self._replaced = ExitStack()
+
+    @contextmanager
+    def generating(self) -> Iterator[None]:
+        """Context in which MLX's memory limits are set, until the last of several answers ends.
+
+        Has no effect without Metal.
+        """
+        most = gpu_bytes()
+        if most and not self._answers:
+            self._limit(mx.set_cache_limit, min(MOST_CACHED, most // CACHED_SHARE))
+            self._limit(mx.set_wired_limit, most, unlimited=0)  # more would raise
+            self._replaced.callback(mx.synchronize)  # first: limits change while nothing runs
+        self._answers += 1
+        try:
+            yield
+        finally:
+            self._answers -= 1
+            if not self._answers:
+                self._replaced.close()
+
+    def _limit(self, limit: Callable[[int], int], ours: int, unlimited: int = -1) -> None:
+        """Set an MLX memory limit until the last answer ends, unless a stricter one is set."""
+        before = limit(ours)
+        if before < ours and before != unlimited:
+            limit(before)
+        elif before != ours:
+            self._replaced.callback(limit, before)
+
+
+@contextmanager
+def translate_oom() -> Iterator[None]:
+    """Context that raises OutOfMemory if MLX or Python reports that memory ran out."""
+    try:
+        yield
+    except (MemoryError, RuntimeError, ValueError) as error:
+        if isinstance(error, EngineError) or not is_out_of_memory(error):
+            raise
+        raise OutOfMemory(
+            "Memory ran out while answering; the conversation is kept. Close other programs "
+            "or chats, begin a new chat, load the model with a shorter context, or take a "
+            "smaller or more strongly quantised one. MLX says: {error}",
+            error=str(error),
+        ) from error
+
+
+def most_bytes(options: LoadOptions) -> int:
+    """Return the bytes that a model and its conversations may take; 0 for no limit."""
+    return 0 if options.anyway else options.memory_bytes or usable_bytes()
+
+
+def prompt_cache_bytes_of(options: LoadOptions, weights: int) -> int:
+    """Return the bytes that conversations may hold: the option's, else half of what is left."""
+    if options.prompt_cache_bytes is not None:
+        return options.prompt_cache_bytes
+    return max(0, (options.memory_bytes or usable_bytes()) - weights) // 2
 
 
 def never_retry(error: Exception) -> bool:
@@ -35,7 +128,7 @@ def never_retry(error: Exception) -> bool:
     return False
 
 
-def computes_beside() -> bool:
+def runs_on_gpu() -> bool:
     """Whether MLX's default device is a GPU, which computes while the host does other work."""
     return bool(mx.default_device().type == mx.DeviceType.gpu)
 
@@ -46,7 +139,7 @@ def outcome_reader() -> Executor | None:
     Queueing the next pass on a GPU can block until most of it has run, so the queueing thread would
     see the outcome of the present pass too late.
     """
-    return ThreadPoolExecutor(1, "outcomes") if computes_beside() else None
+    return ThreadPoolExecutor(1, "outcomes") if runs_on_gpu() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +162,7 @@ class DecodeConfig:
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     batch: BatchScheduler = field(default_factory=lambda: BatchScheduler(reader=outcome_reader()))
     looks_ahead: bool = True
-    follows_drafts: bool = field(default_factory=computes_beside)
+    follows_drafts: bool = field(default_factory=runs_on_gpu)
 
     most_bytes: int = 0
 

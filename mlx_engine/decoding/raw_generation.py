@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mlx_engine.decoding.answer import Answer, open_answer
 from mlx_engine.decoding.config import ModelParts, Settings
-from mlx_engine.decoding.prefill import Prompt
+from mlx_engine.decoding.prompt import Prompt
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.text.streaming_text import StreamingText

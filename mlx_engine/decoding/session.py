@@ -8,17 +8,15 @@ from typing import NamedTuple
 
 from mlx_engine.decoding.answer import Tally, open_answer
 from mlx_engine.decoding.config import ModelParts, Settings
-from mlx_engine.decoding.prefill import EMPTY_ANSWER, Prompt, stable_length
+from mlx_engine.decoding.prompt import EMPTY_ANSWER, UNLIKE_ANY_QUESTION, ChatPrompts, Prompt
 from mlx_engine.decoding.state import shared_prefix
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.sources import Drafting
-from mlx_engine.text.chat_template import ChatPrompt, tokenize_chat
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import check_unicode
 from mlx_engine.text.tool_calls import ToolReader, markers_of
 from mlx_engine.values.conversation import Event, Message, Tool, check_messages
 from mlx_engine.values.errors import (
-    BadChatTemplate,
     BadOption,
     BadPrompt,
     EngineMisuse,
@@ -35,11 +33,23 @@ from mlx_engine.values.options import (
 )
 from mlx_engine.values.stats import GenerationStats
 
-MIN_SHARED_TOKENS = 64
-"""Tokens of a system prompt, at least, for a checkpoint that other chats begin with."""
 
-UNLIKE_ANY_QUESTION = Message("user", "\0")
-"""A question that shares no beginning with another question."""
+class EngineOwner:
+    """The thread that made an engine, which alone may use it, until the engine is closed."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self.is_closed = False
+
+    def check(self) -> None:
+        """Raise EngineMisuse if the engine is closed, or this is another thread."""
+        if self.is_closed:
+            raise EngineMisuse("The engine is closed: load the model again.")
+        if threading.get_ident() != self._thread:
+            raise EngineMisuse(
+                "An engine belongs to the thread that loaded it: call it from there "
+                "(Session.stop alone may be called from anywhere)."
+            )
 
 
 class _Question(NamedTuple):
@@ -63,20 +73,16 @@ class Session:
         parts: ModelParts,
         settings: Settings,
         depth_policy: DepthPolicy,
-        check: Callable[[], None],
+        owner: EngineOwner,
         name: str | None = None,
     ) -> None:
-        """Begin an empty chat.
-
-        check: raises EngineMisuse if the engine is closed or the thread is another one. name: id of
-        the chat in saved prompts, None to save none.
-        """
+        """Begin an empty chat. name: id of the chat in saved prompts, None to save none."""
         self._parts = parts
         self._name = name
         self._settings = settings
         self._depth_policy = depth_policy
         self._make_caches()
-        self._check = check
+        self._check = owner.check
         self._after_answer = parts.after_answer
         self._messages: list[Message] = []
         self._stop = threading.Event()
@@ -84,7 +90,7 @@ class Session:
         self._tally = Tally(seed=0)
         self._tokens: list[int] = []
         self._continues_at: Prompt | None = None
-        self._begins: tuple[int, ...] | None = None
+        self._prompts = ChatPrompts(parts, settings)
         self._unread = 0
 
     def _make_caches(self) -> None:
@@ -102,7 +108,8 @@ class Session:
     @system.setter
     def system(self, text: str | None) -> None:
         self._settings.system = text
-        self._continues_at = self._begins = None
+        self._continues_at = None
+        self._prompts.forget()
 
     @property
     def sampling(self) -> SamplingOptions:
@@ -145,7 +152,8 @@ class Session:
         self._check()
         self._parts.template.check_arguments(arguments)
         self._settings.template_arguments = dict(arguments)
-        self._continues_at = self._begins = None
+        self._continues_at = None
+        self._prompts.forget()
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -163,7 +171,8 @@ class Session:
                 "tools: this model's chat template does not tell it of tools. Use another model."
             )
         self._settings.tools = tuple(tools)
-        self._continues_at = self._begins = None
+        self._continues_at = None
+        self._prompts.forget()
 
     @property
     def cache(self) -> CacheOptions:
@@ -242,7 +251,7 @@ class Session:
 
     def drop_model(self) -> None:
         """Drop the model when the engine closes; messages, settings and statistics stay."""
-        del self._parts
+        del self._parts, self._prompts
         del self._sequence
         del self._drafting
         del self._depth_policy
@@ -337,7 +346,7 @@ class Session:
             raise EngineMisuse("There is no older turn to drop: shorten the last message.")
 
         def room_left(first: int) -> int:
-            return half - len(self._rendered(messages[first:], continues=False).tokens)
+            return half - len(self._prompts.render(messages[first:], continues=False).tokens)
 
         place = bisect_left(asked, 0, key=room_left)
         self._unread = asked[min(place, len(asked) - 1)]
@@ -417,52 +426,12 @@ class Session:
         prompts, sequence = self._parts.prompts, self._sequence
         if prompts.files is not None:
             read = self._messages[self._unread :]
-            begins = self._rendered([*read, UNLIKE_ANY_QUESTION], continues=False).tokens
+            begins = self._prompts.render([*read, UNLIKE_ANY_QUESTION], continues=False).tokens
             prompts.note_next_prompt(sequence, shared_prefix(begins, sequence.tokens))
 
     def _prompt(self, messages: Sequence[Message], said: Message = EMPTY_ANSWER) -> Prompt:
-        """Make the prompt of a conversation; said: its last message, an answer to be continued."""
-        continues = said is not EMPTY_ANSWER
-        prompt = self._rendered(messages[self._unread :] or messages, continues=continues)
-        if not prompt.tokens:
-            raise BadChatTemplate(
-                "{origin}: the chat template makes nothing of this "
-                "conversation. Replace the template.",
-                origin=self._parts.template.origin,
-            )
-        stable = stable_length(prompt.tokens, self._parts.tokenizer.special_ids)
-        shared = shared_prefix(prompt.tokens, self._beginning()) if self.system else 0
-        return Prompt(
-            prompt.tokens,
-            stable,
-            prompt.thinking_open,
-            said=said,
-            shared=shared if shared >= MIN_SHARED_TOKENS else 0,
-        )
-
-    def _rendered(self, messages: Sequence[Message], *, continues: bool) -> ChatPrompt:
-        """Tokenize the system prompt, the messages, and the beginning of an answer.
-
-        Empty answers are left out. continues: the last message is an answer to be continued.
-        """
-        system = [Message("system", self.system)] if self.system else []
-        *before, last = messages
-        said = [m for m in before if m.role != "assistant" or m.text or m.thinking or m.calls]
-        return tokenize_chat(
-            self._parts.template,
-            self._parts.tokenizer,
-            [*system, *said, last],
-            add_generation_prompt=not continues,
-            arguments=self._settings.template_arguments,
-            continue_last=continues,
-            tools=self._settings.tools,
-        )
-
-    def _beginning(self) -> tuple[int, ...]:
-        """Return the tokens of a prompt that shares only the system prompt with other prompts."""
-        if self._begins is None:
-            self._begins = self._rendered([UNLIKE_ANY_QUESTION], continues=False).tokens
-        return self._begins
+        """Make the prompt of the messages that are read; said: an answer to be continued."""
+        return self._prompts.make(messages[self._unread :] or messages, said)
 
     def _check_fits(self, count: int) -> None:
         limit = self._parts.context_length

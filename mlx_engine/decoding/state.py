@@ -7,7 +7,6 @@ from typing import NamedTuple, Protocol
 import mlx.core as mx
 
 from mlx_engine.cache.contract import WORTH_A_TOKEN, CachesSnapshot, RowCount
-from mlx_engine.decoding.device_memory import CLEAR_EVERY
 from mlx_engine.drafting.drafter import Drafter, NoDraft, ReadRows, SourceSnapshot
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
@@ -16,6 +15,10 @@ from mlx_engine.values.options import UNQUANTISED, CacheOptions
 
 MIN_CHECKPOINT_DISTANCE = 512
 """Tokens between two checkpoints on the way through a long prompt, at least."""
+
+CLEAR_EVERY = 256
+"""Tokens between two clearings. Keys and values grow by so many (cache/attention.py), and buffers
+of an outgrown size fit nothing that comes later."""
 
 
 class Checkpoint(NamedTuple):

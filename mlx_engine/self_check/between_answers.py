@@ -7,8 +7,7 @@ from time import perf_counter
 import mlx.core as mx
 
 from metal_kernels.few_row_matvec import MOST_ROWS
-from mlx_engine.decoding.config import computes_beside
-from mlx_engine.decoding.device_memory import translate_oom
+from mlx_engine.decoding.config import runs_on_gpu, translate_oom
 from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.loading.load import LoadedModel
@@ -59,7 +58,7 @@ class SelfCheck:
         self._timer_of = timer_of
         self.is_awaited: Callable[[], bool] = lambda: False
         self._meter = CostMeter(
-            loaded.model, loaded.read_heads, self.deepest, on_host=not computes_beside()
+            loaded.model, loaded.read_heads, self.deepest, on_host=not runs_on_gpu()
         )
         self.costs_now, self.go_deep = self._meter.costs_now, self._meter.go_deep
         self._checks_heads = options.check_heads and len(loaded.model.heads) > 0

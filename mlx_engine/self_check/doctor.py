@@ -15,7 +15,7 @@ import mlx_engine
 from metal_kernels.choice import MOST_ROWS
 from metal_kernels.kernel import Launcher
 from mlx_engine.built_in_model import built_in_model
-from mlx_engine.decoding.device_memory import gpu_bytes, memory_bytes, usable_bytes
+from mlx_engine.decoding.config import gpu_bytes, memory_bytes, usable_bytes
 from mlx_engine.loading.describe import inspect_remote
 from mlx_engine.self_check import Finding, State
 from mlx_engine.self_check.kernel_record import record_here

@@ -10,7 +10,7 @@ from in_step import assert_in_step
 from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.config import DecodeConfig, Settings
 from mlx_engine.decoding.lookahead import Limits
-from mlx_engine.decoding.prefill import Prompt
+from mlx_engine.decoding.prompt import Prompt
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import BatchLimits, Choice
 from mlx_engine.drafting.drafter import Drafter

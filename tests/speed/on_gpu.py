@@ -54,7 +54,7 @@ from metal_kernels.stock import computes_on_gpu
 from mlx_engine.decoding.answer import Answer, open_answer
 from mlx_engine.decoding.batch import BatchScheduler
 from mlx_engine.decoding.config import ModelParts, Settings, outcome_reader
-from mlx_engine.decoding.prefill import Prompt
+from mlx_engine.decoding.prompt import Prompt
 from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import Choice, DepthPolicy

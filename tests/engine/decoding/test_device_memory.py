@@ -17,9 +17,9 @@ from session_runs import (
 import mlx_engine
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.decoding import device_memory
-from mlx_engine.decoding.device_memory import CLEAR_EVERY, MOST_CACHED, MemoryLimits
-from mlx_engine.decoding.state import SequenceState
+from mlx_engine.decoding import config
+from mlx_engine.decoding.config import MOST_CACHED, MemoryLimits
+from mlx_engine.decoding.state import CLEAR_EVERY, SequenceState
 from mlx_engine.values.conversation import Message, RoundFinished
 from mlx_engine.values.errors import OutOfMemory
 from mlx_engine.values.options import SamplingOptions
@@ -57,7 +57,7 @@ class Device:
 @pytest.fixture
 def device(monkeypatch):
     made = Device()
-    monkeypatch.setattr(device_memory, "gpu_bytes", lambda: made.recommended)
+    monkeypatch.setattr(config, "gpu_bytes", lambda: made.recommended)
     monkeypatch.setattr(mx, "set_cache_limit", made.set_cache_limit)
     monkeypatch.setattr(mx, "set_wired_limit", made.set_wired_limit)
     return made

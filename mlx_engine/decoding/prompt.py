@@ -1,19 +1,28 @@
-"""Prefill: the prompt of an answer, and how the model reads it."""
+"""The prompt of an answer: made of a chat's messages, and read by the model (prefill)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.decoding.state import SequenceState
+from mlx_engine.decoding.config import ModelParts, Settings
+from mlx_engine.decoding.state import SequenceState, shared_prefix
 from mlx_engine.drafting.drafter import ROWS_OF_A_PROMPT
+from mlx_engine.text.chat_template import ChatPrompt, tokenize_chat
 from mlx_engine.values.conversation import Message, PromptProgress
+from mlx_engine.values.errors import BadChatTemplate
 
 MAX_LEAD_IN_TOKENS = 24
 """Tokens a template may put before an answer ("<|im_start|>assistant\\n<think>\\n")."""
 
+MIN_SHARED_TOKENS = 64
+"""Tokens of a system prompt, at least, for a checkpoint that other chats begin with."""
+
 EMPTY_ANSWER = Message("assistant", "")
+
+UNLIKE_ANY_QUESTION = Message("user", "\0")
+"""A question that shares no beginning with another question."""
 
 
 class Prompt(NamedTuple):
@@ -50,6 +59,64 @@ def stable_length(prompt: tuple[int, ...], special_ids: AbstractSet[int]) -> int
         if prompt[start] in special_ids:
             return start
     return end
+
+
+class ChatPrompts:
+    """Makes the prompts of a chat with its settings and the model's chat template."""
+
+    def __init__(self, parts: ModelParts, settings: Settings) -> None:
+        self._parts = parts
+        self._settings = settings
+        self._beginning_tokens: tuple[int, ...] | None = None
+
+    def forget(self) -> None:
+        """Forget what was rendered with an earlier system prompt or earlier template arguments."""
+        self._beginning_tokens = None
+
+    def make(self, messages: Sequence[Message], said: Message) -> Prompt:
+        """Make the prompt of a conversation; said: its last message, an answer to be continued."""
+        continues = said is not EMPTY_ANSWER
+        prompt = self.render(messages, continues=continues)
+        if not prompt.tokens:
+            raise BadChatTemplate(
+                "{origin}: the chat template makes nothing of this "
+                "conversation. Replace the template.",
+                origin=self._parts.template.origin,
+            )
+        stable = stable_length(prompt.tokens, self._parts.tokenizer.special_ids)
+        shared = shared_prefix(prompt.tokens, self._beginning()) if self._settings.system else 0
+        return Prompt(
+            prompt.tokens,
+            stable,
+            prompt.thinking_open,
+            said=said,
+            shared=shared if shared >= MIN_SHARED_TOKENS else 0,
+        )
+
+    def render(self, messages: Sequence[Message], *, continues: bool) -> ChatPrompt:
+        """Tokenize the system prompt, the messages, and the beginning of an answer.
+
+        Empty answers are left out. continues: the last message is an answer to be continued.
+        """
+        text = self._settings.system
+        system = [Message("system", text)] if text else []
+        *before, last = messages
+        said = [m for m in before if m.role != "assistant" or m.text or m.thinking or m.calls]
+        return tokenize_chat(
+            self._parts.template,
+            self._parts.tokenizer,
+            [*system, *said, last],
+            add_generation_prompt=not continues,
+            arguments=self._settings.template_arguments,
+            continue_last=continues,
+            tools=self._settings.tools,
+        )
+
+    def _beginning(self) -> tuple[int, ...]:
+        """Return the tokens of a prompt that shares only the system prompt with other prompts."""
+        if self._beginning_tokens is None:
+            self._beginning_tokens = self.render([UNLIKE_ANY_QUESTION], continues=False).tokens
+        return self._beginning_tokens
 
 
 def prefill(
