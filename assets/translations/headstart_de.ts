@@ -3517,6 +3517,18 @@
         <translation>0 bis 1</translation>
     </message>
     <message>
+        <source>an object, or None</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>a text, or None</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>schema, regex, grammar: an answer can be bound to one of them only.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <source>0.01 to 10</source>
         <translation>0,01 bis 10</translation>
     </message>
@@ -4775,6 +4787,14 @@
     <message>
         <source>Quote</source>
         <translation>Zitieren</translation>
+    </message>
+    <message>
+        <source>{name}: no answer can be bound to it ({why}). Change it.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The answer left its grammar: {why}.</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 </TS>

@@ -12,10 +12,12 @@ from PySide6.QtGui import (
     QColor,
     QPainter,
     QTextBlock,
+    QTextBlockFormat,
     QTextCursor,
     QTextDocument,
     QTextFormat,
     QTextLine,
+    QTextListFormat,
 )
 
 from app.window.look import look, mixed
@@ -134,6 +136,14 @@ def paint_tints(painter: QPainter, found: Sequence[TintBox], area: QRectF) -> No
 
 
 BAR = 3
+WIDE = 250
+"""Percent of a space that stands between a bullet and its words."""
+NO_MARKER = QTextBlockFormat.MarkerType.NoMarker
+BULLETS = (
+    QTextListFormat.Style.ListDisc,
+    QTextListFormat.Style.ListCircle,
+    QTextListFormat.Style.ListSquare,
+)
 CODE_OVERHANG = 2
 
 
@@ -145,14 +155,14 @@ class PageMarks:
         self._boxes: list[list[QRectF]] = []
 
     def keep(self, count: int) -> None:
-        """The blocks after so many have changed."""
-        del self._bars[count:], self._boxes[count:]
+        """The blocks after so many have changed, and with them where the bars before them end."""
+        del self._bars[max(0, count - 1) :], self._boxes[max(0, count - 1) :]
 
     def paint(self, painter: QPainter, blocks: Sequence[PlacedBlock], family: str) -> None:
         """Draw them; family: the font of code."""
-        for block in blocks[len(self._bars) :]:
-            self._bars.append(list(quote_bars([block])))
-            self._boxes.append(list(code_boxes([block], family)))
+        for at in range(len(self._bars), len(blocks)):
+            self._bars.append(list(quote_bars(blocks[at : at + 2])))
+            self._boxes.append(list(code_boxes(blocks[at : at + 1], family)))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
         theme = look().theme
@@ -164,19 +174,33 @@ class PageMarks:
             painter.drawRoundedRect(box, 4, 4)
 
 
-def quote_bars(blocks: Iterable[PlacedBlock]) -> Iterator[QRectF]:
-    """A bar for each level of each quoted paragraph, without gaps between paragraphs, on the side
-    where its lines begin.
+def quote_bars(blocks: Sequence[PlacedBlock]) -> Iterator[QRectF]:
+    """A bar for each level of the quote that the first block is in, on the side where its lines
+    begin; to the second block, as far as that is in the same quotes.
     """
-    for block, corner in blocks:
-        levels = min(_levels(block), _levels(block.next()) or _levels(block))
-        lines = block.layout().boundingRect()
-        gap = block.blockFormat().bottomMargin()
-        for level in range(_levels(block)):
-            joined = gap if level < levels and _levels(block.next()) else 0
-            step = QUOTE_STEP * (_levels(block) - level)
-            edge = lines.right() + step - BAR if _is_from_right(block) else lines.x() - step
-            yield QRectF(corner.x() + edge, corner.y(), BAR, lines.height() + joined)
+    block, corner = blocks[0]
+    following = blocks[1] if len(blocks) > 1 else blocks[0]
+    lines = block.layout().boundingRect()
+    for level in range(_levels(block)):
+        is_joined = following is not blocks[0] and level < _levels(following.block)
+        height = following.corner.y() - corner.y() if is_joined else lines.height()
+        step = QUOTE_STEP * (_levels(block) - level)
+        edge = lines.right() + step - BAR if _is_from_right(block) else lines.x() - step
+        yield QRectF(corner.x() + edge, corner.y(), BAR, height)
+
+
+def soften_bullets(block: QTextBlock, pixels: int) -> None:
+    """Have the bullets of lists smaller and further from their words, from this block on. Qt draws
+    them in the font of the block. pixels: of the text's font.
+    """
+    while block.isValid():
+        style = block.textList().format().style() if block.textList() else None
+        if style in BULLETS and block.blockFormat().marker() == NO_MARKER:
+            form = block.charFormat()
+            form.setProperty(QTextFormat.Property.FontPixelSize, round(pixels * 0.75))
+            form.setFontStretch(WIDE)
+            QTextCursor(block).setBlockCharFormat(form)
+        block = block.next()
 
 
 def set_in_from_right(block: QTextBlock) -> None:

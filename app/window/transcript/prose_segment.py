@@ -50,6 +50,7 @@ from app.window.transcript.page_boxes import (
     paint_tints,
     placed,
     set_in_from_right,
+    soften_bullets,
 )
 from app.window.transcript.reader import LIST_STEP, Reader, css, scrolls
 from app.window.transcript.selection import html_of, selected_rows, words_of
@@ -200,6 +201,8 @@ class ProseSegment(QTextBrowser):
             self._settled = Settled(settled, last.blockNumber(), last.blockFormat())
         if settled:
             self._set_rest(self._html[len(settled) :])
+        if "<li" in self._html:
+            soften_bullets(document.findBlockByNumber(kept), self._look.sizes.transcript)
         if "<blockquote" in self._html:
             set_in_from_right(document.findBlockByNumber(kept))
         self._place_formulas()

@@ -12,7 +12,7 @@ from app.window.controls.labels import set_tip, unmarked
 from app.window.language import tr
 from app.window.look import look
 from app.window.transcript.prose_segment import ProseSegment
-from app.window.transcript.reader import Reader, keeps_height
+from app.window.transcript.reader import LINE_HEIGHT, Reader, keeps_height
 from mlx_engine.values.words import size_words
 
 SHORT = 2_000
@@ -81,7 +81,8 @@ class UserBubble(QWidget):
         self.prose.fit(needed)  # what is read from the right begins at its right side
         left = width - needed - PADDING_X
         text_height = self.prose.height() if self.prose.isVisibleTo(self) else 0
-        self.prose.setGeometry(left, PADDING_Y, needed, text_height)
+        lead = self.prose.fontMetrics().lineSpacing() * (LINE_HEIGHT - 100) // 200
+        self.prose.setGeometry(left, PADDING_Y + lead, needed, text_height)  # in the middle
         self._more.setGeometry(left, PADDING_Y + text_height, more.width(), more.height())
         height = text_height + more.height() + 2 * PADDING_Y
         if self._chips:

@@ -327,7 +327,7 @@ def test_code_in_a_list_is_one_block_and_a_quote_has_its_bar_beside_it(view):
     assert prose.text().split("\n") == ["x", "a", "", "b", "q"]
     assert prose.document().blockCount() == 3
     blocks = list(placed(prose.document()))
-    (bar,) = quote_bars(blocks)
+    (bar,) = quote_bars(blocks[-1:])
     text = blocks[-1].block.layout().lineAt(0).x()
     assert 0 < text - bar.x() <= QUOTE_STEP
 
@@ -337,7 +337,10 @@ def test_a_quote_written_from_the_right_has_its_bar_there(view):
     prose = of(view, 1).texts()[0]
     blocks = list(placed(prose.document()))
     width = prose.document().textWidth()
-    outer, both, inner, left = quote_bars(blocks)
+    outer, both, inner, left = [
+        bar for at in range(len(blocks)) for bar in quote_bars(blocks[at : at + 2])
+    ]
+    assert outer.bottom() == both.top() == blocks[1].corner.y(), "no gap between paragraphs"
     assert outer.right() == both.right() == pytest.approx(width, abs=1)
     assert inner.right() == pytest.approx(width - QUOTE_STEP, abs=1)
     assert left.x() == 0
@@ -345,6 +348,16 @@ def test_a_quote_written_from_the_right_has_its_bar_there(view):
         line = block.block.layout().lineAt(0)
         text = block.corner.x() + line.naturalTextRect().right()
         assert 0 < bar.x() - text <= QUOTE_STEP
+
+
+def test_the_text_of_a_bubble_stands_in_its_middle(view):
+    show(view, ShownMessage(1, "user", "hi"))
+    bubble = of(view, 1).findChild(UserBubble)
+    line = bubble.prose.document().begin().layout().lineAt(0)
+    metrics = bubble.prose.fontMetrics()
+    baseline = bubble.prose.y() + line.y() + line.ascent()
+    middle = baseline - metrics.xHeight() / 2
+    assert abs(middle - bubble.height() / 2) <= 3
 
 
 def test_a_fence_of_maths_is_rendered_also_while_it_grows(view):
