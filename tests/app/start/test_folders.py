@@ -5,7 +5,6 @@ from pathlib import Path
 from app.start.folders import folders_of, this_users_folders
 
 HOME = Path("/home/ann")
-ROOT = Path(__file__).parents[3]
 
 
 def test_macos():
