@@ -122,5 +122,6 @@ class ScriptedModels(ModelSource):
 
 
 def described(name: str, nbytes: int) -> ModelDescription:
-    """A model of this size, with caches of a kilobyte a token."""
-    return replace(DESCRIPTION, name=name, nbytes=nbytes, trunk_cache=CacheBytes(values=500))
+    """A model of this size in 32 bits, with caches of a kilobyte a token."""
+    cache = CacheBytes(values=500)
+    return replace(DESCRIPTION, name=name, nbytes=nbytes, parameters=nbytes // 4, trunk_cache=cache)

@@ -1,5 +1,6 @@
 """The list of chats and the store agree, and nothing is lost by a slip."""
 
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -11,9 +12,10 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QLineEdit, QMes
 from scripted_engine import Answer
 from scripted_models import WorkerEngine, described
 from seen import find
-from windows import Driven
+from windows import Driven, running, scripted
 
 from app.control import files
+from app.state.titles import FEWEST_PARAMETERS
 from app.store.transfer import NewChat, read_chats
 from app.values.chat_settings import ChatSettings
 from app.window.sidebar.sidebar import SEARCH_PAUSE_MS
@@ -408,3 +410,14 @@ def test_the_chat_on_show_stays_marked(driven):
         patch.setattr(QDrag, "exec", lambda *_: Qt.DropAction.IgnoreAction)
         chats.startDrag(Qt.DropAction.MoveAction)
     assert chats.selected() == (shown,), "only carried, not opened"
+
+
+def test_a_large_model_names_a_chat_in_an_idle_moment(qapp, qtbot, tmp_path):
+    source = scripted(Answer("Light is scattered."), Answer("Blue Sky"))
+    engine = source.engines["None"]
+    engine.description = replace(engine.description, parameters=FEWEST_PARAMETERS)
+    with running(qapp, qtbot, tmp_path, source) as driven:
+        driven.ask("Why is the sky blue?")
+        assert driven.app.chat.title == "Why is the sky blue?"
+        driven.until(lambda: driven.app.chat.title == "Blue Sky")
+        assert listed(driven) == ["Today", "Blue Sky"] and len(driven.shown) == 2

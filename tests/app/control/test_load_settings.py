@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import WorkerEngine, described
-from seen import button, find, press, words_on
+from seen import button, find, press
 from windows import Driven, running, scripted
 
 from app.control.rest import RestController
@@ -101,8 +101,8 @@ def test_what_is_changed_with_keys_leaves_them_where_they_are(driven, model, qtb
     context_field(driven).setFocus()
     type_context(driven, qtbot, "512")
     qtbot.keyClick(context_field(driven), Qt.Key.Key_Tab)
-    facts = driven.widgets.card.facts
-    driven.until(lambda: any("512" in text for text in words_on(facts)))
+    offered = driven.app.offered
+    driven.until(lambda: offered.facts is not None and "512" in offered.facts.memory.words)
     field = QApplication.focusWidget()
     assert field is not None and field.accessibleName() == "Drafting heads"
 

@@ -57,7 +57,7 @@ def test_the_panel_tells_of_the_model_that_rests(driven):
 
     def told() -> list[str]:
         panel = driven.widgets.session
-        fields = [field.placeholderText() for field in panel.findChildren(QLineEdit)]
+        fields = [field.text() for field in panel.findChildren(QLineEdit)]
         return fields + [line.text() for line in panel.findChildren(QLabel)]
 
     before = told()
