@@ -13,7 +13,7 @@ from app.control.drops import DropController
 from app.control.files import FileController
 from app.control.last_chat import LastChat
 from app.control.library import LibraryController
-from app.control.notices import NotificationController, TroubleController
+from app.control.notices import NotificationController, SystemNotice, TroubleController
 from app.control.rest import ChatModelController, RestController
 from app.control.settings import LookController
 from app.library.machine import this_machine
@@ -111,7 +111,7 @@ class App(QObject):
         prompts = PromptFolder(folders.prompts)
         widgets.settings.watch(settings, lambda: prompts.nbytes, prompts.forget_all)
         NotificationController(
-            widgets.system, answers, settings, self._title_of, self._come_back, self
+            SystemNotice(widgets.window), answers, settings, self._title_of, self._come_back, self
         )
         ChatModelController(page.offer, chat, models, self)
         self.composer = composer = ComposerController(

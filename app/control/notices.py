@@ -3,17 +3,19 @@
 import time
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QObject, Qt
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 
 from app.start.mistakes import Mistakes
 from app.state.answers import Answers, RunningAnswer
 from app.state.chat import ChatState
 from app.state.settings import KeptSettings
+from app.window.controls.icons import app_icon
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import said, tr
 from app.window.layers import CrashBox
 from app.window.main_window import MainWindow
-from app.window.system_notice import SystemNotice, is_elsewhere
 from app.window.transcript.markdown_text import plain_text
 from app.worker.replies import Problem
 from mlx_engine.values.words import joined
@@ -22,6 +24,48 @@ LONG_S = 10.0
 """From so many seconds on, people do something else while they wait."""
 MOST = 120
 """Characters of an answer that are told."""
+
+
+class SystemNotice(QObject):
+    """Asks for attention to a window, and shows words where the system can.
+
+    The icon that the words come from is there only as long as they are news.
+    Signal `clicked`: the user wants what it was about.
+    """
+
+    clicked = Signal()
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self._window = window
+        self._icon: QSystemTrayIcon | None = None
+        application = QGuiApplication.instance()
+        assert isinstance(application, QGuiApplication)
+        application.applicationStateChanged.connect(self._look)
+
+    def show(self, title: str, words: str) -> None:
+        """Tell the user, once."""
+        QApplication.alert(self._window)
+        if QSystemTrayIcon.isSystemTrayAvailable() and QSystemTrayIcon.supportsMessages():
+            icon = self._icon or self._made()
+            icon.show()
+            icon.showMessage(title, words, app_icon())
+
+    def _made(self) -> QSystemTrayIcon:
+        icon = self._icon = QSystemTrayIcon(app_icon(), self)
+        icon.messageClicked.connect(self.clicked)
+        icon.activated.connect(self.clicked)
+        return icon
+
+    def _look(self, state: Qt.ApplicationState) -> None:
+        """Who is here has seen it."""
+        if self._icon is not None and state == Qt.ApplicationState.ApplicationActive:
+            self._icon.hide()
+
+
+def is_elsewhere() -> bool:
+    """Whether the user looks at another program."""
+    return QGuiApplication.applicationState() != Qt.ApplicationState.ApplicationActive
 
 
 class NotificationController(QObject):

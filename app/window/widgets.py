@@ -23,7 +23,6 @@ from app.window.models.model_card_view import ModelCardView
 from app.window.session_panel.session_panel import SessionPanel
 from app.window.settings_view import SettingsView
 from app.window.sidebar.sidebar import Sidebar
-from app.window.system_notice import SystemNotice
 from app.window.transcript.transcript_view import TranscriptView
 
 
@@ -84,7 +83,6 @@ class Widgets:
             {"session": self.session, "drafting": self.drafting_panel},
             self.strip,
         )
-        self.system = SystemNotice(self.window)
         self.card = ModelCardView()
         self.layer = CardLayer(self.card, self.window.body)
         self.overlay = DropOverlay(self.window.body)

@@ -55,9 +55,9 @@ def test_deleting_can_be_undone(driven):
 def test_what_is_in_effect_is_said_of_the_chat_on_show(driven):
     chat(driven, "Drafted")
     find(driven.widgets.session, QToolButton, "Depth: Custom").click()
-    assert "Pinned: 3." in in_effect(driven)
+    assert "Drafts 3 ahead." in in_effect(driven)
     driven.app.chats.begin()
-    assert "Pinned" not in in_effect(driven)
+    assert "Drafts 3 ahead" not in in_effect(driven)
 
 
 def test_what_is_in_effect_with_another_model_is_not_said_any_more(driven, source):

@@ -9,8 +9,7 @@ from scripted_engine import Answer
 from windows import Driven, running, scripted
 
 from app.app import App
-from app.control.notices import LONG_S, MOST, NotificationController
-from app.window.system_notice import SystemNotice
+from app.control.notices import LONG_S, MOST, NotificationController, SystemNotice
 from mlx_engine.values.errors import OutOfMemory
 
 
