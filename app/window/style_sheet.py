@@ -1,8 +1,9 @@
 """The window's style sheet: what the palette cannot say, from a theme and type sizes.
 
 Widgets choose a look by the dynamic property `role`. Labels: title, heading, error-heading, muted,
-note, figure, effect, problem, warning. Push buttons: primary, quiet, disclosure, link, row. Tool
-buttons: group, segment, primary. Frames: side, card, composer, chip, drop. Editors: field, message.
+note, figure, effect, problem, warning. Push buttons: primary, quiet, disclosure, link, row,
+segment. Tool buttons: group, primary. Frames: side, card, composer, chip, drop. Editors: field,
+message.
 """
 
 from dataclasses import asdict
@@ -102,21 +103,21 @@ QPushButton[role="disclosure"]:hover, QPushButton[role="disclosure"]:focus {
 QToolButton[role="group"] { font-weight: 600; padding: 6px 4px 6px 0; margin-left: -4px; }
 QToolButton[role="group"]:checked, QToolButton[role="group"]:hover { background: transparent; }
 QToolButton[role="group"]:focus { border-color: transparent; text-decoration: underline; }
-QToolButton[role="segment"] {
+QPushButton[role="segment"] {
   background: $page; border: 1px solid $line; border-right: none; border-radius: 0;
   padding: 4px 2px; min-height: ${line_height}px; min-width: 14px;
 }
-QToolButton[role="segment"][edge="first"] {
+QPushButton[role="segment"][edge="first"] {
   border-top-left-radius: 6px; border-bottom-left-radius: 6px;
 }
-QToolButton[role="segment"][edge="last"] {
+QPushButton[role="segment"][edge="last"] {
   border-right: 1px solid $line; border-top-right-radius: 6px; border-bottom-right-radius: 6px;
 }
-QToolButton[role="segment"]:hover { background: $hover; }
-QToolButton[role="segment"]:checked { background: $selected; color: $text; font-weight: 600; }
-QToolButton[role="segment"]:focus { border: 1px solid $accent; }
-QToolButton[role="segment"]:disabled { background: transparent; color: $muted; font-weight: 400; }
-QToolButton[role="segment"]:checked:disabled { background: $hover; }
+QPushButton[role="segment"]:hover { background: $hover; }
+QPushButton[role="segment"]:checked { background: $selected; color: $text; font-weight: 600; }
+QPushButton[role="segment"]:focus { border: 1px solid $accent; }
+QPushButton[role="segment"]:disabled { background: transparent; color: $muted; font-weight: 400; }
+QPushButton[role="segment"]:checked:disabled { background: $hover; }
 """
 
 FIELDS = """

@@ -1559,6 +1559,10 @@
         <translation>Nachricht</translation>
     </message>
     <message>
+        <source>Clear</source>
+        <translation>Löschen</translation>
+    </message>
+    <message>
         <source>{name}, slider</source>
         <translation>{name}, Schieberegler</translation>
     </message>
@@ -1614,9 +1618,13 @@
         <source>Measured when drafting first chooses its depth.</source>
         <translation>Wird gemessen, wenn erstmals eine Tiefe gewählt wird.</translation>
     </message>
-    <message>
-        <source>{rows} tokens {cost:.2f}</source>
-        <translation>{rows} Token {cost:.2f}</translation>
+    <message numerus="yes">
+        <source>{n} tokens {cost:.2f}</source>
+        <comment>1 token {cost:.2f}</comment>
+        <translation>
+            <numerusform>1 Token {cost:.2f}</numerusform>
+            <numerusform>{n} Token {cost:.2f}</numerusform>
+        </translation>
     </message>
     <message>
         <source>Time of a step relative to one token ({one:.1f} ms): {rest}.</source>
@@ -2520,7 +2528,7 @@
         <translation>Name</translation>
     </message>
     <message>
-        <source>Save as</source>
+        <source>Save As</source>
         <translation>Sichern als</translation>
     </message>
     <message>

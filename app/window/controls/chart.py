@@ -14,7 +14,7 @@ from PySide6.QtGui import (
     QPolygonF,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtWidgets import QLabel, QSizePolicy
 
 from app.window.look import look
 
@@ -22,10 +22,11 @@ WIDTH, NARROWEST = 260, 120
 WRAPPED = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap
 
 
-class Chart(QWidget):
+class Chart(QLabel):
     """A picture painted from values; where there are none, the words say why.
 
-    Subclasses paint in `draw` and put the picture in words in `words`.
+    Subclasses paint in `draw` and put the picture in words in `words`, which a screen reader says
+    as those of a label.
     """
 
     def __init__(self, lines: float) -> None:
@@ -42,7 +43,7 @@ class Chart(QWidget):
     def refresh(self, is_empty: bool) -> None:
         """After new values: paint, and tell assistive technology."""
         self.is_empty = is_empty
-        self.setAccessibleDescription(self.words())
+        self.setAccessibleName(self.words())
         self.setFixedHeight(self.height_at(self.width()))
         self.update()
 
@@ -131,7 +132,7 @@ class ShareBar(Chart):
 
     def __init__(self, name: str) -> None:
         super().__init__(0)
-        self.setAccessibleName(name)
+        self._name = name
         self.show_parts("")
 
     def show_parts(self, words: str, *parts: Part) -> None:
@@ -140,8 +141,8 @@ class ShareBar(Chart):
         self.refresh(is_empty=False)
 
     def words(self) -> str:
-        """As they were given."""
-        return self._words
+        """The name of the bar, and its words as they were given."""
+        return ": ".join(filter(None, (self._name, self._words)))
 
     def height_wanted(self) -> int:
         """As thin at any size of text."""

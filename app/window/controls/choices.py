@@ -19,11 +19,11 @@ from PySide6.QtWidgets import (
     QButtonGroup,
     QCheckBox,
     QComboBox,
+    QPushButton,
     QSizePolicy,
     QStyle,
     QStyleOptionButton,
     QStyleOptionComboBox,
-    QToolButton,
     QWidget,
 )
 
@@ -105,12 +105,16 @@ class DropDown(QComboBox):
         event.ignore()
 
 
-class _Segment(QToolButton):
+SEGMENT_PADDING = 5
+
+
+class _Segment(QPushButton):
     """One of several; it keeps room for the bold words that it has while it is chosen."""
 
     def __init__(self) -> None:
         super().__init__()
         self.setCheckable(True)
+        self.setAutoExclusive(True)  # a radio button for screen readers
         self.setProperty("role", "segment")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
@@ -118,11 +122,10 @@ class _Segment(QToolButton):
 
     def sizeHint(self) -> QSize:
         """As wide as bold words are."""
-        hint, bold = super().sizeHint(), self.font()
-        plain = QFontMetrics(bold).horizontalAdvance(self.text())
+        bold = self.font()
         bold.setWeight(QFont.Weight.DemiBold)
-        more = QFontMetrics(bold).horizontalAdvance(self.text()) - plain
-        return QSize(hint.width() + more, hint.height())
+        width = QFontMetrics(bold).horizontalAdvance(self.text()) + 2 * SEGMENT_PADDING
+        return QSize(width, super().sizeHint().height())
 
     def minimumSizeHint(self) -> QSize:
         """No less."""

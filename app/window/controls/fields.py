@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QPlainTextEdit,
     QSlider,
+    QToolButton,
     QWidget,
 )
 from typing_extensions import override
@@ -48,6 +49,13 @@ def keep_key(widget: QWidget, key: Qt.Key) -> None:
     widget.installEventFilter(_KeptKey(widget, key))
 
 
+def add_clear_button(edit: QLineEdit) -> None:
+    """Add Qt's button that clears a text, with a name for screen readers."""
+    edit.setClearButtonEnabled(True)
+    for button in edit.findChildren(QToolButton):
+        button.setAccessibleName(tr("Clear"))
+
+
 class SearchField(QLineEdit):
     """What to look for. Signal `left`: Escape was pressed in it, where that is a shortcut too."""
 
@@ -57,7 +65,7 @@ class SearchField(QLineEdit):
         super().__init__()
         self.setPlaceholderText(placeholder)
         self.setAccessibleName(name)
-        self.setClearButtonEnabled(True)
+        add_clear_button(self)
         keep_key(self, Qt.Key.Key_Escape)
 
     # Qt
@@ -236,6 +244,8 @@ class NumberEdit(QDoubleSpinBox):
     @override
     def textFromValue(self, value: float) -> str:
         number = round(value, self.decimals())
+        if number == self.unset and self.specialValueText():
+            return self.specialValueText()  # which Qt shows by itself, but tells no screen reader
         return tr("off") if number == self._off else decimal(number)
 
     @override

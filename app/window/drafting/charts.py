@@ -155,7 +155,7 @@ class CostCurve(Chart):
             return tr("Measured when drafting first chooses its depth.")
         one = self._costs[0]
         rest = ", ".join(
-            tr("{rows} tokens {cost:.2f}", rows=rows, cost=cost / one)
+            tr("{n} tokens {cost:.2f}", "1 token {cost:.2f}", rows, cost=cost / one)
             for rows, cost in enumerate(self._costs, 1)
         )
         return tr(

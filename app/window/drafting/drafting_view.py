@@ -47,7 +47,6 @@ class DraftingView(QScrollArea):
         body = QWidget()
         lines = column(about, self._summary, of=body, margins=(16, 16, 16, 16), spacing=8)
         for title, part in parts.items():
-            part.setAccessibleName(title)
             for item in (8, wrapped(title, "heading"), part):
                 add(lines, item)
         lines.addStretch(1)
@@ -57,6 +56,7 @@ class DraftingView(QScrollArea):
         self._figures: DraftingFigures | None = None
         self.show_history(RoundHistory())
         self.show_kernels(())
+        self.show_costs((), 0)
 
     def watch(self, figures: DraftingFigures) -> None:
         """Show these figures, whenever there are others."""
@@ -78,13 +78,10 @@ class DraftingView(QScrollArea):
         self._stages.show_stages(history.stages)
         self._gain.setText(gain_in_words(history))
         self._reasons.setText(reasons_in_words((*declined, *history.reasons)))
-        for words in (self._gain, self._reasons):
-            words.setAccessibleDescription(words.text())
 
     def show_kernels(self, kernels: Sequence[KernelState]) -> None:
         """Show which kernels of ours the model in use goes through, and why not the others."""
         self._kernels.setText(kernels_in_words(kernels))
-        self._kernels.setAccessibleDescription(self._kernels.text())
 
     def show_costs(self, verify_ms: Sequence[float], depth_in_use: int) -> None:
         """Show the measured cost of a pass of 1 row and more."""

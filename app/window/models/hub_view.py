@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QLineEdit, QListWidgetItem, QPushButton, QWidget
 from app.values.hub import HubFind, HubOffer, suggested
 from app.values.models import DownloadFigures
 from app.window.controls.choices import Option, Segments
+from app.window.controls.fields import add_clear_button
 from app.window.controls.labels import paragraph, say, set_role
 from app.window.controls.layouts import Wide, column, row
 from app.window.language import tr
@@ -25,7 +26,7 @@ from app.window.models.two_line_list import (
 from mlx_engine.values.words import Words, size_words
 
 FORMATS = (Option("", Words("All")), Option("GGUF", "GGUF"), Option("MLX", "MLX"))
-ROOMY = "QToolButton { padding: 4px 10px; }"
+ROOMY = "QPushButton { padding: 4px 10px; }"
 """For segments that are not short of room."""
 
 LOOKING = TwoLines(Words("Getting files and sizes"), "", "", is_faint=True, indent=1)
@@ -153,7 +154,7 @@ class HubView(QWidget):
         self._words = QLineEdit()
         self._words.setAccessibleName(tr("Search Hugging Face"))
         self._words.setPlaceholderText(tr("Search, owner/name or a link"))
-        self._words.setClearButtonEnabled(True)
+        add_clear_button(self._words)
         self._format = Segments(tr("Format"))
         self._format.show_options(FORMATS, "")
         self._format.setStyleSheet(ROOMY)

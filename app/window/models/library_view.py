@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QLineEdit, QPushButton, QWidget
 
 from app.values.models import DownloadFigures, FoundModel
 from app.window.controls.choices import Option, Segments
+from app.window.controls.fields import add_clear_button
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_tip
 from app.window.controls.layouts import STRETCH, Wide, column, row, stacked
@@ -88,7 +89,7 @@ class LibraryView(QWidget):
         self._filter = QLineEdit()
         self._filter.setAccessibleName(tr("Filter models"))
         self._filter.setPlaceholderText(tr("Filter"))
-        self._filter.setClearButtonEnabled(True)
+        add_clear_button(self._filter)
         self.open = QPushButton(tr("Open…"))
         set_tip(self.open, tr("Choose a model folder or a .gguf file"))
         self.list = LibraryList()

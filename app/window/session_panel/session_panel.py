@@ -60,7 +60,7 @@ class PresetsGroup(Group):
         self._name.setAccessibleName(tr("Name of a new preset"))
         self._name.setPlaceholderText(tr("Name"))
         self._name.setMaxLength(LONGEST_NAME)
-        self._save = QPushButton(tr("Save as"))
+        self._save = QPushButton(tr("Save As"))
         self._update = QPushButton()
         self._defaults = QPushButton(tr("Use as Defaults"))
         set_tip(self._defaults, tr("New chats start with the settings of this chat"))
@@ -141,7 +141,7 @@ class PresetsGroup(Group):
         name, is_renamed = self._name.text().strip(), self._rename.isChecked()
         is_taken = name in self._names
         self._save.setEnabled(bool(name) and not (is_renamed and is_taken))
-        other = tr("Replace") if is_taken else tr("Save as")
+        other = tr("Replace") if is_taken else tr("Save As")
         self._save.setText(tr("Rename") if is_renamed else other)
         for button in (self._rename, self._delete):
             button.setEnabled(self._choice.currentIndex() >= 0)

@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSignalBlocker, Qt, QTimer
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton
+from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton, QToolButton
 
 from app.state.answers import Answers
 from app.state.chat import ChatState
@@ -34,6 +34,8 @@ class Sidebar(QFrame):
         self.list = ChatList()
         self._search = SearchField(tr("Search"), tr("Search in chats"))
         self._search.addAction(icon("search", "muted"), QLineEdit.ActionPosition.LeadingPosition)
+        for sign in self._search.findChildren(QToolButton):
+            sign.setAccessibleName(sign.accessibleName() or tr("Search"))
         self.new = RowButton(tr("New chat"), "new_chat")
         self.models = RowButton(tr("Models"), "library")
         self._trash = RowButton(tr("Trash"), "delete")

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt, QTimer
 from PySide6.QtGui import QDrag
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QLineEdit, QMessageBox, QToolButton
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QLineEdit, QMessageBox, QPushButton
 from scripted_engine import Answer
 from scripted_models import WorkerEngine, described
 from seen import find
@@ -54,7 +54,7 @@ def test_deleting_can_be_undone(driven):
 
 def test_what_is_in_effect_is_said_of_the_chat_on_show(driven):
     chat(driven, "Drafted")
-    find(driven.widgets.session, QToolButton, "Depth: Custom").click()
+    find(driven.widgets.session, QPushButton, "Depth: Custom").click()
     assert "Drafts 3 ahead." in in_effect(driven)
     driven.app.chats.begin()
     assert "Drafts 3 ahead" not in in_effect(driven)

@@ -145,8 +145,9 @@ def test_mixing():
     ("made", "role"),
     [
         *((QPushButton, role) for role in ("", "primary", "quiet", "disclosure", "row", "link")),
-        *((QToolButton, role) for role in ("", "primary", "group", "segment")),
-        *((Tick, ""), (DropDown, "")),
+        *((QPushButton, "segment"), (QToolButton, ""), (QToolButton, "primary")),
+        *((QToolButton, "group"), (Tick, "")),
+        (DropDown, ""),
     ],
 )
 @pytest.mark.parametrize("is_checked", [False, True])

@@ -57,7 +57,7 @@ def test_values_are_painted_and_said(qtbot, theme, kind):
     empty_words, empty = chart.words(), colours_of(chart)
     FILLED[kind](chart)
     assert chart.words() != empty_words
-    assert chart.accessibleDescription() == chart.words()
+    assert chart.accessibleName() == chart.words()
     assert QColor(theme.accent).name() in colours_of(chart)
     assert QColor(theme.accent).name() not in empty
 
@@ -67,7 +67,7 @@ def test_bars_grow_with_depths(qtbot, theme):
     qtbot.addWidget(bars)
     bars.show_rows([DepthRow(depth, 1, 2) for depth in range(1, 6)])
     assert bars.sizeHint().height() == 5 * ceil(ROW * bars.metrics.height())
-    assert "Depth 5: 1 of 2 accepted, 50 %." in bars.accessibleDescription()
+    assert "Depth 5: 1 of 2 accepted, 50 %." in bars.accessibleName()
 
 
 def test_the_strip_opens_by_click_and_key(qtbot, theme):

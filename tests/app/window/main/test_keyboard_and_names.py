@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QPlainTextEdit,
     QProgressBar,
+    QPushButton,
     QScrollArea,
     QToolButton,
     QWidget,
@@ -133,7 +134,7 @@ def test_arrow_keys_walk_the_segments(qtbot, widgets):
     assert isinstance(panel, SessionPanel)
     owner = Owner()
     panel.settings.watch(lambda: owner.settings, owner.change, owner.changed)
-    auto = find(panel, QToolButton, "Depth: Auto")
+    auto = find(panel, QPushButton, "Depth: Auto")
     auto.setFocus()
     qtbot.keyClick(auto, Qt.Key.Key_Right)
     focus = QApplication.focusWidget()
@@ -177,7 +178,7 @@ def test_what_tab_comes_to_from_another_part_of_the_window_is_scrolled_to(widget
     settle()
     areas = widgets.settings.findChildren(QScrollArea)
     (area,) = [area for area in areas if area.isVisible()]
-    names = find(widgets.settings, QToolButton, "Settings: Advanced")
+    names = find(widgets.settings, QPushButton, "Settings: Advanced")
     bar = area.verticalScrollBar()
     bar.setValue(bar.maximum())
     names.setFocus()

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QPlainTextEdit,
     QPushButton,
-    QToolButton,
 )
 from seen import find, press, words_on
 
@@ -63,7 +62,7 @@ def test_showing_changes_nothing(qtbot, view, settings, wear):
     wear("dark", 1.4)
     qtbot.wait(350)
     assert settings.value == given
-    assert find(view, QToolButton, "Theme: Dark").isChecked()
+    assert find(view, QPushButton, "Theme: Dark").isChecked()
     assert find(view, QLabel, "Text size 140 %").text() == "140 %"
 
 

@@ -145,7 +145,7 @@ def test_the_memory_bar_warns_by_colour(add, theme):
 
     assert first_pixel(FITS) == QColor(theme.accent)
     assert first_pixel(TOO_LARGE) == QColor(theme.error)
-    assert bar.accessibleDescription() == TOO_LARGE.words
+    assert bar.accessibleName() == f"Memory: {TOO_LARGE.words}"
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def test_a_search_by_words_and_format(qtbot, library):
     with qtbot.waitSignal(hub.search_wanted) as got:
         qtbot.keyClick(field, Qt.Key.Key_Return)
     assert got.args == ["qwen 9b", ""]
-    mlx = find(hub, QToolButton, "Format: MLX")
+    mlx = find(hub, QPushButton, "Format: MLX")
     with qtbot.waitSignal(hub.search_wanted) as got:
         mlx.click()
     assert got.args == ["qwen 9b", "MLX"]

@@ -75,11 +75,11 @@ def test_thinking_is_offered_where_the_template_knows_it(panel, heard):
     assert switch.parent().isHidden()
     panel.show_model(None, replace(CAN, can_switch_thinking=True))
     assert not switch.parent().isHidden()
-    find(panel, QToolButton, "Thinking: Off").click()
-    find(panel, QToolButton, "Thinking: Model default").click()
+    find(panel, QPushButton, "Thinking: Off").click()
+    find(panel, QPushButton, "Thinking: Model default").click()
     assert heard == [("thinking", False), ("thinking", None)]
     panel.owner.give(panel, ChatSettings(thinking=True))
-    assert find(panel, QToolButton, "Thinking: On").isChecked()
+    assert find(panel, QPushButton, "Thinking: On").isChecked()
 
 
 def test_a_template_is_given_what_it_asks_for_by_name(qtbot, panel, heard):

@@ -12,8 +12,8 @@ from PySide6.QtWidgets import (
     QLabel,
     QLineEdit,
     QPlainTextEdit,
+    QPushButton,
     QScrollArea,
-    QToolButton,
 )
 from scripted_engine import DESCRIPTION, NO_HEADS
 from seen import find, words_on
@@ -209,16 +209,16 @@ def test_text_of_one_chat_never_reaches_the_next(qtbot, panel, heard):
 def test_the_depth_is_automatic_off_or_a_number(panel, qtbot, heard):
     tokens = find(panel, QDoubleSpinBox, "Tokens ahead")
     assert not tokens.isVisible()
-    find(panel, QToolButton, "Depth: Custom").click()
+    find(panel, QPushButton, "Depth: Custom").click()
     assert tokens.isVisible() and (tokens.minimum(), tokens.maximum()) == (1, MAX_DEPTH)
     type_into(qtbot, panel, "Tokens ahead", "5")
-    find(panel, QToolButton, "Depth: Off").click()
+    find(panel, QPushButton, "Depth: Off").click()
     assert not tokens.isVisible()
-    find(panel, QToolButton, "Depth: Auto").click()
+    find(panel, QPushButton, "Depth: Auto").click()
     assert [options.depth for _, options in heard] == [3, 5, 0, "auto"]
     for depth, name in ((0, "Off"), (7, "Custom"), ("auto", "Auto")):
         panel.owner.give(panel, ChatSettings(draft=DraftOptions(depth=depth)))
-        assert find(panel, QToolButton, f"Depth: {name}").isChecked()
+        assert find(panel, QPushButton, f"Depth: {name}").isChecked()
     assert tokens.value() == 7
 
 
@@ -226,8 +226,8 @@ def test_what_the_model_cannot_do_is_disabled_with_the_reason(panel):
     panel.show_model(None, CANNOT)
     panel.owner.give(panel, ChatSettings())
     controls = [
-        find(panel, QToolButton, "Depth: Auto"),
-        find(panel, QToolButton, "Draft rule: Greedy"),
+        find(panel, QPushButton, "Depth: Auto"),
+        find(panel, QPushButton, "Draft rule: Greedy"),
         field_of(panel, "Minimum probability"),
     ]
     for control in controls:
@@ -242,7 +242,7 @@ def test_what_the_model_cannot_do_is_disabled_with_the_reason(panel):
 def test_switching_the_source(qtbot, panel, heard):
     choose(qtbot, find(panel, DropDown, "Draft source"), "none")
     assert heard == [("draft", DraftOptions(source="none"))]
-    assert not find(panel, QToolButton, "Depth: Auto").isEnabled()
+    assert not find(panel, QPushButton, "Depth: Auto").isEnabled()
 
 
 def test_the_output_head_is_chosen_where_mtp_heads_draft(qtbot, panel, heard):
