@@ -9,14 +9,14 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from app.values.chats import DraftedSpan
-from app.window.controls.layouts import column
+from app.window.controls.layouts import Wide, column, row
 from app.window.language import tr
 from app.window.transcript.code_segment import CodeSegment, CodeText
 from app.window.transcript.drafted_spans import within
 from app.window.transcript.formulas import Searched, in_sources
 from app.window.transcript.markdown_text import markdown_html
 from app.window.transcript.prose_segment import ProseSegment
-from app.window.transcript.reader import GAP, PARAGRAPH_GAP, Reader, keeps_height
+from app.window.transcript.reader import GAP, LIST_STEP, PARAGRAPH_GAP, Reader, keeps_height
 from app.window.transcript.selection import Part
 from app.window.transcript.streaming_markdown import Segment, StreamingMarkdown, settled
 
@@ -71,6 +71,13 @@ def with_rows(known: Rendered, head: str, source: str) -> Rendered:
     return Rendered(source, markdown_html(source)) if new else known
 
 
+class Placed(NamedTuple):
+    """Items of the column before a segment, and how many lists the segment stands in."""
+
+    items: int
+    level: int
+
+
 class SegmentColumn(QWidget):
     """width: of the column, until it is laid out."""
 
@@ -83,6 +90,7 @@ class SegmentColumn(QWidget):
         self._spans: list[DraftedSpan] = []
         self._beginning, self._table = Rendered(), GrowingTable()
         self._widgets: list[ProseSegment | CodeSegment] = []
+        self._places: list[Placed] = []
         self._definitions = ""
         self._column = column(of=self, spacing=0)
 
@@ -137,9 +145,15 @@ class SegmentColumn(QWidget):
             self._show(index)
 
     def _differ_in_kind(self, first: int) -> bool:
-        """Whether one of the widgets from `first` on is not of its segment's kind."""
-        shown = zip(self._widgets[first:], self._stream.segments[first:], strict=False)
-        return any(isinstance(w, CodeSegment) != (s.kind == "code") for w, s in shown)
+        """Whether one of the widgets from `first` on is not of its segment's kind and level."""
+        shown = zip(
+            self._widgets[first:], self._places[first:], self._stream.segments[first:], strict=False
+        )
+        return any(
+            isinstance(widget, CodeSegment) != (segment.kind == "code")
+            or place.level != segment.level
+            for widget, place, segment in shown
+        )
 
     def _show(self, index: int) -> None:
         widget, segment = self._widgets[index], self._stream.segments[index]
@@ -147,13 +161,14 @@ class SegmentColumn(QWidget):
             widget.show_segment(segment, self._spans)
             return
         spans = within(self._spans, segment.start, segment.end, len(segment.head))
+        written = segment.head + segment.source
         if segment.closed:
             source = segment.markdown
-            widget.show_html(markdown_html(source, self._definitions), source, spans)
+            widget.show_html(markdown_html(source, self._definitions), written, spans)
         else:
             source = settled(segment.markdown)
             html = self._growing_html(source, len(segment.head))
-            widget.show_html(html, source, spans, settled=self._beginning.html)
+            widget.show_html(html, written, spans, settled=self._beginning.html)
         widget.setVisible(bool(source.strip()))
 
     def _growing_html(self, source: str, head: int) -> str:
@@ -169,26 +184,29 @@ class SegmentColumn(QWidget):
 
     def _add(self, segment: Segment) -> None:
         widget: ProseSegment | CodeSegment
+        left = segment.level * LIST_STEP
+        self._places.append(Placed(self._column.count(), segment.level))
         if segment.kind == "code":
             widget = CodeSegment(self._reader, segment.language)
-            widget.resize(self._width, 1)
+            widget.resize(self._width - left, 1)
             self._column.addSpacing(GAP - PARAGRAPH_GAP if self._widgets else 0)
         else:
             widget = ProseSegment(self._reader, self._muted)
             widget.setAccessibleName(tr("Thinking") if self._muted else tr("Answer"))
-            widget.fit(self._width)
-            widget.resize(self._width, 1)
+            widget.fit(self._width - left)
+            widget.resize(self._width - left, 1)
             if self._widgets and isinstance(self._widgets[-1], CodeSegment):
                 self._column.addSpacing(GAP)
-        self._column.addWidget(widget)
+        if left:
+            self._column.addLayout(row(Wide(widget), margins=(left, 0, 0, 0)))
+        else:
+            self._column.addWidget(widget)
         self._widgets.append(widget)
 
     def _drop_last(self) -> None:
-        widget = self._widgets.pop()
-        self._column.removeWidget(widget)
-        last = self._column.itemAt(self._column.count() - 1)
-        if last is not None and last.spacerItem() is not None:
-            self._column.removeItem(last)
+        widget, place = self._widgets.pop(), self._places.pop()
+        while self._column.count() > place.items:
+            self._column.takeAt(place.items)
         widget.hide()
         widget.deleteLater()
 

@@ -9,7 +9,7 @@ Kind = Literal["prose", "code"]
 
 OPENING_FENCE = re.compile(r"(`{3,})([^`\n]*)$|(~{3,})([^\n]*)$")
 CLOSING_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*$")
-UNFINISHED_FENCE = re.compile(r"(?:^|\n)(`{1,2}|~{1,2}|`{3,}[^`\n]*|~{3,}[^\n]*)$")
+UNFINISHED_FENCE = re.compile(r"(?:^|\n)[ \t]*(`{1,2}|~{1,2}|`{3,}[^`\n]*|~{3,}[^\n]*)$")
 
 MATHS = "math"
 """What stands after a fence around LaTeX that is to be read, not copied."""
@@ -54,7 +54,8 @@ class Segment:
     """`source` is the markdown from offset `start` of the answer on, fence lines included.
 
     closed: nothing will be added to it any more. head: of the table or fence that it goes on with,
-    or "".
+    or "". level: how many lists it stands in that began in segments before it. indent: columns
+    that its lines are set in by these.
     """
 
     kind: Kind
@@ -62,6 +63,8 @@ class Segment:
     source: str
     closed: bool
     head: str = ""
+    indent: int = 0
+    level: int = 0
 
     @property
     def end(self) -> int:
@@ -71,12 +74,12 @@ class Segment:
     @property
     def markdown(self) -> str:
         """What is rendered of prose."""
-        return self.head + self.source
+        return self.head + dedented(self.source, self.indent)
 
     @property
     def language(self) -> str:
         """First word after the opening fence, "" when there is none (and for prose)."""
-        fence = opening_fence(self.source.partition("\n")[0]) if self.kind == "code" else None
+        fence = self._opening() if self.kind == "code" else None
         return fence.info.split()[0].lower() if fence and fence.info else ""
 
     @property
@@ -87,16 +90,27 @@ class Segment:
     @property
     def code_parts(self) -> tuple[CodePart, ...]:
         """What of the source is code, in its order: all between the fences, or each line."""
-        fence = opening_fence(self.source.partition("\n")[0])
+        fence = self._opening()
         return tuple(self._indented() if fence is None else self._fenced(fence))
+
+    def _opening(self) -> Fence | None:
+        """The fence in its first line."""
+        return opening_fence(dedented(self.source.partition("\n")[0], self.indent))
 
     def _fenced(self, fence: Fence) -> Iterator[CodePart]:
         start = self.source.find("\n") + 1 or len(self.source)
         body = self.source[start:].removesuffix("\n").removesuffix("\r")
         kept, _, last = body.rpartition("\n")
-        if fence.closed_by(last) or (not self.closed and _may_close(last, fence)):
+        closing = last.lstrip(" \t") if self.indent else last
+        if fence.closed_by(closing) or (not self.closed and _may_close(closing, fence)):
             body = kept.removesuffix("\r")
-        yield CodePart(start, body)
+        if not self.indent:
+            yield CodePart(start, body)
+            return
+        for line in LINE.findall(body):
+            skipped = len(line) - len(dedented(line, self.indent))
+            yield CodePart(start + skipped, line[skipped:])
+            start += len(line)
 
     def _indented(self) -> Iterator[CodePart]:
         start = 0
@@ -108,6 +122,11 @@ class Segment:
             skipped = indent.end() if indent else len(line) - len(line.lstrip(" "))
             yield CodePart(start + skipped, line[skipped:])
             start += len(line)
+
+
+def dedented(source: str, indent: int) -> str:
+    """A text without so many columns before its lines, as far as there are blanks."""
+    return re.sub(rf"^[ \t]{{1,{indent}}}", "", source, flags=re.MULTILINE) if indent else source
 
 
 def _may_close(line: str, fence: Fence) -> bool:
@@ -151,6 +170,7 @@ WIDEST = 100
 """Columns of a table; more are shown as text."""
 
 TABLE_RULE = re.compile(r"\|?[ \t]*+:?-++:?[ \t]*+(\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*$")
+ITEM_START = re.compile(r"(?:[-*+]|[0-9]{1,9}[.)])(?: {1,4}(?=\S)|(?=[ \t\r\n]|$))")
 LIST_ITEM = re.compile(r"(?:[-*+]|[0-9]{1,9}[.)])(?:[ \t\r\n]|$)")
 FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]:")
 INNER_FENCE = re.compile(r"((?:[ \t>]|(?:[-*+]|[0-9]{1,9}[.)])(?=[ \t]))++)(`{3,}|~{3,})([^`\n]*)$")
@@ -162,8 +182,8 @@ class StreamingMarkdown:
     settled: characters at the beginning of the last segment that stay as they are when rendered.
 
     Where a segment ends depends on the text alone, not on the pieces in which it came. A fence in
-    column 0 begins a code segment, and so does an indented line after a blank one; code inside a
-    list, a quote or a footnote stays in its prose, and so does a fence around maths.
+    column 0 or in a list begins a code segment, and so does an indented line after a blank one;
+    code inside a quote or a footnote stays in its prose, and so does a fence around maths.
     """
 
     def __init__(self) -> None:
@@ -171,15 +191,25 @@ class StreamingMarkdown:
         self._code_segments = 0
         self._text = ""
         self._begun = 0
+        self._items: list[int] = []
         self._begin("prose", 0)
 
-    def _begin(self, kind: Kind, start: int, fence: Fence | None = None, head: str = "") -> None:
+    def _begin(
+        self,
+        kind: Kind,
+        start: int,
+        fence: Fence | None = None,
+        head: str = "",
+        indent: int = 0,
+        level: int = 0,
+    ) -> None:
         self._kind: Kind = kind
         self._start = start
         self._fence = fence
         self._inner: Fence | None = None
         self._inner_prefix = ""
-        self._in_list = False
+        self._indent, self._level = indent, level
+        self._in_list = indent > 0
         self._after_blank = True
         self._last_line = ""
         self._head = self._table = head
@@ -238,10 +268,18 @@ class StreamingMarkdown:
                 self._judge_prose(line)
 
     def _segment(self, source: str, closed: bool) -> Segment:
-        return Segment(self._kind, self._start, source, closed, self._head)
+        return Segment(
+            self._kind, self._start, source, closed, self._head, self._indent, self._level
+        )
 
     def _cut(
-        self, at: int, kind: Kind = "prose", fence: Fence | None = None, head: str = ""
+        self,
+        at: int,
+        kind: Kind = "prose",
+        fence: Fence | None = None,
+        head: str = "",
+        indent: int = 0,
+        level: int = 0,
     ) -> None:
         """End the segment before offset `at` of the text; the rest begins the next one."""
         start, source = self._start + at - self._begun, self._text[self._begun : at]
@@ -249,13 +287,29 @@ class StreamingMarkdown:
             self.segments.append(self._segment(source, closed=True))
         self._code_segments += kind == "code"
         self._begun = at
-        self._begin(kind, start, fence, head)
+        self._begin(kind, start, fence, head, indent, level)
+
+    def _cut_in_list(self) -> None:
+        """End the segment before the line that is judged; prose of the list that it is in goes on,
+        if it is in one.
+        """
+        self._cut(
+            self._judged,
+            indent=self._items[-1] if self._items else 0,
+            level=len(self._items),
+        )
+
+    def _leave_items(self, line: str) -> None:
+        """End the items of lists that a line does not belong to."""
+        while self._items and self._items[-1] > _column(line):
+            self._items.pop()
 
     def _cut_within(self, at: int) -> None:
         """End the segment even in an inner fence, which is opened again in the next one."""
         inner, prefix, in_list = self._inner, self._inner_prefix, self._in_list
         quote = "> " if ">" in prefix else ""
-        self._cut(at, head=f"{quote}{inner.marker}{inner.info}\n" if inner else "")
+        head = f"{quote}{inner.marker}{inner.info}\n" if inner else ""
+        self._cut(at, head=head, indent=self._indent, level=self._level)
         if inner:
             self._inner, self._inner_prefix, self._in_list = inner, prefix, in_list
             self._table = ""
@@ -275,13 +329,25 @@ class StreamingMarkdown:
 
     def _judge_beginning(self, letter: str) -> None:
         """A line that begins with a letter after a blank one is a paragraph, whatever follows."""
-        if self._kind == "prose" and self._after_blank and not self._inner and letter.isalpha():
+        may_settle = self._kind == "prose" and not self._inner and not self._indent
+        if may_settle and self._after_blank and letter.isalpha():
             self.settled = self._judged - self._begun
 
     def _judge_code(self, line: str) -> None:
+        closing = line.lstrip(" \t") if self._indent else line
+        is_closed = self._fence is not None and self._fence.closed_by(closing)
+        if self._indent and not is_closed and self._leaves_list(line):
+            self._leave_items(line)
+            self._cut_in_list()
+            return
         self._judged += len(line)
-        if self._fence and self._fence.closed_by(line):
-            self._cut(self._judged)
+        if is_closed:
+            self._cut_in_list()
+
+    def _leaves_list(self, line: str) -> bool:
+        """Whether a line is not in the list that its segment stands in."""
+        indent = self._items[-1] if self._items else 0
+        return bool(line.strip(BLANKS)) and _column(line) < indent
 
     def _judge_prose(self, line: str) -> None:
         if self._inner and not self._leaves_inner(line):
@@ -294,20 +360,41 @@ class StreamingMarkdown:
                 if self._in_list and line[0] in "`~":
                     self._cut(self._judged)
             return
+        if self._indent and self._leaves_list(line):
+            self._leave_items(line)
+            self._cut_in_list()
+            return
+        if self._begins_inner_code(line):
+            return
         fence = opening_fence(line)
         if fence and (fence.info == MATHS or self._code_segments == MOST_CODE):
             self._inner, self._inner_prefix, self._in_list = fence, "", False
             self._judged += len(line)
             return
         if fence:
+            self._items.clear()
             self._cut(self._judged, "code", fence)
             self._judged += len(line)
             return
         if self._ends_before(line):
-            self._cut(self._judged, head=self._table)
+            self._cut(self._judged, head=self._table, indent=self._indent, level=self._level)
         elif self._after_blank and _is_top(line) and not LIST_ITEM.match(line):
             self.settled = self._judged - self._begun
         self._notice(line)
+
+    def _begins_inner_code(self, line: str) -> bool:
+        """Whether a fence that is set in begins a code segment, which it then has done."""
+        found, column = INNER_FENCE.match(line.rstrip("\r\n")), _column(line)
+        if found is None or found[1].strip() or self._code_segments == MOST_CODE:
+            return False
+        items = [item for item in self._items if item <= column]
+        fence, base = Fence(found[2], found[3].strip()), items[-1] if items else 0
+        if fence.info == MATHS or column >= base + 4:
+            return False
+        self._items = items
+        self._cut(self._judged, "code", fence, indent=column, level=len(items))
+        self._judged += len(line)
+        return True
 
     def _leaves_inner(self, line: str) -> bool:
         """Whether a line ends the list or quote around the open inner fence."""
@@ -339,6 +426,11 @@ class StreamingMarkdown:
         """Remember what a prose line says about the lines after it."""
         self._judged += len(line)
         self._after_blank = not line.strip(BLANKS)
+        if not self._after_blank:
+            self._leave_items(line)
+            item = ITEM_START.match(line.lstrip(" \t"))
+            if item:
+                self._items.append(_column(line) + max(2, len(item[0])))
         if "|" not in line:
             self._table = ""
         elif not self._table and TABLE_RULE.match(line) and "|" in self._last_line:
@@ -352,6 +444,11 @@ class StreamingMarkdown:
         if found and (self._in_list or ">" in found[1] or len(found[1].expandtabs(4)) < 4):
             self._inner = Fence(found[2], found[3].strip())
             self._inner_prefix = found[1]
+
+
+def _column(line: str) -> int:
+    """How far a line is set in."""
+    return len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip(" "))
 
 
 def _is_top(line: str) -> bool:

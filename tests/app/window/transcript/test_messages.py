@@ -4,7 +4,7 @@ from dataclasses import replace
 from unittest.mock import Mock, call
 
 import pytest
-from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPoint, QRectF, Qt, QUrl
 from PySide6.QtGui import QGuiApplication, QImage, QTextCursor, QTextDocument
 from PySide6.QtWidgets import QPushButton, QScrollArea
 from seen import words_on
@@ -25,7 +25,7 @@ from app.window.transcript.code_segment import CodeSegment, CodeText
 from app.window.transcript.drafted_spans import Tint
 from app.window.transcript.message_foot import FiguresPopover
 from app.window.transcript.page_boxes import placed, quote_bars
-from app.window.transcript.reader import QUOTE_STEP, Reader
+from app.window.transcript.reader import LIST_STEP, QUOTE_STEP, Reader
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.streaming_markdown import Segment
 from app.window.transcript.user_bubble import UserBubble
@@ -321,11 +321,18 @@ def test_broken_markdown_is_shown(view, text):
     settle()
 
 
-def test_code_in_a_list_is_one_block_and_a_quote_has_its_bar_beside_it(view):
-    show(view, ShownMessage(1, "assistant", "1. x\n   ```\n   a\n\n   b\n   ```\n\n   > q\n"))
-    prose = of(view, 1).texts()[0]
-    assert prose.text().split("\n") == ["x", "a", "", "b", "q"]
-    assert prose.document().blockCount() == 3
+def test_code_in_a_list_has_its_card_and_a_quote_its_bar_beside_it(view):
+    source = "1. x\n   ```py\n   a\n\n   b\n   ```\n\n   > q\n"
+    show(view, ShownMessage(1, "assistant", source, spans=(DraftedSpan(17, 18, 2),)))
+    view.set_drafted_shown(True)
+    before, code, prose = of(view, 1).texts()
+    assert (before.text(), code.text(), prose.text()) == ("x", "a\n\nb", "q")
+    assert code.mapTo(view, QPoint()).x() > before.mapTo(view, QPoint()).x() + LIST_STEP
+    assert prose.mapTo(view, QPoint()).x() == before.mapTo(view, QPoint()).x() + LIST_STEP
+    assert [tint.depth for tint in code.tinted(list(code._lines(QRectF(code.rect()))))] == [2]
+    card = of(view, 1).findChild(CodeSegment)
+    card.copy()
+    assert QGuiApplication.clipboard().text() == "a\n\nb"
     blocks = list(placed(prose.document()))
     (bar,) = quote_bars(blocks[-1:])
     text = blocks[-1].block.layout().lineAt(0).x()

@@ -204,18 +204,35 @@ def test_a_closing_fence_does_not_flash_while_it_arrives():
     assert stream.segments[-1].code == "x = `a`\n`` no fence"
 
 
-def test_a_fence_in_a_list_stays_prose():
+def test_code_in_lists_is_code_and_what_follows_stands_where_it_did():
+    text = (
+        "1. First\n   - a\n     ```py\n     x = 1\n\n       y\n     ```\n     more\n   - b\n"
+        "2. Second\n   ```\n   z\n   ```\n\n   End\n\nTop\n\n  ```sh\n  ls\n  ```\n- x\n"
+        "  ```\n  unclosed\nafter\n"
+    )
+    found = streamed([text])
+    shown = [
+        (segment.level, segment.code if segment.kind == "code" else segment.markdown)
+        for segment in found.segments
+    ]
+    assert shown == [
+        (0, "1. First\n   - a\n"), (2, "x = 1\n\n  y"), (2, "more\n"), (1, "- b\n"),
+        (0, "2. Second\n"), (1, "z"), (1, "\nEnd\n\n"), (0, "Top\n\n"), (0, "ls"),
+        (0, "- x\n"), (1, "unclosed"), (0, "after\n"),
+    ]  # fmt: skip
+    assert [s.language for s in found.segments if s.kind == "code"] == ["py", "", "sh", ""]
+
+
+def test_a_list_that_ends_ends_its_code():
     text = "1. do\n   ```sh\n   ls\n\nx\n   ```\n2. then\n"
-    assert [kind for kind, _ in kinds(text)] == ["prose"]
+    assert [kind for kind, _ in kinds(text)] == ["prose", "code", "prose", "code"]
 
 
 def test_a_careless_end_of_a_fence_in_a_list_does_not_swallow_the_rest():
     text = "1. do\n   ```sh\n   ls\n```\n2. then\n\nmore\n"
     found = kinds(text)
-    assert [kind for kind, _ in found] == ["prose", "prose"]
-    html = markdown_html
-    assert "<pre>" not in html(found[1][1])
-    assert '<ol start="2">' in html(found[1][1])
+    assert [kind for kind, _ in found] == ["prose", "code", "prose"]
+    assert '<ol start="2">' in markdown_html(found[2][1])
 
 
 def test_long_prose_is_split_at_blank_lines_only():
