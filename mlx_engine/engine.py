@@ -43,7 +43,13 @@ from mlx_engine.sampling.sampler import SamplerKernels
 from mlx_engine.self_check.between_answers import SelfCheck
 from mlx_engine.self_check.kernel_record import KernelRecord, record_here, rows_origin
 from mlx_engine.self_check.kernel_trials import kernels_here, launcher_here
-from mlx_engine.self_check.teacher_forced import head_logits, hidden_states, trunk_logits
+from mlx_engine.self_check.teacher_forced import (
+    TokenLogprobs,
+    head_logits,
+    hidden_states,
+    token_logprobs,
+    trunk_logits,
+)
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
 from mlx_engine.text.grammar import GrammarTokens
 from mlx_engine.values.conversation import Event, Generation, Tool
@@ -59,6 +65,7 @@ from mlx_engine.values.options import (
     LoadOptions,
     SamplingOptions,
     TemplateValue,
+    require,
     stop_strings,
 )
 
@@ -384,6 +391,21 @@ class Engine:
         with translate_oom():
             hidden = hidden_states(parts.model, ids, parts.chunk, cache.bits)
             return trunk_logits(parts.model, hidden)
+
+    def logprobs(
+        self, tokens: Sequence[int], top: int = 0, cache: CacheOptions = UNQUANTISED
+    ) -> TokenLogprobs:
+        """Compute the log-probabilities of a text's tokens, and of the `top` likeliest at each.
+
+        Raises BadPrompt, BadOption, OutOfMemory.
+        """
+        self._check()
+        self._parts.check_cache(cache)
+        require("top", top, "0 to 20", lambda count: 0 <= count <= 20)
+        parts, ids = self._parts, readable_tokens(self._parts, tokens)
+        with translate_oom():
+            hidden = hidden_states(parts.model, ids, parts.chunk, cache.bits)
+            return token_logprobs(parts.model, ids, hidden, top)
 
     def draft_logits(
         self, tokens: Sequence[int], cache: CacheOptions = UNQUANTISED

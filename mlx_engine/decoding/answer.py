@@ -171,7 +171,11 @@ class Answer:
         """Return the answer's last event; to be called when `events` has ended."""
         assert self._finish is not None
         return GenerationFinished(
-            self._finish, self.tally.stats(), self._text.text, self._text.thinking
+            self._finish,
+            self.tally.stats(),
+            self._text.text,
+            self._text.thinking,
+            tokens=tuple(self.tokens),
         )
 
     def _run_rounds(self) -> Iterator[Event]:

@@ -91,6 +91,43 @@ def trunk_logits(model: Model, hidden: mx.array) -> NDArray[np.float32]:
     return _write_rows(made, logits_in_pieces(model.logits, hidden))
 
 
+class TokenLogprobs(NamedTuple):
+    """Log-probabilities along a text of T tokens; row t scores token t + 1.
+
+    chosen: of the text's own tokens, float32 [T - 1]. top_ids, top: the likeliest tokens of each
+    row, the likeliest first, int32 and float32 [T - 1, k].
+    """
+
+    chosen: NDArray[np.float32]
+    top_ids: NDArray[np.int32]
+    top: NDArray[np.float32]
+
+
+def token_logprobs(
+    model: Model, tokens: Sequence[int], hidden: mx.array, top: int
+) -> TokenLogprobs:
+    """Log-probabilities of tokens [T] by hidden states [1, T, H]; top: k of the result."""
+    rows = len(tokens) - 1
+    found = TokenLogprobs(
+        np.empty(rows, np.float32),
+        np.empty((rows, top), np.int32),
+        np.empty((rows, top), np.float32),
+    )
+    start = 0
+    for piece in logits_in_pieces(model.logits, hidden[:, :-1]):
+        logits = piece.astype(mx.float32)
+        logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+        end = start + logits.shape[0]
+        own = mx.array([*tokens[start + 1 : end + 1]])[:, None]
+        found.chosen[start:end] = np.array(mx.take_along_axis(logprobs, own, axis=-1))[:, 0]
+        if top:
+            ids = mx.argsort(-logprobs, axis=-1)[:, :top]
+            found.top_ids[start:end] = np.array(ids.astype(mx.int32))
+            found.top[start:end] = np.array(mx.take_along_axis(logprobs, ids, axis=-1))
+        start = end
+    return found
+
+
 def head_logits(
     model: Model, tokens: mx.array, hidden: mx.array, bits: CacheBits = 16
 ) -> NDArray[np.float32]:

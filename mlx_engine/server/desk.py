@@ -59,6 +59,7 @@ class Written(NamedTuple):
     text: str
     thinking: str
     calls: tuple[ToolCall, ...]
+    tokens: tuple[int, ...]
     reason: FinishReason
     stats: GenerationStats
 
@@ -131,7 +132,12 @@ class Desk:
                     (text if event.channel == "answer" else thinking).append(event.text)
                 elif isinstance(event, GenerationFinished):
                     return Written(
-                        "".join(text), "".join(thinking), event.calls, event.reason, event.stats
+                        "".join(text),
+                        "".join(thinking),
+                        event.calls,
+                        event.tokens,
+                        event.reason,
+                        event.stats,
                     )
         raise AssertionError("an answer without an end")
 

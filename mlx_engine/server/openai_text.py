@@ -1,6 +1,8 @@
 """POST /v1/completions: continuations of raw prompts as OpenAI's interface has them."""
 
 from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
 from time import time
 from typing import Any
 from uuid import uuid4
@@ -16,6 +18,7 @@ from mlx_engine.server.openai_chat import MOST_CHOICES, STOPS, StreamOptions, st
 from mlx_engine.service.engine_thread import Events
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.errors import BadOption
+from mlx_engine.values.stats import GenerationStats
 
 DEFAULT_MAX_TOKENS = 16
 """Length of a continuation whose request sets none, as in OpenAI's interface."""
@@ -23,7 +26,6 @@ DEFAULT_MAX_TOKENS = 16
 Prompt = str | list[int]
 REFUSED = {
     "suffix": "this server cannot fill in the middle: leave it out.",
-    "logprobs": "this server does not return probabilities yet: leave it out.",
 }
 
 
@@ -37,7 +39,7 @@ class CompletionBody(SamplingFields):
     n: int = Field(1, ge=1, le=MOST_CHOICES)
     echo: bool = False
     suffix: str | None = None
-    logprobs: int | None = None
+    logprobs: int | None = Field(None, ge=0, le=20)
     response_format: dict[str, Any] | None = None
 
     def prompts(self) -> list[Prompt]:
@@ -67,7 +69,11 @@ def routes(desk: Desk) -> APIRouter:
             "model": desk.description.name,
         }
         echoed = [await _echo(desk, prompt) if body.echo else "" for prompt, _ in asked]
+        if body.max_tokens == 0 and not body.echo:
+            raise BadOption("max_tokens: without echo nothing is asked for: use 1 or more.")
         if body.stream:
+            if body.logprobs is not None or body.max_tokens == 0:
+                raise BadOption("logprobs, max_tokens=0: not in a stream.")
             if len(asked) > 1:
                 raise BadOption("prompt, n: a stream has one answer: ask for one.")
             events = await begun(desk.events(_continuation(desk, body, *asked[0])))
@@ -75,9 +81,13 @@ def routes(desk: Desk) -> APIRouter:
             first, last = _choice(echoed[0]), _choice("")
             chunks = stream(head, first, _piece, last, events, has_usage)
             return StreamingResponse(chunks, media_type="text/event-stream")
-        works = (desk.written(_continuation(desk, body, *prompt)) for prompt in asked)
+        works = (_written(desk, body, *prompt) for prompt in asked)
         written = await unless_gone(request, *works)
-        return JSONResponse({**head, **_completion(written, echoed)})
+        scores = [
+            await _logprobs(desk, body, prompt, answer.tokens)
+            for (prompt, _), answer in zip(asked, written, strict=True)
+        ]
+        return JSONResponse({**head, **_completion(written, echoed, scores)})
 
     return router
 
@@ -86,6 +96,48 @@ async def _echo(desk: Desk, prompt: Prompt) -> str:
     if isinstance(prompt, str):
         return prompt
     return await desk.call(lambda engine: engine.detokenize(prompt))
+
+
+async def _written(desk: Desk, body: CompletionBody, prompt: Prompt, choice: int) -> Written:
+    """Return a whole continuation; where nothing is to be written, an empty one."""
+    if body.max_tokens != 0:
+        return await desk.written(_continuation(desk, body, prompt, choice))
+    tokens = await desk.call(partial(_tokens, prompt))
+    return Written("", "", (), (), "max-tokens", GenerationStats(prompt_tokens=len(tokens)))
+
+
+def _tokens(prompt: Prompt, engine: Engine) -> list[int]:
+    return engine.tokenize(prompt, add_special=True) if isinstance(prompt, str) else prompt
+
+
+async def _logprobs(
+    desk: Desk, body: CompletionBody, prompt: Prompt, answered: tuple[int, ...]
+) -> dict[str, Any] | None:
+    """Score the tokens of a continuation and, with echo, of its prompt; None where not asked."""
+    if body.logprobs is None:
+        return None
+    top = body.logprobs
+
+    def score(engine: Engine) -> dict[str, Any]:
+        read = _tokens(prompt, engine)
+        tokens = [*read, *answered]
+        scores = engine.logprobs(tokens, top)
+        texts = [engine.detokenize([token]) for token in tokens]
+        chosen: list[float | None] = [None, *scores.chosen.tolist()]
+        likely: list[dict[str, float] | None] = [None]
+        for ids, values in zip(scores.top_ids.tolist(), scores.top.tolist(), strict=True):
+            named = [engine.detokenize([token]) for token in ids]
+            likely.append(dict(zip(named, values, strict=True)))
+        first = 0 if body.echo else len(read)
+        starts = accumulate(map(len, texts[first:]), initial=0)
+        return {
+            "tokens": texts[first:],
+            "token_logprobs": chosen[first:],
+            "top_logprobs": likely[first:] if top else None,
+            "text_offset": [*starts][:-1],
+        }
+
+    return await desk.call(score)
 
 
 def _continuation(
@@ -100,7 +152,9 @@ def _continuation(
     return begin
 
 
-def _completion(answers: list[Written], echoed: list[str]) -> dict[str, Any]:
+def _completion(
+    answers: list[Written], echoed: list[str], scores: list[dict[str, Any] | None]
+) -> dict[str, Any]:
     total = usage(answers[0].stats)
     for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
         total[name] = sum(usage(answer.stats)[name] for answer in answers)
@@ -109,10 +163,10 @@ def _completion(answers: list[Written], echoed: list[str]) -> dict[str, Any]:
             {
                 "index": index,
                 "text": echo + answer.text,
-                "logprobs": None,
+                "logprobs": score,
                 "finish_reason": STOPS[answer.reason],
             }
-            for index, (answer, echo) in enumerate(zip(answers, echoed, strict=True))
+            for index, (answer, echo, score) in enumerate(zip(answers, echoed, scores, strict=True))
         ],
         "usage": total,
         "timings": timings(answers[0].stats),

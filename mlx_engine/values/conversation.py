@@ -103,13 +103,17 @@ class RoundFinished:
 
 @dataclass(frozen=True, slots=True)
 class GenerationFinished:
-    """Last event of an answer; `text`, `thinking` and `calls` hold the whole answer."""
+    """Last event of an answer; `text`, `thinking` and `calls` hold the whole answer.
+
+    tokens: of the answer, without its end token.
+    """
 
     reason: FinishReason
     stats: GenerationStats
     text: str
     thinking: str = ""
     calls: tuple[ToolCall, ...] = ()
+    tokens: tuple[int, ...] = ()
 
 
 Event = PromptProgress | TextPiece | ToolCall | RoundFinished | GenerationFinished

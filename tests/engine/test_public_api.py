@@ -125,6 +125,7 @@ def test_promised_methods():
     from mlx_engine.engine import Engine
 
     generate = "self prompt max_tokens sampling draft stop ignore_eos should_stop cache"
+    generate += " schema regex grammar"
     assert list(inspect.signature(Engine.generate).parameters) == generate.split()
     assert {"system", "sampling", "draft"} <= set(inspect.signature(Engine.session).parameters)
     for name in [

@@ -4,6 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import anthropic
+import numpy as np
 import openai
 import pytest
 from live_server import live_server
@@ -122,6 +123,35 @@ def test_completions_are_those_of_the_engine(client, served):
         model="", prompt=tokens, max_tokens=8, temperature=0, stream=True
     )
     assert "".join(chunk.choices[0].text for chunk in streamed) == wanted[0]
+
+
+@pytest.mark.parametrize("max_tokens", [0, 3])
+def test_scores_are_those_of_the_engines_logits(client, served, max_tokens):
+    """As an evaluation harness asks for them: the prompt's own tokens scored."""
+    prompt = "def join(a, *p):"
+    tokens = served.in_process(lambda engine: engine.tokenize(prompt))
+    reply = client.completions.create(
+        model="", prompt=prompt, max_tokens=max_tokens, echo=True, logprobs=3, temperature=0
+    )
+    [choice] = reply.choices
+    scores = choice.logprobs
+    assert len(scores.tokens) == len(tokens) + reply.usage.completion_tokens
+    assert "".join(scores.tokens) == choice.text
+    whole = served.in_process(lambda engine: engine.tokenize(choice.text))
+    logits = served.in_process(lambda engine: engine.logits(whole)).astype(np.float64)
+    expected = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    assert scores.token_logprobs[0] is None
+    rows = np.arange(len(tokens) - 1)
+    np.testing.assert_allclose(
+        scores.token_logprobs[1 : len(tokens)], expected[rows, tokens[1:]], atol=1e-4
+    )
+    likeliest = sorted(scores.top_logprobs[1].values(), reverse=True)
+    np.testing.assert_allclose(likeliest, np.sort(expected[0])[::-1][:3], atol=1e-4)
+    assert scores.text_offset == [
+        sum(map(len, scores.tokens[:n])) for n in range(len(scores.tokens))
+    ]
+    plain = client.completions.create(model="", prompt=tokens, max_tokens=3, logprobs=0)
+    assert len(plain.choices[0].logprobs.token_logprobs) == plain.usage.completion_tokens
 
 
 @pytest.mark.parametrize(
