@@ -376,7 +376,8 @@ def test_a_chat_that_was_being_shown_when_the_program_died_is_not_shown_first(
     marker.write_text(str(chat_id))
     with running(qapp, qtbot, tmp_path / "home", scripted()) as again:
         assert again.app.chat.chat_id is None
-        assert "“Stars”. It is in the list" in again.widgets.notice.accessibleDescription()
+        title = again.app.store.chats.get(chat_id).title
+        assert f"“{title}”. It is in the list" in again.widgets.notice.accessibleDescription()
         again.app.chat.open(chat_id)
         assert again.shown == ["Stars", "You said: Stars"] and marker.exists()
     with running(qapp, qtbot, tmp_path / "home", scripted()) as after:
