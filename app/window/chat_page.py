@@ -27,7 +27,7 @@ from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words, joined, size_words
 
 WAITING = Words("Waiting for the current answer to finish")
-PROGRESS, TIGHT, ROOMY = 160, 680, 520
+PROGRESS, TIGHT, ROOMY = 160, 680, 600
 """Pixels of the bar of a load; below so many of the head, at a zoom of 1, there is none,
 and below the last of them nothing is said of the model.
 """
