@@ -6,6 +6,7 @@ from functools import partial
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction, QFocusEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractSlider, QFrame, QLineEdit, QMenu, QSizePolicy, QWidget
+from typing_extensions import override
 
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
@@ -80,31 +81,31 @@ class TitleField(QLineEdit):
 
     # Qt
 
+    @override
     def sizeHint(self) -> QSize:
-        """Room for the title."""
         width = self.fontMetrics().horizontalAdvance(self._title) + TITLE_PADDING + 2
         most = round(WIDEST_TITLE * look().zoom)
         return QSize(min(width, most), super().sizeHint().height())
 
+    @override
     def minimumSizeHint(self) -> QSize:
-        """A few letters."""
         return QSize(SHORTEST, super().minimumSizeHint().height())
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Cut the title to the new width."""
         super().resizeEvent(event)
         self._fit()
 
+    @override
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """Show the whole title, to be typed over."""
         super().focusInEvent(event)
         self._renamed = self._chat.chat_id
         self.setText(self._chat.title)
         self.home(False)
         self.end(True)
 
+    @override
     def focusOutEvent(self, event: QFocusEvent) -> None:
-        """Rename the chat, unless the title is empty or given up."""
         super().focusOutEvent(event)
         typed, chat_id = self.text().strip(), self._renamed
         self._renamed = None
@@ -112,8 +113,8 @@ class TitleField(QLineEdit):
             self._chats.rename(chat_id, typed)
         self._fit()
 
+    @override
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Give the new title up with Escape."""
         if event.key() == Qt.Key.Key_Escape:
             self._renamed = None
             self.window().setFocus()
@@ -255,8 +256,8 @@ class HeadBar(QFrame):
 
     # Qt
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """There is other room."""
         super().resizeEvent(event)
         self._fit()
 
@@ -317,15 +318,15 @@ class ChatPage(QWidget):
 
     # Qt
 
+    @override
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Page Up and Page Down of whatever on the page has no use for them scroll the chat."""
         step = PAGE_STEPS.get(Qt.Key(event.key()))
         if step is None:
             super().keyPressEvent(event)
         else:
             self._transcript.column.verticalScrollBar().triggerAction(step)
 
+    @override
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """The keys are for the message; a focus proxy would keep Tab from what is above it."""
         super().focusInEvent(event)
         self._composer.setFocus()

@@ -16,6 +16,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPlainTextEdit, QPushButton, QWidget
 from shiboken6 import isValid
+from typing_extensions import override
 
 from app.window.controls.icons import Colour, paint_icon
 from app.window.controls.labels import label, paragraph, say
@@ -58,8 +59,8 @@ class Layer(QWidget):
 
     # Qt
 
+    @override
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Follow the size of what is covered."""
         if event.type() == QEvent.Type.Resize and self.isVisible():
             self.setGeometry(self._covered.rect())
         return super().eventFilter(watched, event)
@@ -98,8 +99,9 @@ class CardLayer(Layer):
 
     # Qt
 
+    @override
     def focusNextPrevChild(self, is_next: bool) -> bool:
-        """Tab goes round the card: what is below the veil waits."""
+        # Tab goes round the card: what is below the veil waits
         start = one = self.focusWidget() or self._card
         while True:
             one = (one.nextInFocusChain() if is_next else one.previousInFocusChain()) or start
@@ -109,20 +111,20 @@ class CardLayer(Layer):
                 one.setFocus(reasons.TabFocusReason if is_next else reasons.BacktabFocusReason)
                 return True
 
+    @override
     def hideEvent(self, event: QHideEvent) -> None:
-        """Say so, unless it is hidden with its window."""
         super().hideEvent(event)
         if self.isHidden():
             if self._keys_before is not None and isValid(self._keys_before):
                 self._keys_before.setFocus()
             self.left.emit()
 
+    @override
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Nothing below the veil is clicked."""
         event.accept()
 
+    @override
     def paintEvent(self, event: QPaintEvent) -> None:
-        """The veil."""
         del event
         with QPainter(self) as painter:
             painter.setBackground(look().colour("side", 0.6))
@@ -159,8 +161,8 @@ class DropOverlay(Layer):
 
     # Qt
 
+    @override
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Veil, dashed border, icon, title, detail."""
         del event
         now, colour = look(), self._colour()
         with QPainter(self) as painter:

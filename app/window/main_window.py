@@ -15,6 +15,7 @@ from PySide6.QtGui import (
     QResizeEvent,
 )
 from PySide6.QtWidgets import QFrame, QMainWindow, QScrollArea, QSplitter, QWidget
+from typing_extensions import override
 
 from app.window.controls.layouts import Wide, column, row, stacked
 from app.window.look import look
@@ -206,39 +207,42 @@ class MainWindow(QMainWindow):
 
     # Qt
 
+    @override
     def changeEvent(self, event: QEvent) -> None:
-        """Panels grow with the text in them."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             QTimer.singleShot(0, self, self._fold)  # once the sidebar has heard of it too
 
+    @override
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Tell of the first time."""
         super().paintEvent(event)
         if not self._is_painted:
             self._is_painted = True
             QTimer.singleShot(0, self, self.painted.emit)
 
+    @override
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """Hand the focus on to the page on show: what had it is done."""
+        # what had the focus is done: hand it on to the page on show
         super().focusInEvent(event)
         self._page_widgets[self.page].setFocus()
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Fold what has no room."""
         super().resizeEvent(event)
         self._fold()
 
+    @override
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """A letter that no widget took is for the message."""
+        # a letter that no widget took is for the message
         text, held = event.text(), event.modifiers() & ~WITH_LETTERS
         if self.page == "chat" and text.strip() and text.isprintable() and not held:
             self.typed.emit(text)
         else:
             super().keyPressEvent(event)
 
+    @override
     def focusNextPrevChild(self, is_next: bool) -> bool:
-        """What Tab comes to is scrolled to; Qt does so for what was in the same area before."""
+        # Qt scrolls only to what was in the same area before
         is_found = super().focusNextPrevChild(is_next)
         around: QWidget | None = self.focusWidget()
         while around and not isinstance(around, QScrollArea):
@@ -247,29 +251,28 @@ class MainWindow(QMainWindow):
             around.ensureWidgetVisible(self.focusWidget())
         return is_found
 
+    @override
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Everything with an address is let in: the plan says what will not be used, and why. It
-        stays where it comes from.
-        """
+        # everything with an address is let in: the plan says what will not be used, and why
         dragged = dragged_from(event.mimeData())
         if any(dragged):
             event.setDropAction(Qt.DropAction.CopyAction)
             event.accept()
             self.dragged.emit(*dragged)
 
+    @override
     def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
-        """It went elsewhere."""
         del event
         self.drag_left.emit()
 
+    @override
     def dropEvent(self, event: QDropEvent) -> None:
-        """It was let go."""
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
         self.dropped.emit(*dragged_from(event.mimeData()))
 
+    @override
     def closeEvent(self, event: QCloseEvent) -> None:
-        """Say so before it is gone."""
         self.closing.emit()
         super().closeEvent(event)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QDialog, QHeaderView, QLineEdit, QTreeWidget, QTreeWidgetItem, QWidget
+from typing_extensions import override
 
 from app.window.controls.layouts import Wide, column
 from app.window.language import tr
@@ -93,8 +94,8 @@ class Palette(QDialog):
 
     # Qt
 
+    @override
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Move the selection by keys that the line has no use for."""
         step = STEPS.get(Qt.Key(event.key()))
         if step is None:
             super().keyPressEvent(event)

@@ -3,6 +3,7 @@
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QWidget
+from typing_extensions import override
 
 from app.window.chat_page import ChatPage, HeadBar
 from app.window.compare.compare_view import CompareView
@@ -45,8 +46,8 @@ class Titled(QFrame):
 
     # Qt
 
+    @override
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape closes it too."""
         if event.key() == Qt.Key.Key_Escape:
             self.close_button.click()
         else:

@@ -25,6 +25,7 @@ from PySide6.QtGui import (
     QTextOption,
 )
 from PySide6.QtWidgets import QLineEdit, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from typing_extensions import override
 
 from app.values.chats import ListedChat, TextRange
 from app.window.controls.icons import paint_icon
@@ -128,8 +129,8 @@ class ChatDelegate(QStyledItemDelegate):
 
     # Qt
 
+    @override
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        """A heading, a folder, or a chat."""
         hover = option.state & QStyle.StateFlag.State_MouseOver
         with QPainterStateGuard(painter):
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -154,15 +155,16 @@ class ChatDelegate(QStyledItemDelegate):
                 place.moveCenter(button.center().toPoint())
                 paint_icon(painter, place, "more", "muted")
 
+    @override
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        """A heading is as high as a title, so that rows without snippets are all alike."""
+        # a heading is as high as a title, so that rows without snippets are all alike
         del option
         listed, heights = index.data(ROW_ROLE).listed, _heights(look().sizes)
         snippet = heights.snippet if listed is not None and listed.snippet else 0
         return QSize(80, heights.title + snippet)
 
+    @override
     def createEditor(self, parent: QWidget, option: QStyleOptionViewItem, index: Index) -> QWidget:
-        """A field in place of the title."""
         del option
         editor = QLineEdit(parent)
         editor.setFont(_font(look().sizes.interface))
@@ -171,10 +173,10 @@ class ChatDelegate(QStyledItemDelegate):
         editor.setAccessibleName(tr("Title of the chat") if is_chat else tr("Name of the folder"))
         return editor
 
+    @override
     def updateEditorGeometry(
         self, editor: QWidget, option: QStyleOptionViewItem, index: Index
     ) -> None:
-        """Over the title."""
         left = SIDE + _step_in(index.data(ROW_ROLE))
         editor.setGeometry(option.rect.adjusted(left, 1, -SIDE, -1))
 

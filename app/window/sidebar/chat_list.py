@@ -34,6 +34,7 @@ from PySide6.QtWidgets import (
     QStyle,
     QWidget,
 )
+from typing_extensions import override
 
 from app.state.answers import Answers
 from app.state.chat import ChatState
@@ -326,8 +327,8 @@ class ChatList(QListView):
 
     # Qt
 
-    def startDrag(self, actions: Qt.DropAction) -> None:  # noqa: ARG002, N802
-        """Take what is marked along, shown as words."""
+    @override
+    def startDrag(self, actions: Qt.DropAction) -> None:
         marked = self._marked()
         if not marked or self._chats.shows_trash:
             return
@@ -343,15 +344,15 @@ class ChatList(QListView):
         if alone:
             self._mark_shown()
 
+    @override
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Chats are taken; files are for the window."""
         if self._dragged(event.mimeData()):
             event.acceptProposedAction()
         else:
             event.ignore()
 
+    @override
     def dragMoveEvent(self, event: QDragMoveEvent) -> None:
-        """Mark the folder they would go into; the list scrolls near its edges."""
         if not self._dragged(event.mimeData()):
             event.ignore()
             return
@@ -359,13 +360,13 @@ class ChatList(QListView):
         self._model.show_target(self._folder_under(event))
         event.acceptProposedAction()
 
+    @override
     def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
-        """They went elsewhere."""
         super().dragLeaveEvent(event)
         self._model.show_target(None)
 
+    @override
     def dropEvent(self, event: QDropEvent) -> None:
-        """Into the folder under the pointer, or out of the one they are in."""
         ids = self._dragged(event.mimeData())
         if not ids:
             event.ignore()
@@ -374,8 +375,8 @@ class ChatList(QListView):
         self._model.show_target(None)
         self._chats.move(ids, self._folder_under(event))
 
+    @override
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Hold back a press on the button that opens the menu of a row."""
         index = self.indexAt(event.position().toPoint())
         is_menu = menu_button(self.visualRect(index)).contains(event.position())
         row = self._model.row_at(index)
@@ -385,16 +386,16 @@ class ChatList(QListView):
         else:
             super().mousePressEvent(event)
 
+    @override
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """Open the menu of the row whose button was pressed."""
         if self._pressed.isValid():
             index, self._pressed = self._pressed, QModelIndex()
             self._open_menu(index, menu_button(self.visualRect(index)).bottomLeft().toPoint())
         else:
             super().mouseReleaseEvent(event)
 
+    @override
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """By the mouse at its place, by the keyboard at the current row."""
         if event.reason() == QContextMenuEvent.Reason.Mouse:
             self._open_menu(self.indexAt(event.pos()), event.pos())
         else:
@@ -408,18 +409,17 @@ class ChatList(QListView):
             menu.aboutToHide.connect(self._mark_shown_again)
             menu.popup(self.viewport().mapToGlobal(place))
 
+    @override
     def closeEditor(self, editor: QWidget, hint: QAbstractItemDelegate.EndEditHint) -> None:
-        """Mark the chat that is on show, and hand on the focus of the field."""
         had_focus = editor.hasFocus()
         super().closeEditor(editor, hint)
         if had_focus:
             self._mark_shown()
             self.window().setFocus()
 
+    @override
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Return opens, F2 renames; Delete does nothing on purpose: too easily pressed. Letters are
-        for the message, not for Qt's search among the titles.
-        """
+        # Delete does nothing on purpose: too easily pressed. Letters are for the message.
         if self.state() == QAbstractItemView.State.EditingState:
             return  # Return ends the typing, no more
         match event.key():

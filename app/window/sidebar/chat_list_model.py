@@ -12,6 +12,7 @@ from PySide6.QtCore import (
     Qt,
     QTimer,
 )
+from typing_extensions import override
 
 from app.state.chat_list import ChatListState
 from app.values.chats import PINNED, ChatGroup, Folder, ListedChat
@@ -177,12 +178,13 @@ class ChatListModel(QAbstractListModel):
 
     # Qt
 
+    @override
     def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        """All rows are at the top level."""
         return 0 if parent.isValid() else len(self._rows)
 
+    @override
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        """Titles, and the values behind them; the layout asks for ROW_ROLE of every row."""
+        # the layout asks for ROW_ROLE of every row
         row = self.row_at(index)
         value: Any = None
         match role:
@@ -202,8 +204,8 @@ class ChatListModel(QAbstractListModel):
                 value = _in_words(row)
         return value
 
+    @override
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
-        """Rename a chat or a folder, unless the name is empty."""
         row, typed = self.row_at(index), str(value).strip()
         if role != Qt.ItemDataRole.EditRole or typed in ("", row.typed):
             return False
@@ -216,8 +218,8 @@ class ChatListModel(QAbstractListModel):
         QTimer.singleShot(0, self, rename)  # listed again at once, the field would be gone
         return True
 
+    @override
     def flags(self, index: Index) -> Qt.ItemFlag:
-        """Headings can be neither chosen nor edited."""
         row, flag = self.row_at(index), Qt.ItemFlag
         if row.listed is None and row.folder is None:
             return flag.NoItemFlags

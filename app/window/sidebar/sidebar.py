@@ -3,6 +3,7 @@
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSignalBlocker, Qt, QTimer
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton, QToolButton
+from typing_extensions import override
 
 from app.state.answers import Answers
 from app.state.chat import ChatState
@@ -123,8 +124,8 @@ class Sidebar(QFrame):
 
     # Qt
 
+    @override
     def changeEvent(self, event: QEvent) -> None:
-        """As wide as the text wants it."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self._fit()
@@ -150,8 +151,8 @@ class RowButton(QPushButton):
 
     # Qt
 
+    @override
     def paintEvent(self, event: QPaintEvent) -> None:
-        """The row, and the ring."""
         super().paintEvent(event)
         if self._fraction is not None:
             place = QRectF(0, 0, RING, RING)
