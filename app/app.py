@@ -12,7 +12,6 @@ from app.control.composer import ComposerController
 from app.control.drops import DropController
 from app.control.files import FileController
 from app.control.last_chat import LastChat
-from app.control.library import LibraryController
 from app.control.notices import NotificationController, SystemNotice, TroubleController
 from app.control.rest import ChatModelController, RestController
 from app.control.settings import LookController
@@ -27,14 +26,17 @@ from app.state.card import OfferedModel
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
 from app.state.compare import Comparison
+from app.state.downloads import Downloads
 from app.state.drafting import DraftingFigures
 from app.state.drafts import Drafts
+from app.state.hub import HubState
+from app.state.known_models import POCKET, KnownModels
 from app.state.models import ModelState
 from app.state.settings import KeptSettings
 from app.state.titles import Titles
 from app.store.session_store import open_some_store
 from app.values.errors import StoreError
-from app.values.models import ModelCard
+from app.values.models import DownloadFigures, ModelCard
 from app.window.controls.labels import announce
 from app.window.language import speak, tr
 from app.window.widgets import Widgets
@@ -119,14 +121,12 @@ class App(QObject):
         )
         self.last_chat = LastChat(chat, page.reader.turns, settings, folders.being_shown_file, self)
         self.offered = offered = OfferedModel(models, settings, machine, read_card, self)
-        widgets.card.watch(offered, settings)
-        self.library = LibraryController(
-            widgets, offered, hub or Hub(folders.hub_models), settings, machine, self
-        )
-        self.drops = DropController(widgets, models, offered, self.library, composer, self)
-        log = self.mistakes.log_file
+        self.downloads = downloads = Downloads(hub or Hub(folders.hub_models), settings, self)
+        self.known = known = KnownModels(models, downloads, settings, machine, self)
+        self.hub = HubState(downloads, machine, self)
+        self.drops = DropController(widgets, models, offered, known, self.hub, composer, self)
         self.files = files = FileController(
-            widgets, store, chat, chats, self.drops, log, settings, self
+            widgets, store, chat, chats, self.drops, self.mistakes.log_file, settings, self
         )
         self.actions = Actions(
             widgets, chat, chats, models, offered, rest, compare, look, files, settings, self
@@ -158,7 +158,6 @@ class App(QObject):
         QTimer.singleShot(UNSEEN_MS, self, self._begin_work)
         window.show()
         self.widgets.composer.setFocus()
-        self.library.refresh()
         if paths:
             self.drops.begin_with(paths, self._load_last)
         else:
@@ -183,6 +182,7 @@ class App(QObject):
         """Importing MLX would hold up the first painting; once begun it goes on."""
         if not self._is_closed:
             self.worker.start()
+            self.known.refresh()
 
     def open(self, paths: Sequence[str]) -> None:
         """Files and links from outside: in front, as if they were dropped."""
@@ -209,7 +209,9 @@ class App(QObject):
         value = replace(self.settings.value, window_state=window, sidebar_width=width)
         self.settings.change(replace(value, unsent=left.chats, rewritten=left.messages))
         self.settings.close()
-        self.library.close()
+        self.known.close()
+        self.hub.close()
+        self.downloads.close()
         self.files.close()
         self.chats.close()
         self.widgets.transcript.reader.turns.stop()
@@ -225,7 +227,11 @@ class App(QObject):
     # models
 
     def _connect_models(self) -> None:
-        models = self.models
+        models, offered, settings = self.models, self.offered, self.settings
+        on_disk = self.known, models, offered, self.downloads, self.hub
+        self.widgets.card.watch(offered, settings)
+        self.widgets.library.watch(*on_disk, settings)
+        self.widgets.start.watch(*on_disk)
         for view in (self.widgets.strip, self.widgets.drafting):
             view.watch(self.figures)
         self.widgets.compare.watch(self.compare)
@@ -233,13 +239,13 @@ class App(QObject):
         self.widgets.session.load_options_wanted.connect(self._offer_again)
         self.worker.replied.connect(self.route)
         models.switched.connect(self._collector.settle)
-        models.switched.connect(self.library.refresh)
         models.noticed.connect(self.widgets.notice.say)
         self.widgets.notice.taken.connect(self.offered.offer)
         self.offered.changed.connect(self._show_card)
         self.offered.accepted.connect(lambda: self.widgets.window.show_page("chat"))
-        self.widgets.start.watch(models)
-        self.library.delete.deleted.connect(lambda model: models.forget(str(model.path)))
+        self.downloads.completed.connect(self._tell_of_download)
+        self.known.changed.connect(self._offer_recent)
+        self.hub.wanted.connect(lambda: self.widgets.window.show_page("library"))
 
     def route(self, reply: Reply) -> None:
         """Hand a reply of the engine's thread to who waits for it; its mistakes are logged too.
@@ -276,6 +282,14 @@ class App(QObject):
         if current is not None:
             self.offered.offer(current.path)
 
+    def _tell_of_download(self, figures: DownloadFigures) -> None:
+        words = tr("{name} is downloaded.", name=figures.name)
+        self.widgets.notice.offer(words, figures.path)
+
+    def _offer_recent(self) -> None:
+        recent = (*self.known.recent, POCKET)
+        self.widgets.head.show_recent([model for model in recent if not model.problem])
+
     def _show_card(self) -> None:
         """Open the card of the model on offer; a load is watched in the chat."""
         if self.offered.phase != "closed":
@@ -288,7 +302,7 @@ class App(QObject):
     def _connect_chats(self) -> None:
         chat, answers, window = self.chat, self.answers, self.widgets.window
         widgets, reader = self.widgets, self.widgets.transcript.reader
-        downloads = self.library.downloads
+        downloads = self.downloads
         widgets.sidebar.watch(self.chats, chat, answers, downloads, self.files.export)
         commands = (self.actions[name] for name in ("eject", "library"))
         widgets.head.watch(chat, self.chats, self.models, *commands)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.control.composer import ComposerController
-from app.control.library import LibraryController
 from app.library.dropped import (
     Dropped,
     DroppedHeads,
@@ -20,6 +19,8 @@ from app.library.dropped import (
 )
 from app.start.threads import Beside
 from app.state.card import OfferedModel
+from app.state.hub import HubState
+from app.state.known_models import KnownModels
 from app.state.models import ModelState
 from app.values.attached_text import Refused
 from app.window.language import said, tr
@@ -66,14 +67,16 @@ class DropController(QObject):
         widgets: Widgets,
         models: ModelState,
         offered: OfferedModel,
-        library: LibraryController,
+        known: KnownModels,
+        hub: HubState,
         composer: ComposerController,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._widgets, self._models = widgets, models
         self._overlay, self._notice = widgets.overlay, widgets.notice
-        self._offered, self._library, self._composer = offered, library, composer
+        self._offered, self._known, self._hub = offered, known, hub
+        self._composer = composer
         self._disk = Beside(self)
         self._refusal = ""
         self._hovering: _Examined | None = None
@@ -162,12 +165,13 @@ class DropController(QObject):
             case DroppedModel(path, heads):
                 self._offered.offer(str(path), heads)
             case DroppedModels():
-                self._library.add_folder(str(thing.path))
+                self._widgets.window.show_page("library")
+                self._known.add_folder(thing.path)
             case DroppedHeads():
                 if self._models.in_use is not None:
                     self._offered.offer(self._models.in_use.path, thing.path)
             case DroppedHubModel():
-                self._library.get(thing.model)
+                self._hub.show(thing.model.link)
             case DroppedWords():
                 self._widgets.window.show_page("chat")
                 self._widgets.composer.type(thing.text)

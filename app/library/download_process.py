@@ -18,7 +18,7 @@ from app.values.models import DownloadFigures
 from app.values.typed_json import encode, read_fields, words_from_text, words_to_text
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import HubModel
-from mlx_engine.values.errors import DownloadFailed
+from mlx_engine.values.errors import DownloadFailed, SignInNeeded
 
 INTERVAL_S = 0.25
 NEWEST_SHARE = 0.3
@@ -92,7 +92,8 @@ def do(job: Job, teller: Teller) -> None:
         teller.tell(phase="running", done=plan.have_bytes, total=plan.total_bytes)
         path = download(job.hub, plan, teller.progress)
     except DownloadFailed as error:
-        teller.tell(phase="failed", words=str(error))
+        needs_sign_in = isinstance(error, SignInNeeded)
+        teller.tell(phase="failed", words=str(error), needs_sign_in=needs_sign_in)
     else:
         teller.tell(phase="done", done=plan.total_bytes, path=str(path))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from app.library.find_models import Place, find_models
-from app.library.heads_inside import gguf_of_heads
+from app.library.headers import is_heads_file
 from app.library.text_file import is_document, read_text_file
 from app.values.attached_text import Refused
 from mlx_engine.hub.repository import HubModel, read_hub_link
@@ -213,7 +213,7 @@ def _gguf(file: Path) -> Dropped:
     problem = damage(file)
     if problem is not None:
         return _refused(file, problem)
-    if gguf_of_heads(file):
+    if is_heads_file(file):
         return DroppedHeads(file)
     shard = shard_of(file.name)
     return DroppedModel(file if shard is None else file.with_name(shard.name(1)))
@@ -236,6 +236,8 @@ def _safetensors(file: Path) -> Dropped:
     )
 
 
+FEW = 4
+"""Up to so many models of a folder that is dropped have their headers read."""
 NEAR, MOST_FOLDERS, LONGEST_S = 2, 500, 1.0
 """How deep and how long a folder that is dropped is looked into, while its user waits. In a home
 folder the system would even ask for leave.
@@ -257,19 +259,21 @@ def _folder(folder: Path) -> Dropped:
     deepest = 0 if folder == Path.home() else NEAR
     found = list(find_models([Place("", folder)], deepest, _brief()))
     good = [model for model in found if not model.problem]
+    if len(good) <= FEW:
+        good = [model for model in good if not is_heads_file(model.path)]
     if len(good) == 1:
         return DroppedModel(good[0].path)
     if good:
         return DroppedModels(folder, len(good))
-    if found:
-        return _refused(found[0].path, found[0].problem)
+    if broken := next((model for model in found if model.problem), None):
+        return _refused(broken.path, broken.problem)
     return _folder_of_heads(folder)
 
 
 def _folder_of_heads(folder: Path) -> Dropped:
     """GGUF files that are no models, if it holds any."""
     ggufs = (file for file in sorted(folder.iterdir()) if file.suffix.lower() == GGUF)
-    heads = [file for file in ggufs if gguf_of_heads(file)]
+    heads = [file for file in ggufs if is_heads_file(file)]
     if len(heads) == 1:
         return _gguf(heads[0])
     if heads:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from app.library.heads_inside import folder_has_heads, gguf_has_heads, gguf_of_heads
-from app.values.hub import heads_words
 from app.values.models import RECENT, FoundModel
 from mlx_engine.hub.weight_files import (
     FOLDERS_OF_HEADS,
@@ -16,6 +14,7 @@ from mlx_engine.hub.weight_files import (
     PARTIAL,
     UNSAFE,
     available_parts,
+    base_name,
     damage,
     folder_name,
     gguf_models,
@@ -36,20 +35,17 @@ def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> F
     if any(n.lower().endswith(GGUF) for n in known) and not weights:
         return None
     problem = _missing(missing) if missing else _folder_problem(folder, known, weights)
-    parts = [folder / n for n in weights]
-    note = "" if problem else heads_words(folder_has_heads(folder, known, parts))
-    return _found(name, folder, place, [folder / n for n in known], problem, note)
+    return _found(name, folder, place, [folder / n for n in known], problem)
 
 
 def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:
     """The model in a GGUF file; None for the later shards of one, image encoders and MTP heads."""
-    if not is_gguf_model(file.name) or gguf_of_heads(file):
+    if not is_gguf_model(file.name):
         return None
     names, missing = available_parts(file.name, lambda part: file.with_name(part).exists())
     files = [file.with_name(part) for part in names]
     problem = _missing(missing) if missing else _first_damage(files)
-    note = "" if problem else heads_words(gguf_has_heads(files))
-    return _found(name, file, place, files, problem, note)
+    return _found(name, file, place, files, problem)
 
 
 _ADAPTER = Words("it holds a LoRA adapter and no model: take a model that it was merged into")
@@ -93,14 +89,12 @@ def _first_damage(files: list[Path]) -> str | None:
     return None
 
 
-def _found(
-    name: str, path: Path, place: str, files: list[Path], problem: str | None, note: str
-) -> FoundModel:
+def _found(name: str, path: Path, place: str, files: list[Path], problem: str | None) -> FoundModel:
     size = 0
     for file in files:
         with suppress(OSError):
             size += file.stat().st_size
-    return FoundModel(name, path, place, size, problem or "", note=note)
+    return FoundModel(name, path, place, size, problem or "", base=base_name(name))
 
 
 HUGGING_FACE, LM_STUDIO = "Hugging Face", "LM Studio"
@@ -116,10 +110,10 @@ class Place:
     layout: Literal["hub-cache", "folders"] = "folders"
 
 
-def usual_places(home: Path, hub_models: Path) -> tuple[Place, ...]:
-    """The hub's cache, and where LM Studio keeps models under this home folder."""
+def usual_places(home: Path, hub_models: Iterable[Path]) -> tuple[Place, ...]:
+    """Caches of the hub, and where LM Studio keeps models under this home folder."""
     return (
-        Place(HUGGING_FACE, hub_models, "hub-cache"),
+        *(Place(HUGGING_FACE, folder, "hub-cache") for folder in hub_models),
         Place(LM_STUDIO, home / ".lmstudio" / "models"),
         Place(LM_STUDIO, home / ".cache" / "lm-studio" / "models"),
     )
@@ -269,7 +263,7 @@ def _in_hub_cache(place: Place, seen: set[tuple[int, int]]) -> Iterator[FoundMod
 
 def _renamed(model: FoundModel, label: str, snapshot: Path) -> FoundModel:
     inner = "" if model.path == snapshot else f"/{model.path.relative_to(snapshot)}"
-    return replace(model, name=label + inner)
+    return replace(model, name=label + inner, base=base_name(label + inner))
 
 
 def _is_new(folder: Path, seen: set[tuple[int, int]]) -> bool:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from app.library.machine import Machine
@@ -13,6 +13,7 @@ from mlx_engine.hub.download import cached
 from mlx_engine.hub.plan import DownloadPlan, plan_from
 from mlx_engine.hub.repository import ChoiceNeededError, HubModel, needed_files
 from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS, has_head_tensors, indexed
+from mlx_engine.values.errors import DownloadFailed
 from mlx_engine.values.memory_plan import Fit, MemoryPlan
 from mlx_engine.values.words import Words
 
@@ -159,3 +160,34 @@ def _told_heads(hub: Hub, model: HubModel, plan: DownloadPlan) -> bool | None:
 def fit_of(nbytes: float, machine: Machine) -> Fit:
     """Whether weights of this size fit into memory; their caches come on top."""
     return MemoryPlan(0, int(nbytes)).fit(machine.usable_bytes)
+
+
+def is_signed_in(hub: Hub) -> bool:
+    """Whether a token of this user is stored; may ask the hub to renew it."""
+    from huggingface_hub import get_token
+
+    return hub.token is not False and get_token() is not None
+
+
+def sign_in(token: str) -> None:
+    """Store a token for all programs of this user, once the hub knows it; raises DownloadFailed."""
+    from huggingface_hub import login
+
+    try:
+        with in_words("Hugging Face"):
+            login(token.strip())
+    except DownloadFailed as error:
+        if isinstance(error.__cause__, ValueError):
+            raise DownloadFailed(
+                "Hugging Face does not know this token. Copy the whole of it from your account's "
+                "page of access tokens."
+            ) from error
+        raise
+
+
+def sign_out() -> None:
+    """Remove the tokens that `sign_in` and `hf auth login` store; raises OSError."""
+    from huggingface_hub import constants  # its `logout` calls git, which a Mac may not have
+
+    for path in (constants.HF_TOKEN_PATH, constants.HF_STORED_TOKENS_PATH):
+        Path(path).unlink(missing_ok=True)

@@ -1,12 +1,14 @@
-"""The machine as models see it: the memory they may use, and what to get next for it."""
+"""The memory that models may use on this machine, and models that suit it."""
 
+import json
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 
-from app.values.hub import Format, HubFind
-from mlx_engine.values.words import Words, joined, size_words
+from app.start.asset_files import asset_path
+from app.values.hub import USES, HubFind, Suggestion
 
 _SMALL = 36 * 2**30
 
@@ -51,79 +53,38 @@ def _wired_limit_mb() -> str:
     return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
-GB_A_BILLION = 0.75
-"""Of memory for each billion of parameters: 0.6 GB of weights in 4 bits with their scales, the rest
-for long chats.
-"""
+SUGGESTED_AT_ONCE = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """A published conversion whose owners say that its MTP heads are in it."""
-
-    link: str
-    format: Format
-    billions: int
-    words: str
-
-    @property
-    def memory(self) -> int:
-        """Bytes that a model of this size wants, with room for long chats."""
-        return round(self.billions * GB_A_BILLION * 1e9)
-
-    def on(self, machine: Machine) -> HubFind:
-        """As a row for this machine."""
-        fits = self.memory <= machine.usable_bytes
-        size = Words("{size} of memory", size=size_words(self.memory))
-        needs = size if fits else Words("too large for this Mac")
-        hub_id, parameters = self.link.partition(":")[0], self.billions * 10**9
-        return HubFind(
-            hub_id, self.format, parameters, heads=True, note=joined((self.words, needs))
-        )
-
-
-UNSLOTH = "unsloth/Qwen{}-MTP-GGUF:{}"
-CHOSEN = (
-    Chosen(UNSLOTH.format("3.5-2B", "Q4_K_M"), "GGUF", 2, Words("Small and quick")),
-    Chosen(UNSLOTH.format("3.5-4B", "Q4_K_M"), "GGUF", 4, Words("For everyday questions")),
-    Chosen(UNSLOTH.format("3.5-9B", "Q4_K_M"), "GGUF", 9, Words("For most things")),
-    Chosen("kradih/Qwen3.6-27B-MTP-4bit-MLX", "MLX", 27, Words("Thorough, as MLX weights")),
-    Chosen(UNSLOTH.format("3.6-27B", "Q4_K_M"), "GGUF", 27, Words("Thorough, also with code")),
-    Chosen(
-        UNSLOTH.format("3.6-35B-A3B", "Q4_K_M"), "GGUF", 35, Words("Quick: 3B of it work at a time")
-    ),
-    Chosen(
-        UNSLOTH.format("3.5-122B-A10B", "UD-Q4_K_XL"),
-        "GGUF",
-        122,
-        Words("The largest of the family"),
-    ),
-)
-"""Smallest first: of the family of Qwen3.5, for each size of memory that Macs have."""
+@cache
+def suggestions() -> tuple[Suggestion, ...]:
+    """All suggested models, the smallest first: for each size of memory that Macs have."""
+    listed = json.loads(asset_path("models.json").read_text())
+    return tuple(Suggestion(**one) for one in listed)
 
 
 def chosen_for(machine: Machine) -> tuple[HubFind, ...]:
-    """All of them as rows, the best for this machine first, those too large for it last."""
-    fitting = [one for one in CHOSEN if one.memory <= machine.usable_bytes]
-    rest = [one for one in CHOSEN if one not in fitting]
-    return tuple(one.on(machine) for one in (*reversed(fitting), *rest))
+    """All suggested models as rows, the best for a machine first, those too large for it last."""
+    fitting = [one for one in suggestions() if one.fits(machine.usable_bytes)]
+    rest = [one for one in suggestions() if not one.fits(machine.usable_bytes)]
+    return tuple(_row_of(one, machine) for one in (*reversed(fitting), *rest))
 
 
-def advice(machine: Machine) -> str:
-    """In words, for the start page."""
-    best = best_for(machine)
-    return Words(
-        "This computer has {size} of memory for a model: enough for a {billions}B Qwen in 4 bits "
-        "with room for long chats. Pick one with drafting heads under Models, Hugging Face.",
-        size=size_words(machine.usable_bytes),
-        billions=best.billions,
+def _row_of(one: Suggestion, machine: Machine) -> HubFind:
+    return HubFind(
+        one.link.partition(":")[0],
+        one.format,
+        one.billions * 10**9,
+        round(one.gigabytes * 1e9),
+        "fits" if one.fits(machine.usable_bytes) else "too-large",
+        heads=one.heads,
+        note=USES[one.use],
     )
 
 
-def best_for(machine: Machine) -> Chosen:
-    """The largest that fits; the smallest there is if none does."""
-    return max(
-        (one for one in CHOSEN if one.memory <= machine.usable_bytes),
-        key=lambda one: one.billions,
-        default=CHOSEN[0],
-    )
+def first_choices(machine: Machine) -> tuple[Suggestion, ...]:
+    """A few suggested models for a machine, the largest that fits first."""
+    fitting = [
+        one for one in suggestions() if one.fits(machine.usable_bytes) and one.format == "GGUF"
+    ]
+    return tuple(reversed(fitting))[:SUGGESTED_AT_ONCE] or suggestions()[:1]

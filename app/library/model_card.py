@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import mlx_engine
+from app.library.headers import described
 from app.library.machine import Machine
 from app.values.app_settings import ModelSettings
 from app.values.models import ModelCard, family_name, short_quantisation
@@ -36,7 +36,10 @@ def make_card(
         heads=_heads_words(model),
         has_heads=model.mtp_heads > 0 and model.mtp is None and not _heads_misfit(model),
         memory=model.memory_fit(usable, cache, asked=asked, draft=draft, gpu_bytes=gpu),
-        notes=tuple(reason.words for reason in (*model.declined, *packed)),
+        notes=(
+            *_clamped(model, asked),
+            *(reason.words for reason in (*model.declined, *packed)),
+        ),
         groups=model.groups,
         size=size_words(model.nbytes),
         format=_format_words(model),
@@ -48,6 +51,19 @@ def _format_words(model: ModelDescription) -> str:
     kind = "GGUF" if model.path.endswith(".gguf") else "MLX"
     bits = re.search(r"\d+", model.quantisation)  # of "Q4_K as …", "8-bit affine", "bfloat16"
     return Words("{bits}-bit {kind}", bits=bits[0], kind=kind) if bits else kind
+
+
+def _clamped(model: ModelDescription, asked: int | None) -> tuple[str, ...]:
+    """Say so when a longer context is asked for than the model can read."""
+    if asked is None or asked <= model.context_length:
+        return ()
+    return (
+        Words(
+            "A context of {asked:,} tokens is asked for; this model reads at most {most:,}.",
+            asked=asked,
+            most=model.context_length,
+        ),
+    )
 
 
 def _parameter_words(model: ModelDescription) -> str:
@@ -87,7 +103,8 @@ def read_card(
     own = own or ModelSettings()
     wanted = own.load
     try:
-        model = mlx_engine.inspect(path, heads=wanted.heads).on(metal=machine.has_metal)
+        place = None if path is None else Path(path)
+        model = described(place, wanted.heads).on(metal=machine.has_metal)
     except EngineError as error:
         return str(error)
     context = min(model.context_length, wanted.context_length or model.context_length)
@@ -100,6 +117,6 @@ def _drafter(load: LoadOptions, machine: Machine) -> ModelDescription | None:
     if load.draft_model is None or not Path(load.draft_model).exists():
         return None
     try:
-        return mlx_engine.inspect(load.draft_model).on(metal=machine.has_metal)
+        return described(Path(load.draft_model)).on(metal=machine.has_metal)
     except EngineError:
         return None

@@ -154,7 +154,14 @@ class Downloads(QObject):
         """Begin or continue the download of the model that a link names, when its turn comes."""
         model, known = read_hub_link(key), self._figures.get(key)
         if isinstance(model, HubModel) and (known is None or known.phase not in QUEUED):
-            self._keep(replace(known or _figures(model, "waiting"), phase="waiting", words=""))
+            self._keep(
+                replace(
+                    known or _figures(model, "waiting"),
+                    phase="waiting",
+                    words="",
+                    needs_sign_in=False,
+                )
+            )
             self._start_next()
 
     def pause(self, key: str) -> None:

@@ -53,14 +53,15 @@ class AppSettings:
     text_width: of messages. write_titles: whether models name chats. notify: whether the system
     tells of a long answer that ends while its user is elsewhere. sidebar_width: in pixels.
     window_state: geometry and panes, as Qt made it. folded_groups: names of those of the session
-    panel that are folded away. recent_models: paths or hub ids, last used first. model_folders:
-    where models are looked for besides the usual places. load_at_start: whether the model used last
-    is loaded before it is asked. idle_minutes: how long nothing is asked before a model is let go;
-    0 for ever. prompt_files_gb: what files of what models have read of chats may take; 0 for none.
-    models: what is remembered of each, by its path. downloads: links to models that are not
-    complete yet. download_folder: where they go, None for the hub's own cache. last_folder: of the
-    file chosen last in a dialog. last_chat: the one that was open. unsent: what was typed and not
-    sent, by chat, 0 for a new one. rewritten: messages that are being changed, by their number.
+    panel that are folded away. recent_models: paths or hub ids, last used first. is_new: whether
+    the start page shows the first steps. model_folders: where models are looked for besides the
+    usual places. load_at_start: whether the model used last is loaded before it is asked.
+    idle_minutes: how long nothing is asked before a model is let go; 0 for ever. prompt_files_gb:
+    what files of what models have read of chats may take; 0 for none. models: what is remembered of
+    each, by its path. downloads: links to models that are not complete yet. download_folder: where
+    they go, None for the hub's own cache. last_folder: of the file chosen last in a dialog.
+    last_chat: the one that was open. unsent: what was typed and not sent, by chat, 0 for a new one.
+    rewritten: messages that are being changed, by their number.
     """
 
     new_chat: ChatSettings = field(default_factory=ChatSettings)
@@ -76,6 +77,7 @@ class AppSettings:
     recent_models: tuple[str, ...] = ()
     model_folders: tuple[Path, ...] = ()
     load_at_start: bool = True
+    is_new: bool = True
     idle_minutes: int = 0
     prompt_files_gb: int = 4
     models: Mapping[str, ModelSettings] = field(default_factory=dict)

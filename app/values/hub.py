@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mlx_engine.values.memory_plan import Fit
-from mlx_engine.values.words import Words, count_words, joined, size_words
+from mlx_engine.values.words import Words, joined, size_words
 
 Format = Literal["GGUF", "MLX", "Safetensors"]
 FITS: dict[Fit, str] = {
@@ -12,6 +12,46 @@ FITS: dict[Fit, str] = {
     "tight": Words("tight"),
     "too-large": Words("too large"),
 }
+USES = {
+    "quick": Words("Small and quick"),
+    "everyday": Words("For everyday questions"),
+    "most": Words("For most things"),
+    "thorough": Words("Thorough, also with code"),
+    "thorough-mlx": Words("Thorough, as MLX weights"),
+    "few-active": Words("Quick: 3B of it work at a time"),
+    "largest": Words("The largest of the family"),
+}
+"""What a suggested model is good for, by its `use` in assets/models.json."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A published conversion of a model whose owners say that its MTP heads are in it.
+
+    link: what names it on the hub. gigabytes: of the download. memory: in GB, with room for long
+    chats.
+    """
+
+    name: str
+    link: str
+    format: Format
+    billions: int
+    gigabytes: float
+    memory: float
+    heads: bool
+    use: str
+
+    @property
+    def detail(self) -> str:
+        """ "For most things · 5.9 GB to download"."""
+        size = size_words(round(self.gigabytes * 1e9))
+        return joined((USES[self.use], Words("{size} to download", size=size)))
+
+    def fits(self, usable_bytes: int) -> bool:
+        """Whether it fits into the memory that models may use."""
+        return self.memory * 1e9 <= usable_bytes
+
+
 USUAL = "Q4_K_M"
 """The quantisation that most people take: small, and close to the model as it was trained."""
 
@@ -36,21 +76,12 @@ class HubFind:
     note: str = ""
 
     @property
-    def detail(self) -> str:
-        """ "GGUF · 27.3B · fits in 4 bits · drafting heads"."""
-        count = count_words(self.parameters) if self.parameters else ""
-        size = size_words(self.nbytes) if self.nbytes else ""
-        fit = FITS[self.fit] if self.fit else ""
-        fit = Words("{fit} in 4 bits", fit=fit) if fit and not size else fit
-        return joined((self.format or "", count, size, fit, heads_words(self.heads)))
-
-    @property
-    def second(self) -> str:
-        """A line about it, never empty."""
+    def about(self) -> str:
+        """What it is good for, how popular it is, and what its owners want."""
         terms = Words("accept its owners' terms on its page first") if self.gated else ""
         many = Words("{n:,} downloads a month", "1 download a month", self.downloads)
         count = many if self.downloads else ""
-        return joined((self.note, count, terms)) or Words("Click to see files and sizes")
+        return joined((self.note, count, terms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +100,6 @@ class HubOffer:
     words: str = ""
     has_room: bool = True
     path: str = ""
-
-    @property
-    def detail(self) -> str:
-        """ "17.1 GB · fits"."""
-        return joined((size_words(self.nbytes), FITS[self.fit]))
-
-    @property
-    def second(self) -> str:
-        """What is known of its heads."""
-        if self.heads is None:
-            return Words("Unknown whether it has drafting heads")
-        return Words("Drafting heads") if self.heads else Words("No drafting heads")
-
-
-def heads_words(heads: bool | None) -> str:
-    """What is known of MTP heads, "" for nothing."""
-    return "" if heads is None else Words("drafting heads") if heads else Words("no drafting heads")
 
 
 def suggested(offers: tuple[HubOffer, ...]) -> HubOffer | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mlx_engine.values.memory_plan import MemoryFit
+from mlx_engine.values.memory_plan import Fit, MemoryFit
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.words import Words, joined, size_words
 
@@ -19,8 +19,11 @@ class FoundModel:
     all files of it.
 
     problem: why it cannot be loaded; "" when nothing is wrong as far as names, sizes and first
-    bytes tell (mlx_engine.inspect tells the rest). unfinished: the id on the hub of a download
-    that was begun, "" for none. note: what else is worth a word or three.
+    bytes tell. unfinished: the id on the hub of a download that was begun, "" for none. base: the
+    name without words that say how the model is stored.
+
+    Known once headers are read: parameters, format (how weights are stored), heads (whether it has
+    MTP heads that can be used), fit (into memory), refusal (why the engine cannot run it).
     """
 
     name: str
@@ -29,7 +32,12 @@ class FoundModel:
     nbytes: int = 0
     problem: str = ""
     unfinished: str = ""
-    note: str = ""
+    base: str = ""
+    parameters: int = 0
+    format: str = ""
+    heads: bool | None = None
+    fit: Fit | None = None
+    refusal: str = ""
 
     @property
     def is_recent(self) -> bool:
@@ -47,9 +55,14 @@ class FoundModel:
 
     @property
     def detail(self) -> str:
-        """ "18.2 GB", as far as anything is known."""
+        """ "18.2 GB · drafting heads", as far as anything is known."""
         size = size_words(self.nbytes) if self.nbytes else ""
-        return joined((size, self.note))
+        return joined((size, heads_words(self.heads)))
+
+
+def heads_words(heads: bool | None) -> str:
+    """What is known of MTP heads, "" for nothing."""
+    return "" if heads is None else Words("drafting heads") if heads else Words("no drafting heads")
 
 
 MOST_KINDS = 3
@@ -114,7 +127,7 @@ Phase = Literal["waiting", "looking", "running", "paused", "failed", "done"]
 class DownloadFigures:
     """One download. key: the link to its model. words: what is wrong when it failed.
 
-    path: what to load once it is "done".
+    path: what to load once it is "done". needs_sign_in: that is why it failed.
     """
 
     key: str
@@ -125,3 +138,4 @@ class DownloadFigures:
     bytes_per_second: float = 0.0
     words: str = ""
     path: str = ""
+    needs_sign_in: bool = False

@@ -181,7 +181,15 @@ QCheckBox::indicator:checked:focus { border-color: $text; }
 """
 
 FRAMES = """
-QListWidget, QTreeWidget { background: transparent; border: none; outline: none; }
+QListWidget, QTreeView { background: transparent; border: none; outline: none; }
+QTreeView::item { padding: 4px 4px; border: none; }
+QTreeView::item:hover { background: $hover; }
+QTreeView::item:selected { background: $selected; color: $text; }
+QHeaderView { background: transparent; }
+QHeaderView::section {
+  background: transparent; color: $muted; border: none; border-bottom: 1px solid $line;
+  padding: 4px; font-size: ${small}px;
+}
 QDialog[role="palette"] { border: 1px solid $outline; }
 QDialog[role="palette"] QTreeWidget::item { padding: 5px 8px; }
 QDialog[role="palette"] QTreeWidget::item:selected { background: $selected; color: $text; }

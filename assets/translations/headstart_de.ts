@@ -336,6 +336,10 @@
         <translation>Mit erhaltenen Entwurfsköpfen, das beste für diesen Rechner zuerst</translation>
     </message>
     <message>
+        <source>Signing in</source>
+        <translation>Anmelden</translation>
+    </message>
+    <message>
         <source>Hugging Face does not answer. Check the network, then press Return to ask again.</source>
         <translation>Hugging Face antwortet nicht. Netzwerk prüfen, dann mit der Eingabetaste noch einmal fragen.</translation>
     </message>
@@ -348,20 +352,12 @@
         <translation>Auf Hugging Face passt nichts zu „{words}“.</translation>
     </message>
     <message>
-        <source>{path} could not be moved to the trash: its disk may have none, or may not be written to.</source>
-        <translation>{path} ließ sich nicht in den Papierkorb legen: Das Laufwerk hat vielleicht keinen oder ist schreibgeschützt.</translation>
-    </message>
-    <message>
         <source>Move {name} ({size}) to the Trash?</source>
         <translation>{name} ({size}) in den Papierkorb legen?</translation>
     </message>
     <message>
         <source>Move {name} to the Trash?</source>
         <translation>{name} in den Papierkorb legen?</translation>
-    </message>
-    <message>
-        <source>Delete from disk</source>
-        <translation>Vom Laufwerk löschen</translation>
     </message>
     <message>
         <source>The space is free once the Trash is emptied.</source>
@@ -372,16 +368,16 @@
         <translation>In den Papierkorb legen</translation>
     </message>
     <message>
-        <source>1 drafting head</source>
-        <translation>1 Entwurfskopf</translation>
-    </message>
-    <message>
         <source>{name} is downloaded.</source>
         <translation>{name} ist heruntergeladen.</translation>
     </message>
     <message>
         <source>Look for models in</source>
         <translation>Modelle suchen in</translation>
+    </message>
+    <message>
+        <source>Move to Trash…</source>
+        <translation>In den Papierkorb legen…</translation>
     </message>
     <message>
         <source>{path} is no longer there.</source>
@@ -576,12 +572,8 @@
         <translation>Das ganze Modell</translation>
     </message>
     <message>
-        <source>{size} of memory</source>
-        <translation>{size} Speicher</translation>
-    </message>
-    <message>
-        <source>too large for this Mac</source>
-        <translation>zu groß für diesen Rechner</translation>
+        <source>Hugging Face does not know this token. Copy the whole of it from your account&apos;s page of access tokens.</source>
+        <translation>Hugging Face kennt dieses Token nicht. Kopieren Sie es vollständig von der Seite der Zugangstokens Ihres Kontos.</translation>
     </message>
     <message>
         <source>Small and quick</source>
@@ -600,6 +592,10 @@
         <translation>Gründlich, als MLX-Gewichte</translation>
     </message>
     <message>
+        <source>{size} to download</source>
+        <translation>{size} zu laden</translation>
+    </message>
+    <message>
         <source>Thorough, also with code</source>
         <translation>Gründlich, auch bei Code</translation>
     </message>
@@ -612,16 +608,16 @@
         <translation>Das größte der Familie</translation>
     </message>
     <message>
-        <source>This computer has {size} of memory for a model: enough for a {billions}B Qwen in 4 bits with room for long chats. Pick one with drafting heads under Models, Hugging Face.</source>
-        <translation>Dieser Computer hat {size} Speicher für ein Modell: genug für ein Qwen mit {billions}B in 4 Bit und lange Chats. Wähle eines mit Entwurfsköpfen unter Modelle, Hugging Face.</translation>
-    </message>
-    <message>
         <source>{tokens} tokens</source>
         <translation>{tokens} Tokens</translation>
     </message>
     <message>
         <source>{bits}-bit {kind}</source>
         <translation>{bits} Bit, {kind}</translation>
+    </message>
+    <message>
+        <source>A context of {asked:,} tokens is asked for; this model reads at most {most:,}.</source>
+        <translation>Verlangt sind {asked:,} Token Kontext; dieses Modell liest höchstens {most:,}.</translation>
     </message>
     <message>
         <source>{count} parameters</source>
@@ -932,10 +928,6 @@
         <translation>zu groß</translation>
     </message>
     <message>
-        <source>{fit} in 4 bits</source>
-        <translation>{fit} in 4 Bit</translation>
-    </message>
-    <message>
         <source>accept its owners&apos; terms on its page first</source>
         <translation>zuerst auf der Seite des Modells die Bedingungen der Eigentümer annehmen</translation>
     </message>
@@ -952,16 +944,8 @@
         <translation>Klicken zeigt Dateien und Größen</translation>
     </message>
     <message>
-        <source>Unknown whether it has drafting heads</source>
-        <translation>Die Dateiliste verrät nichts über Entwurfsköpfe</translation>
-    </message>
-    <message>
         <source>Drafting heads</source>
         <translation>Entwurfsköpfe</translation>
-    </message>
-    <message>
-        <source>No drafting heads</source>
-        <translation>Keine Entwurfsköpfe</translation>
     </message>
     <message>
         <source>drafting heads</source>
@@ -1835,6 +1819,10 @@
         <translation>Laden</translation>
     </message>
     <message>
+        <source>Sign In…</source>
+        <translation>Anmelden…</translation>
+    </message>
+    <message>
         <source>Pause</source>
         <translation>Pausieren</translation>
     </message>
@@ -1895,6 +1883,46 @@
         <translation>Ein Modell hierher ziehen oder mit dem mitgelieferten beginnen</translation>
     </message>
     <message>
+        <source>First steps</source>
+        <translation>Erste Schritte</translation>
+    </message>
+    <message>
+        <source>Skip these steps and use the built-in model</source>
+        <translation>Diese Schritte überspringen und das eingebaute Modell nehmen</translation>
+    </message>
+    <message>
+        <source>From Hugging Face. Nothing is sent or fetched before you press a button.</source>
+        <translation>Von Hugging Face. Bevor Sie einen Knopf drücken, wird nichts gesendet oder geholt.</translation>
+    </message>
+    <message>
+        <source>The model loads by itself. The small built-in one answers until then.</source>
+        <translation>Das Modell wird von selbst geladen. Bis dahin antwortet das kleine eingebaute.</translation>
+    </message>
+    <message>
+        <source>Get a model in three steps</source>
+        <translation>In drei Schritten zum Modell</translation>
+    </message>
+    <message>
+        <source>1. Pick a model</source>
+        <translation>1. Ein Modell auswählen</translation>
+    </message>
+    <message>
+        <source>2. Download it</source>
+        <translation>2. Laden</translation>
+    </message>
+    <message>
+        <source>3. Ask</source>
+        <translation>3. Fragen</translation>
+    </message>
+    <message>
+        <source>They fit into the {size} of memory that this computer has for models.</source>
+        <translation>Sie passen in die {size} Speicher, die dieser Rechner für Modelle hat.</translation>
+    </message>
+    <message>
+        <source>Download {name}</source>
+        <translation>{name} laden</translation>
+    </message>
+    <message>
         <source>Start</source>
         <translation>Start</translation>
     </message>
@@ -1907,8 +1935,8 @@
         <translation>Zuletzt benutzte Modelle</translation>
     </message>
     <message>
-        <source>Get a better model</source>
-        <translation>Empfehlung für diesen Rechner</translation>
+        <source>Welcome to Headstart</source>
+        <translation>Willkommen bei Headstart</translation>
     </message>
     <message>
         <source>Browse Models</source>
@@ -1939,6 +1967,30 @@
         <translation>Modelle auf Hugging Face</translation>
     </message>
     <message>
+        <source>This model needs a Hugging Face account. Accept its owners&apos; terms on its page, then paste an access token of your account here. It is stored where all programs for Hugging Face on this computer look for it.</source>
+        <translation>Dieses Modell braucht ein Konto bei Hugging Face. Nehmen Sie auf seiner Seite die Bedingungen der Eigentümer an und fügen Sie dann hier ein Zugangstoken Ihres Kontos ein. Es wird dort abgelegt, wo alle Programme für Hugging Face auf diesem Rechner es suchen.</translation>
+    </message>
+    <message>
+        <source>Open Its Page</source>
+        <translation>Seite öffnen</translation>
+    </message>
+    <message>
+        <source>Get a Token</source>
+        <translation>Token holen</translation>
+    </message>
+    <message>
+        <source>Access token</source>
+        <translation>Zugangstoken</translation>
+    </message>
+    <message>
+        <source>Access token, hf_…</source>
+        <translation>Zugangstoken, hf_…</translation>
+    </message>
+    <message>
+        <source>Sign In</source>
+        <translation>Anmelden</translation>
+    </message>
+    <message>
         <source>Search Hugging Face</source>
         <translation>Hugging Face durchsuchen</translation>
     </message>
@@ -1953,6 +2005,14 @@
     <message>
         <source>Download</source>
         <translation>Herunterladen</translation>
+    </message>
+    <message>
+        <source>Signed in to Hugging Face</source>
+        <translation>Bei Hugging Face angemeldet</translation>
+    </message>
+    <message>
+        <source>Sign Out</source>
+        <translation>Abmelden</translation>
     </message>
     <message>
         <source>Models on this computer</source>
@@ -1973,10 +2033,6 @@
     <message>
         <source>Remove from recent models</source>
         <translation>Aus „Zuletzt benutzt“ entfernen</translation>
-    </message>
-    <message>
-        <source>Delete from disk…</source>
-        <translation>Vom Laufwerk löschen …</translation>
     </message>
     <message>
         <source>{problem}: click to resume</source>
@@ -2003,6 +2059,18 @@
         <translation>Bei jedem Start in einem eigenen Ordner nach Modellen suchen</translation>
     </message>
     <message>
+        <source>Change…</source>
+        <translation>Ändern…</translation>
+    </message>
+    <message>
+        <source>Choose the download folder</source>
+        <translation>Ordner für geladene Modelle wählen</translation>
+    </message>
+    <message>
+        <source>Downloads go to</source>
+        <translation>Geladenes kommt nach</translation>
+    </message>
+    <message>
         <source>{folder} · it is not there now</source>
         <translation>{folder} · ist zurzeit nicht da</translation>
     </message>
@@ -2019,16 +2087,20 @@
         <translation>Auf diesem Rechner</translation>
     </message>
     <message>
-        <source>Library</source>
-        <translation>Bibliothek</translation>
-    </message>
-    <message>
         <source>Where</source>
         <translation>Wo</translation>
     </message>
     <message>
         <source>Filter models</source>
         <translation>Modelle filtern</translation>
+    </message>
+    <message>
+        <source>{size} free</source>
+        <translation>{size} frei</translation>
+    </message>
+    <message>
+        <source>Download models to</source>
+        <translation>Modelle laden nach</translation>
     </message>
     <message>
         <source>Filter</source>
@@ -2526,6 +2598,35 @@
     <message>
         <source>Name</source>
         <translation>Name</translation>
+    </message>
+    <message>
+        <source>Parameters</source>
+        <translation>Parameter</translation>
+    </message>
+    <message>
+        <source>Size</source>
+        <translation>Größe</translation>
+    </message>
+    <message>
+        <source>Heads</source>
+        <comment>drafting heads of a model, as the title of a column</comment>
+        <translation>Köpfe</translation>
+    </message>
+    <message>
+        <source>About</source>
+        <translation>Info</translation>
+    </message>
+    <message>
+        <source>Yes</source>
+        <translation>Ja</translation>
+    </message>
+    <message>
+        <source>No</source>
+        <translation>Nein</translation>
+    </message>
+    <message>
+        <source>in use</source>
+        <translation>in Gebrauch</translation>
     </message>
     <message>
         <source>Save As</source>
@@ -4803,6 +4904,10 @@
     <message>
         <source>The answer left its grammar: {why}.</source>
         <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{path} could not be moved to the Trash: its disk may have none, or may not be written to.</source>
+        <translation>{path} ließ sich nicht in den Papierkorb legen: Sein Datenträger hat vielleicht keinen oder ist schreibgeschützt.</translation>
     </message>
 </context>
 </TS>

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from mlx_engine.hub.repository import HubFile, HubModel
-from mlx_engine.values.errors import DownloadFailed, EngineError
+from mlx_engine.values.errors import DownloadFailed, EngineError, SignInNeeded
 from mlx_engine.values.untrusted import CONFIG_BYTES
 from mlx_engine.values.words import Words
 
@@ -34,7 +34,14 @@ def in_words(hub_id: str, *, resumes: bool = False) -> Iterator[None]:
     except EngineError:
         raise
     except Exception as error:
-        raise DownloadFailed(_error_words(error, hub_id, resumes=resumes)) from error
+        raise _failure(error, hub_id, resumes=resumes) from error
+
+
+def _failure(error: Exception, hub_id: str, *, resumes: bool) -> DownloadFailed:
+    from huggingface_hub.errors import GatedRepoError
+
+    kind = SignInNeeded if isinstance(error, GatedRepoError) else DownloadFailed
+    return kind(_error_words(error, hub_id, resumes=resumes))
 
 
 def _error_words(error: Exception, hub_id: str, *, resumes: bool) -> Words:
@@ -142,7 +149,7 @@ def ask(hub: Hub, question: Callable[[Hub], T]) -> T:
         try:
             return question(replace(hub, token=False))
         except RepositoryNotFoundError as hidden:  # or private, or gated
-            raise DownloadFailed(
+            raise SignInNeeded(
                 "The hub refuses the token that is stored here, and this model needs one. "
                 "Sign in again with `hf auth login`."
             ) from hidden

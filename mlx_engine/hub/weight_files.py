@@ -229,6 +229,17 @@ def is_same_model(name: str, other: str) -> bool:
     return words(name) == words(other)
 
 
+def base_name(name: str) -> str:
+    """Part of a model's name before the words that say how it is stored.
+
+    "Qwen3.6-27B" for "org/Qwen3.6-27B-MLX-4bit" and "Qwen3.6-27B-Q4_K_M.gguf".
+    """
+    own = name.rpartition("/")[2]
+    own = own[: -len(GGUF)] if own.lower().endswith(GGUF) else own
+    stored = _STORED.search(own.lower())
+    return own[: stored.start()].rstrip("-_. ") or own if stored else own
+
+
 def is_commit(name: str) -> bool:
     """Whether a text can name a snapshot folder of the hub's cache, safe as part of a path."""
     return _COMMIT.fullmatch(name) is not None

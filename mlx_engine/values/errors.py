@@ -53,6 +53,10 @@ class DownloadFailed(ModelNotFound):
     """The model is missing on the hub, cannot be accessed, or its name is ambiguous."""
 
 
+class SignInNeeded(DownloadFailed):
+    """The hub wants a token: to know who accepted a model's terms, or a newer one."""
+
+
 class BadModelFile(EngineError):
     """A model file is damaged or contradicts its config."""
 

@@ -9,7 +9,6 @@ from windows import Driven, running, scripted
 
 from app.run import hear_outside
 from app.start.outside import SingleInstance
-from app.values.hub import HubOffer
 from app.window.models.downloads import DownloadRow
 from mlx_engine.hub.client import Hub
 
@@ -23,10 +22,9 @@ def bring_out_everything(driven: Driven, place: Path) -> None:
     driven.ask("Show me some code.")
     driven.app.composer.attach([place / "note.txt"])
     driven.until(lambda: bool(driven.widgets.composer.attachments()))
-    offer = HubOffer("org/small", "The whole model", 1, None, "fits")
-    driven.widgets.library.hub.list.wanted.emit(offer)
+    driven.app.downloads.resume("org/small")
     driven.until(lambda: bool(driven.widgets.library.findChildren(DownloadRow)))
-    driven.app.library.add_folder(str(place))
+    driven.app.known.add_folder(place)
     driven.widgets.window.show_page("settings")
     for pane in ("appearance", "models", "drafting", "advanced"):
         driven.widgets.settings.show_pane(pane)

@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app.start.threads": set(),
     "app.start": {VALUES, "app.values", "app.start.asset_files", "app.start.folders"},
     "app.store": PUBLIC | {"app.values"},
-    "app.library": PUBLIC | {"app.values", HUB},
+    "app.library": PUBLIC | {"app.values", "app.start.asset_files", HUB},
     "app.worker": PUBLIC | {"app.values"},
     "app.state": PUBLIC
     | {"app.values", "app.store", "app.library", "app.worker", "app.start.threads", HUB},

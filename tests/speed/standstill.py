@@ -351,12 +351,13 @@ def comparing(bench: Bench) -> Actions:
 def pages(bench: Bench) -> Actions:
     app = bench.app
     window, commands = app.widgets.window, app.actions
-    entries = [
+    entries = tuple(
         FoundModel(f"Model {n}", Path(f"/models/{n}"), "Here", n * 10**8, "") for n in range(MODELS)
-    ]
+    )
 
     def library() -> None:
-        app.widgets.library.show_entries(entries)
+        app.known.models = entries
+        app.known.changed.emit()
         window.show_page("library")
 
     def chat() -> None:

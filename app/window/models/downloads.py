@@ -1,10 +1,11 @@
 """Downloads, a row each in the order of the queue: bytes and speed, then the model to load."""
 
-from collections.abc import Sequence
-
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QProgressBar, QPushButton, QScrollArea, QWidget
 
+from app.state.card import OfferedModel
+from app.state.downloads import Downloads
+from app.state.hub import HubState
 from app.values.models import DownloadFigures, Phase
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
@@ -36,21 +37,11 @@ class BytesBar(QProgressBar):
         self.setValue(STEPS * done // total if total else 0)
 
 
-class DownloadWishes(QObject):
-    """What the user wants of downloads, each named by its key."""
-
-    pause_wanted = Signal(str)
-    resume_wanted = Signal(str)
-    cancel_wanted = Signal(str)
-    load_wanted = Signal(str)
-
-
 class DownloadList(QScrollArea):
-    """As high as its rows, up to a limit; the rest is scrolled to. wishes: of all its rows."""
+    """As high as its rows, up to a limit; the rest is scrolled to."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.wishes = DownloadWishes(self)
         self._rows: dict[str, DownloadRow] = {}
         inner = QWidget()
         self._column = column(of=inner, spacing=GAP)
@@ -61,18 +52,23 @@ class DownloadList(QScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.hide()
 
-    def show_downloads(self, downloads: Sequence[DownloadFigures]) -> None:
-        """Show these, in their order."""
-        keys = {figures.key for figures in downloads}
-        for key in [key for key in self._rows if key not in keys]:
+    def watch(self, downloads: Downloads, offered: OfferedModel, hub: HubState) -> None:
+        """Show these downloads in their order; offered, hub: where to load a model, and sign in."""
+        self._downloads, self._offered, self._hub = downloads, offered, hub
+        downloads.changed.connect(self._refresh)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        figures = self._downloads.figures
+        for key in self._rows.keys() - {one.key for one in figures}:
             row = self._rows.pop(key)
             self._column.removeWidget(row)
             row.deleteLater()
-        for figures in downloads:
-            if figures.key not in self._rows:
-                self._rows[figures.key] = DownloadRow(self.wishes)
-                self._column.addWidget(self._rows[figures.key])
-            self._rows[figures.key].show_figures(figures)
+        for one in figures:
+            if one.key not in self._rows:
+                self._rows[one.key] = DownloadRow(self._downloads, self._offered, self._hub)
+                self._column.addWidget(self._rows[one.key])
+            self._rows[one.key].show_figures(one)
 
     def fit(self, most: int) -> None:
         """Take no more than so many pixels."""
@@ -83,11 +79,11 @@ class DownloadList(QScrollArea):
 
 
 class DownloadRow(QFrame):
-    """One download; it says in `wishes` what is wanted of it."""
+    """One download, with buttons for what can be done about it."""
 
-    def __init__(self, wishes: DownloadWishes) -> None:
+    def __init__(self, downloads: Downloads, offered: OfferedModel, hub: HubState) -> None:
         super().__init__()
-        self.wishes = wishes
+        self._downloads = downloads
         self.setProperty("role", "card")
         self._figures = DownloadFigures("", "", "waiting")
         self._name = ShortLabel()
@@ -98,14 +94,17 @@ class DownloadRow(QFrame):
         self._problem = paragraph("", "problem")
         self._go = QPushButton(tr("Load"))
         self._go.setProperty("role", "primary")
+        self._sign_in = QPushButton(tr("Sign In…"))
         self._pause = IconButton("pause", tr("Pause"))
         self._cancel = IconButton("close", tr("Cancel the download"))
-        top = row(Wide(self._name), 6, self._go, 6, self._pause, 6, self._cancel, spacing=0)
+        buttons = (self._go, self._sign_in, self._pause, self._cancel)
+        top = row(Wide(self._name), *buttons, spacing=6)
         lines = (self._bytes, self._bar, self._problem)
         column(top, *lines, of=self, margins=(12, 8, 8, 10), spacing=4)
-        self._go.clicked.connect(lambda: wishes.load_wanted.emit(self._figures.path))
+        self._go.clicked.connect(lambda: offered.offer(self._figures.path))
+        self._sign_in.clicked.connect(lambda: hub.ask_sign_in(self._figures.key))
         self._pause.clicked.connect(self._pause_or_resume)
-        self._cancel.clicked.connect(lambda: wishes.cancel_wanted.emit(self._figures.key))
+        self._cancel.clicked.connect(lambda: downloads.cancel(self._figures.key))
 
     def show_figures(self, figures: DownloadFigures) -> None:
         """Show how far it is."""
@@ -120,15 +119,17 @@ class DownloadRow(QFrame):
         self._bar.setVisible(phase != "done")
         say(self._problem, figures.words if phase == "failed" else "")
         self._go.setVisible(phase == "done")
+        self._sign_in.setVisible(figures.needs_sign_in)
         self._pause.setVisible(phase != "done")
         runs = phase in RUNS
         self._pause.show_icon("pause" if runs else "resume", tr("Pause") if runs else tr("Resume"))
         self._cancel.show_icon("close", tr("Cancel") if runs else tr("Remove from this list"))
 
     def _pause_or_resume(self) -> None:
-        runs = self._figures.phase in RUNS
-        wanted = self.wishes.pause_wanted if runs else self.wishes.resume_wanted
-        wanted.emit(self._figures.key)
+        if self._figures.phase in RUNS:
+            self._downloads.pause(self._figures.key)
+        else:
+            self._downloads.resume(self._figures.key)
 
 
 def progress_in_words(figures: DownloadFigures) -> str:

@@ -1,36 +1,126 @@
-"""The page of a new chat: model name, composer, suggestions; without a model, a drop zone."""
+"""The page of a new chat: model name, composer, questions; for a new user, three first steps."""
 
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
+from typing_extensions import override
 
+from app.state.card import OfferedModel
+from app.state.downloads import Downloads
+from app.state.hub import HubState
+from app.state.known_models import KnownModels
 from app.state.models import ModelState
-from app.values.models import FoundModel
-from app.window.controls.icons import Sign, icon
-from app.window.controls.labels import ShortButton, label, paragraph, say, set_tip
-from app.window.controls.layouts import STRETCH, centred, column, row, scrolled
-from app.window.language import tr
+from app.values.models import DownloadFigures, FoundModel
+from app.window.controls.icons import IconButton, Sign, icon
+from app.window.controls.labels import ShortButton, label, paragraph, set_tip, wrapped
+from app.window.controls.layouts import STRETCH, Wide, centred, column, row, scrolled
+from app.window.language import said, tr
 from app.window.look import look
-from mlx_engine.values.words import Words, joined
+from app.window.models.downloads import DownloadRow
+from mlx_engine.values.words import Words, joined, size_words
 
 WIDEST = 680
 """Pixels of a line at a zoom of 1."""
 PICTURE = 28
-MOST_RECENT, MOST_QUESTIONS = 4, 3
+MOST_RECENT = 4
+QUESTIONS = (
+    "How does drafting work?",
+    "How do I read a file line by line?",
+    "What does os.path.join do?",
+)
+"""In English, which is all that the built-in model reads."""
 DROP = Words("Drop a model here, or start with the built-in one")
 
 
+class FirstSteps(QFrame):
+    """Pick a model, download it, ask: for a user who has no model yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("role", "card")
+        self.setAccessibleName(tr("First steps"))
+        self._skip = IconButton("close", tr("Skip these steps and use the built-in model"))
+        self._memory = paragraph("", "muted")
+        self._choices = column(spacing=6)
+        self._more = row_button(
+            tr("Browse Models"), "library", tr("Look for models on Hugging Face")
+        )
+        self._progress = column(spacing=6)
+        self._waiting = paragraph(
+            tr("From Hugging Face. Nothing is sent or fetched before you press a button."), "muted"
+        )
+        ask = paragraph(
+            tr("The model loads by itself. The small built-in one answers until then."), "muted"
+        )
+        column(
+            row(Wide(wrapped(tr("Get a model in three steps"), "heading")), self._skip),
+            label(tr("1. Pick a model"), "note"),
+            self._memory,
+            self._choices,
+            self._more,
+            8,
+            label(tr("2. Download it"), "note"),
+            self._waiting,
+            self._progress,
+            8,
+            label(tr("3. Ask"), "note"),
+            ask,
+            of=self,
+            margins=(16, 12, 12, 16),
+            spacing=6,
+        )
+        self._rows: dict[str, DownloadRow] = {}
+
+    def watch(
+        self,
+        known: KnownModels,
+        models: ModelState,
+        offered: OfferedModel,
+        downloads: Downloads,
+        hub: HubState,
+    ) -> None:
+        """Offer models that suit this machine, and load one once it is downloaded."""
+        suggestions, usable_bytes = known.suggestions, known.usable_bytes
+        self._downloads, self._offered, self._hub = downloads, offered, hub
+        self._links = {one.link for one in suggestions}
+        words = tr(
+            "They fit into the {size} of memory that this computer has for models.",
+            size=size_words(usable_bytes),
+        )
+        self._memory.setText(words)
+        for one in suggestions:
+            button = row_button(
+                joined((one.name, one.detail)), "drop_model", tr("Download {name}", name=one.name)
+            )
+            button.clicked.connect(lambda _=False, one=one: downloads.resume(one.link))
+            self._choices.addWidget(button)
+        self._more.clicked.connect(hub.wanted)
+        self._skip.clicked.connect(known.end_first_use)
+        downloads.changed.connect(self._refresh)
+        downloads.completed.connect(lambda figures: self._load(models, figures))
+        self._refresh()
+
+    def _load(self, models: ModelState, figures: DownloadFigures) -> None:
+        if not self.isHidden() and figures.key in self._links:
+            models.load(figures.path)
+
+    def _refresh(self) -> None:
+        figures = [one for one in self._downloads.figures if one.key in self._links]
+        for key in self._rows.keys() - {one.key for one in figures}:
+            self._rows.pop(key).deleteLater()
+        for one in figures:
+            if one.key not in self._rows:
+                self._rows[one.key] = DownloadRow(self._downloads, self._offered, self._hub)
+                self._progress.addWidget(self._rows[one.key])
+            self._rows[one.key].show_figures(one)
+        self._waiting.setVisible(not figures)
+
+
 class FirstRunView(QWidget):
-    """open, get: buttons of others, to open a model and to look for one.
-
-    Signals: `asked`(a question), `chosen`(a recent FoundModel).
-    """
-
-    _models: ModelState
+    """open: button of the command that opens a model. Signal `asked`(a question)."""
 
     asked = Signal(str)
-    chosen = Signal(object)
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,27 +128,40 @@ class FirstRunView(QWidget):
         self._built_in = QPushButton(tr("Start with the built-in one"))
         self.open = QPushButton(tr("Open…"))
         self._questions = column(spacing=6)
+        for text in QUESTIONS:
+            button = row_button(text, "chevron_right", text)
+            button.clicked.connect(lambda _=False, text=text: self.asked.emit(text))
+            self._questions.addWidget(button)
         self._recent_heading = label(tr("Recent models"), "muted")
         self._recent = column(spacing=6)
-        self._advice_heading = label(tr("Get a better model"), "muted")
-        self._advice = paragraph("", "note")
-        self.get = row_button(tr("Browse Models"), "library", tr("Look for models on Hugging Face"))
-        self._title = label("", "title")
+        self._title = wrapped("", "title")
         self._title.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         self._target = self._drop_target(Sign("drop_model", "accent", PICTURE))
+        self._steps = FirstSteps()
         self._place = column()
         self._page = page = QWidget()
+        first = (self._title, self._target, self._steps, 8, self._place, 4, self._questions)
         recent = (8, self._recent_heading, self._recent)
-        advice = (8, self._advice_heading, self._advice, self.get)
-        first = (self._title, self._target, 8, self._place, 4, self._questions)
-        column(*first, *recent, *advice, of=page, margins=(24, 24, 24, 24), spacing=8)
+        column(*first, *recent, of=page, margins=(24, 24, 24, 24), spacing=8)
         body = QWidget()
         column(STRETCH, centred(page), STRETCH, of=body)
         column(scrolled(body), of=self)
-        self.show_questions(())
-        self.show_recent(())
-        self.show_advice("")
-        self.show_model("")
+
+    def watch(
+        self,
+        known: KnownModels,
+        models: ModelState,
+        offered: OfferedModel,
+        downloads: Downloads,
+        hub: HubState,
+    ) -> None:
+        """Show the model in use and recent ones, or the first steps."""
+        self._known, self._models, self._offered = known, models, offered
+        self._steps.watch(known, models, offered, downloads, hub)
+        self._built_in.clicked.connect(self._use_built_in)
+        for changed in (known.changed, models.changed):
+            changed.connect(self._refresh)
+        self._refresh()
 
     def _drop_target(self, sign: Sign) -> QFrame:
         """A dashed frame; the window itself takes the drop."""
@@ -70,7 +173,6 @@ class FirstRunView(QWidget):
         kinds.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._built_in.setProperty("role", "primary")
         set_tip(self.open, tr("Choose a model folder or a .gguf file"))
-        self._built_in.clicked.connect(self._use_built_in)
         buttons = row(STRETCH, self._built_in, self.open, STRETCH)
         lines = column(
             sign, words, kinds, 4, buttons, of=frame, margins=(24, 24, 24, 24), spacing=8
@@ -78,46 +180,34 @@ class FirstRunView(QWidget):
         lines.setAlignment(sign, Qt.AlignmentFlag.AlignHCenter)
         return frame
 
-    def watch(self, models: ModelState) -> None:
-        """Show the name of the model in use."""
-        self._models = models
-        models.changed.connect(lambda: self.show_model(models.model_name))
-
     def _use_built_in(self) -> None:
         self._models.load(None)
         self.window().setFocus()
 
-    def show_questions(self, questions: Sequence[str]) -> None:
-        """The first questions to begin with, a button each."""
-        empty(self._questions)
-        for text in questions[:MOST_QUESTIONS]:
-            button = row_button(text, "chevron_right", text)
-            button.clicked.connect(lambda _=False, text=text: self.asked.emit(text))
-            self._questions.addWidget(button)
+    def _refresh(self) -> None:
+        models = self._models
+        resting = models.resting
+        name = models.model_name or (resting.name if resting else "")
+        is_first = self._known.is_first_use
+        self._title.setText(tr("Welcome to Headstart") if is_first else name)
+        self._title.setVisible(is_first or bool(name))
+        is_empty = not name and models.loading is None
+        self._target.setVisible(is_empty)
+        self._built_in.setVisible(is_empty)
+        self._steps.setVisible(is_first)
+        self._show_recent(self._known.recent)
 
-    def show_recent(self, entries: Sequence[FoundModel]) -> None:
-        """The newest models that can be loaded, a button each."""
+    def _show_recent(self, entries: Sequence[FoundModel]) -> None:
+        """A button for each of the newest models that can be loaded."""
         sound = [entry for entry in entries if not entry.problem][:MOST_RECENT]
         empty(self._recent)
         for entry in sound:
-            words = joined((entry.name, entry.detail))
+            words = said(joined((entry.name, entry.detail)))
             button = row_button(words, "file", str(entry.path))
-            button.clicked.connect(lambda _=False, entry=entry: self.chosen.emit(entry))
+            path = str(entry.path)
+            button.clicked.connect(lambda _=False, path=path: self._offered.offer(path))
             self._recent.addWidget(button)
         self._recent_heading.setVisible(bool(sound))
-
-    def show_advice(self, words: str) -> None:
-        """What to get next for this machine's memory, "" for nothing."""
-        say(self._advice, words)
-        self._advice_heading.setVisible(bool(words))
-        self.get.setVisible(bool(words))
-
-    def show_model(self, name: str) -> None:
-        """The name of the model in use, which can be asked at once; "" for no model."""
-        self._title.setText(name)
-        self._title.setVisible(bool(name))
-        self._target.setVisible(not name)
-        self._built_in.setVisible(not name)
 
     def place_composer(self, composer: QWidget) -> None:
         """Put the composer in the middle of the page."""
@@ -125,6 +215,7 @@ class FirstRunView(QWidget):
 
     # Qt
 
+    @override
     def changeEvent(self, event: QEvent) -> None:
         """Lines are as wide as the text wants them."""
         super().changeEvent(event)
@@ -143,6 +234,7 @@ def empty(rows: QVBoxLayout) -> None:
 def row_button(words: str, picture: str, tip: str) -> ShortButton:
     """A row of words that can be pressed."""
     button = ShortButton()
+    words = said(words)
     button.show_text(words)
     button.setAccessibleName(words)
     set_tip(button, tip)

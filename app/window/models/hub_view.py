@@ -1,152 +1,79 @@
-"""Models on the hub: a search, what was found, and what one of them would bring."""
+"""Models on the hub: a search, what was found, what one of them would bring, and the account."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 
-from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QLineEdit, QListWidgetItem, QPushButton, QWidget
+from PySide6.QtCore import QSignalBlocker, QUrl
+from PySide6.QtGui import QDesktopServices, QShowEvent
+from PySide6.QtWidgets import QLineEdit, QPushButton, QWidget
+from typing_extensions import override
 
-from app.values.hub import HubFind, HubOffer, suggested
-from app.values.models import DownloadFigures
+from app.state.card import OfferedModel
+from app.state.downloads import Downloads
+from app.state.hub import HubState
+from app.values.hub import Format, HubFind, HubOffer, suggested
 from app.window.controls.choices import Option, Segments
 from app.window.controls.fields import add_clear_button
-from app.window.controls.labels import paragraph, say, set_role
-from app.window.controls.layouts import Wide, column, row
-from app.window.language import tr
+from app.window.controls.labels import label, paragraph, say, set_role
+from app.window.controls.layouts import STRETCH, Wide, column, row
+from app.window.language import said, tr
 from app.window.models.downloads import DOWNLOADED, RUNS
-from app.window.models.two_line_list import (
-    ENTRY,
-    Row,
-    T,
-    TwoLineList,
-    TwoLines,
-    goes_down,
-    heading_item,
-)
+from app.window.models.model_table import ModelRow, ModelTable, goes_down
 from mlx_engine.values.words import Words, size_words
 
 FORMATS = (Option("", Words("All")), Option("GGUF", "GGUF"), Option("MLX", "MLX"))
+ASKED_FOR: dict[str, Format] = {"GGUF": "GGUF", "MLX": "MLX"}
 ROOMY = "QPushButton { padding: 4px 10px; }"
 """For segments that are not short of room."""
+LOOKING = Words("Getting files and sizes")
+TOKENS = "https://huggingface.co/settings/tokens"
 
-LOOKING = TwoLines(Words("Getting files and sizes"), "", "", is_faint=True, indent=1)
 
-
-class HubList(TwoLineList):
-    """What was found, one of them opened with a row for each model in it.
-
-    Signals: `look_wanted`(id on the hub): its files are to be asked for. `picked`(HubOffer, None
-    for no choice). `wanted`(HubOffer): by Return or a double click.
-    """
-
-    look_wanted = Signal(str)
-    picked = Signal(object)
-    wanted = Signal(object)
+class SignIn(QWidget):
+    """What to do for models whose owners want their terms accepted."""
 
     def __init__(self) -> None:
-        super().__init__(tr("Models on Hugging Face"))
-        self._heading = ""
-        self._finds: tuple[HubFind, ...] = ()
-        self._open = ""
-        self._offers: tuple[HubOffer, ...] | None = None
-        self.taken.connect(self._take)
-        self.currentItemChanged.connect(lambda *_: self.picked.emit(self.offer))
-        self.itemDoubleClicked.connect(lambda _: self.want())
+        super().__init__()
+        self._hub: HubState
+        words = paragraph(
+            tr(
+                "This model needs a Hugging Face account. Accept its owners' terms on its page, "
+                "then paste an access token of your account here. It is stored where all programs "
+                "for Hugging Face on this computer look for it."
+            ),
+            "note",
+        )
+        self._page, self._tokens = QPushButton(tr("Open Its Page")), QPushButton(tr("Get a Token"))
+        for button in (self._page, self._tokens):
+            button.setProperty("role", "link")
+        self._token = QLineEdit()
+        self._token.setEchoMode(QLineEdit.EchoMode.Password)
+        self._token.setAccessibleName(tr("Access token"))
+        self._token.setPlaceholderText(tr("Access token, hf_…"))
+        self._go = QPushButton(tr("Sign In"))
+        self._go.setProperty("role", "primary")
+        links = row(self._page, self._tokens, STRETCH, spacing=12)
+        column(words, links, row(Wide(self._token), self._go, spacing=8), of=self, spacing=6)
+        self._token.returnPressed.connect(self._sign_in)
+        self._go.clicked.connect(self._sign_in)
+        self._tokens.clicked.connect(lambda: QDesktopServices.openUrl(QUrl(TOKENS)))
 
-    @property
-    def offer(self) -> HubOffer | None:
-        """The one that is chosen."""
-        item = self.currentItem()
-        entry = item.data(ENTRY) if item is not None else None
-        return entry if isinstance(entry, HubOffer) else None
+    def watch(self, hub: HubState) -> None:
+        """Sign in there."""
+        self._hub = hub
+        self._page.clicked.connect(self._open_page)
 
-    def show_finds(self, heading: str, finds: Sequence[HubFind]) -> None:
-        """Show these, none of them opened."""
-        self._heading, self._finds = heading, tuple(finds)
-        self.open("")
-        self.scrollToTop()
+    def _open_page(self) -> None:
+        find = next(iter(self._hub.finds), None)
+        QDesktopServices.openUrl(QUrl(f"https://huggingface.co/{find.hub_id if find else ''}"))
 
-    def open(self, hub_id: str) -> None:
-        """Show that one is being looked at; "" closes the one that is open."""
-        self._open, self._offers = hub_id, None
-        self._refresh(None)
-
-    def show_offers(self, hub_id: str, offers: tuple[HubOffer, ...]) -> None:
-        """Show what there is in one, with what most would take as the choice."""
-        if hub_id == self._open:
-            self._offers = offers
-            self._refresh(suggested(offers))
-
-    def _take(self, item: QListWidgetItem) -> None:
-        """Open a repository, or close it; a model in it is chosen by that alone."""
-        entry = item.data(ENTRY)
-        if not isinstance(entry, HubFind):
-            return
-        if entry.hub_id == self._open:
-            self.open("")
-        else:
-            self.look_wanted.emit(entry.hub_id)
-
-    def _refresh(self, chosen: HubOffer | None) -> None:
-        """The row that was current stays, unless an offer is chosen."""
-        current = self.currentItem()
-        kept = chosen or (current.data(ENTRY) if current is not None else None)
-        offset = self.verticalScrollBar().value()
-        self.clear()
-        if self._heading:
-            self.addItem(heading_item(self._heading))
-        for find in self._finds:
-            self._add(find, lambda find: TwoLines(find.hub_id, find.detail, find.second), kept)
-            if find.hub_id != self._open:
-                continue
-            if self._offers is None:
-                self._add(None, lambda _: LOOKING, kept)
-            for offer in self._offers or ():
-                self._add(offer, _lines_of_offer, kept)
-        self.verticalScrollBar().setValue(offset)
-        if chosen is not None:
-            self.scrollToItem(self.currentItem())
-        self.picked.emit(self.offer)
-
-    def _add(self, entry: T, lines_of: Callable[[T], TwoLines], kept: object) -> None:
-        item = Row(entry, lines_of)
-        self.addItem(item)
-        if entry is None:
-            item.setFlags(Qt.ItemFlag.NoItemFlags)
-        elif entry == kept:
-            self.setCurrentItem(item)
-
-    def want(self) -> None:
-        """Have the one that is chosen."""
-        if self.offer is not None:
-            self.wanted.emit(self.offer)
-
-    # Qt
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Return on a model begins its download, or offers to load it."""
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.offer is not None:
-            self.want()
-        else:
-            super().keyPressEvent(event)
-
-
-def _lines_of_offer(offer: HubOffer) -> TwoLines:
-    return TwoLines(
-        offer.label, offer.detail, offer.second, is_faint=offer.fit == "too-large", indent=1
-    )
+    def _sign_in(self) -> None:
+        if token := self._token.text().strip():
+            self._token.clear()
+            self._hub.sign_in(token)
 
 
 class HubView(QWidget):
-    """Signals: `search_wanted`(words, format or ""); words may be a name or a link too.
-    `download_wanted`(link of a model), `load_wanted`(path of one that is on this disk).
-
-    `list` says which models are to be looked at.
-    """
-
-    search_wanted = Signal(str, str)
-    download_wanted = Signal(str)
-    load_wanted = Signal(str)
+    """A search on the hub; the files of one model are listed below it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,62 +85,135 @@ class HubView(QWidget):
         self._format = Segments(tr("Format"))
         self._format.show_options(FORMATS, "")
         self._format.setStyleSheet(ROOMY)
-        self._state = paragraph("", "muted")
+        self._heading, self._state = label("", "muted"), paragraph("", "muted")
+        self._sign_in = SignIn()
+        self.table = ModelTable(tr("Models on Hugging Face"))
         self._what = paragraph("", "muted")
-        self._get = QPushButton()
+        self._get = QPushButton(tr("Download"))
         self._get.setProperty("role", "primary")
-        self._downloads: dict[str, DownloadFigures] = {}
-        self.list = HubList()
+        self._account = label(tr("Signed in to Hugging Face"), "muted")
+        self._sign_out = QPushButton(tr("Sign Out"))
+        self._sign_out.setProperty("role", "link")
         self.setFocusProxy(self._words)
-        goes_down(self._words, self.list)
+        goes_down(self._words, self.table)
         top = row(Wide(self._words, 3), self._format, spacing=8)
-        foot = row(Wide(self._what), self._get, spacing=8)
-        column(top, self._state, Wide(self.list), foot, of=self, spacing=8)
+        foot = row(Wide(self._what), self._account, self._sign_out, self._get, spacing=8)
+        lines = (self._state, self._sign_in, self._heading, Wide(self.table))
+        column(top, *lines, foot, of=self, spacing=8)
+
+    def watch(self, hub: HubState, downloads: Downloads, offered: OfferedModel) -> None:
+        """Search there, download, and load what is on this disk."""
+        self._hub, self._downloads, self._offered = hub, downloads, offered
+        self._sign_in.watch(hub)
+        hub.changed.connect(self._refresh)
+        downloads.changed.connect(self._show_pick)
         self._words.returnPressed.connect(self._ask)
         self._words.textChanged.connect(lambda text: None if text else self._ask())
         self._format.chosen.connect(lambda _: self._ask())
-        self.list.picked.connect(self._show_pick)
-        self.list.wanted.connect(self._take)
-        self._get.clicked.connect(self.list.want)
-        self._show_pick(None)
-        self.say("")
+        self.table.picked.connect(self._show_pick)
+        self.table.taken.connect(self._take)
+        self.table.wanted.connect(self._want)
+        self._get.clicked.connect(self._want)
+        self._sign_out.clicked.connect(hub.sign_out)
+        self._shown: object = None
+        self._refresh()
 
-    def show_words(self, words: str) -> None:
-        """What is looked for, where it was not typed here."""
-        with QSignalBlocker(self._words):
-            self._words.setText(words)
-
-    def say(self, words: str, *, is_problem: bool = False) -> None:
-        """What is being done or what is wrong, "" for nothing."""
-        set_role(self._state, "problem" if is_problem else "muted")
-        say(self._state, words)
+    @property
+    def offer(self) -> HubOffer | None:
+        """The model to download that is chosen."""
+        entry = self.table.entry
+        return entry if isinstance(entry, HubOffer) else None
 
     def _ask(self) -> None:
-        self.search_wanted.emit(self._words.text().strip(), str(self._format.value or ""))
+        self._hub.search(self._words.text().strip(), ASKED_FOR.get(str(self._format.value or "")))
 
-    def show_downloads(self, downloads: Sequence[DownloadFigures]) -> None:
-        """What is in the queue is not offered again; what came is there to be loaded."""
-        self._downloads = {figures.key: figures for figures in downloads}
-        self._show_pick(self.list.offer)
+    def _refresh(self) -> None:
+        hub = self._hub
+        if hub.words != self._words.text().strip():
+            with QSignalBlocker(self._words):
+                self._words.setText(hub.words)
+        set_role(self._state, "problem" if hub.is_problem else "muted")
+        say(self._state, hub.status)
+        say(self._heading, hub.heading)
+        self._sign_in.setVisible(hub.needs_sign_in)
+        self._account.setVisible(bool(hub.is_signed_in))
+        self._sign_out.setVisible(bool(hub.is_signed_in))
+        shown = hub.finds, hub.open_id, hub.offers
+        if shown != self._shown:
+            self._shown = shown
+            self.table.show_rows(self._rows(), suggested(hub.offers) if hub.offers else None)
+
+    def _rows(self) -> Iterator[ModelRow]:
+        for find in self._hub.finds:
+            rows: tuple[ModelRow, ...] = ()
+            if find.hub_id == self._hub.open_id:
+                offers = self._hub.offers
+                rows = (
+                    (ModelRow(LOOKING, LOOKING, is_faint=True),)
+                    if offers is None
+                    else tuple(map(_row_of_offer, offers))
+                )
+            yield ModelRow(
+                find,
+                find.hub_id,
+                "",
+                find.parameters,
+                find.format or "",
+                find.nbytes,
+                find.heads,
+                find.fit,
+                said(find.about),
+                tip=said(find.about) or tr("Click to see files and sizes"),
+                rows=rows,
+            )
+
+    def _take(self, entry: object) -> None:
+        """Open the files of a model, or close them."""
+        if isinstance(entry, HubFind):
+            self._hub.look(entry.hub_id)
 
     def _path_of(self, offer: HubOffer) -> str:
-        figures = self._downloads.get(offer.link)
+        figures = self._downloads.of(offer.link)
         return figures.path if figures and figures.phase == "done" else offer.path
 
-    def _take(self, offer: HubOffer) -> None:
+    def _want(self) -> None:
+        """Download the chosen model, or offer to load it when it is on this disk."""
+        offer = self.offer
+        if offer is None:
+            return
+        figures = self._downloads.of(offer.link)
         if path := self._path_of(offer):
-            self.load_wanted.emit(path)
-        elif offer.has_room:
-            self.list.setFocus()  # the button is of no use until it has come
-            self.download_wanted.emit(offer.link)
+            self._offered.offer(path)
+        elif offer.has_room and not (figures and figures.phase in RUNS):
+            self.table.setFocus()  # the button is of no use until it has come
+            self._downloads.resume(offer.link)
 
-    def _show_pick(self, offer: HubOffer | None) -> None:
+    def _show_pick(self) -> None:
+        offer = self.offer
         self._get.setVisible(offer is not None)
         path = self._path_of(offer) if offer else ""
         is_refused = offer is not None and not offer.has_room and not path
         words = tr(DOWNLOADED, size=size_words(offer.nbytes)) if offer and path else ""
         say(self._what, words or (offer.words if offer else ""))
         set_role(self._what, "problem" if is_refused else "muted")
-        figures = self._downloads.get(offer.link) if offer else None
+        figures = self._downloads.of(offer.link) if offer else None
         self._get.setText(tr("Load…") if path else tr("Download"))
         self._get.setEnabled(not is_refused and (figures is None or figures.phase not in RUNS))
+
+    # Qt
+
+    @override
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._hub.look_up_account()
+
+
+def _row_of_offer(offer: HubOffer) -> ModelRow:
+    return ModelRow(
+        offer,
+        offer.label,
+        nbytes=offer.nbytes,
+        heads=offer.heads,
+        fit=offer.fit,
+        is_faint=offer.fit == "too-large",
+    )

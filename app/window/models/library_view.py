@@ -1,31 +1,44 @@
-"""The library: models found on this computer, those on the hub, and downloads below both."""
+"""The page of models: those on this computer, those on the hub, and downloads below both."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFocusEvent, QResizeEvent
-from PySide6.QtWidgets import QLineEdit, QPushButton, QWidget
+from PySide6.QtCore import QPoint, QProcess, Qt, QUrl
+from PySide6.QtGui import QDesktopServices, QFocusEvent, QGuiApplication, QResizeEvent
+from PySide6.QtWidgets import QLineEdit, QMenu, QMessageBox, QPushButton, QTreeWidgetItem, QWidget
+from typing_extensions import override
 
-from app.values.models import DownloadFigures, FoundModel
+from app.state.card import OfferedModel
+from app.state.downloads import Downloads
+from app.state.hub import HubState
+from app.state.known_models import KnownModels
+from app.state.models import ModelState
+from app.state.settings import KeptSettings
+from app.values.models import FoundModel
 from app.window.controls.choices import Option, Segments
 from app.window.controls.fields import add_clear_button
+from app.window.controls.file_dialogs import choose_folder
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_tip
 from app.window.controls.layouts import STRETCH, Wide, column, row, stacked
-from app.window.language import tr
+from app.window.language import said, tr
 from app.window.models.downloads import DownloadList
 from app.window.models.hub_view import ROOMY, HubView
-from app.window.models.library_list import LibraryList
-from app.window.models.two_line_list import goes_down
-from mlx_engine.values.words import Words
+from app.window.models.model_table import ABOUT, ModelRow, ModelTable, goes_down, grouped
+from mlx_engine.values.words import Words, size_words
+
+NOTHING = Words(
+    "No models found. Drop a model folder or a .gguf file on the window, or get one "
+    "from Hugging Face."
+)
+DOWNLOADS_SHARE = 0.3
+"""Of the page's height."""
+PLACES = (Option("here", Words("On this computer")), Option("hub", "Hugging Face"))
 
 
 class FolderSection(QWidget):
-    """Signals: `add_wanted`, `remove_wanted`(path)."""
-
-    add_wanted = Signal()
-    remove_wanted = Signal(str)
+    """Folders that models are looked for in, and the one that they are downloaded to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,137 +46,263 @@ class FolderSection(QWidget):
         self._rows: list[QWidget] = []
         self._add = QPushButton(tr("Add folder…"))
         set_tip(self._add, tr("Look for models in this folder each time Headstart starts"))
-        self._add.clicked.connect(self.add_wanted)
+        self._change = QPushButton(tr("Change…"))
+        self._change.setAccessibleName(tr("Choose the download folder"))
+        self._target = ShortLabel(Qt.TextElideMode.ElideMiddle)
+        self._target.setProperty("role", "note")
         top = row(Wide(label(tr("Your folders"), "muted")), self._add)
-        self._column = column(top, of=self, spacing=0)
+        self._column = column(spacing=0)
+        target = row(label(tr("Downloads go to"), "muted"), Wide(self._target), self._change)
+        column(top, self._column, target, of=self, spacing=4)
 
-    def show_folders(self, folders: Sequence[Path], missing: Sequence[Path]) -> None:
-        """Show these in their order; missing: those that are not there now."""
+    def watch(self, known: KnownModels, downloads: Downloads, settings: KeptSettings) -> None:
+        """Show and change these folders."""
+        self._known, self._downloads, self._settings = known, downloads, settings
+        known.changed.connect(self._show_folders)
+        downloads.changed.connect(self._show_target)
+        self._add.clicked.connect(self._add_folder)
+        self._change.clicked.connect(self._change_target)
+        self._show_folders()
+        self._show_target()
+
+    def _show_folders(self) -> None:
         for old in self._rows:
             self._column.removeWidget(old)
             old.deleteLater()
-        self._rows = [self._row(str(folder), folder in missing) for folder in folders]
+        missing = self._known.missing
+        self._rows = [self._row(folder, folder in missing) for folder in self._known.folders]
         for new in self._rows:
             self._column.addWidget(new)
 
-    def _row(self, folder: str, is_missing: bool) -> QWidget:
+    def _row(self, folder: Path, is_missing: bool) -> QWidget:
         path = ShortLabel(Qt.TextElideMode.ElideMiddle)
         path.show_text(
-            tr("{folder} · it is not there now", folder=folder) if is_missing else folder
+            tr("{folder} · it is not there now", folder=folder) if is_missing else str(folder)
         )
         path.setProperty("role", "problem" if is_missing else "note")
         remove = IconButton("close", tr("Stop looking in {folder}", folder=folder))
-        remove.clicked.connect(lambda: self.remove_wanted.emit(folder))
+        remove.clicked.connect(lambda: self._known.remove_folder(folder))
         line = QWidget()
         row(Wide(path), remove, of=line, margins=(12, 0, 0, 0))
         return line
 
+    def _show_target(self) -> None:
+        folder, free = self._downloads.folder, self._downloads.free_bytes()
+        size = tr("{size} free", size=size_words(free)) if free else ""
+        self._target.show_text(" · ".join(filter(None, (str(folder), size))))
 
-NOTHING = Words(
-    "No models found. Drop a model folder or a .gguf file on the window, or get one "
-    "from Hugging Face."
-)
+    def _add_folder(self) -> None:
+        if folder := choose_folder(self, tr("Look for models in"), self._settings):
+            self._known.add_folder(Path(folder))
 
-DOWNLOADS_SHARE = 0.3
-"""Of the page's height."""
-
-
-PLACES = (Option("here", Words("On this computer")), Option("hub", "Hugging Face"))
+    def _change_target(self) -> None:
+        if folder := choose_folder(self, tr("Download models to"), self._settings):
+            self._downloads.use_folder(Path(folder))
 
 
-class LibraryView(QWidget):
-    """open: button of a command. Signal `get_wanted`(name on the hub of a download to go on with).
-
-    `list`, `folders`, `hub` and `downloads` say what is wanted of the models in them.
-    """
-
-    get_wanted = Signal(str)
+class ModelsHere(QWidget):
+    """Models on this computer. open: button of the command that opens a model."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.setAccessibleName(tr("Library"))
-        self._entries: tuple[FoundModel, ...] = ()
-        self._places = Segments(tr("Where"))
-        self._places.show_options(PLACES)
-        self._places.setStyleSheet(ROOMY)
-        self._filter = QLineEdit()
-        self._filter.setAccessibleName(tr("Filter models"))
-        self._filter.setPlaceholderText(tr("Filter"))
-        add_clear_button(self._filter)
+        self.filter = QLineEdit()
+        self.filter.setAccessibleName(tr("Filter models"))
+        self.filter.setPlaceholderText(tr("Filter"))
+        add_clear_button(self.filter)
         self.open = QPushButton(tr("Open…"))
         set_tip(self.open, tr("Choose a model folder or a .gguf file"))
-        self.list = LibraryList()
-        goes_down(self._filter, self.list)
+        self.table = ModelTable(tr("Models on this computer"), range(ABOUT))
+        self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        goes_down(self.filter, self.table)
         self.folders = FolderSection()
         self._empty = paragraph("", "muted")
         self._empty.setAlignment(Qt.AlignmentFlag.AlignTop)
         self._problem = paragraph("", "problem")
-        self.hub, self.downloads = HubView(), DownloadList()
-        here = QWidget()
-        top, lists = row(Wide(self._filter), self.open), (Wide(self.list), Wide(self._empty))
-        column(top, *lists, self.folders, self._problem, of=here, spacing=8)
-        self._pages = {"here": here, "hub": self.hub}
-        self._stack = stacked(here, self.hub)
+        top, tables = row(Wide(self.filter), self.open), (Wide(self.table), Wide(self._empty))
+        column(top, *tables, self._problem, self.folders, of=self, spacing=8)
+        self.filter.textChanged.connect(lambda _: self._refresh())
+        self.table.taken.connect(self._take)
+        self.table.customContextMenuRequested.connect(self._show_menu)
+
+    def watch(
+        self, known: KnownModels, models: ModelState, offered: OfferedModel, hub: HubState
+    ) -> None:
+        """Show the known models, with a mark on the one in use."""
+        self._known, self._models, self._offered, self._hub = known, models, offered, hub
+        known.changed.connect(self._refresh)
+        models.switched.connect(self._refresh)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        words, in_use = self.filter.text().casefold().split(), self._models.description
+        unique = {model.path: model for model in reversed(self._known.models)}
+        shown = [model for model in reversed(unique.values()) if matches(model, words)]
+        self.table.show_rows(
+            grouped(_row_of(model, in_use is not None and model.is_of(in_use)) for model in shown)
+        )
+        self.table.setVisible(bool(shown))
+        none_match = tr("No model matches “{filter}”.", filter=self.filter.text())
+        say(self._empty, "" if shown else none_match if self._known.models else NOTHING)
+        say(self._problem, self._known.problem)
+
+    def _take(self, model: FoundModel) -> None:
+        """Open the card of a model, or go on with its download."""
+        if model.unfinished:
+            self._hub.show(model.unfinished)
+        elif not model.problem:
+            self._offered.offer(None if model.is_built_in else str(model.path))
+
+    def _show_menu(self, place: QPoint) -> None:
+        """At the row below the pointer, or at the current one for the menu key."""
+        menu = self.menu_of(self.table.itemAt(place) or self.table.currentItem())
+        if menu is not None:
+            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            menu.popup(self.table.viewport().mapToGlobal(place))
+
+    def menu_of(self, item: QTreeWidgetItem | None) -> QMenu | None:
+        """What can be done with the model in a row, None for other lines."""
+        model, known = self.table.entry_at(item), self._known
+        if not isinstance(model, FoundModel):
+            return None
+        menu, path = QMenu(self), str(model.path)
+        first = tr("Resume the download") if model.unfinished else tr("Load…")
+        choose = menu.addAction(first, lambda: self._take(model))
+        choose.setEnabled(not model.problem or bool(model.unfinished))
+        if not model.is_built_in:
+            menu.addAction(tr("Show in its folder"), lambda: self._reveal(path))
+            menu.addAction(tr("Copy path"), lambda: QGuiApplication.clipboard().setText(path))
+        if model.is_recent:
+            menu.addSeparator()
+            menu.addAction(tr("Remove from recent models"), lambda: known.forget(path))
+        if not model.is_built_in:
+            menu.addSeparator()
+            menu.addAction(tr("Move to Trash…"), lambda: self._ask_to_delete(model))
+        return menu
+
+    def _reveal(self, path: str) -> None:
+        gone = tr("{path} is no longer there.", path=path)
+        say(self._problem, "" if reveal(path) else gone)
+
+    def _ask_to_delete(self, model: FoundModel) -> None:
+        """Say what would be deleted, and delete it if that is agreed to."""
+        size = size_words(model.nbytes)
+        question = (
+            tr("Move {name} ({size}) to the Trash?", name=model.name, size=size)
+            if model.nbytes
+            else tr("Move {name} to the Trash?", name=model.name)
+        )
+        box = QMessageBox(QMessageBox.Icon.Question, tr("Move to Trash"), "", parent=self)
+        box.setTextFormat(Qt.TextFormat.PlainText)
+        box.setText(question)
+        after = tr("The space is free once the Trash is emptied.")
+        box.setInformativeText(f"{model.path}\n{after}")
+        delete = box.addButton(tr("Move to Trash"), QMessageBox.ButtonRole.DestructiveRole)
+        box.addButton(QMessageBox.StandardButton.Cancel)
+        box.setDefaultButton(QMessageBox.StandardButton.Cancel)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        delete.clicked.connect(lambda: self._known.delete(model))
+        box.open()
+
+
+def _row_of(model: FoundModel, is_in_use: bool) -> ModelRow:
+    problem = model.problem
+    if model.unfinished:
+        problem = tr("{problem}: click to resume", problem=model.problem)
+    elif model.problem or model.refusal:
+        problem = tr("Cannot be loaded: {problem}", problem=model.problem or model.refusal)
+    where = tr("Comes with Headstart") if model.is_built_in else str(model.path)
+    return ModelRow(
+        model,
+        model.name,
+        model.base,
+        model.parameters,
+        said(model.format),
+        model.nbytes,
+        model.heads,
+        model.fit,
+        problem=problem,
+        tip="\n".join(filter(None, (where, said(model.refusal)))),
+        is_in_use=is_in_use,
+        is_faint=bool(model.refusal or (model.problem and not model.unfinished)),
+    )
+
+
+class LibraryView(QWidget):
+    """Shows one of the two places, `here` or `hub`, above the downloads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setAccessibleName(tr("Models"))
+        self._places = Segments(tr("Where"))
+        self._places.show_options(PLACES)
+        self._places.setStyleSheet(ROOMY)
+        self.here, self.hub, self.downloads = ModelsHere(), HubView(), DownloadList()
+        self.open = self.here.open
+        self._pages: dict[str, QWidget] = {"here": self.here, "hub": self.hub}
+        self._stack = stacked(self.here, self.hub)
         parts = row(self._places, STRETCH), Wide(self._stack), self.downloads
         column(*parts, of=self, margins=(24, 0, 24, 16), spacing=8)
         self._places.chosen.connect(self._go_to)
-        self._filter.textChanged.connect(lambda _: self._refresh())
-        self.list.resume_wanted.connect(self.get_wanted)
         self.show_place("here")
-        self.show_entries(())
+
+    def watch(
+        self,
+        known: KnownModels,
+        models: ModelState,
+        offered: OfferedModel,
+        downloads: Downloads,
+        hub: HubState,
+        settings: KeptSettings,
+    ) -> None:
+        """Show all of these."""
+        self.here.watch(known, models, offered, hub)
+        self.here.folders.watch(known, downloads, settings)
+        self.hub.watch(hub, downloads, offered)
+        self.downloads.watch(downloads, offered, hub)
+        downloads.changed.connect(self._fit_downloads)
+        hub.wanted.connect(lambda: self._go_to("hub"))
+        self._fit_downloads()
 
     def show_place(self, where: str) -> None:
-        """Models "here", or those on the "hub"."""
+        """Show models "here", or those on the "hub"."""
         self._places.set_value(where)
         self._stack.setCurrentWidget(self._pages[where])
 
     def _go_to(self, where: str) -> None:
-        """What is typed next is looked for there."""
         self.show_place(where)
         self.setFocus()
-
-    def show_entries(self, entries: Sequence[FoundModel]) -> None:
-        """Show these models; the filter stays."""
-        self._entries = tuple(entries)
-        self._refresh()
-
-    def show_downloads(self, downloads: Sequence[DownloadFigures]) -> None:
-        """Show these downloads, in their order."""
-        self.downloads.show_downloads(downloads)
-        self.hub.show_downloads(downloads)
-        self._fit_downloads()
-
-    def show_problem(self, words: str) -> None:
-        """What cannot be done with a model here, "" for nothing."""
-        say(self._problem, words)
 
     def _fit_downloads(self) -> None:
         self.downloads.fit(round(self.height() * DOWNLOADS_SHARE))
 
-    def _refresh(self) -> None:
-        words = self._filter.text().casefold().split()
-        shown = [entry for entry in self._entries if matches(entry, words)]
-        self.list.show_entries(shown)
-        self.list.setVisible(bool(shown))
-        none_match = tr("No model matches “{filter}”.", filter=self._filter.text())
-        say(self._empty, "" if shown else none_match if self._entries else NOTHING)
-
     # Qt
 
+    @override
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """The keys are for what searches the models on show, in the place of what it has."""
+        """The keyboard is for the search field of the place on show."""
         del event
         on_show = self._stack.currentWidget()
-        wanted = self.hub if on_show is self.hub else self._filter
+        wanted = self.hub if on_show is self.hub else self.here.filter
         wanted.setFocus(Qt.FocusReason.TabFocusReason)
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Another height, another share."""
         super().resizeEvent(event)
         self._fit_downloads()
 
 
-def matches(entry: FoundModel, words: Sequence[str]) -> bool:
-    """Whether all (case-folded) words are somewhere in it."""
-    text = f"{entry.name} {entry.detail} {entry.path}".casefold()
+def matches(model: FoundModel, words: Sequence[str]) -> bool:
+    """Whether all (case-folded) words are somewhere in a model's name, format or path."""
+    text = f"{model.name} {model.detail} {model.format} {model.path}".casefold()
     return all(word in text for word in words)
+
+
+def reveal(path: str) -> bool:
+    """Select a file in the Finder, elsewhere open its folder; False when it is not there."""
+    place = Path(path)
+    if not place.exists():
+        return False
+    if sys.platform == "darwin":
+        return QProcess.startDetached("/usr/bin/open", ["-R", str(place)])[0]
+    folder = place if place.is_dir() else place.parent
+    return QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))

@@ -22,7 +22,6 @@ from windows import Driven
 
 from app.values.attached_text import AttachedText
 from app.window.controls.icons import IconButton
-from app.window.models.library_list import LibraryList
 from app.window.transcript.message_foot import MessageActions
 
 SLOW = Answer(" ".join(f"word{n}" for n in range(400)), pause_s=0.01)
@@ -216,10 +215,9 @@ def test_the_message_has_the_keys_after(driven):
 def test_a_card_of_the_models_page_leads_back_there_until_its_model_is_loaded(driven):
     window, layer = driven.widgets.window, driven.widgets.layer
     driven.app.actions["library"].trigger()
-    models = driven.widgets.library.findChild(LibraryList)
-    driven.until(lambda: models.count() > 0)
+    models = driven.widgets.library.here.table
     models.setFocus()
-    models.setCurrentRow(models.count() - 1)
+    models.setCurrentItem(models.topLevelItem(0))
     for key, page in ((Qt.Key.Key_Escape, "library"), (Qt.Key.Key_Return, "chat")):
         QTest.keyClick(models, Qt.Key.Key_Return)
         driven.until(layer.isVisible)
@@ -391,7 +389,7 @@ def test_a_place_of_models_has_its_search_under_the_keys(driven):
         assert isinstance(focused, QLineEdit)
         assert focused.accessibleName().startswith(field)
     driven.widgets.window.show_page("chat")
-    driven.widgets.start.get.click()
+    driven.app.hub.wanted.emit()
     focused = QApplication.focusWidget()
     assert isinstance(focused, QLineEdit) and focused.accessibleName().startswith("Search")
 

@@ -1,6 +1,7 @@
 """The library: own folders, recent models, and the way from a link to a loaded model."""
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,19 +9,20 @@ import pytest
 from fake_hub import FakeHub, serving
 from model_files import gguf, model_folder
 from PySide6.QtCore import QProcess, Qt
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QAbstractButton, QLabel, QLineEdit, QMenu, QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 from scripted_models import WorkerEngine, described
 from seen import find, press, words_on
 from windows import Driven, folders_in, running, scripted
 
-from app.control.library import POCKET, reveal
+from app.state.known_models import POCKET
 from app.state.settings import save_settings
 from app.values.app_settings import AppSettings, with_recent_model
 from app.values.models import RECENT, FoundModel
 from app.window.controls.labels import ShortLabel
 from app.window.models.downloads import DownloadRow
-from app.window.models.library_list import ENTRY, LibraryList
+from app.window.models.library_view import reveal
 from mlx_engine.hub.client import Hub
 
 POCKET_FOLDER = Path(__file__).parents[3] / "assets" / "pocket_model"
@@ -48,9 +50,16 @@ def driven(qapp, qtbot, tmp_path, fake, source):
 
 
 def entries(driven: Driven) -> list[FoundModel]:
-    models = driven.widgets.library.findChild(LibraryList)
-    found = [models.item(row).data(ENTRY) for row in range(models.count())]
+    found = [row.entry for row in driven.widgets.library.here.table.rows]
     return [entry for entry in found if isinstance(entry, FoundModel)]
+
+
+def menu_of(driven: Driven, is_it: Callable[[FoundModel], bool]) -> dict[str, QAction]:
+    """What can be done with the model that is meant."""
+    here = driven.widgets.library.here
+    menu = here.menu_of(here.table.item_of(lambda row: row.entry is not None and is_it(row.entry)))
+    assert menu is not None
+    return {action.text(): action for action in menu.actions()}
 
 
 def names(driven: Driven) -> list[str]:
@@ -58,7 +67,7 @@ def names(driven: Driven) -> list[str]:
 
 
 def folders_shown(driven: Driven) -> str:
-    rows = driven.widgets.library.folders.findChildren(ShortLabel)
+    rows = driven.widgets.library.here.folders.findChildren(ShortLabel)
     return " ".join(row.accessibleName() for row in rows)
 
 
@@ -77,8 +86,19 @@ def words(driven: Driven) -> str:
 
 
 def hub_rows(driven: Driven) -> list[str]:
-    models = driven.widgets.library.hub.list
-    return [models.item(row).text() for row in range(models.count())]
+    return [row.name for row in driven.widgets.library.hub.table.rows]
+
+
+def heading(driven: Driven) -> str:
+    return str(driven.app.hub.heading)
+
+
+def choose(driven: Driven, name: str) -> None:
+    """Make the row of this name on the page of the hub the current one."""
+    table = driven.widgets.library.hub.table
+    item = table.item_of(lambda row: row.name == name)
+    assert item is not None
+    table.setCurrentItem(item)
 
 
 def download(driven: Driven) -> None:
@@ -91,12 +111,12 @@ def download(driven: Driven) -> None:
 def test_own_folders_are_searched_kept_and_given_up(driven, tmp_path):
     folder = tmp_path / "models of mine"
     model_folder(folder / "first")
-    driven.app.library.add_folder(str(folder))
+    driven.app.known.add_folder(folder)
     driven.until(lambda: "first" in names(driven))
-    driven.app.library.add_folder(str(folder))
+    driven.app.known.add_folder(folder)
     assert driven.app.settings.value.model_folders == (folder,)
     shutil.rmtree(folder)
-    driven.app.library.refresh()
+    driven.app.known.refresh()
     driven.until(lambda: "first" not in names(driven))
     driven.until(lambda: "it is not there now" in folders_shown(driven))
     find(driven.widgets.library, QAbstractButton, f"Stop looking in {folder}").click()
@@ -106,14 +126,12 @@ def test_own_folders_are_searched_kept_and_given_up(driven, tmp_path):
 def test_a_recent_model_that_is_gone_is_marked_and_can_be_forgotten(driven, tmp_path):
     gone = str(tmp_path / "gone.gguf")
     driven.app.settings.change(with_recent_model(driven.app.settings.value, gone))
-    driven.app.library.refresh()
+    driven.app.known.refresh()
     driven.until(lambda: "gone.gguf" in names(driven))
     entry = next(entry for entry in entries(driven) if str(entry.path) == gone)
     assert (entry.place, entry.is_recent) == (RECENT, True)
     assert "no longer there" in entry.problem
-    models = driven.widgets.library.findChild(LibraryList)
-    menu = models.menu_of(models.item(2 + names(driven).index("gone.gguf")))
-    titles = {action.text(): action for action in menu.actions()}
+    titles = menu_of(driven, lambda entry: str(entry.path) == gone)
     assert not titles["Load…"].isEnabled()
     titles["Show in its folder"].trigger()
     problems = words_on(driven.widgets.library)
@@ -130,7 +148,7 @@ def test_the_arrow_beside_the_models_name_offers_recent_ones_to_load_again(
     settings = driven.app.settings
     for path in (small, gone):
         settings.change(with_recent_model(settings.value, str(path)))
-    driven.app.library.refresh()
+    driven.app.known.refresh()
     driven.until(lambda: "small & fine" in names(driven))
     menu = driven.widgets.head.findChild(QMenu)
     assert menu is not None
@@ -180,10 +198,10 @@ def test_from_a_link_to_the_loaded_model_over_a_cut_and_a_damaged_file(
     driven.until(lambda: "goes on where it stopped" in words(driven))
     assert driven.app.settings.value.downloads == ("org/small",), "kept for the next start"
     fake.garbled.add("model.safetensors")
-    row_of(driven).wishes.resume_wanted.emit("org/small")
+    driven.app.downloads.resume("org/small")
     driven.until(lambda: "its checksum differs" in words(driven))
     assert fake.ranges
-    row_of(driven).wishes.resume_wanted.emit("org/small")
+    driven.app.downloads.resume("org/small")
     driven.until(lambda: "org/small is downloaded." in driven.widgets.notice.words())
     snapshot = next((tmp_path / "home" / "hub").glob("models--*/snapshots/*"))
     weights = (POCKET_FOLDER / "model.safetensors").read_bytes()
@@ -222,7 +240,7 @@ def test_one_of_several_ggufs_is_chosen(driven, fake):
     driven.until(lambda: hub_rows(driven) == ["org/ggufs", "Q4_K_M", "Q8_0"])
     hub = driven.widgets.library.hub
     assert "1 file, 2 kB" in said(hub), "what most would take is chosen already"
-    hub.list.setCurrentRow(2)
+    choose(driven, "Q8_0")
     assert "2 files, 8 kB" in said(hub)
     download(driven)
     driven.until(lambda: "is downloaded" in driven.widgets.notice.words())
@@ -243,11 +261,10 @@ def test_one_of_several_ggufs_is_named(driven, fake):
 
 def test_a_download_of_an_earlier_day_goes_on_by_a_click(driven, tmp_path):
     (tmp_path / "home" / "hub" / "models--org--small" / "blobs").mkdir(parents=True)
-    driven.app.library.refresh()
+    driven.app.known.refresh()
     driven.until(lambda: "org/small" in names(driven))
-    models = driven.widgets.library.findChild(LibraryList)
-    rows = [models.item(n) for n in range(models.count())]
-    models.itemClicked.emit(next(item for item in rows if item.text() == "org/small"))
+    table = driven.widgets.library.here.table
+    table.itemClicked.emit(table.item_of(lambda row: row.name == "org/small"), 0)
     download(driven)
     driven.until(lambda: "is downloaded" in driven.widgets.notice.words())
 
@@ -266,23 +283,23 @@ def search(driven: Driven, qtbot: QtBot, text: str) -> None:
 
 def test_from_a_search_to_the_download(driven, fake, qtbot):
     fake.repositories["org/ggufs"] = {"m-Q8_0.gguf": b"GGUF" * 9, "m-Q4_K_M.gguf": b"GGUF" * 5}
-    assert hub_rows(driven)[0].startswith("Models with drafting heads")
+    assert heading(driven).startswith("Models with drafting heads")
     search(driven, qtbot, "org")
     driven.until(lambda: hub_rows(driven) == ["org/small", "org/ggufs"])
-    models = driven.widgets.library.hub.list
-    models.setCurrentRow(1)
-    qtbot.keyClick(models, Qt.Key.Key_Return)
+    hub = driven.widgets.library.hub
+    choose(driven, "org/ggufs")
+    qtbot.keyClick(hub.table, Qt.Key.Key_Return)
     driven.until(lambda: hub_rows(driven) == ["org/small", "org/ggufs", "Q4_K_M", "Q8_0"])
-    assert models.offer is not None
-    assert models.offer.label == "Q4_K_M"
-    qtbot.keyClick(models, Qt.Key.Key_Return)
+    assert hub.offer is not None
+    assert hub.offer.label == "Q4_K_M"
+    qtbot.keyClick(hub.table, Qt.Key.Key_Return)
     driven.until(lambda: "is downloaded" in driven.widgets.notice.words())
     assert fake.sent == {"m-Q4_K_M.gguf": 20}
-    models.setCurrentRow(1)
-    qtbot.keyClick(models, Qt.Key.Key_Return)
+    choose(driven, "org/ggufs")
+    qtbot.keyClick(hub.table, Qt.Key.Key_Return)
     assert hub_rows(driven) == ["org/small", "org/ggufs"], "and it closes again"
     field(driven).clear()
-    assert hub_rows(driven)[0].startswith("Models with")
+    assert heading(driven).startswith("Models with")
 
 
 def test_what_the_hub_cannot_give_is_said(driven, fake, qtbot):
@@ -290,7 +307,7 @@ def test_what_the_hub_cannot_give_is_said(driven, fake, qtbot):
     hub = driven.widgets.library.hub
     for text, told in (
         ("nothing-like-it", "matches “nothing-like-it”"),
-        ("org/gated", "accept their terms"),
+        ("org/gated", "Accept its owners' terms"),
         ("org/unknown", "no such model"),
         ("https://huggingface.co/datasets/x/y", "does not lead to a model"),
         ("ö„ §$%", "matches"),
@@ -305,12 +322,12 @@ def test_what_the_hub_cannot_give_is_said(driven, fake, qtbot):
 def test_a_hub_that_hangs_is_given_up_and_can_be_asked_again(driven, fake, qtbot, monkeypatch):
     hub = driven.widgets.library.hub
     fake.silence_s = 0.4
-    monkeypatch.setattr("app.control.hub.PATIENCE_MS", 50)
+    monkeypatch.setattr("app.state.hub.PATIENCE_MS", 50)
     search(driven, qtbot, "org")
     driven.until(lambda: "does not answer" in said(hub))
-    assert hub_rows(driven)[0].startswith("Models with"), "what was there stays"
+    assert heading(driven).startswith("Models with"), "what was there stays"
     fake.silence_s = 0.0
-    monkeypatch.setattr("app.control.hub.PATIENCE_MS", 20_000)
+    monkeypatch.setattr("app.state.hub.PATIENCE_MS", 20_000)
     qtbot.keyClick(field(driven), Qt.Key.Key_Return)
     driven.until(lambda: hub_rows(driven) == ["org/small"])
     assert "does not answer" not in said(hub)
@@ -318,11 +335,7 @@ def test_a_hub_that_hangs_is_given_up_and_can_be_asked_again(driven, fake, qtbot
 
 def trash(driven: Driven, entry: FoundModel, button: str) -> None:
     """Ask for it to be deleted, and answer the question."""
-    models = driven.widgets.library.list
-    rows = [models.item(row) for row in range(models.count())]
-    menu = models.menu_of(next(row for row in rows if row.data(ENTRY) == entry))
-    assert menu is not None
-    next(action for action in menu.actions() if action.text() == "Delete from disk…").trigger()
+    menu_of(driven, lambda other: other.path == entry.path)["Move to Trash…"].trigger()
     (box,) = driven.widgets.library.findChildren(QMessageBox)
     assert str(entry.path) in box.informativeText()
     next(b for b in box.buttons() if b.text() == button).click()
@@ -337,7 +350,7 @@ def test_a_model_is_deleted_to_the_trash_once_that_is_agreed_to(
     folder = model_folder(tmp_path / "models" / "old")
     model_folder(tmp_path / "models" / "other")
     source.engines[str(folder)] = WorkerEngine(description=described("old", 7_000_000))
-    driven.app.library.add_folder(str(tmp_path / "models"))
+    driven.app.known.add_folder(tmp_path / "models")
     driven.until(lambda: {"old", "other"} <= set(names(driven)))
     driven.app.models.load(str(folder))
     driven.until(lambda: driven.app.models.model_name == "old")
@@ -352,14 +365,14 @@ def test_a_model_is_deleted_to_the_trash_once_that_is_agreed_to(
 
 
 def test_a_model_that_cannot_go_to_the_trash_stays_and_says_so(driven, tmp_path, monkeypatch):
-    monkeypatch.setattr("app.control.library.to_trash", lambda path: False)
+    monkeypatch.setattr("app.state.known_models.to_trash", lambda path: False)
     folder = model_folder(tmp_path / "models" / "old")
-    driven.app.library.add_folder(str(folder.parent))
+    driven.app.known.add_folder(folder.parent)
     driven.until(lambda: "old" in names(driven))
     entry = next(entry for entry in entries(driven) if entry.path == folder)
     trash(driven, entry, "Move to Trash")
     problems = driven.widgets.library.findChildren(QLabel)
-    driven.until(lambda: any("could not be moved to the trash" in p.text() for p in problems))
+    driven.until(lambda: any("could not be moved to the Trash" in p.text() for p in problems))
     assert folder.exists()
 
 
@@ -382,5 +395,5 @@ def test_a_download_that_was_in_the_queue_is_there_after_a_restart(qapp, qtbot, 
     with running(qapp, qtbot, tmp_path, source) as again:
         assert row_of(again).accessibleName() == "Download of org/small"
         assert "Paused" in words(again)
-        assert not again.app.findChildren(QProcess), "nothing is fetched unasked"
+        assert not again.app.downloads.findChildren(QProcess), "nothing is fetched unasked"
         assert again.app.settings.value.downloads == ("org/small",)

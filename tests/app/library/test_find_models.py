@@ -1,5 +1,6 @@
 """What is on the disk: every layout and kind of damage, quickly, and without circles."""
 
+import shutil
 import time
 from pathlib import Path
 
@@ -8,8 +9,13 @@ from tiny_gguf import write_tiny_gguf
 
 import mlx_engine
 from app.library.find_models import Place, find_models, look_around, recall, usual_places
-from app.values.models import RECENT, FoundModel
+from app.library.headers import with_headers
+from app.library.machine import Machine
+from app.library.model_card import read_card
+from app.values.models import RECENT, FoundModel, ModelCard
+from mlx_engine.built_in_model import built_in_model
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.words import count_words
 
 GGUF_BYTES = b"GGUF\x03\x00\x00\x00"
 
@@ -67,66 +73,67 @@ def test_what_is_no_model_is_not_listed(tmp_path):
     assert found_in(tmp_path) == {}
 
 
+MACHINE = Machine(48 * 10**9)
+
+
+def told_in(folder: Path) -> dict[str, FoundModel]:
+    """Models of a folder by name, with what their headers say."""
+    told = (with_headers(model, MACHINE) for model in found_in(folder).values())
+    return {model.name: model for model in told if model is not None}
+
+
 def test_heads_in_a_gguf_are_not_listed(tmp_path):
     gguf(tmp_path / "mtp-small-Q8_0.gguf")
     write_tiny_gguf(tmp_path / "donor-Q8_0.gguf", heads="only")
     write_tiny_gguf(tmp_path / "small-MTP-Q8_0.gguf", heads="inside")
-    assert problems_in(tmp_path) == {"small-MTP-Q8_0.gguf": ""}
+    assert [*told_in(tmp_path)] == ["small-MTP-Q8_0.gguf"]
 
 
-def test_heads_inside_and_beside_are_told(tmp_path):
-    write_tiny_gguf(tmp_path / "inside.gguf", heads="inside")
-    write_tiny_gguf(tmp_path / "none.gguf", heads="none")
-    gguf(tmp_path / "empty.gguf")
-    for name in ("whole-00001-of-00002.gguf", "late-00001-of-00002.gguf"):
-        write_tiny_gguf(tmp_path / name, heads="none")
-    write_tiny_gguf(tmp_path / "late-00002-of-00002.gguf", heads="only")
-    write_tiny_gguf(tmp_path / "whole-00002-of-00002.gguf", heads="none")
-    model_folder(tmp_path / "plain")
-    model_folder(tmp_path / "mtp")
-    safetensors(
-        tmp_path / "mtp" / "model.safetensors", ("model.norm", "model.layers.4.eh_proj.weight")
-    )
-    many = model_folder(tmp_path / "many", shards=2)
-    index = many / "model.safetensors.index.json"
-    index.write_text('{"weight_map": {"mtp.fc.weight": "model-00002-of-00002.safetensors"}}')
-    model_folder(tmp_path / "lone", shards=2)
-    told = {name: str(found.note) for name, found in found_in(tmp_path).items()}
-    heads, none = "drafting heads", "no drafting heads"
-    assert told == {
-        "inside.gguf": heads,
-        "none.gguf": none,
-        "empty.gguf": "",
-        "whole-00001-of-00002.gguf": none,
-        "late-00001-of-00002.gguf": heads,
-        "plain": none,
-        "mtp": heads,
-        "many": heads,
-        "lone": none,
+def test_headers_tell_what_a_card_tells(tmp_path):
+    """Of heads inside, beside and in a folder of their own, page and card say the same."""
+    for folder, heads in (("inside", "inside"), ("none", "none"), ("beside", "none")):
+        (tmp_path / folder).mkdir()
+        write_tiny_gguf(tmp_path / folder / f"{folder}-Q8_0.gguf", heads=heads)
+    write_tiny_gguf(tmp_path / "beside" / "mtp-beside-Q8_0.gguf", heads="only")
+    shutil.copytree(built_in_model(), tmp_path / "mlx", ignore=shutil.ignore_patterns("training"))
+    told = told_in(tmp_path)
+    heads = {name: model.heads for name, model in told.items()}
+    assert heads == {
+        "inside/inside-Q8_0.gguf": True,
+        "none/none-Q8_0.gguf": False,
+        "beside/beside-Q8_0.gguf": True,
+        "mlx": True,
     }
-    index.write_text('{"weight_map": {"model.norm.weight": "model-00002-of-00002.safetensors"}}')
-    assert found_in(tmp_path)["many"].note == none
-    safetensors(many / "model-mtp.safetensors", ("mtp.fc.weight",))
-    assert found_in(tmp_path)["many"].note == heads
+    for model in told.values():
+        card = read_card(model.path, MACHINE)
+        assert isinstance(card, ModelCard)
+        assert (model.heads, model.format) == (card.has_heads, card.quantisation)
+        assert card.memory is not None and model.fit == card.memory.fit
+        assert card.parameters.startswith(count_words(model.parameters))
 
 
-def test_headers_are_listed_only_where_they_may_be_of_heads_and_once(tmp_path, monkeypatch):
+def test_what_the_engine_cannot_run_has_its_reason(tmp_path):
+    model_folder(tmp_path / "odd")
+    found = told_in(tmp_path)["odd"]
+    assert found.problem == "" and "no model_type" in found.refusal
+
+
+def test_headers_are_read_once_and_again_after_a_change(tmp_path, monkeypatch):
     inspected = []
 
-    def inspect(path: Path) -> ModelDescription:
-        inspected.append(path.name)
-        return real(path)
+    def inspect(path: str, heads: Path | None = None) -> ModelDescription:
+        inspected.append(Path(path).name)
+        return real(path, heads=heads)
 
     real = mlx_engine.inspect
     monkeypatch.setattr("mlx_engine.inspect", inspect)
-    donor = tmp_path / "donor.gguf"
-    write_tiny_gguf(donor, heads="only")
-    write_tiny_gguf(tmp_path / "small.gguf", heads="inside")
+    write_tiny_gguf(tmp_path / "small-Q8_0.gguf", heads="none")
     for _ in range(3):
-        assert set(found_in(tmp_path)) == {"small.gguf"}
-    assert inspected == ["donor.gguf"]
-    write_tiny_gguf(donor, heads="inside")
-    assert set(found_in(tmp_path)) == {"donor.gguf", "small.gguf"}
+        assert told_in(tmp_path)["small-Q8_0.gguf"].heads is False
+    assert isinstance(read_card(tmp_path / "small-Q8_0.gguf", MACHINE), ModelCard)
+    assert inspected == ["small-Q8_0.gguf"], "also where its card is opened"
+    write_tiny_gguf(tmp_path / "mtp-small-Q8_0.gguf", heads="only")
+    assert told_in(tmp_path)["small-Q8_0.gguf"].heads is True
 
 
 def test_a_gguf_with_a_config_beside_it_is_a_gguf(tmp_path):
@@ -216,7 +223,8 @@ def test_links_are_followed_but_not_in_circles(tmp_path):
 
 def test_places_that_are_not_there_are_passed_over(tmp_path):
     assert (
-        list(find_models(usual_places(tmp_path, tmp_path / ".cache" / "huggingface" / "hub"))) == []
+        list(find_models(usual_places(tmp_path, [tmp_path / ".cache" / "huggingface" / "hub"])))
+        == []
     )
 
 
@@ -227,7 +235,7 @@ def test_the_usual_places(tmp_path):
     found = {
         model.name: model.place
         for model in find_models(
-            usual_places(tmp_path, tmp_path / ".cache" / "huggingface" / "hub")
+            usual_places(tmp_path, [tmp_path / ".cache" / "huggingface" / "hub"])
         )
     }
     assert found == {

@@ -61,11 +61,12 @@ def test_a_search_tells_format_size_and_heads(fake, hub):
         "org/Qwen-9B": {"safetensors": counts(BF16=9_000), "gated": "manual"},
     }
     gguf, mlx, plain = search(hub, "qwen", MACHINE)
-    assert gguf.detail == "GGUF · 9B · too large in 4 bits · drafting heads"
-    assert gguf.second == "12,345 downloads a month"
-    assert mlx.detail == "MLX · 9 kB · fits · drafting heads", "words of 32 bits are no parameters"
-    assert plain.detail == "Safetensors · 9k · 18 kB · too large"
-    assert "terms" in plain.second
+    assert (gguf.format, gguf.parameters, gguf.fit) == ("GGUF", 9 * 10**9, "too-large")
+    assert gguf.heads and gguf.about == "12,345 downloads a month"
+    assert (mlx.format, mlx.parameters, mlx.nbytes, mlx.fit) == ("MLX", 0, 9000, "fits")
+    assert mlx.heads, "and words of 32 bits are no parameters"
+    assert (plain.format, plain.parameters, plain.nbytes) == ("Safetensors", 9000, 18_000)
+    assert plain.fit == "too-large" and "terms" in plain.about
     assert fake.searches[0]["limit"] == ["50"]
     search(hub, "qwen", MACHINE, "MLX")
     assert fake.searches[1]["filter"] == ["mlx"]
@@ -78,9 +79,9 @@ def test_a_look_at_many_quantisations_is_a_row_each(fake, hub):
     fake.repositories["org/many"] = files | shards | {"mmproj-F16.gguf": b"x"}
     offers = look_at(hub, HubModel("org/many"), MACHINE)
     assert [offer.label for offer in offers] == [*labels, "BF16"]
-    assert offers[0].detail == "4 B · fits"
-    assert offers[-1].detail == "18 kB · too large"
-    assert offers[-1].second == "Unknown whether it has drafting heads"
+    assert (offers[0].nbytes, offers[0].fit) == (4, "fits")
+    assert (offers[-1].nbytes, offers[-1].fit) == (18_000, "too-large")
+    assert offers[-1].heads is None
     assert offers[-1].words.startswith("2 files, 18 kB; ")
     best = suggested(offers)
     assert best is not None

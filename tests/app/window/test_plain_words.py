@@ -37,13 +37,14 @@ def window(qtbot):
     facts = replace(FACTS, name=EVIL, architecture=EVIL, quantisation=EVIL)
     made.session.show_model(facts, None)
     model = FoundModel(EVIL, Path(EVIL), EVIL, 2 * 10**9, EVIL)
-    made.library.show_entries([model])
     stated = StatedModels()
+    made.library.watch(*stated.watched, stated.settings)
+    made.start.watch(*stated.watched)
+    stated.find(model)
     made.card.watch(stated.offered, stated.settings)
     stated.show_card(facts)
     made.head.show_recent([model])
     made.head.show_loading(EVIL, 1, 2)
-    made.start.show_questions([EVIL])
     return made.window
 
 

@@ -240,8 +240,9 @@ def test_the_longest_names_keep_nothing_from_its_place(qtbot, wear):
     qtbot.waitUntil(lambda: model.text() == "No model")
     made.head.show_loading(word, 1, 10)
     made.notice.say(f"{word} is gone.")
-    made.library.show_problem(f"{word} is not there.")
     stated = StatedModels()
+    stated.known.problem = f"{word} is not there."
+    made.library.watch(*stated.watched, stated.settings)
     made.card.watch(stated.offered, stated.settings)
     stated.show_card(None, "unreadable", f"{word} cannot be read.")
     for part in (made.head, made.notice, made.library, made.card):

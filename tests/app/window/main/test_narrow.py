@@ -23,6 +23,7 @@ from app.window.controls.labels import ShortButton, ShortLabel
 from app.window.drafting.status_strip import StripFigures
 from app.window.session_panel.abilities import abilities
 from app.window.widgets import Widgets
+from app.worker.replies import ModelLoaded
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions
 from mlx_engine.values.stats import RoundStats
@@ -94,8 +95,7 @@ def test_nothing_scrolls_sideways_and_no_line_is_cut(qtbot, wear, speaking, lang
     made.transcript.open_find()
     look_at("chat")
     made.composer.show_message("")
-    made.start.show_model(MODEL.name)
-    made.start.show_advice("This machine gives a model 16 GB. " * 4)
+    made.start._models.take(ModelLoaded(None, MODEL))
     made.chat_page.show_start(True)
     window.show_panel(None)
     window.show_sidebar(True)

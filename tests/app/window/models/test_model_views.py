@@ -5,27 +5,33 @@ from pathlib import Path
 
 import pytest
 from model_states import StatedModels
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLineEdit, QPushButton, QScrollArea, QToolButton, QWidget
+from scripted_models import described
 from seen import button, find, press, words_on
 
+from app.library.find_models import FoundHere
 from app.values.hub import HubFind, HubOffer
-from app.values.models import DownloadFigures, FoundModel, ModelCard
+from app.values.models import RECENT, DownloadFigures, FoundModel, ModelCard
 from app.window.controls.chart import ShareBar
 from app.window.controls.choices import Segments
+from app.window.language import said
 from app.window.layers import CardLayer, DropOverlay, DropPlan
-from app.window.models import library_list
-from app.window.models.downloads import DownloadRow, DownloadWishes, progress_in_words
-from app.window.models.first_run_view import FirstRunView
-from app.window.models.library_list import LibraryList
+from app.window.models.downloads import DownloadRow, progress_in_words
+from app.window.models.first_run_view import FirstRunView, FirstSteps
+from app.window.models.hub_view import SignIn
 from app.window.models.library_view import LibraryView
 from app.window.models.model_card_view import ModelCardView
 from app.window.models.model_facts import memory_parts
+from app.window.models.model_table import ModelTable
+from app.worker.replies import ModelLoaded
+from app.worker.requests import LoadModel
 from mlx_engine.values.memory_plan import MemoryFit, MemoryPlan
 from mlx_engine.values.model_description import TensorGroup
 
 GB = 10**9
+ACCESSIBLE = Qt.ItemDataRole.AccessibleTextRole
 
 
 def fit(weights: int) -> MemoryFit:
@@ -35,11 +41,20 @@ def fit(weights: int) -> MemoryFit:
 
 FITS, TOO_LARGE = fit(18 * GB), fit(60 * GB)
 FACTS = ModelCard(
-    "Qwen", "qwen3_5", "27B parameters", "Q4_K_M", "256k tokens", "1 MTP head", True,
+    "Qwen", "qwen3_5", "27B parameters", "Q4_K_M", "256k tokens", "1 drafting head", True,
     FITS, ("A note.",), (TensorGroup("experts", 3, "4-bit affine, groups of 64", 10, 12 * GB),),
 )  # fmt: skip
 ENTRIES = (
-    FoundModel("Qwen", Path("/m/qwen.gguf"), "Recent", 18 * GB),
+    FoundModel(
+        "Qwen",
+        Path("/m/qwen.gguf"),
+        RECENT,
+        18 * GB,
+        parameters=27 * GB,
+        format="Q4_K",
+        heads=True,
+        fit="fits",
+    ),
     FoundModel("org/Gemma", Path("/hub/gemma"), "Hugging Face", 3 * GB),
     FoundModel("org/Broken", Path("/hub/broken"), "Hugging Face", 0, "config.json is missing"),
 )
@@ -72,7 +87,7 @@ def card(add, theme, stated):
 
 def test_a_card_says_what_a_model_is_and_loads_it(qtbot, card, stated):
     stated.show_card(FACTS)
-    assert {"1 MTP head", "Uses 19 GB of 48 GB memory"} <= set(words_on(card))
+    assert {"1 drafting head", "Uses 19 GB of 48 GB memory"} <= set(words_on(card))
     press(card, "Cancel")
     assert stated.offered.phase == "closed"
     stated.show_card(FACTS)
@@ -149,140 +164,171 @@ def test_the_memory_bar_warns_by_colour(add, theme):
 
 
 @pytest.fixture
-def library(add, theme):
+def library(add, theme, stated):
     view = add(LibraryView())
-    view.show_entries(ENTRIES)
+    view.watch(*stated.watched, stated.settings)
+    stated.find(*ENTRIES)
     return view
 
 
-def rows(library):
-    models = library.findChild(LibraryList)
-    return [models.item(n).text() for n in range(models.count())]
+def names(table: ModelTable) -> list[str]:
+    return [row.name for row in table.rows]
 
 
-def test_models_stand_under_their_place(library):
-    assert rows(library) == ["Recent", "Qwen", "Hugging Face", "org/Gemma", "org/Broken"]
+def cells(table: ModelTable, name: str) -> list[str]:
+    item = table.item_of(lambda row: row.name == name)
+    assert item is not None
+    return [item.text(column) for column in range(table.columnCount())]
 
 
-def test_rows_are_worded_as_they_are_seen(qapp, library, monkeypatch):
-    worded, second_line = [], library_list.second_line
-    monkeypatch.setattr(
-        library_list, "second_line", lambda entry: worded.append(entry) or second_line(entry)
+def make_current(table: ModelTable, name: str) -> None:
+    item = table.item_of(lambda row: row.name == name)
+    assert item is not None
+    table.setCurrentItem(item)
+
+
+def test_a_table_tells_what_is_known_of_a_model(library, stated):
+    table = library.here.table
+    assert cells(table, "Qwen") == ["Qwen", "27B", "Q4_K", "18 GB", "Yes", "fits", ""]
+    assert cells(table, "org/Gemma")[1:] == ["", "", "3 GB", "", "", ""]
+    spoken = table.item_of(lambda row: row.name == "Qwen").data(0, ACCESSIBLE)
+    assert spoken == "Qwen. 27B. Q4_K. 18 GB. drafting heads. fits"
+    broken = table.item_of(lambda row: row.name == "org/Broken")
+    assert broken.child(0).text(0) == "Cannot be loaded: config.json is missing"
+
+
+def test_the_model_in_use_has_a_mark(library, stated):
+    table = library.here.table
+    description = dataclasses.replace(described("Qwen", 18 * GB), path="/m/qwen.gguf")
+    stated.models.take(ModelLoaded("/m/qwen.gguf", description))
+    marked = [row.name for row in table.rows if row.is_in_use]
+    assert marked == ["Qwen"]
+    item = table.item_of(lambda row: row.is_in_use)
+    assert not item.icon(0).isNull() and "in use" in item.data(0, ACCESSIBLE)
+
+
+def test_a_click_on_a_header_sorts_and_a_third_one_gives_that_up(qtbot, library):
+    table = library.here.table
+    library.resize(900, 600)
+    library.show()
+    header, given = table.header(), names(table)
+    place = QPoint(header.sectionViewportPosition(3) + 10, 5)
+    orders = []
+    for _ in range(3):
+        qtbot.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=place)
+        orders.append(names(table))
+    assert orders[0] == ["org/Broken", "org/Gemma", "Qwen"]
+    assert orders[1] == orders[0][::-1]
+    assert orders[2] == given
+
+
+def test_sizes_of_one_model_stand_below_its_name(library, stated):
+    four, eight = (
+        FoundModel(f"Qwen-4B-Q{bits}_0", Path(f"/m/q{bits}"), "Here", bits * GB, base="Qwen-4B")
+        for bits in (4, 8)
     )
-    many = [FoundModel(f"Model {n}", Path(f"/m/{n}.gguf"), "Here", GB) for n in range(300)]
+    other = FoundModel("Other-Q8_0", Path("/m/other"), "Here", GB, base="Other")
+    stated.find(four, other, eight)
+    table = library.here.table
+    assert names(table) == ["Qwen-4B", "Qwen-4B-Q4_0", "Qwen-4B-Q8_0", "Other-Q8_0"]
+    table.header().setSortIndicator(3, Qt.SortOrder.DescendingOrder)
+    assert names(table) == ["Qwen-4B", "Qwen-4B-Q8_0", "Qwen-4B-Q4_0", "Other-Q8_0"]
+
+
+def test_choosing_by_key_and_click_but_not_a_broken_one(qtbot, library, stated):
+    table, offered = library.here.table, stated.offered
     library.resize(600, 600)
     library.show()
-    library.show_entries(many)
-    qapp.processEvents()
-    assert 0 < len(worded) < 30
-    assert library.list.visualItemRect(library.list.item(300)).height() > 30, (
-        "though it has a place"
-    )
-    library.list.scrollToBottom()
-    qapp.processEvents()
-    assert many[-1] in worded and len(worded) < 60
+    for name in names(table):
+        make_current(table, name)
+        qtbot.keyClick(table, Qt.Key.Key_Return)
+    assert offered.path == str(ENTRIES[1].path), "the broken one is not offered"
+    offered.close()
+    where = table.visualItemRect(table.item_of(lambda row: row.name == "Qwen")).center()
+    qtbot.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=where)
+    assert offered.path == str(ENTRIES[0].path)
 
 
-def test_choosing_by_key_and_click_but_not_a_broken_one(qtbot, library):
-    models = library.findChild(LibraryList)
-    heard = []
-    library.list.chosen.connect(heard.append)
-    for row in range(models.count()):
-        models.setCurrentRow(row)
-        qtbot.keyClick(models, Qt.Key.Key_Return)
-    assert heard == [ENTRIES[0], ENTRIES[1]]
-    library.resize(600, 600)
-    library.show()
-    where = models.visualItemRect(models.item(3)).center()
-    qtbot.mouseClick(models.viewport(), Qt.MouseButton.LeftButton, pos=where)
-    assert heard[2:] == [ENTRIES[1]]
-    broken = models.item(4).data(Qt.ItemDataRole.AccessibleTextRole)
-    assert "Cannot be loaded: config.json is missing" in broken
-
-
-def test_the_filter_and_empty_states(library):
+def test_the_filter_and_empty_states(library, stated):
     field = find(library, QLineEdit, "Filter models")
     field.setText("HUB gem")
-    assert rows(library) == ["Hugging Face", "org/Gemma"]
+    assert names(library.here.table) == ["org/Gemma"]
     field.setText("nothing like it")
     assert "No model matches “nothing like it”." in words_on(library)
-    library.show_entries(())
+    stated.find()
     assert any(text.startswith("No models found. Drop") for text in words_on(library))
 
 
-def test_refreshing_keeps_the_place(library):
-    models = library.findChild(LibraryList)
-    models.setCurrentRow(3)
-    library.show_entries((FoundModel("New", Path("/new"), "Recent"), *ENTRIES))
-    assert models.currentItem().text() == "org/Gemma"
+def test_refreshing_keeps_the_place(library, stated):
+    table = library.here.table
+    make_current(table, "org/Gemma")
+    stated.find(FoundModel("New", Path("/new"), "Recent"), *ENTRIES)
+    assert table.entry == ENTRIES[1]
 
 
-def test_a_search_by_words_and_format(qtbot, library):
-    hub = library.hub
-    field = find(hub, QLineEdit, "Search Hugging Face")
+def test_a_narrow_table_does_without_some_columns(library, stated):
+    table = library.here.table
+    library.resize(420, 600)
+    library.show()
+    assert table.isColumnHidden(1) and not table.isColumnHidden(3)
+    library.resize(900, 600)
+    assert not table.isColumnHidden(1)
+
+
+def test_a_search_by_words_and_format(qtbot, library, stated, monkeypatch):
+    asked = []
+    monkeypatch.setattr(stated.hub, "search", lambda *what: asked.append(what))
+    field = find(library.hub, QLineEdit, "Search Hugging Face")
     qtbot.keyClicks(field, " qwen 9b ")
-    with qtbot.waitSignal(hub.search_wanted) as got:
-        qtbot.keyClick(field, Qt.Key.Key_Return)
-    assert got.args == ["qwen 9b", ""]
-    mlx = find(hub, QPushButton, "Format: MLX")
-    with qtbot.waitSignal(hub.search_wanted) as got:
-        mlx.click()
-    assert got.args == ["qwen 9b", "MLX"]
-    hub.say("org/name: there is no such model on the hub.", is_problem=True)
-    assert "org/name: there is no such model on the hub." in words_on(hub)
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    find(library.hub, QPushButton, "Format: MLX").click()
+    assert asked == [("qwen 9b", None), ("qwen 9b", "MLX")]
 
 
-def test_keys_lead_from_the_search_to_what_was_found(qtbot, library):
+def test_keys_lead_from_the_search_to_what_was_found(qtbot, library, stated, monkeypatch):
+    asked = []
+    monkeypatch.setattr(stated.hub, "look", asked.append)
     hub = library.hub
     library.show_place("hub")
     library.show()
     library.activateWindow()
     field = find(hub, QLineEdit, "Search Hugging Face")
-    hub.list.show_finds("Found", [HubFind("a/one", "GGUF", heads=True), HubFind("b/two")])
+    stated.show_finds(HubFind("a/one", "GGUF", heads=True), HubFind("b/two"))
     field.setFocus()
     qtbot.waitUntil(field.hasFocus)
     qtbot.keyClick(field, Qt.Key.Key_Down)
-    assert hub.list.hasFocus() and hub.list.currentItem().text() == "a/one"
-    with qtbot.waitSignal(hub.list.look_wanted) as got:
-        qtbot.keyClick(hub.list, Qt.Key.Key_Return)
-    assert got.args == ["a/one"]
+    assert hub.table.hasFocus() and hub.table.entry.hub_id == "a/one"
+    qtbot.keyClick(hub.table, Qt.Key.Key_Return)
+    assert asked == ["a/one"]
 
 
-def test_a_model_of_the_hub_opens_and_offers_what_fits(qtbot, library):
-    hub = library.hub
-    hub.list.show_finds("Found", [HubFind("a/one", "GGUF", heads=True), HubFind("b/two")])
-    with qtbot.waitSignal(hub.list.look_wanted) as got:
-        row = hub.list.visualItemRect(hub.list.item(1)).center()
-        qtbot.mouseClick(hub.list.viewport(), Qt.MouseButton.LeftButton, pos=row)
-    assert got.args == ["a/one"]
-    hub.list.open("a/one")
+def test_a_model_of_the_hub_opens_and_offers_what_fits(qtbot, library, stated, monkeypatch):
+    hub, fetched = library.hub, []
+    monkeypatch.setattr(stated.downloads, "resume", fetched.append)
+    stated.show_finds(HubFind("a/one", "GGUF", heads=True), HubFind("b/two"))
     small = HubOffer("a/one:Q4_K_M", "Q4_K_M", GB, True, "fits", "1 file, 1 GB; 9 GB free")
     large = HubOffer("a/one:F32", "F32", 99 * GB, None, "too-large", "No room", has_room=False)
-    hub.list.show_offers("b/two", (large,))
-    assert hub.list.count() == 4, "too late: another one is open"
-    hub.list.show_offers("a/one", (small, large))
-    assert [hub.list.item(n).text() for n in range(5)] == [
-        "Found", "a/one", "Q4_K_M", "F32", "b/two",
-    ]  # fmt: skip
-    assert hub.list.offer == small
+    stated.show_offers("a/one", small, large)
+    assert names(hub.table) == ["a/one", "Q4_K_M", "F32", "b/two"]
+    assert hub.offer == small
     assert "1 file, 1 GB; 9 GB free" in words_on(hub)
-    with qtbot.waitSignal(hub.download_wanted) as got:
-        press(hub, "Download")
-    assert got.args == [small.link]
-    hub.list.setCurrentRow(3)
+    press(hub, "Download")
+    make_current(hub.table, "F32")
     assert "No room" in words_on(hub)
-    with qtbot.assertNotEmitted(hub.download_wanted):
-        qtbot.keyClick(hub.list, Qt.Key.Key_Return)
-        press(hub, "Download")
+    qtbot.keyClick(hub.table, Qt.Key.Key_Return)
+    press(hub, "Download")
+    assert fetched == [small.link]
 
 
-def test_what_came_is_offered_to_be_loaded_and_what_comes_not_again(qtbot, library):
-    hub = library.hub
-    hub.list.show_finds("", [HubFind("a/one", "GGUF")])
-    hub.list.open("a/one")
+def test_what_came_is_offered_to_be_loaded_and_what_comes_not_again(
+    qtbot, library, stated, monkeypatch
+):
+    hub, fetched = library.hub, []
+    monkeypatch.setattr(stated.downloads, "resume", fetched.append)
+    stated.show_finds(HubFind("a/one", "GGUF"))
     small = HubOffer("a/one:Q4_K_M", "Q4_K_M", GB, True, "fits", "1 file, 1 GB; 9 GB free")
     large = HubOffer("a/one:F32", "F32", 9 * GB, None, "tight", "9 GB", False, "/hub/f32.gguf")
-    hub.list.show_offers("a/one", (small, large))
+    stated.show_offers("a/one", small, large)
     library.show_place("hub")
     library.show()
     library.activateWindow()
@@ -290,44 +336,55 @@ def test_what_came_is_offered_to_be_loaded_and_what_comes_not_again(qtbot, libra
     get.setFocus()
     qtbot.waitUntil(get.hasFocus)
     get.click()
-    library.show_downloads([DownloadFigures(small.link, "one", "running", 1, 2)])
-    assert hub.list.hasFocus(), "not what comes after the button, which is of no use now"
-    with qtbot.assertNotEmitted(hub.download_wanted):
-        press(hub, "Download")
-    done = DownloadFigures(small.link, "one", "done", 2, 2, path="/hub/q4.gguf")
-    library.show_downloads([done])
+    assert hub.table.hasFocus(), "not what comes after the button, which is of no use now"
+    stated.show_downloads(DownloadFigures(small.link, "one", "running", 1, 2))
+    press(hub, "Download")
+    assert fetched == [small.link]
+    stated.show_downloads(DownloadFigures(small.link, "one", "done", 2, 2, path="/hub/q4.gguf"))
     assert "1 GB · downloaded" in words_on(hub)
-    with qtbot.waitSignal(hub.load_wanted) as got:
-        press(hub, "Load…")
-    assert got.args == ["/hub/q4.gguf"]
-    hub.list.setCurrentRow(2)
-    with qtbot.waitSignal(hub.load_wanted) as got, qtbot.assertNotEmitted(hub.download_wanted):
-        qtbot.keyClick(hub.list, Qt.Key.Key_Return)
-    assert got.args == ["/hub/f32.gguf"], "it was here before, whatever room there is"
+    press(hub, "Load…")
+    assert stated.offered.path == "/hub/q4.gguf"
+    make_current(hub.table, "F32")
+    qtbot.keyClick(hub.table, Qt.Key.Key_Return)
+    assert stated.offered.path == "/hub/f32.gguf", "it was here before, whatever room there is"
+    assert fetched == [small.link]
 
 
-def test_a_download_that_failed_gives_no_room_to_the_others(qtbot, library):
+def test_who_is_not_signed_in_can_do_so_where_that_is_needed(qtbot, library, stated, monkeypatch):
+    hub, tokens = library.hub, []
+    monkeypatch.setattr(stated.hub, "sign_in", tokens.append)
+    panel = hub.findChild(SignIn)
+    assert panel.isHidden()
+    stated.hub.needs_sign_in = True
+    stated.hub.changed.emit()
+    assert not panel.isHidden()
+    field = find(panel, QLineEdit, "Access token")
+    assert field.echoMode() == QLineEdit.EchoMode.Password
+    qtbot.keyClicks(field, " hf_secret ")
+    press(panel, "Sign In")
+    assert (tokens, field.text()) == (["hf_secret"], "")
+
+
+def test_a_download_that_failed_gives_no_room_to_the_others(qtbot, library, stated):
     library.resize(900, 900)
     library.show()
     words = "no connection to the hub (ReadTimeout). Check the network and try again."
     failed = DownloadFigures("a", "A", "failed", 1, 2, words=words)
-    library.show_downloads([failed, DownloadFigures("b", "B", "done", 2, 2)])
+    stated.show_downloads(failed, DownloadFigures("b", "B", "done", 2, 2))
     rows = library.findChildren(DownloadRow)
     qtbot.waitUntil(lambda: rows[0].height() == rows[0].heightForWidth(rows[0].width()))
     assert rows[1].height() == rows[1].heightForWidth(rows[1].width())
 
 
-def test_downloads_come_and_go(qtbot, library):
-    library.show_downloads(
-        [DownloadFigures("a", "A", "running"), DownloadFigures("b", "B", "done")]
-    )
+def test_downloads_come_and_go(library, stated, monkeypatch):
+    done = []
+    monkeypatch.setattr(stated.downloads, "resume", done.append)
+    stated.show_downloads(DownloadFigures("a", "A", "running"), DownloadFigures("b", "B", "done"))
     first = library.findChildren(DownloadRow)[0]
-    library.show_downloads([DownloadFigures("a", "A", "paused", 1, 2)])
+    stated.show_downloads(DownloadFigures("a", "A", "paused", 1, 2))
     assert first.accessibleName() == "Download of A"
-    resume = find(first, QToolButton, "Resume")
-    with qtbot.waitSignal(library.downloads.wishes.resume_wanted) as got:
-        resume.click()
-    assert got.args == ["a"]
+    find(first, QToolButton, "Resume").click()
+    assert done == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -348,59 +405,101 @@ def test_progress_in_words(figures, said):
     assert progress_in_words(figures) == said
 
 
-def test_a_failed_download_says_why_and_can_go_on(qtbot, add, theme):
-    row = add(DownloadRow(DownloadWishes()))
-    row.show_figures(DownloadFigures("k", "A", "running", 1, 2, 1.0))
+def test_a_failed_download_says_why_and_can_go_on(library, stated, monkeypatch):
+    done = []
+    for name in ("pause", "resume", "cancel"):
+        monkeypatch.setattr(stated.downloads, name, lambda key, name=name: done.append(name))
+    stated.show_downloads(DownloadFigures("org/a", "A", "running", 1, 2, 1.0))
+    (row,) = library.findChildren(DownloadRow)
     pause, cancel = row.findChildren(QToolButton)
-    with qtbot.waitSignal(row.wishes.pause_wanted):
-        pause.click()
-    row.show_figures(DownloadFigures("k", "A", "failed", 1, 2, 0.0, "A: no connection."))
-    assert "A: no connection." in words_on(row)
-    with qtbot.waitSignal(row.wishes.resume_wanted):
-        pause.click()
-    with qtbot.waitSignal(row.wishes.cancel_wanted) as got:
-        cancel.click()
-    assert got.args == ["k"]
+    pause.click()
+    problem = "A: its owners ask you to accept their terms."
+    stated.show_downloads(
+        DownloadFigures("org/a", "A", "failed", 1, 2, 0.0, problem, needs_sign_in=True)
+    )
+    assert problem in words_on(row)
+    pause.click()
+    cancel.click()
+    assert done == ["pause", "resume", "cancel"]
+    with_signal = []
+    stated.hub.wanted.connect(lambda: with_signal.append(stated.hub.words))
+    press(row, "Sign In…")
+    assert with_signal == ["org/a"] and stated.hub.needs_sign_in
 
 
-def test_the_first_page(qtbot, add, theme, stated):
+@pytest.fixture
+def start(add, theme, stated):
     page = add(FirstRunView())
-    page.watch(stated.models)
-    page.show_questions(["What is a & b?", "Write a haiku"])
-    page.show_recent(ENTRIES)
-    page.show_advice("This Mac has 64 GB.")
-    assert "This Mac has 64 GB." in words_on(page)
-    with qtbot.waitSignal(page.asked) as got:
-        press(page, "What is a & b?")
-    assert got.args == ["What is a & b?"]
-    with qtbot.waitSignal(page.chosen) as got:
-        press(page, "Qwen · 18 GB")
-    assert got.args == [ENTRIES[0]]
-    assert not any("Broken" in text for text in buttons(page))
-    press(page, "Start with the built-in one")
-    assert stated.requests[-1].path is None
-    page.show_model("Qwen3.5-9B")
-    assert "Start with the built-in one" not in buttons(page)
-    assert "Qwen3.5-9B" in words_on(page) and not page._target.isVisible()
-    page.show_model("")
-    assert "Start with the built-in one" in buttons(page)
-    with qtbot.waitSignal(page.get.clicked):
-        press(page, "Browse Models")
-    with qtbot.waitSignal(page.open.clicked):
-        press(page, "Open…")
-    page.show_recent(())
-    assert "Recent models" not in words_on(page)
+    page.watch(*stated.watched)
+    return page
 
 
-def test_the_first_page_has_room_in_a_small_window(qtbot, add, theme):
-    page = add(FirstRunView())
+def load(stated: StatedModels, path: str | None, name: str) -> None:
+    """As if the engine had loaded it."""
+    stated.models.take(ModelLoaded(path, dataclasses.replace(described(name, GB), path=path or "")))
+
+
+def test_the_start_page_asks_and_offers_recent_models(qtbot, start, stated):
+    stated.find(*ENTRIES)
+    with qtbot.waitSignal(start.asked) as got:
+        press(start, "How does drafting work?")
+    assert got.args == ["How does drafting work?"]
+    press(start, "Qwen · 18 GB · drafting heads")
+    assert stated.offered.path == str(ENTRIES[0].path)
+    assert not any("Broken" in text for text in buttons(start))
+    stated.offered.close()
+    with qtbot.waitSignal(start.open.clicked):
+        press(start, "Open…")
+    press(start, "Start with the built-in one")
+    assert stated.models.loading == LoadModel(None)
+    load(stated, None, "Pocket model")
+    assert "Start with the built-in one" not in buttons(start)
+    assert "Pocket model" in words_on(start) and start._target.isHidden()
+    stated.find()
+    assert "Recent models" not in words_on(start)
+
+
+def test_a_new_user_gets_a_model_in_three_steps(qtbot, start, stated, monkeypatch):
+    fetched = []
+    monkeypatch.setattr(stated.downloads, "resume", fetched.append)
+    steps = start.findChild(FirstSteps)
+    assert steps.isHidden(), "nobody knows yet whether there are models"
+    stated.known._take(FoundHere((), ()))
+    assert not steps.isHidden() and "Welcome to Headstart" in words_on(start)
+    load(stated, None, "Pocket model")
+    assert not steps.isHidden(), "the built-in one is none of theirs"
+    first = stated.known.suggestions[0]
+    press(steps, f"{first.name} · {said(first.detail)}")
+    assert fetched == [first.link]
+    stated.show_downloads(DownloadFigures(first.link, first.name, "running", GB, 4 * GB))
+    assert "1.00 of 4.00 GB" in words_on(steps)
+    done = DownloadFigures(first.link, first.name, "done", GB, GB, path="/hub/first.gguf")
+    stated.show_downloads(done)
+    stated.downloads.completed.emit(done)
+    assert stated.models.loading == LoadModel("/hub/first.gguf")
+    load(stated, "/hub/first.gguf", "First")
+    assert steps.isHidden() and "First" in words_on(start)
+    assert not stated.settings.value.is_new
+
+
+@pytest.mark.parametrize("how", ["skipped", "dropped", "found"])
+def test_who_has_a_model_needs_no_first_steps(start, stated, how):
+    steps = start.findChild(FirstSteps)
+    stated.known._take(FoundHere(ENTRIES if how == "found" else (), ()))
+    if how == "skipped":
+        press(steps, "Skip these steps and use the built-in model")
+    elif how == "dropped":
+        load(stated, "/m/mine.gguf", "Mine")
+    assert steps.isHidden() and not stated.settings.value.is_new
+
+
+def test_the_first_page_has_room_in_a_small_window(qtbot, start, stated):
     name = "org/Model-" + "long" * 60
-    page.show_questions(["Why?", "How?", "When?"])
-    page.show_recent([FoundModel(name, Path("/m"), "Recent", n * GB) for n in range(1, 5)])
-    page.resize(400, 320)
-    page.show()
-    assert (page.width(), page.height()) == (400, 320)  # it scrolls, and asks for no more room
-    pressed = [b for b in page.findChildren(QPushButton) if not b.isHidden()]
+    stated.find(*(FoundModel(name, Path(f"/m{n}"), "Recent", n * GB) for n in range(1, 5)))
+    start.resize(400, 320)
+    start.show()
+    assert (start.width(), start.height()) == (400, 320)  # it scrolls, and asks for no more room
+    pressed = [b for b in start.findChildren(QPushButton) if b.isVisible()]
     assert len(pressed) == 9
     qtbot.waitUntil(lambda: all(b.height() >= b.sizeHint().height() for b in pressed))
     last = next(b for b in pressed if b.accessibleName() == f"{name} · 4 GB")
@@ -413,10 +512,10 @@ def test_the_overlay_covers_its_window_and_says_the_plan(qtbot, add, theme):
     window.resize(500, 300)
     overlay = DropOverlay(window)
     window.show()
-    overlay.show_plan(DropPlan("load", "Load Qwen", "18 GB, 1 MTP head."))
+    overlay.show_plan(DropPlan("load", "Load Qwen", "18 GB, 1 drafting head."))
     window.resize(640, 400)
     assert overlay.geometry() == window.rect()
-    assert overlay.accessibleDescription() == "Load Qwen 18 GB, 1 MTP head."
+    assert overlay.accessibleDescription() == "Load Qwen 18 GB, 1 drafting head."
 
     def redness():
         image = overlay.grab().toImage()

@@ -1,0 +1,182 @@
+"""Models on this computer, and the folders they are looked for in."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QFile, QObject, Signal
+
+from app.library.find_models import FoundHere, look_around, own_files, usual_places
+from app.library.headers import with_headers
+from app.library.machine import Machine, first_choices
+from app.start.threads import Beside
+from app.state.downloads import Downloads
+from app.state.models import ModelState
+from app.state.settings import KeptSettings
+from app.values.app_settings import (
+    BUILT_IN,
+    with_model_folder,
+    without_model_folder,
+    without_recent_model,
+)
+from app.values.models import BUILT_IN_NAME, BUILT_IN_PLACE, FoundModel
+from mlx_engine.values.words import Words
+
+POCKET = FoundModel(
+    BUILT_IN_NAME,
+    Path(BUILT_IN),
+    BUILT_IN_PLACE,
+    7_564_480,
+    parameters=6_846_768,
+    format="8-bit",
+    heads=True,
+    fit="fits",
+)
+NOT_IN_TRASH = Words(
+    "{path} could not be moved to the Trash: its disk may have none, or may not be written to."
+)
+
+
+class KnownModels(QObject):
+    """Folders are searched in a background thread: names and sizes first, then headers.
+
+    models: the built-in model, recent ones, then by folder. missing: folders of the user that are
+    not there. problem: why a model could not be deleted, in words, "" for nothing. suggestions: a
+    few models of the hub that suit this machine. usable_bytes: memory for models here.
+
+    Signal `changed`: any of these.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self,
+        models: ModelState,
+        downloads: Downloads,
+        settings: KeptSettings,
+        machine: Machine,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._models, self._downloads = models, downloads
+        self._settings, self._machine = settings, machine
+        self.models: tuple[FoundModel, ...] = (POCKET,)
+        self.missing: tuple[Path, ...] = ()
+        self.problem = ""
+        self.suggestions, self.usable_bytes = first_choices(machine), machine.usable_bytes
+        self._headers: dict[Path, FoundModel] = {}
+        self._has_looked = False
+        self._disk, self._trash = Beside(self), Beside(self)
+        models.switched.connect(self._follow_model)
+        downloads.completed.connect(self.refresh)
+
+    @property
+    def folders(self) -> Sequence[Path]:
+        """Folders of the user in which models are looked for."""
+        return self._settings.value.model_folders
+
+    @property
+    def recent(self) -> tuple[FoundModel, ...]:
+        """Models that were used, the newest first; the built-in one is not among them."""
+        return tuple(model for model in self.models if model.is_recent)
+
+    @property
+    def is_first_use(self) -> bool:
+        """Whether the user has had no model but the built-in one so far, and wants the steps."""
+        return self._settings.value.is_new and self._has_looked
+
+    def refresh(self) -> None:
+        """Look for models again; those known are kept until then."""
+        value = self._settings.value
+        recent = tuple(path for path in value.recent_models if path != BUILT_IN)
+        places = usual_places(Path.home(), self._downloads.folders)
+        self._disk.run(lambda: look_around(places, value.model_folders, recent), self._take)
+
+    def add_folder(self, folder: Path) -> None:
+        """Look for models in a folder too, from now on."""
+        self._settings.change(with_model_folder(self._settings.value, folder))
+        self._tell()
+
+    def remove_folder(self, folder: Path) -> None:
+        """Stop looking in a folder; its files stay."""
+        self._settings.change(without_model_folder(self._settings.value, folder))
+        self._tell()
+
+    def forget(self, path: str) -> None:
+        """Take a model off the recent ones."""
+        self._settings.change(without_recent_model(self._settings.value, path))
+        self._tell()
+
+    def delete(self, model: FoundModel) -> None:
+        """Move the files of a model to the Trash, in a background thread."""
+
+        def move() -> str:
+            try:
+                kept = [path for path in own_files(model.path) if not to_trash(path)]
+            except OSError as error:
+                return f"{model.path}: {error.strerror or error}."
+            return Words(NOT_IN_TRASH.template, path=kept[0]) if kept else ""
+
+        def take(problem: str) -> None:
+            if problem:  # some of it may be gone
+                self._tell(problem)
+            else:
+                self._models.forget(str(model.path))
+                self._downloads.forget(str(model.path))
+                self.forget(str(model.path))
+
+        self._trash.run_each(move, take)
+
+    def close(self) -> None:
+        """Wait for no look at a disk any more."""
+        self._disk.forget()
+
+    def _follow_model(self) -> None:
+        if self._models.in_use is not None and self._models.in_use.path is not None:
+            self.end_first_use()
+        self.refresh()
+
+    def end_first_use(self) -> None:
+        """The user has a model, or wants no first steps."""
+        self._settings.change(replace(self._settings.value, is_new=False))
+        self.changed.emit()
+
+    def _tell(self, problem: str = "") -> None:
+        self.problem = problem
+        self.changed.emit()
+        self.refresh()
+
+    def _take(self, found: FoundHere) -> None:
+        """Show what is there, with the headers known so far, and read all headers."""
+        models = tuple(dict.fromkeys((POCKET, *found.models)))
+        self.missing = found.missing
+        if not self._has_looked and any(not model.problem for model in found.models):
+            self.end_first_use()
+        self._has_looked = True
+        self._show(models)
+        machine = self._machine
+
+        def read() -> tuple[FoundModel, ...]:
+            told = (with_headers(model, machine) for model in models)
+            return tuple(model for model in told if model is not None)
+
+        self._disk.run(read, self._take_headers)
+
+    def _take_headers(self, models: tuple[FoundModel, ...]) -> None:
+        self._headers = {model.path: model for model in models}
+        self._show(models)
+
+    def _show(self, models: tuple[FoundModel, ...]) -> None:
+        self.models = tuple(map(self._with_known_headers, models))
+        self.changed.emit()
+
+    def _with_known_headers(self, model: FoundModel) -> FoundModel:
+        known = self._headers.get(model.path)
+        if known is None or model.problem or known.nbytes != model.nbytes:
+            return model
+        return replace(known, name=model.name, place=model.place)
+
+
+def to_trash(path: Path) -> bool:
+    """Move a file or folder to the Trash; False where that is not possible."""
+    return QFile(str(path)).moveToTrash()
