@@ -277,8 +277,9 @@ class ScriptedEngine:
         ignore_eos: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
         cache: CacheOptions = UNQUANTISED,
+        **bound: object,
     ) -> Generation:
-        del should_stop
+        del should_stop, bound
         limits = GenerationOptions(max_tokens, tuple(stop), ignore_eos)
         session = self.session(None, sampling, draft, limits, cache=cache)
         *_, last = session.send(prompt)

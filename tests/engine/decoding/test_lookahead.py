@@ -10,9 +10,11 @@ from session_runs import PICKS
 from tiny_model import TinySizes, tiny_model
 
 from metal_kernels.stock_on_cpu import CpuStockOperations
+from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import joint_caches
 from mlx_engine.decoding import lookahead
 from mlx_engine.decoding.config import Settings
+from mlx_engine.decoding.lookahead import SHORT_OF_MEMORY
 from mlx_engine.decoding.raw_generation import raw_answer
 from mlx_engine.decoding.round import Pass
 from mlx_engine.decoding.state import SequenceState
@@ -253,6 +255,20 @@ def test_a_draft_waits_for_the_plain_round_before_it_where_the_host_computes(mod
             if isinstance(event, RoundFinished) and not event.stats.drafted
         ]
         assert queued[:4] == [True, follows_drafts] * 2
+
+
+def test_nothing_is_begun_ahead_where_memory_is_short_of_a_second_cache(model, monkeypatch):
+    """And the reason is told with each round."""
+    monkeypatch.setattr(LayerCaches, "nbytes", property(lambda caches: 2**30))
+    for beyond, is_ahead in ((2**31, True), (2**29, False)):
+        most = {"most_bytes": mx.get_active_memory() + beyond}
+        answer, whys, followed = opened(model, PROMPT, None, 0, looks_ahead=True, **most), [], []
+        for event in answer.events():
+            if isinstance(event, RoundFinished):
+                whys.append(event.stats.why)
+                followed.append(bool(answer.rounds.passes))
+        assert any(followed) == is_ahead
+        assert set(whys) == {None if is_ahead else SHORT_OF_MEMORY}
 
 
 def test_a_round_that_fails_ahead_hides_no_token_of_the_one_before(model):
