@@ -3627,15 +3627,15 @@
     </message>
     <message>
         <source>an object, or None</source>
-        <translation type="unfinished"></translation>
+        <translation>ein Objekt oder None</translation>
     </message>
     <message>
         <source>a text, or None</source>
-        <translation type="unfinished"></translation>
+        <translation>ein Text oder None</translation>
     </message>
     <message>
         <source>schema, regex, grammar: an answer can be bound to one of them only.</source>
-        <translation type="unfinished"></translation>
+        <translation>schema, regex, grammar: Eine Antwort kann nur an eines davon gebunden werden.</translation>
     </message>
     <message>
         <source>0.01 to 10</source>
@@ -4899,15 +4899,19 @@
     </message>
     <message>
         <source>{name}: no answer can be bound to it ({why}). Change it.</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}: Daran kann keine Antwort gebunden werden ({why}). Ändern Sie es.</translation>
     </message>
     <message>
         <source>The answer left its grammar: {why}.</source>
-        <translation type="unfinished"></translation>
+        <translation>Die Antwort hat ihre Grammatik verlassen: {why}.</translation>
     </message>
     <message>
         <source>{path} could not be moved to the Trash: its disk may have none, or may not be written to.</source>
         <translation>{path} ließ sich nicht in den Papierkorb legen: Sein Datenträger hat vielleicht keinen oder ist schreibgeschützt.</translation>
+    </message>
+    <message>
+        <source>Rounds wait for one another here: memory is short of a second copy of this chat.</source>
+        <translation>Runden warten hier aufeinander: Für eine zweite Kopie dieses Chats reicht der Speicher nicht.</translation>
     </message>
 </context>
 </TS>
