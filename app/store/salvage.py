@@ -18,12 +18,14 @@ LOST = 0
 """A message id that does not exist."""
 
 _LOST_CHATS = """INSERT INTO chat (id, title, created_at, updated_at, settings)
-    SELECT chat, 'Recovered chat', min(created_at), max(created_at), '{}' FROM message
+    SELECT chat, (SELECT trim(replace(substr(text, 1, 60), char(10), ' ')) FROM message AS first
+        WHERE first.chat = message.chat ORDER BY id LIMIT 1),
+        min(created_at), max(created_at), '{}' FROM message
     WHERE chat NOT IN (SELECT id FROM chat) GROUP BY chat"""
 _LOST_DRAFTS = """DELETE FROM draft
     WHERE chat NOT IN (SELECT id FROM chat) OR message NOT IN (SELECT id FROM message)"""
 _LOST_FOLDERS = """INSERT INTO folder (id, created_at, name)
-    SELECT folder, 0, 'Recovered folder ' || folder FROM chat
+    SELECT folder, 0, '# ' || folder FROM chat
     WHERE folder IS NOT NULL AND folder NOT IN (SELECT id FROM folder) GROUP BY folder"""
 _LOST_PARENTS = """UPDATE message SET parent =
     (SELECT max(id) FROM message AS before WHERE chat = message.chat AND id < message.id)

@@ -119,14 +119,17 @@ def test_a_damaged_file_gives_back_its_folders(tmp_path):
     gone = store.folders.create("Play", [lost])
     store.database.write("PRAGMA foreign_keys = OFF")
     store.database.write("DELETE FROM folder WHERE id = ?", gone.id)
+    unnamed = talk(store, "Why is\nthe sky blue?", title="Blue")
+    store.database.write("DELETE FROM chat WHERE id = ?", unnamed)
     store.close()
     _spoil_index(path)
     again = open_store(path)
-    assert "2 chats" in again.notices[0]
+    assert "3 chats" in again.notices[0]
+    assert again.chats.get(unnamed).title == "Why is the sky blue?", "in words of its user"
     names = {folder.id: folder.name for folder in again.folders.listed()}
     assert [names[again.chats.get(chat).folder or 0] for chat in (kept, lost)] == [
         "Work",
-        "Recovered folder 2",
+        "# 2",
     ]
     again.close()
 
