@@ -34,7 +34,7 @@ class ChatListState(QObject):
     """
 
     changed = Signal()
-    went_on = Signal(str, object)
+    went_on = Signal(object, object)
     failed = Signal(object)
 
     def __init__(

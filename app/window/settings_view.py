@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QEvent, Qt
-from PySide6.QtWidgets import QAbstractButton, QStackedWidget, QWidget
+from PySide6.QtWidgets import QStackedWidget, QTabBar, QWidget
 from typing_extensions import override
 
 from app.state.settings import KeptSettings
@@ -12,7 +12,7 @@ from app.values.chat_settings import ChatSettings, as_preset
 from app.window.controls.bound import Bound
 from app.window.controls.choices import DropDown, Option, Segments, Tick
 from app.window.controls.fields import TextField
-from app.window.controls.labels import ShortButton, label, paragraph, tabular
+from app.window.controls.labels import ShortButton, label, paragraph, tabular, unmarked
 from app.window.controls.layouts import STRETCH, Wide, centred, column, named, row, scrolled
 from app.window.language import percent, tr
 from app.window.look import look
@@ -70,15 +70,17 @@ class SettingsView(QWidget):
             "drafting": self._drafting,
             "advanced": self._advanced,
         }
-        names = (tr("General"), tr("Appearance"), tr("Models"), tr("Drafting"), tr("Advanced"))
-        panes = [Option(pane, name) for pane, name in zip(self._panes, names, strict=True)]
-        self._tabs = Segments(tr("Settings"), panes)
-        self._made: dict[str, QWidget] = {}
+        self._tabs, self._made = QTabBar(), dict[str, QWidget]()
+        self._tabs.setAccessibleName(tr("Settings"))
+        self._tabs.setDrawBase(False)
+        self._tabs.setExpanding(False)
+        for name in (tr("General"), tr("Appearance"), tr("Models"), tr("Drafting"), tr("Advanced")):
+            self._tabs.addTab(unmarked(name))
         self._stack = QStackedWidget()
-        self._tabs.chosen.connect(self.show_pane)
+        self._tabs.currentChanged.connect(lambda place: self.show_pane(list(self._panes)[place]))
         self.setFocusProxy(self._tabs)
-        self._tabs.setMaximumWidth(round(WIDEST * look().zoom))
-        column(centred(self._tabs), Wide(self._stack), of=self, margins=(24, 0, 24, 0), spacing=8)
+        tabs = row(STRETCH, self._tabs, STRETCH)
+        column(tabs, Wide(self._stack), of=self, margins=(24, 0, 24, 0), spacing=8)
 
     def watch(
         self,
@@ -107,12 +109,12 @@ class SettingsView(QWidget):
             self._made[name] = scrolled(body)
             self._stack.addWidget(self._made[name])
             self._come_after_the_names(lines)
-        self._tabs.set_value(name)
+        self._tabs.setCurrentIndex(list(self._panes).index(name))
         self._stack.setCurrentWidget(self._made[name])
 
     def _come_after_the_names(self, pane: QWidget) -> None:
         """Let Tab come to a new pane next, and not after all other widgets of the window."""
-        before: QWidget = self._tabs.findChildren(QAbstractButton)[-1]
+        before: QWidget = self._tabs
         for widget in pane.findChildren(QWidget):
             takes_focus = widget.focusPolicy() != Qt.FocusPolicy.NoFocus
             if takes_focus and widget.window() is self.window():
@@ -241,12 +243,12 @@ class SettingsView(QWidget):
     @override
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Show:
-            self.show_pane(str(self._tabs.value or "general"))
+            self.show_pane(list(self._panes)[self._tabs.currentIndex()])
             if "models" in self._made:
                 self._show_held()
         elif event.type() == QEvent.Type.StyleChange:
-            for wide in (self._tabs, *self.findChildren(QWidget, "lines")):
-                wide.setMaximumWidth(round(WIDEST * look().zoom))
+            for lines in self.findChildren(QWidget, "lines"):
+                lines.setMaximumWidth(round(WIDEST * look().zoom))
         return bool(super().event(event))
 
 

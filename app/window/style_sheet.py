@@ -180,6 +180,17 @@ QCheckBox::indicator:focus { border-color: $accent; }
 QCheckBox::indicator:checked:focus { border-color: $text; }
 """
 
+TABS = """
+QTabBar::tab {
+  background: transparent; color: $text; border: 1px solid transparent; border-radius: 6px;
+  padding: 4px 14px; margin: 0 2px; min-height: ${line_height}px;
+}
+QTabBar::tab:hover { background: $hover; }
+QTabBar::tab:selected { background: $selected; }
+QTabBar::tab:focus:selected { border-color: $accent; }
+QTabBar::scroller { width: 40px; }
+"""
+
 FRAMES = """
 QListWidget, QTreeView { background: transparent; border: none; outline: none; }
 QTreeView::item { padding: 4px 4px; border: none; }
@@ -235,7 +246,7 @@ QPushButton[role="row"]:checked { background: $selected; }
 QPushButton[role="row"]:focus { border-color: $accent; }
 """
 
-RULES = LABELS + BUTTONS + BARS + GROUPS + FIELDS + CHOICES + FRAMES + SCROLL_BARS + SIDEBAR
+RULES = LABELS + BUTTONS + BARS + GROUPS + FIELDS + CHOICES + TABS + FRAMES + SCROLL_BARS + SIDEBAR
 
 
 def apply_theme(application: QApplication, scheme: Scheme, zoom: float) -> None:

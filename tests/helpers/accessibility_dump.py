@@ -18,6 +18,7 @@ CONTROLS = {
     ROLE.EditableText,
     ROLE.List,
     ROLE.MenuItem,
+    ROLE.PageTab,
     ROLE.ProgressBar,
     ROLE.RadioButton,
     ROLE.Slider,

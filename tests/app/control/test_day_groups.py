@@ -70,3 +70,10 @@ def test_a_clock_that_was_wrong():
         "Today",
         "January 1970",
     ]
+
+
+def test_the_day_of_a_chat_that_goes_on_is_said_in_the_language_of_the_window(driven, speaking):
+    speaking("de")
+    driven.ask("2 + 2")
+    model = driven.widgets.sidebar.list.model()
+    assert model.index(0, 0).data() == "Heute"

@@ -69,7 +69,7 @@ def test_showing_changes_nothing(qtbot, view, settings, wear):
 def test_general_and_appearance(view, settings):
     find(view, Tick, "Notify me when a long answer finishes in the background").click()
     QTest.keyClicks(find(view, DropDown, "Language"), "Deu")
-    press(view, "Settings: Appearance")
+    view.show_pane("appearance")
     press(view, "Theme: Dark")
     find(view, QPushButton, "Larger text").click()
     assert settings.value == AppSettings(notify=False, language="de", theme="dark", text_zoom=1.1)
