@@ -107,6 +107,7 @@ SAMPLING = {
 }
 LENGTH = {
     "--max-tokens N": "(default: {max_tokens})",
+    "--max-thinking N": "close the thought after so many tokens (default: no limit)",
     "--schema FILE": "bind the answer to the JSON schema in this file",
     "--stop TEXT": "end before this text; may be repeated",
     "--ignore-eos": "go on past the model's own end of text",

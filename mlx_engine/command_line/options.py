@@ -85,6 +85,7 @@ READERS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
         "logit_bias": read_biases,
         "seed": _read_seed,
         "schema": _read_schema,
+        "max_thinking": int,
         "depth": read_depth,
         "min_probability": float,
         "vocabulary": int,

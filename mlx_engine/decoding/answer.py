@@ -338,8 +338,7 @@ def open_answer(
         max_tokens=generation.max_tokens,
         context_length=parts.context_length,
     )
-    thought_end = text.thought_end if prompt.thinking_open else None
-    grammar = parts.grammars.bind(generation, thought_end)
+    grammar = parts.grammars.bind(generation, text.thought_markers, prompt.thinking_open)
     answer = Answer(parts, sequence, drafting, prompt, limits, text, settings, stopped, grammar)
     answer.tally.waited_seconds = waited
     return answer

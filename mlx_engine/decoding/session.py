@@ -385,7 +385,8 @@ class Session:
         self._tally, self._tokens = answer.tally, answer.tokens
         self._is_busy = True
         try:
-            for event in reader.events(answer.events()):
+            events = answer.events()
+            for event in reader.events(events) if self._settings.tools else events:
                 yield event
                 self._check()
         except GeneratorExit:

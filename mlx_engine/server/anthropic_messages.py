@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -180,6 +181,8 @@ def routes(desk: Desk) -> APIRouter:
         """Answer the last message."""
         desk.check_model(body.model)
         ends = limits(body, body.max_tokens, body.stop_sequences)
+        if body.thinking is not None and body.thinking.budget_tokens is not None:
+            ends = replace(ends, max_thinking=body.thinking.budget_tokens)
         tools = body.functions_to_call()
         begin = desk.chat_answer(body, body.conversation(), ends, body.arguments(), 0, tools)
         head: dict[str, Any] = {

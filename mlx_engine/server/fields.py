@@ -52,6 +52,7 @@ class SamplingFields(Body):
     seed: int | None = None
     regex: str | None = Field(None, description="a regular expression that binds the answer")
     grammar: str | None = Field(None, description="a Lark grammar that binds the answer")
+    max_thinking: int | None = Field(None, description="tokens of the thought before the answer")
     draft: DraftFields = DraftFields()
 
     def sampling(self, recommended: SamplingOptions, choice: int = 0) -> SamplingOptions:
@@ -85,7 +86,12 @@ def limits(
     texts = [stop] if isinstance(stop, str) else stop or []
     schema = _schema(form)
     return GenerationOptions(
-        max_tokens, tuple(texts), schema=schema, regex=body.regex, grammar=body.grammar
+        max_tokens,
+        tuple(texts),
+        schema=schema,
+        regex=body.regex,
+        grammar=body.grammar,
+        max_thinking=body.max_thinking,
     )
 
 

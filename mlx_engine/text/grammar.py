@@ -2,15 +2,17 @@
 
 A JSON schema, a regular expression or a Lark grammar is compiled for the model's vocabulary. While
 an answer runs, `allowed` tells for every row of a verify pass which tokens may follow the drafted
-ones before it. So the text is the same with drafting on and off, and always one of the grammar's.
+ones before it. So the text is the same with drafting on and off, and always one of the grammar's. A
+limit for thoughts is kept in the same way.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlx_engine.text.channels import Markers
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import BadOption, EngineMisuse
 from mlx_engine.values.options import GenerationOptions
@@ -33,12 +35,35 @@ class GrammarTokens:
         self.vocabulary = vocabulary
         self._made: LLTokenizer | None = None
 
-    def bind(self, options: GenerationOptions, thought_end: str | None) -> "AnswerGrammar | None":
-        """Make the grammar of an answer; None where the options set none.
+    def bind(
+        self, options: GenerationOptions, thought: Markers | None, is_thinking: bool | None
+    ) -> "AnswerGrammar | None":
+        """Make the grammar of an answer; None where nothing binds it.
 
-        thought_end: text that ends a thought which is open at the end of the prompt; the grammar
-        binds the text behind it. Raises BadOption for what is no grammar.
+        thought: markers of the model's thoughts, None if it has none. is_thinking: whether a
+        thought is open at the end of the prompt, None if the model may open one itself. Raises
+        BadOption for what is no grammar.
         """
+        matcher = self._matcher(options)
+        has_thought = thought is not None and is_thinking is not False
+        if matcher is None and (options.max_thinking is None or not has_thought):
+            return None
+        opening, closing = (
+            (self._tokenizer.encode(thought.opening), self._tokenizer.encode(thought.closing))
+            if thought is not None and has_thought
+            else ([], [])
+        )
+        begin = _Place("thought" if is_thinking else "begin" if opening else "text")
+        return AnswerGrammar(
+            matcher,
+            self.vocabulary,
+            self._tokenizer.end_ids,
+            _Thought(tuple(opening), tuple(closing), options.max_thinking),
+            begin,
+        )
+
+    def _matcher(self, options: GenerationOptions) -> "LLMatcher | None":
+        """Compile the grammar of the options; None where they set none. Raises BadOption."""
         source = _source(options)
         if source is None:
             return None
@@ -49,8 +74,7 @@ class GrammarTokens:
         matcher = LLMatcher(self._made, source, log_level=0)
         if matcher.is_error():
             raise _refusal(options, matcher.get_error())
-        end = self._tokenizer.encode(thought_end) if thought_end else []
-        return AnswerGrammar(matcher, self.vocabulary, self._tokenizer.end_ids, end)
+        return matcher
 
     def _library_tokenizer(self) -> "LLTokenizer":
         from llguidance import LLTokenizer
@@ -86,6 +110,8 @@ class _Vocabulary:
 
 def _source(options: GenerationOptions) -> str | None:
     """Return the library's form of the options' grammar. Raises BadOption."""
+    if options.schema is None and options.regex is None and options.grammar is None:
+        return None
     from llguidance import LLMatcher
 
     try:
@@ -94,11 +120,9 @@ def _source(options: GenerationOptions) -> str | None:
             return LLMatcher.grammar_from_json_schema(dict(options.schema), overrides=spaces)
         if options.regex is not None:
             return LLMatcher.grammar_from_regex(options.regex)
-        if options.grammar is not None:
-            return LLMatcher.grammar_from_lark(options.grammar)
+        return LLMatcher.grammar_from_lark(options.grammar or "")
     except ValueError as error:
         raise _refusal(options, str(error)) from error
-    return None
 
 
 def _refusal(options: GenerationOptions, why: str) -> BadOption:
@@ -110,45 +134,63 @@ def _refusal(options: GenerationOptions, why: str) -> BadOption:
     )
 
 
-class AnswerGrammar:
-    """The grammar of one answer, at the place that the answer has reached.
+class _Thought(NamedTuple):
+    """Tokens that open and close a thought, and how many it may have (None: any number)."""
 
-    thought_end: token ids that end a thought; before them everything is allowed.
+    opening: tuple[int, ...]
+    closing: tuple[int, ...]
+    most: int | None
+
+
+class _Place(NamedTuple):
+    """Where an answer is: before its first token, inside or after a thought.
+
+    tail: newest tokens, as many as the marker that is looked for has. length: of the thought.
+    """
+
+    phase: Literal["begin", "opening", "thought", "text"]
+    tail: tuple[int, ...] = ()
+    length: int = 0
+
+
+class AnswerGrammar:
+    """What binds one answer, at the place that the answer has reached: its grammar, its thought.
+
+    A thought is free; where it has as many tokens as it may, its closing marker follows.
     """
 
     def __init__(
         self,
-        matcher: "LLMatcher",
+        matcher: "LLMatcher | None",
         vocabulary: int,
         end_ids: Collection[int],
-        thought_end: Sequence[int],
+        thought: _Thought,
+        place: _Place,
     ) -> None:
         self._matcher = matcher
         self._vocabulary = vocabulary
         self._end_ids = end_ids
-        self._thought_end = tuple(thought_end)
-        self._thought: list[int] = []
-        self._is_bound = not thought_end
+        self._thought = thought
+        self._begin = self._place = place
 
     def fresh(self) -> "AnswerGrammar":
         """Return this grammar at the beginning of an answer."""
-        matcher = self._matcher.deep_copy()
-        matcher.reset()
-        return AnswerGrammar(matcher, self._vocabulary, self._end_ids, self._thought_end)
+        matcher = self._matcher and self._matcher.deep_copy()
+        if matcher is not None:
+            matcher.reset()
+        return AnswerGrammar(matcher, self._vocabulary, self._end_ids, self._thought, self._begin)
 
     def commit(self, tokens: Iterable[int]) -> None:
         """Go on by these tokens of the answer."""
         for token in tokens:
-            if not self._is_bound:
-                self._think(token)
-            elif token not in self._end_ids and not self._matcher.consume_token(token):
+            self._place = self._after(token)
+            if self._place.phase != "text" or self._place.tail:
+                continue
+            if not self._consume(token) and token not in self._end_ids:
+                assert self._matcher is not None
                 raise EngineMisuse(
                     "The answer left its grammar: {why}.", why=self._matcher.get_error()
                 )
-
-    def _think(self, token: int) -> None:
-        self._thought = [*self._thought, token][-len(self._thought_end) :]
-        self._is_bound = tuple(self._thought) == self._thought_end
 
     def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
         """Which tokens may follow the answer and the first n drafted tokens, [n, V].
@@ -157,19 +199,59 @@ class AnswerGrammar:
         nothing there is accepted. The place of the answer stays.
         """
         rows = np.ones((len(drafted) + 1, self._vocabulary), dtype=np.bool_)
-        thought, is_bound, walked = self._thought, self._is_bound, 0
-        for row, token in enumerate((*drafted, None)):
-            if self._is_bound:
-                mask = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
-                rows[row] = np.unpackbits(mask, bitorder="little")[: self._vocabulary]
-            if token is None:
+        place, walked = self._place, 0
+        for row, token in enumerate(drafted):
+            self._limit(rows[row])
+            if not rows[row, token]:
                 break
-            if not self._is_bound:
-                self._think(token)
-            elif token in self._end_ids or not self._matcher.try_consume_tokens([token]):
-                break
-            else:
+            self._place = self._after(token)
+            if self._place.phase == "text" and not self._place.tail:
+                if not self._consume(token):
+                    break
                 walked += 1
-        self._matcher.rollback(walked)
-        self._thought, self._is_bound = thought, is_bound
+        else:
+            self._limit(rows[-1])
+        if self._matcher is not None:
+            self._matcher.rollback(walked)
+        self._place = place
         return rows
+
+    def _after(self, token: int) -> _Place:
+        """Return the place after one more token; text has a tail right behind a thought alone."""
+        (phase, tail, length), thought = self._place, self._thought
+        if phase == "text" or (phase == "begin" and token != thought.opening[0]):
+            return _Place("text")
+        if phase == "thought":
+            tail = (*tail, token)[-len(thought.closing) :]
+            return _Place("text" if tail == thought.closing else "thought", tail, length + 1)
+        tail = (*tail, token)
+        return _Place("opening", tail) if tail != thought.opening else _Place("thought")
+
+    def _consume(self, token: int) -> bool:
+        """Let the grammar go on by a token of the text; False where it cannot."""
+        return self._matcher is None or bool(self._matcher.try_consume_tokens([token]))
+
+    def _limit(self, row: NDArray[np.bool_]) -> None:
+        """Set the tokens [V] that may not follow here to False."""
+        (phase, tail, length), thought = self._place, self._thought
+        if phase == "thought":
+            if thought.most is not None and length >= thought.most:
+                _allow_only(row, thought.closing[_begun(thought.closing, tail)])
+        elif phase == "opening":
+            _allow_only(row, thought.opening[len(tail)])
+        elif self._matcher is not None:
+            mask = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
+            row[:] = np.unpackbits(mask, bitorder="little")[: self._vocabulary]
+            if phase == "begin":
+                row[thought.opening[0]] = True
+
+
+def _allow_only(row: NDArray[np.bool_], token: int) -> None:
+    row[:] = False
+    row[token] = True
+
+
+def _begun(marker: Sequence[int], tail: Sequence[int]) -> int:
+    """Return how many of a marker's first tokens the tail ends with, fewer than all."""
+    sizes = range(min(len(marker) - 1, len(tail)), 0, -1)
+    return next((n for n in sizes if tuple(tail[-n:]) == tuple(marker[:n])), 0)

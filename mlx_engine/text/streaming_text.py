@@ -121,6 +121,8 @@ class StreamingText:
         self._recipient = ""
         rows = THINKING if split_thinking and not self._has_headers else ()
         known = tuple(row for row in rows if row.is_used_by(tokenizer, template))
+        is_told = any(row.opening in template for row in known)
+        self._knows_thoughts = is_told or (bool(rows) and thinking_open is True)
         self._own = (*known, *rows[:1])
         self._any = tuple(row for row in rows if row in known or not row.is_plain_text)
         self._opened = self._own if known else self._any
@@ -144,9 +146,9 @@ class StreamingText:
         self.hit_stop = False
 
     @property
-    def thought_end(self) -> str:
-        """Text that ends this model's thinking."""
-        return self._own[0].closing if self._own else ""
+    def thought_markers(self) -> Markers | None:
+        """Markers of this model's thoughts; None where its template tells of none."""
+        return self._own[0] if self._knows_thoughts else None
 
     @property
     def text(self) -> str:

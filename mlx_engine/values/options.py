@@ -293,7 +293,8 @@ class GenerationOptions:
     model's end token.
 
     schema: JSON schema of the answer, or regex: regular expression, or grammar: Lark grammar that
-    the whole answer matches, unless a limit cuts it. At most one of the three.
+    the whole answer matches, unless a limit cuts it. At most one of the three. max_thinking: tokens
+    of the thought before the answer, which is then closed; None for no limit.
     """
 
     max_tokens: int | None = None
@@ -302,11 +303,14 @@ class GenerationOptions:
     schema: Mapping[str, Any] | None = None
     regex: str | None = None
     grammar: str | None = None
+    max_thinking: int | None = None
 
     def __post_init__(self) -> None:
         limit, allowed = self.max_tokens, Words("1 or more, or None")
         require("max_tokens", limit, allowed, _whole_number_from(1, or_none=True))
         object.__setattr__(self, "stop", stop_strings(self.stop))
+        limit, allowed = self.max_thinking, Words("0 or more, or None")
+        require("max_thinking", limit, allowed, _whole_number_from(0, or_none=True))
         schema, allowed = self.schema, Words("an object, or None")
         require("schema", schema, allowed, lambda value: isinstance(value, Mapping | None))
         for name in ("regex", "grammar"):

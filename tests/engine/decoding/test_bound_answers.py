@@ -176,3 +176,19 @@ def test_thinking_comes_before_the_grammar(tmp_path):
             texts.add((last.text, last.thinking))
         assert len(texts) == 1
         assert texts.pop()[0] in ("yes!", "no!")
+
+
+@pytest.mark.parametrize("most", [0, 3])
+def test_a_thought_has_as_many_tokens_as_it_may(tmp_path, most):
+    with mlx_engine.load(thinking_folder(tmp_path / "m")) as engine:
+        sampling = SamplingOptions(temperature=1.0, seed=2)
+        texts = set()
+        for draft in (DraftOptions(source="none"), DraftOptions(depth=3)):
+            limits = GenerationOptions(12, max_thinking=most)
+            session = engine.session(sampling=sampling, draft=draft, generation=limits)
+            *_, last = session.send("hi")
+            assert last.text
+            (close,) = engine.tokenize("</think>")
+            assert session.tokens[most] == close
+            texts.add((last.text, last.thinking))
+        assert len(texts) == 1

@@ -109,3 +109,11 @@ def test_errors_have_anthropics_shape(client, options, kind, words):
     assert refused.value.body["type"] == "error"
     assert refused.value.body["error"]["type"] == kind
     assert words in refused.value.body["error"]["message"]
+
+
+def test_a_budget_of_thought_reaches_the_engine():
+    engine = ScriptedEngine()
+    thinking = {"type": "enabled", "budget_tokens": 1024}
+    with live_server(lambda: engine) as server, client_of(server) as client:
+        client.messages.create(model="Scripted", max_tokens=9, messages=ASKED, thinking=thinking)
+    assert engine.sessions[0].generation.max_thinking == 1024

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mlx_engine.built_in_model import built_in_model
+from mlx_engine.text.channels import THINKING, Markers
 from mlx_engine.text.grammar import GrammarTokens
 from mlx_engine.text.tokenizer_folder import read_tokenizer
 from mlx_engine.values.errors import BadOption, EngineMisuse
@@ -30,8 +31,8 @@ def tokens(tokenizer):
     return GrammarTokens(tokenizer, VOCABULARY)
 
 
-def bound(tokens, thought_end=None, **options):
-    return tokens.bind(GenerationOptions(**options), thought_end).fresh()
+def bound(tokens, is_thinking=False, **options):
+    return tokens.bind(GenerationOptions(**options), THINKING[0], is_thinking).fresh()
 
 
 def test_rows_of_a_draft_are_those_of_token_by_token(tokens, tokenizer):
@@ -70,7 +71,7 @@ def test_behind_what_is_not_allowed_everything_is(tokens, tokenizer):
 
 
 def test_a_thought_is_free(tokens, tokenizer):
-    grammar = bound(tokens, "</think>", regex="(yes|no)")
+    grammar = bound(tokens, True, regex="(yes|no)")
     thought, end = tokenizer.encode("so {"), tokenizer.encode("</think>")
     rows = grammar.allowed([*thought, *end, *tokenizer.encode("yes")])
     assert rows[: len(thought) + len(end)].all()
@@ -80,6 +81,51 @@ def test_a_thought_is_free(tokens, tokenizer):
     grammar.commit(thought)
     grammar.commit(end)
     assert not grammar.allowed([])[0].all()
+
+
+def test_a_model_may_open_a_thought_itself(tokens, tokenizer):
+    (opening,), (closing,) = tokenizer.encode("<think>"), tokenizer.encode("</think>")
+    grammar = bound(tokens, None, regex="(yes|no)")
+    plain = bound(tokens, regex="(yes|no)").allowed([])[0]
+    first = grammar.allowed([])[0]
+    assert first[opening]
+    assert not plain[opening]
+    first[opening] = False
+    np.testing.assert_array_equal(first, plain)
+    rows = grammar.allowed([opening, 5, closing])
+    assert rows[1:3].all()
+    np.testing.assert_array_equal(rows[3], plain)
+    grammar.commit(tokenizer.encode("yes"))
+    assert set(np.flatnonzero(grammar.allowed([])[0])) <= tokenizer.end_ids
+
+
+def test_a_thought_is_closed_at_its_limit(tokens, tokenizer):
+    (closing,) = tokenizer.encode("</think>")
+    grammar = bound(tokens, True, max_thinking=3)
+    rows = grammar.allowed([5, 6, 7, closing, 8])
+    assert rows[:3].all()
+    assert list(np.flatnonzero(rows[3])) == [closing]
+    assert rows[4:].all()
+    grammar.commit([5, 6])
+    assert list(np.flatnonzero(grammar.allowed([7])[1])) == [closing]
+    assert grammar.allowed([closing])[1].all()
+    assert list(np.flatnonzero(bound(tokens, True, max_thinking=0).allowed([])[0])) == [closing]
+
+
+def test_a_marker_of_several_tokens_is_written_whole(tokenizer):
+    marker = Markers("Thought:", "So the answer:")
+    grammar = GrammarTokens(tokenizer, VOCABULARY).bind(
+        GenerationOptions(max_thinking=2), marker, True
+    )
+    closing = tokenizer.encode(marker.closing)
+    assert len(closing) > 2
+    for begun in range(2):
+        place = grammar.fresh()
+        place.commit([9, 9, *closing[:begun]])
+        for token in closing[begun:]:
+            assert list(np.flatnonzero(place.allowed([])[0])) == [token]
+            place.commit([token])
+        assert place.allowed([])[0].all()
 
 
 def test_white_space_between_json_tokens_is_bounded(tokens, tokenizer):
@@ -105,7 +151,8 @@ def test_what_is_no_grammar_is_refused_in_words(tokens, options, words):
 
 
 def test_an_answer_has_one_grammar_at_most(tokens):
-    assert tokens.bind(GenerationOptions(), None) is None
+    assert tokens.bind(GenerationOptions(), None, None) is None
+    assert tokens.bind(GenerationOptions(max_thinking=3), None, None) is None
     with pytest.raises(BadOption, match="one of them only"):
         GenerationOptions(schema={}, regex="a")
     with pytest.raises(BadOption, match="schema="):
