@@ -117,7 +117,7 @@ class App(QObject):
         )
         ChatModelController(page.offer, chat, models, self)
         self.composer = composer = ComposerController(
-            widgets.composer, chat, answers, models, drafts, page.edit_last_prompt, self
+            widgets.composer, chat, answers, models, drafts, page.edit_last_prompt, settings, self
         )
         self.last_chat = LastChat(chat, page.reader.turns, settings, folders.being_shown_file, self)
         self.offered = offered = OfferedModel(models, settings, machine, read_card, self)

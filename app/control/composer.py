@@ -6,7 +6,6 @@ from threading import Event
 from typing import NamedTuple
 
 from PySide6.QtCore import QObject
-from PySide6.QtWidgets import QFileDialog
 
 from app.library.text_file import read_text_file
 from app.start.threads import Beside
@@ -14,6 +13,7 @@ from app.state.answers import Answers
 from app.state.chat import ChatState
 from app.state.drafts import NEW, Drafts
 from app.state.models import ModelState
+from app.state.settings import KeptSettings
 from app.values.attached_text import (
     AttachedText,
     Refused,
@@ -22,6 +22,7 @@ from app.values.attached_text import (
     with_attachments,
 )
 from app.window.composer.composer import Composer
+from app.window.controls.file_dialogs import choose_files
 from app.window.language import tr
 from app.worker.replies import TokensCounted
 from mlx_engine.values.words import Words
@@ -48,11 +49,12 @@ class ComposerController(QObject):
         models: ModelState,
         drafts: Drafts,
         edit_last: Callable[[], None],
+        settings: KeptSettings,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._composer, self._chat, self._models = composer, chat, models
-        self._drafts, self._disk = drafts, Beside(self)
+        self._drafts, self._settings, self._disk = drafts, settings, Beside(self)
         self._reading: list[BeingRead] = []
         composer.typed.connect(self._keep)
         composer.sent.connect(self._send)
@@ -150,7 +152,8 @@ class ComposerController(QObject):
         self._count(attachments)
 
     def _attach(self) -> None:
-        paths, _ = QFileDialog.getOpenFileNames(self._composer, tr("Attach text files"))
+        title, every_kind = tr("Attach text files"), ""
+        paths = choose_files(self._composer, title, every_kind, self._settings)
         self._read([Path(path) for path in paths])
 
     def _send(self, text: str, attachments: tuple[AttachedText, ...]) -> None:

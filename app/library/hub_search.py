@@ -162,6 +162,10 @@ def fit_of(nbytes: float, machine: Machine) -> Fit:
     return MemoryPlan(0, int(nbytes)).fit(machine.usable_bytes)
 
 
+NOT_KNOWN = 401
+"""HTTP status of an answer to a token that the hub does not know."""
+
+
 def is_signed_in(hub: Hub) -> bool:
     """Whether a token of this user is stored; may ask the hub to renew it."""
     from huggingface_hub import get_token
@@ -172,12 +176,15 @@ def is_signed_in(hub: Hub) -> bool:
 def sign_in(token: str) -> None:
     """Store a token for all programs of this user, once the hub knows it; raises DownloadFailed."""
     from huggingface_hub import login
+    from huggingface_hub.errors import HfHubHTTPError
 
     try:
         with in_words("Hugging Face"):
             login(token.strip())
     except DownloadFailed as error:
-        if isinstance(error.__cause__, ValueError):
+        cause = error.__cause__
+        is_refused = isinstance(cause, HfHubHTTPError) and cause.response.status_code == NOT_KNOWN
+        if is_refused or isinstance(cause, ValueError):
             raise DownloadFailed(
                 "Hugging Face does not know this token. Copy the whole of it from your account's "
                 "page of access tokens."

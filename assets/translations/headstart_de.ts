@@ -377,7 +377,7 @@
     </message>
     <message>
         <source>Move to Trash…</source>
-        <translation>In den Papierkorb legen…</translation>
+        <translation>In den Papierkorb legen …</translation>
     </message>
     <message>
         <source>{path} is no longer there.</source>
@@ -1820,7 +1820,7 @@
     </message>
     <message>
         <source>Sign In…</source>
-        <translation>Anmelden…</translation>
+        <translation>Anmelden …</translation>
     </message>
     <message>
         <source>Pause</source>
@@ -2060,7 +2060,7 @@
     </message>
     <message>
         <source>Change…</source>
-        <translation>Ändern…</translation>
+        <translation>Ändern …</translation>
     </message>
     <message>
         <source>Choose the download folder</source>

@@ -25,7 +25,8 @@ class FakeHub:
     addresses. signed: first part of a path -> whether it was asked for with a token. told: what a
     search tells of a repository beside its files. nonsense: what is answered to every question of
     the API, as a network does that wants a login. silence_s: before each of these answers.
-    expired: tokens are refused, for public repositories too.
+    expired: tokens are refused, for public repositories too. tokens: those of people who accepted
+    the licences.
     """
 
     repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class FakeHub:
     nonsense: bytes | None = None
     silence_s: float = 0.0
     expired: bool = False
+    tokens: frozenset[str] = frozenset()
     searches: list[dict[str, list[str]]] = field(default_factory=list)
     is_over: threading.Event = field(default_factory=threading.Event)
 
@@ -60,7 +62,9 @@ class _Answer(BaseHTTPRequestHandler):
         self.hub.signed[parts[0]] = "Authorization" in self.headers
         if self._is_refused():
             return
-        if parts == ["api", "models"]:
+        if parts == ["api", "whoami-v2"]:
+            self._tell({"name": "ada"}) if self._is_known() else self._refuse(401, "")
+        elif parts == ["api", "models"]:
             self._search(parse_qs(urlsplit(self.path).query))
         elif parts[:2] == ["api", "models"]:
             self._model("/".join(parts[2:4]), "/".join(parts[5:]) or "main")
@@ -87,7 +91,7 @@ class _Answer(BaseHTTPRequestHandler):
         """Says nothing."""
 
     def _model(self, hub_id: str, revision: str) -> None:
-        if hub_id in self.hub.gated:
+        if hub_id in self.hub.gated and not self._is_known():
             return self._refuse(403, "GatedRepo")
         if hub_id not in self.hub.repositories:
             return self._refuse(404, "RepoNotFound")
@@ -168,6 +172,9 @@ class _Answer(BaseHTTPRequestHandler):
                 self.wfile.write(body[start : start + pace])
                 if name in self.hub.slow:
                     time.sleep(0.1)
+
+    def _is_known(self) -> bool:
+        return self.headers.get("Authorization", "").removeprefix("Bearer ") in self.hub.tokens
 
     def _is_refused(self) -> bool:
         """Where a token comes along that ran out, whatever is asked."""

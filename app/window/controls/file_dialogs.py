@@ -10,7 +10,7 @@ from app.state.settings import KeptSettings
 
 
 def start_folder(settings: KeptSettings) -> Path:
-    """The folder chosen last, else Downloads, else the home folder."""
+    """The folder in which something was chosen last, else Downloads, else the home folder."""
     downloads = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DownloadLocation)
     folders = (settings.value.last_folder, Path(downloads) if downloads else None)
     return next((folder for folder in folders if folder and folder.is_dir()), Path.home())
@@ -34,7 +34,7 @@ def choose_file(parent: QWidget, title: str, kinds: str, settings: KeptSettings)
 def choose_folder(parent: QWidget, title: str, settings: KeptSettings) -> str:
     """Path of a folder, "" if the dialog was cancelled."""
     path = QFileDialog.getExistingDirectory(parent, title, str(start_folder(settings)))
-    _remember(settings, [f"{path}/."] if path else [])
+    _remember(settings, [path] if path else [])
     return path
 
 

@@ -43,9 +43,9 @@ class FirstSteps(QFrame):
         self._skip = IconButton("close", tr("Skip these steps and use the built-in model"))
         self._memory = paragraph("", "muted")
         self._choices = column(spacing=6)
-        self._more = row_button(
-            tr("Browse Models"), "library", tr("Look for models on Hugging Face")
-        )
+        self._more = QPushButton(tr("Browse Models"))
+        self._more.setProperty("role", "link")
+        set_tip(self._more, tr("Look for models on Hugging Face"))
         self._progress = column(spacing=6)
         self._waiting = paragraph(
             tr("From Hugging Face. Nothing is sent or fetched before you press a button."), "muted"
@@ -55,15 +55,14 @@ class FirstSteps(QFrame):
         )
         column(
             row(Wide(wrapped(tr("Get a model in three steps"), "heading")), self._skip),
-            label(tr("1. Pick a model"), "note"),
+            row(Wide(label(tr("1. Pick a model"), "note")), self._more),
             self._memory,
             self._choices,
-            self._more,
-            8,
+            4,
             label(tr("2. Download it"), "note"),
             self._waiting,
             self._progress,
-            8,
+            4,
             label(tr("3. Ask"), "note"),
             ask,
             of=self,

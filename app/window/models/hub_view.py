@@ -22,8 +22,6 @@ from mlx_engine.values.words import Words, size_words
 
 FORMATS = (Option("", Words("All")), Option("GGUF", "GGUF"), Option("MLX", "MLX"))
 ASKED_FOR: dict[str, Format] = {"GGUF": "GGUF", "MLX": "MLX"}
-ROOMY = "QPushButton { padding: 4px 10px; }"
-"""For segments that are not short of room."""
 LOOKING = Words("Getting files and sizes")
 TOKENS = "https://huggingface.co/settings/tokens"
 
@@ -84,7 +82,6 @@ class HubView(QWidget):
         add_clear_button(self._words)
         self._format = Segments(tr("Format"))
         self._format.show_options(FORMATS, "")
-        self._format.setStyleSheet(ROOMY)
         self._heading, self._state = label("", "muted"), paragraph("", "muted")
         self._sign_in = SignIn()
         self.table = ModelTable(tr("Models on Hugging Face"))

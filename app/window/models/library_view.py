@@ -24,7 +24,7 @@ from app.window.controls.labels import ShortLabel, label, paragraph, say, set_ti
 from app.window.controls.layouts import STRETCH, Wide, column, row, stacked
 from app.window.language import said, tr
 from app.window.models.downloads import DownloadList
-from app.window.models.hub_view import ROOMY, HubView
+from app.window.models.hub_view import HubView
 from app.window.models.model_table import ABOUT, ModelRow, ModelTable, goes_down, grouped
 from mlx_engine.values.words import Words, size_words
 
@@ -235,7 +235,6 @@ class LibraryView(QWidget):
         self.setAccessibleName(tr("Models"))
         self._places = Segments(tr("Where"))
         self._places.show_options(PLACES)
-        self._places.setStyleSheet(ROOMY)
         self.here, self.hub, self.downloads = ModelsHere(), HubView(), DownloadList()
         self.open = self.here.open
         self._pages: dict[str, QWidget] = {"here": self.here, "hub": self.hub}

@@ -34,7 +34,7 @@ COLUMNS = (
     Words("Memory"),
     Words("About"),
 )
-HIDDEN_BELOW = {ABOUT: 720, PARAMETERS: 520, FORMAT: 460}
+HIDDEN_BELOW = {ABOUT: 760, FORMAT: 620, PARAMETERS: 560}
 """Columns that a narrow table does without, and its width in pixels at a zoom of 1."""
 FIT_ORDER: dict[Fit | None, int] = {"fits": 0, "tight": 1, "too-large": 2, None: 3}
 

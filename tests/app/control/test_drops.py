@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from threading import Event
 
 import pytest
 from model_files import gguf, model_folder, safetensors
@@ -10,6 +11,8 @@ from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent
 from PySide6.QtWidgets import QApplication
 from scripted_models import WorkerEngine, described
 from windows import Driven, scripted
+
+from app.control import drops
 
 BUTTON, KEYS = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 ACTION = Qt.DropAction.CopyAction
@@ -219,3 +222,30 @@ def test_words_are_written_into_the_message(driven):
     drag(driven, mime_of("word " * 10_000))
     drop(driven, mime_of("word " * 10_000))
     driven.until(lambda: len(driven.widgets.composer.attachments()) == 1)
+
+
+def test_what_hovers_is_examined_once_for_the_plan_and_the_card(driven, tmp_path, monkeypatch):
+    examined, read = [], []
+    real_things, real_card = drops.all_of, driven.app.offered._read_card
+    monkeypatch.setattr(drops, "all_of", lambda paths: examined.append(paths) or real_things(paths))
+    monkeypatch.setattr(
+        driven.app.offered, "_read_card", lambda *what: read.append(what[0]) or real_card(*what)
+    )
+    mime = mime_of(tmp_path / "Small-4bit")
+    drag(driven, mime)
+    drop(driven, mime)
+    driven.until(lambda: driven.app.offered.phase == "offered")
+    assert (len(examined), len(read)) == (1, 1)
+
+
+def test_what_is_let_go_before_it_is_examined_is_used_once_it_is(driven, tmp_path, monkeypatch):
+    gate, real = Event(), drops.all_of
+    monkeypatch.setattr(drops, "all_of", lambda paths: gate.wait(20) and real(paths))
+    (tmp_path / "note.txt").write_text("words")
+    mime = mime_of(tmp_path / "note.txt")
+    event = QDragEnterEvent(QPoint(300, 300), ACTION, mime, BUTTON, KEYS)
+    QApplication.sendEvent(driven.widgets.window, event)
+    drop(driven, mime)
+    gate.set()
+    driven.until(lambda: len(driven.widgets.composer.attachments()) == 1)
+    assert not driven.widgets.overlay.isVisible()

@@ -189,3 +189,12 @@ def test_numbers_in_words():
     ]
     assert [count_words(n) for n in (12, 751_000_000, 1_200_000_000_000)] == ["12", "751M", "1.2T"]
     assert [token_words(n) for n in (100, 4096, 262_144)] == ["100", "4k", "256k"]
+
+
+def test_a_context_longer_than_the_model_reads_is_told():
+    card = read_card(None, MAC, ModelSettings(LoadOptions(context_length=10**6)))
+    assert isinstance(card, ModelCard)
+    (note,) = [note for note in card.notes if "1,000,000" in note]
+    assert "this model reads at most" in note
+    card = read_card(None, MAC, ModelSettings(LoadOptions(context_length=64)))
+    assert isinstance(card, ModelCard) and not any("asked for" in note for note in card.notes)

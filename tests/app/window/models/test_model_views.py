@@ -268,7 +268,7 @@ def test_refreshing_keeps_the_place(library, stated):
 
 def test_a_narrow_table_does_without_some_columns(library, stated):
     table = library.here.table
-    library.resize(420, 600)
+    library.resize(520, 600)
     library.show()
     assert table.isColumnHidden(1) and not table.isColumnHidden(3)
     library.resize(900, 600)
