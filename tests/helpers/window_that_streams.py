@@ -57,7 +57,7 @@ def main(folder: Path, log: Path) -> None:
     witness = Witness(app, log)
     chats = app.chat
 
-    def ask(_: object) -> None:
+    def ask() -> None:
         app.chats.begin()
         settings = replace(
             chats.settings,
@@ -67,7 +67,7 @@ def main(folder: Path, log: Path) -> None:
         chats.change_settings(settings)
         chats.send(QUESTION)
 
-    app.models.loaded.connect(ask)
+    app.models.switched.connect(ask)
     timer = QTimer(interval=LOOK_MS)
     timer.timeout.connect(witness.look)
     timer.start()
