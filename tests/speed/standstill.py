@@ -169,13 +169,13 @@ def streaming(bench: Bench) -> Actions:
 
     def stream(text: str, pause_s: float = 0.01) -> list[Turn]:
         bench.answers.append(Answer(text, accepted=(3, 2, 3), pause_s=pause_s))
-        turns_of(app.begin_chat)
+        turns_of(app.chats.begin)
         begin = timed(lambda: app.chat.send("Go on."))
         return [begin, *turns_until(lambda: app.chat.running is None), *turns_of(turn)]
 
     def while_drafting_opens() -> list[Turn]:
         bench.answers.append(Answer(ANSWER * 4, pause_s=0.01))
-        turns_of(app.begin_chat)
+        turns_of(app.chats.begin)
         app.chat.send("Go on.")
         toggle = app.actions["drafting"].trigger
         turns = in_steps([toggle] * 4, 0.3)
@@ -198,7 +198,7 @@ def chats(bench: Bench) -> Actions:
         chat_of_80=lambda: go_to(one, None),
         other_chat_of_80=lambda: go_to(other, None),
         chat_of_400=lambda: go_to(long, None),
-        new_chat=app.begin_chat,
+        new_chat=app.chats.begin,
     )
 
 
@@ -319,9 +319,9 @@ def endless_chat(bench: Bench) -> Actions:
     return {
         **each(
             imported=lambda: app.files.import_from(file),
-            new_chat=app.begin_chat,
+            new_chat=app.chats.begin,
             opened=go_to,
-            other_chat=app.begin_chat,
+            other_chat=app.chats.begin,
             opened_at_its_first_message=lambda: go_to(first_message()),
             opened_again=go_to,
             find_opened=app.widgets.transcript.open_find,

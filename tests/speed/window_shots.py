@@ -147,7 +147,7 @@ def shoot(camera: Photographer) -> None:
     rest()
     camera.take("drafting")
     widgets.window.show_panel("session")
-    widgets.actions["compare"].trigger()
+    app.actions["compare"].trigger()
     widgets.compare.show_prompt(FIRST)
     app.compare.run(FIRST)
     until(lambda: not app.compare.is_running)
