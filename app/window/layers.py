@@ -106,6 +106,7 @@ class CardLayer(Layer):
         while True:
             one = (one.nextInFocusChain() if is_next else one.previousInFocusChain()) or start
             takes_tab = one.focusPolicy() & Qt.FocusPolicy.TabFocus and one.isEnabled()
+            takes_tab = takes_tab and one.focusProxy() is None  # of a number, the text in it
             if one is start or (self.isAncestorOf(one) and one.isVisible() and takes_tab):
                 reasons = Qt.FocusReason
                 one.setFocus(reasons.TabFocusReason if is_next else reasons.BacktabFocusReason)

@@ -222,7 +222,6 @@ class NumberEdit(QDoubleSpinBox):
         self.setSpecialValueText(unset)
         self.setValue(self.minimum())
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.lineEdit().setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the focus is this widget's
         self.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.setMinimumWidth(1)
         tabular(self)

@@ -253,7 +253,7 @@ KEYS_AFTER = {
     "shortcuts": "OK",
     "new-folder": "Name of the folder",
     "library": "Filter models",
-    "settings": "Settings: General",
+    "settings": "Settings",
     "find": "Find in this chat",
     "search": "Search in chats",
     "compare": "Prompt to compare with",

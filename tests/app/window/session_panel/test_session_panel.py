@@ -171,6 +171,16 @@ def test_a_number_has_room_for_its_figures(panel, wear):
         assert field.lineEdit().width() > needed or not field.isVisible()
 
 
+def test_a_number_takes_the_keys_by_click_and_tab(qtbot, panel):
+    panel.activateWindow()
+    qtbot.waitUntil(panel.isActiveWindow)
+    temperature, top_k = field_of(panel, "Temperature"), field_of(panel, "Top k")
+    qtbot.mouseClick(temperature.lineEdit(), Qt.MouseButton.LeftButton)
+    assert QApplication.focusWidget() is temperature
+    qtbot.keyClick(temperature, Qt.Key.Key_Tab)
+    assert QApplication.focusWidget() is top_k
+
+
 def test_typing_settles_without_return(qtbot, panel):
     field = field_of(panel, "Temperature")
     field.selectAll()
