@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal, SignalInstance
+from PySide6.QtCore import QEvent, QMargins, QRect, QSize, Qt, Signal, SignalInstance
 from PySide6.QtGui import (
     QFocusEvent,
     QFont,
@@ -105,9 +105,6 @@ class DropDown(QComboBox):
         event.ignore()
 
 
-SEGMENT_PADDING = 5
-
-
 class _Segment(QPushButton):
     """One of several; it keeps room for the bold words that it has while it is chosen."""
 
@@ -122,10 +119,12 @@ class _Segment(QPushButton):
 
     def sizeHint(self) -> QSize:
         """As wide as bold words are."""
-        bold = self.font()
+        bold, hint = self.font(), super().sizeHint()
         bold.setWeight(QFont.Weight.DemiBold)
-        width = QFontMetrics(bold).horizontalAdvance(self.text()) + 2 * SEGMENT_PADDING
-        return QSize(width, super().sizeHint().height())
+        wider = QFontMetrics(bold).horizontalAdvance(self.text())
+        return hint.grownBy(
+            QMargins(0, 0, wider - self.fontMetrics().horizontalAdvance(self.text()), 0)
+        )
 
     def minimumSizeHint(self) -> QSize:
         """No less."""

@@ -6,12 +6,12 @@ import gc
 import pytest
 from painted import solid_colours
 from PySide6.QtCore import QRect, QSize, Qt
-from PySide6.QtGui import QColor, QIcon, QPainter, QPalette, QPixmap
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QIcon, QPainter, QPalette, QPixmap
 from PySide6.QtWidgets import QMenu, QPushButton, QToolButton, QWidget
 
 from app.start.asset_files import asset_path
 from app.window.controls import icons
-from app.window.controls.choices import DropDown, Tick
+from app.window.controls.choices import DropDown, Option, Segments, Tick
 from app.window.controls.icons import app_icon, icon, paint_icon, pixmap
 from app.window.controls.layouts import column
 from app.window.look import Look, TypeSizes, load_theme, look, mixed, palette_of
@@ -176,3 +176,16 @@ def test_a_menu_of_300_folders_scrolls_instead_of_covering_the_screen(qtbot, the
     for number in range(300):
         menu.addAction(f"Folder {number}")
     assert menu.sizeHint().width() < 300
+
+
+def test_a_chosen_segment_has_room_for_its_bold_words(qtbot):
+    """Whatever padding a page's own style sheet gives it."""
+    segments = Segments("Where", [Option("here", "On this computer"), Option("hub", "Hub")])
+    segments.setStyleSheet("QPushButton { padding: 4px 14px; border: 1px solid; }")
+    qtbot.addWidget(segments)
+    segments.set_value("here")
+    segments.show()
+    button = segments.findChildren(QPushButton)[0]
+    bold = button.font()
+    bold.setWeight(QFont.Weight.DemiBold)
+    assert button.width() >= QFontMetrics(bold).horizontalAdvance(button.text()) + 2 * 15
