@@ -1667,16 +1667,16 @@
         <translation>Nicht in Gebrauch</translation>
     </message>
     <message>
-        <source>Metal kernels</source>
-        <translation>Metal-Kernel</translation>
-    </message>
-    <message>
         <source>Nothing has been drafted in this chat yet.</source>
         <translation>In diesem Chat wurde noch nichts entworfen.</translation>
     </message>
     <message>
         <source>Drafting guesses the next tokens, and the model checks all of them in one step. Each accepted guess saves a step; the words stay the same.</source>
         <translation>Entwürfe raten die nächsten Token, und das Modell prüft alle in einem Schritt. Jeder angenommene spart einen Schritt; die Wörter bleiben dieselben.</translation>
+    </message>
+    <message>
+        <source>Speedups on the GPU</source>
+        <translation>Beschleunigungen auf der GPU</translation>
     </message>
     <message>
         <source>{accepted:,} of {drafted:,} drafted tokens accepted in this chat ({percent:.0f} %), {mean:.2f} tokens a step.</source>

@@ -42,7 +42,7 @@ class DraftingView(QScrollArea):
             tr("Milliseconds of a step by tokens checked"): self._costs,
             tr("Where the time goes"): self._stages,
             tr("Not in use"): self._reasons,
-            tr("Metal kernels"): self._kernels,
+            tr("Speedups on the GPU"): self._kernels,
         }
         body = QWidget()
         lines = column(about, self._summary, of=body, margins=(16, 16, 16, 16), spacing=8)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QPoint, QProcess, Qt, QUrl
-from PySide6.QtGui import QDesktopServices, QFocusEvent, QGuiApplication, QResizeEvent
+from PySide6.QtGui import QDesktopServices, QFocusEvent, QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QLineEdit, QMenu, QMessageBox, QPushButton, QTreeWidgetItem, QWidget
 from typing_extensions import override
 
+from app.start.threads import Beside
 from app.state.card import OfferedModel
 from app.state.downloads import Downloads
 from app.state.hub import HubState
@@ -44,6 +45,7 @@ class FolderSection(QWidget):
         super().__init__()
         self.setAccessibleName(tr("Your folders"))
         self._rows: list[QWidget] = []
+        self._shown, self._disk = Path(), Beside(self)
         self._add = QPushButton(tr("Add folder…"))
         set_tip(self._add, tr("Look for models in this folder each time Headstart starts"))
         self._change = QPushButton(tr("Change…"))
@@ -59,11 +61,10 @@ class FolderSection(QWidget):
         """Show and change these folders."""
         self._known, self._downloads, self._settings = known, downloads, settings
         known.changed.connect(self._show_folders)
-        downloads.changed.connect(self._show_target)
+        downloads.changed.connect(self._follow_target)
         self._add.clicked.connect(self._add_folder)
         self._change.clicked.connect(self._change_target)
         self._show_folders()
-        self._show_target()
 
     def _show_folders(self) -> None:
         for old in self._rows:
@@ -86,10 +87,21 @@ class FolderSection(QWidget):
         row(Wide(path), remove, of=line, margins=(12, 0, 0, 0))
         return line
 
+    def _follow_target(self) -> None:
+        """Another folder was chosen, or a download got on, which says for itself."""
+        if self._downloads.folder != self._shown:
+            self._show_target()
+
     def _show_target(self) -> None:
-        folder, free = self._downloads.folder, self._downloads.free_bytes()
-        size = tr("{size} free", size=size_words(free)) if free else ""
-        self._target.show_text(" · ".join(filter(None, (str(folder), size))))
+        """Show the folder, and its free space once the disk has told it."""
+        self._shown = folder = self._downloads.folder
+        self._target.show_text(str(folder))
+
+        def show(free: int) -> None:
+            size = tr("{size} free", size=size_words(free)) if free else ""
+            self._target.show_text(" · ".join(filter(None, (str(folder), size))))
+
+        self._disk.run(self._downloads.free_bytes, show)
 
     def _add_folder(self) -> None:
         if folder := choose_folder(self, tr("Look for models in"), self._settings):
@@ -98,6 +110,13 @@ class FolderSection(QWidget):
     def _change_target(self) -> None:
         if folder := choose_folder(self, tr("Download models to"), self._settings):
             self._downloads.use_folder(Path(folder))
+
+    # Qt
+
+    @override
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._show_target()
 
 
 class ModelsHere(QWidget):

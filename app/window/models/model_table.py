@@ -36,6 +36,8 @@ COLUMNS = (
 )
 HIDDEN_BELOW = {ABOUT: 760, FORMAT: 620, PARAMETERS: 560}
 """Columns that a narrow table does without, and its width in pixels at a zoom of 1."""
+WIDEST_AMONG = 30
+"""Rows whose texts a column is made wide enough for."""
 FIT_ORDER: dict[Fit | None, int] = {"fits": 0, "tight": 1, "too-large": 2, None: 3}
 
 
@@ -114,13 +116,14 @@ class _Item(QTreeWidgetItem):
     """A row, in the colours of now."""
 
     def __init__(self, row: ModelRow) -> None:
-        super().__init__(list(row.texts))
+        texts = row.texts
+        super().__init__(list(texts))
         self.row = row
         if row.is_in_use:
             self.setIcon(NAME, icon("check", "accent"))
-        spoken = [text for text in row.texts if text]
+        spoken = [text for text in texts if text]
         if row.heads is not None:
-            spoken[spoken.index(row.texts[HEADS])] = (
+            spoken[spoken.index(texts[HEADS])] = (
                 tr("drafting heads") if row.heads else tr("no drafting heads")
             )
         in_use = [tr("in use")] if row.is_in_use else []
@@ -180,6 +183,7 @@ class ModelTable(QTreeWidget):
         super().__init__()
         self._columns = columns
         self._given: tuple[ModelRow, ...] = ()
+        self._filled = set(columns)
         self.setAccessibleName(name)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHeaderLabels([tr(words) for words in COLUMNS])
@@ -191,6 +195,7 @@ class ModelTable(QTreeWidget):
         self.setExpandsOnDoubleClick(False)
         header = self.header()
         header.setStretchLastSection(False)
+        header.setResizeContentsPrecision(WIDEST_AMONG)
         header.setSectionsMovable(False)
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(NAME, QHeaderView.ResizeMode.Stretch)
@@ -232,13 +237,16 @@ class ModelTable(QTreeWidget):
         self.blockSignals(True)
         self.clear()
         self.addTopLevelItems([_Item(row) for row in self._sorted(self._given)])
+        filled = set[int]()
         for item in self._items():
+            filled |= {column for column in self._columns if item.text(column)}
             item.setExpanded(True)
             for line in map(item.child, range(item.childCount())):
                 if isinstance(line, _Problem):
                     line.setFirstColumnSpanned(True)
             if kept is not None and item.row.entry == kept:
                 self.setCurrentItem(item)
+        self._filled = filled or set(self._columns)
         self.blockSignals(False)
         self.verticalScrollBar().setValue(offset)
         if chosen is not None and (current := self.currentItem()):
@@ -274,11 +282,10 @@ class ModelTable(QTreeWidget):
 
     def _fit(self) -> None:
         """Hide columns that are of no use here, or that there is no room for."""
-        rows, zoom = self.rows, look().zoom
+        zoom = look().zoom
         for column in range(1, len(COLUMNS)):
-            is_empty = bool(rows) and not any(row.texts[column] for row in rows)
             is_narrow = self.width() < HIDDEN_BELOW.get(column, 0) * zoom
-            self.setColumnHidden(column, column not in self._columns or is_empty or is_narrow)
+            self.setColumnHidden(column, column not in self._filled or is_narrow)
 
     # Qt
 
