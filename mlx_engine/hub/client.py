@@ -5,10 +5,10 @@ unless HF_HUB_DISABLE_TELEMETRY is set.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from mlx_engine.hub.repository import HubFile, HubModel
 from mlx_engine.values.errors import DownloadFailed, EngineError, SignInNeeded
@@ -194,20 +194,22 @@ def _size(size: object) -> int:
     return size
 
 
-class Request(NamedTuple):
-    """URL and HTTP headers of a request for one file on the hub."""
+def stream(
+    hub: Hub, hub_id: str, name: str, commit: str, byte_range: str = ""
+) -> AbstractContextManager[Any]:
+    """Ask for a file of a model at a commit, uncompressed; returns the answer to be read.
 
-    url: str
-    headers: dict[str, str]
-
-
-def request_for(hub: Hub, hub_id: str, name: str, commit: str) -> Request:
-    """URL and HTTP headers to fetch a file of a model at a commit, uncompressed."""
-    from huggingface_hub import hf_hub_url
+    byte_range: value of the HTTP header Range, "" for the whole file.
+    """
+    from huggingface_hub import get_session, hf_hub_url
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
     url = hf_hub_url(hub_id, name, revision=commit, endpoint=hub.endpoint)
-    return Request(url, build_hf_headers(token=hub.token) | {"Accept-Encoding": "identity"})
+    headers = build_hf_headers(token=hub.token) | {"Accept-Encoding": "identity"}
+    headers |= {"Range": byte_range} if byte_range else {}
+    return get_session().stream(
+        "GET", url, headers=headers, follow_redirects=True, timeout=LONGEST_SILENCE_S
+    )
 
 
 def content(hub: Hub, hub_id: str, name: str, commit: str) -> bytes:
@@ -237,22 +239,16 @@ def piece(hub: Hub, hub_id: str, name: str, commit: str, start: int, end: int) -
 
     Raises errors of huggingface_hub.
     """
-    from huggingface_hub import get_session, hf_raise_for_status
+    from huggingface_hub import hf_raise_for_status
 
     def question(hub: Hub) -> bytes:
-        url, headers = request_for(hub, hub_id, name, commit)
-        headers["Range"] = f"bytes={start}-{end - 1}"
-        asked = get_session().stream(
-            "GET", url, headers=headers, follow_redirects=True, timeout=LONGEST_SILENCE_S
-        )
         found = bytearray()
-        with asked as answer:
+        with stream(hub, hub_id, name, commit, f"bytes={start}-{end - 1}") as answer:
             if answer.status_code == _NO_SUCH_BYTES:
                 return b""
             hf_raise_for_status(answer)
-            place = (
-                start if answer.status_code == PARTIAL_CONTENT else 0
-            )  # ranges are not supported
+            is_range = answer.status_code == PARTIAL_CONTENT  # else ranges are not supported
+            place = start if is_range else 0
             for part in answer.iter_bytes():
                 found += part[max(0, start - place) : max(0, end - place)]
                 place += len(part)

@@ -17,14 +17,7 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import BinaryIO
 
-from mlx_engine.hub.client import (
-    LONGEST_SILENCE_S,
-    PARTIAL_CONTENT,
-    Hub,
-    ask,
-    in_words,
-    request_for,
-)
+from mlx_engine.hub.client import PARTIAL_CONTENT, Hub, ask, in_words, stream
 from mlx_engine.hub.plan import DownloadPlan, partial_bytes, partial_path, plan_download
 from mlx_engine.hub.repository import (
     ChoiceNeededError,
@@ -181,20 +174,15 @@ def _complete_file(
 
 def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_PartialFile") -> None:
     """Append a file's missing bytes over HTTP; a server without ranges sends the whole file."""
-    from huggingface_hub import get_session, hf_raise_for_status
+    from huggingface_hub import hf_raise_for_status
 
     if target.size == file.nbytes:
         return
     hub_id = plan.model.hub_id
 
     def question(hub: Hub) -> None:
-        url, headers = request_for(hub, hub_id, file.name, plan.commit)
-        if target.size > 0:
-            headers["Range"] = f"bytes={target.size}-"
-        asked = get_session().stream(
-            "GET", url, headers=headers, follow_redirects=True, timeout=LONGEST_SILENCE_S
-        )
-        with asked as answer:
+        byte_range = f"bytes={target.size}-" if target.size else ""
+        with stream(hub, hub_id, file.name, plan.commit, byte_range) as answer:
             hf_raise_for_status(answer)
             if answer.status_code != PARTIAL_CONTENT:
                 target.begin()

@@ -17,6 +17,7 @@ from mlx_engine.loading.find import (
     read_json_object,
 )
 from mlx_engine.loading.headers import ModelHeaders, keep_gguf_blocks, read_headers
+from mlx_engine.loading.heads import head_count
 from mlx_engine.loading.stored_weights import (
     Weight,
     group_of,
@@ -74,7 +75,7 @@ def describe(
         if name != "MTP head" or headers.heads.tensors
     ]
     recommended = _recommended(headers)
-    heads = _count_heads(headers.heads.tensors)
+    heads = head_count(headers.heads.tensors)
     nbytes = sum(weight.nbytes for weight in used)
     groups = (
         *(group_of(name, weights[name]) for name in _ORDER if weights.get(name)),
@@ -137,11 +138,6 @@ def _active_parameters(weights: Mapping[str, list[Weight]], figures: ModelSizes)
     experts = sum(weight.parameters for weight in weights.get("experts", ()))
     resting = experts * (1 - figures.active_expert_share)
     return sum(weight.parameters for weight in trunk) - round(resting)
-
-
-def _count_heads(tensors: Iterable[str]) -> int:
-    """Count the MTP heads among the tensor names; each head has one layer."""
-    return len({name.split(".")[1] for name in tensors if name.startswith("layers.")})
 
 
 def cache_element_bytes(config: Mapping[str, object], *, metal: bool) -> int:

@@ -1,6 +1,6 @@
 """Find MTP heads by their tensors: in the model's files, beside them, or where the user says."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
@@ -249,25 +249,28 @@ def _check_usable(candidate: _Candidate, family: Family) -> HeadTensors:
         remarks = (Reason("trimmed-output-unused", words),)
         kept = {n: t for n, t in candidate.tensors.items() if n.rpartition(".")[0] not in trimmed}
         candidate = candidate._replace(tensors=kept)
-    wanted = family.head_shapes(candidate.tensors)
-    if candidate.damage is not None:
-        return HeadTensors({}, origin, False, _unreadable(candidate.damage))
-    missing = _missing_tensor(candidate.tensors, wanted)
-    if missing is not None:
-        name = family.published_name(missing)
-        words = Words(
-            "The MTP heads in {origin} lack the tensor {name}, so they cannot be used.",
-            origin=origin,
-            name=name,
-        )
-        return HeadTensors({}, origin, candidate.inside, Reason("heads-incomplete", words))
-    misfit = _misshapen_tensor(candidate, family, wanted) or _surplus_tensor(
-        candidate, family, wanted
-    )
-    if misfit is not None:
-        return HeadTensors({}, origin, candidate.inside, Reason("heads-do-not-fit", misfit))
+    problem = _problem(candidate, family)
+    if problem is not None:
+        return HeadTensors({}, origin, candidate.inside, problem)
     remarks += _fewer_heads_note(candidate, family)
     return HeadTensors(candidate.tensors, origin, candidate.inside, None, remarks)
+
+
+def _problem(candidate: _Candidate, family: Family) -> Reason | None:
+    """Why MTP heads cannot be used: damaged, incomplete or of another model; None if they can."""
+    if candidate.damage is not None:
+        return _unreadable(candidate.damage)
+    wanted = family.head_shapes(candidate.tensors)
+    if (missing := _missing_tensor(candidate.tensors, wanted)) is not None:
+        words = Words(
+            "The MTP heads in {origin} lack the tensor {name}, so they cannot be used.",
+            origin=candidate.origin,
+            name=family.published_name(missing),
+        )
+        return Reason("heads-incomplete", words)
+    misfit = _misshapen_tensor(candidate, family, wanted)
+    misfit = misfit or _surplus_tensor(candidate, family, wanted)
+    return None if misfit is None else Reason("heads-do-not-fit", misfit)
 
 
 def _trimmed_outputs(candidate: _Candidate, family: Family) -> set[str]:
@@ -282,9 +285,7 @@ def _trimmed_outputs(candidate: _Candidate, family: Family) -> set[str]:
 
 def _fewer_heads_note(candidate: _Candidate, family: Family) -> tuple[Reason, ...]:
     """Tell the user where fewer MTP heads are used than the config promises; else empty."""
-    promised = family.figures().promised_heads
-    layers = (name.split(".")[1] for name in candidate.tensors if name.startswith("layers."))
-    used = len(set(layers))
+    promised, used = family.figures().promised_heads, head_count(candidate.tensors)
     if promised <= used:
         return ()
     words = Words(
@@ -293,6 +294,11 @@ def _fewer_heads_note(candidate: _Candidate, family: Family) -> tuple[Reason, ..
         used=used,
     )
     return (Reason("fewer-heads", words),)
+
+
+def head_count(tensors: Iterable[str]) -> int:
+    """Count the MTP heads among tensor names; each head has one layer."""
+    return len({name.split(".")[1] for name in tensors if name.startswith("layers.")})
 
 
 def _missing_tensor(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]) -> str | None:
@@ -356,24 +362,18 @@ def _why_no_heads(family: Family, files: ModelFiles) -> Reason:
     if not promised:
         return NO_HEADS
     heads = Words("{n} MTP heads", "1 MTP head", promised)
-    if files.kind == "gguf":
-        return Reason(
-            "heads-dropped",
-            Words(
-                "The metadata of {name} promise {heads} (nextn_predict_layers), but the file "
-                "has no nextn.* tensor: this conversion dropped them. Get one with heads, or "
-                "give a file that has them.",
-                name=files.root.name,
-                heads=heads,
-            ),
-        )
-    sign = family.missing_heads_hint()
-    return Reason(
-        "heads-dropped",
-        Words(
-            "The config promises {heads}, but this conversion dropped the heads: {sign}. "
-            "Get a conversion with heads, or give the heads of the original.",
-            heads=heads,
-            sign=sign,
-        ),
+    words = Words(
+        "The config promises {heads}, but this conversion dropped the heads: {sign}. "
+        "Get a conversion with heads, or give the heads of the original.",
+        heads=heads,
+        sign=family.missing_heads_hint(),
     )
+    if files.kind == "gguf":
+        words = Words(
+            "The metadata of {name} promise {heads} (nextn_predict_layers), but the file has no "
+            "nextn.* tensor: this conversion dropped them. Get one with heads, or give a file "
+            "that has them.",
+            name=files.root.name,
+            heads=heads,
+        )
+    return Reason("heads-dropped", words)

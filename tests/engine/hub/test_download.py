@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from fake_hub import COMMIT, FakeHub, git_id, serving
 
-from mlx_engine.hub.client import Hub
-from mlx_engine.hub.download import LONGEST_SILENCE_S, download
+from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub
+from mlx_engine.hub.download import download
 from mlx_engine.hub.plan import SPARE_BYTES, DownloadPlan, partial_path, plan_download
 from mlx_engine.hub.repository import ChoiceNeededError, HubFile, HubModel
 from mlx_engine.loading.find import FromHub
@@ -111,7 +111,7 @@ def test_a_download_that_stalls_ends_and_goes_on_where_it_stopped(
     assert LONGEST_SILENCE_S <= 15
     fake.stalls_at["model.safetensors"] = 3 * 2**20
     with monkeypatch.context() as patch:
-        patch.setattr("mlx_engine.hub.download.LONGEST_SILENCE_S", 1)
+        patch.setattr("mlx_engine.hub.client.LONGEST_SILENCE_S", 1)
         with pytest.raises(DownloadFailed, match=r"ReadTimeout.* goes on where it stopped"):
             fetched(hub)
     assert plan_download(hub, MODEL).have_bytes > 2 * 2**20
