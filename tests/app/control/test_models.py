@@ -273,6 +273,7 @@ def test_a_card_of_a_failed_load_offers_another_model(driven, source, model, mon
     source.broken[str(model)] = BadModelFile("model.safetensors: ends too early.")
     driven.app.models.load(str(model))
     driven.until(lambda: "model.safetensors: ends too early." in words_on(driven.widgets.card))
+    driven.until(lambda: driven.app.offered.phase != "reading")
     press(driven.widgets.card, "Choose another…")
     assert asked == ["asked"]
 

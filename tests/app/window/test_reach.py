@@ -80,7 +80,6 @@ def test_a_finished_answer_can_be_worked_with_by_keys(view):
         "Thought for 1.5 s",
         "Copy code",
         "Copy",
-        "Copy as Markdown",
         "Answer Again",
         "Continue this answer",
         "Edit and send again",
