@@ -236,7 +236,7 @@ class App(QObject):
             view.watch(self.figures)
         self.widgets.compare.watch(self.compare)
         self.widgets.session.watch(self.chat, models, self.figures, self.settings, self._card_of)
-        self.widgets.session.load_options_wanted.connect(self._offer_again)
+        self.widgets.session.options.clicked.connect(self._offer_again)
         self.worker.replied.connect(self.route)
         models.switched.connect(self._collector.settle)
         models.noticed.connect(self.widgets.notice.say)

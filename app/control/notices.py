@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 
@@ -30,21 +31,20 @@ class SystemNotice(QObject):
     """Asks for attention to a window, and shows words where the system can.
 
     The icon that the words come from is there only as long as they are news.
-    Signal `clicked`: the user wants what it was about.
     """
-
-    clicked = Signal()
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
         self._window = window
         self._icon: QSystemTrayIcon | None = None
+        self._open: Callable[[], object] = lambda: None
         application = QGuiApplication.instance()
         assert isinstance(application, QGuiApplication)
         application.applicationStateChanged.connect(self._look)
 
-    def show(self, title: str, words: str) -> None:
-        """Tell the user, once."""
+    def show(self, title: str, words: str, open_it: Callable[[], object]) -> None:
+        """Tell the user, once. open_it: show what the words are about, for a click on them."""
+        self._open = open_it
         QApplication.alert(self._window)
         if QSystemTrayIcon.isSystemTrayAvailable() and QSystemTrayIcon.supportsMessages():
             icon = self._icon or self._made()
@@ -53,9 +53,12 @@ class SystemNotice(QObject):
 
     def _made(self) -> QSystemTrayIcon:
         icon = self._icon = QSystemTrayIcon(app_icon(), self)
-        icon.messageClicked.connect(self.clicked)
-        icon.activated.connect(self.clicked)
+        icon.messageClicked.connect(self._take_up)
+        icon.activated.connect(self._take_up)
         return icon
+
+    def _take_up(self) -> None:
+        self._open()
 
     def _look(self, state: Qt.ApplicationState) -> None:
         """Who is here has seen it."""
@@ -88,10 +91,8 @@ class NotificationController(QObject):
         self._title_of, self._open_chat = title_of, open_chat
         self._clock, self._is_elsewhere = clock, is_elsewhere
         self._since: dict[int, float] = {}
-        self._told: int | None = None
         answers.changed.connect(self._watch)
         answers.ended.connect(self._end)
-        notice.clicked.connect(self._open)
 
     def _watch(self) -> None:
         now = self._clock()
@@ -102,15 +103,11 @@ class NotificationController(QObject):
         took = now - self._since.get(answer.chat_id, now)
         if took < LONG_S or not self._settings.value.notify or not self._is_elsewhere():
             return
-        self._told = answer.chat_id
         text = " ".join(plain_text(answer.answer.text[: 2 * MOST]).split())
         start = text if len(text) <= MOST else f"{text[: MOST - 1]}…"
         words = said(problem.words) if problem else start or tr("The answer has ended.")
-        self._notice.show(self._title_of(answer.chat_id), words)
-
-    def _open(self) -> None:
-        if self._told is not None:
-            self._open_chat(self._told)
+        open_chat = partial(self._open_chat, answer.chat_id)
+        self._notice.show(self._title_of(answer.chat_id), words, open_chat)
 
 
 class TroubleController(QObject):

@@ -67,21 +67,17 @@ class ContextRing(QWidget):
 
 
 class Composer(QFrame):
-    """Signals: `typed`, `sent`(text, tuple of AttachedText), `stop_wanted`, `edit_last_wanted`,
-    `attach_wanted` (the owner asks for files), `files_pasted`(list of Path),
-    `attachments_changed`(tuple of AttachedText), `reading_given_up` (as `show_reading` told).
+    """The message, its attachments, and buttons to attach files and to send.
 
-    The owner reads files that are chosen, pasted or dropped, and calls `attach`.
+    Signals: `typed`, `sent`(text, tuple of AttachedText), `stop_wanted`,
+    `attachments_changed`(tuple of AttachedText). The owner reads files that are chosen, pasted or
+    dropped, and calls `attach`.
     """
 
     typed = Signal()
     sent = Signal(str, object)
     stop_wanted = Signal()
-    edit_last_wanted = Signal()
-    attach_wanted = Signal()
-    files_pasted = Signal(object)
     attachments_changed = Signal(object)
-    reading_given_up = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,42 +86,38 @@ class Composer(QFrame):
         self._is_answering = False
         self._sent = QElapsedTimer()
         self._why_not = ""
-        self._box = MessageBox()
-        self._row = AttachmentRow()
-        self._attach = IconButton("attach", tr("Attach text files"))
+        self.box = MessageBox()
+        self.row = AttachmentRow()
+        self.attach_button = IconButton("attach", tr("Attach text files"))
         self._send = IconButton("send", tr("Send"), "primary")
         self.ring = ContextRing()
-        foot = row(self._attach, STRETCH, self.ring, self._send, spacing=8)
-        column(self._row, self._box, foot, of=self, margins=(10, 8, 8, 8), spacing=4)
-        self.setFocusProxy(self._box)
+        foot = row(self.attach_button, STRETCH, self.ring, self._send, spacing=8)
+        column(self.row, self.box, foot, of=self, margins=(10, 8, 8, 8), spacing=4)
+        self.setFocusProxy(self.box)
         self._connect()
         self.show_ready("")
 
     def _connect(self) -> None:
-        self._box.send_wanted.connect(self._try_send)
-        self._box.edit_last_wanted.connect(self.edit_last_wanted)
-        self._box.files_pasted.connect(self.files_pasted)
-        self._box.long_text_pasted.connect(
-            lambda text: self._row.attach([AttachedText(tr("Pasted text"), text)])
+        self.box.send_wanted.connect(self._try_send)
+        self.box.long_text_pasted.connect(
+            lambda text: self.row.attach([AttachedText(tr("Pasted text"), text)])
         )
-        self._box.picture_pasted.connect(lambda: self._row.tell(tr(NO_PICTURES)))
-        self._box.textChanged.connect(self._refresh)
-        self._box.textChanged.connect(self.typed)
-        self._box.focused.connect(lambda has_keys: restyle(self, "focused", has_keys))
-        self._row.changed.connect(self._tell_attachments)
-        self._row.removed.connect(self._box.setFocus)
-        self._row.given_up.connect(self.reading_given_up)
-        self._row.given_up.connect(self._box.setFocus)
-        self._attach.clicked.connect(self.attach_wanted)
+        self.box.picture_pasted.connect(lambda: self.row.tell(tr(NO_PICTURES)))
+        self.box.textChanged.connect(self._refresh)
+        self.box.textChanged.connect(self.typed)
+        self.box.focused.connect(lambda has_keys: restyle(self, "focused", has_keys))
+        self.row.changed.connect(self._tell_attachments)
+        self.row.removed.connect(self.box.setFocus)
+        self.row.given_up.connect(self.box.setFocus)
         self._send.clicked.connect(self._press)
 
     def text(self) -> str:
         """What is typed."""
-        return self._box.toPlainText()
+        return self.box.toPlainText()
 
     def attachments(self) -> tuple[AttachedText, ...]:
         """What is attached."""
-        return self._row.attachments()
+        return self.row.attachments()
 
     def message(self) -> SaidWith:
         """Both."""
@@ -135,17 +127,17 @@ class Composer(QFrame):
         """Put a message in the box, to be edited or sent; one too long for it is attached."""
         if len(text) > LONGEST:
             attachments, text = (*attachments, AttachedText(tr("Pasted text"), text)), ""
-        self._box.setPlainText(text)
-        self._box.moveCursor(self._box.textCursor().MoveOperation.End)
-        self._row.show_attachments(attachments)
+        self.box.setPlainText(text)
+        self.box.moveCursor(self.box.textCursor().MoveOperation.End)
+        self.row.show_attachments(attachments)
 
     def attach(self, outcomes: Sequence[AttachedText | Refused]) -> None:
         """Attach texts; what cannot be is named with its reason."""
-        self._row.attach(outcomes)
+        self.row.attach(outcomes)
 
     def show_reading(self, names: Sequence[str]) -> None:
         """The texts of these files are still to come, and sending waits for them."""
-        self._row.show_reading(names)
+        self.row.show_reading(names)
         self._refresh()
 
     def show_tokens(self, counts: Sequence[int | None], room: int | None) -> None:
@@ -153,13 +145,13 @@ class Composer(QFrame):
 
         What is too long is not sent.
         """
-        self._row.show_tokens(counts, room)
+        self.row.show_tokens(counts, room)
         self._refresh()
 
     def show_ready(self, why_not: str = "") -> None:
         """Nothing is being answered; why_not: the reason nothing can be sent, "" when it can."""
         if self._is_answering:
-            self._row.tell("")
+            self.row.tell("")
         self._is_answering, self._why_not = False, said(why_not)
         self._hint(why_not or HINT)
         self._refresh()
@@ -172,32 +164,32 @@ class Composer(QFrame):
 
     def _hint(self, words: str) -> None:
         """Qt paints another placeholder only where an empty box is painted for another reason."""
-        self._box.setPlaceholderText(said(words))
-        self._box.viewport().update()
+        self.box.setPlaceholderText(said(words))
+        self.box.viewport().update()
 
     def _problem(self) -> str:
         """Why nothing can be sent."""
-        return self._why_not or self._row.reading or self._row.too_long
+        return self._why_not or self.row.reading or self.row.too_long
 
     def _has_message(self) -> bool:
         return bool(self.text().strip() or self.attachments())
 
     def type(self, text: str) -> None:
         """What was typed where no text field had the keys, or dropped; too long, it is attached."""
-        self._box.setFocus()
-        self._box.insert(text)
+        self.box.setFocus()
+        self.box.insert(text)
 
     def quote(self, text: str) -> None:
         """Put a text before what is typed next, as what is answered to."""
-        self._box.setFocus()
-        self._box.moveCursor(QTextCursor.MoveOperation.End)
+        self.box.setFocus()
+        self.box.moveCursor(QTextCursor.MoveOperation.End)
         above = "\n\n" if self.text().strip() else ""
         lines = "\n".join(f"> {line}".rstrip() for line in text.strip().split("\n"))
-        self._box.insert(f"{above}{lines}\n\n")
+        self.box.insert(f"{above}{lines}\n\n")
 
     def _press(self) -> None:
         """The second click of a double one on Send is no wish to stop."""
-        self._box.setFocus()
+        self.box.setFocus()
         if not self._is_answering:
             self._try_send()
         elif not self._sent.isValid() or self._sent.elapsed() > DOUBLE_MS:
@@ -206,7 +198,7 @@ class Composer(QFrame):
     def _try_send(self) -> None:
         """Send what is there, which stays until it is sent; while an answer runs it waits."""
         if self._is_answering and self._has_message():
-            self._row.tell(tr(WAIT))
+            self.row.tell(tr(WAIT))
         if self._is_answering or self._problem() or not self._has_message():
             return
         self._sent.start()
@@ -229,5 +221,5 @@ class Composer(QFrame):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """All of it is the box."""
-        self._box.setFocus()
+        self.box.setFocus()
         event.accept()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import QSize, Signal
+from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QLineEdit, QPushButton, QWidget
 from typing_extensions import override
 
@@ -155,10 +155,8 @@ def shortened(name: str) -> str:
 class SessionPanel(QWidget):
     """Shows and changes the settings of the chat that it watches, and tells its model.
 
-    fold: button of a command. Signal `load_options_wanted`: those of the model in use.
+    fold, options: buttons, to hide the panel and for the load options of the model in use.
     """
-
-    load_options_wanted = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,10 +168,9 @@ class SessionPanel(QWidget):
         system = TextField(tr("System prompt"), 5, hint, shows_name=False)
         self.draft, self.sampling = DraftGroup(bound), SamplingGroup(bound)
         self.presets, self._template = PresetsGroup(), TemplateFields(bound)
-        self._facts, self._options = ModelFacts(), QPushButton(tr("Load Options…"))
-        self._options.clicked.connect(self.load_options_wanted)
+        self._facts, self.options = ModelFacts(), QPushButton(tr("Load Options…"))
         model, prompt = Group(Words("Model")), Group(Words("System prompt"))
-        model.add(self._facts, row(self._options, STRETCH), self._template)
+        model.add(self._facts, row(self.options, STRETCH), self._template)
         prompt.add(bound.bind("system", system))
         groups = (prompt, self.presets, self.sampling, self.draft, model)
         self._groups = (*groups, self.draft.advanced, self.sampling.advanced)
@@ -237,7 +234,7 @@ class SessionPanel(QWidget):
     def show_model(self, facts: ModelCard | None, known: ModelAbilities | None) -> None:
         """Show the model in use and what it can be asked for; None for no model."""
         self._facts.show_facts(facts)
-        self._options.setEnabled(facts is not None)
+        self.options.setEnabled(facts is not None)
         self._template.show_abilities(known)
         self.draft.show_abilities(known)
         self.sampling.show_recommended(known.recommended if known else None)

@@ -1,9 +1,9 @@
 """A long answer that ends unseen is told; any other is not."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QApplication, QWidget
 from scripted_engine import Answer
 from windows import Driven, running, scripted
@@ -13,17 +13,15 @@ from app.control.notices import LONG_S, MOST, NotificationController, SystemNoti
 from mlx_engine.values.errors import OutOfMemory
 
 
-class Told(QObject):
-    """In place of the system."""
-
-    clicked = Signal()
+class Told:
+    """In place of the system. open_it: what a click does."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.words: list[tuple[str, str]] = []
 
-    def show(self, title: str, words: str) -> None:
+    def show(self, title: str, words: str, open_it: Callable[[], object]) -> None:
         self.words.append((title, words))
+        self.open_it = open_it
 
 
 class Elsewhere:
@@ -68,7 +66,7 @@ def test_a_long_answer_is_told_and_a_click_opens_its_chat(elsewhere):
     assert words.startswith("Forty-two, as ever ever") and len(words) == MOST
     driven.app.chats.begin()
     driven.widgets.window.show_page("settings")
-    elsewhere.told.clicked.emit()
+    elsewhere.told.open_it()
     assert driven.app.chat.chat_id == chat_id
     assert driven.widgets.window.page == "chat"
     driven.ask("And now?")
@@ -96,5 +94,5 @@ def test_where_the_system_shows_no_words_the_window_alone_asks_for_attention(
     window, asked = QWidget(), []
     qtbot.addWidget(window)
     monkeypatch.setattr(QApplication, "alert", lambda *given: asked.append(given[0]))
-    SystemNotice(window).show("What is it?", "Forty-two")
+    SystemNotice(window).show("What is it?", "Forty-two", lambda: None)
     assert asked == [window]

@@ -36,7 +36,7 @@ def heard(composer):
     said = []
     composer.sent.connect(lambda text, attachments: said.append((text, attachments)))
     composer.stop_wanted.connect(lambda: said.append("stop"))
-    composer.edit_last_wanted.connect(lambda: said.append("edit last"))
+    composer.box.edit_last_wanted.connect(lambda: said.append("edit last"))
     return said
 
 
@@ -196,7 +196,7 @@ def test_what_is_there_without_having_been_read_has_no_reading_to_give_up(compos
 
 def test_files_are_pasted_as_chips_and_sent(qtbot, tmp_path, composer, box, heard):
     paths = [tmp_path / "a.py", tmp_path / "b.bin"]
-    with qtbot.waitSignal(composer.files_pasted) as got:
+    with qtbot.waitSignal(composer.box.files_pasted) as got:
         paste(box, paths=paths)
     assert got.args == [paths]
     assert composer.text() == ""
