@@ -133,7 +133,9 @@ def test_a_donor_that_is_dropped_gives_its_heads_to_the_model_in_use(
     for dropped, heads in ((model, 0), (donor, 1)):
         app.drops.take([str(dropped)])
         qtbot.waitUntil(layer.isVisible, timeout=PATIENCE_MS)
-        card.load_wanted.emit()
+        qtbot.waitUntil(lambda: button(card, "Load").isEnabled(), timeout=PATIENCE_MS)
+        button(card, "Load").click()
+        qtbot.waitUntil(lambda: app.models.loading is None, timeout=PATIENCE_MS)
         qtbot.waitUntil(lambda: not layer.isVisible(), timeout=PATIENCE_MS)
         loaded = app.models.description
         assert loaded is not None
@@ -233,7 +235,9 @@ def test_what_does_not_fit_is_loaded_anyway_where_its_user_says_so(
     card = app.widgets.card
     qtbot.waitUntil(card.isVisible, timeout=PATIENCE_MS)
     assert app.models.description is None
-    said = [one.text() for one in card.findChildren(QLabel) if "does not fit" in one.text()]
+    qtbot.waitUntil(lambda: app.offered.facts is not None, timeout=PATIENCE_MS)
+    texts = [label.text() for label in card.findChildren(QLabel) if not label.isHidden()]
+    said = [text for text in texts if "does not fit" in text]
     assert len(said) == 2 and said[0] in said[1]
     qtbot.mouseClick(button(card, "Load anyway"), Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: app.models.description is not None, timeout=PATIENCE_MS)
