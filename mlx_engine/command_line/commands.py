@@ -71,13 +71,15 @@ def generate(arguments: Namespace, runtime: Runtime) -> int:
                 assert isinstance(last, GenerationFinished)
                 made = Generation(last.text, session.tokens, last.stats, last.reason)
             else:
+                limits = asdict(session.generation)
+                del limits["max_thinking"]  # a raw prompt opens no thought
                 made = engine.generate(
                     prompt,
                     sampling=session.sampling,
                     draft=draft,
                     should_stop=stopped.is_set,
                     cache=session.cache,
-                    **asdict(session.generation),
+                    **limits,
                 )
         if arguments.json:
             stats = asdict(made.stats) | {"acceptance": made.stats.acceptance}
