@@ -30,7 +30,7 @@ from app.state.downloads import Downloads
 from app.state.drafting import DraftingFigures
 from app.state.drafts import Drafts
 from app.state.hub import HubState
-from app.state.known_models import POCKET, KnownModels
+from app.state.known_models import KnownModels
 from app.state.models import ModelState
 from app.state.settings import KeptSettings
 from app.state.titles import Titles
@@ -244,7 +244,6 @@ class App(QObject):
         self.offered.changed.connect(self._show_card)
         self.offered.accepted.connect(lambda: self.widgets.window.show_page("chat"))
         self.downloads.completed.connect(self._tell_of_download)
-        self.known.changed.connect(self._offer_recent)
         self.hub.wanted.connect(lambda: self.widgets.window.show_page("library"))
 
     def route(self, reply: Reply) -> None:
@@ -286,10 +285,6 @@ class App(QObject):
         words = tr("{name} is downloaded.", name=figures.name)
         self.widgets.notice.offer(words, figures.path)
 
-    def _offer_recent(self) -> None:
-        recent = (*self.known.recent, POCKET)
-        self.widgets.head.show_recent([model for model in recent if not model.problem])
-
     def _show_card(self) -> None:
         """Open the card of the model on offer; a load is watched in the chat."""
         if self.offered.phase != "closed":
@@ -305,7 +300,7 @@ class App(QObject):
         downloads = self.downloads
         widgets.sidebar.watch(self.chats, chat, answers, downloads, self.files.export)
         commands = (self.actions[name] for name in ("eject", "library"))
-        widgets.head.watch(chat, self.chats, self.models, *commands)
+        widgets.head.watch(chat, self.chats, self.models, self.known, *commands)
         branch = tr("branch", "of a chat, behind its title")
         reader.branch_off_wanted.connect(lambda number: self.chats.branch_off(number, branch))
         reader.delete_wanted.connect(chat.delete)

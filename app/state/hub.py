@@ -31,7 +31,7 @@ class HubState(QObject):
     of it, None until that is known. needs_sign_in: the last question failed without an account.
     is_signed_in: None while that is not known.
 
-    Signals: `changed`, any of these; `wanted`, a link asks for a model to be shown.
+    Signals: `changed`, any of these; `wanted`, its page is to be shown.
     """
 
     changed = Signal()
@@ -56,6 +56,10 @@ class HubState(QObject):
     def show(self, link: str) -> None:
         """Show the model that a link or `owner/name` names, and its files."""
         self.search(link)
+        self.browse()
+
+    def browse(self) -> None:
+        """Bring up the page of the hub."""
         self.wanted.emit()
 
     def search(self, words: str, wanted: Format | None = None) -> None:

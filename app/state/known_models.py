@@ -81,6 +81,11 @@ class KnownModels(QObject):
         return tuple(model for model in self.models if model.is_recent)
 
     @property
+    def offered_again(self) -> tuple[FoundModel, ...]:
+        """Models that can be loaded again without asking: recent ones, and the built-in one."""
+        return tuple(model for model in (*self.recent, POCKET) if not model.problem)
+
+    @property
     def is_first_use(self) -> bool:
         """Whether the user has had no model but the built-in one so far, and wants the steps."""
         return self._settings.value.is_new and self._has_looked

@@ -1,6 +1,5 @@
 """The middle of the window: the model in use, notices, the transcript or a start page, composer."""
 
-from collections.abc import Sequence
 from functools import partial
 
 from PySide6.QtCore import QSize, Qt
@@ -10,6 +9,7 @@ from typing_extensions import override
 
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
+from app.state.known_models import KnownModels
 from app.state.models import ModelState, model_name
 from app.values.models import FoundModel, short_quantisation
 from app.window.composer.composer import Composer
@@ -140,7 +140,7 @@ class HeadBar(QFrame):
         self._model.setIcon(icon("chevron_down", "muted"))
         self._model.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
         self._is_loading = False
-        self._recent: tuple[FoundModel, ...] = ()
+        self._known: KnownModels | None = None
         self._commands: tuple[QAction, ...] = ()
         self._in_use: ModelDescription | None = None
         self._memory = 0
@@ -161,11 +161,18 @@ class HeadBar(QFrame):
         self.show_model(None)
 
     def watch(
-        self, chat: ChatState, chats: ChatListState, models: ModelState, *commands: QAction
+        self,
+        chat: ChatState,
+        chats: ChatListState,
+        models: ModelState,
+        known: KnownModels,
+        *commands: QAction,
     ) -> None:
-        """Show the title of this chat and the model in use. commands: at the end of the menu."""
+        """Show the title of this chat and the model in use. known: recent models, in the menu above
+        the commands.
+        """
         self.title.watch(chat, chats)
-        self._models, self._commands = models, commands
+        self._models, self._known, self._commands = models, known, commands
         models.progressed.connect(self._show_model)
         models.changed.connect(self._show_model)
         self._show_model()
@@ -217,13 +224,9 @@ class HeadBar(QFrame):
         self._progress.show_bytes(done, total)
         self._show_loading(True)
 
-    def show_recent(self, entries: Sequence[FoundModel]) -> None:
-        """What the arrow offers to load again."""
-        self._recent = tuple(entries)
-
     def _fill_menu(self) -> None:
         self._menu.clear()
-        for entry in self._recent:
+        for entry in self._known.offered_again if self._known else ():
             words = said(joined((entry.name, entry.detail)))
             action = self._menu.addAction(unmarked(words))
             action.setCheckable(True)

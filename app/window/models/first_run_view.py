@@ -55,7 +55,7 @@ class FirstSteps(QFrame):
         )
         column(
             row(Wide(wrapped(tr("Get a model in three steps"), "heading")), self._skip),
-            row(Wide(label(tr("1. Pick a model"), "note")), self._more),
+            row(Wide(wrapped(tr("1. Pick a model"), "note")), self._more),
             self._memory,
             self._choices,
             4,
@@ -94,7 +94,7 @@ class FirstSteps(QFrame):
             )
             button.clicked.connect(lambda _=False, one=one: downloads.resume(one.link))
             self._choices.addWidget(button)
-        self._more.clicked.connect(hub.wanted)
+        self._more.clicked.connect(hub.browse)
         self._skip.clicked.connect(known.end_first_use)
         downloads.changed.connect(self._refresh)
         downloads.completed.connect(lambda figures: self._load(models, figures))

@@ -43,7 +43,7 @@ def window(qtbot):
     stated.find(model)
     made.card.watch(stated.offered, stated.settings)
     stated.show_card(facts)
-    made.head.show_recent([model])
+    made.head._known = stated.known
     made.head.show_loading(EVIL, 1, 2)
     return made.window
 
