@@ -1943,6 +1943,42 @@
         <translation>Modelle zum Herunterladen</translation>
     </message>
     <message>
+        <source>Write a function that checks whether a text is a palindrome, with tests.</source>
+        <translation>Schreibe eine Funktion, die prüft, ob ein Text ein Palindrom ist, mit Tests.</translation>
+    </message>
+    <message>
+        <source>Explain what a race condition is, with a short example in Python.</source>
+        <translation>Erkläre an einem kurzen Beispiel in Python, was eine Race Condition ist.</translation>
+    </message>
+    <message>
+        <source>Write a shell script that renames all .jpeg files to .jpg.</source>
+        <translation>Schreibe ein Shell-Skript, das alle .jpeg-Dateien in .jpg umbenennt.</translation>
+    </message>
+    <message>
+        <source>A bat and a ball cost $1.10, the bat $1 more than the ball. What does the ball cost?</source>
+        <translation>Schläger und Ball kosten 1,10 €, der Schläger 1 € mehr als der Ball. Was kostet der Ball?</translation>
+    </message>
+    <message>
+        <source>Plan three days in Rome for two people who love food and dislike queues.</source>
+        <translation>Plane drei Tage in Rom für zwei, die gern essen und ungern anstehen.</translation>
+    </message>
+    <message>
+        <source>What speaks for and against a four-day working week?</source>
+        <translation>Was spricht für und gegen eine Viertagewoche?</translation>
+    </message>
+    <message>
+        <source>Explain how vaccines work, for a ten-year-old.</source>
+        <translation>Erkläre einem Zehnjährigen, wie Impfungen wirken.</translation>
+    </message>
+    <message>
+        <source>Write a friendly email that asks for a later deadline.</source>
+        <translation>Schreibe eine freundliche E-Mail, die um eine spätere Frist bittet.</translation>
+    </message>
+    <message>
+        <source>What can I cook with rice, eggs and spinach?</source>
+        <translation>Was kann ich mit Reis, Eiern und Spinat kochen?</translation>
+    </message>
+    <message>
         <source>Look for models on Hugging Face</source>
         <translation>Modelle auf Hugging Face suchen</translation>
     </message>

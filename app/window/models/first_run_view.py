@@ -1,5 +1,6 @@
 """The page of a new chat: model name, composer, questions; for a new user, three first steps."""
 
+import re
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, Qt, Signal
@@ -18,6 +19,7 @@ from app.window.controls.layouts import STRETCH, Wide, centred, column, row, scr
 from app.window.language import said, tr
 from app.window.look import look
 from app.window.models.downloads import DownloadRow
+from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words, joined, size_words
 
 WIDEST = 680
@@ -30,6 +32,35 @@ QUESTIONS = (
     "What does os.path.join do?",
 )
 """In English, which is all that the built-in model reads."""
+TINY = 200_000_000
+"""Parameters up to which a model is asked what the built-in one is."""
+CODE_NAMES = re.compile(r"code|devstral|starcoder", re.IGNORECASE)
+FOR_CODE = (
+    Words("Write a function that checks whether a text is a palindrome, with tests."),
+    Words("Explain what a race condition is, with a short example in Python."),
+    Words("Write a shell script that renames all .jpeg files to .jpg."),
+)
+FOR_THINKING = (
+    Words("A bat and a ball cost $1.10, the bat $1 more than the ball. What does the ball cost?"),
+    Words("Plan three days in Rome for two people who love food and dislike queues."),
+    Words("What speaks for and against a four-day working week?"),
+)
+FOR_ALL = (
+    Words("Explain how vaccines work, for a ten-year-old."),
+    Words("Write a friendly email that asks for a later deadline."),
+    Words("What can I cook with rice, eggs and spinach?"),
+)
+
+
+def questions_for(model: ModelDescription) -> tuple[str, ...]:
+    """Three that suit a model: tiny, made for code, able to think first, or any other."""
+    if model.parameters <= TINY:
+        return QUESTIONS
+    if CODE_NAMES.search(model.name):
+        return FOR_CODE
+    return FOR_THINKING if model.can_switch_thinking else FOR_ALL
+
+
 DROP = Words("Drop a model here, or start with the built-in one")
 
 
@@ -127,10 +158,7 @@ class FirstRunView(QWidget):
         self._built_in = QPushButton(tr("Start with the built-in one"))
         self.open = QPushButton(tr("Open…"))
         self._questions = column(spacing=6)
-        for text in QUESTIONS:
-            button = row_button(text, "chevron_right", text)
-            button.clicked.connect(lambda _=False, text=text: self.asked.emit(text))
-            self._questions.addWidget(button)
+        self._shown_questions: tuple[str, ...] = ()
         self._recent_heading = label(tr("Recent models"), "muted")
         self._recent = column(spacing=6)
         self._title = wrapped("", "title")
@@ -145,6 +173,18 @@ class FirstRunView(QWidget):
         body = QWidget()
         column(STRETCH, centred(page), STRETCH, of=body)
         column(scrolled(body), of=self)
+        self.show_questions(QUESTIONS)
+
+    def show_questions(self, questions: tuple[str, ...]) -> None:
+        """A button for each."""
+        if questions == self._shown_questions:
+            return
+        self._shown_questions = questions
+        empty(self._questions)
+        for text in map(said, questions):
+            button = row_button(text, "chevron_right", text)
+            button.clicked.connect(lambda _=False, text=text: self.asked.emit(text))
+            self._questions.addWidget(button)
 
     def watch(
         self,
@@ -186,6 +226,8 @@ class FirstRunView(QWidget):
     def _refresh(self) -> None:
         models = self._models
         resting = models.resting
+        if models.description is not None:
+            self.show_questions(questions_for(models.description))
         name = models.model_name or (resting.name if resting else "")
         is_first = self._known.is_first_use
         self._title.setText(tr("Welcome to Headstart") if is_first else name)

@@ -5,9 +5,16 @@ from pathlib import Path
 
 import pytest
 from model_states import StatedModels
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QLineEdit, QPushButton, QScrollArea, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QLineEdit,
+    QPushButton,
+    QScrollArea,
+    QToolButton,
+    QWidget,
+)
 from scripted_models import described
 from seen import button, find, press, words_on
 
@@ -16,10 +23,11 @@ from app.values.hub import HubFind, HubOffer
 from app.values.models import RECENT, DownloadFigures, FoundModel, ModelCard
 from app.window.controls.chart import ShareBar
 from app.window.controls.choices import Segments
+from app.window.controls.labels import ShortButton
 from app.window.language import said
 from app.window.layers import CardLayer, DropOverlay, DropPlan
 from app.window.models.downloads import DownloadRow, progress_in_words
-from app.window.models.first_run_view import FirstRunView, FirstSteps
+from app.window.models.first_run_view import FirstRunView, FirstSteps, questions_for
 from app.window.models.hub_view import SignIn
 from app.window.models.library_view import LibraryView
 from app.window.models.model_card_view import ModelCardView
@@ -548,3 +556,23 @@ def test_a_card_that_is_higher_than_the_window_is_scrolled(add, theme, qtbot):
     while window.focusWidget() is not bottom:
         qtbot.keyClick(window.focusWidget(), Qt.Key.Key_Tab)
     assert not bottom.visibleRegion().isEmpty()
+
+
+def test_the_questions_to_begin_with_suit_the_model(qtbot):
+    view, asked = FirstRunView(), []
+    qtbot.addWidget(view)
+    view.asked.connect(asked.append)
+    made = described("Any", 10**9)
+    kinds = {
+        "palindrome": dataclasses.replace(made, name="Qwen3-Coder", parameters=10**9),
+        "ball": dataclasses.replace(made, parameters=10**9, can_switch_thinking=True),
+        "vaccines": dataclasses.replace(made, parameters=10**9),
+        "drafting": dataclasses.replace(made, parameters=4_000_000),
+    }
+    for word, model in kinds.items():
+        view.show_questions(questions_for(model))
+        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        texts = [button.accessibleName() for button in view.findChildren(ShortButton)]
+        assert sum(word in text for text in texts) == 1
+        next(b for b in view.findChildren(ShortButton) if word in b.accessibleName()).click()
+        assert word in asked[-1]
