@@ -44,7 +44,7 @@ from app.window.controls.fields import keep_key
 from app.window.controls.labels import label, unmarked
 from app.window.language import tr
 from app.window.sidebar.chat_delegate import ChatDelegate, menu_button
-from app.window.sidebar.chat_list_model import ChatListModel
+from app.window.sidebar.chat_list_model import ANSWERING_ROLE, ChatListModel
 from mlx_engine.values.words import Words
 
 CHATS = f"application/x-headstart-chats-{os.getpid()}"
@@ -163,8 +163,14 @@ class ChatList(QListView):
             self._frames.stop()
 
     def _turn_rings(self) -> None:
+        """Paint the rows in view of chats that are being answered, and no others."""
         self._delegate.frame += 1
-        self.viewport().update()
+        first, last = (self.indexAt(QPoint(0, y)).row() for y in (0, self.viewport().height() - 1))
+        end = last if last >= 0 else self._model.rowCount() - 1
+        for row in range(max(first, 0), end + 1):
+            index = self._model.index(row)
+            if index.data(ANSWERING_ROLE):
+                self.update(index)
 
     def selected(self) -> tuple[int, ...]:
         """Chats that are marked, from the top."""
