@@ -2,88 +2,73 @@
 
 from collections.abc import Mapping
 
-from mlx_engine.models.families.deepseek_v3 import BailingMoe, DeepseekV2, DeepseekV3, Glm4Moe, HyV3
-from mlx_engine.models.families.exaone import Exaone4, ExaoneMoe
-from mlx_engine.models.families.falcon_h1 import FalconH1
-from mlx_engine.models.families.gemma3 import Gemma, Gemma2, Gemma3
-from mlx_engine.models.families.gemma4 import Gemma4
-from mlx_engine.models.families.gpt_oss import GptOss
-from mlx_engine.models.families.granite_hybrid import GraniteHybrid
-from mlx_engine.models.families.layer_normed import (
-    Cohere,
-    Gpt2,
-    GptBigCode,
-    GptNeoX,
-    Nemotron,
-    Phi,
-    StableLm,
-    Starcoder2,
+from mlx_engine.models.families import (
+    deepseek_v3,
+    exaone,
+    falcon_h1,
+    gemma3,
+    gemma4,
+    gpt_oss,
+    granite_hybrid,
+    layer_normed,
+    lfm2,
+    llama,
+    mimo_v2,
+    nanochat,
+    plain_experts,
+    qwen3,
+    qwen3_5,
+    step3p5,
 )
-from mlx_engine.models.families.lfm2 import Lfm2
-from mlx_engine.models.families.llama import Glm4, Granite, Llama, Olmo2, Phi3
-from mlx_engine.models.families.mimo_v2 import MimoV2
-from mlx_engine.models.families.nanochat import NanoChat
-from mlx_engine.models.families.plain_experts import Afmoe, Ernie45Moe, MiniMaxM2, Olmoe
-from mlx_engine.models.families.qwen3 import (
-    Mellum,
-    Mimo,
-    Qwen2,
-    Qwen2Moe,
-    Qwen3,
-    Qwen3Moe,
-    Qwen3VlMoe,
-)
-from mlx_engine.models.families.qwen3_5 import Qwen35
-from mlx_engine.models.families.step3p5 import Step3p5
 from mlx_engine.models.family import Family
 from mlx_engine.models.library.mlx_lm_family import MlxLmFamily, module_of
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.values.errors import UnsupportedModel
 
 _TYPES: dict[type[NativeFamily], str] = {
-    Qwen35: "qwen3_5 qwen3_5_moe qwen3_next",
-    Llama: "llama iquestcoder xverse mistral ministral ministral3 mixtral seed_oss smollm3",
-    Granite: "granite minicpm",
-    Qwen2: "qwen2 qwen2_vl qwen2_5_vl",
-    Qwen2Moe: "qwen2_moe",
-    Qwen3: "qwen3 qwen3_vl",
-    Qwen3Moe: "qwen3_moe",
-    Qwen3VlMoe: "qwen3_vl_moe",
-    Mellum: "mellum",
-    Gemma: "gemma",
-    Gemma2: "gemma2",
-    Gemma3: "gemma3",
-    Gemma4: "gemma4 gemma4_unified",
-    Cohere: "cohere cohere2",
-    Starcoder2: "starcoder2",
-    Nemotron: "nemotron",
-    StableLm: "stablelm",
-    Phi: "phi",
-    GptNeoX: "gpt_neox",
-    GptBigCode: "gpt_bigcode",
-    Gpt2: "gpt2",
-    GptOss: "gpt_oss",
-    Olmo2: "olmo2 olmo3",
-    Exaone4: "exaone4 exaone4_5",
-    ExaoneMoe: "exaone_moe",
-    Phi3: "phi3",
-    Glm4: "glm glm4 glm4v",
-    Glm4Moe: "glm4_moe glm4v_moe dots1 solar_open",
-    HyV3: "hy_v3",
-    DeepseekV3: "glm4_moe_lite deepseek_v3 kimi_k2 joyai_llm_flash youtu youtu_llm",
-    BailingMoe: "bailing_moe",
-    DeepseekV2: "deepseek_v2",
-    Mimo: "mimo",
-    MimoV2: "mimo_v2_flash mimo_v2",
-    Step3p5: "step3p5",
-    Ernie45Moe: "ernie4_5 ernie4_5_moe",
-    MiniMaxM2: "minimax_m2 minimax",
-    Olmoe: "olmoe",
-    Afmoe: "afmoe",
-    NanoChat: "nanochat",
-    Lfm2: "lfm2 lfm2_moe",
-    FalconH1: "falcon_h1",
-    GraniteHybrid: "granitemoe granitemoeshared granitemoehybrid",
+    qwen3_5.Qwen35: "qwen3_5 qwen3_5_moe qwen3_next",
+    llama.Llama: "llama iquestcoder xverse mistral ministral ministral3 mixtral seed_oss smollm3",
+    llama.Granite: "granite minicpm",
+    qwen3.Qwen2: "qwen2 qwen2_vl qwen2_5_vl",
+    qwen3.Qwen2Moe: "qwen2_moe",
+    qwen3.Qwen3: "qwen3 qwen3_vl",
+    qwen3.Qwen3Moe: "qwen3_moe",
+    qwen3.Qwen3VlMoe: "qwen3_vl_moe",
+    qwen3.Mellum: "mellum",
+    gemma3.Gemma: "gemma",
+    gemma3.Gemma2: "gemma2",
+    gemma3.Gemma3: "gemma3",
+    gemma4.Gemma4: "gemma4 gemma4_unified",
+    layer_normed.Cohere: "cohere cohere2",
+    layer_normed.Starcoder2: "starcoder2",
+    layer_normed.Nemotron: "nemotron",
+    layer_normed.StableLm: "stablelm",
+    layer_normed.Phi: "phi",
+    layer_normed.GptNeoX: "gpt_neox",
+    layer_normed.GptBigCode: "gpt_bigcode",
+    layer_normed.Gpt2: "gpt2",
+    gpt_oss.GptOss: "gpt_oss",
+    llama.Olmo2: "olmo2 olmo3",
+    exaone.Exaone4: "exaone4 exaone4_5",
+    exaone.ExaoneMoe: "exaone_moe",
+    llama.Phi3: "phi3",
+    llama.Glm4: "glm glm4 glm4v",
+    deepseek_v3.Glm4Moe: "glm4_moe glm4v_moe dots1 solar_open",
+    deepseek_v3.HyV3: "hy_v3",
+    deepseek_v3.DeepseekV3: "glm4_moe_lite deepseek_v3 kimi_k2 joyai_llm_flash youtu youtu_llm",
+    deepseek_v3.BailingMoe: "bailing_moe",
+    deepseek_v3.DeepseekV2: "deepseek_v2",
+    qwen3.Mimo: "mimo",
+    mimo_v2.MimoV2: "mimo_v2_flash mimo_v2",
+    step3p5.Step3p5: "step3p5",
+    plain_experts.Ernie45Moe: "ernie4_5 ernie4_5_moe",
+    plain_experts.MiniMaxM2: "minimax_m2 minimax",
+    plain_experts.Olmoe: "olmoe",
+    plain_experts.Afmoe: "afmoe",
+    nanochat.NanoChat: "nanochat",
+    lfm2.Lfm2: "lfm2 lfm2_moe",
+    falcon_h1.FalconH1: "falcon_h1",
+    granite_hybrid.GraniteHybrid: "granitemoe granitemoeshared granitemoehybrid",
 }
 
 FAMILIES = {kind: family for family, kinds in _TYPES.items() for kind in kinds.split()}
