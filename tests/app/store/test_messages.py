@@ -45,6 +45,29 @@ def test_editing_the_first_message_keeps_the_old_branch(store):
     assert store.chats.get(chat).title == "hello"
 
 
+@pytest.mark.parametrize("shown", ["first", "second"])
+def test_a_question_is_removed_with_all_its_answers_and_put_back(store, shown):
+    """What follows either answer follows what stood before the question; all is as it was then."""
+    chat = talk(store, "hello", "one", "zebra?", "stripes", "why?", "so")
+    ids = list(store.messages.path(chat).ids)
+    other = store.messages.begin_answer(chat, ids[2], "Other")
+    finish_answer(store.messages, other, finished("a horse"))
+    store.messages.add(chat, other, "user", "really?")
+    if shown == "first":
+        store.messages.select(ids[3])
+    before, was_shown = store.messages.all_of(chat), texts(store, chat)
+    removed = store.messages.remove(ids[2])
+    left = {"first": ["why?", "so"], "second": ["really?"]}[shown]
+    assert texts(store, chat) == ["hello", "one", *left]
+    assert store.search.find("zebra") == ()
+    store.messages.put_back(removed)
+    assert (store.messages.all_of(chat), texts(store, chat)) == (before, was_shown)
+    assert len(store.search.find("zebra")) == 1
+    only = store.messages.remove(ids[0])
+    store.messages.put_back(only)
+    assert store.messages.all_of(chat) == before
+
+
 def test_an_answer_while_it_is_written(store, clock):
     chat = talk(store, "hello")
     answer = store.messages.begin_answer(chat, store.messages.path(chat)[0].message.id, "Tiny")
