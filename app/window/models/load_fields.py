@@ -9,11 +9,12 @@ from app.state.settings import KeptSettings
 from app.values.app_settings import ModelSettings
 from app.window.controls.bound import Bound
 from app.window.controls.choices import Option, Segments, Tick
-from app.window.controls.fields import NumberField, NumberKind, describe
+from app.window.controls.fields import describe
 from app.window.controls.file_dialogs import choose_file, choose_folder
 from app.window.controls.group import Group
 from app.window.controls.labels import paragraph
 from app.window.controls.layouts import Wide, named, row
+from app.window.controls.numbers import NumberField, NumberKind
 from app.window.language import tr
 from mlx_engine.values.options import Misfit
 from mlx_engine.values.words import Words

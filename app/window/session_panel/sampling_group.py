@@ -6,10 +6,11 @@ from operator import attrgetter
 
 from app.values.chat_settings import SamplingChoice
 from app.window.controls.bound import Bound
-from app.window.controls.fields import LineField, NumberField, NumberKind, TextField
+from app.window.controls.fields import LineField, TextField
 from app.window.controls.group import Group
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortButton, paragraph, say
+from app.window.controls.numbers import NumberField, NumberKind
 from app.window.language import tr
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import SamplingOptions

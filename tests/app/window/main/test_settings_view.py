@@ -18,7 +18,7 @@ from seen import find, press, words_on
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.controls.choices import DropDown, Tick
-from app.window.controls.fields import Slider
+from app.window.controls.numbers import Slider
 from app.window.settings_view import SettingsView
 
 PANES = ("general", "appearance", "models", "drafting", "advanced")

@@ -26,9 +26,9 @@ from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.chat_page import model_in_words
 from app.window.controls.choices import DropDown, Segments
-from app.window.controls.fields import Slider
 from app.window.controls.group import Group
 from app.window.controls.labels import SteadyWords
+from app.window.controls.numbers import Slider
 from app.window.session_panel.abilities import SourceAbility, abilities
 from app.window.session_panel.draft_group import WHAT_OUTPUT_DOES, WHAT_PROBABILITY_DOES
 from app.window.session_panel.session_panel import SessionPanel
@@ -390,7 +390,8 @@ def test_nothing_moves_below_what_is_in_effect_whatever_that_is(panel, wear):
         figures.tell(None)
 
 
-def test_how_weights_are_stored_does_not_widen_the_panel(panel):
+def test_how_weights_are_stored_does_not_widen_the_panel(panel, wear):
+    wear("light", 1.0)
     words = (
         "Q4_K as 4-bit affine, groups of 32 + Q6_K as 8-bit affine, groups of 32 + kept as IQ4_XS"
     )

@@ -1,0 +1,207 @@
+"""Numbers to type, step and slide."""
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtGui import QValidator, QWheelEvent
+from PySide6.QtWidgets import QDoubleSpinBox, QSlider, QWidget
+from typing_extensions import override
+
+from app.window.controls.fields import buddy, describe, settle_timer
+from app.window.controls.labels import restyle, set_tip, tabular
+from app.window.controls.layouts import Wide, column, row
+from app.window.language import decimal, tr
+
+
+@dataclass(frozen=True, slots=True)
+class NumberKind:
+    """Range and step of a number.
+
+    decimals: 0 for whole numbers. off: a number that is shown as the word "off". slides_to: where a
+    slider from `least` ends, None for no slider.
+    """
+
+    least: float
+    most: float
+    step: float = 1
+    decimals: int = 0
+    off: float | None = None
+    slides_to: float | None = None
+
+
+class NumberEdit(QDoubleSpinBox):
+    """A number with a decimal point or comma, or a word that stands for one.
+
+    The value `unset`, a step below the least number, stands for "not chosen"; the special value
+    text says what is used then, and stepping begins at `start`.
+    """
+
+    def __init__(self, kind: NumberKind, unset: str) -> None:
+        """unset: the special value text, "" where there always is a number."""
+        super().__init__()
+        self.unset, self._least = round(kind.least - kind.step, 6), kind.least
+        self._off = kind.off
+        self.start: float | None = None
+        self.setDecimals(kind.decimals)
+        self.setRange(self.unset if unset else kind.least, kind.most)
+        self.setSingleStep(kind.step)
+        self.setSpecialValueText(unset)
+        self.setValue(self.minimum())
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self.setMinimumWidth(1)
+        tabular(self)
+
+    def _number(self, text: str) -> float | None:
+        """The number that a text means, None for none."""
+        unset = self.specialValueText()
+        if unset and text in ("", unset):
+            return self.unset
+        if self._off is not None and text == tr("off"):
+            return self._off
+        try:
+            return float(text.replace(",", "."))
+        except ValueError:
+            return None
+
+    # Qt
+
+    @override
+    def textFromValue(self, value: float) -> str:
+        number = round(value, self.decimals())
+        if number == self.unset and self.specialValueText():
+            return self.specialValueText()  # which Qt shows by itself, but tells no screen reader
+        return tr("off") if number == self._off else decimal(number)
+
+    @override
+    def valueFromText(self, text: str) -> float:
+        number = self._number(text)
+        return self.value() if number is None else number
+
+    @override
+    def validate(self, text: str, at: int) -> tuple[QValidator.State, str, int]:
+        number, state = self._number(text), QValidator.State.Intermediate
+        if number is None:
+            begun = ("-", ".", ",", tr("off"), self.specialValueText())
+            if not any(word.startswith(text) for word in begun):
+                state = QValidator.State.Invalid
+        elif number > self.maximum() or (not self.decimals() and number % 1):
+            state = QValidator.State.Invalid
+        elif number >= self._least or number == self.unset:
+            state = QValidator.State.Acceptable
+        return state, text, at
+
+    @override
+    def stepBy(self, steps: int) -> None:
+        if self.start is not None and self.specialValueText() and self.value() == self.unset:
+            self.setValue(self.start)
+        super().stepBy(steps)
+        if self.value() < self._least:
+            self.setValue(self.minimum())
+
+    @override
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()  # it scrolls the panel
+
+
+class Slider(QSlider):
+    """A number by hand, beside the field that takes it from the keys."""
+
+    def __init__(self, name: str, steps: int) -> None:
+        super().__init__(Qt.Orientation.Horizontal)
+        self.setAccessibleName(tr("{name}, slider", name=name))
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setRange(0, steps)
+
+    # Qt
+
+    @override
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()  # it scrolls the panel
+
+
+class NumberField(QWidget):
+    """A number beside its name, with a slider where its kind has one.
+
+    Signal `chosen`(int | float | None): the number, None for "not chosen", once it has settled.
+    """
+
+    chosen = Signal(object)
+
+    def __init__(self, name: str, kind: NumberKind, what: str = "", unset: str = "") -> None:
+        """what: the number in a sentence. unset: words of "not chosen", "" for no such choice."""
+        super().__init__()
+        self._kind, self.edit = kind, NumberEdit(kind, unset)
+        self._pending = settle_timer(self, self.settle)
+        for part in (self.edit, self.edit.lineEdit()):
+            part.setAccessibleName(name)
+        self._what = tr(what)
+        describe(self.edit, self._what)
+        lines = column(
+            row(Wide(buddy(name, self.edit), 3), Wide(self.edit, 2), spacing=4), of=self, spacing=4
+        )
+        self._slider: Slider | None = None
+        if kind.slides_to is not None:
+            self._slider = Slider(name, self._steps(kind.slides_to))
+            self._slider.valueChanged.connect(self._slide)
+            lines.addWidget(self._slider)
+        self.edit.valueChanged.connect(self._change)
+        self.edit.editingFinished.connect(self.leave)
+        self._refresh()
+
+    @property
+    def value(self) -> int | float | None:
+        """The number on show, None for "not chosen"."""
+        edit = self.edit
+        number = round(edit.value(), edit.decimals())
+        if edit.specialValueText() and number == edit.unset:
+            return None
+        return number if edit.decimals() else int(number)
+
+    def set_value(self, number: float | None) -> None:
+        """Show a number without emitting it."""
+        with QSignalBlocker(self.edit):
+            self.edit.setValue(self.edit.unset if number is None else number)
+        self._pending.stop()
+        self._refresh()
+
+    def recommend(self, number: float | None) -> None:
+        """Show what is used where nothing was chosen, None where that is not known."""
+        self.edit.start = number
+        words = tr("default") if number is None else self.edit.textFromValue(number)
+        self.edit.setSpecialValueText(words)
+        self._refresh()
+
+    def forbid(self, why: str) -> None:
+        """Disable the field with a reason, "" enables it."""
+        self.edit.setEnabled(not why)
+        set_tip(self.edit, why or self._what)
+
+    def settle(self) -> None:
+        """Emit the number."""
+        self._pending.stop()
+        self.chosen.emit(self.value)
+
+    def leave(self) -> None:
+        """Settle what was typed when the focus leaves."""
+        if self._pending.isActive():
+            self.settle()
+
+    def _change(self) -> None:
+        self._pending.start()
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Keep the slider and the colour in step with the number."""
+        chosen = self.value
+        restyle(self.edit, "unset", chosen is None)
+        number = self.edit.start if chosen is None else chosen
+        if self._slider is not None and number is not None:
+            with QSignalBlocker(self._slider):
+                self._slider.setValue(self._steps(number))
+
+    def _steps(self, number: float) -> int:
+        return round((number - self._kind.least) / self._kind.step)
+
+    def _slide(self, steps: int) -> None:
+        self.edit.setValue(self._kind.least + steps * self._kind.step)
