@@ -1,1 +1,1 @@
-"""The loop: propose, verify, accept, keep, report."""
+"""The decoding loop: draft, verify, commit, report."""

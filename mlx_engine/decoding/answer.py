@@ -141,7 +141,7 @@ class Answer:
         self._stopped = stopped
         self._grammar = grammar
         self._was_stopped = False
-        self._unsaid: list[TextPiece | RoundFinished] = []
+        self._pending_events: list[TextPiece | RoundFinished] = []
         self._generated = 0
         self._finish: FinishReason | None = None
         self.rounds = self._new_rounds()
@@ -164,7 +164,7 @@ class Answer:
                     if not config.can_retry(error):
                         raise
                     self._start_over()
-                yield from self._pop_unsaid()
+                yield from self._pop_events()
             yield from self._text.finish()
 
     def finished(self) -> GenerationFinished:
@@ -184,7 +184,7 @@ class Answer:
             while self._finish is None:
                 if self.rounds.is_followed or self._may_go_on():
                     self._round()
-                    yield from self._pop_unsaid()
+                    yield from self._pop_events()
         except GeneratorExit:
             self.rounds.drop()
             raise
@@ -205,9 +205,9 @@ class Answer:
         self._prompt = self._prompt._replace(answered=tuple(self.tokens))
         self.rounds = self._new_rounds()
 
-    def _pop_unsaid(self) -> list[TextPiece | RoundFinished]:
+    def _pop_events(self) -> list[TextPiece | RoundFinished]:
         """Take the events of rounds that have not been yielded yet."""
-        said, self._unsaid = self._unsaid, []
+        said, self._pending_events = self._pending_events, []
         return said
 
     def _read_prompt(self) -> Iterator[PromptProgress]:
@@ -279,7 +279,7 @@ class Answer:
                 draft_passes=found.draft_passes,
             )
             self.tally.add(stats, total_s)
-            self._unsaid += [*added.pieces, RoundFinished(stats)]
+            self._pending_events += [*added.pieces, RoundFinished(stats)]
             self._finish = finish
         took_ms, others = 1000 * (found.device_s + host_s + accept_s), found.others
         self._drafting.learn(found.choice, found.tried, accepted, took_ms, others)

@@ -60,7 +60,7 @@ class Round:
         self.verified_by: Pass | None = None
         self._after = after
         self._count: int | RowCount = 0
-        state.drafter.rests = depth == 0
+        state.drafter.is_paused = depth == 0
 
     @property
     def position(self) -> int:

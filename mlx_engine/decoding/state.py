@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import mlx.core as mx
 
 from mlx_engine.cache.contract import WORTH_A_TOKEN, CachesSnapshot, RowCount
-from mlx_engine.drafting.drafter import Drafter, NoDraft, ReadRows, SourceSnapshot
+from mlx_engine.drafting.drafter import Drafter, DrafterSnapshot, NoDraft, ReadRows
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.model_description import CHECKPOINTS
@@ -30,7 +30,7 @@ class Checkpoint(NamedTuple):
 
     length: int
     caches: CachesSnapshot
-    drafter: SourceSnapshot | None
+    drafter: DrafterSnapshot | None
     is_on_the_way: bool = False
 
     @property
@@ -275,7 +275,7 @@ class SequenceState:
         newest: hidden state of the last token [1, 1, H] for MTP heads.
         """
         memories = tuple(caches.snapshot() for caches in self.drafter.caches)
-        snapshot = SourceSnapshot(len(tokens), memories, newest)
+        snapshot = DrafterSnapshot(len(tokens), memories, newest)
         self.tokens, self.checkpoints = list(tokens), []
         self.drafter.join(self.drafter, snapshot)
         self.drafter.append(self.tokens)

@@ -3,7 +3,7 @@
 | source | for | tested by |
 |---|---|---|
 | mtp | families with heads (models/families) | same words, acceptance of trained models |
-| prompt-lookup | any model whose caches keep a prefix | same words, probation by properties |
+| prompt-lookup | any model whose caches keep a prefix | same words, hit rates by properties |
 | model: a small one | tokenizers equal, token by token | same words |
 | model: EAGLE-3, DFlash | targets of our own layers | plain PyTorch, tiny checkpoints |
 | model: Gemma 4's assistant | Gemma 4 | transformers, tiny checkpoints |

@@ -17,8 +17,8 @@ from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftO
 DEEPEST = 15
 """The longest draft of drafters that make long ones cheaply; the target verifies 16 rows then."""
 
-ROWS_OF_A_REST = 16
-"""Newest rows that a head reads for its first draft after a rest.
+ROWS_AFTER_PAUSE = 16
+"""Newest rows that a head reads for its first draft after a pause.
 
 With only these before it first drafts are accepted as often as with all of 400 (0.65 and 0.65 on a
 trained toy, 0.66 and 0.67 on the built-in model; with 4 rows 0.63 and 0.58), and to read all that
@@ -107,7 +107,7 @@ class Rows(NamedTuple):
         return Rows(self.tokens[-count:], mx.contiguous(self.hidden[:, -count:]))
 
 
-class SourceSnapshot(NamedTuple):
+class DrafterSnapshot(NamedTuple):
     """Snapshot of a drafter after `length` tokens of a conversation.
 
     caches: of the drafter's models, in the order of `Drafter.caches`. newest: the target's hidden
@@ -137,9 +137,9 @@ class Drafter(ABC):
     committed, and drafted after, before the host knows their number. target: the model to run in
     the target's place, None for the target itself. offer: what the drafter's model offers for every
     round, None without a model. lookup: prompt lookup, which drafts too, None where the options
-    name none. adapting: output heads that take in the conversation's tokens. rests: the next round
-    drafts nothing, so committed rows are read later: they cost nothing but memory, and plain rounds
-    are as fast as without a drafter.
+    name none. adapting: output heads that take in the conversation's tokens. is_paused: the
+    next round drafts nothing, so committed rows are read later: they cost nothing but memory, and
+    plain rounds are as fast as without a drafter.
     """
 
     reads_hidden: bool = False
@@ -151,7 +151,7 @@ class Drafter(ABC):
 
     def __init__(self, options: DraftOptions, *caches: LayerCaches) -> None:
         self.options = options
-        self.rests = False
+        self.is_paused = False
         self._length = 0
         self._count: RowCount | None = None
         self.caches = caches
@@ -227,7 +227,7 @@ class Drafter(ABC):
             output.append(tokens)
 
     def flush(self) -> int:
-        """Read committed rows not read yet, unless resting; return how many a head has read."""
+        """Read committed rows not read yet, unless paused; return how many a head has read."""
         return 0
 
     def offers(self, newest: int) -> tuple[Offer, ...]:
@@ -260,12 +260,12 @@ class Drafter(ABC):
         A draft of which nothing was committed is undone by the next one.
         """
 
-    def snapshot(self) -> SourceSnapshot:
+    def snapshot(self) -> DrafterSnapshot:
         """Snapshot the drafter's caches and newest hidden state at `length`, for `restore`."""
         caches = tuple(caches.snapshot() for caches in self.caches)
-        return SourceSnapshot(self.length, caches, self._newest)
+        return DrafterSnapshot(self.length, caches, self._newest)
 
-    def earlier(self, length: int) -> SourceSnapshot | None:
+    def earlier(self, length: int) -> DrafterSnapshot | None:
         """Return the largest length up to `length` that `restore` can reach without a snapshot.
 
         None where the caches no longer hold the rows before it.
@@ -273,9 +273,9 @@ class Drafter(ABC):
         if not all(caches.keeps_all_rows for caches in self.caches):
             return None
         length = min([length, *(caches.length for caches in self.caches)])
-        return SourceSnapshot(length, tuple(caches.at(length) for caches in self.caches))
+        return DrafterSnapshot(length, tuple(caches.at(length) for caches in self.caches))
 
-    def join(self, other: Self, snapshot: SourceSnapshot) -> None:
+    def join(self, other: Self, snapshot: DrafterSnapshot) -> None:
         """Copy the state of another drafter of this kind at one of its snapshots.
 
         The tokens up to there have still to be given to `append`.
@@ -286,7 +286,7 @@ class Drafter(ABC):
             self.lookup.shorten(0)
         self.restore(snapshot)
 
-    def restore(self, snapshot: SourceSnapshot) -> None:
+    def restore(self, snapshot: DrafterSnapshot) -> None:
         """Take the drafter back to an earlier snapshot of it."""
         for caches, memory in zip(self.caches, snapshot.caches, strict=True):
             caches.restore(memory)

@@ -16,10 +16,10 @@ from mlx_engine.drafting.drafter import (
     DEEPEST,
     Draft,
     Drafter,
+    DrafterSnapshot,
     DraftRequest,
     Offer,
     ReadRows,
-    SourceSnapshot,
     empty_draft,
 )
 from mlx_engine.drafting.head_memory import FLUSH_ROWS, MOST_WAITING
@@ -122,7 +122,7 @@ class SmallModelDraft(HeadDrafter):
 
     def _limit_waiting(self, *, has_draft: bool) -> None:
         del has_draft
-        if self._memories[0].unread >= (MOST_WAITING if self.rests else FLUSH_ROWS):
+        if self._memories[0].unread >= (MOST_WAITING if self.is_paused else FLUSH_ROWS):
             self._read_waiting()
 
     def _read_waiting(self) -> None:
@@ -130,14 +130,14 @@ class SmallModelDraft(HeadDrafter):
             mx.async_eval(self._memories[0].read())  # type: ignore[no-untyped-call]
 
     @override
-    def snapshot(self) -> SourceSnapshot:
+    def snapshot(self) -> DrafterSnapshot:
         self._resolve()
         self._undo_draft()
         self._read_waiting()
         return super().snapshot()._replace(newest=None)
 
     @override
-    def restore(self, snapshot: SourceSnapshot) -> None:
+    def restore(self, snapshot: DrafterSnapshot) -> None:
         super().restore(snapshot)
         self._newest = _no_states(1)
 
@@ -174,7 +174,7 @@ class FeatureDraft(Drafter):
         self._waiting.append(target.features(hidden))
         self._newest = mx.contiguous(hidden[:, -1:, : target.hidden_size])
         unread = self.length - self.caches[0].length
-        if unread >= (MOST_WAITING if self.rests else FLUSH_ROWS):
+        if unread >= (MOST_WAITING if self.is_paused else FLUSH_ROWS):
             self._remember_waiting()
             mx.eval(self.caches[0].arrays())
 
@@ -195,12 +195,12 @@ class FeatureDraft(Drafter):
         return Draft(picks.tokens(), passes)
 
     @override
-    def snapshot(self) -> SourceSnapshot:
+    def snapshot(self) -> DrafterSnapshot:
         self._remember_waiting()
         return super().snapshot()
 
     @override
-    def restore(self, snapshot: SourceSnapshot) -> None:
+    def restore(self, snapshot: DrafterSnapshot) -> None:
         super().restore(snapshot)
         self._waiting = []
 

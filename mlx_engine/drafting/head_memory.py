@@ -19,13 +19,13 @@ FLUSH_ROWS = 64
 """Committed rows that may wait for the next draft; more are read without one."""
 
 MOST_WAITING = 2048
-"""Rows that may wait while the drafter rests."""
+"""Rows that may wait while the drafter is paused."""
 
 FEW_WAITING = 32
 """Rows that a draft reads in its own pass; more are read before, to stay there if it is undone."""
 
 
-class OpenRows(NamedTuple):
+class UncountedRows(NamedTuple):
     """Committed rows for an MTP head, of which only the device knows how many count.
 
     Each row pairs the target's picked token with the hidden state it was picked from, so that the
@@ -45,7 +45,7 @@ class BeforeDraft(NamedTuple):
 
     place: CachesSnapshot
     waiting: tuple[Rows, ...]
-    open: OpenRows | None
+    open: UncountedRows | None
 
 
 class UnreadRows(NamedTuple):
@@ -75,7 +75,7 @@ class HeadMemory:
         self.caches = head.make_head_caches(bits)
         self.gap = self.unread = 0
         self.waiting: list[Rows] = []
-        self.open: OpenRows | None = None
+        self.open: UncountedRows | None = None
 
     def replace_waiting(self, waiting: Sequence[Rows]) -> None:
         """Replace the committed rows that the MTP head has not read yet."""

@@ -22,22 +22,22 @@ from typing_extensions import override
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.cache.joint import apart, joint_caches
 from mlx_engine.drafting.drafter import (
+    ROWS_AFTER_PAUSE,
     ROWS_OF_A_PROMPT,
-    ROWS_OF_A_REST,
     Draft,
     Drafter,
+    DrafterSnapshot,
     DraftRequest,
     Offer,
     ReadRows,
     Rows,
-    SourceSnapshot,
     empty_draft,
 )
 from mlx_engine.drafting.head_memory import (
     FLUSH_ROWS,
     BeforeDraft,
     HeadMemory,
-    OpenRows,
+    UncountedRows,
     UnreadRows,
     joined,
 )
@@ -102,7 +102,7 @@ class HeadDrafter(Drafter):
         self.limit = limit
         self.offer = Offer(by, limit=limit)
         self._outputs: Sequence[OutputHead | None] = [None] * len(heads)
-        self._open: OpenRows | None = None
+        self._open: UncountedRows | None = None
         self._verified: list[BeforeDraft] = []
         self._drafted_from: list[BeforeDraft] = []
 
@@ -150,7 +150,7 @@ class HeadDrafter(Drafter):
         has_draft = bool(self._drafted_from)
         if not isinstance(count, int):
             assert rows.picked is not None
-            self._open = OpenRows(Rows(rows.picked, rows.hidden), count)
+            self._open = UncountedRows(Rows(rows.picked, rows.hidden), count)
             self._verified, self._drafted_from = self._drafted_from, []
             for memory in self._memories:
                 memory.open = self._open
@@ -208,13 +208,13 @@ class HeadDrafter(Drafter):
         self._drafted_from = []
 
     @override
-    def snapshot(self) -> SourceSnapshot:
+    def snapshot(self) -> DrafterSnapshot:
         self._resolve()
         self._undo_draft()
         return super().snapshot()
 
     @override
-    def restore(self, snapshot: SourceSnapshot) -> None:
+    def restore(self, snapshot: DrafterSnapshot) -> None:
         self._open, self._verified, self._drafted_from = None, [], []
         for memory in self._memories:
             memory.open = None
@@ -227,8 +227,8 @@ class MtpDraft(HeadDrafter):
 
     outputs: output heads to choose from, None for the heads' own. by: "model" for a head that was
     published apart. read_heads: reads the heads into memory; free after the first call. bits: of
-    the heads' keys and values. At rest the heads read nothing until the next draft, for which the
-    newest rows are kept.
+    the heads' keys and values. While paused the heads read nothing until the next draft, for
+    which the newest rows are kept.
     """
 
     reads_hidden = True
@@ -297,23 +297,23 @@ class MtpDraft(HeadDrafter):
 
     def _limit_waiting(self, *, has_draft: bool) -> None:
         """Leave out old unread rows, many at a time; read those a draft left to later heads."""
-        room = ROWS_OF_A_REST if self.rests else ROWS_OF_A_PROMPT
+        room = ROWS_AFTER_PAUSE if self.is_paused else ROWS_OF_A_PROMPT
         for memory in self._memories:
-            if self.rests or not has_draft:
+            if self.is_paused or not has_draft:
                 if memory.unread >= 2 * room:
                     memory.leave_out(room)
             elif memory.unread >= FLUSH_ROWS:
                 memory.flush()
 
     def flush(self) -> int:
-        """Have the heads read their newest unread rows, unless resting; return how many."""
-        if self.rests:
+        """Have the heads read their newest unread rows, unless paused; return how many."""
+        if self.is_paused:
             return 0
         self._resolve()
         self._undo_draft()
         return max(memory.flush() for memory in self._memories)
 
-    def snapshot(self) -> SourceSnapshot:
+    def snapshot(self) -> DrafterSnapshot:
         """Snapshot the rows that the heads have read, and the newest ones that they have not."""
         found = super().snapshot()
         for memory in self._memories:
@@ -321,7 +321,7 @@ class MtpDraft(HeadDrafter):
         waiting = tuple(tuple(memory.waiting) for memory in self._memories)
         return found._replace(waiting=waiting)
 
-    def earlier(self, length: int) -> SourceSnapshot | None:
+    def earlier(self, length: int) -> DrafterSnapshot | None:
         """Return the length one token back, whose hidden state comes when that token is read again.
 
         Heads that lack the rows before it begin anew there.
@@ -334,10 +334,10 @@ class MtpDraft(HeadDrafter):
         both = list(zip(self._memories, missing, strict=True))
         place = min([length - 1, *(memory.caches.length + left_out for memory, left_out in both)])
         kept = (memory.caches.at(memory.within(place, left_out)) for memory, left_out in both)
-        return SourceSnapshot(place, tuple(kept))
+        return DrafterSnapshot(place, tuple(kept))
 
     @override
-    def restore(self, snapshot: SourceSnapshot) -> None:
+    def restore(self, snapshot: DrafterSnapshot) -> None:
         super().restore(snapshot)
         none = [()] * len(self._memories)
         for memory, waiting in zip(self._memories, snapshot.waiting or none, strict=True):

@@ -177,7 +177,7 @@ class Drafting:
         if never is not None and sequence.drafter.target is not None:
             sequence.use(self._kit.make(options, with_model=False))  # the target as it is
             self._purpose = _DrafterKind(options.source, with_model=False)
-        sequence.drafter.rests = options.depth == 0 or self._skips_prompt(options)
+        sequence.drafter.is_paused = options.depth == 0 or self._skips_prompt(options)
 
     def forget(self) -> None:
         """Have the next answer make a new drafter, after an error."""

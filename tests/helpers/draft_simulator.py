@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlx_engine.drafting.depth import BatchLimits, Choice, DepthPolicy, DraftRecords
-from mlx_engine.drafting.drafter import ROWS_OF_A_REST, Offer
+from mlx_engine.drafting.drafter import ROWS_AFTER_PAUSE, Offer
 from mlx_engine.drafting.round_costs import OtherChats, PassCosts
 from mlx_engine.values.options import MAX_DEPTH
 
@@ -59,7 +59,7 @@ def reading_ms(machine: Machine, rows: int) -> float:
     """
     further = (machine.rounds.verify_ms[-1] - machine.rounds.verify_ms[0]) / MAX_DEPTH
     return (
-        min(rows, ROWS_OF_A_REST)
+        min(rows, ROWS_AFTER_PAUSE)
         * further
         * machine.rounds.draft_ms
         / machine.rounds.verify_ms[0]

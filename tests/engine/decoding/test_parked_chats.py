@@ -100,7 +100,7 @@ def test_it_drafts_from_the_next_answer_on_when_that_pays(engine, monkeypatch):
 
 
 def test_after_long_texts_nothing_is_read_again(engine, monkeypatch):
-    monkeypatch.setattr(mtp, "ROWS_OF_A_REST", 4)
+    monkeypatch.setattr(mtp, "ROWS_AFTER_PAUSE", 4)
     lost, still, back = answers(engine, monkeypatch, [HOPELESS, HOPELESS, CHEAP])
     assert {r.why.code for r in (*lost[0].rounds, *still[0].rounds)} == {"parked-cost"}
     assert still[0].progress[0].reused > 0
@@ -130,7 +130,7 @@ def test_what_waits_while_the_depth_is_zero_is_read_by_the_first_draft(engine, m
 
 def test_a_head_reads_no_prompt_where_drafts_were_seen_not_to_pay(engine, monkeypatch):
     """Its end is read by the first draft that is tried; of the first text of all it reads all."""
-    monkeypatch.setattr(mtp, "ROWS_OF_A_REST", 4)
+    monkeypatch.setattr(mtp, "ROWS_AFTER_PAUSE", 4)
     doubtful = PassCosts(tuple(1000.0 + 930 * row for row in range(9)), 0.0)
     ((first, rows),) = answers(engine, monkeypatch, [doubtful])
     assert sum(rows) >= first.progress[-1].total - 2 > 10, "the newest may wait"

@@ -128,8 +128,8 @@ def test_what_waits_while_a_source_rests_is_there_for_the_next_draft(engine, mon
         depths = CyclingDepth([2, *[0] * 5, 3, 0, 2])
         ran = run(kit.model, PROMPT, source, depths, options=sampling, max_tokens=40)
         accepted.append((ran.tokens, ran.stats.accepted_by_depth))
-        never = property(lambda drafter: False, lambda drafter, rests: None)
-        monkeypatch.setattr(Drafter, "rests", never, raising=False)
+        never = property(lambda drafter: False, lambda drafter, is_paused: None)
+        monkeypatch.setattr(Drafter, "is_paused", never, raising=False)
     assert accepted[0] == accepted[1]
 
 

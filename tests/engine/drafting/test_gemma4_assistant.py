@@ -90,7 +90,7 @@ def test_nothing_is_copied_while_it_rests(pairs):
     pair, engine = pairs("ordered")
     assistant = opened(pair.assistant, engine.parts.model)
     source = FeatureDraft(assistant, DraftOptions(rule="greedy"))
-    source.rests = True
+    source.is_paused = True
     hidden = assistant.target.forward(mx.array([TOKENS[:9]]), assistant.target.make_caches())
     for row, token in enumerate(TOKENS[:9]):
         tell(source, mx.array([token]), hidden[:, row : row + 1])

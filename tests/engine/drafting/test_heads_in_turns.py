@@ -122,7 +122,7 @@ def test_going_back_while_it_rests_each_head_has_its_own_rows_to_read(models, hi
     tell(source, mx.array(TEXT[:9]), states[:, :9])
     propose(source, 9, 1)
     tell(source, mx.array(TEXT[9:11]), states[:, 9:11])
-    source.rests = True
+    source.is_paused = True
     tell(source, mx.array(TEXT[11:12]), states[:, 11:12])
     boundary = source.snapshot()
     tell(source, mx.array(TEXT[12:16]), states[:, 12:16])

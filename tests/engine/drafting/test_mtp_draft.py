@@ -10,8 +10,8 @@ from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.drafting.drafter import (
+    ROWS_AFTER_PAUSE,
     ROWS_OF_A_PROMPT,
-    ROWS_OF_A_REST,
     DraftRequest,
     ReadRows,
 )
@@ -269,7 +269,7 @@ def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
 def test_a_head_that_rests_is_not_touched_before_it_drafts(model, hidden):
     """It then knows all that came before."""
     source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
-    source.rests = True
+    source.is_paused = True
     for start in range(0, 30, 10):
         tell(source, mx.array(TEXT[start : start + 10]), hidden[:, start : start + 10])
     boundary = source.snapshot()
@@ -281,17 +281,17 @@ def test_a_head_that_rests_is_not_touched_before_it_drafts(model, hidden):
 
 def test_after_a_long_rest_a_head_knows_the_newest_rows(model, hidden):
     rested, anew = (MtpDraft(model.heads, DraftOptions(rule="greedy")) for _ in range(2))
-    rested.rests = True
-    count = 3 * ROWS_OF_A_REST
+    rested.is_paused = True
+    count = 3 * ROWS_AFTER_PAUSE
     states = mx.concatenate([hidden[:, :90]] * 3, axis=1)[:, :count]
     text = mx.array((list(TEXT[:90]) * 3)[:count])
     held = []
     for start in range(0, count, 16):
         tell(rested, text[start : start + 16], states[:, start : start + 16])
         held.append(rested.nbytes)
-    assert max(held) <= 2 * ROWS_OF_A_REST * states[:, :1].nbytes
+    assert max(held) <= 2 * ROWS_AFTER_PAUSE * states[:, :1].nbytes
     left = sum(rows.tokens.shape[0] for rows in rested.snapshot().waiting[0])
-    assert ROWS_OF_A_REST <= left < 2 * ROWS_OF_A_REST
+    assert ROWS_AFTER_PAUSE <= left < 2 * ROWS_AFTER_PAUSE
     tell(anew, text[count - left - 1 :], states[:, count - left - 1 :])
     assert propose(rested, 5, 3) == propose(anew, 5, 3)
 
@@ -300,8 +300,8 @@ def test_a_token_that_waits_is_no_work(model, hidden):
     """A plain round of a chat whose source rests: nothing is made of what the target computed."""
     source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
     tell(source, mx.array(TEXT[:9]), hidden[:, :9])
-    source.rests = True
-    rows = [mx.contiguous(hidden[:, n : n + 1]) for n in range(9, 2 * ROWS_OF_A_REST)]
+    source.is_paused = True
+    rows = [mx.contiguous(hidden[:, n : n + 1]) for n in range(9, 2 * ROWS_AFTER_PAUSE)]
     for n, row in enumerate(rows, 9):
         tell(source, mx.array(TEXT[n : n + 1]), row)
     (waiting,) = source.snapshot().waiting
