@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QEvent, Qt
-from PySide6.QtWidgets import QStackedWidget, QTabBar, QWidget
+from PySide6.QtWidgets import QStackedWidget, QTabBar, QToolButton, QWidget
 from typing_extensions import override
 
 from app.state.settings import KeptSettings
@@ -74,6 +74,11 @@ class SettingsView(QWidget):
         self._tabs.setAccessibleName(tr("Settings"))
         self._tabs.setDrawBase(False)
         self._tabs.setExpanding(False)
+        arrows = self._tabs.findChildren(QToolButton)  # Qt has no German for them
+        for arrow, name in zip(
+            arrows, (tr("Earlier Settings"), tr("Further Settings")), strict=True
+        ):
+            arrow.setAccessibleName(name)
         for name in (tr("General"), tr("Appearance"), tr("Models"), tr("Drafting"), tr("Advanced")):
             self._tabs.addTab(unmarked(name))
         self._stack = QStackedWidget()

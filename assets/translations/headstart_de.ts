@@ -2781,6 +2781,14 @@
         <translation>Neue Chats beginnen mit diesen Einstellungen. Bestehende Chats behalten ihre eigenen.</translation>
     </message>
     <message>
+        <source>Earlier Settings</source>
+        <translation>Vorige Einstellungen</translation>
+    </message>
+    <message>
+        <source>Further Settings</source>
+        <translation>Weitere Einstellungen</translation>
+    </message>
+    <message>
         <source>General</source>
         <translation>Allgemein</translation>
     </message>
