@@ -1,6 +1,7 @@
 """The house rules hold in this repository, and each rule notices when it is broken."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -206,3 +207,22 @@ def test_what_is_worth_a_look_is_told(tmp_path: Path) -> None:
     assert told.splitlines()[0] == "app: 5 files, 406 lines"
     assert "401 lines: app.long" in told
     assert "1 lines, only for app.b: app.short" in told
+
+
+def test_an_installation_has_its_version_and_all_its_assets() -> None:
+    """What pyproject.toml names is there: an installation fails, or lacks files, if it moved."""
+    hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]
+    version = hatch["version"]
+    pattern = version["pattern"]
+    assert re.search(pattern, (ROOT / version["path"]).read_text())
+    sent = hatch["build"]["targets"]["wheel"]["force-include"]
+    assert all((ROOT / path).exists() for path in sent)
+    used = [path.relative_to(ROOT).as_posix() for path in (ROOT / "assets").rglob("*.*")]
+    missing = [
+        path
+        for path in used
+        if not path.startswith("assets/readme/")
+        and not path.endswith(".ts")
+        and not any(path == name or path.startswith(f"{name}/") for name in sent)
+    ]
+    assert not missing
