@@ -22,9 +22,9 @@ Events of an answer: PromptProgress, TextPiece, ToolCall, RoundFinished, Generat
 together, Event.
 Values: Message, Tool, Generation, GenerationStats, RoundStats, ModelDescription, TensorGroup,
 KernelState, Reason.
-Errors, each an EngineError: ModelNotFound, DownloadFailed, BadModelFile, UnsafeModelFile,
-UnsupportedModel, HeadsOnly, BadTokenizer, BadChatTemplate, BadOption, BadPrompt, PromptTooLong,
-LoadStopped, NumericsError, OutOfMemory, DoesNotFit, EngineMisuse.
+Errors, each an EngineError: ModelNotFound, DownloadFailed, SignInNeeded, BadModelFile,
+UnsafeModelFile, UnsupportedModel, HeadsOnly, BadTokenizer, BadChatTemplate, BadOption, BadPrompt,
+PromptTooLong, LoadStopped, NumericsError, OutOfMemory, DoesNotFit, EngineMisuse.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ from mlx_engine.values.errors import (
     OutOfMemory,
     PromptTooLong,
     Reason,
+    SignInNeeded,
     UnsafeModelFile,
     UnsupportedModel,
 )

@@ -3,6 +3,7 @@
 EngineError
 ├── ModelNotFound          no such path, or a folder without a model in it
 │   └── DownloadFailed     missing on the hub, not accessible, or ambiguous
+│       └── SignInNeeded   a model of the hub for those who signed in and agreed
 ├── BadModelFile           truncated, corrupt, or tensors that do not fit the config
 │   └── UnsafeModelFile    a format that can run code when opened (.bin, .pt, pickle)
 ├── UnsupportedModel       a sound file of an architecture or format we cannot run
