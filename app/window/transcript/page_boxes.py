@@ -193,6 +193,7 @@ def soften_bullets(block: QTextBlock, pixels: int) -> None:
     """Have the bullets of lists smaller and further from their words, from this block on. Qt draws
     them in the font of the block. pixels: of the text's font.
     """
+    first = block
     while block.isValid():
         style = block.textList().format().style() if block.textList() else None
         if style in BULLETS and block.blockFormat().marker() == NO_MARKER:
@@ -201,6 +202,8 @@ def soften_bullets(block: QTextBlock, pixels: int) -> None:
             form.setFontStretch(WIDE)
             QTextCursor(block).setBlockCharFormat(form)
         block = block.next()
+    # Qt forgets the lines of a document's first block when its format alone has changed
+    first.document().markContentsDirty(first.position(), first.length())
 
 
 def set_in_from_right(block: QTextBlock) -> None:

@@ -170,7 +170,8 @@ class Selection(QObject):
             return False
         is_left = event.button() == Qt.MouseButton.LeftButton
         if event.type() == QEvent.Type.MouseButtonPress and is_left:
-            self.clear(but=text)
+            # Qt takes a press on selected words for the beginning of a drag
+            self.clear(but=None if self._is_wide else text)
             self._origin = text
             self._scrolling.start()
         elif event.type() == QEvent.Type.MouseMove and event.buttons() & Qt.MouseButton.LeftButton:
@@ -185,7 +186,9 @@ def _select(text: Text, anchor: int, position: int) -> None:
     if (cursor.anchor(), cursor.position()) != (anchor, position):
         cursor.setPosition(anchor)
         cursor.setPosition(position, QTextCursor.MoveMode.KeepAnchor)
+        sideways = text.horizontalScrollBar().value()
         text.setTextCursor(cursor)
+        text.horizontalScrollBar().setValue(sideways)
 
 
 class Row(NamedTuple):

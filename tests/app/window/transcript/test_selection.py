@@ -75,6 +75,23 @@ def test_another_press_ends_it(shown):
     assert not any(text.textCursor().hasSelection() for text in (before, code, after))
 
 
+def test_a_drag_that_begins_on_selected_words_begins_a_selection(shown):
+    before, code, after = of(shown, 2).texts()
+    before.selectAll()
+    drag(before, 8, after, 4)
+    before.copy()
+    assert clipboard() == "it:\n\n```py\nx = 1\n```\n\nThen"
+    assert code.textCursor().selectedText() == "x = 1"
+
+
+def test_code_is_not_scrolled_sideways_by_a_selection(view):
+    show(view, ShownMessage(1, "assistant", f"Run:\n\n```\n{'x' * 400}\n```\n\nNow."))
+    _, code, _ = of(view, 1).texts()
+    assert code.horizontalScrollBar().maximum() > 0
+    code.selectAll()
+    assert code.textCursor().hasSelection() and code.horizontalScrollBar().value() == 0
+
+
 def test_all_is_the_message_and_then_the_chat(shown):
     _, code, _ = of(shown, 2).texts()
     code.setFocus()

@@ -701,3 +701,9 @@ def test_another_branch_of_very_many_messages_has_places_for_a_section(view, sec
     assert {389, 1000} <= {*placed(view)} and len(placed(view)) <= 2 * section
     view.jump.click()
     assert placed(view)[-1] == 1299
+
+
+def test_a_list_of_one_entry_is_laid_out_where_it_begins_a_text(view):
+    show(view, ShownMessage(1, "assistant", "- only\n\nThen a paragraph."))
+    (text,) = of(view, 1).texts()
+    assert text.document().firstBlock().layout().lineCount() == 1
