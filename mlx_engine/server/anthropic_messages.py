@@ -12,12 +12,13 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mlx_engine import Engine
 from mlx_engine.server.desk import Desk, Written, begun, unless_gone
-from mlx_engine.server.fields import Body, SamplingFields, limits, timings
+from mlx_engine.server.fields import Body, SamplingFields, limits, refuse, timings
 from mlx_engine.values.conversation import (
     Event,
     FinishReason,
     GenerationFinished,
     Message,
+    PromptProgress,
     TextPiece,
     Tool,
     ToolCall,
@@ -33,6 +34,11 @@ STOPS: dict[FinishReason, str] = {
     "max-tokens": "max_tokens",
     "context-full": "max_tokens",
     "memory-full": "max_tokens",
+}
+
+REFUSED = {
+    "container": "this server has no containers: leave it out.",
+    "mcp_servers": "this server calls no other servers: give their tools as tools.",
 }
 
 
@@ -156,11 +162,20 @@ class CountBody(SamplingFields):
         return {"enable_thinking": self.thinking.type != "disabled"}
 
 
+class OutputConfig(Body):
+    """Form of the answer."""
+
+    format: dict[str, Any] | None = None
+
+
 class MessagesBody(CountBody):
     """Body of a request for a message."""
 
     max_tokens: int
     stop_sequences: list[str] | None = None
+    output_config: OutputConfig | None = None
+    container: Any = None
+    mcp_servers: list[Any] | None = None
 
 
 def _usage(stats: GenerationStats) -> dict[str, int]:
@@ -180,7 +195,9 @@ def routes(desk: Desk) -> APIRouter:
     async def messages(body: MessagesBody, request: Request) -> Response:
         """Answer the last message."""
         desk.check_model(body.model)
-        ends = limits(body, body.max_tokens, body.stop_sequences)
+        refuse(body, REFUSED)
+        form = body.output_config and body.output_config.format
+        ends = limits(body, body.max_tokens, body.stop_sequences, form)
         if body.thinking is not None and body.thinking.budget_tokens is not None:
             ends = replace(ends, max_thinking=body.thinking.budget_tokens)
         tools = body.functions_to_call()
@@ -245,7 +262,11 @@ def _event(name: str, **fields: object) -> str:
 
 async def _stream(head: dict[str, Any], events: AsyncIterator[Event | None]) -> AsyncIterator[str]:
     empty: dict[str, object] = {"content": [], "stop_reason": None, "stop_sequence": None}
-    yield _event("message_start", message={**head, **empty, "usage": _usage(GenerationStats())})
+    first = await anext(events)  # the prompt's length, unless reading began late
+    read = GenerationStats()
+    if isinstance(first, PromptProgress):
+        read = GenerationStats(prompt_tokens=first.total, reused_tokens=first.reused)
+    yield _event("message_start", message={**head, **empty, "usage": _usage(read)})
     index, kind, reason = -1, "", ""
     try:
         async for event in events:

@@ -40,6 +40,8 @@ REFUSED = {
     "logprobs": "this server does not return probabilities of chat answers: leave it out.",
     "top_logprobs": "this server does not return probabilities of chat answers: leave it out.",
     "audio": "this server answers in text alone: leave it out.",
+    "function_call": "this server knows tools alone: use tool_choice.",
+    "web_search_options": "this server does not search the web: leave it out.",
 }
 
 
@@ -127,6 +129,8 @@ class ChatBody(SamplingFields):
     logprobs: bool = False
     top_logprobs: int | None = None
     audio: Any = None
+    function_call: Any = None
+    web_search_options: Any = None
 
     def conversation(self) -> tuple[Message, ...]:
         """Return the messages; system messages at the beginning are joined."""

@@ -14,7 +14,7 @@ from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mlx_engine.server.desk import Desk, begun, unless_gone
-from mlx_engine.server.fields import Body, SamplingFields, limits, timings
+from mlx_engine.server.fields import Body, SamplingFields, limits, refuse, timings
 from mlx_engine.server.openai_chat import Part, joined_systems, text_of
 from mlx_engine.values.conversation import (
     Event,
@@ -31,6 +31,14 @@ from mlx_engine.values.stats import GenerationStats
 
 MOST_REMEMBERED = 256
 """Responses whose conversation a later request can continue; the oldest are forgotten."""
+
+REFUSED = {
+    "background": "this server answers at once: leave it out.",
+    "conversation": "this server stores no conversations: use previous_response_id.",
+    "prompt": "this server stores no prompts: send instructions and input.",
+    "context_management": "this server does not shorten conversations: leave it out.",
+    "top_logprobs": "this server does not return probabilities of responses: leave it out.",
+}
 
 Item = dict[str, Any]
 
@@ -79,6 +87,12 @@ class ResponseBody(SamplingFields):
     tools: list[FunctionFields] | None = None
     tool_choice: str | dict[str, Any] = "auto"
     text: TextFormat = TextFormat()
+    truncation: str | None = None
+    background: bool | None = None
+    conversation: Any = None
+    prompt: Any = None
+    context_management: Any = None
+    top_logprobs: int | None = None
 
     def messages(self) -> list[Message]:
         """Return the input as messages. Raises BadOption for items that cannot be read."""
@@ -264,6 +278,9 @@ def routes(desk: Desk) -> APIRouter:
     async def responses(body: ResponseBody, request: Request) -> Response:
         """Answer the input."""
         desk.check_model(body.model)
+        refuse(body, REFUSED)
+        if body.truncation not in (None, "disabled"):
+            raise BadOption("truncation: this server drops nothing of the input, use “disabled”.")
         earlier: tuple[Message, ...] = ()
         if body.previous_response_id is not None:
             if body.previous_response_id not in remembered:

@@ -26,6 +26,7 @@ DEFAULT_MAX_TOKENS = 16
 Prompt = str | list[int]
 REFUSED = {
     "suffix": "this server cannot fill in the middle: leave it out.",
+    "best_of": "this server does not choose among answers: leave it out.",
 }
 
 
@@ -39,6 +40,7 @@ class CompletionBody(SamplingFields):
     n: int = Field(1, ge=1, le=MOST_CHOICES)
     echo: bool = False
     suffix: str | None = None
+    best_of: int | None = None
     logprobs: int | None = Field(None, ge=0, le=20)
     response_format: dict[str, Any] | None = None
 

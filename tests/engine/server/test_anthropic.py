@@ -1,5 +1,7 @@
 """Anthropic's endpoints through the official client."""
 
+import json
+
 import anthropic
 import pytest
 from live_server import live_server
@@ -84,11 +86,28 @@ def test_an_error_in_mid_answer_ends_the_stream_with_its_words():
         stream.get_final_message()
 
 
+def test_a_stream_begins_with_the_length_of_its_prompt(client):
+    asked = {"model": "pocket_model", "messages": ASKED, "max_tokens": 2}
+    counted = client.messages.count_tokens(model="pocket_model", messages=ASKED).input_tokens
+    [start] = [e for e in client.messages.create(**asked, stream=True) if e.type == "message_start"]
+    usage = start.message.usage
+    assert usage.input_tokens + usage.cache_read_input_tokens == counted
+
+
+def test_an_answer_is_bound_to_the_schema_of_its_output_format(client):
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    form = {"format": {"type": "json_schema", "schema": {**schema, "additionalProperties": False}}}
+    asked = {"model": "pocket_model", "messages": ASKED, "max_tokens": 60}
+    answer = client.messages.create(**asked, extra_body={"output_config": form, "temperature": 0.0})
+    assert [*json.loads(answer.content[0].text)] == ["n"]
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "words"),
     [
         ({"model": "claude"}, "not_found_error", "'claude' is not loaded"),
         ({"max_tokens": 0}, "invalid_request_error", "max_tokens=0"),
+        ({"extra_body": {"container": "a"}}, "invalid_request_error", "container: this server"),
         ({"messages": []}, "invalid_request_error", "at least 1 item"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},

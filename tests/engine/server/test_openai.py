@@ -180,6 +180,8 @@ def test_scores_are_those_of_the_engines_logits(client, served, max_tokens):
         ({"n": 99}, 400, "n: Input should be less than or equal to 8"),
         ({"n": 2, "stream": True}, 400, "set n to 1"),
         ({"logprobs": True}, 400, "logprobs: this server"),
+        ({"function_call": "auto"}, 400, "function_call: this server"),
+        ({"extra_body": {"web_search_options": {"a": 1}}}, 400, "web_search_options: this server"),
         ({"logit_bias": {"x": 1}}, 400, "logit_bias: use token ids"),
         ({"response_format": {"type": "xml"}}, 400, "response_format"),
         (

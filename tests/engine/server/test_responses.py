@@ -111,6 +111,9 @@ def test_errors_are_told(client):
         ({"input": [{"type": "computer_call"}]}, "'computer_call' cannot be read"),
         ({"text": {"format": {"type": "xml"}}}, "response_format: use"),
         ({"input": []}, "nothing is asked"),
+        ({"background": True}, "background: this server"),
+        ({"conversation": "conv_a"}, "conversation: this server"),
+        ({"truncation": "auto"}, "truncation: this server"),
     ):
         with pytest.raises(openai.BadRequestError, match=words):
             client.responses.create(**({"model": "m", "input": "a"} | fields))
