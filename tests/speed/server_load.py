@@ -1,0 +1,171 @@
+"""Load on the server: random requests of 8 clients, its speed beside the API, a growing prompt.
+
+PYTHONPATH=.:tests/helpers python tests/speed/server_load.py [REQUESTS]
+"""
+
+import json
+import random
+import socket
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from pathlib import Path
+from statistics import median, quantiles
+from time import monotonic, perf_counter, sleep
+from typing import Any
+
+from live_server import LiveServer, ask, live_server
+
+import mlx_engine
+from mlx_engine.values.conversation import Message, TextPiece
+from mlx_engine.values.options import GenerationOptions, LoadOptions, SamplingOptions
+
+CHAT = "/v1/chat/completions"
+WEATHER = {"type": "function", "function": {"name": "weather"}}
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+FORM = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}
+
+
+def asked(rng: random.Random) -> tuple[str, dict[str, Any]]:
+    """Draw a request: path and body."""
+    messages = [{"role": "user", "content": f"What does os.path.{rng.randrange(9**6)} do?"}]
+    body: dict[str, Any] = {"stream": rng.random() < 0.5, "draft": {"depth": rng.choice([0, 2, 3])}}
+    path = rng.choice([CHAT, CHAT, "/v1/messages", "/v1/completions", "/v1/responses"])
+    match path:
+        case "/v1/completions":
+            body |= {"prompt": "def join(a):", "max_tokens": 24}
+        case "/v1/responses":
+            body |= {"input": "What is a path?", "max_output_tokens": 24}
+        case _:
+            body |= {"messages": messages, "max_tokens": 24}
+    if path == CHAT:
+        body |= rng.choice([{}, {"response_format": FORM}, {"tools": [WEATHER]}, {"stop": "a"}])
+    return path, body
+
+
+def send(server: LiveServer, seed: int) -> tuple[int, float | None]:
+    """Send a drawn request, every fourth left in mid-answer; return status and seconds to text."""
+    rng = random.Random(seed)
+    path, body = asked(rng)
+    connection = HTTPConnection(server.address.removeprefix("http://"), timeout=120)
+    began = perf_counter()
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    if rng.random() < 0.25 and not body["stream"]:
+        sleep(rng.random() / 5)
+        connection.sock.shutdown(socket.SHUT_RDWR)
+        connection.close()
+        return 0, None
+    reply = connection.getresponse()
+    first = None
+    leaves = rng.random() < 0.25
+    while body["stream"] and reply.status == 200 and (line := reply.readline()):
+        if first is None and any(mark in line for mark in (b'"content":', b"delta", b'"text":')):
+            first = perf_counter() - began
+        if leaves and first is not None:
+            break
+    if not body["stream"] or reply.status != 200:
+        reply.read()
+    connection.close()
+    return reply.status, first
+
+
+def rss() -> float:
+    """Return this process's memory in MiB."""
+    fields = Path("/proc/self/status").read_text().split("VmRSS:")[1].split()
+    return int(fields[0]) / 1024
+
+
+def load(requests: int) -> None:
+    """Print what many requests leave behind, and how long they waited."""
+    with live_server(mlx_engine.load) as server:
+        results = list[tuple[int, float | None]]()
+        for begin, end in ((0, requests // 5), (requests // 5, requests)):
+            started = monotonic()
+            tokens = server.desk.counts.generated_tokens
+            with ThreadPoolExecutor(8) as pool:
+                results += pool.map(lambda seed: send(server, seed), range(begin, end))
+            took = monotonic() - started
+            limit = monotonic() + 20
+            while server.desk.thread.running and monotonic() < limit:
+                sleep(0.05)
+            speed = (server.desk.counts.generated_tokens - tokens) / took
+            print(f"{end} requests: {rss():.0f} MiB, {threading.active_count()} threads,", end=" ")
+            print(f"{speed:.0f} finished tokens/s, {took:.0f} s,", end=" ")
+            print(f"{server.desk.thread.running} running, {server.desk.thread.waiting} waiting")
+        statuses = [status for status, _ in results]
+        print({status: statuses.count(status) for status in sorted(set(statuses))})
+        firsts = sorted(first for _, first in results if first is not None)
+        print(f"first piece: p50 {median(firsts):.3f} s, p95 {quantiles(firsts, n=20)[-1]:.3f} s")
+
+
+def beside_the_api(rounds: int = 8, length: int = 160) -> None:
+    """Print speed and time to the first piece of the server and of a session, by turns."""
+    never_ends = {token: -1000.0 for token in (0, 1, 2)}
+    greedy = SamplingOptions(temperature=0, logit_bias=never_ends)
+    limits = GenerationOptions(length)
+    times: dict[str, list[tuple[float, float]]] = {"api": [], "server": []}
+    bias = {str(token): value for token, value in never_ends.items()}
+    engine = mlx_engine.load()
+
+    def api(text: str) -> tuple[float, float]:
+        began, first = perf_counter(), 0.0
+        session = engine.session(sampling=greedy, generation=limits)
+        session.load_messages([Message("user", text)])
+        for event in session.regenerate():
+            if not first and isinstance(event, TextPiece):
+                first = perf_counter() - began
+        return first, session.stats.generated_tokens / (perf_counter() - began)
+
+    with live_server(mlx_engine.load) as server:
+
+        def served(text: str) -> tuple[float, float]:
+            messages = [{"role": "user", "content": text}]
+            body = {"messages": messages, "max_tokens": length, "temperature": 0.0, "stream": True}
+            connection = HTTPConnection(server.address.removeprefix("http://"), timeout=120)
+            began, first, last = perf_counter(), 0.0, b""
+            head = {"Content-Type": "application/json"}
+            connection.request("POST", CHAT, json.dumps(body | {"logit_bias": bias}), head)
+            for line in connection.getresponse():
+                if not first and b'"content": "' in line and b'"content": ""' not in line:
+                    first = perf_counter() - began
+                last = line if b"timings" in line else last
+            count = json.loads(last.removeprefix(b"data: "))["timings"]["predicted_n"]
+            return first, count / (perf_counter() - began)
+
+        for turn in range(rounds + 1):
+            for name, way in (("api", api), ("server", served)):
+                found = way(f"Write function number {turn} that joins paths.")
+                times[name] += [found] if turn else []
+    engine.close()
+    first, speed = ({n: median(t[k] for t in v) for n, v in times.items()} for k in (0, 1))
+    print({name: f"{1000 * s:.1f} ms to the first piece" for name, s in first.items()})
+    print({name: f"{tokens:.1f} tokens/s" for name, tokens in speed.items()})
+    print(f"server / api: {speed['server'] / speed['api']:.3f}")
+
+
+def agent(steps: int = 20) -> None:
+    """Print the prompt tokens that a growing conversation reads, and after a restart."""
+    messages: list[dict[str, str]] = [{"role": "system", "content": "You are an agent. " * 40}]
+    read = total = 0
+    with tempfile.TemporaryDirectory() as folder:
+        options = LoadOptions(prompt_files=Path(folder))
+        for begin, end in ((0, steps), (steps, steps + 1)):
+            with live_server(lambda: mlx_engine.load(options=options)) as server:
+                for step in range(begin, end):
+                    text = f"Step {step}: " + "look at this file again. " * 55
+                    messages.append({"role": "user", "content": text})
+                    reply = ask(server, CHAT, {"messages": messages, "max_tokens": 8}).json
+                    said = reply["choices"][0]["message"]["content"]
+                    messages.append({"role": "assistant", "content": said})
+                    read += reply["timings"]["prompt_n"]
+                    total = reply["usage"]["prompt_tokens"]
+            print(f"{end} requests: a prompt of {total} tokens, {read} read in all")
+            read = 0
+
+
+if __name__ == "__main__":
+    load(int(sys.argv[1]) if len(sys.argv) > 1 else 500)
+    beside_the_api()
+    agent()
