@@ -102,7 +102,7 @@ def load(requests: int) -> None:
 
 def beside_the_api(rounds: int = 8, length: int = 160) -> None:
     """Print speed and time to the first piece of the server and of a session, by turns."""
-    never_ends = {token: -1000.0 for token in (0, 1, 2)}
+    never_ends = dict.fromkeys((0, 1, 2), -1000.0)
     greedy = SamplingOptions(temperature=0, logit_bias=never_ends)
     limits = GenerationOptions(length)
     times: dict[str, list[tuple[float, float]]] = {"api": [], "server": []}
