@@ -141,7 +141,7 @@ class Kernels:
     try_now: Callable[[KernelName, KernelWork], None] | None = None
 
     def served(self, name: KernelName, work: KernelWork) -> "ServedRows | None":
-        """Row counts at which a kernel does this work (up to date); None where it never does."""
+        """Return the row counts at which a kernel is used for `work`; None where it never is."""
         if self.launcher is None or self.why_none:
             return None
         self.asked.setdefault(name, set()).add(work)

@@ -104,7 +104,7 @@ class RowsCache(ABC):
 
     @abstractmethod
     def keys_and_values(self) -> KeysValues:
-        """Keys and values for the block just written or, after a commit, for the next one.
+        """Return all cached keys and values that the rows written last may attend to.
 
         At least one row must have been written. mlx-lm's name; its layers share keys and values by
         it.

@@ -70,7 +70,7 @@ class WindowCache(RowsCache):
         return causal_mask(self.start(), N, range(self._view_start(), self.most + N), window)
 
     def keys_and_values(self) -> KeysValues:
-        """Keys and values for the block just written or, after a commit, for the next one.
+        """Return all cached keys and values that the rows written last may attend to.
 
         They begin at a multiple of WINDOW_STEP; the mask hides those that have left the window.
         """

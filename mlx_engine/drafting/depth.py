@@ -466,7 +466,7 @@ class DepthPolicy:
         return self._chooser.next(offer.chance, deepest)._replace(by=offer.by)
 
     def _preferred(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> Offer:
-        """Return a copy of a long earlier passage if that is faster, else the fastest offer."""
+        """Choose an offer of the draft sources: a long copy that pays, else the fastest."""
         first = offers[0]
         is_set = depth != "auto" or len(offers) == 1
         if is_set or (first.is_long and self._best_of(first)):

@@ -31,7 +31,7 @@ rows, whose tiles have 64. Presumed, not measured.
 
 @dataclass(frozen=True, slots=True)
 class _CountsUpTo:
-    """Row counts that a matrix kernel serves, up to `most` where it serves a whole verify pass."""
+    """Row counts at which a kernel is used: `counts`, and those beyond a pass up to `most`."""
 
     most: int
     counts: Container[int]

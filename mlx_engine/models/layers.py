@@ -287,7 +287,7 @@ class Norm:
 
     @staticmethod
     def read_rows(part: Part, names: Mapping[str, int], eps: float) -> "Norm":
-        """Read RMS norms as one whose rows take turns; names: norm -> its number of rows."""
+        """Read several RMS norms as one over stacked rows; names: norm -> how many rows it has."""
         weights = [part.vector(f"{name}.weight") for name in names]
         rows = zip(weights, names.values(), strict=True)
         every = [mx.broadcast_to(weight, (count, weight.size)) for weight, count in rows]

@@ -109,7 +109,7 @@ class _Vocabulary:
 
 
 def _source(options: GenerationOptions) -> str | None:
-    """Return the library's form of the options' grammar. Raises BadOption."""
+    """Compile schema, regex or grammar for llguidance; None for none. Raises BadOption."""
     if options.schema is None and options.regex is None and options.grammar is None:
         return None
     from llguidance import LLMatcher

@@ -230,7 +230,7 @@ _HEADER = re.compile(
 
 
 def _json(text: str, _: Schemas) -> list[_Found]:
-    """Objects {"name": ..., "arguments" or "parameters": {...}}, one, several, or a list."""
+    """Parse calls written as JSON: {"name": ..., "arguments" or "parameters": {...}}, or a list."""
     found: list[_Found] = []
     while text.startswith(("{", "[")):
         value, end = _decode(text)
@@ -254,7 +254,7 @@ def _json_call(call: object) -> _Found:
 
 
 def _named_json(text: str, _: Schemas) -> list[_Found]:
-    """A name in a family's own header, then a JSON object; Kimi K2, DeepSeek, Mistral, ..."""
+    """Parse calls written as a name in a family's own header, then JSON; Kimi K2, DeepSeek, ..."""
     found, place = [], 0
     while header := _HEADER.search(text, place):
         value, end = _decode(text[header.end() :])
@@ -337,7 +337,7 @@ _TAGS = (
 
 
 def _tagged(text: str, schemas: Schemas) -> list[_Found]:
-    """An element for each argument, whose type the tool's schema tells."""
+    """Parse calls with an XML-like element for each argument, typed by the tool's schema."""
     for tags in _TAGS:
         found = []
         for call in tags.call.finditer(text):
@@ -412,7 +412,7 @@ _GEMMA_TOKEN = re.compile(
 
 
 def _gemma(text: str, _: Schemas) -> list[_Found]:
-    """call:name{key:<|"|>text<|"|>,other:3}, Gemma 4's and FunctionGemma's."""
+    """Parse Gemma's calls: call:name{key:<|"|>text<|"|>,other:3}."""
     found = []
     for call in _GEMMA_CALL.finditer(text):
         parts = []
@@ -428,7 +428,7 @@ def _gemma(text: str, _: Schemas) -> list[_Found]:
 
 
 def _pythonic(text: str, _: Schemas) -> list[_Found]:
-    """[name(key="text", other=3), ...], LFM2's and Llama 4's."""
+    """Parse calls written in Python, [name(key="text", other=3), ...]; LFM2's and Llama 4's."""
     if not (text.startswith("[") and text.endswith(")]")):
         return []
     source = re.sub(r"\b(?:true|false|null)\b", lambda word: _AS_PYTHON[word[0]], text)
