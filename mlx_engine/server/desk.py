@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import time
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +18,7 @@ from mlx_engine.values.conversation import (
     FinishReason,
     GenerationFinished,
     Message,
+    RoundFinished,
     TextPiece,
     Tool,
     ToolCall,
@@ -94,32 +95,48 @@ class Desk:
     async def events(self, begin: Callable[[Engine], Events]) -> AsyncGenerator[Event | None, None]:
         """Yield the events of an answer, and None every QUIET_S seconds without one.
 
+        What a round adds to the text is one piece; ends of rounds are left out.
+
         The answer is stopped when this generator is closed. Raises EngineError.
         """
-        loop, queue = asyncio.get_running_loop(), asyncio.Queue[Event | Future[None]]()
+        loop, queue = asyncio.get_running_loop(), asyncio.Queue[list[Event] | Future[None]]()
+        unsent: list[Event] = []
 
-        def put(event: Event | Future[None]) -> None:
+        def put(events: list[Event] | Future[None]) -> None:
             with suppress(RuntimeError):  # the server has ended
-                loop.call_soon_threadsafe(queue.put_nowait, event)
+                loop.call_soon_threadsafe(queue.put_nowait, events)
 
-        asked = self.thread.answer(begin, put)
+        def hear(event: Event) -> None:
+            last = unsent[-1] if unsent else None
+            match event, last:
+                case TextPiece(), TextPiece() if event.channel == last.channel:
+                    unsent[-1] = replace(last, text=last.text + event.text)
+                    return
+            if not isinstance(event, RoundFinished):
+                unsent.append(event)
+            if unsent and not isinstance(event, TextPiece | ToolCall):
+                put(unsent.copy())
+                unsent.clear()
+
+        asked = self.thread.answer(begin, hear)
         asked.done.add_done_callback(put)
         try:
             while True:
                 try:
                     async with asyncio.timeout(QUIET_S):  # wait_for can lose a cancellation
-                        event = await queue.get()
+                        events = await queue.get()
                 except TimeoutError:
                     yield None
                     continue
-                if isinstance(event, Future):
-                    event.result()
+                if isinstance(events, Future):
+                    events.result()
                     raise EngineMisuse("The server is closing: ask again when it runs.")
-                if isinstance(event, GenerationFinished):
-                    self.counts.add(event.stats)
-                yield event
-                if isinstance(event, GenerationFinished):
-                    return
+                for event in events:
+                    if isinstance(event, GenerationFinished):
+                        self.counts.add(event.stats)
+                    yield event
+                    if isinstance(event, GenerationFinished):
+                        return
         finally:
             asked.stop()
 

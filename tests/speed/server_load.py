@@ -6,10 +6,13 @@ PYTHONPATH=.:tests/helpers python tests/speed/server_load.py [REQUESTS]
 import json
 import random
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from statistics import median, quantiles
@@ -100,14 +103,27 @@ def load(requests: int) -> None:
         print(f"first piece: p50 {median(firsts):.3f} s, p95 {quantiles(firsts, n=20)[-1]:.3f} s")
 
 
+@contextmanager
+def server_process(port: int = 8711) -> Iterator[str]:
+    """Run the server in a process of its own, as a client meets it; yields "host:port"."""
+    command = [sys.executable, "-m", "app", "serve", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # it listens
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
 def beside_the_api(rounds: int = 8, length: int = 160) -> None:
     """Print speed and time to the first piece of the server and of a session, by turns."""
-    never_ends = dict.fromkeys((0, 1, 2), -1000.0)
+    engine = mlx_engine.load()
+    never_ends = dict.fromkeys(engine.tokenize("<|endoftext|><|im_end|>"), -1000.0)
     greedy = SamplingOptions(temperature=0, logit_bias=never_ends)
     limits = GenerationOptions(length)
     times: dict[str, list[tuple[float, float]]] = {"api": [], "server": []}
     bias = {str(token): value for token, value in never_ends.items()}
-    engine = mlx_engine.load()
 
     def api(text: str) -> tuple[float, float]:
         began, first = perf_counter(), 0.0
@@ -118,12 +134,12 @@ def beside_the_api(rounds: int = 8, length: int = 160) -> None:
                 first = perf_counter() - began
         return first, session.stats.generated_tokens / (perf_counter() - began)
 
-    with live_server(mlx_engine.load) as server:
+    with server_process() as address:
 
         def served(text: str) -> tuple[float, float]:
             messages = [{"role": "user", "content": text}]
             body = {"messages": messages, "max_tokens": length, "temperature": 0.0, "stream": True}
-            connection = HTTPConnection(server.address.removeprefix("http://"), timeout=120)
+            connection = HTTPConnection(address, timeout=120)
             began, first, last = perf_counter(), 0.0, b""
             head = {"Content-Type": "application/json"}
             connection.request("POST", CHAT, json.dumps(body | {"logit_bias": bias}), head)
