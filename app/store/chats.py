@@ -292,7 +292,7 @@ def chat_gone(chat_id: int) -> NoSuchChat:
 
 
 HITS = 50
-BEFORE, SNIPPET = 30, 140
+BEFORE, SNIPPET = 20, 140
 _IN_TITLES = f"""SELECT {SUMMARY_COLUMNS} FROM chat JOIN title_index ON title_index.rowid = id
     WHERE title_index MATCH ? AND deleted_at IS NULL ORDER BY updated_at DESC"""
 _WITHOUT_TITLE_INDEX = f"""SELECT {SUMMARY_COLUMNS} FROM chat

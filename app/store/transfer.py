@@ -182,11 +182,13 @@ def read_chats(path: Path, defaults: ChatSettings) -> list[NewChat]:
         ) from error
     except RecursionError:
         raise BadChatFile(
-            "{path} is no chat of Headstart: it is nested too deep.", path=path
+            "{path} is not a chat that Headstart can read: it is nested too deep.", path=path
         ) from None
     except ValueError as error:
         raise BadChatFile(
-            "{path} is no chat of Headstart, or damaged: {error}.", path=path, error=str(error)
+            "{path} is not a chat that Headstart can read, or is damaged: {error}.",
+            path=path,
+            error=str(error),
         ) from error
 
 

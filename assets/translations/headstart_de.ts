@@ -876,11 +876,11 @@
         <translation>{path} konnte nicht gelesen werden ({strerror}).</translation>
     </message>
     <message>
-        <source>{path} is no chat of Headstart: it is nested too deep.</source>
+        <source>{path} is not a chat that Headstart can read: it is nested too deep.</source>
         <translation>{path} ist kein Chat von Headstart: zu tief verschachtelt.</translation>
     </message>
     <message>
-        <source>{path} is no chat of Headstart, or damaged: {error}.</source>
+        <source>{path} is not a chat that Headstart can read, or is damaged: {error}.</source>
         <translation>{path} ist kein Chat von Headstart oder beschädigt: {error}.</translation>
     </message>
     <message>

@@ -77,12 +77,16 @@ class MessageBox(QPlainTextEdit):
     # Qt
 
     def event(self, event: QEvent) -> bool:
-        """Take Ctrl-Backspace while there is text, and leave Undo to others while there is none to
-        undo.
+        """Take Ctrl-Backspace while there is text.
+
+        Undo is left to others while there is none to undo, and a jump to the end at the end.
         """
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.ShortcutOverride:
             is_undo = event.matches(QKeySequence.StandardKey.Undo)
             if is_undo and not self.document().isUndoAvailable():
+                return False
+            is_jump = event.matches(QKeySequence.StandardKey.MoveToEndOfDocument)
+            if is_jump and self.textCursor().atEnd():
                 return False
             if event.key() == Qt.Key.Key_Backspace and not self._is_empty():
                 event.accept()

@@ -122,7 +122,7 @@ def test_a_file_that_is_no_chat_is_refused_in_words(driven, tmp_path):
     file.write_text("{}")
     driven.app.files.import_from(file)
     words = driven.widgets.notice.words
-    driven.until(lambda: "chat.json is no chat of Headstart" in words())
+    driven.until(lambda: "chat.json is not a chat that Headstart can read" in words())
     file.write_bytes(b"\xff{}")
     driven.app.files.import_from(file)
     driven.until(lambda: "it is not text in UTF-8" in words())

@@ -3,8 +3,8 @@
 import time
 
 import pytest
-from PySide6.QtCore import QMimeData, Qt, QUrl
-from PySide6.QtGui import QImage, QInputMethodEvent
+from PySide6.QtCore import QEvent, QMimeData, Qt, QUrl
+from PySide6.QtGui import QImage, QInputMethodEvent, QKeyEvent, QKeySequence, QTextCursor
 from PySide6.QtWidgets import QApplication, QToolButton
 from seen import button, find, press, words_on
 
@@ -305,3 +305,16 @@ def test_words_begin_where_their_writing_begins(qtbot, make):
         assert (box.cursorRect().x() > middle) is is_right
     box.clear()
     assert box.cursorRect().x() < middle
+
+
+@pytest.mark.parametrize(("at", "is_taken"), [("End", False), ("Start", True)])
+def test_a_jump_to_the_end_is_left_to_the_chat_where_the_cursor_is_at_the_end(qtbot, at, is_taken):
+    box = MessageBox()
+    qtbot.addWidget(box)
+    box.insert("words")
+    box.moveCursor(QTextCursor.MoveOperation[at])
+    (keys, *_) = QKeySequence.keyBindings(QKeySequence.StandardKey.MoveToEndOfDocument)
+    event = QKeyEvent(QEvent.Type.ShortcutOverride, keys[0].key(), keys[0].keyboardModifiers())
+    event.ignore()
+    box.event(event)
+    assert event.isAccepted() is is_taken
