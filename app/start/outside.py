@@ -16,7 +16,10 @@ from PySide6.QtWidgets import QApplication
 
 from mlx_engine.values.private_files import is_private
 
-ANSWER_MS = 1000
+CONNECT_MS, ANSWER_MS = 1000, 10_000
+"""To be connected; and for the window to answer, which may be at work for seconds on a machine that
+is busy. One that takes the paths later has taken them: an error box would be untrue.
+"""
 LARGEST_MESSAGE = 1_000_000
 SOCKET, TAKEN = "window", b"taken\n"
 
@@ -48,10 +51,10 @@ class SingleInstance(QObject):
             return False
         socket = QLocalSocket()
         socket.connectToServer(str(folder / SOCKET))
-        if not socket.waitForConnected(ANSWER_MS):
+        if not socket.waitForConnected(CONNECT_MS):
             return False
         socket.write(json.dumps(list(paths)).encode() + b"\n")
-        if socket.waitForBytesWritten(ANSWER_MS) and not socket.bytesAvailable():
+        if socket.waitForBytesWritten(CONNECT_MS) and not socket.bytesAvailable():
             socket.waitForReadyRead(ANSWER_MS)
         answer = bytes(socket.readAll().data())
         socket.disconnectFromServer()

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -149,6 +150,20 @@ def test_a_first_window_that_hangs_keeps_its_place(qtbot, tmp_path, monkeypatch)
     first.close()
     assert second.claim()
     second.close()
+
+
+def test_a_busy_window_that_takes_the_paths_later_has_taken_them(first, data):
+    code = "import sys; from app.start.outside import *;"
+    code += "print('ready', flush=True);"
+    code += "sys.exit(not SingleInstance(Path(sys.argv[1])).hand_over(['a']))"
+    command = [sys.executable, "-c", code, str(data)]
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as second:
+        second.stdout.readline()
+        time.sleep(1.2)  # at work for so long, the window hears nothing
+        while second.poll() is None:
+            QApplication.processEvents()
+    assert second.returncode == 0
 
 
 def test_the_place_of_a_window_that_crashed_is_free(qtbot, tmp_path):
