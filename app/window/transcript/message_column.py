@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from PySide6.QtCore import QCoreApplication, QEvent, QTimer, Slot
+from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer, Slot
 from PySide6.QtGui import QGuiApplication, QMouseEvent, QResizeEvent
 
 from app.window.controls.layouts import STRETCH, column
@@ -327,7 +327,8 @@ class MessageColumn(PinnedScroll):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """A click beside all texts ends what was selected."""
-        self._reader.selection.clear()
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._reader.selection.clear()
         super().mousePressEvent(event)
 
     def changeEvent(self, event: QEvent) -> None:

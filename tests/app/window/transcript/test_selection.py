@@ -132,6 +132,7 @@ def test_what_is_selected_can_be_quoted(shown, monkeypatch):
     asked = []
     shown.reader.selection.quote_wanted.connect(asked.append)
     port, place = before.viewport(), QPoint(2, 2)
+    QTest.mousePress(port, Qt.MouseButton.RightButton, pos=place)
     event = QContextMenuEvent(QContextMenuEvent.Reason.Mouse, place, port.mapToGlobal(place))
     QApplication.sendEvent(port, event)
     (menu,) = before.findChildren(QMenu)
