@@ -1655,7 +1655,7 @@
         <translation>Token je Schritt</translation>
     </message>
     <message>
-        <source>Milliseconds of a step by tokens checked</source>
+        <source>Time per step by tokens checked (ms)</source>
         <translation>Millisekunden eines Schritts nach geprüften Token</translation>
     </message>
     <message>
@@ -1679,7 +1679,7 @@
         <translation>Beschleunigungen auf der GPU</translation>
     </message>
     <message>
-        <source>{accepted:,} of {drafted:,} drafted tokens accepted in this chat ({percent:.0f} %), {mean:.2f} tokens a step.</source>
+        <source>{accepted:,} of {drafted:,} drafted tokens accepted in this chat ({percent:.0f} %), {mean:.2f} tokens per step.</source>
         <translation>{accepted:,} von {drafted:,} entworfenen Token in diesem Chat angenommen ({percent:.0f} %), {mean:.2f} Token je Schritt.</translation>
     </message>
     <message>
@@ -1891,11 +1891,11 @@
         <translation>Diese Schritte überspringen und das eingebaute Modell nehmen</translation>
     </message>
     <message>
-        <source>From Hugging Face. Nothing is sent or fetched before you press a button.</source>
+        <source>From Hugging Face. Nothing is sent or downloaded until you click.</source>
         <translation>Von Hugging Face. Bevor Sie einen Knopf drücken, wird nichts gesendet oder geholt.</translation>
     </message>
     <message>
-        <source>The model loads by itself. The small built-in one answers until then.</source>
+        <source>The model loads by itself. Until then, a small built-in model answers.</source>
         <translation>Das Modell wird von selbst geladen. Bis dahin antwortet das kleine eingebaute.</translation>
     </message>
     <message>
@@ -1915,7 +1915,7 @@
         <translation>3. Fragen</translation>
     </message>
     <message>
-        <source>They fit into the {size} of memory that this computer has for models.</source>
+        <source>These fit in the memory this computer has for models ({size}).</source>
         <translation>Sie passen in die {size} Speicher, die dieser Rechner für Modelle hat.</translation>
     </message>
     <message>
@@ -2159,8 +2159,8 @@
         <translation>Kontextlänge</translation>
     </message>
     <message>
-        <source>Most tokens in the chat; fewer use less memory</source>
-        <translation>Höchstzahl der Tokens; weniger brauchen weniger Speicher</translation>
+        <source>The longest chat, in tokens. A shorter one uses less memory.</source>
+        <translation>Der längste Chat, in Tokens. Ein kürzerer braucht weniger Speicher.</translation>
     </message>
     <message>
         <source>Automatic</source>
@@ -2299,7 +2299,7 @@
         <translation>Aus: {why}</translation>
     </message>
     <message>
-        <source>Auto: drafts as far ahead as pays.</source>
+        <source>Auto: drafts as far ahead as it helps.</source>
         <translation>Auto: Die nächste Antwort entwirft so viel, wie es sich lohnt.</translation>
     </message>
     <message>
@@ -2524,56 +2524,56 @@
         <translation>Temperatur</translation>
     </message>
     <message>
-        <source>0 always takes the most likely token</source>
-        <translation>Bei 0 immer das wahrscheinlichste Token</translation>
+        <source>Higher is more varied; 0 always takes the most likely token (a token is a word or a piece of one)</source>
+        <translation>Höher ist abwechslungsreicher; 0 nimmt immer das wahrscheinlichste Token (ein Wort oder ein Stück davon)</translation>
     </message>
     <message>
         <source>Top k</source>
         <translation>Top k</translation>
     </message>
     <message>
-        <source>Only the k most likely tokens</source>
-        <translation>Nur die k wahrscheinlichsten Tokens</translation>
+        <source>Pick each token among the k most likely ones only</source>
+        <translation>Jedes Token nur unter den k wahrscheinlichsten wählen</translation>
     </message>
     <message>
         <source>Top p</source>
         <translation>Top p</translation>
     </message>
     <message>
-        <source>Only the most likely tokens that add up to p</source>
-        <translation>Nur die wahrscheinlichsten Tokens, die zusammen p ergeben</translation>
+        <source>Pick among the most likely tokens only, as many as make up this share of all chances</source>
+        <translation>Nur unter den wahrscheinlichsten Tokens wählen, so vielen, dass ihre Chancen zusammen diesen Anteil ergeben</translation>
     </message>
     <message>
         <source>Min p</source>
         <translation>Min p</translation>
     </message>
     <message>
-        <source>Only tokens at least this likely compared with the top token</source>
-        <translation>Nur Tokens mit mindestens diesem Anteil am wahrscheinlichsten</translation>
+        <source>Leave out tokens less likely than this share of the likeliest one</source>
+        <translation>Tokens weglassen, die unwahrscheinlicher sind als dieser Anteil des wahrscheinlichsten</translation>
     </message>
     <message>
         <source>Repetition penalty</source>
         <translation>Wiederholungsstrafe</translation>
     </message>
     <message>
-        <source>Above 1 avoids words of the prompt and the answer</source>
-        <translation>Über 1 meidet, was Prompt und Antwort schon enthalten</translation>
+        <source>Higher values avoid words that the chat or the answer already has; 1 is off</source>
+        <translation>Höhere Werte meiden Wörter, die in Chat oder Antwort schon stehen; 1 ist aus</translation>
     </message>
     <message>
         <source>Presence penalty</source>
         <translation>Präsenzstrafe</translation>
     </message>
     <message>
-        <source>Above 0 avoids words already in the answer</source>
-        <translation>Über 0 meidet, was die Antwort schon enthält</translation>
+        <source>Higher values avoid words the answer already has; 0 is off</source>
+        <translation>Höhere Werte meiden Wörter, die in der Antwort schon stehen; 0 ist aus</translation>
     </message>
     <message>
         <source>Frequency penalty</source>
         <translation>Häufigkeitsstrafe</translation>
     </message>
     <message>
-        <source>Above 0 avoids words frequent in the answer</source>
-        <translation>Über 0 meidet, was die Antwort oft enthält</translation>
+        <source>Higher values avoid words the answer has used often; 0 is off</source>
+        <translation>Höhere Werte meiden Wörter, die in der Antwort oft stehen; 0 ist aus</translation>
     </message>
     <message>
         <source>Sampling</source>
@@ -2592,24 +2592,24 @@
         <translation>kein Limit</translation>
     </message>
     <message>
-        <source>Most tokens in an answer</source>
-        <translation>Höchstzahl der Tokens einer Antwort</translation>
+        <source>The longest answer, in tokens</source>
+        <translation>Die längste Antwort, in Tokens</translation>
     </message>
     <message>
         <source>Stop strings</source>
         <translation>Stopptexte</translation>
     </message>
     <message>
-        <source>One a line; \n is a newline</source>
-        <translation>Einer je Zeile; \n ist ein Zeilenumbruch</translation>
+        <source>The answer ends before any of these. One per line; \n is a line break.</source>
+        <translation>Vor jedem davon endet die Antwort. Eine je Zeile; \n ist ein Zeilenumbruch.</translation>
     </message>
     <message>
-        <source>Use the model&apos;s recommendation</source>
-        <translation>Empfehlung verwenden</translation>
+        <source>Reset to Model Defaults</source>
+        <translation>Auf Werte des Modells zurücksetzen</translation>
     </message>
     <message>
-        <source>Gray values are the model&apos;s recommendation.</source>
-        <translation>Graue Werte sind die Empfehlung des Modells.</translation>
+        <source>Gray values are the model&apos;s defaults.</source>
+        <translation>Graue Werte sind die des Modells.</translation>
     </message>
     <message>
         <source>Presets</source>
@@ -3314,7 +3314,7 @@
         <translation>Zweig</translation>
     </message>
     <message>
-        <source>Fewer bits use less memory and change answers slightly. For drafting heads only speed changes.</source>
+        <source>Fewer bits use less memory and change answers slightly. For drafting heads, they only affect speed.</source>
         <translation>Weniger Bits brauchen weniger Speicher und ändern die Worte ein wenig. Bei Köpfen ändert sich nur das Tempo.</translation>
     </message>
     <message>
@@ -3330,7 +3330,7 @@
         <translation>KV-Cache</translation>
     </message>
     <message>
-        <source>KV cache of drafting heads</source>
+        <source>Drafting-head KV cache</source>
         <translation>KV-Cache der Entwurfsköpfe</translation>
     </message>
     <message>
@@ -3542,7 +3542,7 @@
         <translation>Die Config verspricht {heads}, aber diese Konvertierung hat die Köpfe weggelassen: {sign}. Eine Konvertierung mit Köpfen holen oder die Köpfe des Originals angeben.</translation>
     </message>
     <message>
-        <source>No Metal here: the weights are laid out for the processor ({megabytes:,.0f} MB).</source>
+        <source>Metal isn&apos;t available on this computer: the weights are laid out for the processor ({megabytes:,.0f} MB).</source>
         <translation>Kein Metal hier: Die Gewichte liegen so, wie der Prozessor sie liest ({megabytes:,.0f} MB).</translation>
     </message>
     <message>

@@ -116,7 +116,8 @@ def _unpacking_reason(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reaso
     if 1.05 * in_file > nbytes:
         return ()
     words = Words(
-        "No Metal here: the weights are laid out for the processor ({megabytes:,.0f} MB).",
+        "Metal isn't available on this computer: the weights are laid out for the "
+        "processor ({megabytes:,.0f} MB).",
         megabytes=nbytes / 1e6,
     )
     return (Reason("unpacked-for-cpu", words),)

@@ -39,7 +39,7 @@ class DraftingView(QScrollArea):
             tr("Speedup in this chat"): self._gain,
             tr("Accepted by position in the draft"): self._bars,
             tr("Tokens per step"): self._passes,
-            tr("Milliseconds of a step by tokens checked"): self._costs,
+            tr("Time per step by tokens checked (ms)"): self._costs,
             tr("Where the time goes"): self._stages,
             tr("Not in use"): self._reasons,
             tr("Speedups on the GPU"): self._kernels,
@@ -103,7 +103,7 @@ def summary(history: RoundHistory) -> str:
         sentences.append(
             tr(
                 "{accepted:,} of {drafted:,} drafted tokens accepted in this chat ({percent:.0f} "
-                "%), {mean:.2f} tokens a step.",
+                "%), {mean:.2f} tokens per step.",
                 accepted=history.accepted,
                 drafted=history.drafted,
                 percent=share,

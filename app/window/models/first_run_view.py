@@ -79,10 +79,10 @@ class FirstSteps(QFrame):
         set_tip(self._more, tr("Look for models on Hugging Face"))
         self._progress = column(spacing=6)
         self._waiting = paragraph(
-            tr("From Hugging Face. Nothing is sent or fetched before you press a button."), "muted"
+            tr("From Hugging Face. Nothing is sent or downloaded until you click."), "muted"
         )
         ask = paragraph(
-            tr("The model loads by itself. The small built-in one answers until then."), "muted"
+            tr("The model loads by itself. Until then, a small built-in model answers."), "muted"
         )
         column(
             row(Wide(wrapped(tr("Get a model in three steps"), "heading")), self._skip),
@@ -115,7 +115,7 @@ class FirstSteps(QFrame):
         self._downloads, self._offered, self._hub = downloads, offered, hub
         self._links = {one.link for one in suggestions}
         words = tr(
-            "They fit into the {size} of memory that this computer has for models.",
+            "These fit in the memory this computer has for models ({size}).",
             size=size_words(usable_bytes),
         )
         self._memory.setText(words)

@@ -34,7 +34,8 @@ ABOUT_PRECISION = Words(
     "costs speed."
 )
 ABOUT_BITS = Words(
-    "Fewer bits use less memory and change answers slightly. For drafting heads only speed changes."
+    "Fewer bits use less memory and change answers slightly. For drafting heads, they "
+    "only affect speed."
 )
 MODEL_FILES = Words("Models (*.gguf *.safetensors)")
 CONTEXT = NumberKind(8, 2**31, 1024)
@@ -99,7 +100,7 @@ class LoadFields(Group):
         super().__init__(Words("Load options"), is_open=False)
         self.settings = ModelSettings()
         self._bound = bound = Bound()
-        what = tr("Most tokens in the chat; fewer use less memory")
+        what = tr("The longest chat, in tokens. A shorter one uses less memory.")
         self._context = NumberField(tr("Context length"), CONTEXT, what, tr("maximum"))
         heads = PlaceField(
             tr("Drafting heads"),
@@ -125,7 +126,7 @@ class LoadFields(Group):
             ),
             named(tr("KV cache"), bound.bind("cache.bits", bits)),
             named(
-                tr("KV cache of drafting heads"),
+                tr("Drafting-head KV cache"),
                 bound.bind("cache.head_bits", head_bits),
                 paragraph(ABOUT_BITS, "muted"),
             ),

@@ -135,7 +135,7 @@ def _next(draft: DraftOptions, abilities: ModelAbilities, state: DraftingState) 
     is_answering = isinstance(state, DraftingNow)
     if draft.depth == "auto":
         is_told = is_answering or (state is not None and state.why is not None)
-        return "" if is_told else tr("Auto: drafts as far ahead as pays.")
+        return "" if is_told else tr("Auto: drafts as far ahead as it helps.")
     deepest = abilities.source(draft.source).max_depth
     depth = min(draft.depth, deepest)
     limit = tr(", the most this model can") if depth < draft.depth else ""

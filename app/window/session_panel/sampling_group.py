@@ -115,11 +115,24 @@ LIMIT = NumberKind(1, 2**31, 64)
 
 USUAL = (
     NumberRow(
-        "temperature", Words("Temperature"), HEAT, Words("0 always takes the most likely token")
+        "temperature",
+        Words("Temperature"),
+        HEAT,
+        Words(
+            "Higher is more varied; 0 always takes the most likely token (a token is a "
+            "word or a piece of one)"
+        ),
     ),
-    NumberRow("top_k", Words("Top k"), COUNT, Words("Only the k most likely tokens")),
     NumberRow(
-        "top_p", Words("Top p"), LARGE_SHARE, Words("Only the most likely tokens that add up to p")
+        "top_k", Words("Top k"), COUNT, Words("Pick each token among the k most likely ones only")
+    ),
+    NumberRow(
+        "top_p",
+        Words("Top p"),
+        LARGE_SHARE,
+        Words(
+            "Pick among the most likely tokens only, as many as make up this share of all chances"
+        ),
     ),
 )
 RARE = (
@@ -127,25 +140,25 @@ RARE = (
         "min_p",
         Words("Min p"),
         SMALL_SHARE,
-        Words("Only tokens at least this likely compared with the top token"),
+        Words("Leave out tokens less likely than this share of the likeliest one"),
     ),
     NumberRow(
         "repetition_penalty",
         Words("Repetition penalty"),
         FACTOR,
-        Words("Above 1 avoids words of the prompt and the answer"),
+        Words("Higher values avoid words that the chat or the answer already has; 1 is off"),
     ),
     NumberRow(
         "presence_penalty",
         Words("Presence penalty"),
         PENALTY,
-        Words("Above 0 avoids words already in the answer"),
+        Words("Higher values avoid words the answer already has; 0 is off"),
     ),
     NumberRow(
         "frequency_penalty",
         Words("Frequency penalty"),
         PENALTY,
-        Words("Above 0 avoids words frequent in the answer"),
+        Words("Higher values avoid words the answer has used often; 0 is off"),
     ),
 )
 
@@ -165,13 +178,13 @@ class SamplingGroup(Group):
             for number in (*USUAL, *RARE)
         }
         self.seed = bound.bind("sampling.seed", SeedField())
-        what = tr("Most tokens in an answer")
+        what = tr("The longest answer, in tokens")
         limit = NumberField(tr("Max tokens"), LIMIT, what, tr("no limit"))
-        hint = tr("One a line; \\n is a newline")
+        hint = tr("The answer ends before any of these. One per line; \\n is a line break.")
         stop = TextField(tr("Stop strings"), 2, hint, read_stop, stop_text)
         self._own = ShortButton()
-        self._own.show_text(tr("Use the model's recommendation"))
-        self.add(paragraph(tr("Gray values are the model's recommendation."), "muted"))
+        self._own.show_text(tr("Reset to Model Defaults"))
+        self.add(paragraph(tr("Gray values are the model's defaults."), "muted"))
         self.add(*(self._numbers[number.name] for number in USUAL), self._own, self.advanced)
         self.advanced.add(*(self._numbers[number.name] for number in RARE), self.seed)
         self.advanced.add(bound.bind("generation.max_tokens", limit))

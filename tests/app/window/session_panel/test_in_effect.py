@@ -15,7 +15,7 @@ CANNOT = ModelAbilities((SourceAbility("mtp", 0, NO_HEADS),))
 PARKED = Reason("parked-cost", "Drafting parked: a 2-row pass costs 1.74 of one pass here.")
 
 
-AUTO = "Auto: drafts as far ahead as pays."
+AUTO = "Auto: drafts as far ahead as it helps."
 
 
 def now(depth, why=None, auto=None):

@@ -21,7 +21,7 @@ def test_the_lock_takes_the_last_seed_and_lets_it_go(panel, heard):
 
 def test_the_models_recommendation_keeps_a_locked_seed(panel, heard):
     panel.owner.give(panel, FULL)
-    button = next(b for b in panel.findChildren(QPushButton) if "recommendation" in b.text())
+    button = next(b for b in panel.findChildren(QPushButton) if "Model Defaults" in b.text())
     button.click()
     assert heard == [("sampling", SamplingChoice(seed=99))]
     assert not button.isEnabled()

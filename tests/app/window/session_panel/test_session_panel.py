@@ -42,7 +42,7 @@ from mlx_engine.values.options import (
 )
 from mlx_engine.values.stats import RoundStats
 
-AUTO = "Auto: drafts as far ahead as pays."
+AUTO = "Auto: drafts as far ahead as it helps."
 
 
 def test_showing_settings_says_nothing(qtbot, panel, heard, wear):
