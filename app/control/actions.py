@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
+from itertools import zip_longest
 
 from PySide6.QtCore import QMetaObject, QObject, Qt
 from PySide6.QtGui import QAction, QKeySequence, QShortcut
@@ -477,11 +478,13 @@ class Actions(QObject):
         Palette(self, self._window)
 
     def _show_shortcuts(self) -> None:
-        rows = (line.split("\t") for line in self.shortcuts_in_words().split("\n"))
-        cells = "".join(
-            f"<tr><td align='right'>{escape(keys)}</td><td>&nbsp;&nbsp;{escape(words)}</td></tr>"
-            for keys, words in rows
-        )
+        rows = [
+            f"<td align='right'>{escape(keys)}</td><td>&nbsp;&nbsp;{escape(words)}</td>"
+            for keys, words in (line.split("\t") for line in self.shortcuts_in_words().split("\n"))
+        ]
+        half = (len(rows) + 1) // 2
+        pairs = zip_longest(rows[:half], rows[half:], fillvalue="")
+        cells = "".join(f"<tr>{left}<td>&nbsp;&nbsp;</td>{right}</tr>" for left, right in pairs)
         words = tr("Keyboard Shortcuts")
         box = QMessageBox(QMessageBox.Icon.NoIcon, words, words, parent=self._window)
         box.setInformativeText(f"<table>{cells}</table>")

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLineEdit, QMenu, QPlainTextEdit, QTreeWidget
+from PySide6.QtWidgets import QLineEdit, QMenu, QMessageBox, QPlainTextEdit, QTreeWidget
 from scripted_engine import Answer
 from windows import Driven
 
@@ -181,3 +181,11 @@ def test_the_best_is_first(qapp, typed, best):
     actions = [QAction(text) for text in words]
     assert found(typed, actions)[0].text() == best
     assert found("xyz", actions) == []
+
+
+def test_the_list_of_shortcuts_fits_on_a_small_screen(driven):
+    driven.app.actions["shortcuts"].trigger()
+    shown = driven.widgets.window.findChild(QMessageBox)
+    assert "Jump to Latest" in shown.informativeText()
+    assert shown.sizeHint().height() < 600
+    shown.close()
