@@ -132,6 +132,15 @@ class MessageFooter(QuietButton):
         """The figures on the line."""
         return SEPARATOR.join(self._figures)
 
+    def fitting(self) -> str:
+        """The figures that the line has room for: a number that is cut would be another."""
+        metrics = QFontMetrics(look().small_font())
+        for count in range(len(self._figures), 1, -1):
+            line = SEPARATOR.join(self._figures[:count])
+            if metrics.horizontalAdvance(line) + 4 <= self.width():
+                return line
+        return self._figures[0] if self._figures else ""
+
     def _open(self) -> None:
         popover = FiguresPopover(self._all, self)
         popover.adjustSize()
@@ -150,7 +159,7 @@ class MessageFooter(QuietButton):
     def paintEvent(self, event: QPaintEvent) -> None:
         with QPainter(self) as painter:
             painter.setFont(look().small_font())
-            self.paint_words(painter, self.shown(), left=2)
+            self.paint_words(painter, self.fitting(), left=2)
 
 
 class MessageActions(QWidget):

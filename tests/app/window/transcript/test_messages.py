@@ -23,7 +23,7 @@ from app.values.attached_text import AttachedText, with_attachments
 from app.values.chats import DraftedSpan
 from app.window.transcript.code_segment import CodeSegment, CodeText
 from app.window.transcript.drafted_spans import Tint
-from app.window.transcript.message_foot import FiguresPopover
+from app.window.transcript.message_foot import FiguresPopover, MessageFooter
 from app.window.transcript.page_boxes import placed, quote_bars
 from app.window.transcript.reader import LIST_STEP, QUOTE_STEP, Reader
 from app.window.transcript.shown_message import ShownMessage
@@ -167,6 +167,20 @@ def test_the_footer_has_two_figures_and_tells_all(view):
     assert "MTP heads" not in footer.toolTip()
     footer.show_stats(replace(STATS, prompt_tokens=8000, head_rows=256, head_share=0.0132))
     assert "MTP heads read 256 of them, 1.3 % of the reading time" in footer.toolTip()
+
+
+def test_a_figure_without_room_is_left_out_whole(qtbot):
+    footer = MessageFooter()
+    qtbot.addWidget(footer)
+    footer.show_stats(STATS, "qwen35-hf")
+    whole = footer.shown()
+    footer.resize(footer.sizeHint())
+    assert footer.fitting() == whole
+    footer.resize(footer.width() - 20, footer.height())
+    assert footer.fitting() == whole.rpartition("  ·  ")[0]
+    footer.resize(1, footer.height())
+    assert footer.fitting() == "qwen35-hf"
+    assert whole.replace("  ·  ", ", ") in footer.accessibleName()
 
 
 def test_tinted_words_are_painted_and_named(view):
