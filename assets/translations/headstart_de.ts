@@ -877,11 +877,11 @@
     </message>
     <message>
         <source>{path} is not a chat that Headstart can read: it is nested too deep.</source>
-        <translation>{path} ist kein Chat von Headstart: zu tief verschachtelt.</translation>
+        <translation>{path} ist kein Chat, den Headstart lesen kann: zu tief verschachtelt.</translation>
     </message>
     <message>
         <source>{path} is not a chat that Headstart can read, or is damaged: {error}.</source>
-        <translation>{path} ist kein Chat von Headstart oder beschädigt: {error}.</translation>
+        <translation>{path} ist kein Chat, den Headstart lesen kann, oder beschädigt: {error}.</translation>
     </message>
     <message>
         <source>it is larger than {size} MB</source>

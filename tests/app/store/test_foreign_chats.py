@@ -153,7 +153,7 @@ def test_several_chats_of_one_file_are_stored_with_their_selected_branches(tmp_p
 @pytest.mark.parametrize("text", ["", "\n", "[]", "{}", '{"role": "user"}', "{", "nul"])
 def test_lines_that_are_no_messages_are_refused(tmp_path, text):
     (tmp_path / "messages.jsonl").write_text(text)
-    with pytest.raises(BadChatFile, match=r"messages\.jsonl is no chat"):
+    with pytest.raises(BadChatFile, match=r"messages\.jsonl is not a chat"):
         read_chats(tmp_path / "messages.jsonl", ChatSettings())
 
 
