@@ -93,7 +93,8 @@ class ToolReader:
     """Separates tool calls from the text pieces of one answer.
 
     text: the answer so far without calls. calls: the calls so far. shown_tokens: special tokens
-    whose text belongs to calls. A block that is no call is given back as text.
+    whose text belongs to calls. A block that is no call, or a call that was cut, is given back as
+    text.
     """
 
     def __init__(self, markers: Sequence[ToolMarkers], tools: Iterable[Tool]) -> None:
@@ -168,7 +169,7 @@ class ToolReader:
         block, self._block = self._block, None
         assert block is not None
         try:
-            calls = parse_calls(body, self._schemas)
+            calls = parse_calls(body, self._schemas, FORMS if closing else SELF_ENDING)
         except ValueError:
             opening = "" if block.is_kept else block.opening
             yield from self._show(opening + body + closing, piece)
@@ -199,10 +200,13 @@ class _Found(NamedTuple):
 Form = Callable[[str, Schemas], list[_Found]]
 
 
-def parse_calls(body: str, schemas: Schemas) -> list[ToolCall]:
-    """Parse the text between tool markers. Raises ValueError where it is no call."""
+def parse_calls(body: str, schemas: Schemas, forms: Iterable[Form]) -> list[ToolCall]:
+    """Parse the text between tool markers in the first form that fits.
+
+    Raises ValueError where it is no call.
+    """
     text = body.strip()
-    found = next(filter(None, (form(text, schemas) for form in FORMS)), [])
+    found = next(filter(None, (form(text, schemas) for form in forms)), [])
     calls = []
     for name, arguments, call_id in found:
         if not (isinstance(name, str) and name and isinstance(arguments, dict)):
@@ -348,7 +352,8 @@ def _tagged(text: str, schemas: Schemas) -> list[_Found]:
                 )
                 for argument in tags.argument.finditer(call["body"])
             }
-            found.append(_Found(call["name"], values))
+            if call["body"] or call["name"] in schemas:  # GLM's without arguments is a bare word
+                found.append(_Found(call["name"], values))
         if found:
             return found
     return []
@@ -447,5 +452,7 @@ def _pythonic(text: str, _: Schemas) -> list[_Found]:
         raise ValueError("no tool call") from error
 
 
-FORMS: Collection[Form] = (_pythonic, _json, _named_json, _gemma, _tagged)
+SELF_ENDING: Collection[Form] = (_pythonic, _json, _named_json, _gemma)
+"""Forms that tell themselves whether a call is whole, where the closing marker may be missing."""
+FORMS: Collection[Form] = (*SELF_ENDING, _tagged)
 """Forms of calls, each tried in turn."""

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlx_engine.text.tool_calls import FORMS as ALL_FORMS
 from mlx_engine.text.tool_calls import MARKERS, ToolReader, markers_of, parse_calls, typed
 from mlx_engine.values.conversation import TextPiece, Tool, ToolCall
 
@@ -120,6 +121,16 @@ def test_each_form_is_read_wherever_the_stream_is_cut(form):
     assert [json.loads(call.arguments) for call in calls] == [CALL]
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_call_that_was_cut_is_none_and_stays_text(form):
+    """A limit of tokens may end an answer inside an argument."""
+    whole = FORMS[form]
+    for cut in range(len(whole)):
+        text, calls = read(reader_for(whole), [whole[:cut]])
+        assert [json.loads(call.arguments) for call in calls] in ([], [CALL]), whole[:cut]
+        assert calls or text == whole[:cut]
+
+
 @pytest.mark.parametrize("form", [name for name in FORMS if "bare" not in name])
 def test_several_calls_are_all_read(form):
     block = FORMS[form]
@@ -134,6 +145,7 @@ def test_several_calls_are_all_read(form):
     [
         "<tool_call>",
         "<tool_call>\nnot a call\nat all</tool_call>",
+        "<tool_call>word</tool_call>",
         '<tool_call>{"name": "a", "arguments": {"b": </tool_call> and on',
         '<tool_call>{"name": 3, "arguments": {}}</tool_call>',
         '<tool_call>{"name": "a", "arguments": [1]}</tool_call>',
@@ -145,6 +157,11 @@ def test_several_calls_are_all_read(form):
 def test_what_is_no_call_stays_text(text):
     for pieces in ([text], [*text[:200], text[200:]]):
         assert read(ToolReader(MARKERS[:1], [WEATHER]), pieces) == (text, [])
+
+
+def test_a_call_without_arguments_is_one_of_a_known_tool():
+    text, [call] = read(ToolReader(MARKERS[:1], [WEATHER]), ["<tool_call>get_weather</tool_call>"])
+    assert (text, call.name, call.arguments) == ("", "get_weather", "{}")
 
 
 def test_a_call_keeps_the_id_that_the_model_gave_it():
@@ -213,4 +230,4 @@ def test_no_text_is_lost_or_breaks_the_reader(text, marks):
     said, calls = read(ToolReader(MARKERS, [WEATHER]), list(whole))
     assert calls or said == whole
     with suppress(ValueError):
-        parse_calls(whole, {})
+        parse_calls(whole, {}, ALL_FORMS)
