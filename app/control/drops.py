@@ -41,7 +41,7 @@ LOOKING = DropPlan(
 
 @dataclass(slots=True)
 class _Examined:
-    """What is dragged. things: what it is, None until that is known."""
+    """Files dragged over the window. things: what they are, None until that is known."""
 
     addresses: tuple[str, ...]
     text: str
@@ -49,7 +49,7 @@ class _Examined:
     is_dropped: bool = False
 
     def is_of(self, other: "_Examined") -> bool:
-        """Whether the same is dragged."""
+        """Whether a drag carries the same files."""
         return (self.addresses, self.text) == (other.addresses, other.text)
 
 

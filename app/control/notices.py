@@ -67,7 +67,7 @@ class SystemNotice(QObject):
 
 
 def is_elsewhere() -> bool:
-    """Whether the user looks at another program."""
+    """Whether another program is in the foreground."""
     return QGuiApplication.applicationState() != Qt.ApplicationState.ApplicationActive
 
 

@@ -296,7 +296,7 @@ def own_files(model: Path) -> tuple[Path, ...]:
 
 
 def _is_repository(place: Path, model: Path) -> bool:
-    """Whether a folder has the layout of a model in the hub's cache, not only such a name."""
+    """Whether a folder is a model of the Hugging Face cache, judged by its layout."""
     is_named = place.name.startswith("models--")
     return is_named and model.relative_to(place).parts[0] == "snapshots"
 

@@ -1,4 +1,4 @@
-"""What the headers of models on this disk say, read once while no file beside them changes."""
+"""Headers of model files on this disk, cached until a file in their folder changes."""
 
 import os
 from contextlib import suppress
@@ -49,7 +49,7 @@ def _stamp(path: Path) -> Stamp:
 
 
 def is_heads_file(file: Path) -> bool:
-    """Whether a file is a GGUF with MTP heads and no model, by its name or by its tensors."""
+    """Whether a GGUF file holds MTP heads without a model; its name or its tensors tell."""
     if is_gguf_head(file.name):
         return True
     if not file.name.lower().endswith(GGUF):

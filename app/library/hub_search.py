@@ -167,7 +167,7 @@ NOT_KNOWN = 401
 
 
 def is_signed_in(hub: Hub) -> bool:
-    """Whether a token of this user is stored; may ask the hub to renew it."""
+    """Whether the user is signed in to the hub; may ask the hub to renew the stored token."""
     from huggingface_hub import get_token
 
     return hub.token is not False and get_token() is not None

@@ -30,7 +30,7 @@ class Turns(QObject):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a task waits."""
+        """Whether a task is queued."""
         return bool(self._pieces)
 
     def do(self, piece: Callable[[], object]) -> None:

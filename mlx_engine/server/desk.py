@@ -1,4 +1,4 @@
-"""What every endpoint needs: the engine's thread, the model's name, and events of an answer."""
+"""Answers for HTTP requests: asks the engine's thread, and hands its events to asyncio."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
@@ -67,7 +67,7 @@ class Written(NamedTuple):
 
 @dataclass
 class Desk:
-    """Asks the engine's thread on behalf of requests.
+    """Connection of all endpoints to one engine thread and its model.
 
     draft: draft options of requests that set none.
     """
@@ -95,9 +95,8 @@ class Desk:
     async def events(self, begin: Callable[[Engine], Events]) -> AsyncGenerator[Event | None, None]:
         """Yield the events of an answer, and None every QUIET_S seconds without one.
 
-        What a round adds to the text is one piece; ends of rounds are left out.
-
-        The answer is stopped when this generator is closed. Raises EngineError.
+        What a round adds to the text is one piece; ends of rounds are left out. The answer is
+        stopped when this generator is closed. Raises EngineError.
         """
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[list[Event] | Future[None]]()
         unsent: list[Event] = []
