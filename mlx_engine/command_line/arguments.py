@@ -55,10 +55,10 @@ SERVE_EXAMPLES = """examples:
   curl localhost:8642/v1/chat/completions -d '{"messages": [{"role": "user", "content": "Hi"}]}' \\
        -H "Content-Type: application/json"
 
-OpenAI's interface is at /v1 (models, chat/completions, completions), Anthropic's at /v1/messages;
-/docs describes all. A request may hold draft settings: "draft": {"depth": 3}. A body has 32 MiB at
-most, a conversation as many tokens as the model's context; beyond --parallel answers 64 requests
-wait, others get status 429.
+OpenAI's interface is at /v1 (models, chat/completions, responses, completions), Anthropic's at
+/v1/messages; /openapi.json describes all. A request may hold draft settings: "draft": {"depth": 3}.
+A body has 32 MiB at most, a conversation as many tokens as the model's context; beyond --parallel
+answers 64 requests wait, others get status 429.
 """
 MAIN_NOTES = """Without a command Headstart opens its window; without a display, the terminal chat.
 `headstart PATH ...` and `headstart app [PATH ...]` open models, texts and hub links in the window.

@@ -54,7 +54,8 @@ def application(
     """
     from mlx_engine import server
 
-    app = FastAPI(title="Headstart", description=server.__doc__ or "")
+    about = server.__doc__ or ""  # the usual pages of documentation load scripts from the web
+    app = FastAPI(title="Headstart", description=about, docs_url=None, redoc_url=None)
     for room in (openai_chat, openai_responses, openai_text, anthropic_messages):
         app.include_router(room.routes(desk))
     _add_small_routes(app, desk)
@@ -195,7 +196,7 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
         words = {
-            404: f"There is nothing at {request.url.path}: /v1/models and /docs say what there is.",
+            404: f"There is nothing at {request.url.path}: /openapi.json says what there is.",
             405: f"{request.method} is not possible at {request.url.path}.",
             413: f"The body has more than {LARGEST_BODY // 2**20} MiB: send less.",
         }

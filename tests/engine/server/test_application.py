@@ -112,7 +112,7 @@ def test_small_endpoints(served):
     assert prompt == "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
     nothing = ask(served, "/v1/nothing")
     assert nothing.status == 404
-    assert "/v1/models" in nothing.json["error"]["message"]
+    assert "/openapi.json" in nothing.json["error"]["message"]
     assert ask(served, CHAT).status == 405
 
 
@@ -197,3 +197,9 @@ def _wait_for(condition, seconds=20.0):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_no_page_of_the_server_loads_scripts_from_elsewhere(scripted):
+    assert ask(scripted, "/docs").status == 404
+    assert ask(scripted, "/redoc").status == 404
+    assert CHAT in ask(scripted, "/openapi.json").json["paths"]
