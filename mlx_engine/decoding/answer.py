@@ -170,12 +170,14 @@ class Answer:
     def finished(self) -> GenerationFinished:
         """Return the answer's last event; to be called when `events` has ended."""
         assert self._finish is not None
+        stop = self._text.stop_string
         return GenerationFinished(
             self._finish,
             self.tally.stats(),
             self._text.text,
             self._text.thinking,
             tokens=tuple(self.tokens),
+            stop_string=stop if stop in self._settings.generation.stop else "",
         )
 
     def _run_rounds(self) -> Iterator[Event]:

@@ -11,7 +11,7 @@ from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mlx_engine import Engine
-from mlx_engine.server.desk import Desk, Written, begun, unless_gone
+from mlx_engine.server.desk import Desk, begun, unless_gone
 from mlx_engine.server.fields import Body, SamplingFields, limits, refuse, timings
 from mlx_engine.values.conversation import (
     Event,
@@ -29,7 +29,7 @@ from mlx_engine.values.stats import GenerationStats
 
 STOPS: dict[FinishReason, str] = {
     "end": "end_turn",
-    "stop-string": "stop_sequence",
+    "stop-string": "end_turn",
     "stopped": "end_turn",
     "max-tokens": "max_tokens",
     "context-full": "max_tokens",
@@ -230,7 +230,7 @@ def routes(desk: Desk) -> APIRouter:
     return router
 
 
-def _message(answer: Written) -> dict[str, Any]:
+def _message(answer: GenerationFinished) -> dict[str, Any]:
     blocks: list[dict[str, Any]] = []
     if answer.thinking:
         blocks.append({"type": "thinking", "thinking": answer.thinking, "signature": ""})
@@ -239,11 +239,17 @@ def _message(answer: Written) -> dict[str, Any]:
     blocks += [{**_call(call), "input": json.loads(call.arguments)} for call in answer.calls]
     return {
         "content": blocks,
-        "stop_reason": "tool_use" if answer.calls else STOPS[answer.reason],
-        "stop_sequence": None,
+        **_stop(answer),
         "usage": _usage(answer.stats),
         "timings": timings(answer.stats),
     }
+
+
+def _stop(answer: GenerationFinished) -> dict[str, str | None]:
+    """Return why an answer ended, with the stop string of the request where that was the reason."""
+    stop = answer.stop_string or None
+    reason = "stop_sequence" if stop else STOPS[answer.reason]
+    return {"stop_reason": "tool_use" if answer.calls else reason, "stop_sequence": stop}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -267,7 +273,7 @@ async def _stream(head: dict[str, Any], events: AsyncIterator[Event | None]) -> 
     if isinstance(first, PromptProgress):
         read = GenerationStats(prompt_tokens=first.total, reused_tokens=first.reused)
     yield _event("message_start", message={**head, **empty, "usage": _usage(read)})
-    index, kind, reason = -1, "", ""
+    index, kind = -1, ""
     try:
         async for event in events:
             match event:
@@ -286,15 +292,14 @@ async def _stream(head: dict[str, Any], events: AsyncIterator[Event | None]) -> 
                 case ToolCall():
                     if kind:
                         yield _event("content_block_stop", index=index)
-                    index, kind, reason = index + 1, "tool_use", "tool_use"
+                    index, kind = index + 1, "tool_use"
                     yield _event("content_block_start", index=index, content_block=_call(event))
                     delta = {"type": "input_json_delta", "partial_json": event.arguments}
                     yield _event("content_block_delta", index=index, delta=delta)
                 case GenerationFinished():
                     if kind:
                         yield _event("content_block_stop", index=index)
-                    stop = reason or STOPS[event.reason]
-                    ends = {"stop_reason": stop, "stop_sequence": None}
+                    ends = _stop(event)
                     used, figures = _usage(event.stats), timings(event.stats)
                     yield _event("message_delta", delta=ends, usage=used, timings=figures)
                     yield _event("message_stop")

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from time import time
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
@@ -15,7 +15,6 @@ from mlx_engine.server.fields import SamplingFields
 from mlx_engine.service.engine_thread import EngineThread, Events
 from mlx_engine.values.conversation import (
     Event,
-    FinishReason,
     GenerationFinished,
     Message,
     RoundFinished,
@@ -52,17 +51,6 @@ class Counts:
         self.generated_tokens += stats.generated_tokens
         self.drafted_tokens += stats.drafted
         self.accepted_tokens += stats.accepted
-
-
-class Written(NamedTuple):
-    """A whole answer."""
-
-    text: str
-    thinking: str
-    calls: tuple[ToolCall, ...]
-    tokens: tuple[int, ...]
-    reason: FinishReason
-    stats: GenerationStats
 
 
 @dataclass
@@ -139,22 +127,18 @@ class Desk:
         finally:
             asked.stop()
 
-    async def written(self, begin: Callable[[Engine], Events]) -> Written:
-        """Return a whole answer. Raises EngineError."""
+    async def written(self, begin: Callable[[Engine], Events]) -> GenerationFinished:
+        """Return the end of an answer, with its text as streamed: what it continued is left out.
+
+        Raises EngineError.
+        """
         text, thinking = list[str](), list[str]()
         async with aclosing(self.events(begin)) as events:
             async for event in events:
                 if isinstance(event, TextPiece):
                     (text if event.channel == "answer" else thinking).append(event.text)
                 elif isinstance(event, GenerationFinished):
-                    return Written(
-                        "".join(text),
-                        "".join(thinking),
-                        event.calls,
-                        event.tokens,
-                        event.reason,
-                        event.stats,
-                    )
+                    return replace(event, text="".join(text), thinking="".join(thinking))
         raise AssertionError("an answer without an end")
 
     def chat_answer(

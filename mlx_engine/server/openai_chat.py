@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from mlx_engine.server.desk import Desk, Written, begun, unless_gone
+from mlx_engine.server.desk import Desk, begun, unless_gone
 from mlx_engine.server.fields import Body, SamplingFields, limits, refuse, timings
 from mlx_engine.values.conversation import (
     Event,
@@ -174,6 +174,11 @@ def usage(stats: GenerationStats) -> dict[str, Any]:
     }
 
 
+def stopping_word(answer: GenerationFinished) -> dict[str, str]:
+    """Name the stop string that ended an answer, as llama.cpp does; nothing where none did."""
+    return {"stopping_word": answer.stop_string} if answer.stop_string else {}
+
+
 def sse(value: object) -> str:
     """Format a value as a server-sent event."""
     return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
@@ -213,7 +218,7 @@ def routes(desk: Desk) -> APIRouter:
     return router
 
 
-def _completion(answers: list[Written]) -> dict[str, Any]:
+def _completion(answers: list[GenerationFinished]) -> dict[str, Any]:
     counted = [usage(answer.stats) for answer in answers]
     total = dict(counted[0])
     total["completion_tokens"] = sum(count["completion_tokens"] for count in counted)
@@ -225,6 +230,7 @@ def _completion(answers: list[Written]) -> dict[str, Any]:
                 "message": _message(answer),
                 "logprobs": None,
                 "finish_reason": "tool_calls" if answer.calls else STOPS[answer.reason],
+                **stopping_word(answer),
             }
             for index, answer in enumerate(answers)
         ],
@@ -233,7 +239,7 @@ def _completion(answers: list[Written]) -> dict[str, Any]:
     }
 
 
-def _message(answer: Written) -> dict[str, Any]:
+def _message(answer: GenerationFinished) -> dict[str, Any]:
     fields: dict[str, Any] = {"role": "assistant", "content": answer.text}
     if answer.thinking:
         fields["reasoning_content"] = answer.thinking
@@ -284,7 +290,7 @@ async def stream(
                     calls += 1
                 case GenerationFinished():
                     reason = "tool_calls" if calls else STOPS[event.reason]
-                    end = {**last, "finish_reason": reason}
+                    end = {**last, "finish_reason": reason, **stopping_word(event)}
                     yield sse({**head, "choices": [end], "timings": timings(event.stats)})
                     if has_usage:
                         yield sse({**head, "choices": [], "usage": usage(event.stats)})

@@ -12,11 +12,18 @@ from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mlx_engine import Engine
-from mlx_engine.server.desk import Desk, Written, begun, unless_gone
+from mlx_engine.server.desk import Desk, begun, unless_gone
 from mlx_engine.server.fields import SamplingFields, limits, refuse, timings
-from mlx_engine.server.openai_chat import MOST_CHOICES, STOPS, StreamOptions, stream, usage
+from mlx_engine.server.openai_chat import (
+    MOST_CHOICES,
+    STOPS,
+    StreamOptions,
+    stopping_word,
+    stream,
+    usage,
+)
 from mlx_engine.service.engine_thread import Events
-from mlx_engine.values.conversation import TextPiece
+from mlx_engine.values.conversation import GenerationFinished, TextPiece
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.stats import GenerationStats
 
@@ -100,12 +107,14 @@ async def _echo(desk: Desk, prompt: Prompt) -> str:
     return await desk.call(lambda engine: engine.detokenize(prompt))
 
 
-async def _written(desk: Desk, body: CompletionBody, prompt: Prompt, choice: int) -> Written:
+async def _written(
+    desk: Desk, body: CompletionBody, prompt: Prompt, choice: int
+) -> GenerationFinished:
     """Return a whole continuation; where nothing is to be written, an empty one."""
     if body.max_tokens != 0:
         return await desk.written(_continuation(desk, body, prompt, choice))
     tokens = await desk.call(partial(_tokens, prompt))
-    return Written("", "", (), (), "max-tokens", GenerationStats(prompt_tokens=len(tokens)))
+    return GenerationFinished("max-tokens", GenerationStats(prompt_tokens=len(tokens)), "")
 
 
 def _tokens(prompt: Prompt, engine: Engine) -> list[int]:
@@ -155,7 +164,7 @@ def _continuation(
 
 
 def _completion(
-    answers: list[Written], echoed: list[str], scores: list[dict[str, Any] | None]
+    answers: list[GenerationFinished], echoed: list[str], scores: list[dict[str, Any] | None]
 ) -> dict[str, Any]:
     total = usage(answers[0].stats)
     for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
@@ -167,6 +176,7 @@ def _completion(
                 "text": echo + answer.text,
                 "logprobs": score,
                 "finish_reason": STOPS[answer.reason],
+                **stopping_word(answer),
             }
             for index, (answer, echo, score) in enumerate(zip(answers, echoed, scores, strict=True))
         ],

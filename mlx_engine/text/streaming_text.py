@@ -143,7 +143,12 @@ class StreamingText:
         self._may_be_thought = thinking_open is None and continued_from is None
         self._is_answer_marked = False
         self._source: DraftedBy | None = None
-        self.hit_stop = False
+        self.stop_string = ""
+
+    @property
+    def hit_stop(self) -> bool:
+        """Whether a stop string has ended the text; `stop_string` is that string."""
+        return bool(self.stop_string)
 
     @property
     def thought_markers(self) -> Markers | None:
@@ -208,7 +213,7 @@ class StreamingText:
             return self._read(text, depth, is_token=True) if self._may_match(text) else []
         if text not in self._stop:
             return self._read_header_token(text)
-        pieces, self.hit_stop = self._end_message(), True
+        pieces, self.stop_string = self._end_message(), text
         return pieces
 
     # messages of gpt-oss
@@ -276,10 +281,9 @@ class StreamingText:
             self._state = self._matcher.next_state(self._state, character)
             self._held.append("" if is_token else character)
             found = self._matcher.matches(self._state)
-            stop = next((text for text in found if text in self._stop), "")
-            if stop:
-                self.hit_stop = True
-                return pieces + self._show_held(len(stop), depth)
+            self.stop_string = next((text for text in found if text in self._stop), "")
+            if self.stop_string:
+                return pieces + self._show_held(len(self.stop_string), depth)
             marker = self._marker(found[0]) if found else None
             if marker is None:
                 pieces += self._show_held(self._matcher.held_length(self._state), depth)

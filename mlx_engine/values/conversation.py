@@ -105,7 +105,8 @@ class RoundFinished:
 class GenerationFinished:
     """Last event of an answer; `text`, `thinking` and `calls` hold the whole answer.
 
-    tokens: of the answer, without its end token.
+    tokens: of the answer, without its end token. stop_string: the option's stop string that ended
+    the answer; "" where none did, or one of the chat template's own.
     """
 
     reason: FinishReason
@@ -114,6 +115,7 @@ class GenerationFinished:
     thinking: str = ""
     calls: tuple[ToolCall, ...] = ()
     tokens: tuple[int, ...] = ()
+    stop_string: str = ""
 
 
 Event = PromptProgress | TextPiece | ToolCall | RoundFinished | GenerationFinished

@@ -35,6 +35,7 @@ class TokenText:
         self._stop_pairs = set(stop_pairs)
         self._before = -1
         self.hit_stop = False
+        self.stop_string = ""
         self.text = ""
         self.thinking = ""
 

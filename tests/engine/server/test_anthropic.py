@@ -3,6 +3,7 @@
 import json
 
 import anthropic
+import openai
 import pytest
 from live_server import live_server
 from scripted_engine import Answer, ScriptedEngine
@@ -37,6 +38,29 @@ def test_a_message_and_its_stream_have_the_same_words(client):
     assert whole.content[0].text == text == last.content[0].text
     assert whole.stop_reason == last.stop_reason in ("end_turn", "max_tokens")
     assert whole.usage.output_tokens == last.usage.output_tokens
+
+
+def test_the_stop_sequence_that_ended_a_message_is_named(client, served):
+    asked = {
+        "model": "pocket_model",
+        "messages": ASKED,
+        "max_tokens": 60,
+        "extra_body": {"temperature": 0.0},
+    }
+    text = client.messages.create(**asked).content[0].text
+    stop = text[10:14]
+    whole = client.messages.create(**asked, stop_sequences=["never\n", stop])
+    with client.messages.stream(**asked, stop_sequences=[stop]) as stream:
+        last = stream.get_final_message()
+    for message in (whole, last):
+        assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", stop)
+        assert message.content[0].text == text[: text.index(stop)]
+    [choice] = (
+        openai.OpenAI(base_url=f"{served.address}/v1", api_key="-")
+        .chat.completions.create(model="", messages=ASKED, max_tokens=60, stop=stop, temperature=0)
+        .choices
+    )
+    assert (choice.finish_reason, choice.stopping_word) == ("stop", stop)
 
 
 def test_tokens_are_counted_as_they_are_read(client):

@@ -58,6 +58,7 @@ def test_pieces_are_the_decoded_text_up_to_the_first_stop(
     expected = cut_at_first_stop(whole, stops)
     assert shown(pieces, "answer") == expected == stream.text
     assert stream.hit_stop == (expected != whole)
+    assert whole[len(expected) :].startswith(stream.stop_string)
     assert all("\ufffd" not in piece.text for piece in pieces) or "\ufffd" in whole
     assert all(piece.text for piece in pieces)
 
@@ -303,7 +304,7 @@ def test_a_special_token_that_is_a_stop_string_ends_the_text(stop: str) -> None:
     shown_before = {"<|end|>": "Let", "<|start|>": "Let", "<|constrain|>": "Let"}
     stream = StreamingText(Tokenizer(core), stop=(stop,))
     run(stream, [words.index(word) for word in [*said, "<|return|>", "!"]])
-    assert stream.hit_stop
+    assert stream.stop_string == stop
     assert stream.thinking == shown_before.get(stop, "Let" if stop == "<|return|>" else "")
     assert stream.text == ("Hi" if stop == "<|return|>" else "")
 
