@@ -2,7 +2,9 @@
 
 import hmac
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 from uuid import uuid4
 
 from fastapi import FastAPI, Request
@@ -29,6 +31,8 @@ from mlx_engine.values.errors import (
 )
 
 LARGEST_BODY = 32 * 2**20
+LONGEST_ERROR = 600
+"""Characters of an error's words, which may hold what was sent."""
 STATUS: Sequence[tuple[type[EngineError], int]] = (
     (Busy, 429),
     (ModelNotFound, 404),
@@ -37,6 +41,9 @@ STATUS: Sequence[tuple[type[EngineError], int]] = (
     (NumericsError, 500),
     (EngineError, 400),
 )
+TYPE_NAME = re.compile(r"str|int|float|bool|\w+\[.*\]")
+"""How the validation names one of several types in the place of an error."""
+OF_OBJECTS = ("model_type", "model_attributes_type", "dict_type")
 OPEN_TO_ALL = ("/health",)
 """Paths that need no key."""
 
@@ -189,13 +196,15 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def bad_body(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
-        return _error(request, 400, f"{place}: {first['msg']}.", "bad_body", place)
+        place, words = _what_is_wrong(error.errors())
+        if not request.headers.get("content-type", "").partition(";")[0].endswith("json"):
+            return _error(request, 415, "Send JSON, with “Content-Type: application/json”.")
+        return _error(request, 400, f"{place}: {words}.", "bad_body", place)
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
         words = {
+            400: "The body cannot be read: it is not UTF-8, or nested too deeply.",
             404: f"There is nothing at {request.url.path}: /openapi.json says what there is.",
             405: f"{request.method} is not possible at {request.url.path}.",
             413: f"The body has more than {LARGEST_BODY // 2**20} MiB: send less.",
@@ -210,10 +219,31 @@ def _add_errors(app: FastAPI) -> None:
         return _error(request, 500, words)
 
 
+def _what_is_wrong(errors: Sequence[Any]) -> tuple[str, str]:
+    """Return the place of an error of validation, and words on it.
+
+    Where a field has one of several types, errors inside the type that was given count, since they
+    have the longest place.
+    """
+    if errors[0]["type"] == "json_invalid":
+        return "body", f"it is not JSON ({errors[0]['ctx']['error']})"
+    told: dict[tuple[str, ...], list[str]] = {}
+    for error in errors:
+        if error["loc"][:2] == errors[0]["loc"][:2]:
+            place = tuple(str(p) for p in error["loc"][1:] if not TYPE_NAME.fullmatch(str(p)))
+            words = "Input should be an object" if error["type"] in OF_OBJECTS else error["msg"]
+            told.setdefault(place, []).append(words)
+    place = max(told, key=len)
+    first, *others = dict.fromkeys(told[place])
+    words = " or ".join([first, *(text.removeprefix("Input should be ") for text in others)])
+    return ".".join(place) or "body", words
+
+
 def _error(
     request: Request, status: int, words: str, code: str | None = None, place: str | None = None
 ) -> Response:
     """Make an error response in the shape of the interface that was asked."""
+    words = words if len(words) <= LONGEST_ERROR else f"{words[:LONGEST_ERROR]}…"
     kind = "invalid_request_error" if status < 500 else "api_error"
     kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
     kind = kinds.get(status, kind)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlx_engine.text.channels import Markers
 from mlx_engine.text.tokenizer import Tokenizer
-from mlx_engine.values.errors import BadOption, EngineMisuse
+from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import GenerationOptions
 
 if TYPE_CHECKING:
@@ -181,15 +181,17 @@ class AnswerGrammar:
         return AnswerGrammar(matcher, self._vocabulary, self._end_ids, self._thought, self._begin)
 
     def commit(self, tokens: Iterable[int]) -> None:
-        """Go on by these tokens of the answer."""
+        """Go on by these tokens of the answer. Raises BadOption for a grammar that is too large."""
         for token in tokens:
             self._place = self._after(token)
             if self._place.phase != "text" or self._place.tail:
                 continue
             if not self._consume(token) and token not in self._end_ids:
                 assert self._matcher is not None
-                raise EngineMisuse(
-                    "The answer left its grammar: {why}.", why=self._matcher.get_error()
+                raise BadOption(
+                    "schema, regex or grammar: it is too large for an answer to be bound to it "
+                    "({why}). Make it smaller.",
+                    why=self._matcher.get_error().partition("\n")[0][:200],
                 )
 
     def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
