@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlx_engine.text.channels import Markers
 from mlx_engine.text.tokenizer import Tokenizer
-from mlx_engine.values.errors import BadOption
+from mlx_engine.values.errors import BadOption, EngineMisuse
 from mlx_engine.values.options import GenerationOptions
 
 if TYPE_CHECKING:
@@ -188,10 +188,12 @@ class AnswerGrammar:
                 continue
             if not self._consume(token) and token not in self._end_ids:
                 assert self._matcher is not None
+                if not (why := self._matcher.get_error()):
+                    raise EngineMisuse("The answer left its grammar.")
                 raise BadOption(
                     "schema, regex or grammar: it is too large for an answer to be bound to it "
                     "({why}). Make it smaller.",
-                    why=self._matcher.get_error().partition("\n")[0][:200],
+                    why=why.partition("\n")[0][:200],
                 )
 
     def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:

@@ -190,11 +190,7 @@ def _bound(path: str, schema: dict[str, Any]) -> dict[str, Any]:
 def fault_of(path: str, reply: Reply) -> str | None:
     """Return what is wrong with a reply, whatever was asked; None where nothing is."""
     if reply.status == 200:
-        if "event-stream" not in reply.headers["content-type"]:
-            return None if isinstance(reply.json, dict) else "no object"
-        ends = {MESSAGES: ("message_stop", '"error"'), RESPONSES: ("response.",)}
-        last = reply.text.rstrip().split("\n\n")[-1]
-        return None if any(end in last for end in ends.get(path, ("[DONE]",))) else "no last event"
+        return _fault_of_answer(path, reply)
     if not 400 <= reply.status < 500:
         return f"status {reply.status}"
     try:
@@ -206,9 +202,16 @@ def fault_of(path: str, reply: Reply) -> str | None:
     names = {"type", "message"} if of_anthropic else {"type", "message", "code", "param"}
     if set(body["error"]) != names or (body.get("type") == "error") is not of_anthropic:
         return "another shape"
-    if not (isinstance(words, str) and 10 < len(words) < 700 and words.endswith((".", "…"))):
-        return "no sentence"
-    return None
+    is_sentence = isinstance(words, str) and 10 < len(words) < 700 and words[-1] in ".…"
+    return None if is_sentence else "no sentence"
+
+
+def _fault_of_answer(path: str, reply: Reply) -> str | None:
+    if "event-stream" not in reply.headers["content-type"]:
+        return None if isinstance(reply.json, dict) else "no object"
+    ends = {MESSAGES: ("message_stop", '"error"'), RESPONSES: ("response.",)}
+    last = reply.text.rstrip().split("\n\n")[-1]
+    return None if any(end in last for end in ends.get(path, ("[DONE]",))) else "no last event"
 
 
 def main(runs: int, seed: int) -> None:
