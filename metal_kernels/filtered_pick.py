@@ -51,7 +51,8 @@ _SHARE_BITS = 32
 
 HEADER = """
 inline ulong place_of(float distance, uint token) {
-  return (ulong(as_type<uint>(distance)) << 21) | token;
+  // without the sign: the distance of equal zeros is -0 where the row's largest logit is -0
+  return (ulong(as_type<uint>(distance) & 0x7fffffff) << 21) | token;
 }
 
 inline ulong mass_of(float distance) {

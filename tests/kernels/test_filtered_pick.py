@@ -174,6 +174,18 @@ def test_the_kernel_picks_what_the_reference_does(size: int, filters: Filters) -
     assert alone.item() == picked[1].item()
 
 
+@pytest.mark.parametrize("filters", [Filters(1.0, top_k=40), Filters(1.0, top_p=0.9)])
+def test_zeros_of_both_signs_are_equally_likely(filters: Filters) -> None:
+    """Of a row's largest logits, a thread meets first -0.0, then 0.0 (or the other way round)."""
+    row = np.full(1300, -20.0, dtype=np.float32)
+    row[:20], row[512:532] = -0.0, 0.0
+    row[40:50], row[552:562] = 0.0, -0.0
+    rows = mx.broadcast_to(one_row(row), (90, 1300))
+    picked = filtered_pick(rows, keys(90), filters.settings(), kernel_launcher(check=False))
+    assert picked.tolist() == reference(rows, keys(90), filters).tolist()
+    assert len(set(picked.tolist())) > 30
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_rows_that_are_no_numbers_are_told(bad: float) -> None:
     logits = mx.array(np.random.default_rng(1).normal(size=(3, 700)).astype(np.float32))
