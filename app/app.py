@@ -11,13 +11,14 @@ from app.control.actions import Actions
 from app.control.composer import ComposerController
 from app.control.drops import DropController
 from app.control.files import FileController
-from app.control.last_chat import LastChat
 from app.control.notices import NotificationController, SystemNotice, TroubleController
-from app.control.rest import ChatModelController, RestController
-from app.control.settings import LookController
+from app.control.rest import (
+    ChatModelController,
+    LastChat,
+    RestController,
+)
 from app.library.machine import this_machine
 from app.library.model_card import make_card, read_card
-from app.start.awake import Awake, this_systems_command
 from app.start.folders import Folders
 from app.start.mistakes import Mistakes
 from app.start.threads import Collector, keep_clipboard
@@ -39,6 +40,7 @@ from app.values.errors import StoreError
 from app.values.models import DownloadFigures, ModelCard
 from app.window.controls.labels import announce
 from app.window.language import speak, tr
+from app.window.style_sheet import LookController
 from app.window.widgets import Widgets
 from app.worker.engine_worker import EngineWorker
 from app.worker.model_in_use import ModelSource
@@ -80,7 +82,6 @@ class App(QObject):
         super().__init__()
         self._collector = Collector(self)
         self._is_closed = False
-        self.awake = Awake(this_systems_command())
         self._machine = machine = this_machine()
         self.mistakes = Mistakes(folders.logs, self)
         self.settings = settings = KeptSettings(folders.settings_file, self)
@@ -201,7 +202,7 @@ class App(QObject):
         window, width = self.widgets.window.state(), self.widgets.window.sidebar_width
         self.widgets.window.hide()
         lost = self.answers.keep_all()
-        self.awake.hold(False)
+        self.rest.awake.hold(False)
         self.last_chat.keep()
         self.last_chat.close()
         self.drafts.edits.update(lost)
@@ -320,8 +321,6 @@ class App(QObject):
         chat.changed.connect(self._show_chat)
         self.drops.chats_dropped.connect(lambda paths: self.files.import_from(*paths))
         answers.ended.connect(self._end_answer)
-        for work in (answers, self.compare):
-            work.changed.connect(self._keep_awake)
 
     def _title_of(self, chat_id: int) -> str:
         return self.store.chats.get(chat_id).title or tr("New chat")
@@ -352,10 +351,6 @@ class App(QObject):
             if answer.was_complete:
                 complete = tr("The answer is complete. Answer Again gives another one.")
                 self.widgets.notice.mention(complete)
-
-    def _keep_awake(self) -> None:
-        is_at_work = bool(self.answers.chat_ids) or self.compare.is_running
-        self.awake.hold(is_at_work)
 
     # the look
 

@@ -20,7 +20,6 @@ from PySide6.QtWidgets import (
 
 from app.control.files import FileController
 from app.control.rest import RestController
-from app.control.settings import LookController
 from app.state.card import OfferedModel
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
@@ -29,9 +28,10 @@ from app.state.models import ModelState
 from app.state.settings import KeptSettings
 from app.values.app_settings import Theme
 from app.window.language import tr
+from app.window.layers import Palette
 from app.window.main_window import Page, Panel
-from app.window.palette import Palette
 from app.window.sidebar.chat_list import COPY
+from app.window.style_sheet import LookController
 from app.window.widgets import Widgets
 from mlx_engine.values.words import Words
 

@@ -21,7 +21,7 @@ from app.values.attached_text import (
     fenced,
     with_attachments,
 )
-from app.window.composer.composer import Composer
+from app.window.composer import Composer
 from app.window.controls.file_dialogs import choose_files
 from app.window.language import tr
 from app.worker.replies import TokensCounted

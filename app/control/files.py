@@ -1,16 +1,16 @@
-"""Dialogs for files: opening a model, chats in and out, the log, and what Headstart is."""
+"""Files in and out of the window: opened by a dialog, chats exported and imported, the log."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from errno import ENOSPC
 from itertools import count
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QUrl, Signal
-from PySide6.QtGui import QDesktopServices
+from PySide6.QtCore import QLocale, QMarginsF, QObject, QUrl, Signal
+from PySide6.QtGui import QDesktopServices, QPageLayout, QPageSize, QPdfWriter, QTextDocument
 from PySide6.QtWidgets import QMessageBox
 
 from app.control.drops import DropController
-from app.control.pdf import write_pdf
 from app.start.threads import Beside, Turns
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
@@ -24,6 +24,7 @@ from app.store.transfer import (
     not_written,
     read_chats,
 )
+from app.values import VERSION
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
 from app.window.controls.file_dialogs import choose_files, choose_folder, choose_target
@@ -32,7 +33,6 @@ from app.window.language import tr
 from app.window.widgets import Widgets
 from mlx_engine.values.words import Words, joined
 
-VERSION = "0.1.0"
 MODELS = Words("Models and texts (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)")
 ENDINGS = (".md", ".pdf", ".json")
 CHATS = Words("Markdown (*.md);;PDF (*.pdf);;JSON with everything (*.json)")
@@ -289,3 +289,60 @@ def _with_ending(path: Path, kind: str) -> Path:
     if path.suffix.lower() in ENDINGS:
         return path
     return path.with_name(path.name + next((end for end in ENDINGS if end in kind), ".md"))
+
+
+PDF_END = b"%%EOF"
+MARGIN_MM = 18.0
+POINTS = 10
+STYLE = "table { border-collapse: collapse; } td, th { border: 1px solid #999; padding: 3px; }"
+
+
+def write_pdf(markdown: str, title: str, path: Path) -> None:
+    """Write Markdown as a PDF of Letter or A4 pages, as the locale has them, over what is there.
+
+    Formulas stand as their source, and pictures are left out: nothing is loaded from the web.
+    Raises OSError if the file cannot be written.
+    """
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(b"")  # raises what is in the way; Qt only says that it failed
+    document = _Document()
+    document.setDefaultStyleSheet(STYLE)
+    font = document.defaultFont()
+    font.setPointSize(POINTS)
+    document.setDefaultFont(font)
+    document.setMarkdown(markdown)
+    document.setMetaInformation(QTextDocument.MetaInformation.DocumentTitle, title)
+    try:
+        writer = QPdfWriter(str(part))
+        writer.setTitle(title)
+        writer.setPageLayout(_page())
+        document.print_(writer)
+        del writer  # closes the file
+        if not part.read_bytes().rstrip().endswith(PDF_END):  # Qt does not tell of a full disk
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+class _Document(QTextDocument):
+    """A document that loads nothing."""
+
+    def loadResource(self, kind: int, name: object) -> object:  # noqa: N802
+        """Nothing, for pictures of any address."""
+        del kind, name
+        return None
+
+
+def _page() -> QPageLayout:
+    """One page, in the size of the locale's country."""
+    is_imperial = QLocale().measurementSystem() == QLocale.MeasurementSystem.ImperialUSSystem
+    size = QPageSize.PageSizeId.Letter if is_imperial else QPageSize.PageSizeId.A4
+    margins = QMarginsF(MARGIN_MM, MARGIN_MM, MARGIN_MM, MARGIN_MM)
+    return QPageLayout(
+        QPageSize(size),
+        QPageLayout.Orientation.Portrait,
+        margins,
+        QPageLayout.Unit.Millimeter,
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from app.library.find_models import Place, find_models
-from app.library.headers import is_heads_file
+from app.library.model_card import is_heads_file
 from app.library.text_file import is_document, read_text_file
 from app.values.attached_text import Refused
 from mlx_engine.hub.repository import HubModel, read_hub_link

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from app.library.machine import Machine
-from app.values.hub import Format, HubFind, HubOffer
+from app.values.models import Format, HubFind, HubOffer
 from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub, Listing, ask, content, in_words, listing
 from mlx_engine.hub.download import cached
 from mlx_engine.hub.plan import DownloadPlan, plan_from

@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 
-from app.start.asset_files import asset_path
-from app.values.hub import USES, HubFind, Suggestion
+from app.start.folders import asset_path
+from app.values.models import USES, HubFind, Suggestion
 
 _SMALL = 36 * 2**30
 

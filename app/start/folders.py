@@ -1,13 +1,15 @@
-"""Where data, settings, caches and logs of the user lie; the only reader of the environment.
+"""Folders of the user's data, settings, caches and logs, by the environment; and the assets.
 
 macOS: ~/Library as Apple's File System Programming Guide has it. Elsewhere: the XDG Base Directory
 specification. HEADSTART_FOLDER puts everything of ours into one folder, for a second profile.
+An installed package carries the assets as app/assets; in a checkout they lie beside app/.
 """
 
 import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 
@@ -95,3 +97,23 @@ def _hub_models(home: Path, environment: Mapping[str, str]) -> Path:
 def _absolute(environment: Mapping[str, str], name: str) -> Path | None:
     path = Path(environment.get(name, "")).expanduser()
     return path if path.is_absolute() else None
+
+
+APP_FOLDER = Path(__file__).parents[1]
+
+
+@cache
+def asset_folder(app_folder: Path = APP_FOLDER) -> Path:
+    """Return the folder of all assets; raises FileNotFoundError if it is not installed."""
+    for folder in (app_folder / "assets", app_folder.parent / "assets"):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(f"{app_folder / 'assets'} is missing: install Headstart again.")
+
+
+def asset_path(name: str, app_folder: Path = APP_FOLDER) -> Path:
+    """Return the path of an asset ("icons/app.svg"); raises FileNotFoundError if there is none."""
+    path = asset_folder(app_folder) / name
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is missing: install Headstart again.")
+    return path

@@ -1,4 +1,4 @@
-"""The chats listed: by day and folder, found by words, or in the Trash; what is done with them."""
+"""The list of chats, by day and folder, searched, or in the Trash; its changes can be undone."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,12 +11,51 @@ from PySide6.QtCore import QLocale, QObject, Signal
 
 from app.start.threads import Turns
 from app.state.chat import ChatState
-from app.state.deeds import Deeds
 from app.state.settings import KeptSettings
 from app.store.session_store import SessionStore
 from app.values.chats import PINNED, TODAY, ChatGroup, ChatSummary, Folder, ListedChat
 from app.values.errors import StoreError
 from mlx_engine.values.words import Words
+
+
+class Deed(NamedTuple):
+    """words: what was done."""
+
+    words: str
+    undo: Callable[[], object]
+
+
+class Deeds(QObject):
+    """What was done in one list. Signal `changed`: there is another newest one, or none."""
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._deeds: list[Deed] = []
+
+    @property
+    def newest(self) -> Deed | None:
+        """The one that `undo` undoes."""
+        return self._deeds[-1] if self._deeds else None
+
+    def add(self, words: str, undo: Callable[[], object]) -> None:
+        """Remember how to undo something."""
+        self._deeds.append(Deed(words, undo))
+        self.changed.emit()
+
+    def undo(self) -> None:
+        """Undo the newest one, if there is one."""
+        if self._deeds:
+            deed = self._deeds.pop()
+            self.changed.emit()
+            deed.undo()
+
+    def forget(self) -> None:
+        """Nothing can be undone any more."""
+        self._deeds.clear()
+        self.changed.emit()
+
 
 T = TypeVar("T")
 

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.store.drafts import UnsentTexts
-from app.store.session_store import SessionStore
+from app.store.session_store import SessionStore, UnsentTexts
 from app.values.attached_text import SaidWith, said_with, with_attachments
 from app.values.errors import StoreError
 

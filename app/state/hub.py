@@ -9,7 +9,7 @@ from app.library.hub_search import is_signed_in, look_at, search, sign_in, sign_
 from app.library.machine import Machine, chosen_for
 from app.start.threads import Beside
 from app.state.downloads import Downloads
-from app.values.hub import Format, HubFind, HubOffer
+from app.values.models import Format, HubFind, HubOffer
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.values.errors import DownloadFailed, SignInNeeded
 from mlx_engine.values.words import Words

@@ -7,8 +7,8 @@ from pathlib import Path
 from PySide6.QtCore import QFile, QObject, Signal
 
 from app.library.find_models import FoundHere, look_around, own_files, usual_places
-from app.library.headers import with_headers
 from app.library.machine import Machine, first_choices
+from app.library.model_card import with_headers
 from app.start.threads import Beside
 from app.state.downloads import Downloads
 from app.state.models import ModelState

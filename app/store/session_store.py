@@ -1,21 +1,89 @@
-"""All chats of a user: opened, listed, searched and written through one object."""
+"""All chats of a user in one object, and the table of their unsent texts."""
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.store.chats import Chats, Search
 from app.store.database import Database
-from app.store.drafts import DraftTable
 from app.store.folders import Folders
 from app.store.messages import Messages
 from app.store.open_database import open_database, open_held, open_in_memory
+from app.store.rows import text_of
+from app.values.attached_text import SaidWith, said_with, with_attachments
 from app.values.chats import Chat
 from app.values.errors import StoreBusy, StoreDamaged, StoreError, StoreFull
 from mlx_engine.values.words import Words
+
+
+@dataclass(frozen=True, slots=True)
+class UnsentTexts:
+    """All unsent texts. chats: by chat id, 0 for a new chat. messages: edited wordings by message
+    id.
+    """
+
+    chats: Mapping[int, SaidWith] = field(default_factory=dict)
+    messages: Mapping[int, str] = field(default_factory=dict)
+
+
+class DraftTable:
+    """The table of unsent texts; a text goes with its chat or message. Raises StoreError."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self) -> UnsentTexts:
+        """Read all unsent texts."""
+        chats, messages = dict[int, SaidWith](), dict[int, str]()
+        for chat, message, attached, text in self._database.rows(
+            "SELECT chat, message, attached, text FROM draft ORDER BY attached, id"
+        ):
+            if message is not None:
+                messages[message] = text_of(text)
+            elif attached:
+                typed = chats.get(chat or 0, SaidWith("")).text
+                chats[chat or 0] = SaidWith(typed, said_with(text_of(text)).attachments)
+            else:
+                chats[chat or 0] = SaidWith(text_of(text))
+        return UnsentTexts(chats, messages)
+
+    def write_chat(self, chat_id: int, said: SaidWith, before: SaidWith) -> None:
+        """Store the unsent text of a chat where it differs from `before`; attachments, which may be
+        long, are written only when they changed.
+        """
+        if said.text != before.text:
+            self._write(chat_id or None, None, attached=False, text=said.text)
+        if said.attachments != before.attachments:
+            text = with_attachments("", said.attachments)
+            self._write(chat_id or None, None, attached=True, text=text)
+
+    def write_message(self, message_id: int, text: str | None) -> None:
+        """Store the edited wording of a message; None deletes it."""
+        self._write(None, message_id, attached=False, text=text)
+
+    def _write(
+        self, chat: int | None, message: int | None, *, attached: bool, text: str | None
+    ) -> None:
+        """Replace a row; nothing is written for a chat or message that is gone."""
+        self._database.write(
+            "DELETE FROM draft WHERE chat IS ? AND message IS ? AND attached = ?",
+            chat,
+            message,
+            attached,
+        )
+        if text is not None and (text.strip() or message is not None):
+            self._database.write(
+                """INSERT INTO draft (chat, message, attached, text) SELECT ?1, ?2, ?3, ?4
+                    WHERE (?1 IS NULL OR EXISTS (SELECT 1 FROM chat WHERE id = ?1))
+                    AND (?2 IS NULL OR EXISTS (SELECT 1 FROM message WHERE id = ?2))""",
+                chat,
+                message,
+                attached,
+                text,
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Widgets: they show values and emit signals, nothing else."""
+"""Widgets: each is given the states that it watches, and calls their methods."""

@@ -12,7 +12,7 @@ from app.state.chat_list import ChatListState
 from app.state.known_models import KnownModels
 from app.state.models import ModelState, model_name
 from app.values.models import FoundModel, short_quantisation
-from app.window.composer.composer import Composer
+from app.window.composer import Composer
 from app.window.controls.fields import keep_key
 from app.window.controls.icons import IconButton, icon
 from app.window.controls.labels import SHORTEST, ShortButton, ShortLabel, set_tip, unmarked

@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QTranslator
 
-from app.start.asset_files import asset_path
+from app.start.folders import asset_path
 from app.values.app_settings import Language
 from mlx_engine.values.words import Words
 

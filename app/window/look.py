@@ -12,7 +12,7 @@ from typing import Literal
 
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
 
-from app.start.asset_files import asset_path
+from app.start.folders import asset_path
 
 Scheme = Literal["light", "dark"]
 

@@ -16,9 +16,8 @@ from app.window.controls.labels import ShortButton, label, paragraph, tabular, u
 from app.window.controls.layouts import STRETCH, Wide, centred, column, named, row, scrolled
 from app.window.language import percent, tr
 from app.window.look import look
-from app.window.session_panel.chat_fields import TemplateFields
 from app.window.session_panel.draft_group import DraftGroup
-from app.window.session_panel.sampling_group import SamplingGroup
+from app.window.session_panel.sampling_group import SamplingGroup, TemplateFields
 from mlx_engine.values.words import Words, size_words
 
 THEMES = (

@@ -6,15 +6,14 @@ from PySide6.QtWidgets import QFrame, QWidget
 from typing_extensions import override
 
 from app.window.chat_page import ChatPage, HeadBar
-from app.window.compare.compare_view import CompareView
-from app.window.composer.composer import Composer
+from app.window.compare_view import CompareView
+from app.window.composer import Composer
 from app.window.controls.fields import keep_key
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label
 from app.window.controls.layouts import Wide, column, row
 from app.window.controls.notice_bar import NoticeBar
-from app.window.drafting.drafting_view import DraftingView
-from app.window.drafting.status_strip import StatusStrip
+from app.window.drafting_view import DraftingView, StatusStrip
 from app.window.language import tr
 from app.window.layers import CardLayer, DropOverlay
 from app.window.main_window import MainWindow

@@ -65,7 +65,7 @@ def _no_collection_on_other_threads():
 
 PAUSES = {
     ("app.window.controls.fields", "SETTLED_MS"): 50,
-    ("app.control.last_chat", "KEPT_AFTER_MS"): 50,
+    ("app.control.rest", "KEPT_AFTER_MS"): 50,
     ("app.state.drafts", "SAVED_AFTER_MS"): 50,
     ("app.state.answers", "TICK_MS"): 50,
 }

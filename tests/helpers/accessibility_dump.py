@@ -93,7 +93,7 @@ def main() -> None:
 
 def pages(made: object, settle: object) -> Iterator[tuple[str, QWidget]]:
     """Every page, panel and pane of the window's widgets, on show one after the other."""
-    from app.window.controls.group import Group
+    from app.window.controls.layouts import Group
     from app.window.widgets import Widgets
 
     assert isinstance(made, Widgets) and callable(settle)

@@ -14,7 +14,7 @@ from app.values.attached_text import AttachedText
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.values.chats import ChatGroup, ChatSummary, DraftedSpan, ListedChat
 from app.values.models import FoundModel
-from app.window.drafting.status_strip import StripFigures
+from app.window.drafting_view import StripFigures
 from app.window.layers import DropPlan
 from app.window.transcript.shown_message import ShownMessage
 from app.window.widgets import Widgets

@@ -47,16 +47,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mlx_engine.command_line": {VALUES, "mlx_engine.server"} | ENGINE_LEVEL,
     "mlx_engine.__main__": {"mlx_engine.command_line"},
     "app.values": {VALUES},
-    "app.start.asset_files": set(),
     "app.start.folders": set(),
     "app.start.threads": set(),
-    "app.start": {VALUES, "app.values", "app.start.asset_files", "app.start.folders"},
+    "app.start": {VALUES, "app.values", "app.start.folders"},
     "app.store": PUBLIC | {"app.values"},
-    "app.library": PUBLIC | {"app.values", "app.start.asset_files", HUB},
+    "app.library": PUBLIC | {"app.values", "app.start.folders", HUB},
     "app.worker": PUBLIC | {"app.values"},
     "app.state": PUBLIC
     | {"app.values", "app.store", "app.library", "app.worker", "app.start.threads", HUB},
-    "app.window": {VALUES, "app.values", "app.state", "app.start.asset_files", "app.start.threads"},
+    "app.window": {VALUES, "app.values", "app.state", "app.start.folders", "app.start.threads"},
     "app.control": PUBLIC | APP_ROOMS | {HUB},
     "app.__main__": PUBLIC | {"app", "app.start", "app.start.folders", "mlx_engine.command_line"},
     "app": PUBLIC | APP_ROOMS | {HUB, "app.control", "app.start.folders"},
@@ -76,7 +75,7 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
     "app": MLX,
     **dict.fromkeys(("app.values", "app.store", "app.library"), (*MLX, *QT)),
     "app.state": (*MLX, "PySide6.QtWidgets", "PySide6.QtGui"),
-    **dict.fromkeys(("app.start.folders", "app.start.asset_files"), (*MLX, *QT)),
+    "app.start.folders": (*MLX, *QT),
 }
 """Package prefix -> other people's packages nothing below it may import."""
 

@@ -11,8 +11,7 @@ from app.state.hub import HubState
 from app.state.known_models import KnownModels
 from app.state.models import ModelState
 from app.state.settings import KeptSettings
-from app.values.hub import HubFind, HubOffer
-from app.values.models import DownloadFigures, FoundModel, ModelCard
+from app.values.models import DownloadFigures, FoundModel, HubFind, HubOffer, ModelCard
 from app.worker.requests import Request
 from mlx_engine.hub.client import Hub
 from mlx_engine.values.memory_plan import MemoryFit, MemoryPlan

@@ -32,7 +32,7 @@ from whole_window import turn, until, whole_window
 from app.app import App
 from app.values.chat_settings import ChatSettings
 from app.values.models import FoundModel
-from app.window.composer.attachments import AttachmentChip
+from app.window.attachments import AttachmentChip
 from mlx_engine.values.conversation import GenerationFinished, Message, Role
 from mlx_engine.values.saved_chat import SavedChat, chat_as_content
 

@@ -1,4 +1,4 @@
-"""Numbers and text to type; a message below a field says what is wrong with a text."""
+"""Text fields: search, one line, several lines; a problem is named below the field."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,10 +15,30 @@ from PySide6.QtWidgets import (
 
 from app.window.controls.labels import label, paragraph, restyle, say, set_tip
 from app.window.controls.layouts import Wide, column, row
-from app.window.controls.writing import follow_writing
 from app.window.language import tr
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.words import Words
+
+
+def follow_writing(edit: QPlainTextEdit) -> None:
+    """Have all of a text at the right as long as its first line is read from there."""
+    edit.textChanged.connect(lambda: _align(edit))
+
+
+def is_composing(edit: QPlainTextEdit) -> bool:
+    """Whether an input method is in the middle of a word."""
+    layout = edit.textCursor().block().layout()
+    return bool(layout is not None and layout.preeditAreaText())
+
+
+def _align(edit: QPlainTextEdit) -> None:
+    document, sides = edit.document(), Qt.AlignmentFlag
+    from_right = document.firstBlock().textDirection() == Qt.LayoutDirection.RightToLeft
+    side = sides.AlignRight if from_right else sides.AlignLeft
+    option = document.defaultTextOption()
+    if option.alignment() != side:
+        option.setAlignment(side)
+        document.setDefaultTextOption(option)
 
 
 class _KeptKey(QObject):

@@ -9,7 +9,7 @@ from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
 from shiboken6 import isValid
 
-from app.start.asset_files import asset_path
+from app.start.folders import asset_path
 from app.window.controls.labels import set_tip
 from app.window.look import look
 

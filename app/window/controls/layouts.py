@@ -1,20 +1,24 @@
-"""Widgets in columns and rows, said as they are read: from the top, from the left."""
+"""Layouts: columns and rows of widgets, stacks, flows of chips, groups that fold."""
 
 from typing import NamedTuple
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
     QHBoxLayout,
     QLayout,
     QScrollArea,
+    QSizePolicy,
     QStackedWidget,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
 
+from app.window.controls.icons import icon
 from app.window.controls.labels import wrapped
+from app.window.language import said, tr
 
 
 class Wide(NamedTuple):
@@ -134,3 +138,97 @@ def scrolled(body: QWidget) -> QScrollArea:
     area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     area.setWidget(body)
     return area
+
+
+WIDEST = 360
+GAP = 6
+
+
+class ChipFlow(QWidget):
+    """As high as its chips need in its width; `chips` are its children, in their order."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.chips: list[QWidget] = []
+
+    def add(self, chip: QWidget) -> None:
+        """One more, at the end."""
+        self.chips.append(chip)
+        chip.setParent(self)
+        chip.show()
+
+    def drop(self, chip: QWidget) -> None:
+        """One less."""
+        self.chips.remove(chip)
+        chip.hide()
+        chip.deleteLater()
+
+    def place(self) -> None:
+        """Put the chips where they belong, and be as high as they need."""
+        x = y = height = 0
+        for chip in self.chips:
+            wanted = chip.sizeHint()
+            width, height = min(wanted.width(), WIDEST, self.width()), wanted.height()
+            if x and x + width > self.width():
+                x, y = 0, y + height + GAP
+            chip.setGeometry(x, y, width, height)
+            x += width + GAP
+        self.setFixedHeight(y + height)
+
+    # Qt
+
+    def event(self, event: QEvent) -> bool:
+        """A chip, or this, has another size."""
+        if event.type() in (QEvent.Type.LayoutRequest, QEvent.Type.Resize):
+            self.place()
+        return bool(super().event(event))
+
+
+class Group(QWidget):
+    """Heading with a chevron, and a column below it; add to it with `add`. `name` is the heading,
+    with what it belongs to where that needs saying.
+
+    Signal `folded`(bool): it was unfolded or folded away.
+    """
+
+    folded = Signal(bool)
+
+    def __init__(self, title: str, is_open: bool = True, of: str = "") -> None:
+        """of: the group that this one is within. Words are shown in the window's language."""
+        super().__init__()
+        self.name = " ".join(filter(None, (title, of)))
+        self._heading = QToolButton()
+        self._heading.setText(said(title))
+        self._heading.setAccessibleName(" ".join(filter(None, (said(title), said(of)))))
+        self._heading.setProperty("role", "group")
+        self._heading.setCheckable(True)
+        self._heading.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self._heading.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self._heading.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self._heading.toggled.connect(self._fold)
+        self._body = QWidget()
+        self._column = column(of=self._body, margins=(0, 4, 0, 8), spacing=8)
+        column(self._heading, self._body, of=self, spacing=0)
+        self._heading.setChecked(is_open)
+        self._fold(is_open)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its controls are on show."""
+        return self._heading.isChecked()
+
+    def open(self, is_open: bool) -> None:
+        """Unfold or fold away."""
+        self._heading.setChecked(is_open)
+
+    def add(self, *items: Item) -> None:
+        """Put controls at the end."""
+        for item in items:
+            add(self._column, item)
+
+    def _fold(self, is_open: bool) -> None:
+        self._body.setVisible(is_open)
+        self._heading.setAccessibleDescription(tr("open") if is_open else tr("folded away"))
+        self._heading.setIcon(icon("chevron_down" if is_open else "chevron_right", "muted"))
+        self.folded.emit(is_open)

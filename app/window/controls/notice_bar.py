@@ -5,7 +5,7 @@ from typing import NamedTuple
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QFrame, QPushButton
 
-from app.state.deeds import Deeds
+from app.state.chat_list import Deeds
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import announce, paragraph, set_role, unmarked
 from app.window.controls.layouts import Wide, row

@@ -10,7 +10,7 @@ from typing_extensions import override
 from app.state.card import OfferedModel
 from app.state.downloads import Downloads
 from app.state.hub import HubState
-from app.values.hub import Format, HubFind, HubOffer, suggested
+from app.values.models import Format, HubFind, HubOffer, suggested
 from app.window.controls.choices import Option, Segments
 from app.window.controls.fields import add_clear_button
 from app.window.controls.labels import label, paragraph, say, set_role

@@ -1,20 +1,163 @@
-"""The card of a model: what it is, and how it would be loaded."""
+"""The card of a model: what it is, and the options that it would be loaded with."""
 
-from PySide6.QtCore import Qt
+from dataclasses import replace
+
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QPushButton
+from PySide6.QtWidgets import QFrame, QLineEdit, QMenu, QPushButton, QWidget
 from typing_extensions import override
 
 from app.state.card import OfferedModel
 from app.state.settings import KeptSettings
 from app.values.app_settings import ModelSettings
-from app.window.controls.fields import keep_key
+from app.window.controls.bound import Bound
+from app.window.controls.choices import Option, Segments, Tick
+from app.window.controls.fields import describe, keep_key
+from app.window.controls.file_dialogs import choose_file, choose_folder
 from app.window.controls.labels import label, paragraph, say, set_role
-from app.window.controls.layouts import Wide, column, row
+from app.window.controls.layouts import Group, Wide, column, named, row
+from app.window.controls.numbers import NumberField, NumberKind
 from app.window.language import tr
-from app.window.models.load_fields import LoadFields
 from app.window.models.model_facts import ModelFacts
+from mlx_engine.values.options import Misfit
 from mlx_engine.values.words import Words
+
+NUMERICS = (
+    Option("auto", Words("Automatic")),
+    Option("exact", Words("Exact")),
+    Option("fast", Words("Fast")),
+)
+BITS = (
+    Option(16, Words("16-bit")),
+    Option(8, Words("8-bit")),
+    Option(4, Words("4-bit")),
+)
+ABOUT_PRECISION = Words(
+    "Exact gives the same words with and without drafting. Fast skips that guarantee where it "
+    "costs speed."
+)
+ABOUT_BITS = Words(
+    "Fewer bits use less memory and change answers slightly. For drafting heads, they "
+    "only affect speed."
+)
+MODEL_FILES = Words("Models (*.gguf *.safetensors)")
+CONTEXT = NumberKind(8, 2**31, 1024)
+
+
+class PlaceField(QWidget):
+    """A file, a folder, or where it is allowed a hub id. settings_file: knows the folder chosen
+    last. Signal `chosen`(str | None).
+    """
+
+    chosen = Signal(object)
+
+    def __init__(self, name: str, what: str, none: str) -> None:
+        """none: what no place means."""
+        super().__init__()
+        self.settings_file: KeptSettings | None = None
+        self._name, self._place = name, ""
+        self._edit = QLineEdit()
+        self._edit.setAccessibleName(name)
+        self._edit.setPlaceholderText(none)
+        describe(self._edit, what)
+        choose, menu = QPushButton(tr("Choose…")), QMenu(self)
+        choose.setAccessibleName(tr("Choose: {name}", name=name))
+        menu.addAction(tr("File…"), self._choose_file)
+        menu.addAction(tr("Folder…"), self._choose_folder)
+        menu.addSeparator()
+        menu.addAction(none, lambda: self._take(""))
+        choose.setMenu(menu)
+        row(Wide(self._edit), choose, of=self, spacing=8)
+        self._edit.editingFinished.connect(lambda: self._take(self._edit.text().strip()))
+
+    def set_value(self, place: object) -> None:
+        """Show a place, None for none, without emitting it."""
+        self._place = str(place or "")
+        self._edit.setText(self._place)
+
+    def _take(self, place: str) -> None:
+        if place != self._place:
+            self.set_value(place)
+            self.chosen.emit(place or None)
+
+    def _choose_file(self) -> None:
+        if self.settings_file is not None:
+            path = choose_file(self.window(), self._name, tr(MODEL_FILES), self.settings_file)
+            self._take(path or self._place)
+
+    def _choose_folder(self) -> None:
+        if self.settings_file is not None:
+            path = choose_folder(self.window(), self._name, self.settings_file)
+            self._take(path or self._place)
+
+
+class LoadFields(Group):
+    """Fields for the settings of a model.
+
+    Signal `changed`: `settings` are others.
+    """
+
+    changed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__(Words("Load options"), is_open=False)
+        self.settings = ModelSettings()
+        self._bound = bound = Bound()
+        what = tr("The longest chat, in tokens. A shorter one uses less memory.")
+        self._context = NumberField(tr("Context length"), CONTEXT, what, tr("maximum"))
+        heads = PlaceField(
+            tr("Drafting heads"),
+            tr("A file or folder of drafting heads for this model"),
+            tr("Included with the model"),
+        )
+        drafter = PlaceField(
+            tr("Draft model"),
+            tr("A file, a folder or a hub id of a small model of the same family"),
+            tr("None"),
+        )
+        numerics = Segments(tr("Precision"), NUMERICS)
+        bits = Segments(tr("Bits of the KV cache"), BITS)
+        head_bits = Segments(tr("Bits of the drafting heads' KV cache"), BITS)
+        self.add(
+            bound.bind("load.context_length", self._context),
+            named(tr("Drafting heads"), bound.bind("load.heads", heads)),
+            named(tr("Draft model"), bound.bind("load.draft_model", drafter)),
+            named(
+                tr("Precision"),
+                bound.bind("load.numerics", numerics),
+                paragraph(ABOUT_PRECISION, "muted"),
+            ),
+            named(tr("KV cache"), bound.bind("cache.bits", bits)),
+            named(
+                tr("Drafting-head KV cache"),
+                bound.bind("cache.head_bits", head_bits),
+                paragraph(ABOUT_BITS, "muted"),
+            ),
+            bound.bind("keep", Tick(tr("Keep in memory when idle"))),
+        )
+        bound.watch(lambda: self.settings, self._take, self.changed)
+
+    def remember_folders(self, settings: KeptSettings) -> None:
+        """Begin dialogs in the folder chosen last, which these settings know."""
+        for field in self.findChildren(PlaceField):
+            field.settings_file = settings
+
+    def show_settings(self, settings: ModelSettings) -> None:
+        """Show the remembered settings of a model, unfolded where some are not the default."""
+        self.settings = settings
+        self._bound.show_all()
+        self.open(settings != ModelSettings())
+
+    def settle(self) -> None:
+        """Take what is being typed."""
+        self._context.edit.interpretText()
+        self._context.leave()
+
+    def _take(self, settings: ModelSettings) -> None:
+        misfit: Misfit = "plain" if settings.load.draft_model else "refuse"
+        self.settings = replace(settings, load=replace(settings.load, draft_misfit=misfit))
+        self.changed.emit()
+
 
 LOOKING = Words("Checking files")
 

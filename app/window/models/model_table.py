@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 )
 from typing_extensions import override
 
-from app.values.hub import FITS
+from app.values.models import FITS
 from app.window.controls.icons import icon
 from app.window.controls.labels import plain
 from app.window.language import said, tr

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from app.state.round_history import DraftingNow, DraftingState
 from app.values.chat_settings import THINKING
-from app.window.drafting.status_strip import PLAIN_IS_FASTER, state_in_words
+from app.window.drafting_view import PLAIN_IS_FASTER, state_in_words
 from app.window.language import in_a_sentence, tr
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import (

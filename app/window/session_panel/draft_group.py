@@ -11,10 +11,9 @@ from app.state.drafting import DraftingFigures
 from app.state.round_history import SpeedBySetting
 from app.window.controls.bound import Bound
 from app.window.controls.choices import DropDown, Option, Segments
-from app.window.controls.group import Group
 from app.window.controls.icons import Sign
 from app.window.controls.labels import SteadyWords, paragraph, say
-from app.window.controls.layouts import Wide, column, named, row
+from app.window.controls.layouts import Group, Wide, column, named, row
 from app.window.controls.numbers import NumberField, NumberKind
 from app.window.language import in_a_sentence, said, tr
 from app.window.session_panel.abilities import ModelAbilities, in_effect

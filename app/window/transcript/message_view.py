@@ -10,10 +10,9 @@ from PySide6.QtWidgets import QMenu, QPushButton, QWidget
 from typing_extensions import override
 
 from app.values.attached_text import AttachedText, said_with, with_attachments
-from app.window.controls.fields import TOO_LONG, Lines, keep_key
+from app.window.controls.fields import TOO_LONG, Lines, is_composing, keep_key
 from app.window.controls.labels import label, paragraph, say, set_tip
 from app.window.controls.layouts import SPARE, Wide, column, row
-from app.window.controls.writing import is_composing
 from app.window.language import tr
 from app.window.look import Look, look
 from app.window.transcript.answer_view import AnswerView

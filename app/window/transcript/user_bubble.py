@@ -7,8 +7,8 @@ from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.values.attached_text import AttachedText, said_with
-from app.window.controls.chips import GAP, ChipFlow
 from app.window.controls.labels import set_tip, unmarked
+from app.window.controls.layouts import GAP, ChipFlow
 from app.window.language import tr
 from app.window.look import look
 from app.window.transcript.prose_segment import ProseSegment

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLineEdit, QMenu, QMessageBox, QPlainTextEdit, QTr
 from scripted_engine import Answer
 from windows import Driven
 
-from app.window.palette import Palette, found
+from app.window.layers import Palette, found
 
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
 CTRL = Qt.KeyboardModifier.ControlModifier

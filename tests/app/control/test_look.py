@@ -10,9 +10,9 @@ from scripted_engine import Answer
 from seen import find, words_on
 from windows import running, scripted
 
-from app.control.settings import scheme_for
 from app.window.look import Scheme, load_theme
 from app.window.sidebar.sidebar import NARROWEST, WIDEST
+from app.window.style_sheet import scheme_for
 from app.window.transcript.reader import MARGIN
 
 

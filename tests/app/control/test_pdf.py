@@ -8,7 +8,7 @@ import pypdf
 import pytest
 from PySide6.QtGui import QTextDocument
 
-from app.control.pdf import write_pdf
+from app.control.files import write_pdf
 
 CHAT = """# On zebras
 
@@ -68,7 +68,7 @@ def test_a_pdf_cut_short_by_a_full_disk_replaces_nothing(tmp_path, qapp, monkeyp
         Path(path.with_name("chat.pdf.part")).write_bytes(b"%PDF-1.4 half")
 
     monkeypatch.setattr(QTextDocument, "print_", cut_short)
-    monkeypatch.setattr("app.control.pdf.QPdfWriter", lambda name: Mock())
+    monkeypatch.setattr("app.control.files.QPdfWriter", lambda name: Mock())
     with pytest.raises(OSError, match="No space left"):
         write_pdf(CHAT, "On zebras", path)
     assert path.read_bytes() == b"the one before"

@@ -13,7 +13,7 @@ from app.control.rest import MINUTE_MS, RestController
 from app.state.settings import save_settings
 from app.values.app_settings import AppSettings
 from app.window.chat_page import HeadBar
-from app.window.compare.compare_pane import ComparePane
+from app.window.compare_view import ComparePane
 from app.window.controls.labels import ShortLabel
 from mlx_engine.values.errors import ModelNotFound
 

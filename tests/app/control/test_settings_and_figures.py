@@ -26,7 +26,7 @@ from app.state.round_history import LastAnswer
 from app.values.app_settings import ModelSettings
 from app.values.chat_settings import SamplingChoice
 from app.window.controls.choices import DropDown
-from app.window.drafting.drafting_view import summary
+from app.window.drafting_view import summary
 from mlx_engine.values.memory_plan import CacheBytes
 from mlx_engine.values.options import CacheOptions
 

@@ -15,7 +15,7 @@ from app.store.transfer import NewChat, insert_chat
 from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage
 from app.values.errors import StoreFull
-from app.window.composer.message_box import MessageBox
+from app.window.composer import MessageBox
 from app.window.controls.icons import IconButton, Sign
 from app.window.layers import CrashBox
 from app.worker.replies import ModelLoaded

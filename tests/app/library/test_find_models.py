@@ -9,9 +9,8 @@ from tiny_gguf import write_tiny_gguf
 
 import mlx_engine
 from app.library.find_models import Place, find_models, look_around, recall, usual_places
-from app.library.headers import with_headers
 from app.library.machine import Machine
-from app.library.model_card import read_card
+from app.library.model_card import read_card, with_headers
 from app.values.models import RECENT, FoundModel, ModelCard
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.values.model_description import ModelDescription

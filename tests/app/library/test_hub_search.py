@@ -10,7 +10,7 @@ from model_files import safetensors
 from app.library.find_models import Place, find_models
 from app.library.hub_search import fit_of, look_at, search
 from app.library.machine import Machine
-from app.values.hub import HubOffer, suggested
+from app.values.models import HubOffer, suggested
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.download import download
 from mlx_engine.hub.plan import plan_download

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.start.asset_files import asset_folder, asset_path
+from app.start.folders import asset_folder, asset_path
 
 
 def test_a_checkout_has_them_beside_app():

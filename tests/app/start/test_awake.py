@@ -7,7 +7,7 @@ from pathlib import Path
 from scripted_engine import Answer
 from windows import running, scripted
 
-from app.start.awake import CAFFEINATE, Awake, this_systems_command
+from app.control.rest import CAFFEINATE, Awake, this_systems_command
 
 LASTS = (sys.executable, "-c", "import time; time.sleep(60)")
 
@@ -40,7 +40,7 @@ def test_the_program_ends_with_this_process_whatever_happens():
 def test_while_an_answer_or_a_comparison_runs(qapp, qtbot, tmp_path):
     slow = Answer("word " * 50, pause_s=0.01)
     with running(qapp, qtbot, tmp_path, scripted(slow, slow, slow)) as driven:
-        awake = driven.app.awake = Awake(LASTS)
+        awake = driven.app.rest.awake = Awake(LASTS)
         driven.send("Why?")
         assert awake._process
         driven.until_answered()

@@ -7,8 +7,7 @@ import pytest
 from chat_stores import talk
 
 from app.state.drafts import NEW, NOTHING, Drafts
-from app.store.drafts import UnsentTexts
-from app.store.session_store import open_store
+from app.store.session_store import UnsentTexts, open_store
 from app.values.attached_text import AttachedText, SaidWith
 
 SAID = SaidWith(

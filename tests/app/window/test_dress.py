@@ -9,7 +9,7 @@ from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QIcon, QPainter, QPalette, QPixmap
 from PySide6.QtWidgets import QMenu, QPushButton, QToolButton, QWidget
 
-from app.start.asset_files import asset_path
+from app.start.folders import asset_path
 from app.window.controls import icons
 from app.window.controls.choices import DropDown, Option, Segments, Tick
 from app.window.controls.icons import app_icon, icon, paint_icon, pixmap

@@ -26,16 +26,16 @@ import mlx_engine
 from app.app import App
 from app.library.dropped import what_is
 from app.library.machine import Machine, chosen_for, first_choices
-from app.start.asset_files import asset_path
+from app.start.folders import asset_path
 from app.state.round_history import LastAnswer
 from app.state.settings import save_settings
 from app.values.app_settings import AppSettings, Language
 from app.values.attached_text import Refused
 from app.values.chats import ListedChat
 from app.values.models import DownloadFigures
-from app.window.controls.group import Group
 from app.window.controls.labels import SteadyWords
-from app.window.drafting.drafting_view import kernels_in_words
+from app.window.controls.layouts import Group
+from app.window.drafting_view import kernels_in_words
 from app.window.language import number, said, tr
 from app.window.models.downloads import progress_in_words
 from app.window.models.first_run_view import QUESTIONS

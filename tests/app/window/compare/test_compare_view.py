@@ -9,9 +9,8 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 from seen import button, find, words_on
 
-from app.window.compare.compare_pane import ComparePane
-from app.window.compare.compare_view import CompareView
-from app.window.composer.message_box import MessageBox
+from app.window.compare_view import ComparePane, CompareView
+from app.window.composer import MessageBox
 from app.window.controls.chart import ShareBar
 from app.window.controls.choices import Segments
 from app.window.transcript.pinned_scroll import PinnedScroll

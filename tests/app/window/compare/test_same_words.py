@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.window.compare.compare_view import common_words, gain, verdict
+from app.window.compare_view import common_words, gain, verdict
 from mlx_engine.values.stats import GenerationStats
 
 TEXT = st.text(st.sampled_from("ab \n"), max_size=20)

@@ -9,9 +9,8 @@ from PySide6.QtWidgets import QApplication, QToolButton
 from seen import button, find, press, words_on
 
 from app.values.attached_text import AttachedText, Refused
-from app.window.composer.attachments import MOST, AttachmentChip
-from app.window.composer.composer import Composer
-from app.window.composer.message_box import LONGEST, MOST_LINES, MessageBox
+from app.window.attachments import MOST, AttachmentChip
+from app.window.composer import LONGEST, MOST_LINES, Composer, MessageBox
 from app.window.controls.fields import Lines
 
 SHIFT = Qt.KeyboardModifier.ShiftModifier

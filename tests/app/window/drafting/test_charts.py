@@ -11,9 +11,8 @@ from PySide6.QtWidgets import QApplication, QLabel
 from seen import words_on
 
 from app.state.round_history import DepthRow, RoundHistory, Stages
-from app.window.drafting.charts import BAR, ROW, CostCurve, DepthBars, PassBars, StageBar
-from app.window.drafting.drafting_view import DraftingView
-from app.window.drafting.status_strip import StatusStrip, StripFigures
+from app.window.drafting_charts import BAR, ROW, CostCurve, DepthBars, PassBars, StageBar
+from app.window.drafting_view import DraftingView, StatusStrip, StripFigures
 from app.window.look import look
 from mlx_engine.values.stats import RoundStats
 

@@ -1,6 +1,6 @@
 """Which kernels are in use is said on a line; the others share a line for each reason."""
 
-from app.window.drafting.drafting_view import kernels_in_words
+from app.window.drafting_view import kernels_in_words
 from mlx_engine.values.model_description import KernelState
 
 KERNELS = (

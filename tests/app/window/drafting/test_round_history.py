@@ -14,8 +14,14 @@ from app.state.round_history import (
     RoundHistory,
 )
 from app.store.rows import stats_from, stats_to_json
-from app.window.drafting.drafting_view import gain_in_words, reasons_in_words, summary
-from app.window.drafting.status_strip import StripFigures, context_in_words, drafting_sentence
+from app.window.drafting_view import (
+    StripFigures,
+    context_in_words,
+    drafting_sentence,
+    gain_in_words,
+    reasons_in_words,
+    summary,
+)
 from mlx_engine.decoding.answer import Tally
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats

@@ -25,7 +25,7 @@ from shown_transcript import settle
 
 from app.window.controls.chart import Chart
 from app.window.controls.notice_bar import NoticeBar
-from app.window.drafting.status_strip import StatusStrip
+from app.window.drafting_view import StatusStrip
 from app.window.session_panel.abilities import abilities
 from app.window.session_panel.session_panel import SessionPanel
 from app.window.widgets import Widgets

@@ -18,9 +18,9 @@ from app.state.round_history import RoundHistory
 from app.values.attached_text import AttachedText
 from app.values.chat_settings import ChatSettings
 from app.window.controls.chart import Chart
-from app.window.controls.group import Group
 from app.window.controls.labels import ShortButton, ShortLabel
-from app.window.drafting.status_strip import StripFigures
+from app.window.controls.layouts import Group
+from app.window.drafting_view import StripFigures
 from app.window.session_panel.abilities import abilities
 from app.window.widgets import Widgets
 from app.worker.replies import ModelLoaded

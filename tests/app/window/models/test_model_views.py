@@ -19,8 +19,7 @@ from scripted_models import described
 from seen import button, find, press, words_on
 
 from app.library.find_models import FoundHere
-from app.values.hub import HubFind, HubOffer
-from app.values.models import RECENT, DownloadFigures, FoundModel, ModelCard
+from app.values.models import RECENT, DownloadFigures, FoundModel, HubFind, HubOffer, ModelCard
 from app.window.controls.chart import ShareBar
 from app.window.controls.choices import Segments
 from app.window.controls.labels import ShortButton

@@ -9,7 +9,7 @@ from seen import find, words_on
 
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.controls.choices import DropDown, Segments
-from app.window.session_panel.chat_fields import ArgumentFields
+from app.window.session_panel.sampling_group import ArgumentFields
 
 
 def test_the_lock_takes_the_last_seed_and_lets_it_go(panel, heard):

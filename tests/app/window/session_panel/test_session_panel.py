@@ -26,8 +26,8 @@ from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.chat_page import model_in_words
 from app.window.controls.choices import DropDown, Segments
-from app.window.controls.group import Group
 from app.window.controls.labels import SteadyWords
+from app.window.controls.layouts import Group
 from app.window.controls.numbers import Slider
 from app.window.session_panel.abilities import SourceAbility, abilities
 from app.window.session_panel.draft_group import WHAT_OUTPUT_DOES, WHAT_PROBABILITY_DOES

@@ -7,7 +7,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QLineEdit, QMenu
 from sidebar_hands import Hands
 
-from app.state.deeds import Deeds
+from app.state.chat_list import Deeds
 from app.store.session_store import open_store
 from app.values.chats import TextRange
 from app.window.controls.notice_bar import UndoBar

@@ -18,7 +18,7 @@ from shown_transcript import (
     stream,
 )
 
-from app.start.asset_files import asset_path
+from app.start.folders import asset_path
 from app.values.attached_text import AttachedText, with_attachments
 from app.values.chats import DraftedSpan
 from app.window.transcript.code_segment import CodeSegment, CodeText

@@ -1,4 +1,4 @@
-"""The charts of the Drafting view and the line of the strip."""
+"""The charts of the Drafting view."""
 
 from collections.abc import Sequence
 from math import ceil

@@ -6,10 +6,9 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
 
 from app.values.attached_text import AttachedText, Refused, tokens_about
-from app.window.controls.chips import WIDEST, ChipFlow
 from app.window.controls.icons import IconButton, Sign
 from app.window.controls.labels import ShortLabel, label, paragraph, restyle, say, tabular
-from app.window.controls.layouts import Wide, column, row
+from app.window.controls.layouts import WIDEST, ChipFlow, Wide, column, row
 from app.window.language import said, tr
 from mlx_engine.values.words import size_words
 

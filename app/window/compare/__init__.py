@@ -1,1 +1,0 @@
-"""The same prompt with and without drafting, side by side."""

@@ -1,1 +1,0 @@
-"""What drafting does, in figures and charts."""
