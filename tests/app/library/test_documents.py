@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
-from app.library import documents
+from app.library import text_file
 from app.library.dropped import DroppedText, what_is
 from app.library.text_file import read_text_file
 from app.values.attached_text import AttachedText, Refused
@@ -59,10 +59,10 @@ def word(path: Path) -> Path:
 def in_process(path: Path, monkeypatch: pytest.MonkeyPatch, most: int = 10_000) -> str:
     """What the other process would say of a file, without starting one."""
     said = io.StringIO()
-    monkeypatch.setattr(documents.sys, "argv", ["", "", str(path), str(most)])
-    monkeypatch.setattr(documents.sys, "stdout", said)
-    monkeypatch.setattr(documents.resource, "setrlimit", lambda *_: None)
-    documents.main()
+    monkeypatch.setattr(text_file.sys, "argv", ["", "", str(path), str(most)])
+    monkeypatch.setattr(text_file.sys, "stdout", said)
+    monkeypatch.setattr(text_file.resource, "setrlimit", lambda *_: None)
+    text_file.main()
     told = json.loads(said.getvalue())
     return said.getvalue() if "text" in told else f"problem: {words_from_text(told['problem'])}"
 
@@ -85,7 +85,7 @@ def test_what_is_too_long_says_so_at_its_end(tmp_path, monkeypatch):
     said = in_process(path, monkeypatch, most=50)
     assert "Page 7" in said and "Page 8" not in said
     assert "[The rest is left out: more than 50 characters.]" in said
-    monkeypatch.setattr(documents, "LONGEST_S", -1.0)
+    monkeypatch.setattr(text_file, "LONGEST_S", -1.0)
     assert "[The rest is left out: more than could be read" in in_process(path, monkeypatch)
 
 
@@ -107,7 +107,7 @@ def test_a_word_file_of_many_pages_is_read_whole(tmp_path):
         looked += event == "call" and frame.f_code.co_name == "get_style"
 
     sys.setprofile(profile)
-    lines = list(documents._word_lines(tmp_path / "book.docx"))
+    lines = list(text_file._word_lines(tmp_path / "book.docx"))
     sys.setprofile(None)
     assert lines[6:9] == ["Paragraph 6", "## Paragraph 7", "Paragraph 8"]
     assert looked == 0
@@ -135,7 +135,7 @@ def test_why_a_document_has_no_text(tmp_path, monkeypatch):
 def test_a_file_that_unpacks_without_end_is_not_unpacked(tmp_path, monkeypatch):
     bomb = tmp_path / "bomb.docx"
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as parts:
-        parts.writestr("word/document.xml", b" " * (documents.LARGEST_UNPACKED + 1))
+        parts.writestr("word/document.xml", b" " * (text_file.LARGEST_UNPACKED + 1))
     assert bomb.stat().st_size < 100_000
     assert "unpacks to 50 MB, which is too much" in in_process(bomb, monkeypatch)
 
@@ -148,7 +148,7 @@ def test_a_small_file_of_more_elements_than_memory_has_room_for_is_not_read(
     path, sound = tmp_path / "elements.docx", word(tmp_path / "sound.docx")
     with zipfile.ZipFile(sound) as parts, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
         for name in parts.namelist():
-            more = b"<a/>" * documents.MOST_TAGS if name == part else b""
+            more = b"<a/>" * text_file.MOST_TAGS if name == part else b""
             made.writestr(name, parts.read(name) + more)
     assert path.stat().st_size < 100_000
     assert "which is too much" in in_process(path, monkeypatch)
@@ -171,21 +171,21 @@ def test_a_document_that_names_itself_without_end(tmp_path, monkeypatch):
 
 
 def test_without_the_readers_it_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(documents.sys.modules, "pypdf", None)
+    monkeypatch.setitem(text_file.sys.modules, "pypdf", None)
     said = in_process(pdf(tmp_path / "x.pdf", "text"), monkeypatch)
     assert "pip install 'headstart[documents]'" in said
 
 
 def test_a_reader_that_hangs_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "START", "import time; time.sleep(60)")
-    monkeypatch.setattr(documents, "LONGEST_S", 0.1)
-    monkeypatch.setattr(documents, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(text_file, "START", "import time; time.sleep(60)")
+    monkeypatch.setattr(text_file, "LONGEST_S", 0.1)
+    monkeypatch.setattr(text_file, "PATIENCE_S", 0.1)
     refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
     assert isinstance(refused, Refused) and "could not be read in" in refused.words
 
 
 def test_a_reader_that_is_not_wanted_any_more_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "START", "import time; time.sleep(60)")
+    monkeypatch.setattr(text_file, "START", "import time; time.sleep(60)")
     looks = iter([True, False])
     path = pdf(tmp_path / "x.pdf", "text")
     started = time.perf_counter()
@@ -194,13 +194,13 @@ def test_a_reader_that_is_not_wanted_any_more_is_ended(tmp_path, monkeypatch):
 
 
 def test_a_reader_that_dies_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "START", "import os; os.abort()")
+    monkeypatch.setattr(text_file, "START", "import os; os.abort()")
     refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
     assert isinstance(refused, Refused) and refused.words.startswith("x.pdf could not be read")
 
 
 def test_a_document_larger_than_any_is_not_opened(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "LARGEST_DOCUMENT", 100)
+    monkeypatch.setattr(text_file, "LARGEST_DOCUMENT", 100)
     refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
     assert isinstance(refused, Refused) and "too large to attach" in refused.words
 
@@ -229,8 +229,8 @@ def test_a_cell_counts_once_however_many_columns_it_claims(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a process is told its own memory elsewhere")
 def test_a_reader_that_takes_too_much_memory_ends_itself(tmp_path, monkeypatch):
-    start = "import sys, time; sys.path.append(sys.argv[1]); from app.library import documents;"
-    start += "documents.MOST_MEMORY = 2**20; documents._end_at_most_memory(); time.sleep(60)"
-    monkeypatch.setattr(documents, "START", start)
+    start = "import sys, time; sys.path.append(sys.argv[1]); from app.library import text_file;"
+    start += "text_file.MOST_MEMORY = 2**20; text_file._end_at_most_memory(); time.sleep(60)"
+    monkeypatch.setattr(text_file, "START", start)
     refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
     assert isinstance(refused, Refused) and refused.words.startswith("x.pdf could not be read")
