@@ -434,7 +434,10 @@ class Actions(QObject):
         self._widgets.head.title.setFocus()
 
     def _find(self, step: int) -> Callable[[], object]:
-        return self._in_chat(lambda: self._widgets.transcript.find_further(step))
+        """Go to another match; the focus stays in the field where it is."""
+        find = partial(self._widgets.transcript.find_further, step)
+        show_and_find = self._in_chat(find)
+        return lambda: find() if self._window.page == "chat" else show_and_find()
 
     def _undo(self) -> None:
         """Undo in the text that has the focus, else the newest deed in the list of chats."""

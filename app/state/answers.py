@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -31,7 +31,7 @@ from mlx_engine.values.conversation import (
     TextPiece,
 )
 from mlx_engine.values.errors import PromptTooLong
-from mlx_engine.values.stats import GenerationStats, RoundStats
+from mlx_engine.values.stats import GenerationStats, RoundStats, joined_stats
 from mlx_engine.values.words import Words
 
 
@@ -79,8 +79,14 @@ class RunningAnswer:
     is_reading: `progress` is of now; in mid-answer it is a draft model's that begins.
     """
 
-    def __init__(self, chat_id: int, message_id: int, before: AnswerSoFar = NOTHING) -> None:
-        """before: what there is of an answer that goes on."""
+    def __init__(
+        self,
+        chat_id: int,
+        message_id: int,
+        before: AnswerSoFar = NOTHING,
+        stats_before: GenerationStats | None = None,
+    ) -> None:
+        """before, stats_before: text and figures of an answer that goes on."""
         self.chat_id = chat_id
         self.message_id = message_id
         self.answer = GrowingText(before.text, list(before.spans))
@@ -90,7 +96,7 @@ class RunningAnswer:
         self.finished: GenerationFinished | None = None
         self.ended: EndedAnswer | None = None
         self.model = before.model
-        self._before = before
+        self._before, self._stats_before = before, stats_before
         self._tokens = 0
         self._prompt_tokens: int | None = None
         self._thought_before = before.thinking_seconds
@@ -143,6 +149,9 @@ class RunningAnswer:
 
     def _finish(self, finished: GenerationFinished, now: float) -> None:
         self._end_thinking(now)
+        if self._stats_before is not None:
+            stats = joined_stats(self._stats_before, finished.stats)
+            finished = replace(finished, stats=stats)
         self.finished = finished
         self.answer.settle(finished.text)
         self.thinking.settle(finished.thinking)
@@ -275,7 +284,7 @@ class Answers(QObject):
     ) -> None:
         """Continue the answer `cut`, the last of `past`, in place. Raises StoreError."""
         self._store.messages.save_partial(cut.id, cut.so_far)
-        answer = RunningAnswer(cut.chat_id, cut.id, cut.so_far)
+        answer = RunningAnswer(cut.chat_id, cut.id, cut.so_far, cut.stats)
         self.begin(answer, past, settings, drops_oldest=drops_oldest)
 
     def stop(self, chat_id: int) -> None:

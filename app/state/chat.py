@@ -282,6 +282,9 @@ class ChatState(QObject):
     def show_branch(self, message_id: int, step: int) -> None:
         """Show the next (1) or previous (-1) version of a message, in its place."""
         place = self.place(message_id)
+        if self.running is not None:
+            words = Words("Stop the answer that is being written, then show another version.")
+            self.failed.emit(words, "")
         if self.running is not None or place is None:
             return
         versions = self.turns[place].siblings

@@ -80,6 +80,10 @@
         <translation>Stoppe die laufende Antwort und lösche dies danach.</translation>
     </message>
     <message>
+        <source>Stop the answer that is being written, then show another version.</source>
+        <translation>Stoppe die laufende Antwort und zeige danach eine andere Fassung.</translation>
+    </message>
+    <message>
         <source>No model is loaded: open or drop one, then ask again.</source>
         <translation>Kein Modell ist geladen: eines öffnen oder hierher ziehen, dann noch einmal fragen.</translation>
     </message>
@@ -3746,8 +3750,8 @@
         <translation>{origin}: Die Chatvorlage macht aus diesem Gespräch nichts. Die Vorlage ersetzen.</translation>
     </message>
     <message>
-        <source>The conversation has {count} tokens, the context holds {limit}. Shorten the message, let the oldest turns go, or start a new chat.</source>
-        <translation>Das Gespräch hat {count} Tokens, der Kontext fasst {limit}. Die Nachricht kürzen, auf die ältesten Beiträge verzichten oder einen neuen Chat beginnen.</translation>
+        <source>The conversation has {count:,} tokens, the context holds {limit:,}. Shorten the message, let the oldest turns go, or start a new chat.</source>
+        <translation>Das Gespräch hat {count:,} Tokens, der Kontext fasst {limit:,}. Die Nachricht kürzen, auf die ältesten Beiträge verzichten oder einen neuen Chat beginnen.</translation>
     </message>
     <message>
         <source>An answer is still running: stop it, or read it to its end.</source>
@@ -4246,8 +4250,8 @@
         <translation>Die Eingabe ist leer: mindestens ein Token angeben.</translation>
     </message>
     <message>
-        <source>The prompt has {ids} tokens, the context holds {limit}: shorten it.</source>
-        <translation>Die Eingabe hat {ids} Tokens, der Kontext fasst {limit}: kürzen.</translation>
+        <source>The prompt has {ids:,} tokens, the context holds {limit:,}: shorten it.</source>
+        <translation>Die Eingabe hat {ids:,} Tokens, der Kontext fasst {limit:,}: kürzen.</translation>
     </message>
     <message>
         <source>Token ids must be whole numbers ({error}).</source>

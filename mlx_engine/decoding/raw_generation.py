@@ -45,7 +45,7 @@ def readable_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
         raise BadPrompt("The prompt is empty: give at least one token.")
     if len(ids) >= limit:
         raise PromptTooLong(
-            "The prompt has {ids} tokens, the context holds {limit}: shorten it.",
+            "The prompt has {ids:,} tokens, the context holds {limit:,}: shorten it.",
             ids=len(ids),
             limit=limit,
         )

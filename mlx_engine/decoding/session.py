@@ -438,7 +438,7 @@ class Session:
         limit = self._parts.context_length
         if count >= limit:
             raise PromptTooLong(
-                "The conversation has {count} tokens, the context holds {limit}. Shorten the "
+                "The conversation has {count:,} tokens, the context holds {limit:,}. Shorten the "
                 "message, let the oldest turns go, or start a new chat.",
                 count=count,
                 limit=limit,

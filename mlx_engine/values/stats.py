@@ -1,7 +1,8 @@
 """Drafting statistics of one decoding round and of a whole answer."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftedBy
@@ -127,3 +128,43 @@ def count_by_depth(lengths: Iterable[int]) -> tuple[int, ...]:
         for depth in range(length):
             counts[depth] += 1
     return tuple(counts)
+
+
+def joined_stats(first: GenerationStats, rest: GenerationStats) -> GenerationStats:
+    """Statistics of an answer and of its continuation as those of one answer.
+
+    Figures of the prompt, the seed and the time to the first token are those of the beginning.
+    """
+    both = first, rest
+    tokens, passes = (sum(s.generated_tokens for s in both), sum(s.passes for s in both))
+    seconds = sum(s.generated_tokens / s.tokens_per_second for s in both if s.tokens_per_second)
+    sources = dict.fromkeys(part.source for s in both for part in s.by_source)
+    return replace(
+        first,
+        generated_tokens=tokens,
+        drafted=first.drafted + rest.drafted,
+        accepted=first.accepted + rest.accepted,
+        drafted_by_depth=_sums(first.drafted_by_depth, rest.drafted_by_depth),
+        accepted_by_depth=_sums(first.accepted_by_depth, rest.accepted_by_depth),
+        passes=passes,
+        tokens_per_pass=tokens / passes if passes else 0.0,
+        tokens_per_second=tokens / seconds if seconds else 0.0,
+        draft_ms=first.draft_ms + rest.draft_ms,
+        verify_ms=first.verify_ms + rest.verify_ms,
+        accept_ms=first.accept_ms + rest.accept_ms,
+        host_ms=first.host_ms + rest.host_ms,
+        peak_memory_bytes=max(first.peak_memory_bytes, rest.peak_memory_bytes),
+        by_source=tuple(
+            SourceStats(
+                source,
+                sum(part.drafted for s in both for part in s.by_source if part.source == source),
+                sum(part.accepted for s in both for part in s.by_source if part.source == source),
+            )
+            for source in sources
+        ),
+        plain_is_faster=rest.plain_is_faster,
+    )
+
+
+def _sums(first: Sequence[int], rest: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(sum, zip_longest(first, rest, fillvalue=0)))

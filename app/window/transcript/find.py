@@ -84,23 +84,39 @@ class Match(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The place of a message in the chat, and the number of one of its matches, both from 0."""
+    """The place of a message in the chat, and the number of one of its matches, both from 0.
+
+    thoughts: number of its matches in what was thought, which come first.
+    """
 
     message: int
     number: int
+    thoughts: int
+
+    @property
+    def is_in_thoughts(self) -> bool:
+        """Whether the match stands in what was thought."""
+        return self.number < self.thoughts
 
 
 MARKS = re.compile(
-    r"[*_~`]+|\[(?=[^\]\n]*\]\()|\]\([^)\s]*\)|^ {0,3}\[[^\]\n]+\]:[ \t].*", re.MULTILINE
+    r"^ *(?:`{3,}|~{3,})[^`\n]*$|[*_~`]+"
+    r"|\[(?=[^\]\n]*\]\()|\]\([^)\s]*\)|^ {0,3}\[[^\]\n]+\]:[ \t].*",
+    re.MULTILINE,
 )
 """What of markdown is not shown."""
 
 
 def searched_text(message: ShownMessage) -> str:
-    """A message as it is stored without the marks of markdown; its thinking is not searched."""
+    """The text of a message as it is stored, without the marks of markdown."""
     if message.role == "user":
         return beginning_of(said_with(message.text).text)
     return MARKS.sub("", message.text)
+
+
+def searched_thoughts(message: ShownMessage) -> str:
+    """What was thought before an answer, without the marks of markdown."""
+    return MARKS.sub("", message.thinking)
 
 
 class ChatSearch(QObject):
@@ -117,6 +133,7 @@ class ChatSearch(QObject):
         self._column = messages
         self._query = ""
         self._pattern: re.Pattern[str] | None = None
+        self._stored_pattern = re.compile("")
         self._totals: list[int] = []
         self.number = 0
         self._marked = WeakKeyDictionary[TextWidget, tuple[object, ...]]()
@@ -133,38 +150,57 @@ class ChatSearch(QObject):
             return None
         message = bisect_left(self._totals, self.number)
         before = self._totals[message - 1] if message else 0
-        return Place(message, self.number - before - 1)
+        return Place(message, self.number - before - 1, self._thoughts_at(message))
 
     @property
     def current(self) -> Match | None:
-        """The current match in its text; None while that has no widget, or does not show it."""
+        """The current match in its text; None while that has no widget, or does not show it, as
+        thoughts that are closed.
+        """
         place = self.place
         view = place and self._column.view_at(place.message)
         if not place or not view or not view.is_built:
             return None
         found = [match for text in view.texts() for match in self._matches(text)]
-        return found[min(place.number, len(found) - 1)] if found else None
+        number = place.number - (0 if view.shows_thoughts else place.thoughts)
+        return found[min(number, len(found) - 1)] if found and number >= 0 else None
 
     def find(self, query: str, message: int = 0) -> None:
-        """Find this instead; nothing for an empty query. The first match from the message at this
-        place on is current, or for the query of before the same as then.
+        """Find this instead; nothing for an empty query. The first match from the text of the
+        message at this place on is current, or for the query of before the same as then.
         """
         number = self.number if query == self._query else 0
         self._unmark()
         self._query = query
         self._pattern = re.compile(re.escape(query), re.IGNORECASE) if query else None
+        unmarked = MARKS.sub("", query) or query
+        self._stored_pattern = re.compile(re.escape(unmarked), re.IGNORECASE)
         self._totals = list(accumulate(self._counts())) if query else []
-        first = 1 + (self._totals[message - 1] if 0 < message < len(self._totals) else 0)
+        is_named = 0 < message < len(self._totals)
+        first = 1 + (self._totals[message - 1] + self._thoughts_at(message) if is_named else 0)
         self.number = min(number or first, self.total)
         self.went.emit()
 
     def _counts(self) -> Iterator[int]:
         """Of each message."""
-        pattern = re.compile(re.escape(MARKS.sub("", self._query) or self._query), re.IGNORECASE)
         for place, message in enumerate(self._column.messages):
-            view = self._column.view_at(place) if message.state == "live" else None
-            now = replace(message, text=view.markdown()) if view else message
-            yield len(pattern.findall(_spaced(searched_text(now))))
+            now = self._as_it_is(place, message)
+            yield self._count(searched_thoughts(now)) + self._count(searched_text(now))
+
+    def _thoughts_at(self, place: int) -> int:
+        """Matches in what was thought before the answer at this place."""
+        message = self._as_it_is(place, self._column.messages[place])
+        return self._count(searched_thoughts(message))
+
+    def _as_it_is(self, place: int, message: ShownMessage) -> ShownMessage:
+        """With what an answer that is being written says by now."""
+        view = self._column.view_at(place) if message.state == "live" else None
+        if view is None:
+            return message
+        return replace(message, text=view.markdown(), thinking=view.thoughts())
+
+    def _count(self, text: str) -> int:
+        return len(self._stored_pattern.findall(_spaced(text))) if text else 0
 
     def step(self, by: int) -> None:
         """Make the next (1) or the previous (-1) match current, around the end."""

@@ -125,7 +125,7 @@ class MessageColumn(PinnedScroll):
         first = place - self._start
         self._make([*self._views[first:], *reversed(self._views[:first])])
         self.content.show()
-        self._lay_out()
+        self.lay_out()
 
     def _make(self, views: Iterable[MessageView]) -> None:
         """As many of them as fill the view."""
@@ -140,7 +140,7 @@ class MessageColumn(PinnedScroll):
         for view in self._views[-2:]:
             view.show_as_last(view is self._views[-1] and self._is_whole_below())
 
-    def _lay_out(self) -> None:
+    def lay_out(self) -> None:
         """Give the messages their sizes and places now."""
         self._column.activate()
         QCoreApplication.sendEvent(self, QEvent(QEvent.Type.LayoutRequest))
@@ -170,7 +170,7 @@ class MessageColumn(PinnedScroll):
             surplus = max(0, len(self._views) - MOST_PLACED)
             self._drop(self._views[:surplus], 0)
             self._start += surplus
-        self._lay_out()
+        self.lay_out()
         self._keep_place()  # also where the content is as high as before
         self._is_arranging = False
 
@@ -187,7 +187,7 @@ class MessageColumn(PinnedScroll):
         self._add_below(SECTION)
         self._make(self._views[place - self._start :])
         self.content.setMinimumHeight(0)
-        self._lay_out()
+        self.lay_out()
         self._hold_the_end()
 
     def add(self, message: ShownMessage) -> None:
@@ -244,7 +244,7 @@ class MessageColumn(PinnedScroll):
         self._is_arranging = True
         while unmade := self._unmade_within(0):
             unmade[0].build(self._width())
-            self._lay_out()
+            self.lay_out()
         self._is_arranging = False
 
     def _make_nearby(self) -> None:
@@ -258,7 +258,7 @@ class MessageColumn(PinnedScroll):
             self._show_section(place)
         view = self._views[place - self._start]
         self.make(view)
-        self._lay_out()
+        self.lay_out()
         self._is_arranging = False
         return view
 

@@ -15,7 +15,7 @@ from app.window.controls.labels import label, paragraph, say, set_tip
 from app.window.controls.layouts import SPARE, Wide, column, row
 from app.window.language import tr
 from app.window.look import Look, look
-from app.window.transcript.answer_view import AnswerView
+from app.window.transcript.answer_view import AnswerView, ThinkingSegment
 from app.window.transcript.markdown_text import copied
 from app.window.transcript.message_foot import MessageActions, MessageFooter
 from app.window.transcript.reader import Reader, keeps_height
@@ -217,6 +217,24 @@ class MessageView(QWidget):
             return [self._body.prose]
         return self._body.texts() if self._body else []
 
+    @property
+    def _thinking(self) -> ThinkingSegment | None:
+        return self.answer.thinking if self.answer is not None else None
+
+    def thoughts(self) -> str:
+        """All that was thought so far."""
+        return self.message.thinking if self._thinking is None else self._thinking.text
+
+    @property
+    def shows_thoughts(self) -> bool:
+        """Whether what was thought is on show."""
+        return self._thinking is not None and self._thinking.is_open
+
+    def open_thoughts(self) -> None:
+        """Show what was thought."""
+        if self._thinking is not None:
+            self._thinking.head.setChecked(True)
+
     def parts(self) -> list[Part]:
         """What can be selected, from the top."""
         if isinstance(self._body, UserBubble):
@@ -225,18 +243,20 @@ class MessageView(QWidget):
         return self._body.parts() if self._body else []
 
     def copy(self) -> None:
-        """Its words to the clipboard."""
+        """Put its words on the clipboard, unless it has none."""
+        text = self.markdown()
         if self.message.role == "user":
             self.copy_markdown()
-        else:
-            words, data = copied(self.markdown()), QMimeData()
+        elif text:
+            words, data = copied(text), QMimeData()
             data.setText(words.text)
             data.setHtml(words.html)
             QGuiApplication.clipboard().setMimeData(data)
 
     def copy_markdown(self) -> None:
-        """Its source to the clipboard."""
-        QGuiApplication.clipboard().setText(self.markdown())
+        """Put its source on the clipboard, unless it has none."""
+        if text := self.markdown():
+            QGuiApplication.clipboard().setText(text)
 
     def edit(self) -> None:
         """Let the user change its words here, which stay until they are sent, kept or given up."""
@@ -288,6 +308,9 @@ class MessageView(QWidget):
     def _connect(self, buttons: MessageActions) -> None:
         reader, message_id = self._reader, self.message.id
         buttons.copy.clicked.connect(self.copy)
+        buttons.copy.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
+        buttons.copy.addAction(tr("Copy"), self.copy)
+        buttons.copy.addAction(tr("Copy as Markdown"), self.copy_markdown)
         buttons.edit.clicked.connect(self.edit)
         buttons.more.clicked.connect(self._show_menu)
         buttons.regenerate.clicked.connect(lambda: reader.chat.regenerate(message_id))

@@ -298,6 +298,9 @@ class TranscriptView(QWidget):
         self.find_bar.show_count(search.number, search.total)
         if search.place is not None:
             view = self.column.view_made_at(search.place.message)
+            if search.place.is_in_thoughts:
+                view.open_thoughts()
+                self.column.lay_out()
             match = search.current
             if match is None:
                 self.column.go_to(view, QPoint(), ROOM)

@@ -530,3 +530,14 @@ def test_escape_leaves_a_page_and_not_the_answer_behind_it(driven, page):
     assert driven.app.chat.running is not None
     QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Escape)
     driven.until_answered()
+
+
+def test_the_next_match_leaves_the_focus_in_the_field(driven):
+    driven.ask("Apple, apple")
+    driven.app.actions["find"].trigger()
+    bar = driven.widgets.transcript.find_bar
+    QTest.keyClicks(bar.field, "apple")
+    for name in ("find-next", "find-previous"):
+        before = bar.count.text()
+        driven.app.actions[name].trigger()
+        assert bar.field.hasFocus() and bar.count.text() != before

@@ -14,7 +14,7 @@ from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage
 from app.worker.replies import AnswerFailed, ModelLoaded, OldestDropped, Problem
 from mlx_engine.values.conversation import GenerationFinished, Message, Role, TextPiece
-from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.stats import GenerationStats, SourceStats
 
 MANY = 20 * BLOCK
 
@@ -118,6 +118,8 @@ def test_another_branch_is_shown_while_an_answer_runs(qapp, qtbot, tmp_path):
     one.say(TextPiece("Sec"))
     one.chat.open(one.chat.chat_id, first)
     assert one.texts == ["One?", "First."] and one.chat.running is not None
+    one.chat.show_branch(first, 1)
+    assert "Stop the answer that is being written" in one.told[-1]
     one.say(TextPiece("ond"))
     one.answer(qtbot, "Second.")
     assert one.texts == ["One?", "First."]
@@ -226,4 +228,33 @@ def test_tokens_of_the_context_are_of_the_last_answer_and_the_model_in_use(qapp,
     assert figures.context_used == 55
     one.models.take(ModelLoaded("/models/Larger", replace(BUILT_IN, name="Larger")))
     assert figures.context_used is None, "another model has other tokens"
+    one.close()
+
+
+def test_an_answer_that_goes_on_has_the_figures_of_all_of_it(qapp, qtbot, tmp_path):
+    store = open_store(tmp_path / "chats.sqlite")
+    one = StatedChat(store)
+    one.chat.send("Go")
+    first = GenerationStats(
+        prompt_tokens=20, generated_tokens=30, drafted=10, accepted=6, drafted_by_depth=(10,),
+        accepted_by_depth=(6,), passes=24, tokens_per_second=10.0, time_to_first_token_s=0.5,
+        peak_memory_bytes=70, by_source=(SourceStats("mtp", 10, 6),),
+    )  # fmt: skip
+    rest = GenerationStats(
+        prompt_tokens=51, generated_tokens=30, drafted=20, accepted=10, drafted_by_depth=(12, 8),
+        accepted_by_depth=(7, 3), passes=20, tokens_per_second=30.0, time_to_first_token_s=0.1,
+        peak_memory_bytes=60, by_source=(SourceStats("prompt-lookup", 20, 10),),
+    )  # fmt: skip
+    one.say(TextPiece("Once"), GenerationFinished("stopped", first, "Once", ""))
+    qtbot.waitUntil(lambda: not one.answers.chat_ids)
+    one.chat.continue_answer()
+    one.say(TextPiece(" upon"), GenerationFinished("end", rest, "Once upon", ""))
+    qtbot.waitUntil(lambda: not one.answers.chat_ids)
+    stats = store.messages.get(one.chat.turns.ids[-1]).stats
+    assert stats == one.chat.last_stats == GenerationStats(
+        prompt_tokens=20, generated_tokens=60, drafted=30, accepted=16, drafted_by_depth=(22, 8),
+        accepted_by_depth=(13, 3), passes=44, tokens_per_pass=60 / 44, tokens_per_second=15.0,
+        time_to_first_token_s=0.5, peak_memory_bytes=70,
+        by_source=(SourceStats("mtp", 10, 6), SourceStats("prompt-lookup", 20, 10)),
+    )  # fmt: skip
     one.close()

@@ -61,6 +61,24 @@ def test_wishes(view, qtbot):
     popover.close()
 
 
+def test_an_answer_is_copied_as_text_or_markdown_and_an_empty_one_not_at_all(view):
+    clipboard = QGuiApplication.clipboard()
+    show(view, ShownMessage(1, "user", "?"), ShownMessage(2, "assistant", "**Yes**"))
+    copy = of(view, 2).buttons.copy
+    assert copy.contextMenuPolicy() == Qt.ContextMenuPolicy.ActionsContextMenu
+    words, markdown = copy.actions()
+    assert (words.text(), markdown.text()) == ("Copy", "Copy as Markdown")
+    markdown.trigger()
+    assert clipboard.text() == "**Yes**"
+    words.trigger()
+    assert clipboard.text() == "Yes"
+    show(view, ShownMessage(3, "assistant", "", "Hm", state="stopped"))
+    assert of(view, 3).buttons.copy.isHidden()
+    view.copy_last_answer()
+    of(view, 3).copy_markdown()
+    assert clipboard.text() == "Yes"
+
+
 def test_edit_and_send_again(view, qtbot):
     show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
     qtbot.mouseClick(of(view, 1).buttons.edit, Qt.MouseButton.LeftButton)

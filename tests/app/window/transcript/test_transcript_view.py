@@ -3,6 +3,7 @@
 import gc
 from dataclasses import replace
 from itertools import pairwise
+from unittest.mock import Mock
 from weakref import ref
 
 import pytest
@@ -266,6 +267,43 @@ def test_find(view, qtbot):
     assert not view.find_bar.isVisible() and not code.extraSelections()
 
 
+def test_find_opens_thoughts_and_leaves_languages_of_code_out(view, qtbot):
+    show(
+        view,
+        ShownMessage(1, "user", "a needle"),
+        ShownMessage(2, "assistant", "The *needle*.\n\n```needle\nx\n```\n", "A **needle**?\n"),
+        *(ShownMessage(n, "assistant", PARAGRAPH * 5) for n in range(3, 9)),
+        ShownMessage(9, "assistant", "needle", "needle"),
+    )
+    view.open_find()
+    qtbot.keyClicks(view.find_bar.field, "needle")
+    places, stronger = [], look().colour("warning", 0.5)
+    for number in range(1, 6):
+        assert view.find_bar.count.text() == f"{number} of 5"
+        message = of(view, {1: 1, 2: 2, 3: 2, 4: 9, 5: 9}[number])
+        qtbot.waitUntil(lambda: view._search.current is not None)
+        match = view._search.current
+        settle()
+        marked = [s for s in match.widget.extraSelections() if s.format.background() == stronger]
+        assert [s.cursor.selectedText() for s in marked] == ["needle"]
+        assert match.widget in message.texts()
+        top = match.widget.mapTo(view, QPoint()).y()
+        assert 0 < top < view.height()
+        places.append(message.texts().index(match.widget))
+        qtbot.keyClick(view.find_bar.field, Qt.Key.Key_Return)
+    assert places == [0, 0, 1, 0, 1] and view.find_bar.count.text() == "1 of 5"
+
+
+def test_a_hit_in_an_answer_is_shown_there_though_its_thoughts_have_it_too(view):
+    view.reader.chat = Mock()
+    view.reader.chat.place = lambda _: 1
+    messages = ShownMessage(1, "user", "?"), ShownMessage(2, "assistant", "needle", "needle")
+    show(view, *messages)
+    view.show_hit(2, "needle")
+    assert not of(view, 2).shows_thoughts and view.find_bar.count.text() == "2 of 2"
+    assert view._search.current.widget.text() == "needle"
+
+
 RICH = (
     "# Needle\n\n" + PARAGRAPH * 3 + "A **nee**dle & [needle][1], `needle`.\n\n- need\n  le\n\n"
     "```py\nneedle = 1\n```\n\n| needle | b |\n|---|---|\n| $x$ | needle |\n\n"
@@ -282,7 +320,7 @@ def test_find_makes_only_the_messages_it_goes_to(view, qtbot):
     for n in range(60):
         view.column.make(of(view, n))
     view.open_find()
-    assert view.find_bar.count.text() == counted == f"1 of {60 * 8}"
+    assert view.find_bar.count.text() == counted == f"1 of {60 * 9}"
 
 
 def test_find_goes_around_both_ends(view, qtbot):
