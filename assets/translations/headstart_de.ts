@@ -3065,6 +3065,10 @@
         <translation>Vom Entwurfsmodell entworfen, in Tiefe {depth}</translation>
     </message>
     <message>
+        <source>Drafted as the answer&apos;s schema demands, at depth {depth}</source>
+        <translation>Entworfen, wie es das Schema der Antwort verlangt, in Tiefe {depth}</translation>
+    </message>
+    <message>
         <source>Find in this chat</source>
         <translation>In diesem Chat suchen</translation>
     </message>
@@ -4950,8 +4954,12 @@
         <translation>{name}: Daran kann keine Antwort gebunden werden ({why}). Ändern Sie es.</translation>
     </message>
     <message>
-        <source>The answer left its grammar: {why}.</source>
-        <translation>Die Antwort hat ihre Grammatik verlassen: {why}.</translation>
+        <source>The answer left its grammar.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>schema, regex or grammar: it is too large for an answer to be bound to it ({why}). Make it smaller.</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <source>{path} could not be moved to the Trash: its disk may have none, or may not be written to.</source>

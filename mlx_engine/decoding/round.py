@@ -300,7 +300,7 @@ def _pick_from_logits(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array
     found = []
     for part, rows in zip(parts, _split_by_round(logits, parts), strict=True):
         sampler, draft = part.round.state.sampler, part.round.draft
-        bound = sampler.bound(rows, draft.tokens)
+        bound = sampler.bound(rows)
         picked = sampler.pick(bound, part.round.request.position, draft.tokens)
         found.append(sampler.marked(rows, picked))
     return found

@@ -95,6 +95,11 @@ class SequenceState:
         is_free = not self.sampler.is_bound
         return is_free and self.model.joint is not None and self.drafter.can_follow
 
+    @property
+    def forced(self) -> Sequence[int]:
+        """Tokens that must follow the newest one, where a grammar binds the answer."""
+        return self.sampler.forced()
+
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
         """Append to the conversation the first `count` rows of the last pass.
 

@@ -364,6 +364,9 @@ def draft_all(jobs: Sequence[DraftJob]) -> list[Draft]:
     for number, (drafter, request, sampler) in enumerate(jobs):
         if request.by == "prompt-lookup":
             drafts[number] = drafter.copy(request)
+        elif request.by == "grammar":
+            forced = list(sampler.forced()[: request.depth])
+            drafts[number] = Draft(mx.array(forced, dtype=mx.int32))
         elif isinstance(drafter, HeadDrafter) and len(jobs) > 1:
             begun[number] = drafter.passes(request, sampler)
         else:
@@ -378,7 +381,10 @@ def draft_all(jobs: Sequence[DraftJob]) -> list[Draft]:
             except StopIteration as end:
                 drafts[number] = end.value
         steps = dict(zip(asked, run_passes(list(asked.values())), strict=True))
-    return [drafts[number] for number in range(len(jobs))]
+    return [
+        drafts[number]._replace(tokens=job.sampler.cut(drafts[number].tokens))
+        for number, job in enumerate(jobs)
+    ]
 
 
 def run_passes(passes: Sequence[HeadPass]) -> list[HeadStep]:

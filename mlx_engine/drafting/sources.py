@@ -1,11 +1,11 @@
 """Choose the drafter of a conversation by its options; or give the reason why nothing drafts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mlx_engine.drafting.depth import BatchLimits, Choice, DepthPolicy
-from mlx_engine.drafting.drafter import Drafter, NoDraft
+from mlx_engine.drafting.drafter import DEEPEST, Drafter, NoDraft, Offer
 from mlx_engine.drafting.lookup import PromptLookup
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
@@ -22,6 +22,9 @@ from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
     from mlx_engine.models.drafters.target import SmallModel
+
+FORCED_CHANCE = 0.98
+"""Chance that a token that must follow is picked: other tokens may spell the same text."""
 
 OFF = Reason("off", Words("Drafting is switched off for this chat."))
 NO_HEADS = Reason("no-heads", Words("This model has no MTP heads; it runs without drafting."))
@@ -118,6 +121,10 @@ class DraftedState(Protocol):
         """The conversation's present drafter."""
 
     @property
+    def forced(self) -> Sequence[int]:
+        """Tokens that must follow the newest one, where a grammar binds the answer."""
+
+    @property
     def cache(self) -> CacheOptions:
         """Bits of the conversation's keys and values."""
 
@@ -206,6 +213,7 @@ class Drafting:
     ) -> Choice:
         """Choose draft source and depth of the next round; called before every round.
 
+        Tokens that a grammar forces are drafted first, also where the model has no MTP heads.
         newest: the last token that the host knows; after `knows_ahead` that may be one token early.
         limits: how deep this chat may draft in a shared pass. If nothing can have changed, the last
         choice is returned again, so that a plain round costs next to nothing here.
@@ -213,6 +221,11 @@ class Drafting:
         policy, choice, drafter = self._policy, self._choice, state.drafter
         policy.set_batch(limits)
         is_as_before = options is self._options
+        forced, is_off = len(state.forced), options.source == "none" or options.depth == 0
+        if forced and not is_off and self._kit.model.plain_only is None:
+            self._choice = None
+            offer = Offer("grammar", FORCED_CHANCE, limit=min(forced, DEEPEST))
+            return policy.plan([offer], options.depth, None)
         if choice is None or not is_as_before or not policy.stays():
             if is_as_before and drafter is self._ready:
                 offers = drafter.offers(newest)

@@ -141,7 +141,13 @@ class Grammar(Protocol):
     """Which tokens may follow, where an answer is bound to a grammar (text/grammar.py)."""
 
     def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
-        """Which tokens may follow the answer and the first n drafted tokens, [n, V]."""
+        """Which tokens may follow the answer and the first n drafted tokens, [n + 1, V].
+
+        n: number of drafted tokens before the first that is not allowed.
+        """
+
+    def forced(self) -> Sequence[int]:
+        """Tokens that must follow the answer, as its text is usually tokenised; often none."""
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Go on by these tokens of the answer."""
@@ -169,7 +175,7 @@ class Sampler:
         """Make a sampler for one conversation; seed: the effective one, 0 to 2**64-1.
 
         suppressed: tokens that are never picked; first_suppressed: not right behind the prompt.
-        grammar: binds the answer; `bound` and `commit` then wait for the device.
+        grammar: binds the answer; `cut` and `commit` then wait for the device.
         Raises BadOption for a bias outside V.
         """
         self._noise = kernels.noise
@@ -187,6 +193,7 @@ class Sampler:
         self._history = TokenHistory(vocabulary) if are_counted else None
         biases = self._bias is not None or self._first_bias is not None
         self._grammar = grammar
+        self._allowed = np.ones((1, vocabulary), dtype=np.bool_)
         self._sees_raw = self._history is None and not biases and grammar is None
         self._settings = self._filters.settings(LOWEST if self._sees_raw else -mx.inf)
         self._draft_settings = self._filters.settings()
@@ -258,12 +265,28 @@ class Sampler:
         """Whether a grammar binds the answer, so that each token has to be known to the host."""
         return self._grammar is not None
 
-    def bound(self, logits: mx.array, prefix: mx.array) -> mx.array:
-        """Set logits [R, V] of tokens that the grammar does not allow to -inf; prefix: [R - 1]."""
+    def forced(self) -> Sequence[int]:
+        """Tokens that a grammar makes follow the newest one, as text is usually tokenised."""
+        return () if self._grammar is None else self._grammar.forced()
+
+    def cut(self, drafted: mx.array) -> mx.array:
+        """End a draft before its first token that the grammar does not allow; for every round."""
+        if self._grammar is None:
+            return drafted
+        self._allowed = self._grammar.allowed(drafted.tolist())  # type: ignore[arg-type]
+        return drafted[: len(self._allowed) - 1]
+
+    def bound(self, logits: mx.array) -> mx.array:
+        """Set logits [R, V] behind the draft that was `cut` to -inf where the grammar forbids."""
         if self._grammar is None:
             return logits
-        allowed = self._grammar.allowed(prefix.tolist())  # type: ignore[arg-type]
-        return mx.where(mx.array(allowed), logits, -mx.inf)
+        return mx.where(mx.array(self._allowed), logits, -mx.inf)
+
+    def bound_draft(self, logits: mx.array) -> mx.array:
+        """Set logits [1, V] of a draft's first token to -inf where the grammar forbids."""
+        if self._grammar is None:
+            return logits
+        return mx.where(mx.array(self._grammar.allowed(())), logits, -mx.inf)
 
     def pick(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
         """Sample one token per row of logits, int32 [R], with the noise of their positions.
@@ -385,6 +408,8 @@ class DraftPicks:
     def pick(self, logits: mx.array) -> mx.array:
         """Draft the next token int32 [1] from logits [1, V]; lazy."""
         prefix = self._prefix
+        if not self._picked:
+            logits = self._sampler.bound_draft(logits)
         token = self._pick(logits, self._position + len(self._picked), prefix)
         if self._least > 0:
             self._probabilities.append(self._sampler.probability(logits, token, prefix))

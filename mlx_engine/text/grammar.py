@@ -197,28 +197,40 @@ class AnswerGrammar:
                 )
 
     def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
-        """Which tokens may follow the answer and the first n drafted tokens, [n, V].
+        """Which tokens may follow the answer and the first n drafted tokens, [n + 1, V].
 
-        n from 0 to all; behind a drafted token that is not allowed itself everything is, since
-        nothing there is accepted. The place of the answer stays.
+        n from 0 to the number of drafted tokens before the first that is not allowed itself. The
+        place of the answer stays.
         """
-        rows = np.ones((len(drafted) + 1, self._vocabulary), dtype=np.bool_)
-        place, walked = self._place, 0
-        for row, token in enumerate(drafted):
-            self._limit(rows[row])
-            if not rows[row, token]:
+        place, walked, rows = self._place, 0, [self._row()]
+        for token in drafted:
+            if token < 0 or not rows[-1][token]:
                 break
             self._place = self._after(token)
             if self._place.phase == "text" and not self._place.tail:
                 if not self._consume(token):
                     break
                 walked += 1
-        else:
-            self._limit(rows[-1])
+            rows.append(self._row())
         if self._matcher is not None:
             self._matcher.rollback(walked)
         self._place = place
-        return rows
+        return np.stack(rows)
+
+    def forced(self) -> list[int]:
+        """Tokens that must follow the answer, as its text is usually tokenised; often none.
+
+        The grammar may allow other tokens for the same text.
+        """
+        (phase, tail, length), thought = self._place, self._thought
+        if phase == "opening":
+            return list(thought.opening[len(tail) :])
+        if phase == "thought":
+            is_full = thought.most is not None and length >= thought.most
+            return list(thought.closing[_begun(thought.closing, tail) :]) if is_full else []
+        if phase != "text" or self._matcher is None:
+            return []
+        return self._matcher.compute_ff_tokens()
 
     def _after(self, token: int) -> _Place:
         """Return the place after one more token; text has a tail right behind a thought alone."""
@@ -235,8 +247,9 @@ class AnswerGrammar:
         """Let the grammar go on by a token of the text; False where it cannot."""
         return self._matcher is None or bool(self._matcher.try_consume_tokens([token]))
 
-    def _limit(self, row: NDArray[np.bool_]) -> None:
-        """Set the tokens [V] that may not follow here to False."""
+    def _row(self) -> NDArray[np.bool_]:
+        """Which tokens may follow here, [V]."""
+        row = np.ones(self._vocabulary, dtype=np.bool_)
         (phase, tail, length), thought = self._place, self._thought
         if phase == "thought":
             if thought.most is not None and length >= thought.most:
@@ -248,6 +261,7 @@ class AnswerGrammar:
             row[:] = np.unpackbits(mask, bitorder="little")[: self._vocabulary]
             if phase == "begin":
                 row[thought.opening[0]] = True
+        return row
 
 
 def _allow_only(row: NDArray[np.bool_], token: int) -> None:

@@ -13,7 +13,7 @@ from mlx_engine.values.words import Words
 
 Numerics = Literal["exact", "fast"]
 AskedNumerics = Literal["auto", "exact", "fast"]
-DraftedBy = Literal["mtp", "prompt-lookup", "model"]
+DraftedBy = Literal["mtp", "prompt-lookup", "model", "grammar"]
 DraftSourceName = Literal[
     "mtp", "prompt-lookup", "model", "prompt-lookup+mtp", "prompt-lookup+model", "none"
 ]

@@ -26,6 +26,7 @@ DRAFTERS: dict[DraftedBy | None, str] = {
     "mtp": Words("Drafted by the MTP heads, at depth {depth}"),
     "prompt-lookup": Words("Drafted by prompt lookup, at depth {depth}"),
     "model": Words("Drafted by the draft model, at depth {depth}"),
+    "grammar": Words("Drafted as the answer's schema demands, at depth {depth}"),
 }
 
 

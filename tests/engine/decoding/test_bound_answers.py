@@ -2,13 +2,16 @@
 
 import json
 import re
+import shutil
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from model_edits import drop_tensors
 from session_runs import listen, thinking_folder
 
 import mlx_engine
+from mlx_engine.built_in_model import built_in_model
 from mlx_engine.values.conversation import TURN_ENDS, GenerationFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
@@ -79,6 +82,32 @@ def test_drafts_are_accepted(engine):
         engine, WAYS["greedy"], DraftOptions(depth=4), regex=r"Join two or more [a-z ,']{20}"
     )
     assert said.finished.stats.accepted > 3
+
+
+def test_tokens_that_must_follow_are_drafted(engine):
+    """`{"name": "` is forced, and what stands between two values."""
+    plain, drafted, auto = (
+        answer(engine, WAYS["warm"], draft, schema=SCHEMA)
+        for draft in (DraftOptions(source="none"), DraftOptions(depth=4), DraftOptions())
+    )
+    assert not plain.finished.stats.by_source
+    for said in (drafted, auto):
+        assert said.tokens == plain.tokens
+        (forced,) = (part for part in said.finished.stats.by_source if part.source == "grammar")
+        assert forced.accepted == forced.drafted >= 8
+        assert said.finished.stats.passes <= len(plain.rounds) - 8
+    assert any(piece.source == "grammar" and piece.depth == 3 for piece in drafted.pieces)
+
+
+def test_a_model_without_heads_has_forced_tokens_drafted_too(tmp_path):
+    shutil.copytree(built_in_model(), tmp_path / "m")
+    drop_tensors(tmp_path / "m", "mtp.")
+    with mlx_engine.load(tmp_path / "m") as engine:
+        assert not engine.description.mtp_heads
+        drafted = answer(engine, WAYS["greedy"], DraftOptions(depth=4), schema=SCHEMA)
+        plain = answer(engine, WAYS["greedy"], DraftOptions(source="none"), schema=SCHEMA)
+    assert drafted.tokens == plain.tokens
+    assert drafted.finished.stats.accepted > 10 > plain.finished.stats.accepted == 0
 
 
 schemas = st.recursive(

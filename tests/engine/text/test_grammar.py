@@ -60,12 +60,13 @@ def test_the_place_of_the_answer_stays(tokens, tokenizer):
     np.testing.assert_array_equal(grammar.fresh().allowed(first)[-1], before)
 
 
-def test_behind_what_is_not_allowed_everything_is(tokens, tokenizer):
+def test_a_draft_ends_before_what_is_not_allowed(tokens, tokenizer):
     draft = [*tokenizer.encode('{"a"'), *tokenizer.encode("no"), *tokenizer.encode(": 1")]
     rows = bound(tokens, schema=SCHEMA).allowed(draft)
     place = len(tokenizer.encode('{"a"'))
+    assert len(rows) == place + 1
     assert not rows[place, draft[place]]
-    assert rows[place + 1 :].all()
+    assert len(bound(tokens, schema=SCHEMA).allowed([-1, 5])) == 1
     with pytest.raises(EngineMisuse, match="left its grammar"):
         bound(tokens, schema=SCHEMA).commit(draft)
 
@@ -105,7 +106,7 @@ def test_a_thought_is_closed_at_its_limit(tokens, tokenizer):
     rows = grammar.allowed([5, 6, 7, closing, 8])
     assert rows[:3].all()
     assert list(np.flatnonzero(rows[3])) == [closing]
-    assert rows[4:].all()
+    assert rows[4].all()
     grammar.commit([5, 6])
     assert list(np.flatnonzero(grammar.allowed([7])[1])) == [closing]
     assert grammar.allowed([closing])[1].all()
@@ -126,6 +127,22 @@ def test_a_marker_of_several_tokens_is_written_whole(tokenizer):
             assert list(np.flatnonzero(place.allowed([])[0])) == [token]
             place.commit([token])
         assert place.allowed([])[0].all()
+
+
+def test_what_must_follow_is_told_as_text_is_tokenised(tokens, tokenizer):
+    grammar = bound(tokens, regex="(yes|no), it is so(!|\\?)")
+    assert not grammar.forced()
+    grammar.commit(tokenizer.encode("yes"))
+    forced = grammar.forced()
+    assert tokenizer.decode([*tokenizer.encode("yes"), *forced]).startswith("yes, it is")
+    assert forced == tokenizer.encode(", it is so")[: len(forced)]
+    assert len(grammar.allowed(forced)) == len(forced) + 1
+    grammar.commit(forced)
+    (closing,) = tokenizer.encode("</think>")
+    thinking = bound(tokens, True, max_thinking=1)
+    assert not thinking.forced()
+    thinking.commit([5])
+    assert thinking.forced() == [closing]
 
 
 def test_white_space_between_json_tokens_is_bounded(tokens, tokenizer):
