@@ -24,7 +24,7 @@ Values: Message, Tool, Generation, GenerationStats, RoundStats, ModelDescription
 KernelState, Reason.
 Errors, each an EngineError: ModelNotFound, DownloadFailed, SignInNeeded, BadModelFile,
 UnsafeModelFile, UnsupportedModel, HeadsOnly, BadTokenizer, BadChatTemplate, BadOption, BadPrompt,
-PromptTooLong, LoadStopped, NumericsError, OutOfMemory, DoesNotFit, EngineMisuse.
+PromptTooLong, LoadStopped, NumericsError, OutOfMemory, DoesNotFit, EngineMisuse, NoModel.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ from mlx_engine.values.errors import (
     HeadsOnly,
     LoadStopped,
     ModelNotFound,
+    NoModel,
     NumericsError,
     OutOfMemory,
     PromptTooLong,

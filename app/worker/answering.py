@@ -1,27 +1,24 @@
-"""Runs answers by turns: their events in batches, and between two events whatever cannot wait."""
+"""One answer for the window: its events in batches, and what was found out while it ran."""
 
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from app.worker.inbox import Inbox, interruptions
-from app.worker.model_in_use import KeptChats
+from app.worker.model_in_use import ModelInUse
 from app.worker.replies import (
-    INTERPRETER_EXITS,
     AnswerEvents,
     AnswerFailed,
+    AnswerWithdrawn,
     DraftOutputInUse,
-    ModelChanged,
     OldestDropped,
     Pace,
     Reply,
-    WorkerFailed,
     problem_of,
 )
-from app.worker.requests import Ask, ChangeSettings, CloseChat, CountTokens, StopAnswer
+from app.worker.requests import Ask
+from mlx_engine.service.engine_thread import Answering
 from mlx_engine.values.conversation import (
-    TURN_ENDS,
     Event,
     GenerationFinished,
     PromptProgress,
@@ -47,7 +44,7 @@ class Batcher:
         self._pace = Pace(clock)
         self._has_round = False
         self._progress: PromptProgress | None = None
-        self._pieces: list[TextPiece] = []
+        self._pieces: list[TextPiece | ToolCall] = []
         self._rounds: list[RoundFinished] = []
 
     def add(self, event: Event) -> tuple[Event, ...]:
@@ -59,7 +56,8 @@ class Batcher:
             case TextPiece():
                 self._add_text(event)
                 return ()
-            case ToolCall():  # the window gives its chats no tools
+            case ToolCall():
+                self._pieces.append(event)
                 return ()
             case RoundFinished():
                 self._rounds.append(event)
@@ -78,7 +76,7 @@ class Batcher:
     def _add_text(self, piece: TextPiece) -> None:
         """Join pieces of the same channel, drafter and depth."""
         last = self._pieces[-1] if self._pieces else None
-        if last is not None and replace(last, text="") == replace(piece, text=""):
+        if isinstance(last, TextPiece) and replace(last, text="") == replace(piece, text=""):
             self._pieces[-1] = replace(last, text=last.text + piece.text)
         else:
             self._pieces.append(piece)
@@ -87,147 +85,83 @@ class Batcher:
         return self.rest() if self._pace.is_due(at_once=at_once) else ()
 
 
-class Effects:
-    """Reports what an answer found out: MTP heads are tried when first used, and the output head is
-    chosen by measuring.
+class WindowAnswer:
+    """An answer to a question of the window; its replies are AnswerEvents up to the end,
+    AnswerFailed or AnswerWithdrawn. Lives on the engine's thread.
+
+    settings: may change until the answer begins.
     """
 
     def __init__(
-        self, chat_id: str, session: "Session", chats: KeptChats, reply: Callable[[Reply], None]
+        self,
+        question: Ask,
+        model: ModelInUse,
+        reply: Callable[[Reply], None],
+        answering: Callable[[], Collection[str]],
     ) -> None:
-        self._chat_id, self._session, self._chats, self._reply = chat_id, session, chats, reply
+        """answering: returns the ids of the chats whose sessions must be kept."""
+        self.question, self.settings = question, question.settings
+        self._model, self._reply, self._answering = model, reply, answering
+        self._session: Session | None = None
+        self._batcher = Batcher()
         self._output: DraftOutput | None = None
-
-    def tell(self) -> None:
-        """Reply with what changed since the last call."""
-        description = self._chats.new_description()
-        if description is not None:
-            self._reply(ModelChanged(description))
-        output = self._session.draft_output
-        if output != self._output:
-            self._output = output
-            self._reply(DraftOutputInUse(self._chat_id, output))
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A running answer: its question, session and events."""
-
-    question: Ask
-    model: str
-    session: "Session"
-    events: Generator[Event, None, None]
-    batcher: Batcher
-    effects: Effects
-
-
-class Answering:
-    """Answers the questions of several chats in turn, on the engine's thread.
-
-    count: replies with the token counts of texts.
-    """
-
-    def __init__(
-        self, inbox: Inbox, reply: Callable[[Reply], None], count: Callable[[tuple[str, ...]], None]
-    ) -> None:
-        self._inbox = inbox
-        self._reply = reply
-        self._count = count
-        self._running: dict[str, _Running] = {}
+        self._model_name = ""
 
     @property
-    def is_busy(self) -> bool:
-        """Whether any answer is running."""
-        return bool(self._running)
+    def chat_id(self) -> str:
+        """Id of the chat that asks."""
+        return self.question.chat_id
 
-    def begin(self, question: Ask, chats: KeptChats) -> None:
-        """Start an answer; its replies are AnswerEvents up to the end, or AnswerFailed. The chat
-        must not be answering.
-        """
-        try:
-            session = chats.open(question.chat_id, question.settings, self._running)
-            effects = Effects(question.chat_id, session, chats, self._reply)
-            if session.messages != question.messages:  # else it goes on at its very last token
-                session.load_messages(question.messages)
-            if question.drops_oldest:
-                dropped = session.drop_oldest()
-                self._reply(OldestDropped(question.chat_id, question.message_id, dropped))
-            events = _events(session, question)
-            self._running[question.chat_id] = _Running(
-                question, chats.model_name, session, events, Batcher(), effects
-            )
-        except INTERPRETER_EXITS:
-            raise
-        except BaseException as error:
-            self._fail(question, error, chats)
+    def begin(self) -> Iterator[Event]:
+        """Return the events of the answer, in the chat's session. Raises EngineError."""
+        question, chats = self.question, self._model.chats
+        assert chats is not None, "the engine's thread asks for events of a loaded model alone"
+        self._model_name = chats.model_name
+        session = self._session = chats.open(self.chat_id, self.settings, self._answering())
+        if session.messages != question.messages:  # else it goes on at its very last token
+            session.load_messages(question.messages)
+        if session.tools != question.tools:
+            session.tools = question.tools
+        if question.drops_oldest:
+            dropped = session.drop_oldest()
+            self._reply(OldestDropped(self.chat_id, question.message_id, dropped))
+        goes_on = question.messages[-1].role == "assistant"
+        return session.continue_answer() if goes_on else session.regenerate()
 
-    def take_turns(self, chats: KeptChats) -> None:
-        """Run one round, or part of the prompt, of every answer."""
-        for chat_id in list(self._running):
-            self._take_turn(self._running[chat_id], chats)
+    def hear(self, event: Event) -> None:
+        """Reply with the events that are due, and with what changed since the last of them."""
+        if not self._send(self._batcher.add(event)):
+            return
+        self._model.tell_changes()
+        output = self._session.draft_output if self._session is not None else None
+        if output != self._output:
+            self._output = output
+            self._reply(DraftOutputInUse(self.chat_id, output))
 
-    def _take_turn(self, running: _Running, chats: KeptChats) -> None:
-        question = running.question
-        try:
-            for event in running.events:
-                batch = running.batcher.add(event)
-                self._send(running, batch)
-                if batch:
-                    running.effects.tell()
-                self._obey(chats)
-                if isinstance(event, TURN_ENDS):
-                    return
-            del self._running[question.chat_id]
-        except INTERPRETER_EXITS:
-            raise
-        except BaseException as error:
-            del self._running[question.chat_id]
-            running.events.close()
-            self._send(running, running.batcher.rest())
-            self._fail(question, error, chats)
+    def stop(self, asked: Answering) -> None:
+        """End the answer after its round, or withdraw the question. asked: the thread's answer."""
+        if self._session is None:
+            asked.stop()
+        else:
+            self._session.stop()
 
-    def _fail(self, question: Ask, error: BaseException, chats: KeptChats) -> None:
-        problem = problem_of(error)
-        if problem.kind == "bug":
-            chats.forget(question.chat_id)  # nobody knows what state it is in: read it anew
-        elif problem.code == OutOfMemory.__name__:
-            chats.forget_all(self._running)
-        self._reply(AnswerFailed(question.chat_id, question.message_id, problem, chats.model_name))
+    def end(self, error: BaseException | None) -> None:
+        """Reply how the answer ended, if not with GenerationFinished."""
+        chat_id, message_id = self.chat_id, self.question.message_id
+        if error is not None:
+            self._send(self._batcher.rest())
+            problem = problem_of(error)
+            if self._session is not None and (chats := self._model.chats) is not None:
+                if problem.kind == "bug":
+                    chats.forget(chat_id)  # nobody knows what state it is in: read it anew
+                elif problem.code == OutOfMemory.__name__:
+                    chats.forget_all(self._answering())
+            self._reply(AnswerFailed(chat_id, message_id, problem, self._model_name))
+        elif self._session is None:
+            self._reply(AnswerWithdrawn(chat_id, message_id))
 
-    def _send(self, running: _Running, batch: tuple[Event, ...]) -> None:
+    def _send(self, batch: tuple[Event, ...]) -> bool:
         if batch:
-            chat_id, message_id = running.question.chat_id, running.question.message_id
-            self._reply(AnswerEvents(chat_id, message_id, batch, running.model))
-
-    def _change(self, wanted: ChangeSettings, chats: KeptChats) -> None:
-        """Change the settings of a chat; an error is replied and ends no answer."""
-        try:
-            chats.change(wanted.chat_id, wanted.settings)
-        except Exception as error:
-            self._reply(WorkerFailed(problem_of(error)))
-
-    def _obey(self, chats: KeptChats) -> None:
-        """Handle urgent requests; the sessions must be inside an answer."""
-        answering = [running.question for running in self._running.values()]
-        for request in interruptions(self._inbox, answering, self._reply):
-            match request:
-                case Ask():
-                    self.begin(request, chats)
-                case ChangeSettings():
-                    self._change(request, chats)
-                case CloseChat():
-                    chats.close(request.chat_id)
-                case CountTokens():
-                    self._count(request.texts)
-            if isinstance(request, StopAnswer | CloseChat) and request.chat_id in self._running:
-                self._running[request.chat_id].session.stop()
-        if self._inbox.is_ending():
-            for running in self._running.values():
-                running.session.stop()
-
-
-def _events(session: "Session", question: Ask) -> Generator[Event, None, None]:
-    """Return the events of an answer; the session has the question's messages."""
-    goes_on = question.messages[-1].role == "assistant"
-    events: Iterator[Event] = session.continue_answer() if goes_on else session.regenerate()
-    return cast(Generator[Event, None, None], events)
+            chat_id, message_id = self.chat_id, self.question.message_id
+            self._reply(AnswerEvents(chat_id, message_id, batch, self._model_name))
+        return bool(batch)

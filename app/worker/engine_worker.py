@@ -1,20 +1,18 @@
-"""The engine's thread, from the first request to Shutdown, and as a Qt object."""
+"""The window's requests on the engine's thread, and that thread as a Qt object."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QThread, Signal, Slot
 
-from app.worker.answering import Answering
-from app.worker.inbox import Inbox
+from app.worker.answering import WindowAnswer
 from app.worker.model_in_use import ModelInUse, ModelSource
 from app.worker.replies import (
-    INTERPRETER_EXITS,
-    AnswerFailed,
     CostsMeasured,
+    LoadCancelled,
     MemoryHeld,
-    ModelChanged,
-    Problem,
     Reply,
     TokensCounted,
     WorkerFailed,
@@ -29,120 +27,146 @@ from app.worker.requests import (
     LoadModel,
     MeasureCosts,
     Request,
-    Shutdown,
     StopAnswer,
     UnloadModel,
 )
-from mlx_engine.values.words import Words
+from mlx_engine.service.engine_thread import Answering, EngineThread
 
 if TYPE_CHECKING:
     from mlx_engine import Engine
 
-
-NO_MODEL = Problem("known", "NoModel", Words("No model is loaded: open one, then ask again."))
 SHUTDOWN_S = 2.0
+BRIEF = 200_000
+"""Characters that are counted during answers, in a few hundredths of a second."""
 
 
-def serve(
-    inbox: Inbox,
-    reply: Callable[[Reply], None],
-    source: ModelSource,
-    memory_bytes: int,
-    gpu_bytes: int = 0,
-) -> None:
-    """Handle requests until Shutdown, then close the engine.
+class WindowDesk:
+    """Does the window's requests on a thread that guests may share with it.
 
-    memory_bytes, gpu_bytes: as for ModelInUse. reply is called on this thread. No error ends the
-    loop.
+    reply: called on that thread. memory_bytes, gpu_bytes: as for ModelInUse.
     """
-    model = ModelInUse(source, inbox, reply, memory_bytes, gpu_bytes)
-    desk = _Desk(model, inbox, reply)
-    while not isinstance(request := inbox.next(), Shutdown):
-        try:
-            desk.do(request)
-            desk.answer()
-            desk.tell_memory()
-            desk.go_on_measuring()
-        except INTERPRETER_EXITS:
-            raise
-        except BaseException as error:
-            reply(WorkerFailed(problem_of(error)))
-    model.close()
 
-
-class _Desk:
-    """Dispatches requests, and measures costs while there is nothing else to do."""
-
-    def __init__(self, model: ModelInUse, inbox: Inbox, reply: Callable[[Reply], None]) -> None:
-        self._model = model
-        self._inbox = inbox
-        self._answering = Answering(inbox, reply, self._count)
+    def __init__(
+        self,
+        source: ModelSource,
+        reply: Callable[[Reply], None],
+        memory_bytes: int,
+        gpu_bytes: int = 0,
+    ) -> None:
+        self.thread = EngineThread(
+            after_turns=self._tell_memory,
+            report=lambda error: reply(WorkerFailed(problem_of(error))),
+        )
+        self._model = ModelInUse(source, self.thread, reply, memory_bytes, gpu_bytes)
         self._reply = reply
-        self._measured: Engine | None = None
+        self._answers: dict[WindowAnswer, Answering] = {}
+        self._loads: list[Answering] = []
         self._told = 0
 
-    def do(self, request: Request) -> None:
+    def request(self, request: Request) -> None:
+        """Queue a request; returns at once, from any thread."""
+        self.thread.post(lambda: self._do(request))
+
+    def _do(self, request: Request) -> None:
         match request:
-            case LoadModel():
-                self._model.load(request)
-            case UnloadModel():
-                self._model.close()
             case Ask():
-                self._begin(request)
-            case CloseChat():
-                self._model.close_chat(request.chat_id)
+                self._ask(request)
+            case StopAnswer(chat_id):
+                self._stop(chat_id)
+            case CloseChat(chat_id):
+                self._model.close_chat(chat_id)
+                self._stop(chat_id)
             case ChangeSettings():
-                if self._model.chats is not None:
-                    self._model.chats.change(request.chat_id, request.settings)
+                self._change(request)
+            case LoadModel():
+                self._load(request)
+            case CancelLoad():
+                for load in self._loads:
+                    load.stop()
+                self._model.cancel()
+            case UnloadModel():
+                self.thread.replace(self._model.close)
+            case MeasureCosts() if self._loads:
+                self._loads[-1].done.add_done_callback(lambda _: self._measure_when_idle())
             case MeasureCosts():
-                self._measured = self._model.engine
-            case CountTokens():
-                self._count(request.texts)
-            case StopAnswer() | CancelLoad() | Shutdown():
-                pass  # what they end is over
+                self._measure_when_idle()
+            case CountTokens(texts) if self.thread.is_answering and sum(map(len, texts)) > BRIEF:
+                self.thread.when_idle(lambda: self._count(texts))
+            case CountTokens(texts):
+                self._count(texts)
 
-    def _begin(self, question: Ask) -> None:
-        if self._model.chats is None:
-            self._reply(AnswerFailed(question.chat_id, question.message_id, NO_MODEL))
-        else:
-            self._answering.begin(question, self._model.chats)
+    def _ask(self, question: Ask) -> None:
+        answer = WindowAnswer(question, self._model, self._reply, self._chats_answering)
+        self._answers[answer] = asked = self.thread.answer(
+            lambda _: answer.begin(),
+            answer.hear,
+            question.chat_id,
+            is_alone=question.alone,
+        )
 
-    def answer(self) -> None:
-        """Run all answers to their end, also those that are asked for meanwhile."""
-        while self._answering.is_busy and self._model.chats is not None:
-            self._answering.take_turns(self._model.chats)
-            self.tell_memory()
+        def end(done: Future[None]) -> None:
+            del self._answers[answer]
+            answer.end(done.exception())
 
-    def _count(self, texts: tuple[str, ...]) -> None:
-        if self._model.engine is not None:
-            counts = tuple(len(self._model.engine.tokenize(text)) for text in texts)
-            self._reply(TokensCounted(texts, counts))
+        asked.done.add_done_callback(end)
 
-    def tell_memory(self) -> None:
+    def _chats_answering(self) -> set[str]:
+        return {answer.chat_id for answer in self._answers}
+
+    def _stop(self, chat_id: str) -> None:
+        for answer, asked in self._answers.items():
+            if answer.chat_id == chat_id:
+                answer.stop(asked)
+
+    def _change(self, wanted: ChangeSettings) -> None:
+        for answer in self._answers:
+            if answer.chat_id == wanted.chat_id:
+                answer.settings = wanted.settings
+        if self._model.chats is not None:
+            self._model.chats.change(wanted.chat_id, wanted.settings)
+
+    def _load(self, request: LoadModel) -> None:
+        load = self.thread.replace(lambda: self._model.load(request))
+        self._loads.append(load)
+
+        def end(_: Future[None]) -> None:
+            self._loads.remove(load)
+            if not load.has_begun:
+                self._reply(LoadCancelled(request.path))
+
+        load.done.add_done_callback(end)
+
+    def _count(self, texts: tuple[str, ...]) -> bool:
+        engine = self.thread.engine
+        if engine is not None:
+            self._reply(TokensCounted(texts, tuple(len(engine.tokenize(text)) for text in texts)))
+        return True
+
+    def _measure_when_idle(self) -> None:
+        self.thread.when_idle(partial(self._measure, self.thread.engine))
+
+    def _measure(self, engine: "Engine | None") -> bool:
+        """Measure costs until done or something waits; skip a model that was replaced."""
+        if engine is None or engine is not self.thread.engine:
+            return True
+        costs = engine.measure_costs(self.thread.is_awaited)
+        self._model.tell_changes()
+        if costs is not None:
+            self._reply(CostsMeasured(costs.verify_ms, costs.draft_ms))
+        return costs is not None
+
+    def _tell_memory(self) -> None:
         """Reply with the memory in use if it changed."""
         if self._model.nbytes != self._told:
             self._told = self._model.nbytes
             self._reply(MemoryHeld(self._told))
 
-    def go_on_measuring(self) -> None:
-        """Measure costs until done or a request waits; skip a model that was replaced."""
-        engine, self._measured = self._measured, None
-        if engine is None or engine is not self._model.engine:
-            return
-        costs = engine.measure_costs(lambda: not self._inbox.is_empty())
-        changed = self._model.chats.new_description() if self._model.chats else None
-        if changed is not None:
-            self._reply(ModelChanged(changed))
-        if costs is None:
-            self._measured = engine
-        else:
-            self._reply(CostsMeasured(costs.verify_ms, costs.draft_ms))
-
 
 class EngineWorker(QThread):
     """The engine's thread, alive as long as the program; MLX is imported and used on it alone.
 
-    Signal `replied`: a value of app.worker.replies, delivered on the receiver's thread.
+    engine_thread: the loop, for others who ask. Signal `replied`: a value of app.worker.replies,
+    delivered on the receiver's thread.
     """
 
     replied = Signal(object)
@@ -157,14 +181,14 @@ class EngineWorker(QThread):
         """memory_bytes, gpu_bytes: of this machine, as for ModelInUse."""
         super().__init__(parent)
         self.setObjectName("engine")
-        self._memory, self._gpu = memory_bytes, gpu_bytes
         self._source = source or ModelSource()
-        self._inbox = Inbox()
+        self._desk = WindowDesk(self._source, self.replied.emit, memory_bytes, gpu_bytes)
+        self.engine_thread = self._desk.thread
 
     @Slot(object)
     def request(self, request: Request) -> None:
         """Queue a request; returns at once, from any thread."""
-        self._inbox.put(request)
+        self._desk.request(request)
 
     def shutdown(self, timeout_s: float = SHUTDOWN_S) -> bool:
         """End the running work and the thread, and wait for it.
@@ -172,9 +196,9 @@ class EngineWorker(QThread):
         False if the thread did not end in time; then end the process, since Qt aborts when a
         running thread is destroyed.
         """
-        self._inbox.put(Shutdown())
+        self._desk.thread.close()
         return self.wait(int(1000 * timeout_s))
 
     def run(self) -> None:
-        """Serve until Shutdown."""
-        serve(self._inbox, self.replied.emit, self._source, self._memory, self._gpu)
+        """Serve until `shutdown`."""
+        self._desk.thread.run()

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from app.values.chat_settings import ChatSettings
 from app.values.models import BUILT_IN_NAME
-from app.worker.inbox import Inbox, interruptions
 from app.worker.replies import (
-    INTERPRETER_EXITS,
     LoadCancelled,
     LoadFailed,
     LoadProgress,
+    ModelChanged,
     ModelLoaded,
     ModelUnloaded,
     Pace,
@@ -21,7 +20,8 @@ from app.worker.replies import (
     WorkerFailed,
     problem_of,
 )
-from app.worker.requests import CancelLoad, CloseChat, LoadModel
+from app.worker.requests import LoadModel
+from mlx_engine.service.engine_thread import INTERPRETER_EXITS, EngineThread
 from mlx_engine.values.errors import EngineError, LoadStopped
 from mlx_engine.values.memory_plan import SHORT_CONTEXT
 from mlx_engine.values.model_description import ModelDescription
@@ -196,7 +196,7 @@ class KeptChats:
 
 
 class ModelInUse:
-    """Owns the engine and the sessions on it; lives on the engine's thread.
+    """Loads the engine that a thread serves, with the sessions on it; lives on that thread.
 
     memory_bytes: memory for models and caches; gpu_bytes: what a GPU may hold of it, 0 for none.
     The old model stays until the new one is loaded if both fit, with their draft models; else it is
@@ -206,26 +206,20 @@ class ModelInUse:
     def __init__(
         self,
         source: ModelSource,
-        inbox: Inbox,
+        thread: EngineThread,
         reply: Callable[[Reply], None],
         memory_bytes: int,
         gpu_bytes: int = 0,
     ) -> None:
-        self._source = source
-        self._inbox = inbox
-        self._reply = reply
+        self._source, self._thread, self._reply = source, thread, reply
         self._memory, self._gpu = memory_bytes, gpu_bytes
-        self.engine: Engine | None = None
         self.chats: KeptChats | None = None
         self._drafter = 0
-
-    @property
-    def description(self) -> ModelDescription | None:
-        """Description of the model in use."""
-        return None if self.engine is None else self.engine.description
+        self._is_cancelled = False
 
     def load(self, request: LoadModel) -> None:
         """Load a model; replies ModelLoaded, LoadFailed or LoadCancelled."""
+        self._is_cancelled = False
         try:
             self._reply(LoadProgress(request.path, 0, 0))
             read, fetched = (partial(self._tell, request.path, Pace(), f) for f in (False, True))
@@ -239,10 +233,10 @@ class ModelInUse:
             bounded = replace(request.options, memory_bytes=self._memory)
             wanted = replace(request, options=bounded)
             engine = self._source.load(wanted, read, fetched, self._is_unwanted)
-            engine.give_way(lambda: not self._inbox.is_empty())
             forget, is_built_in = self._source.forget_files, request.path is None
             chats = KeptChats(engine, request.cache, forget, is_built_in=is_built_in)
             loaded = ModelLoaded(request.path, chats.description)
+            self._use(engine, chats)
         except LoadStopped:
             self._reply(LoadCancelled(request.path))
         except INTERPRETER_EXITS:
@@ -250,16 +244,25 @@ class ModelInUse:
         except BaseException as error:
             self._reply(LoadFailed(request.path, problem_of(error)))
         else:
-            self.close()
-            self.engine, self.chats, self._drafter = engine, chats, drafter
+            self._drafter = drafter
             self._reply(loaded)
+
+    def cancel(self) -> None:
+        """End the running load."""
+        self._is_cancelled = True
 
     @property
     def nbytes(self) -> int:
         """Bytes of the model, its draft model and the caches of all chats."""
-        if self.engine is None or self.chats is None:
+        if self._thread.engine is None or self.chats is None:
             return 0
-        return self.engine.description.nbytes + self._drafter + self.chats.nbytes
+        return self._thread.engine.description.nbytes + self._drafter + self.chats.nbytes
+
+    def tell_changes(self) -> None:
+        """Reply with the model's description if it changed."""
+        changed = None if self.chats is None else self.chats.new_description()
+        if changed is not None:
+            self._reply(ModelChanged(changed))
 
     def close_chat(self, chat_id: str) -> None:
         """Free the cache of a deleted chat, and delete its saved prompts of any model."""
@@ -270,13 +273,17 @@ class ModelInUse:
 
     def close(self) -> None:
         """Close the model and all sessions. An error is replied; the model is not used any more."""
-        self.chats = None
-        engine, self.engine = self.engine, None
+        self._use(None, None)
+
+    def _use(self, engine: "Engine | None", chats: KeptChats | None) -> None:
+        """Replace the model. Raises only before the old one is let go."""
         try:
-            if engine is not None:
-                engine.close()
+            self._thread.use(engine)
         except Exception as error:
+            if self._thread.engine is not engine:
+                raise
             self._reply(WorkerFailed(problem_of(error)))
+        self.chats = chats
 
     def _look_at(self, request: LoadModel, on_download: Progress) -> ModelDescription:
         """Describe a model by its headers, with the bytes it takes on this machine."""
@@ -304,9 +311,10 @@ class ModelInUse:
 
     def _make_room(self, new: ModelDescription, needed: int) -> None:
         """Free caches first, then the old model: the new one cannot use its caches."""
-        old = self.description
-        if old is None or self.chats is None:
+        engine = self._thread.engine
+        if engine is None or self.chats is None:
             return
+        old = engine.description
         free = self._memory - old.nbytes - self._drafter
         if needed + self.chats.nbytes > free:
             self.chats.forget_all()
@@ -325,9 +333,6 @@ class ModelInUse:
             self._reply(LoadProgress(path, done, total, fetches))
 
     def _is_unwanted(self) -> bool:
-        """Whether the running load was cancelled; handles urgent requests."""
-        urgent = interruptions(self._inbox, (), self._reply)
-        for closed in (r for r in urgent if isinstance(r, CloseChat)):
-            self.close_chat(closed.chat_id)
-        cancelled = any(isinstance(r, CancelLoad) for r in urgent)
-        return cancelled or self._inbox.is_ending()
+        """Whether the running load was cancelled; does first what can't wait for its end."""
+        self._thread.catch_up()
+        return self._is_cancelled or self._thread.is_closing

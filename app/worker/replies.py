@@ -184,10 +184,6 @@ MEMORY_FULL = Words(
 )
 
 
-INTERPRETER_EXITS = (KeyboardInterrupt, SystemExit)
-"""The only exceptions that may end the engine's thread."""
-
-
 def problem_of(error: BaseException) -> Problem:
     """Describe an exception: known if the engine says what to do, else a bug with its traceback."""
     code = type(error).__name__

@@ -1,15 +1,15 @@
 """What the program may ask of the engine's thread: frozen values that can cross a process border.
 
-They are done in the order they were put, questions of several chats at once, except for what
-concerns work that runs or waits:
-StopAnswer, CancelLoad, CloseChat and Shutdown act at once, ChangeSettings and CountTokens at the
-next round. Whatever is asked goes before measuring, which then goes on.
+Models are loaded and unloaded after the answers that were asked for before, and before those that
+are asked for later; several chats are answered at once. Whatever else is requested is done before
+the next round, StopAnswer, CancelLoad and CloseChat inside a load too. Measuring goes on whenever
+nothing else is to be done.
 """
 
 from dataclasses import dataclass, field
 
 from app.values.chat_settings import ChatSettings
-from mlx_engine.values.conversation import Message
+from mlx_engine.values.conversation import Message, Tool
 from mlx_engine.values.options import UNQUANTISED, CacheOptions, LoadOptions
 
 
@@ -42,7 +42,7 @@ class Ask:
     Tokens shared with what the chat has read before are not read again. message_id: of the answer,
     in replies. alone: do not answer other chats at the same time, because speed is measured.
     drops_oldest: leave out the oldest turns, as many as free half of the context and at least one;
-    OldestDropped tells how many messages.
+    OldestDropped tells how many messages. tools: functions that the model may ask for.
     """
 
     chat_id: str
@@ -51,6 +51,7 @@ class Ask:
     settings: ChatSettings = field(default_factory=ChatSettings)
     alone: bool = False
     drops_oldest: bool = False
+    tools: tuple[Tool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +90,6 @@ class CloseChat:
     chat_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Shutdown:
-    """Stop everything, close the engine and end the thread; later requests are ignored."""
-
-
 Request = (
     LoadModel
     | CancelLoad
@@ -104,5 +100,4 @@ Request = (
     | MeasureCosts
     | CountTokens
     | CloseChat
-    | Shutdown
 )

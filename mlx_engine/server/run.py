@@ -66,6 +66,7 @@ def serve(
     """
     listening = listener(options.host, options.port)
     thread = EngineThread(open_engine, options.parallel)
+    thread.start()
     try:
         thread.opened.result()
         description = thread.call(lambda engine: engine.description).result()

@@ -1,21 +1,29 @@
-"""A thread that owns an engine: callers of any thread have functions run and prompts answered.
+"""The loop of the thread that owns an engine: it serves callers of any thread.
 
 Several answers run at once, a round of each in turn, so that their rounds share passes of the
 model. Whatever else is asked is done between two rounds.
 """
 
+import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from mlx_engine import Engine
 from mlx_engine.values.conversation import TURN_ENDS, Event
-from mlx_engine.values.errors import EngineError, EngineMisuse
+from mlx_engine.values.errors import EngineError, EngineMisuse, NoModel
+from mlx_engine.values.model_description import ModelDescription
+
+if TYPE_CHECKING:  # a window shows itself before it imports MLX
+    from mlx_engine import Engine
 
 T = TypeVar("T")
 Events = Generator[Event, None, None]
+INTERPRETER_EXITS = (KeyboardInterrupt, SystemExit)
+"""The only exceptions that may end the thread."""
+
+log = logging.getLogger(__name__)
 
 
 class Busy(EngineError):
@@ -23,86 +31,140 @@ class Busy(EngineError):
 
 
 class Answering:
-    """An answer that was asked for.
+    """An answer that was asked for, or a model to be taken into use.
 
-    done: its result is None once the answer has ended, or the error that ended it.
+    done: its result is None once the answer has ended, or the error that ended it. chat: answers of
+    one chat come one after the other; None for a guest, whose number is limited. is_alone: it runs
+    after all earlier ones and before all later ones. ends_guests: it waits for those of chats only.
     """
 
     def __init__(
-        self, begin: Callable[[Engine], Events], on_event: Callable[[Event], None]
+        self,
+        begin: Callable[[], Iterator[Event]],
+        on_event: Callable[[Event], None],
+        chat: str | None = None,
+        *,
+        is_alone: bool = False,
+        ends_guests: bool = False,
     ) -> None:
         self.done = Future[None]()
-        self._begin = begin
-        self._on_event = on_event
+        self.chat, self.is_alone, self.ends_guests = chat, is_alone, ends_guests
+        self.has_begun = False
+        self._begin, self._on_event = begin, on_event
         self._events: Events | None = None
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._is_stopped = False
 
-    def stop(self) -> None:
-        """End the answer before its next round, without a further event; from any thread."""
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether it was stopped before it began."""
+        return self._is_stopped and not self.has_begun
+
+    def stop(self, error: EngineError | None = None) -> None:
+        """End the answer before its next round, without a further event; from any thread.
+
+        error: what `done` raises.
+        """
+        self._error = self._error or error
         self._is_stopped = True
 
-    def _go_on(self, engine: Engine) -> bool:
+    def go_on(self) -> bool:
         """Run one round, or read one part of the prompt; return whether the answer goes on."""
         try:
             if self._is_stopped:
-                if self._events is not None:
-                    self._events.close()
+                self._close()
                 return False
-            if self._events is None:
-                self._events = self._begin(engine)
-            for event in self._events:
+            if not self.has_begun:
+                self.has_begun = True
+                self._events = cast(Events, self._begin())
+            for event in self._events or ():
                 self._on_event(event)
                 if isinstance(event, TURN_ENDS):
                     return True
-        except Exception as error:
+        except INTERPRETER_EXITS:
+            raise
+        except BaseException as error:  # extensions in Rust raise no Exception
             self._error = error
+            self._close()
         return False
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Tell those who wait for `done`."""
         if self._error is None:
             self.done.set_result(None)
         else:
             self.done.set_exception(self._error)
 
+    def _close(self) -> None:
+        if self._events is not None:
+            self._events.close()
+
 
 class EngineThread:
-    """Opens an engine in a thread of its own and serves it until `close`.
+    """Serves the engine in use, which `use` replaces, until `close`.
 
-    parallel: answers that run at once; waiting: answers that may wait for their turn.
+    parallel: guests that are answered at once; waiting: guests that may wait for their turn.
+    after_turns: called after a round of every answer. report: takes errors that no caller hears of.
     """
 
     def __init__(
-        self, open_engine: Callable[[], Engine], parallel: int = 4, waiting: int = 64
+        self,
+        open_engine: "Callable[[], Engine] | None" = None,
+        parallel: int = 4,
+        waiting: int = 64,
+        after_turns: Callable[[], None] = lambda: None,
+        report: Callable[[BaseException], None] = lambda error: log.error("", exc_info=error),
     ) -> None:
-        self._open = open_engine
+        """open_engine: called on the thread at its start; `opened` tells how it ended."""
+        self._open, self._after_turns, self._report = open_engine, after_turns, report
         self._parallel, self._most = parallel, parallel + waiting
         self._changed = threading.Condition()
-        self._calls = deque[Callable[[Engine], None]]()
-        self._answers = deque[Answering]()
-        self._is_closing = False
+        self._urgent, self._calls = deque[Callable[[], None]](), deque[Callable[[], None]]()
+        self._idle = deque[Callable[[], bool]]()
+        self._answers = list[Answering]()
+        self._current: Answering | None = None
+        self._thread = threading.Thread(target=self.run, name="engine")
+        self.is_closing = False
         self.opened = Future[None]()
-        self._thread = threading.Thread(target=self._run, name="engine")
-        self._thread.start()
+        self.engine: Engine | None = None
+        self.description: ModelDescription | None = None
+
+    # for any thread
 
     @property
     def running(self) -> int:
-        """Number of answers that are running."""
-        return min(len(self._answers), self._parallel)
+        """Number of guests that are answered."""
+        return min(self._guests, self._parallel)
 
     @property
     def waiting(self) -> int:
-        """Number of answers that wait for another to end."""
-        return max(0, len(self._answers) - self._parallel)
+        """Number of guests that wait for another to end."""
+        return max(0, self._guests - self._parallel)
 
-    def call(self, function: Callable[[Engine], T]) -> Future[T]:
-        """Run a function on the engine's thread, before the next round of any answer."""
+    @property
+    def _guests(self) -> int:
+        return sum(answer.chat is None for answer in tuple(self._answers))
+
+    def start(self) -> None:
+        """Serve in a thread of this object's own."""
+        self._thread.start()
+
+    def post(self, function: Callable[[], None]) -> None:
+        """Run a function on the thread, before the next round of any answer, or inside a load."""
+        with self._changed:
+            self._urgent.append(function)
+            self._changed.notify()
+
+    def call(self, function: "Callable[[Engine], T]") -> Future[T]:
+        """Run a function on the thread, before the next round of any answer. Raises NoModel."""
         future = Future[T]()
 
-        def run(engine: Engine) -> None:
+        def run() -> None:
             try:
-                future.set_result(function(engine))
-            except Exception as error:
+                future.set_result(function(self.engine_in_use()))
+            except INTERPRETER_EXITS:
+                raise
+            except BaseException as error:
                 future.set_exception(error)
 
         with self._changed:
@@ -112,65 +174,181 @@ class EngineThread:
         return future
 
     def answer(
-        self, begin: Callable[[Engine], Events], on_event: Callable[[Event], None]
+        self,
+        begin: "Callable[[Engine], Iterator[Event]]",
+        on_event: Callable[[Event], None],
+        chat: str | None = None,
+        *,
+        is_alone: bool = False,
     ) -> Answering:
-        """Ask for an answer, whose events `begin` makes. Raises Busy.
+        """Ask for an answer, whose events `begin` makes; chat, is_alone: as in Answering.
 
         begin and on_event are called on the engine's thread; events come in order, none of them
-        after `done`.
+        after `done`. Raises Busy.
         """
-        asked = Answering(begin, on_event)
+        asked = Answering(lambda: begin(self.engine_in_use()), on_event, chat, is_alone=is_alone)
         with self._changed:
             self._check_open()
-            if len(self._answers) >= self._most:
+            if chat is None and self._guests >= self._most:
                 raise Busy(
                     "{count} answers are running or waiting, which is the limit: ask again later.",
-                    count=len(self._answers),
+                    count=self._guests,
                 )
             self._answers.append(asked)
             self._changed.notify()
         return asked
 
     def close(self) -> None:
-        """Stop all answers, close the engine and wait for that."""
+        """Stop all answers, close the engine and end the thread; wait for that if it is our own."""
         with self._changed:
-            self._is_closing = True
+            self.is_closing = True
             self._changed.notify()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _check_open(self) -> None:
-        if self._is_closing:
+        if self.is_closing:
             raise EngineMisuse("The engine is closing: start the program again.")
 
-    def _run(self) -> None:
+    # for the engine's thread
+
+    def engine_in_use(self) -> "Engine":
+        """Return the engine. Raises NoModel."""
+        if self.engine is None:
+            raise NoModel("No model is loaded: open one, then ask again.")
+        return self.engine
+
+    def use(self, engine: "Engine | None") -> None:
+        """Take an engine, or none, in place of the one in use, which is closed."""
+        if engine is not None:
+            engine.give_way(self.is_awaited)
+        old, self.engine = self.engine, engine
+        self.description = None if engine is None else engine.description
+        if old is not None:
+            old.close()
+
+    def replace(self, function: Callable[[], None]) -> Answering:
+        """Run a function that calls `use`, after the answers of chats that were asked for before.
+
+        Guests that are being answered end with an error; those that wait are answered after it.
+        """
+
+        def begin() -> Iterator[Event]:
+            words = "The model was changed or unloaded while it answered: ask again."
+            for guest in [a for a in self._answers if a.has_begun and a is not asked]:
+                guest.stop(EngineMisuse(words))
+                guest.go_on()
+                self._remove(guest)
+            function()
+            return iter(())
+
+        asked = Answering(begin, lambda _: None, "", is_alone=True, ends_guests=True)
+        with self._changed:
+            waiting = [a for a in self._answers if a.chat is None and not a.has_begun]
+            early = [answer for answer in self._answers if answer not in waiting]
+            self._answers = [*early, asked, *waiting]
+        return asked
+
+    def when_idle(self, function: Callable[[], bool]) -> None:
+        """Run a function while nothing is answered, again and again until it returns True."""
+        self._idle.append(function)
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether answers are running or waiting."""
+        return bool(self._answers)
+
+    def is_awaited(self) -> bool:
+        """Whether anything waits but the answer that runs."""
+        others = any(answer is not self._current for answer in self._answers)
+        return bool(self._urgent or self._calls or self.is_closing or others)
+
+    def catch_up(self) -> None:
+        """Do what can't wait for the end of a load: posted functions, and withdrawn questions."""
+        for _ in range(len(self._urgent)):
+            self._guarded(self._urgent.popleft())
+        for answer in [answer for answer in self._answers if answer.is_withdrawn]:
+            self._remove(answer)
+
+    def run(self) -> None:
+        """Serve until `close`, on the calling thread."""
         try:
-            engine = self._open()
+            if self._open is not None:
+                self.use(self._open())
         except BaseException as error:
             self.opened.set_exception(error)
             return
-        engine.give_way(lambda: bool(self._calls or self._answers or self._is_closing))
         self.opened.set_result(None)
         try:
             while self._wait():
-                while self._calls:
-                    self._calls.popleft()(engine)
-                self._take_turns(engine)
+                self._catch_up_wholly()
+                for answer in self._turns():
+                    self._take_turn(answer)
+                self._guarded(self._after_turns)
+                if self._idle and not self.is_awaited():
+                    self._guarded(self._work_while_idle)
         finally:
             for answer in self._answers:
                 answer.stop()
-                answer._go_on(engine)
-                answer._finish()
-            engine.close()
+                answer.go_on()
+                answer.finish()
+            self._guarded(lambda: self.use(None))
+            while self._calls:
+                self._calls.popleft()()
 
     def _wait(self) -> bool:
         """Wait for something to do; False when the thread is to end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._calls or self._answers or self._is_closing)
-            return not self._is_closing
+            self._changed.wait_for(lambda: self._idle or self.is_awaited())
+            return not self.is_closing
 
-    def _take_turns(self, engine: Engine) -> None:
-        for answer in list(self._answers)[: self._parallel]:
-            if not answer._go_on(engine):
-                with self._changed:
-                    self._answers.remove(answer)
-                answer._finish()
+    def _catch_up_wholly(self) -> None:
+        self.catch_up()
+        while self._calls:
+            self._calls.popleft()()
+
+    def _turns(self) -> list[Answering]:
+        """Answers that run now: those that no earlier one holds up."""
+        found, chats, guests = list[Answering](), set[str](), 0
+        for answer in self._answers:
+            if answer.is_alone:
+                is_next = not chats if answer.ends_guests else not found
+                return [answer] if is_next else found
+            if answer.chat is None:
+                guests += 1
+                if guests > self._parallel:
+                    continue
+            elif answer.chat in chats:
+                continue
+            else:
+                chats.add(answer.chat)
+            found.append(answer)
+        return found
+
+    def _take_turn(self, answer: Answering) -> None:
+        if self.is_closing or answer not in self._turns():  # held up meanwhile
+            return
+        self._current = answer
+        goes_on = answer.go_on()
+        self._current = None
+        if not goes_on:
+            self._remove(answer)
+        self._catch_up_wholly()
+
+    def _remove(self, answer: Answering) -> None:
+        with self._changed:
+            self._answers.remove(answer)
+        answer.finish()
+
+    def _work_while_idle(self) -> None:
+        work = self._idle.popleft()
+        if not work():
+            self._idle.appendleft(work)
+
+    def _guarded(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        except INTERPRETER_EXITS:
+            raise
+        except BaseException as error:
+            self._report(error)

@@ -168,6 +168,10 @@ class EngineMisuse(EngineError):
     """The engine was called from another thread, while busy, or after close."""
 
 
+class NoModel(EngineMisuse):
+    """No model is loaded."""
+
+
 _SIGNS_OF_FULL_MEMORY = (
     "malloc]",
     "bad_alloc",

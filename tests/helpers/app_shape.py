@@ -76,7 +76,7 @@ def main() -> None:
     from scripted_engine import Answer
     from windows import running, scripted
 
-    from app.worker.inbox import Inbox
+    from app.worker.engine_worker import WindowDesk
     from app.worker.requests import Ask, ChangeSettings
 
     qt_api.set_qt_api("pyside6")
@@ -92,14 +92,14 @@ def main() -> None:
         answers = [Answer("Some words") for _ in range(3)]
         with running(application, bot, Path(place), scripted(*answers)) as driven:
             driven.ask("First")
-            trace, put = Trace(), Inbox.put
+            trace, put = Trace(), WindowDesk.request
 
-            def watched(inbox: Inbox, request: object) -> None:
+            def watched(desk: WindowDesk, request: Request) -> None:
                 if isinstance(request, Ask | ChangeSettings):
                     trace.stop()
-                put(inbox, request)
+                put(desk, request)
 
-            Inbox.put = watched
+            WindowDesk.request = watched
             traced(lambda: driven.send("Second"), trace)
             print(f"Return until the request is queued: {trace}")
             driven.until_answered()
@@ -110,7 +110,7 @@ def main() -> None:
             (off,) = [one for one in choices if one.accessibleName() == "Depth: Off"]
             traced(off.click, trace)
             print(f"A changed depth until the request is queued: {trace}")
-            Inbox.put = put
+            WindowDesk.request = put
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app.start": {VALUES, "app.values", "app.start.folders"},
     "app.store": PUBLIC | {"app.values"},
     "app.library": PUBLIC | {"app.values", "app.start.folders", HUB},
-    "app.worker": PUBLIC | {"app.values"},
+    "app.worker": PUBLIC | {"app.values", "mlx_engine.service"},
     "app.state": PUBLIC
     | {"app.values", "app.store", "app.library", "app.worker", "app.start.threads", HUB},
     "app.window": {VALUES, "app.values", "app.state", "app.start.folders", "app.start.threads"},

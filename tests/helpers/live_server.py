@@ -36,6 +36,7 @@ def live_server(
 ) -> Iterator[LiveServer]:
     """Serves until the end of the context."""
     thread, socket = EngineThread(open_engine, parallel, waiting), listener("127.0.0.1", 0)
+    thread.start()
     thread.opened.result(60)
     desk = Desk(thread, thread.call(lambda engine: engine.description).result(), DraftOptions())
     app = application(desk, LOOPBACK, key)

@@ -92,6 +92,7 @@ class ScriptedSession:
     thinking: bool | None = None
     template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
     cache: CacheOptions = UNQUANTISED
+    tools: tuple[Tool, ...] = ()
     stats: GenerationStats = field(default_factory=GenerationStats)
     turns: list[Message] = field(default_factory=list)
     stop_asked: bool = False

@@ -1,17 +1,15 @@
 """The engine's loop on a plain thread, for tests: requests in, replies collected."""
 
 import queue
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from app.values.chat_settings import ChatSettings
-from app.worker.engine_worker import serve
-from app.worker.inbox import Inbox
+from app.worker.engine_worker import WindowDesk
 from app.worker.model_in_use import ModelSource
 from app.worker.replies import AnswerEvents, AnswerFailed, Reply
-from app.worker.requests import Ask, Request, Shutdown
+from app.worker.requests import Ask, Request
 from mlx_engine.values.conversation import (
     Event,
     GenerationFinished,
@@ -26,8 +24,8 @@ PATIENCE_S = 60.0
 class Served:
     """What goes to the loop and what came back; `replies` are all so far, in order."""
 
-    def __init__(self) -> None:
-        self.inbox = Inbox()
+    def __init__(self, source: ModelSource, memory_bytes: int, gpu_bytes: int) -> None:
+        self.desk = WindowDesk(source, self.reply, memory_bytes, gpu_bytes)
         self.replies: list[Reply] = []
         self.times: list[float] = []
         self._arriving: queue.SimpleQueue[Reply] = queue.SimpleQueue()
@@ -38,7 +36,7 @@ class Served:
 
     def put(self, *requests: Request) -> None:
         for request in requests:
-            self.inbox.put(request)
+            self.desk.request(request)
 
     def until(self, is_it: Callable[[Reply], bool]) -> Reply:
         """Collect replies up to the first that is it."""
@@ -76,16 +74,12 @@ def served(
     source: ModelSource, memory_bytes: int = 64 * 10**9, gpu_bytes: int = 0
 ) -> Iterator[Served]:
     """A running loop, shut down at the end."""
-    room = Served()
-    here = (source, memory_bytes, gpu_bytes)
-    thread = threading.Thread(target=serve, args=(room.inbox, room.reply, *here))
-    thread.start()
+    room = Served(source, memory_bytes, gpu_bytes)
+    room.desk.thread.start()
     try:
         yield room
     finally:
-        room.inbox.put(Shutdown())
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
+        room.desk.thread.close()
 
 
 def message_id_of(value: Reply) -> str | None:

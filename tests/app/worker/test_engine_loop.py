@@ -6,7 +6,7 @@ from scripted_models import Learning, ScriptedModels, WorkerEngine
 from served import ask, message_id_of, served
 
 from app.values.chat_settings import ChatSettings
-from app.worker.inbox import BRIEF
+from app.worker.engine_worker import BRIEF
 from app.worker.replies import (
     AnswerEvents,
     AnswerFailed,
@@ -216,7 +216,9 @@ def test_a_panic_in_an_extension_ends_its_answer_or_load_alone():
         room.put(LoadModel("m"))
         assert room.until_a(LoadFailed).problem.code == "PanicError"
         source.forget_files = None  # no request should raise, but one may
-        room.put(UnloadModel(), CloseChat("other"), LoadModel("gone"))
+        room.put(UnloadModel(), ask("Why?", message_id="last"))
+        room.until_a(AnswerFailed)
+        room.put(CloseChat("other"), LoadModel("gone"))
         room.until_a(WorkerFailed)
 
 

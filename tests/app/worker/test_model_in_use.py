@@ -7,8 +7,6 @@ from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 from served import Served, ask, served
 
-from app.worker.inbox import Inbox
-from app.worker.model_in_use import ModelInUse
 from app.worker.replies import (
     AnswerEvents,
     LoadCancelled,
@@ -19,7 +17,7 @@ from app.worker.replies import (
     Reply,
     WorkerFailed,
 )
-from app.worker.requests import CancelLoad, CloseChat, LoadModel, Shutdown, StopAnswer
+from app.worker.requests import CancelLoad, CloseChat, LoadModel, StopAnswer
 from mlx_engine.values.conversation import GenerationFinished
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import LoadOptions
@@ -63,12 +61,12 @@ def test_progress_grows_to_the_size_of_the_model():
 
 
 def test_an_engine_gives_way_to_whatever_waits():
-    source, inbox = two_models(), Inbox()
-    model = ModelInUse(source, inbox, lambda reply: None, 64 * GB)
-    model.load(LoadModel("new"))
-    is_awaited = source.engines["new"].is_awaited
-    assert is_awaited is not None and not is_awaited()
-    inbox.put(Shutdown())
+    source = two_models()
+    with served(source) as room:
+        room.put(LoadModel("new"))
+        outcome(room, "new")
+        is_awaited = source.engines["new"].is_awaited
+        assert is_awaited is not None and not is_awaited()
     assert is_awaited()
 
 

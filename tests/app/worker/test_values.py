@@ -37,7 +37,6 @@ from app.worker.requests import (
     LoadModel,
     MeasureCosts,
     Request,
-    Shutdown,
     StopAnswer,
     UnloadModel,
 )
@@ -73,7 +72,6 @@ REQUESTS: tuple[Request, ...] = (
     MeasureCosts(),
     CountTokens(("some text",)),
     CloseChat("chat"),
-    Shutdown(),
 )
 REPLIES: tuple[Reply, ...] = (
     LoadProgress(None, 1, 2),

@@ -17,6 +17,7 @@ GREEDY = SamplingOptions(temperature=0)
 @pytest.fixture(scope="module")
 def thread():
     made = EngineThread(mlx_engine.load, parallel=2, waiting=1)
+    made.start()
     made.opened.result(60)
     yield made
     made.close()
@@ -100,6 +101,7 @@ def test_more_answers_than_may_wait_are_refused(thread):
 
 def test_closing_stops_answers_and_refuses_more():
     thread = EngineThread(mlx_engine.load)
+    thread.start()
     thread.opened.result(60)
     begun = threading.Event()
     asked = thread.answer(continuation("import os", 4000), lambda event: begun.set())
@@ -112,6 +114,7 @@ def test_closing_stops_answers_and_refuses_more():
 
 def test_a_model_that_cannot_be_opened_is_said(tmp_path):
     thread = EngineThread(lambda: mlx_engine.load(tmp_path / "nothing"))
+    thread.start()
     with pytest.raises(ModelNotFound):
         thread.opened.result(60)
     thread.close()
