@@ -72,7 +72,7 @@ def generate(arguments: Namespace, runtime: Runtime) -> int:
                 made = Generation(last.text, session.tokens, last.stats, last.reason)
             else:
                 limits = asdict(session.generation)
-                del limits["max_thinking"]  # a raw prompt opens no thought
+                del limits["max_thinking"], limits["logprobs"]  # a raw prompt opens no thought
                 made = engine.generate(
                     prompt,
                     sampling=session.sampling,

@@ -1,6 +1,6 @@
 """One answer: read the prompt, run rounds until something ends the answer, report events."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -11,9 +11,9 @@ from mlx_engine.decoding.lookahead import Limits, Lookahead
 from mlx_engine.decoding.prompt import EMPTY_ANSWER, Prompt, prefill
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.sources import Drafting
-from mlx_engine.sampling.sampler import Sampler, fresh_seed
+from mlx_engine.sampling.sampler import Sampler, TokenScores, fresh_seed
 from mlx_engine.text.grammar import AnswerGrammar
-from mlx_engine.text.streaming_text import StreamingText
+from mlx_engine.text.streaming_text import AddedText, StreamingText
 from mlx_engine.values.conversation import (
     Event,
     FinishReason,
@@ -21,6 +21,7 @@ from mlx_engine.values.conversation import (
     PromptProgress,
     RoundFinished,
     TextPiece,
+    TokenLogprob,
 )
 from mlx_engine.values.stats import (
     GenerationStats,
@@ -141,6 +142,7 @@ class Answer:
         self._stopped = stopped
         self._grammar = grammar
         self._was_stopped = False
+        self._scored: list[TokenLogprob] = []
         self._pending_events: list[TextPiece | RoundFinished] = []
         self._generated = 0
         self._finish: FinishReason | None = None
@@ -178,6 +180,7 @@ class Answer:
             self._text.thinking,
             tokens=tuple(self.tokens),
             stop_string=stop if stop in self._settings.generation.stop else "",
+            logprobs=tuple(self._scored),
         )
 
     def _run_rounds(self) -> Iterator[Event]:
@@ -281,10 +284,28 @@ class Answer:
                 draft_passes=found.draft_passes,
             )
             self.tally.add(stats, total_s)
-            self._pending_events += [*added.pieces, RoundFinished(stats)]
+            logprobs = () if found.scores is None else self._logprobs(tokens, added, found.scores)
+            self._scored += logprobs
+            self._pending_events += [*added.pieces, RoundFinished(stats, logprobs)]
             self._finish = finish
         took_ms, others = 1000 * (found.device_s + host_s + accept_s), found.others
         self._drafting.learn(found.choice, found.tried, accepted, took_ms, others)
+
+    def _logprobs(
+        self, tokens: Sequence[int], added: AddedText, scores: TokenScores
+    ) -> tuple[TokenLogprob, ...]:
+        """Make the log-probabilities of the tokens that a round adds; waits for the device."""
+        data, rows = self._text.bytes_of, zip(*(array.tolist() for array in scores), strict=True)
+        return tuple(
+            TokenLogprob(
+                token,
+                data(token),
+                chosen,
+                channel,
+                tuple(TokenLogprob(i, data(i), v) for i, v in zip(ids, values, strict=True)),
+            )
+            for token, channel, (chosen, ids, values) in zip(tokens, added.channels, rows)  # noqa: B905
+        )
 
     def _new_rounds(self) -> Lookahead:
         """Make a Lookahead whose rounds go on after the newest token."""
@@ -309,6 +330,7 @@ class Answer:
             self._config.suppressed,
             self._config.first_suppressed if self._prompt.said is EMPTY_ANSWER else (),
             None if self._grammar is None else self._grammar.fresh(),
+            self._settings.generation.logprobs,
         )
         sampler.begin(self._prompt.ids)
         sampler.commit(mx.array(self.tokens, dtype=mx.int32), len(self.tokens))

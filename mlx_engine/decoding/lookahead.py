@@ -37,7 +37,7 @@ from mlx_engine.decoding.state import CLEAR_EVERY, SequenceState
 from mlx_engine.drafting.depth import ALONE, BatchLimits, Choice
 from mlx_engine.drafting.round_costs import OtherChats
 from mlx_engine.drafting.sources import Drafting
-from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.sampling.sampler import Sampler, TokenScores
 from mlx_engine.values.conversation import FinishReason
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.words import Words
@@ -110,7 +110,8 @@ class Outcome(NamedTuple):
     the round before it had ended. began_at, read_at: from when on the time counts as this round's,
     and when its tokens were read, in seconds of `perf_counter`. device_s: seconds in which the
     device worked; idle_s: in which it waited for the host, None without an outcome reader.
-    draft_ms: milliseconds of the draft, 0 where they cannot be told apart.
+    draft_ms: milliseconds of the draft, 0 where they cannot be told apart. scores: of these tokens
+    at least, None where nobody asks for log-probabilities.
     """
 
     tokens: tuple[int, ...]
@@ -125,6 +126,7 @@ class Outcome(NamedTuple):
     idle_s: float | None
     draft_ms: float
     others: OtherChats
+    scores: TokenScores | None
 
 
 class Lookahead:
@@ -227,6 +229,7 @@ class Lookahead:
             # a draft that waited for others' rounds was made while a pass of theirs still ran
             draft_ms=min(pass_.draft_ms, 1000 * device_s) if round_.depth else 0.0,
             others=OtherChats(pass_.rounds - 1, pass_.rows - round_.depth - 1),
+            scores=round_.scores,
         )
 
     def _check_memory(self) -> None:

@@ -29,6 +29,7 @@ from mlx_engine.drafting.depth import Choice
 from mlx_engine.drafting.drafter import Draft, DraftRequest, ReadRows
 from mlx_engine.drafting.mtp import DraftJob, draft_all
 from mlx_engine.models.contract import Model
+from mlx_engine.sampling.sampler import TokenScores
 from mlx_engine.values.errors import NumericsError
 
 
@@ -37,12 +38,14 @@ class Round:
 
     draft, depth: the draft, and how many tokens it has. rows: the rows that verify it, which the
     caches hold uncommitted. outcome: the drafted tokens, then the depth + 1 picked tokens, int32.
+    scores: of the picked tokens, where the answer's log-probabilities are asked for.
     """
 
     draft: Draft
     depth: int
     rows: ReadRows
     outcome: mx.array
+    scores: TokenScores | None
 
     def __init__(
         self, state: SequenceState, choice: Choice, deepest: int, after: RowCount | None = None
@@ -58,6 +61,7 @@ class Round:
         self.request = DraftRequest(depth, state.last, state.caches.length + 1, choice.by)
         self.most_rows = 1 + depth
         self.verified_by: Pass | None = None
+        self.scores = None
         self._after = after
         self._count: int | RowCount = 0
         state.drafter.is_paused = depth == 0
@@ -303,6 +307,7 @@ def _pick_from_logits(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array
         bound = sampler.bound(rows)
         picked = sampler.pick(bound, part.round.request.position, draft.tokens)
         found.append(sampler.marked(rows, picked))
+        part.round.scores = sampler.scores(rows, picked)
     return found
 
 

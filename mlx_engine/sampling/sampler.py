@@ -171,11 +171,13 @@ class Sampler:
         suppressed: Collection[int] = (),
         first_suppressed: Collection[int] = (),
         grammar: Grammar | None = None,
+        logprobs: int | None = None,
     ) -> None:
         """Make a sampler for one conversation; seed: the effective one, 0 to 2**64-1.
 
         suppressed: tokens that are never picked; first_suppressed: not right behind the prompt.
-        grammar: binds the answer; `cut` and `commit` then wait for the device.
+        grammar: binds the answer; `cut` and `commit` then wait for the device. logprobs: how many
+        of the likeliest tokens `scores` tells; None if nobody asks for scores.
         Raises BadOption for a bias outside V.
         """
         self._noise = kernels.noise
@@ -194,6 +196,7 @@ class Sampler:
         biases = self._bias is not None or self._first_bias is not None
         self._grammar = grammar
         self._allowed = np.ones((1, vocabulary), dtype=np.bool_)
+        self._logprobs = logprobs
         self._sees_raw = self._history is None and not biases and grammar is None
         self._settings = self._filters.settings(LOWEST if self._sees_raw else -mx.inf)
         self._draft_settings = self._filters.settings()
@@ -226,11 +229,11 @@ class Sampler:
     def choosing(self, position: int, rows: int) -> PickOptions | None:
         """Arguments for the kernel that picks tokens of `rows` rows without writing logits.
 
-        None where filters, penalties or a bias have to see the logits. That depends on the options
-        alone, so every pass of an answer with these options picks in the same way.
+        None where filters, penalties, a bias or `scores` have to see the logits. That depends on
+        the options alone, so every pass of an answer with these options picks in the same way.
         """
         options = self._options
-        if not self._sees_raw or self._filters.is_on:
+        if not self._sees_raw or self._filters.is_on or self._logprobs is not None:
             return None
         if options.temperature == 0:
             return PickOptions()
@@ -339,6 +342,12 @@ class Sampler:
             return picked  # the kernel has marked them
         return mx.where(finite_rows(logits), picked, -1)
 
+    def scores(self, logits: mx.array, picked: mx.array) -> "TokenScores | None":
+        """Score the picked tokens int32 [R] by logits [R, V]; None if nobody asks for it."""
+        if self._logprobs is None:
+            return None
+        return token_scores(logits, picked, self._logprobs)
+
     def pick_greedy(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
         """Pick the likeliest token of each row of logits, int32 [R]; among equals the lowest id."""
         scored = logits if self._sees_raw else self._penalised(logits, prefix, position)
@@ -383,6 +392,28 @@ class Sampler:
             return logits
         is_first = mx.arange(position, position + logits.shape[0]) == self._first
         return mx.where(is_first[:, None], logits + self._first_bias, logits)
+
+
+class TokenScores(NamedTuple):
+    """Log-probabilities of R rows: of a token of each, float32 [R], and of the k likeliest.
+
+    top_ids: the likeliest tokens, int32 [R, k], the likeliest first. top: theirs, float32 [R, k].
+    """
+
+    chosen: mx.array
+    top_ids: mx.array
+    top: mx.array
+
+
+def token_scores(logits: mx.array, tokens: mx.array, top: int) -> TokenScores:
+    """Score tokens int32 [R] by logits [R, V], and the `top` likeliest tokens; lazy."""
+    logprobs = logits.astype(mx.float32)
+    logprobs = logprobs - mx.logsumexp(logprobs, axis=-1, keepdims=True)
+    chosen = mx.take_along_axis(logprobs, tokens[:, None], axis=-1)[:, 0]
+    if not top:
+        return TokenScores(chosen, *[mx.zeros((tokens.shape[0], 0))] * 2)
+    ids = mx.argsort(-logprobs, axis=-1)[:, :top].astype(mx.int32)
+    return TokenScores(chosen, ids, mx.take_along_axis(logprobs, ids, axis=-1))
 
 
 class DraftPicks:

@@ -21,6 +21,7 @@ from mlx_engine.drafting.head_memory import HeadMemory
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
 from mlx_engine.models.kernel_matrices import MOST_OF_BLOCKS as ROWS
+from mlx_engine.sampling.sampler import token_scores
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import CacheBits
@@ -115,15 +116,12 @@ def token_logprobs(
     )
     start = 0
     for piece in logits_in_pieces(model.logits, hidden[:, :-1]):
-        logits = piece.astype(mx.float32)
-        logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
-        end = start + logits.shape[0]
-        own = mx.array([*tokens[start + 1 : end + 1]])[:, None]
-        found.chosen[start:end] = np.array(mx.take_along_axis(logprobs, own, axis=-1))[:, 0]
-        if top:
-            ids = mx.argsort(-logprobs, axis=-1)[:, :top]
-            found.top_ids[start:end] = np.array(ids.astype(mx.int32))
-            found.top[start:end] = np.array(mx.take_along_axis(logprobs, ids, axis=-1))
+        end = start + piece.shape[0]
+        own = mx.array([*tokens[start + 1 : end + 1]])
+        scores = token_scores(piece, own, top)
+        found.chosen[start:end] = np.array(scores.chosen)
+        found.top_ids[start:end] = np.array(scores.top_ids)
+        found.top[start:end] = np.array(scores.top)
         start = end
     return found
 

@@ -68,11 +68,12 @@ class AddedText(NamedTuple):
     """What newly generated tokens add to the text of a streamed answer.
 
     pieces: text that became certain, in order. taken: number of tokens read, fewer than given where
-    one completes a stop string.
+    one completes a stop string. channels: of each token read; a marker belongs to the thinking.
     """
 
     pieces: list[TextPiece]
     taken: int
+    channels: tuple[Channel, ...] = ()
 
 
 class StreamingText:
@@ -155,6 +156,16 @@ class StreamingText:
         """Markers of this model's thoughts; None where its template tells of none."""
         return self._own[0] if self._knows_thoughts else None
 
+    def bytes_of(self, token: int) -> bytes:
+        """Return the bytes that a token adds inside a text; of a special token those of its name.
+
+        A token that cannot be decoded has none.
+        """
+        if token in self._tokenizer.special_ids:
+            return self._tokenizer.token_text(token).encode()
+        (data,) = self._tokenizer.token_bytes.bytes_of([token], 0)
+        return data
+
     @property
     def text(self) -> str:
         """The streamed answer's text so far, thinking excluded."""
@@ -174,13 +185,13 @@ class StreamingText:
         n-th of them has depth n and that source, all other text has depth 0.
         """
         self._source = source
-        pieces: list[TextPiece] = []
+        pieces, channels = list[TextPiece](), list[Channel]()
         count, special = 0, self._tokenizer.special_ids
         plain = [token for token in tokens if token not in special]
         texts = iter(self._tokenizer.token_bytes.bytes_of(plain, self._before))
         self._before = plain[-1] if plain else self._before
         for count, token in enumerate(tokens, 1):
-            depth = count if count <= accepted else 0
+            depth, channel = count if count <= accepted else 0, self._channel
             if token not in special:
                 pieces += self._add_bytes(next(texts), depth)
             elif not self.hit_stop:
@@ -188,9 +199,10 @@ class StreamingText:
                 is_shown = text in self._shown_tokens
                 read = self._read_characters if is_shown else self._read_special_token
                 pieces += _join_pieces(read(text, depth))
+            channels.append("thinking" if "thinking" in (channel, self._channel) else "answer")
             if self.hit_stop:
                 break
-        return AddedText(pieces, count)
+        return AddedText(pieces, count, tuple(channels))
 
     def finish(self) -> list[TextPiece]:
         """End the answer; return the text held back so far, incomplete characters as U+FFFD."""

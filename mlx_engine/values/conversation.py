@@ -6,7 +6,7 @@ All values are frozen and may be passed to another thread.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from mlx_engine.values.options import DraftedBy, require
 from mlx_engine.values.stats import GenerationStats, RoundStats
@@ -94,19 +94,38 @@ class TextPiece:
     source: DraftedBy | None = None
 
 
+class TokenLogprob(NamedTuple):
+    """A token with its bytes of text and its log-probability by the model's unchanged logits.
+
+    channel: what it belongs to in an answer. likeliest: the most probable tokens at its place, as
+    many as were asked for, the likeliest first.
+    """
+
+    token: int
+    text: bytes
+    logprob: float
+    channel: Channel = "answer"
+    likeliest: "tuple[TokenLogprob, ...]" = ()
+
+
 @dataclass(frozen=True, slots=True)
 class RoundFinished:
-    """Event at the end of a decoding round: one forward pass of the target model."""
+    """Event at the end of a decoding round: one forward pass of the target model.
+
+    logprobs: of the round's tokens, if GenerationOptions.logprobs asks for them.
+    """
 
     stats: RoundStats
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationFinished:
     """Last event of an answer; `text`, `thinking` and `calls` hold the whole answer.
 
-    tokens: of the answer, without its end token. stop_string: the option's stop string that ended
-    the answer; "" where none did, or one of the chat template's own.
+    tokens: of the answer, without its end token. stop_string: the option's stop string that
+    ended the answer; "" where none did, or one of the chat template's own. logprobs: of the tokens
+    that this answer adds, if GenerationOptions.logprobs asks for them.
     """
 
     reason: FinishReason
@@ -116,6 +135,7 @@ class GenerationFinished:
     calls: tuple[ToolCall, ...] = ()
     tokens: tuple[int, ...] = ()
     stop_string: str = ""
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 Event = PromptProgress | TextPiece | ToolCall | RoundFinished | GenerationFinished

@@ -294,7 +294,8 @@ class GenerationOptions:
 
     schema: JSON schema of the answer, or regex: regular expression, or grammar: Lark grammar that
     the whole answer matches, unless a limit cuts it. At most one of the three. max_thinking: tokens
-    of the thought before the answer, which is then closed; None for no limit.
+    of the thought before the answer, which is then closed; None for no limit. logprobs: report the
+    log-probability of each token, and of this many of the likeliest at its place; None for neither.
     """
 
     max_tokens: int | None = None
@@ -304,8 +305,15 @@ class GenerationOptions:
     regex: str | None = None
     grammar: str | None = None
     max_thinking: int | None = None
+    logprobs: int | None = None
 
     def __post_init__(self) -> None:
+        require(
+            "logprobs",
+            self.logprobs,
+            Words("0 to 20, or None"),
+            lambda count: count is None or 0 <= _number(count) <= 20,
+        )
         limit, allowed = self.max_tokens, Words("1 or more, or None")
         require("max_tokens", limit, allowed, _whole_number_from(1, or_none=True))
         object.__setattr__(self, "stop", stop_strings(self.stop))

@@ -380,7 +380,7 @@ def test_stop_string_wins_over_a_marker_that_ends_with_it(tokenizer: Tokenizer) 
 def test_nothing_is_emitted_after_a_stop(tokenizer: Tokenizer) -> None:
     stream = StreamingText(tokenizer, stop=("b",))
     run(stream, tokenizer.encode("abc"))
-    assert stream.add(tokenizer.encode("de")) == ([], 1)
+    assert stream.add(tokenizer.encode("de")) == ([], 1, ("answer",))
     assert stream.finish() == []
     assert stream.text == "a"
 
@@ -388,7 +388,8 @@ def test_nothing_is_emitted_after_a_stop(tokenizer: Tokenizer) -> None:
 def test_a_stop_string_ends_a_round_within_its_tokens(tokenizer: Tokenizer) -> None:
     stream = StreamingText(tokenizer, stop=("bc",))
     a, b, c, d = (one_by_one(tokenizer, character)[0] for character in "abcd")
-    assert stream.add([a, b, c, d, d], 4, "mtp") == ([TextPiece("a", "answer", 1, "mtp")], 3)
+    added = stream.add([a, b, c, d, d], 4, "mtp")
+    assert added == ([TextPiece("a", "answer", 1, "mtp")], 3, ("answer",) * 3)
 
 
 def test_held_back_text_comes_when_it_is_no_stop(tokenizer: Tokenizer) -> None:
