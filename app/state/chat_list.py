@@ -170,6 +170,11 @@ class ChatListState(QObject):
         if self._do_each(self._store.chats.delete_for_ever, chat_ids):
             self.deeds.forget()
 
+    def empty_trash(self) -> None:
+        """Delete all chats in the Trash with their messages."""
+        with self._failures():
+            self.delete_for_ever(*(chat.id for chat in self._store.chats.in_bin()))
+
     def duplicate(self, chat_id: int, how: str) -> None:
         """Copy a chat with all its branches and show the copy. how: the word behind its title."""
         self._turns.do_steps(self._copy(chat_id, how, None))
@@ -215,7 +220,21 @@ class ChatListState(QObject):
 
     def move(self, chat_ids: Sequence[int], folder: int | None) -> None:
         """Move chats into a folder, None for out of their folders."""
-        self._do(lambda: self._store.folders.move(chat_ids, folder))
+        folders, before = self._store.folders, dict[int | None, list[int]]()
+
+        def move() -> bool:
+            for chat_id in chat_ids:
+                before.setdefault(self._store.chats.get(chat_id).folder, []).append(chat_id)
+            folders.move(chat_ids, folder)
+            return before.keys() != {folder}
+
+        def take_back() -> None:
+            for old, moved in before.items():
+                folders.move(moved, old)
+
+        if self._do(move):
+            words = Words("{n:,} chats moved", "Chat moved", len(chat_ids))
+            self.deeds.add(words, lambda: self._do(take_back))
 
     # how it is done
 

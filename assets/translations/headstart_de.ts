@@ -104,6 +104,14 @@
             <numerusform>{n:,} Chats im Papierkorb</numerusform>
         </translation>
     </message>
+    <message numerus="yes">
+        <source>{n:,} chats moved</source>
+        <comment>Chat moved</comment>
+        <translation>
+            <numerusform>Chat verschoben</numerusform>
+            <numerusform>{n:,} Chats verschoben</numerusform>
+        </translation>
+    </message>
     <message>
         <source>Found</source>
         <translation>Gefunden</translation>
@@ -3013,6 +3021,14 @@
         <translation>In Chats suchen</translation>
     </message>
     <message>
+        <source>Back to Chats</source>
+        <translation>Zurück zu den Chats</translation>
+    </message>
+    <message>
+        <source>Empty Trash…</source>
+        <translation>Papierkorb leeren …</translation>
+    </message>
+    <message>
         <source>The Trash is empty. Deleted chats stay here for 30 days.</source>
         <translation>Der Papierkorb ist leer. Gelöschte Chats bleiben 30 Tage hier.</translation>
     </message>
@@ -3023,6 +3039,22 @@
     <message>
         <source>Your chats will be listed here.</source>
         <translation>Hier werden die Chats aufgeführt.</translation>
+    </message>
+    <message numerus="yes">
+        <source>Delete {n:,} chats for good?</source>
+        <comment>Delete 1 chat for good?</comment>
+        <translation>
+            <numerusform>1 Chat endgültig löschen?</numerusform>
+            <numerusform>{n:,} Chats endgültig löschen?</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>Empty Trash</source>
+        <translation>Papierkorb leeren</translation>
+    </message>
+    <message>
+        <source>This cannot be undone.</source>
+        <translation>Das lässt sich nicht widerrufen.</translation>
     </message>
     <message>
         <source>Downloading: {done}</source>

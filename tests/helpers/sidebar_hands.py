@@ -1,5 +1,6 @@
 """A user in front of the sidebar, down to the store."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from app.state.chat_list import ChatListState
 from app.state.settings import KeptSettings
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
+from app.window.controls.icons import IconButton
 from app.window.sidebar import chat_list
 from app.window.sidebar.sidebar import Sidebar
 
@@ -80,6 +82,14 @@ class Hands:
     def press(self, words: str) -> None:
         buttons = self.sidebar.findChildren(QPushButton)
         button = next(b for b in buttons if b.text() == words and b.isVisible())
+        self._qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+
+    def wait(self, is_so: Callable[[], bool]) -> None:
+        self._qtbot.waitUntil(is_so)
+
+    def press_icon(self, name: str) -> None:
+        buttons = self.sidebar.findChildren(IconButton)
+        button = next(b for b in buttons if b.accessibleName() == name and b.isVisible())
         self._qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
     def type_title(self, title: str) -> None:

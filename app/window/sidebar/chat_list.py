@@ -429,6 +429,8 @@ class ChatList(QListView):
         if self.state() == QAbstractItemView.State.EditingState:
             return  # Return ends the typing, no more
         match event.key():
+            case Qt.Key.Key_Escape if self._chats.shows_trash:
+                self._chats.show_trash(False)
             case Qt.Key.Key_Return | Qt.Key.Key_Enter | Qt.Key.Key_Space:
                 self._choose(self.currentIndex())
             case Qt.Key.Key_F2:

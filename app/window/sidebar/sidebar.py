@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSignalBlocker, Qt, QTimer
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton, QToolButton
+from PySide6.QtWidgets import QFrame, QLineEdit, QMessageBox, QPushButton, QToolButton, QWidget
 from typing_extensions import override
 
 from app.state.answers import Answers
@@ -49,7 +49,12 @@ class Sidebar(QFrame):
         self._pause = QTimer(self, singleShot=True, interval=SEARCH_PAUSE_MS)
         folder = IconButton("new_folder", tr("New folder"))
         news = row(Wide(self.new), folder, spacing=4)
-        top = column(self._search, news, margins=(8, 8, 8, 0), spacing=4)
+        back = RowButton(tr("Back to Chats"), "chevron_left")
+        self._empty_trash = IconButton("delete", tr("Empty Trash…"))
+        self._in_trash = QWidget()
+        row(Wide(back), self._empty_trash, of=self._in_trash, spacing=4)
+        self._in_trash.hide()
+        top = column(self._search, news, self._in_trash, margins=(8, 8, 8, 0), spacing=4)
         foot = row(Wide(self.models), self._trash, margins=(8, 4, 8, 8), spacing=4)
         column(top, self._empty, Wide(self.list), self.undo, foot, of=self, spacing=0)
         self._search.textChanged.connect(lambda _: self._pause.start())
@@ -57,6 +62,8 @@ class Sidebar(QFrame):
         self._search.left.connect(self._leave_search)
         self._search.returnPressed.connect(self._open_first)
         folder.clicked.connect(lambda: self.list.make_folder(self.list.several))
+        back.clicked.connect(lambda: self._chats.show_trash(False))
+        self._empty_trash.clicked.connect(self._ask_to_empty_trash)
         self._fit()
 
     def watch(
@@ -82,7 +89,9 @@ class Sidebar(QFrame):
         self.setMaximumWidth(round(WIDEST * zoom))
 
     def _show(self) -> None:
-        """Say so when there are no chats, what is searched for, and whether this is the Trash."""
+        """Say so when there are no chats, what is searched for, and whether this is the Trash,
+        whose list has the focus when it is opened.
+        """
         if not self._pause.isActive() and self._search.text().strip() != self._chats.query:
             with QSignalBlocker(self._search):
                 self._search.setText(self._chats.query)
@@ -90,6 +99,14 @@ class Sidebar(QFrame):
         self._empty.setVisible(not self._chats.groups)
         with QSignalBlocker(self._trash):
             self._trash.setChecked(self._chats.shows_trash)
+        self._empty_trash.setEnabled(bool(self._chats.groups))
+        if self._chats.shows_trash and self._in_trash.isHidden():
+            self.list.setFocus()
+        elif not self._chats.shows_trash and self._in_trash.isVisible():
+            focus = self.window().focusWidget()
+            if focus is self.list or self._in_trash.isAncestorOf(focus):
+                self.window().setFocus()
+        self._in_trash.setVisible(self._chats.shows_trash)
 
     def _words_for_nothing(self) -> str:
         if self._chats.shows_trash:
@@ -97,6 +114,19 @@ class Sidebar(QFrame):
         if self._chats.query:
             return tr("Nothing found in titles or messages.")
         return tr("Your chats will be listed here.")
+
+    def _ask_to_empty_trash(self) -> None:
+        """Say how many chats would be deleted, and delete them if that is agreed to."""
+        count = sum(len(group.chats) for group in self._chats.groups)
+        question = tr("Delete {n:,} chats for good?", "Delete 1 chat for good?", count)
+        box = QMessageBox(QMessageBox.Icon.Question, tr("Empty Trash"), question, parent=self)
+        box.setInformativeText(tr("This cannot be undone."))
+        empty = box.addButton(tr("Empty Trash"), QMessageBox.ButtonRole.DestructiveRole)
+        box.addButton(QMessageBox.StandardButton.Cancel)
+        box.setDefaultButton(QMessageBox.StandardButton.Cancel)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        empty.clicked.connect(self._chats.empty_trash)
+        box.open()
 
     def start_search(self) -> None:
         """Put the cursor into the search field."""

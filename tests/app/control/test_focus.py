@@ -258,6 +258,7 @@ KEYS_AFTER = {
     "search": "Search in chats",
     "compare": "Prompt to compare with",
     "rename-chat": "Title of the chat",
+    "trash": "Chats",
     "about": "OK",
 }
 """Command -> what has the keys after it, where that is not the message."""
@@ -377,6 +378,8 @@ def test_space_presses_nothing_that_was_clicked(driven):
         click(one)
         assert not isinstance(QApplication.focusWidget(), QAbstractButton)
     box(driven).setFocus()
+    click(button(driven.widgets.sidebar, "Trash"))
+    assert QApplication.focusWidget() is driven.widgets.sidebar.list
     click(button(driven.widgets.sidebar, "Trash"))
     assert QApplication.focusWidget() is box(driven)
 

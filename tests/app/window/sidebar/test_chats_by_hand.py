@@ -5,7 +5,8 @@ import time
 import pytest
 from chat_stores import Clock
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMessageBox
 from sidebar_hands import Hands
 
 from app.store.session_store import open_store
@@ -81,6 +82,36 @@ def test_deleting_undoing_and_the_bin(hands, by_keys):
     hands.press("Trash")
     assert hands.rows == ["Today", "First"]
     assert [chat.id for chat in hands.store.chats.listed()] == [first] != [second]
+
+
+def test_ways_out_of_the_trash_and_to_empty_it(hands):
+    chats = hands.sidebar.list
+    hands.chats("First", "Second", "Third")
+    hands.listed.delete(*hands.chats("Gone", "Gone too"))
+    hands.press("Trash")
+    assert chats.hasFocus() and hands.rows[0] == "Trash"
+    hands.key(Qt.Key.Key_Escape)
+    assert hands.rows[0] == "Today" and not hands.listed.shows_trash
+    hands.press("Trash")
+    hands.press("Back to Chats")
+    assert hands.rows[0] == "Today"
+    hands.press("Trash")
+    for button, left in (("Cancel", ["Trash", "Gone", "Gone too"]), ("Empty Trash", [])):
+        hands.press_icon("Empty Trash…")
+        (box,) = [b for b in hands.sidebar.findChildren(QMessageBox) if b.isVisible()]
+        assert box.text() == "Delete 2 chats for good?"
+        next(b for b in box.buttons() if b.text() == button).click()
+        assert sorted(hands.rows) == sorted(left)
+    assert hands.listed.deeds.newest is None
+    hands.sidebar.start_search()
+    field = QApplication.focusWidget()
+    QTest.keyClicks(field, "thi")
+    hands.wait(lambda: hands.rows == ["Found", "Third"])
+    assert hands.sidebar.focusWidget() is field
+    hands.sidebar.clear_search()
+    hands.press("Trash")
+    hands.key(Qt.Key.Key_Escape)
+    assert hands.rows == ["Today", "Third", "Second", "First"]
 
 
 def test_ten_thousand_chats_can_all_be_reached(hands):

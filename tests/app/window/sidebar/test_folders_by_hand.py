@@ -74,6 +74,9 @@ def test_chats_are_dragged_into_a_folder_and_out(hands):
     hands.click("Second")
     assert hands.drag("Third"), "a chat stands for the folder it is in"
     assert folder_of(hands, second) == work
+    for now in ([None, None, work], [None, work, work], [None, None, None]):
+        hands.listed.deeds.undo()
+        assert [folder_of(hands, chat) for chat in (second, first, third)] == now
 
 
 def test_what_goes_nowhere_changes_nothing(hands):
