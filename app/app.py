@@ -101,15 +101,14 @@ class App(QObject):
             store, answers, models, drafts, request, settings.value.new_chat, self
         )
         page = widgets.transcript
-        page.watch(chat)
-        page.reader.unsent = drafts.edits
-        for changed in (page.reader.typed, page.reader.edit_given_up):
-            changed.connect(drafts.save_soon)
         self.compare = compare = Comparison(chat, models, request, self)
         self.chats = chats = ChatListState(store, chat, settings, parent=self)
+        page.watch(chat, chats, drafts)
         self.titles = Titles(store, chats, answers, compare, models, settings, request, self)
         self.rest = rest = RestController(models, answers, compare, settings, widgets.notice, self)
-        self.troubles = TroubleController(widgets.notice, widgets.window, self.mistakes, chat, self)
+        self.troubles = TroubleController(
+            widgets.notice, widgets.window, self.mistakes, chat, answers, self
+        )
         self.figures = DraftingFigures(chat, answers, models, store.messages, self)
         prompts = PromptFolder(folders.prompts)
         widgets.settings.watch(settings, lambda: prompts.nbytes, prompts.forget_all)
@@ -125,19 +124,21 @@ class App(QObject):
         self.downloads = downloads = Downloads(hub or Hub(folders.hub_models), settings, self)
         self.known = known = KnownModels(models, downloads, settings, machine, self)
         self.hub = HubState(downloads, machine, self)
-        self.drops = DropController(widgets, models, offered, known, self.hub, composer, self)
         self.files = files = FileController(
-            widgets, store, chat, chats, self.drops, self.mistakes.log_file, settings, self
+            widgets, store, chat, chats, self.troubles, self.mistakes.log_file, settings, self
+        )
+        self.drops = drops = DropController(
+            widgets, models, offered, known, self.hub, composer, files, settings, self
         )
         self.actions = Actions(
-            widgets, chat, chats, models, offered, rest, compare, look, files, settings, self
+            widgets, chat, chats, models, offered, rest, compare, look, files, drops, settings, self
         )
         self._end_catching = self.mistakes.catch_all()
         self._connect_models()
         self._connect_chats()
         self._connect_look()
-        for one in (chats, settings, files, answers, drafts):
-            one.failed.connect(self.troubles.tell)
+        for state in (chats, settings, answers, drafts):
+            state.failed.connect(self.troubles.tell)
         answers.saved.connect(widgets.notice.withdraw)
         self.troubles.tell_of_the_start((*store.notices, *settings.notes))
         widgets.window.closing.connect(self.close)
@@ -232,7 +233,7 @@ class App(QObject):
         on_disk = self.known, models, offered, self.downloads, self.hub
         self.widgets.card.watch(offered, settings)
         self.widgets.library.watch(*on_disk, settings)
-        self.widgets.start.watch(*on_disk)
+        self.widgets.start.watch(*on_disk, self.chat.send)
         for view in (self.widgets.strip, self.widgets.drafting):
             view.watch(self.figures)
         self.widgets.compare.watch(self.compare)
@@ -243,7 +244,7 @@ class App(QObject):
         models.noticed.connect(self.widgets.notice.say)
         self.widgets.notice.taken.connect(self.offered.offer)
         self.offered.changed.connect(self._show_card)
-        self.offered.accepted.connect(lambda: self.widgets.window.show_page("chat"))
+        self.widgets.card.load.clicked.connect(lambda: self.widgets.window.show_page("chat"))
         self.downloads.completed.connect(self._tell_of_download)
         self.hub.wanted.connect(lambda: self.widgets.window.show_page("library"))
 
@@ -302,24 +303,16 @@ class App(QObject):
         widgets.sidebar.watch(self.chats, chat, answers, downloads, self.files.export)
         commands = (self.actions[name] for name in ("eject", "library"))
         widgets.head.watch(chat, self.chats, self.models, self.known, *commands)
-        branch = tr("branch", "of a chat, behind its title")
-        reader.branch_off_wanted.connect(lambda number: self.chats.branch_off(number, branch))
-        reader.delete_wanted.connect(chat.delete)
-        chat.deleted.connect(
-            lambda undo: self.chats.deeds.add(tr("A question and its answer are deleted."), undo)
-        )
         reader.selection.quote_wanted.connect(widgets.composer.quote)
         self.models.changed.connect(self._show_model)
         self.figures.changed.connect(self._show_context)
         for page in (reader, widgets.compare.reader):
             page.link_clicked.connect(self.files.open_link)
-        widgets.start.asked.connect(chat.send)
         window.dragged.connect(self.drops.hover)
         window.drag_left.connect(self.drops.leave)
         window.dropped.connect(self.drops.take)
         chat.opened.connect(lambda _: window.show_page("chat"))
         chat.changed.connect(self._show_chat)
-        self.drops.chats_dropped.connect(lambda paths: self.files.import_from(*paths))
         answers.ended.connect(self._end_answer)
 
     def _title_of(self, chat_id: int) -> str:

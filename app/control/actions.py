@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
 )
 
+from app.control.drops import DropController
 from app.control.files import FileController
 from app.control.rest import RestController
 from app.state.card import OfferedModel
@@ -90,13 +91,14 @@ class Actions(QObject):
         compare: Comparison,
         look: LookController,
         files: FileController,
+        drops: DropController,
         settings: KeptSettings,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._widgets, self._window, self._sidebar = widgets, widgets.window, widgets.sidebar
         self._chat, self._chats, self._models, self._rest = chat, chats, models, rest
-        self._offered = offered
+        self._offered, self._drops = offered, drops
         self._compare, self._look, self._files, self._settings = compare, look, files, settings
         self._menus = self._all()
         self.commands = [entry for menu in self._menus.values() for entry in menu if entry]
@@ -121,7 +123,7 @@ class Actions(QObject):
             Words("File", "menu"): (
                 Command("new-chat", Words("New Chat"), in_chat(chats.begin), "Ctrl+N"),
                 Command("new-folder", Words("New Folder"), self._make_folder, "Ctrl+Shift+N"),
-                Command("open", Words("Open Model or File…"), files.choose, "Ctrl+O"),
+                Command("open", Words("Open Model or File…"), self._drops.choose, "Ctrl+O"),
                 Command("library", Words("Models"), page("library"), "Ctrl+L"),
                 Command("eject", Words("Eject Model"), self._rest.eject, "", self._has_model),
                 LINE,
@@ -333,8 +335,6 @@ class Actions(QObject):
             self._chat.added,
             self._chat.replaced,
             widgets.layer.left,
-            widgets.transcript.find_bar.closed,
-            widgets.transcript.reader.edit_given_up,
         ):
             ends_in_chat.connect(lambda *_: self._focus_message())
         window.typed.connect(self._type)

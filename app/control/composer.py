@@ -62,7 +62,7 @@ class ComposerController(QObject):
         composer.box.edit_last_wanted.connect(edit_last)
         composer.attach_button.clicked.connect(self._attach)
         composer.box.files_pasted.connect(self._read)
-        composer.row.given_up.connect(self._give_up_reading)
+        composer.row.stop_reading.clicked.connect(self._give_up_reading)
         composer.attachments_changed.connect(self._count)
         answers.changed.connect(self.refresh)
         chat.opened.connect(self.show_unsent)

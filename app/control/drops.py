@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer
 
 from app.control.composer import ComposerController
+from app.control.files import FileController
 from app.library.dropped import (
     Dropped,
     DroppedHeads,
@@ -22,7 +23,9 @@ from app.state.card import OfferedModel
 from app.state.hub import HubState
 from app.state.known_models import KnownModels
 from app.state.models import ModelState
+from app.state.settings import KeptSettings
 from app.values.attached_text import Refused
+from app.window.controls.file_dialogs import choose_files
 from app.window.language import said, tr
 from app.window.layers import DropPlan
 from app.window.widgets import Widgets
@@ -32,6 +35,7 @@ from mlx_engine.values.words import Words, size_words
 PATIENCE_MS = 120
 """How long a look at the disk may take before the overlay says that it takes a while."""
 
+MODELS = Words("Models and texts (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)")
 SHOWN = 120
 """Characters of a text that is dropped, in the plan."""
 LOOKING = DropPlan(
@@ -54,13 +58,10 @@ class _Examined:
 
 
 class DropController(QObject):
-    """Shows the plan while something hovers, and carries it out when it is let go. Signal
-    `chats_dropped`: paths of the files with chats.
+    """Show what a drop would do while something is dragged, and do it when it is dropped.
 
-    What things are is told from their files, beside the window, for disks may be slow.
+    Files are examined in a background thread, since disks may be slow.
     """
-
-    chats_dropped = Signal(tuple)
 
     def __init__(
         self,
@@ -70,9 +71,12 @@ class DropController(QObject):
         known: KnownModels,
         hub: HubState,
         composer: ComposerController,
+        files: FileController,
+        settings: KeptSettings,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
+        self._files, self._settings = files, settings
         self._widgets, self._models = widgets, models
         self._overlay, self._notice = widgets.overlay, widgets.notice
         self._offered, self._known, self._hub = offered, known, hub
@@ -105,6 +109,13 @@ class DropController(QObject):
             self._examine(asked)
         asked.is_dropped = True
         self._use(asked)
+
+    def choose(self) -> None:
+        """Ask for a model or text files, and treat them as dropped; any file names its folder."""
+        title, kinds = tr("Open", "title of a dialog"), tr(MODELS)
+        paths = choose_files(self._widgets.window, title, kinds, self._settings)
+        if paths:
+            self.take(paths)
 
     def _examine(self, asked: "_Examined") -> None:
         def found(things: Sequence[Dropped]) -> None:
@@ -153,7 +164,7 @@ class DropController(QObject):
             self._notice.mention("\n".join(refused[:3]))
         files = [thing for thing in things if isinstance(thing, DroppedText)]
         if chats := tuple(file.path for file in files if file.is_chat):
-            self.chats_dropped.emit(chats)
+            self._files.import_from(*chats)
         if texts := [file.path for file in files if not file.is_chat]:
             self._widgets.window.show_page("chat")
             self._composer.attach(texts)

@@ -6,11 +6,11 @@ from errno import ENOSPC
 from itertools import count
 from pathlib import Path
 
-from PySide6.QtCore import QLocale, QMarginsF, QObject, QUrl, Signal
+from PySide6.QtCore import QLocale, QMarginsF, QObject, QUrl
 from PySide6.QtGui import QDesktopServices, QPageLayout, QPageSize, QPdfWriter, QTextDocument
 from PySide6.QtWidgets import QMessageBox
 
-from app.control.drops import DropController
+from app.control.notices import TroubleController
 from app.start.threads import Beside, Turns
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
@@ -33,7 +33,6 @@ from app.window.language import tr
 from app.window.widgets import Widgets
 from mlx_engine.values.words import Words, joined
 
-MODELS = Words("Models and texts (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)")
 ENDINGS = (".md", ".pdf", ".json")
 CHATS = Words("Markdown (*.md);;PDF (*.pdf);;JSON with everything (*.json)")
 LONGEST_NAME = 60
@@ -51,9 +50,7 @@ LINKS = {
 
 
 class FileController(QObject):
-    """Signal `failed`: why something could not be done, in words."""
-
-    failed = Signal(object)
+    """Chats out of and into files, links and the log opened by other programs."""
 
     def __init__(
         self,
@@ -61,7 +58,7 @@ class FileController(QObject):
         store: SessionStore,
         chat: ChatState,
         chats: ChatListState,
-        drops: DropController,
+        troubles: TroubleController,
         log_file: Path,
         settings: KeptSettings,
         parent: QObject | None = None,
@@ -69,17 +66,10 @@ class FileController(QObject):
         """settings: those of a new chat are used for what a file does not say."""
         super().__init__(parent)
         self._window, self._notice = widgets.window, widgets.notice
-        self._store, self._chat, self._chats, self._drops = store, chat, chats, drops
-        self._log_file, self._settings = log_file, settings
+        self._store, self._chat, self._chats = store, chat, chats
+        self._fail, self._log_file, self._settings = troubles.tell, log_file, settings
         self._is_closed, self._refused = False, ""
         self._disk, self._turns = Beside(self), Turns(self)
-
-    def choose(self) -> None:
-        """Ask for a model or text files, as if they were dropped; a folder by any file in it."""
-        title = tr("Open", "title of a dialog")
-        paths = choose_files(self._window, title, tr(MODELS), self._settings)
-        if paths:
-            self._drops.take(paths)
 
     def export(self, chat_ids: Sequence[int], ending: str = "") -> None:
         """Ask where to, and write the chats there. ending: of the files, asked for where ""."""
@@ -120,7 +110,7 @@ class FileController(QObject):
             else:
                 export_chat(self._store, chat_id, path)
         except StoreError as error:
-            self.failed.emit(str(error))
+            self._fail(str(error))
             return
         if is_pdf:
             self._disk.run_each(
@@ -133,7 +123,7 @@ class FileController(QObject):
         if why_not is None:
             self._notice.mention(tr("The chat was written to {path}.", path=path))
         else:
-            self.failed.emit(str(why_not))
+            self._fail(str(why_not))
 
     def export_into(self, chat_ids: Sequence[int], folder: Path, ending: str) -> None:
         """Write each into a file of its own that was not there, one a turn of the event loop."""
@@ -149,7 +139,7 @@ class FileController(QObject):
             try:
                 export_chat(self._store, chat_id, path)
             except StoreError as error:
-                self.failed.emit(
+                self._fail(
                     Words(
                         "{error} {done:,} of {total:,} chats were written.",
                         error=str(error),
@@ -220,7 +210,7 @@ class FileController(QObject):
     def _refuse(self, error: StoreError) -> None:
         """Said until the next import."""
         self._refused = str(error)
-        self.failed.emit(self._refused)
+        self._fail(self._refused)
 
     def open_link(self, link: str) -> None:
         """In the browser; only what the web has, never a file or a program of this computer."""

@@ -121,12 +121,14 @@ class TroubleController(QObject):
         window: MainWindow,
         mistakes: Mistakes,
         chat: ChatState,
+        answers: Answers,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._notice, self._window, self._mistakes = notice, window, mistakes
         self._of_a_question = ""
         chat.failed.connect(self._tell_of_a_question)
+        answers.ended.connect(self._tell_of_a_bug)
         chat.stored.connect(lambda _: notice.withdraw(self._of_a_question))
         notice.details_wanted.connect(lambda details: self._show(notice.words(), details))
         mistakes.made.connect(self._show)
@@ -142,10 +144,15 @@ class TroubleController(QObject):
             self._mistakes.note("\n".join(notes))
             self._notice.say(joined(notes, " "), stays=True)
 
-    def _tell_of_a_question(self, words: str, details: str) -> None:
+    def _tell_of_a_question(self, words: str) -> None:
         self._notice.withdraw(self._of_a_question)
-        self._of_a_question = "" if details else words
-        self.tell(words, details, stays=not details)
+        self._of_a_question = words
+        self.tell(words, stays=True)
+
+    def _tell_of_a_bug(self, _: RunningAnswer, problem: Problem | None) -> None:
+        if problem is not None and problem.kind == "bug":
+            self._notice.withdraw(self._of_a_question)
+            self.tell(problem.words, problem.details)
 
     def _show(self, words: str, details: str) -> None:
         """One box at a time, which counts the others."""

@@ -9,6 +9,7 @@ from functools import partial
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.start.threads import Turns
+from app.state.state import State
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
 from app.values.chats import (
@@ -212,7 +213,7 @@ CLOSED = Words("Headstart was closed while this was being written.")
 WITHDRAWN = Words("Stopped before it was begun.")
 
 
-class Answers(QObject):
+class Answers(State):
     """Stores every answer before it is begun, and every half second while it grows. Saving it and
     ending it have turns of their own: long ones take milliseconds. One that has ended and cannot
     be saved is tried again every half second.
@@ -227,8 +228,6 @@ class Answers(QObject):
 
     grown = Signal(object, object)
     ended = Signal(object, object)
-    changed = Signal()
-    failed = Signal(object)
     saved = Signal(object)
 
     def __init__(

@@ -5,12 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer
 
 from app.library.machine import Machine
 from app.start.threads import Beside
 from app.state.models import ModelState, Refused, model_name
 from app.state.settings import KeptSettings
+from app.state.state import State
 from app.values.app_settings import ModelSettings, settings_of
 from app.values.models import ModelCard
 from mlx_engine.values.words import Words
@@ -22,17 +23,14 @@ PATIENCE_MS = 120
 UNREADABLE = Words("It cannot be loaded as it is.")
 
 
-class OfferedModel(QObject):
+class OfferedModel(State):
     """One model at a time is offered to be loaded; its headers are read in a background thread.
 
     path: None for the built-in model. own: settings that it would be loaded with. facts: None while
     the headers are read. problem: why it could not be loaded, in words.
 
-    Signals: `changed`, any of these; `accepted`, the model is loaded now.
+    Signal `changed`: any of these.
     """
-
-    changed = Signal()
-    accepted = Signal()
 
     def __init__(
         self,
@@ -53,7 +51,7 @@ class OfferedModel(QObject):
         self._disk = Beside(self)
         self._slow = QTimer(self, singleShot=True, interval=PATIENCE_MS)
         self._slow.timeout.connect(lambda: self._show("reading"))
-        models.failed.connect(self._offer_refused)
+        models.load_failed.connect(self._offer_refused)
 
     @property
     def name(self) -> str:
@@ -83,7 +81,6 @@ class OfferedModel(QObject):
         load = replace(self.own.load, anyway=self.is_too_large or self.own.load.anyway)
         self.close()
         self._models.load(self.path, own=replace(self.own, load=load))
-        self.accepted.emit()
 
     def close(self) -> None:
         """Close the card, also while headers are read."""

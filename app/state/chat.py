@@ -1,7 +1,6 @@
 """The chat on show: its turns, settings and unsent text, and the steps that change them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 
@@ -10,13 +9,13 @@ from PySide6.QtCore import QObject, Signal
 from app.state.answers import Answers, Growth, RunningAnswer, worth_telling
 from app.state.drafts import NEW, Drafts
 from app.state.models import ModelState
+from app.state.state import State
 from app.store.messages import Removed
 from app.store.session_store import SessionStore
 from app.values.attached_text import SaidWith
 from app.values.chat_settings import ChatSettings
 from app.values.chats import Branch, StoredMessage, Turn
-from app.values.errors import StoreError
-from app.worker.replies import OldestDropped, Problem
+from app.worker.replies import OldestDropped
 from app.worker.requests import ChangeSettings, CloseChat, Request
 from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import Words, joined
@@ -25,7 +24,7 @@ LOOKED_AT = 100
 """Messages from the end of a chat in which its last question and answer are looked for."""
 
 
-class ChatState(QObject):
+class ChatState(State):
     """The branch of one chat on show; answers in other chats go on. A new chat has no number until
     its first question is stored.
 
@@ -41,8 +40,6 @@ class ChatState(QObject):
         changed: after each of these but `grown`, and when the chat has another name or place.
         settings_changed: this chat answers with other settings.
         stored: a chat in which something was said, which the list of chats shows.
-        deleted: a message was taken out; what puts it back.
-        failed: why something could not be done, in words, and details or "".
     """
 
     opened = Signal(object)
@@ -50,11 +47,8 @@ class ChatState(QObject):
     added = Signal(int)
     grown = Signal(int, object)
     ended = Signal(int)
-    changed = Signal()
     settings_changed = Signal()
     stored = Signal(int)
-    deleted = Signal(object)
-    failed = Signal(object, str)
 
     def __init__(
         self,
@@ -88,7 +82,7 @@ class ChatState(QObject):
 
     def open(self, chat_id: int, message_id: int | None = None, found: str = "") -> None:
         """Show a stored chat, at a message of it if one is named, where `found` was found."""
-        with self._told():
+        with self.reporting():
             chat = self._store.open_chat(chat_id)
             if message_id is not None and message_id not in chat.turns.ids:
                 self._store.messages.select(message_id)
@@ -98,12 +92,12 @@ class ChatState(QObject):
             self.found = found
             self._tell_opened(self.place(message_id) if message_id in chat.turns.ids else None)
             if chat.notes:
-                self.failed.emit(joined(chat.notes, " "), "")
+                self.failed.emit(joined(chat.notes, " "))
 
     def look_again(self) -> None:
         """The chat on show may have another name, or be pinned."""
         if self.chat_id is not None:
-            with self._told():
+            with self.reporting():
                 self._show_summary(self.chat_id)
                 self.changed.emit()
 
@@ -197,7 +191,7 @@ class ChatState(QObject):
         if self.running is not None:
             keep = Words("Stop the answer that is being written, then keep this again.")
             send = Words("Stop the answer that is being written, then send this again.")
-            self.failed.emit(keep if is_answer else send, "")
+            self.failed.emit(keep if is_answer else send)
         elif is_answer:
             self._rewrite(place, old, text)
         elif self._has_model() and self._ask(
@@ -209,7 +203,7 @@ class ChatState(QObject):
 
     def _rewrite(self, place: int, old: StoredMessage, text: str) -> None:
         is_news = text != old.text
-        with self._told():
+        with self.reporting():
             if is_news:
                 self._store.messages.rewrite(old.id, text)
                 self.turns = self._store.messages.path(self._number)
@@ -228,7 +222,7 @@ class ChatState(QObject):
         is_last = last is not None and self.turns.ids[-1] == last.id
         if last is None or not is_named or not is_last or self.running or not self._has_model():
             return
-        with self._told():
+        with self.reporting():
             place = len(self.turns) - 1
             ids = (*self._read_before(place), last.id)
             past = self._store.messages.conversation(ids)
@@ -243,7 +237,7 @@ class ChatState(QObject):
     def keep_dropped(self, dropped: OldestDropped) -> None:
         """Have the later questions of a chat, on show or not, leave the same turns unread."""
         chat_id = int(dropped.chat_id)
-        with self._told():
+        with self.reporting():
             turns = self.turns if chat_id == self.chat_id else self._store.messages.path(chat_id)
             if turns.place(int(dropped.message_id)) is None:
                 return  # another branch is on show
@@ -255,20 +249,23 @@ class ChatState(QObject):
                 before, self.settings = self.first_read, replace(self.settings, read_from=read_from)
                 self._tell_replaced(before)
 
-    def delete(self, message_id: int) -> None:
-        """Take a question out of the chat with its answers; what follows them stays."""
+    def delete(self, message_id: int) -> Callable[[], None] | None:
+        """Take a question out of the chat with its answers; what follows them stays. Return what
+        puts it back, None where it could not be done.
+        """
         asked = self._question_before(message_id)
         if self.running is not None:
-            self.failed.emit(Words("Stop the answer that is being written, then delete this."), "")
+            self.failed.emit(Words("Stop the answer that is being written, then delete this."))
         elif asked is not None:
             place = self.turns.ids.index(asked.id)
-            with self._told():
+            with self.reporting():
                 removed = self._store.messages.remove(asked.id)
                 self._show_from(place)
-                self.deleted.emit(lambda: self._put_back(place, removed))
+                return lambda: self._put_back(place, removed)
+        return None
 
     def _put_back(self, place: int, removed: Removed) -> None:
-        with self._told():
+        with self.reporting():
             self._store.messages.put_back(removed)
             if self.chat_id == removed.chat_id:
                 self._show_from(place)
@@ -289,7 +286,7 @@ class ChatState(QObject):
             return
         versions = self.turns[place].siblings
         version = versions.index(message_id) + step
-        with self._told():
+        with self.reporting():
             self._store.messages.select(versions[min(max(version, 0), len(versions) - 1)])
             self.turns = self._store.messages.path(self._number)
             self._tell_replaced(place)
@@ -301,7 +298,7 @@ class ChatState(QObject):
 
     def change_settings(self, settings: ChatSettings) -> None:
         """Answer with other settings in this chat, from the next round on."""
-        with self._told():
+        with self.reporting():
             self._set_settings(settings)
             if self.chat_id is not None:
                 self._request(ChangeSettings(str(self.chat_id), settings))
@@ -314,7 +311,7 @@ class ChatState(QObject):
 
     def rename_preset(self, name: str, new: str) -> None:
         """In this chat and all others that began with it."""
-        with self._told():
+        with self.reporting():
             self._store.chats.rename_preset(name, new)
             if self.settings.preset == name:
                 self.settings = replace(self.settings, preset=new)
@@ -329,7 +326,7 @@ class ChatState(QObject):
         current = self._models.loading or self._models.in_use
         settings = replace(self.settings, model_path=current.path if current else None)
         messages, is_new = self._store.messages, self.chat_id is None
-        with self._told():
+        with self.reporting():
             with self._store.database.transaction():
                 chat_id = self._store.chats.create(settings) if is_new else self._number
                 if not is_new and settings != self.settings:
@@ -372,7 +369,7 @@ class ChatState(QObject):
 
     def _has_model(self) -> bool:
         if not self._models.wake():
-            self.failed.emit(Words("No model is loaded: open or drop one, then ask again."), "")
+            self.failed.emit(Words("No model is loaded: open or drop one, then ask again."))
             return False
         return True
 
@@ -393,10 +390,8 @@ class ChatState(QObject):
         if answer.chat_id == self.chat_id and self.place(answer.message_id) is not None:
             self.grown.emit(answer.message_id, growth)
 
-    def _end(self, answer: RunningAnswer, problem: Problem | None) -> None:
+    def _end(self, answer: RunningAnswer) -> None:
         self.stored.emit(answer.chat_id)
-        if problem is not None and problem.kind == "bug":
-            self.failed.emit(problem.words, problem.details)
         if answer.chat_id != self.chat_id:
             return
         place = self.place(answer.message_id)
@@ -404,14 +399,6 @@ class ChatState(QObject):
             self.turns.put_message(place, answer.ended.of(self.turns[place].message))
             self.ended.emit(answer.message_id)
         self.changed.emit()
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Context in which a StoreError is reported to the user instead of raised."""
-        try:
-            yield
-        except StoreError as error:
-            self.failed.emit(str(error), "")
 
     # a context that is full
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import date, datetime, timedelta, tzinfo
 from datetime import time as clock_time
 from typing import NamedTuple, TypeVar
@@ -12,9 +11,9 @@ from PySide6.QtCore import QLocale, QObject, Signal
 from app.start.threads import Turns
 from app.state.chat import ChatState
 from app.state.settings import KeptSettings
+from app.state.state import State
 from app.store.session_store import SessionStore
 from app.values.chats import PINNED, TODAY, ChatGroup, ChatSummary, Folder, ListedChat
-from app.values.errors import StoreError
 from mlx_engine.values.words import Words
 
 
@@ -25,10 +24,8 @@ class Deed(NamedTuple):
     undo: Callable[[], object]
 
 
-class Deeds(QObject):
+class Deeds(State):
     """What was done in one list. Signal `changed`: there is another newest one, or none."""
-
-    changed = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -60,7 +57,7 @@ class Deeds(QObject):
 T = TypeVar("T")
 
 
-class ChatListState(QObject):
+class ChatListState(State):
     """The list of chats.
 
     groups: chats under their headings. folders: all that chats can be moved to. query: the words
@@ -72,9 +69,7 @@ class ChatListState(QObject):
         failed: a StoreError in words.
     """
 
-    changed = Signal()
     went_on = Signal(object, object)
-    failed = Signal(object)
 
     def __init__(
         self,
@@ -98,7 +93,7 @@ class ChatListState(QObject):
 
     def refresh(self) -> None:
         """Read the list from the store."""
-        with self._failures():
+        with self.reporting():
             self.folders = self._store.folders.listed()
             self.groups = self._groups(self.folders)
             self._day = date.fromtimestamp(self._clock())
@@ -113,7 +108,7 @@ class ChatListState(QObject):
         if self.shows_trash or self.query or date.fromtimestamp(self._clock()) != self._day:
             self.refresh()
             return
-        with self._failures():
+        with self.reporting():
             chat = self._store.chats.get(chat_id)
             if chat.folder is not None:
                 self.refresh()
@@ -172,8 +167,14 @@ class ChatListState(QObject):
 
     def empty_trash(self) -> None:
         """Delete all chats in the Trash with their messages."""
-        with self._failures():
+        with self.reporting():
             self.delete_for_ever(*(chat.id for chat in self._store.chats.in_bin()))
+
+    def delete_message(self, message_id: int) -> None:
+        """Delete a question of the chat on show with its answers, or what an answer belongs to."""
+        undo = self._chat.delete(message_id)
+        if undo is not None:
+            self.deeds.add(Words("A question and its answer are deleted."), undo)
 
     def duplicate(self, chat_id: int, how: str) -> None:
         """Copy a chat with all its branches and show the copy. how: the word behind its title."""
@@ -181,12 +182,12 @@ class ChatListState(QObject):
 
     def branch_off(self, message_id: int, how: str) -> None:
         """Copy a chat up to a message and show the copy. how: the word behind its title."""
-        with self._failures():
+        with self.reporting():
             chat_id = self._store.messages.get(message_id).chat_id
             self._turns.do_steps(self._copy(chat_id, how, message_id))
 
     def _copy(self, chat_id: int, how: str, up_to: int | None) -> Iterator[None]:
-        with self._failures():
+        with self.reporting():
             copy = yield from self._store.chats.copy_in_steps(chat_id, how, up_to)
             self.refresh()
             self._chat.open(copy)
@@ -252,18 +253,11 @@ class ChatListState(QObject):
     def _do(self, change: Callable[[], T]) -> T | None:
         """Change the store and read the list again; None when it failed."""
         made = None
-        with self._failures():
+        with self.reporting():
             made = change()
             self.refresh()
             self._chat.look_again()
         return made
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        try:
-            yield
-        except StoreError as error:
-            self.failed.emit(str(error))
 
     def _groups(self, folders: Sequence[Folder]) -> tuple[ChatGroup, ...]:
         if self.shows_trash:

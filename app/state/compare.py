@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Signal
 from app.state.answers import RunningAnswer
 from app.state.chat import ChatState
 from app.state.models import ModelState
+from app.state.state import State
 from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn
 from app.worker.requests import Ask, CloseChat, Request, StopAnswer
 from mlx_engine.values.conversation import Message
@@ -23,7 +24,7 @@ CHAT_IDS: dict[Side, str] = {"on": "compare-on", "off": "compare-off"}
 Ending = Literal["", "stopped", "failed"]
 
 
-class Comparison(QObject):
+class Comparison(State):
     """Two answers that are kept out of the store; their caches go when both are over. What ends the
     first early leaves out the second.
 
@@ -35,7 +36,6 @@ class Comparison(QObject):
         grown: a side, and the Growth that was added to its answer.
     """
 
-    changed = Signal()
     grown = Signal(str, object)
 
     def __init__(

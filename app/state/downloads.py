@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, QProcess, Signal
 
 from app.library.download_process import Job, read_figures
 from app.state.settings import KeptSettings
+from app.state.state import State
 from app.values.models import DownloadFigures, Phase
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.plan import nearest_folder
@@ -76,7 +77,7 @@ class DownloadProcess(QProcess):
         self.ended.emit(self)
 
 
-class Downloads(QObject):
+class Downloads(State):
     """The queue of downloads: the first one that waits is at work, alone. Those that are not
     complete are kept in the settings.
 
@@ -85,7 +86,6 @@ class Downloads(QObject):
         completed: DownloadFigures of a model that is complete.
     """
 
-    changed = Signal()
     completed = Signal(object)
 
     def __init__(self, hub: Hub, settings: KeptSettings, parent: QObject | None = None) -> None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 
 from app.state.answers import Answers, Growth, RunningAnswer, worth_telling
 from app.state.chat import ChatState
 from app.state.models import ModelState
 from app.state.round_history import RoundHistory, SpeedBySetting
+from app.state.state import State
 from app.store.messages import Messages
 from app.values.errors import StoreError
 from app.worker.replies import CostsMeasured, DraftOutputInUse
@@ -17,7 +18,7 @@ from mlx_engine.values.options import DraftOutput
 from mlx_engine.values.stats import GenerationStats
 
 
-class DraftingFigures(QObject):
+class DraftingFigures(State):
     """Figures of all chats; what is measured with one model goes when another is loaded.
 
     chat: the one on show. costs: milliseconds of a pass of 1 row and more. speeds_by_probability,
@@ -25,8 +26,6 @@ class DraftingFigures(QObject):
 
     Signal `changed`: there are other figures of the chat on show, or another chat.
     """
-
-    changed = Signal()
 
     def __init__(
         self,

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer
 
+from app.state.state import State
 from app.store.session_store import SessionStore, UnsentTexts
 from app.values.attached_text import SaidWith, said_with, with_attachments
 from app.values.errors import StoreError
@@ -22,14 +23,11 @@ class LostTexts(NamedTuple):
     messages: Mapping[int, str]
 
 
-class Drafts(QObject):
-    """Unsent texts. chats: by chat, NEW for a new one. edits: edited wordings by message id; call
-    `save_soon` after changing them.
+class Drafts(State):
+    """Unsent texts. chats: by chat, NEW for a new one. edits: edited wordings by message id.
 
     Signal `failed`: the texts could not be stored, in words; emitted once until they are.
     """
-
-    failed = Signal(object)
 
     def __init__(self, store: SessionStore, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -60,6 +58,11 @@ class Drafts(QObject):
         if said != self.of_chat(chat_id):
             self.chats[chat_id] = said
             self.save_soon()
+
+    def keep_edit(self, message_id: int, text: str) -> None:
+        """Set the edited wording of a message."""
+        self.edits[message_id] = text
+        self.save_soon()
 
     def drop_edit(self, message_id: int) -> None:
         """Forget the edited wording of a message that was sent or cancelled."""

@@ -9,6 +9,7 @@ from app.library.hub_search import is_signed_in, look_at, search, sign_in, sign_
 from app.library.machine import Machine, chosen_for
 from app.start.threads import Beside
 from app.state.downloads import Downloads
+from app.state.state import State
 from app.values.models import Format, HubFind, HubOffer
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.values.errors import DownloadFailed, SignInNeeded
@@ -23,7 +24,7 @@ NO_ANSWER = Words(
 PATIENCE_MS = 25_000
 
 
-class HubState(QObject):
+class HubState(State):
     """The hub is asked in a background thread; only the answer to the newest question counts.
 
     words: of the search. finds: what it found. status: what is being done or what is wrong, in
@@ -34,7 +35,6 @@ class HubState(QObject):
     Signals: `changed`, any of these; `wanted`, its page is to be shown.
     """
 
-    changed = Signal()
     wanted = Signal()
 
     def __init__(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QFile, QObject, Signal
+from PySide6.QtCore import QFile, QObject
 
 from app.library.find_models import FoundHere, look_around, own_files, usual_places
 from app.library.machine import Machine, first_choices
@@ -13,6 +13,7 @@ from app.start.threads import Beside
 from app.state.downloads import Downloads
 from app.state.models import ModelState
 from app.state.settings import KeptSettings
+from app.state.state import State
 from app.values.app_settings import (
     BUILT_IN,
     with_model_folder,
@@ -37,7 +38,7 @@ NOT_IN_TRASH = Words(
 )
 
 
-class KnownModels(QObject):
+class KnownModels(State):
     """Folders are searched in a background thread: names and sizes first, then headers.
 
     models: the built-in model, recent ones, then by folder. missing: folders of the user that are
@@ -46,8 +47,6 @@ class KnownModels(QObject):
 
     Signal `changed`: any of these.
     """
-
-    changed = Signal()
 
     def __init__(
         self,

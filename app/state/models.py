@@ -7,6 +7,7 @@ from typing import NamedTuple
 from PySide6.QtCore import QObject, Signal
 
 from app.state.settings import KeptSettings
+from app.state.state import State
 from app.values.app_settings import (
     BUILT_IN,
     ModelSettings,
@@ -62,7 +63,7 @@ class _Load(NamedTuple):
     own: ModelSettings | None = None
 
 
-class ModelState(QObject):
+class ModelState(State):
     """At most one model is in use.
 
     in_use, description: the request that loaded the model in use, and the model; None for none.
@@ -73,14 +74,13 @@ class ModelState(QObject):
         changed: any of these but progress and memory.
         progressed: these two.
         switched: another model is in use, or none is.
-        failed: Refused, for a load that failed; the model in use is as before.
+        load_failed: Refused, for a load that failed; the model in use is as before.
         noticed: what users should be told of the model in use, in words.
     """
 
-    changed = Signal()
     progressed = Signal()
     switched = Signal()
-    failed = Signal(object)
+    load_failed = Signal(object)
     noticed = Signal(object)
 
     def __init__(
@@ -199,7 +199,7 @@ class ModelState(QObject):
             case LoadFailed():
                 ended = self._end_load(reply.path)
                 self.changed.emit()
-                self.failed.emit(Refused(reply.path, ended.own, reply.problem))
+                self.load_failed.emit(Refused(reply.path, ended.own, reply.problem))
             case LoadCancelled():
                 self._end_load(reply.path)
                 self.changed.emit()

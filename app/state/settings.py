@@ -9,9 +9,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 
 from app.start.threads import Beside
+from app.state.state import State
 from app.values.app_settings import (
     BUILT_IN,
     AppSettings,
@@ -143,16 +144,13 @@ def _write_whole(path: Path, text: str) -> None:
         os.close(folder)
 
 
-class KeptSettings(QObject):
+class KeptSettings(State):
     """`value` is what holds now.
 
     Signals:
         changed: there are other settings.
         failed: they could not be saved, in words; said once until they are.
     """
-
-    changed = Signal()
-    failed = Signal(object)
 
     def __init__(self, path: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)

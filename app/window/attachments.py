@@ -14,9 +14,8 @@ from mlx_engine.values.words import size_words
 
 
 class AttachmentChip(QFrame):
-    """Signal `remove_wanted`. tokens: what was shown last."""
+    """An attachment with its tokens, None where they are not counted. remove: its button."""
 
-    remove_wanted = Signal()
     tokens: int | None
 
     def __init__(self, attachment: AttachedText) -> None:
@@ -30,10 +29,9 @@ class AttachmentChip(QFrame):
         self._name.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self._size = label("", "muted")
         tabular(self._size)
-        self._remove = IconButton("close", tr("Remove {name}", name=attachment.name))
-        parts = (picture, Wide(self._name), self._size, self._remove)
+        self.remove = IconButton("close", tr("Remove {name}", name=attachment.name))
+        parts = (picture, Wide(self._name), self._size, self.remove)
         row(*parts, of=self, margins=(8, 2, 2, 2), spacing=6)
-        self._remove.clicked.connect(self.remove_wanted)
         self._name.show_text(attachment.name)
         self.show_tokens(None)
 
@@ -62,15 +60,12 @@ MOST = 20
 
 
 class AttachmentRow(QWidget):
-    """Signals: `changed`, other attachments than before; `removed`, one was taken away by hand;
-    `given_up`, what is being read is not wanted any more.
+    """Chips of a message, and what was refused. too_long, reading: why it cannot be sent, or "".
 
-    too_long, reading: why they cannot be sent, or "".
+    stop_reading: button for files that are being read. Signal `changed`: other attachments.
     """
 
     changed = Signal()
-    removed = Signal()
-    given_up = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,9 +74,8 @@ class AttachmentRow(QWidget):
         self._chips: list[AttachmentChip] = []
         self._refused = self.too_long = self.reading = ""
         self._room: int | None = None
-        self._give_up = IconButton("close", tr("Stop reading"))
-        self._give_up.clicked.connect(self.given_up)
-        reading = row(Wide(self._reading), self._give_up)
+        self.stop_reading = IconButton("close", tr("Stop reading"))
+        reading = row(Wide(self._reading), self.stop_reading)
         column(self._flow, reading, self._problem, of=self, spacing=4)
         self.show_reading(())
 
@@ -125,7 +119,7 @@ class AttachmentRow(QWidget):
         """Files whose text is still to come."""
         self.reading = tr("Reading {names}…", names=", ".join(names)) if names else ""
         say(self._reading, self.reading)
-        self._give_up.setVisible(bool(names))
+        self.stop_reading.setVisible(bool(names))
         self._say()
 
     def show_tokens(self, counts: Sequence[int | None], room: int | None) -> None:
@@ -144,14 +138,14 @@ class AttachmentRow(QWidget):
 
     def _add(self, attachment: AttachedText) -> None:
         chip = AttachmentChip(attachment)
-        chip.remove_wanted.connect(lambda: self._remove(chip))
+        chip.remove.clicked.connect(lambda: self._remove(chip))
         self._chips.append(chip)
         self._flow.add(chip)
 
     def _remove(self, chip: AttachmentChip) -> None:
         self._drop(chip)
         self._refresh("")
-        self.removed.emit()
+        self.setFocus()
 
     def _drop(self, chip: AttachmentChip) -> None:
         self._chips.remove(chip)

@@ -261,8 +261,8 @@ class Composer(QFrame):
         self.box.textChanged.connect(self.typed)
         self.box.focused.connect(lambda has_keys: restyle(self, "focused", has_keys))
         self.row.changed.connect(self._tell_attachments)
-        self.row.removed.connect(self.box.setFocus)
-        self.row.given_up.connect(self.box.setFocus)
+        self.row.setFocusProxy(self.box)
+        self.row.stop_reading.clicked.connect(self.box.setFocus)
         self._send.clicked.connect(self._press)
 
     def text(self) -> str:

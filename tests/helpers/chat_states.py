@@ -37,7 +37,7 @@ class StatedChat:
             self.requests.append,
             settings or ChatSettings(),
         )
-        self.chat.failed.connect(lambda words, _: self.told.append(words))
+        self.chat.failed.connect(self.told.append)
 
     @property
     def asked(self) -> list[Ask]:

@@ -48,7 +48,7 @@ def filled_window(qtbot: QtBot) -> Widgets:
     made.session.show_model(FACTS, None)
     stated = StatedModels()
     made.library.watch(*stated.watched, stated.settings)
-    made.start.watch(*stated.watched)
+    made.start.watch(*stated.watched, lambda _: None)
     stated.find(FoundModel("Model", Path("/m"), "Here", 2 * 10**9, "broken"))
     made.card.watch(stated.offered, stated.settings)
     stated.show_card(FACTS)

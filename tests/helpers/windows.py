@@ -105,7 +105,7 @@ class Driven:
             app.store.database.write(f"DELETE FROM {table}")
         app.drafts.chats.clear()
         app.chat.begin(ChatSettings())
-        widgets.transcript.reader.unsent.clear()
+        widgets.transcript.reader.edits.clear()
         widgets.transcript.find_bar.field.clear()
         widgets.transcript.close_find()
         app.drops.leave()

@@ -273,7 +273,7 @@ def long_chat(bench: Bench) -> Actions:
         actions["paste"].trigger()
 
     def give_up() -> None:
-        app.widgets.composer.findChild(AttachmentChip).remove_wanted.emit()
+        app.widgets.composer.findChild(AttachmentChip).remove.click()
 
     def select_all() -> None:
         column.views[-1].texts()[0].setFocus()
@@ -326,7 +326,7 @@ def endless_chat(bench: Bench) -> Actions:
             opened_again=go_to,
             find_opened=app.widgets.transcript.open_find,
             find_typed=lambda: find.field.setText("words"),
-            match_before_the_first=lambda: find.step_wanted.emit(-1),
+            match_before_the_first=lambda: app.widgets.transcript.find_further(-1),
             find_closed=app.widgets.transcript.close_find,
             jump_to_latest=app.widgets.transcript.jump.click,
         ),

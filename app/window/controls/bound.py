@@ -5,14 +5,15 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
-from PySide6.QtCore import SignalInstance
+from PySide6.QtCore import Signal, SignalInstance
+from PySide6.QtWidgets import QWidget
 
 Settings = Any
 """A frozen dataclass, with others in its fields."""
 
 
-class Control(Protocol):
-    """A widget for one value. Signal `chosen`: the user chose another value."""
+class Bindable(Protocol):
+    """What can be bound: signal `chosen` brings the value that the user chose."""
 
     @property
     def chosen(self) -> Any:
@@ -22,7 +23,13 @@ class Control(Protocol):
         """Show a value without emitting it."""
 
 
-Bindable = TypeVar("Bindable", bound=Control)
+class Control(QWidget):
+    """Base of widgets for one value, which have `set_value`. Signal `chosen`: the user's choice."""
+
+    chosen = Signal(object)
+
+
+AnyBindable = TypeVar("AnyBindable", bound=Bindable)
 
 
 class Bound:
@@ -34,13 +41,13 @@ class Bound:
     def __init__(self, prefix: str = "") -> None:
         """prefix: before the path of every field."""
         self._prefix = prefix
-        self._controls: dict[str, Control] = {}
+        self._controls: dict[str, Bindable] = {}
         self._listeners: list[Callable[[], object]] = []
         self._read: Callable[[], Settings] | None = None
         self._write: Callable[[Settings], object] = lambda _: None
         self._shown: Settings = None
 
-    def bind(self, path: str, control: Bindable) -> Bindable:
+    def bind(self, path: str, control: AnyBindable) -> AnyBindable:
         """Join a control with the field at a path; return the control."""
         self._controls[self._prefix + path] = control
         control.chosen.connect(lambda value: self._take(path, value))

@@ -24,9 +24,9 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyleOptionButton,
     QStyleOptionComboBox,
-    QWidget,
 )
 
+from app.window.controls.bound import Control
 from app.window.controls.icons import paint_icon
 from app.window.controls.labels import plain, restyle, set_tip, unmarked
 from app.window.controls.layouts import row
@@ -131,10 +131,8 @@ class _Segment(QPushButton):
         return self.sizeHint()
 
 
-class Segments(QWidget):
+class Segments(Control):
     """Values side by side; arrow keys move. Signal `chosen`: the value that the user picked."""
-
-    chosen = Signal(object)
 
     def __init__(self, name: str, options: Sequence[Option] = ()) -> None:
         super().__init__()

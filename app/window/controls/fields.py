@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.window.controls.bound import Control
 from app.window.controls.labels import label, paragraph, restyle, say, set_tip
 from app.window.controls.layouts import Wide, column, row
 from app.window.language import tr
@@ -105,13 +106,11 @@ def settle_timer(parent: QObject, settle: Callable[[], None]) -> QTimer:
     return timer
 
 
-class Field(QWidget):
+class Field(Control):
     """A text to type; `read` parses it and `write` shows a value.
 
     Signal `chosen`: the typed value, once typing has paused or the focus has left.
     """
-
-    chosen = Signal(object)
 
     def __init__(
         self,

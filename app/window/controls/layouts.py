@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from PySide6.QtCore import QEvent, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QSize, Qt, SignalInstance
 from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
@@ -186,16 +186,10 @@ class ChipFlow(QWidget):
 
 
 class Group(QWidget):
-    """Heading with a chevron, and a column below it; add to it with `add`. `name` is the heading,
-    with what it belongs to where that needs saying.
-
-    Signal `folded`(bool): it was unfolded or folded away.
-    """
-
-    folded = Signal(bool)
+    """A column below a heading with a chevron that folds it. name: the heading, and its group."""
 
     def __init__(self, title: str, is_open: bool = True, of: str = "") -> None:
-        """of: the group that this one is within. Words are shown in the window's language."""
+        """of: name of the group that this one is within, "" for none."""
         super().__init__()
         self.name = " ".join(filter(None, (title, of)))
         self._heading = QToolButton()
@@ -212,6 +206,11 @@ class Group(QWidget):
         column(self._heading, self._body, of=self, spacing=0)
         self._heading.setChecked(is_open)
         self._fold(is_open)
+
+    @property
+    def folded(self) -> SignalInstance:
+        """Emitted when it is unfolded or folded away."""
+        return self._heading.toggled
 
     @property
     def is_open(self) -> bool:
@@ -231,4 +230,3 @@ class Group(QWidget):
         self._body.setVisible(is_open)
         self._heading.setAccessibleDescription(tr("open") if is_open else tr("folded away"))
         self._heading.setIcon(icon("chevron_down" if is_open else "chevron_right", "muted"))
-        self.folded.emit(is_open)

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QSignalBlocker, Qt
 from PySide6.QtGui import QValidator, QWheelEvent
-from PySide6.QtWidgets import QDoubleSpinBox, QSlider, QWidget
+from PySide6.QtWidgets import QDoubleSpinBox, QSlider
 from typing_extensions import override
 
+from app.window.controls.bound import Control
 from app.window.controls.fields import buddy, describe, settle_timer
 from app.window.controls.labels import restyle, set_tip, tabular
 from app.window.controls.layouts import Wide, column, row
@@ -120,13 +121,11 @@ class Slider(QSlider):
         event.ignore()  # it scrolls the panel
 
 
-class NumberField(QWidget):
+class NumberField(Control):
     """A number beside its name, with a slider where its kind has one.
 
     Signal `chosen`(int | float | None): the number, None for "not chosen", once it has settled.
     """
-
-    chosen = Signal(object)
 
     def __init__(self, name: str, kind: NumberKind, what: str = "", unset: str = "") -> None:
         """what: the number in a sentence. unset: words of "not chosen", "" for no such choice."""

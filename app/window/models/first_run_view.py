@@ -1,9 +1,9 @@
 """The page of a new chat: model name, composer, questions; for a new user, three first steps."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
 from typing_extensions import override
 
@@ -148,9 +148,7 @@ class FirstSteps(QFrame):
 
 
 class FirstRunView(QWidget):
-    """open: button of the command that opens a model. Signal `asked`(a question)."""
-
-    asked = Signal(str)
+    """open: button of the command that opens a model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -183,7 +181,7 @@ class FirstRunView(QWidget):
         empty(self._questions)
         for text in map(said, questions):
             button = row_button(text, "chevron_right", text)
-            button.clicked.connect(lambda _=False, text=text: self.asked.emit(text))
+            button.clicked.connect(lambda _=False, text=text: self._ask(text))
             self._questions.addWidget(button)
 
     def watch(
@@ -193,9 +191,10 @@ class FirstRunView(QWidget):
         offered: OfferedModel,
         downloads: Downloads,
         hub: HubState,
+        ask: Callable[[str], object],
     ) -> None:
-        """Show the model in use and recent ones, or the first steps."""
-        self._known, self._models, self._offered = known, models, offered
+        """Show the model in use and recent ones, or the first steps. ask: takes a question."""
+        self._known, self._models, self._offered, self._ask = known, models, offered, ask
         self._steps.watch(known, models, offered, downloads, hub)
         self._built_in.clicked.connect(self._use_built_in)
         for changed in (known.changed, models.changed):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from PySide6.QtCore import QSignalBlocker, QUrl, Signal
+from PySide6.QtCore import QSignalBlocker, QUrl
 from PySide6.QtGui import QDesktopServices, QShowEvent
 from PySide6.QtWidgets import QLineEdit, QPushButton, QWidget
 from typing_extensions import override
@@ -71,11 +71,9 @@ class SignIn(QWidget):
 
 
 class HubView(QWidget):
-    """A search on the hub; the files of one model are listed below it. Signal `shown`: it came
-    into view.
-    """
+    """A search on the hub; the files of one model are listed below it."""
 
-    shown = Signal()
+    _hub: HubState
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +115,6 @@ class HubView(QWidget):
         self._get.clicked.connect(self._want)
         self._sign_out.clicked.connect(hub.sign_out)
         self._shown: object = None
-        self.shown.connect(hub.look_up_account)
         self._refresh()
 
     @property
@@ -207,7 +204,7 @@ class HubView(QWidget):
     @override
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self.shown.emit()
+        self._hub.look_up_account()
 
 
 def _row_of_offer(offer: HubOffer) -> ModelRow:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QPoint, QProcess, Qt, QUrl, Signal
+from PySide6.QtCore import QPoint, QProcess, Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QFocusEvent, QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QLineEdit, QMenu, QMessageBox, QPushButton, QTreeWidgetItem, QWidget
 from typing_extensions import override
@@ -39,11 +39,9 @@ PLACES = (Option("here", Words("On this computer")), Option("hub", "Hugging Face
 
 
 class FolderSection(QWidget):
-    """Folders that models are looked for in, and the one that they are downloaded to. Signal
-    `shown`: it came into view.
-    """
+    """Folders that models are looked for in, and the one that they are downloaded to."""
 
-    shown = Signal()
+    _downloads: Downloads
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +64,6 @@ class FolderSection(QWidget):
         self._known, self._downloads, self._settings = known, downloads, settings
         known.changed.connect(self._show_folders)
         downloads.changed.connect(self._follow_target)
-        self.shown.connect(self._show_target)
         self._add.clicked.connect(self._add_folder)
         self._change.clicked.connect(self._change_target)
         self._show_folders()
@@ -121,7 +118,7 @@ class FolderSection(QWidget):
     @override
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self.shown.emit()
+        self._show_target()
 
 
 class ModelsHere(QWidget):

@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QLineEdit, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QLineEdit, QMenu, QPushButton
 from typing_extensions import override
 
 from app.state.card import OfferedModel
 from app.state.settings import KeptSettings
 from app.values.app_settings import ModelSettings
-from app.window.controls.bound import Bound
+from app.window.controls.bound import Bound, Control
 from app.window.controls.choices import Option, Segments, Tick
 from app.window.controls.fields import describe, keep_key
 from app.window.controls.file_dialogs import choose_file, choose_folder
@@ -44,12 +44,10 @@ MODEL_FILES = Words("Models (*.gguf *.safetensors)")
 CONTEXT = NumberKind(8, 2**31, 1024)
 
 
-class PlaceField(QWidget):
+class PlaceField(Control):
     """A file, a folder, or where it is allowed a hub id. settings_file: knows the folder chosen
     last. Signal `chosen`(str | None).
     """
-
-    chosen = Signal(object)
 
     def __init__(self, name: str, what: str, none: str) -> None:
         """none: what no place means."""
@@ -92,16 +90,13 @@ class PlaceField(QWidget):
 
 
 class LoadFields(Group):
-    """Fields for the settings of a model.
+    """Fields for the settings that the model on offer would be loaded with."""
 
-    Signal `changed`: `settings` are others.
-    """
-
-    changed = Signal()
+    _offered: OfferedModel
+    _known: ModelSettings | None = None
 
     def __init__(self) -> None:
         super().__init__(Words("Load options"), is_open=False)
-        self.settings = ModelSettings()
         self._bound = bound = Bound()
         what = tr("The longest chat, in tokens. A shorter one uses less memory.")
         self._context = NumberField(tr("Context length"), CONTEXT, what, tr("maximum"))
@@ -135,18 +130,22 @@ class LoadFields(Group):
             ),
             bound.bind("keep", Tick(tr("Keep in memory when idle"))),
         )
-        bound.watch(lambda: self.settings, self._take, self.changed)
 
-    def remember_folders(self, settings: KeptSettings) -> None:
-        """Begin dialogs in the folder chosen last, which these settings know."""
+    def watch(self, offered: OfferedModel, settings: KeptSettings) -> None:
+        """Show and change the settings of this model. settings: know the folder chosen last."""
+        self._offered = offered
         for field in self.findChildren(PlaceField):
             field.settings_file = settings
+        offered.changed.connect(self._refresh)
+        self._bound.watch(lambda: offered.own, self._take, offered.changed)
 
-    def show_settings(self, settings: ModelSettings) -> None:
-        """Show the remembered settings of a model, unfolded where some are not the default."""
-        self.settings = settings
-        self._bound.show_all()
-        self.open(settings != ModelSettings())
+    def _refresh(self) -> None:
+        """Unfold for a model whose settings are not the default."""
+        own = self._offered.own
+        if own is not self._known:
+            self._known = own
+            self._bound.show_all()
+            self.open(own != ModelSettings())
 
     def settle(self) -> None:
         """Take what is being typed."""
@@ -155,15 +154,15 @@ class LoadFields(Group):
 
     def _take(self, settings: ModelSettings) -> None:
         misfit: Misfit = "plain" if settings.load.draft_model else "refuse"
-        self.settings = replace(settings, load=replace(settings.load, draft_misfit=misfit))
-        self.changed.emit()
+        self._known = replace(settings, load=replace(settings.load, draft_misfit=misfit))
+        self._offered.change(self._known)
 
 
 LOOKING = Words("Checking files")
 
 
 class ModelCardView(QFrame):
-    """Shows the model on offer. other: button of a command, to open another file."""
+    """Shows the model on offer. load: loads it. other: button of a command, opens another file."""
 
     _offered: OfferedModel
 
@@ -174,30 +173,27 @@ class ModelCardView(QFrame):
         self.facts, self.load_fields = ModelFacts(), LoadFields()
         self._problem = paragraph("", "problem")
         self._looking = label(LOOKING, "muted")
-        self._load = QPushButton(tr("Load"))
-        self._load.setProperty("role", "primary")
+        self.load = QPushButton(tr("Load"))
+        self.load.setProperty("role", "primary")
         self._cancel = QPushButton(tr("Cancel"))
         self.other = QPushButton(tr("Choose another…"))
-        foot = row(Wide(self._looking), self._cancel, self.other, self._load, spacing=8)
+        foot = row(Wide(self._looking), self._cancel, self.other, self.load, spacing=8)
         lines = (self.facts, self.load_fields, self._problem)
         column(*lines, foot, of=self, margins=(16, 16, 16, 16), spacing=8)
-        self._load.clicked.connect(self._try_load)
+        self.load.clicked.connect(self._try_load)
         self._cancel.clicked.connect(self._close)
         keep_key(self, Qt.Key.Key_Escape)
 
     def watch(self, offered: OfferedModel, settings: KeptSettings) -> None:
         """Show this model, and change how it is loaded. settings: know the folder chosen last."""
         self._offered = offered
-        self.load_fields.remember_folders(settings)
+        self.load_fields.watch(offered, settings)
         offered.changed.connect(self._refresh)
-        self.load_fields.changed.connect(lambda: offered.change(self.load_fields.settings))
 
     def _refresh(self) -> None:
         offered, phase, fields = self._offered, self._offered.phase, self.load_fields
         if phase == "closed":
             return
-        if offered.own is not fields.settings:
-            fields.show_settings(offered.own)
         if offered.facts is None:
             self.facts.show_name(offered.name)
         else:
@@ -205,13 +201,13 @@ class ModelCardView(QFrame):
         is_reading, is_unreadable = phase == "reading", phase == "unreadable"
         self._looking.setVisible(is_reading)
         again = tr("Load") if phase in ("reading", "offered") else tr("Try again")
-        self._load.setText(tr("Load anyway") if offered.is_too_large else again)
-        self._load.setEnabled(not is_reading)
-        self._load.setVisible(not is_unreadable)
+        self.load.setText(tr("Load anyway") if offered.is_too_large else again)
+        self.load.setEnabled(not is_reading)
+        self.load.setVisible(not is_unreadable)
         self.other.setVisible(phase in ("failed", "unreadable"))
         set_role(self.other, "primary" if is_unreadable else "")
         # settings that make a model unreadable can be taken back
-        is_odd = fields.settings != ModelSettings()
+        is_odd = offered.own != ModelSettings()
         fields.setVisible(is_odd if is_unreadable else not is_reading)
         say(self._problem, offered.problem)
 
@@ -230,6 +226,6 @@ class ModelCardView(QFrame):
             case Qt.Key.Key_Escape:
                 self._close()
             case Qt.Key.Key_Return | Qt.Key.Key_Enter:
-                (self.other if self._load.isHidden() else self._load).click()
+                (self.other if self.load.isHidden() else self.load).click()
             case _:
                 super().keyPressEvent(event)

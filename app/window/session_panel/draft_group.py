@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from app.state.drafting import DraftingFigures
 from app.state.round_history import SpeedBySetting
-from app.window.controls.bound import Bound
+from app.window.controls.bound import Bound, Control
 from app.window.controls.choices import DropDown, Option, Segments
 from app.window.controls.icons import Sign
 from app.window.controls.labels import SteadyWords, paragraph, say
@@ -93,13 +92,11 @@ DEPTHS = (
 )
 
 
-class DepthField(QWidget):
+class DepthField(Control):
     """How many tokens are drafted at a time: as many as pay, none, or a number of them.
 
     Signal `chosen`("auto" | int): 0 is off.
     """
-
-    chosen = Signal(object)
 
     def __init__(self) -> None:
         super().__init__()

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from app.values.chat_settings import SamplingChoice
-from app.window.controls.bound import Bound
+from app.window.controls.bound import Bound, Control
 from app.window.controls.choices import Option, Segments
 from app.window.controls.fields import LineField, TextField
 from app.window.controls.icons import IconButton
@@ -243,12 +242,10 @@ class ArgumentField(LineField):
         set_tip(self._edit, tr(WHAT if is_asked_for else NOT_ASKED))
 
 
-class ArgumentFields(QWidget):
+class ArgumentFields(Control):
     """A field for each argument that the template of the model in use asks for, and for each that
     the chat gives. Signal `chosen`: all given names and values.
     """
-
-    chosen = Signal(object)
 
     def __init__(self) -> None:
         super().__init__()

@@ -10,8 +10,9 @@ from weakref import WeakKeyDictionary
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QTextCharFormat, QTextCursor
-from PySide6.QtWidgets import QFrame, QLabel, QTextEdit
+from PySide6.QtWidgets import QFrame, QTextEdit
 from shiboken6 import isValid
+from typing_extensions import override
 
 from app.values.attached_text import said_with
 from app.window.controls.fields import SearchField, keep_key
@@ -25,54 +26,6 @@ from app.window.transcript.message_column import MessageColumn
 from app.window.transcript.segment_column import TextWidget, searched
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.user_bubble import beginning_of
-
-
-class FindBar(QFrame):
-    """Signals `query_changed`(str), `step_wanted`(+1 or -1), `closed`."""
-
-    query_changed = Signal(str)
-    step_wanted = Signal(int)
-    closed = Signal()
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.field = SearchField(tr("Find in this chat"), tr("Find in this chat"))
-        self.field.left.connect(self.closed)
-        self.field.setMinimumWidth(120)
-        self.field.textChanged.connect(self.query_changed)
-        self.count: QLabel = label("", "muted")
-        tabular(self.count)
-        self.count.setMinimumWidth(64)
-        self._previous = IconButton("chevron_up", tr("Previous match"))
-        self._next = IconButton("chevron_down", tr("Next match"))
-        self._close = IconButton("close", tr("Close"))
-        self._previous.clicked.connect(lambda: self.step_wanted.emit(-1))
-        self._next.clicked.connect(lambda: self.step_wanted.emit(1))
-        self._close.clicked.connect(self.closed)
-        buttons = (self._previous, self._next, self._close)
-        row(self.field, self.count, *buttons, of=self, margins=(20, 2, 20, 6), spacing=4)
-        keep_key(self, Qt.Key.Key_Escape)
-
-    def show_count(self, current: int, total: int) -> None:
-        """Match `current` (from 1) of `total`; nothing without a query."""
-        words = (
-            tr("{current} of {total}", current=current, total=total) if total else tr("no match")
-        )
-        self.count.setText(words if self.field.text() else "")
-        for button in (self._previous, self._next):
-            button.setEnabled(total > 0)
-
-    # Qt
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Return goes on, Shift-Return back, Escape closes."""
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            back = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
-            self.step_wanted.emit(-1 if back else 1)
-        elif event.key() == Qt.Key.Key_Escape:
-            self.closed.emit()
-        else:
-            super().keyPressEvent(event)
 
 
 class Match(NamedTuple):
@@ -243,6 +196,50 @@ class ChatSearch(QObject):
             for m in self._pattern.finditer(_spaced(text))
         ]
         return [Match(widget, t.start, t.end) for t in in_utf16(widget.text(), ranges)]
+
+
+class FindBar(QFrame):
+    """A search field, the number of matches, and buttons. close_button: ends the search."""
+
+    def __init__(self, search: ChatSearch) -> None:
+        super().__init__()
+        self._search = search
+        self.field = SearchField(tr("Find in this chat"), tr("Find in this chat"))
+        self.field.setMinimumWidth(120)
+        self.field.textChanged.connect(search.find)
+        self.count = label("", "muted")
+        tabular(self.count)
+        self.count.setMinimumWidth(64)
+        self._previous = IconButton("chevron_up", tr("Previous match"))
+        self._next = IconButton("chevron_down", tr("Next match"))
+        self.close_button = IconButton("close", tr("Close"))
+        self._previous.clicked.connect(lambda: search.step(-1))
+        self._next.clicked.connect(lambda: search.step(1))
+        search.went.connect(self._show_count)
+        buttons = (self._previous, self._next, self.close_button)
+        row(self.field, self.count, *buttons, of=self, margins=(20, 2, 20, 6), spacing=4)
+        keep_key(self, Qt.Key.Key_Escape)
+
+    def _show_count(self) -> None:
+        current, total = self._search.number, self._search.total
+        words = (
+            tr("{current} of {total}", current=current, total=total) if total else tr("no match")
+        )
+        self.count.setText(words if self.field.text() else "")
+        for button in (self._previous, self._next):
+            button.setEnabled(total > 0)
+
+    # Qt
+
+    @override
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            is_back = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
+            self._search.step(-1 if is_back else 1)
+        elif event.key() == Qt.Key.Key_Escape:
+            self.close_button.click()
+        else:
+            super().keyPressEvent(event)
 
 
 def _spaced(text: str) -> str:

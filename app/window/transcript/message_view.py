@@ -46,19 +46,12 @@ class EditedText(Lines):
 
 
 class MessageEditor(QWidget):
-    """Where the words of a message are changed, in its place.
-
-    Signals `changed`(str), `accepted`(str), and `given_up`. verb: on the button that accepts.
-    attachments: what stays with the words, and is named below them.
-    """
-
-    changed = Signal(str)
-    accepted = Signal(str)
-    given_up = Signal()
+    """Edits the words of a message in its place; `send` and `cancel` are its buttons."""
 
     def __init__(
         self, text: str, name: str, verb: str, attachments: Sequence[AttachedText]
     ) -> None:
+        """verb: of the button `send`. attachments: stay with the words, and are named below."""
         super().__init__()
         beginning = text[:4000]
         self.field = EditedText(
@@ -75,35 +68,32 @@ class MessageEditor(QWidget):
         say(self._problem, "")
         self.send = QPushButton(verb)
         self.send.setProperty("role", "primary")
-        cancel = QPushButton(tr("Cancel"))
-        foot = row(Wide(self._problem), SPARE, cancel, self.send)
+        self.cancel = QPushButton(tr("Cancel"))
+        foot = row(Wide(self._problem), SPARE, self.cancel, self.send)
         names = ", ".join(attachment.name for attachment in attachments)
         kept = [paragraph(tr("With {names}", names=names), "muted")] if names else []
         column(self.field, *kept, foot, of=self, spacing=8)
-        self.field.textChanged.connect(lambda: self.changed.emit(self.field.toPlainText()))
         self.field.refused.connect(lambda: say(self._problem, TOO_LONG))
-        self.send.clicked.connect(self._accept)
-        self.field.accepted.connect(self._accept)
-        cancel.clicked.connect(self.given_up)
+        self.field.accepted.connect(self.send.click)
         keep_key(self, Qt.Key.Key_Escape)
 
-    def _accept(self) -> None:
-        text = self.field.toPlainText()
-        if text.strip():
-            self.accepted.emit(text)
+    @property
+    def text(self) -> str:
+        """The words as they are edited."""
+        return self.field.toPlainText()
 
     # Qt
 
+    @override
     def changeEvent(self, event: QEvent) -> None:
-        """Its words are as large as those around it."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self.field.setFont(look().text_font())
 
+    @override
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape gives up."""
         if event.matches(QKeySequence.StandardKey.Cancel):
-            self.given_up.emit()
+            self.cancel.click()
         else:
             super().keyPressEvent(event)
 
@@ -111,6 +101,7 @@ class MessageEditor(QWidget):
 ROOM = 44
 """Height of what stands around a message's text."""
 LARGEST = 0xFFFFFF
+BRANCH = Words("branch", "of a chat, behind its title")
 NOT_READ = Words("The model no longer reads the messages above: the context was full.")
 
 
@@ -169,7 +160,7 @@ class MessageView(QWidget):
         self._connect(self.buttons)
         self.show_as_last(self._is_last)
         self.show_state()
-        if self.message.id in self._reader.unsent:
+        if self.message.id in self._reader.edits:
             self._open_editor(body)
         self.resize(width, self.sizeHint().height())
         self.show()
@@ -262,7 +253,7 @@ class MessageView(QWidget):
         """Let the user change its words here, which stay until they are sent, kept or given up."""
         if self._body is not None:
             self._reader.edit_begun.emit()
-            self._reader.unsent.setdefault(self.message.id, self._words(self.markdown()))
+            self._reader.edits.setdefault(self.message.id, self._words(self.markdown()))
             self._open_editor(self._body).field.setFocus()
 
     def _words(self, text: str) -> str:
@@ -271,7 +262,7 @@ class MessageView(QWidget):
 
     def _open_editor(self, body: QWidget) -> MessageEditor:
         if self.editor is None:
-            unsent, message_id = self._reader.unsent, self.message.id
+            reader, message_id = self._reader, self.message.id
             is_question = self.message.role == "user"
             words = (
                 (tr("Edit your message"), tr("Send again"))
@@ -279,27 +270,33 @@ class MessageView(QWidget):
                 else (tr("Edit the answer"), tr("Keep"))
             )
             attached = said_with(self.message.text).attachments if is_question else ()
-            self.editor = MessageEditor(self._words(unsent[message_id]), *words, attached)
-            self.editor.changed.connect(lambda text: unsent.update({message_id: text}))
-            self.editor.changed.connect(self._reader.typed)
-            self.editor.accepted.connect(
-                lambda text: self._reader.chat.edit(message_id, with_attachments(text, attached))
+            self.editor = editor = MessageEditor(
+                self._words(self._reader.edits[message_id]), *words, attached
             )
-            self.editor.given_up.connect(lambda: self._close_editor(body))
-            self._column.insertWidget(0, self.editor)
+
+            def send() -> None:
+                if editor.text.strip():
+                    reader.chat.edit(message_id, with_attachments(editor.text, attached))
+
+            editor.field.textChanged.connect(
+                lambda: reader.drafts.keep_edit(message_id, editor.text)
+            )
+            editor.send.clicked.connect(send)
+            editor.cancel.clicked.connect(lambda: self._close_editor(body))
+            self._column.insertWidget(0, editor)
             body.hide()
             self.show_state()
         return self.editor
 
     def _close_editor(self, body: QWidget) -> None:
-        self._reader.unsent.pop(self.message.id, None)
+        self._reader.drafts.drop_edit(self.message.id)
         if self.editor is not None:
             self.editor.hide()
             self.editor.deleteLater()
             self.editor = None
         body.show()
         self.show_state()
-        self._reader.edit_given_up.emit()
+        self.window().setFocus()
 
     def markdown(self) -> str:
         """All of its text so far."""
@@ -323,11 +320,12 @@ class MessageView(QWidget):
         reader, message_id, menu = self._reader, self.message.id, QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addAction(tr("Copy as Markdown"), self.copy_markdown)
-        menu.addAction(tr("New Chat from Here"), lambda: reader.branch_off_wanted.emit(message_id))
-        menu.addSeparator()
         menu.addAction(
-            tr("Delete Question and Answer"), lambda: reader.delete_wanted.emit(message_id)
+            tr("New Chat from Here"), lambda: reader.chats.branch_off(message_id, tr(BRANCH))
         )
+        menu.addSeparator()
+        delete = tr("Delete Question and Answer")
+        menu.addAction(delete, lambda: reader.chats.delete_message(message_id))
         if self.buttons is not None:
             corner = self.buttons.more.rect().bottomLeft()
             menu.popup(self.buttons.more.mapToGlobal(corner))

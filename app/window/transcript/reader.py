@@ -11,6 +11,8 @@ from typing_extensions import override
 
 from app.start.threads import Turns
 from app.state.chat import ChatState
+from app.state.chat_list import ChatListState
+from app.state.drafts import Drafts
 from app.values.app_settings import TextWidth
 from app.window.controls.icons import Colour, IconButton
 from app.window.language import tr
@@ -51,29 +53,26 @@ SCROLLING = frozenset(
 class Reader(QObject):
     """What all parts of one transcript share.
 
-    chat: what `TranscriptView.watch` was given, whose methods the buttons of its messages call.
-    Signals `branch_off_wanted`(id), a new chat that begins with all up to this message, and
-    `delete_wanted`(id), of a message and what was asked or answered with it. model: the name of
-    the one in use. shows_drafted: whether they want drafted words tinted. text_width: how wide
-    they want text at most, in pixels. unsent: messages they are changing, by id, and the text so
-    far, of which `typed` tells. formulas: those that were set for them. selection: over all of it.
-    turns: for what is not seen yet.
+    chat, chats, drafts: states whose methods the buttons of messages call; of a transcript that
+    watches a chat. edits: edited wordings of the drafts, by message id. model: name of the model
+    in use. shows_drafted: whether drafted words are tinted. text_width: widest line in pixels.
+    turns: tasks for parts that are out of view.
+
+    Signals: `edit_begun`, a message is being edited; `link_clicked`(address).
     """
 
-    branch_off_wanted = Signal(int)
-    delete_wanted = Signal(int)
+    chat: ChatState
+    chats: ChatListState
+    drafts: Drafts
     edit_begun = Signal()
-    edit_given_up = Signal()
-    typed = Signal()
     link_clicked = Signal(str)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.chat: ChatState
+        self.edits: dict[int, str] = {}
         self.model = ""
         self.shows_drafted = False
         self.text_width = TEXT_WIDTHS["usual"]
-        self.unsent: dict[int, str] = {}
         self.turns = Turns(self)
         self.formulas = Formulas(self)
         self.selection = Selection(self)

@@ -8,6 +8,8 @@ from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from app.state.answers import Growth
 from app.state.chat import ChatState
+from app.state.chat_list import ChatListState
+from app.state.drafts import Drafts
 from app.values.app_settings import TextWidth
 from app.window.controls.icons import icon
 from app.window.controls.layouts import Wide, column
@@ -126,14 +128,13 @@ class TranscriptView(QWidget):
         self.column.content.resized.connect(self._marking.start)
         self.column.scrolled.connect(self._marking.start)
         self.offer = NoticeBar(tr("Model of this chat"), can_close=False)
-        self.find_bar, self.legend = FindBar(), DraftLegend()
+        self.find_bar, self.legend = FindBar(self._search), DraftLegend()
         parts = (self.offer, self.find_bar, Wide(self.column), self.legend)
         lines = column(*parts, of=self, spacing=0)
         lines.setAlignment(self.find_bar, Qt.AlignmentFlag.AlignRight)
         lines.setAlignment(self.legend, Qt.AlignmentFlag.AlignHCenter)
-        self.find_bar.query_changed.connect(self._search.find)
-        self.find_bar.step_wanted.connect(self._search.step)
-        self.find_bar.closed.connect(self.close_find)
+        self.find_bar.field.left.connect(self.close_find)
+        self.find_bar.close_button.clicked.connect(self.close_find)
         self.jump = QPushButton(icon("chevron_down"), tr("Jump to latest"), self)
         self.jump.clicked.connect(self.column.follow)
         self.column.pinned_changed.connect(self._offer_jump)
@@ -141,9 +142,10 @@ class TranscriptView(QWidget):
             hidden.hide()
         self._place()
 
-    def watch(self, chat: ChatState) -> None:
-        """Show this chat, and what becomes of it."""
-        self.reader.chat = chat
+    def watch(self, chat: ChatState, chats: ChatListState, drafts: Drafts) -> None:
+        """Show this chat, and what becomes of it. chats, drafts: for what is done to messages."""
+        self.reader.chat, self.reader.chats, self.reader.drafts = chat, chats, drafts
+        self.reader.edits = drafts.edits
         chat.opened.connect(lambda first: self._open(chat, first))
         chat.replaced.connect(lambda place: self._replace(chat, place))
         chat.added.connect(lambda place: self._add(shown_messages(chat, place)))
@@ -273,7 +275,7 @@ class TranscriptView(QWidget):
         """Hide the bar and its marks."""
         self.find_bar.hide()
         self._search.find("")
-        self.column.setFocus()
+        self.window().setFocus()
 
     def copy_last_answer(self) -> None:
         """Copy the last answer on show, if there is one."""
@@ -295,7 +297,6 @@ class TranscriptView(QWidget):
 
     def _go_to_match(self) -> None:
         search = self._search
-        self.find_bar.show_count(search.number, search.total)
         if search.place is not None:
             view = self.column.view_made_at(search.place.message)
             if search.place.is_in_thoughts:

@@ -14,6 +14,7 @@ from windows import Driven, folders_in, running, scripted
 
 from app.values.attached_text import AttachedText
 from app.values.chat_settings import SamplingChoice
+from app.window.controls.labels import ShortButton
 from mlx_engine.values.errors import PromptTooLong
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
@@ -206,7 +207,7 @@ def test_a_message_rewritten_while_an_answer_runs_is_not_lost(driven, source):
     bubble.editor.send.click()
     driven.until_answered()
     assert driven.shown == ["Go on", "You said: Go on"]
-    assert transcript.reader.unsent == {}
+    assert transcript.reader.edits == {}
 
 
 def test_escape_leaves_an_editor_or_a_card_and_not_the_answer(driven, source, qtbot, tmp_path):
@@ -426,7 +427,7 @@ def test_an_answer_that_cannot_be_saved_to_the_end_is_offered_at_the_next_start(
     answer = alone.app.chat.turns[-1].message.id
     alone.app.close()
     with running(qapp, qtbot, tmp_path / "home", scripted()) as again:
-        assert again.widgets.transcript.reader.unsent == {answer: words}
+        assert again.widgets.transcript.reader.edits == {answer: words}
 
 
 def test_a_mistake_of_ours_is_told_with_details(driven, source):
@@ -473,7 +474,7 @@ def test_an_answer_is_edited_where_it_stands(driven, qtbot):
     edited = driven.widgets.transcript.column.views[1]
     driven.until(lambda: edited.is_built)
     assert edited.message.notice == "Edited." and edited.buttons.number.text() == "2/2"
-    assert driven.widgets.transcript.reader.unsent == {}
+    assert driven.widgets.transcript.reader.edits == {}
     qtbot.mouseClick(edited.buttons.previous, Qt.MouseButton.LeftButton)
     assert driven.shown == ["First", "You said: First", "Second", "You said: Second"]
     assert driven.ask("Third") == "You said: Third"
@@ -541,12 +542,12 @@ def test_a_question_is_deleted_with_its_answer_and_put_back(driven):
         driven.ask(text)
     shown, reader = list(driven.shown), driven.widgets.transcript.reader
     for message, left in ((2, shown[:2] + shown[4:]), (5, shown[:4]), (0, shown[2:])):
-        reader.delete_wanted.emit(driven.app.chat.turns.ids[message])
+        reader.chats.delete_message(driven.app.chat.turns.ids[message])
         assert driven.shown == left
         assert [turn.message.text for turn in driven.app.chat.turns] == left
         driven.app.chats.deeds.undo()
         assert driven.shown == shown
-    reader.delete_wanted.emit(driven.app.chat.turns.ids[3])
+    reader.chats.delete_message(driven.app.chat.turns.ids[3])
     assert driven.ask("Fourth") == "You said: Fourth"
     assert [turn.message.role for turn in driven.app.chat.turns] == ["user", "assistant"] * 3
 
@@ -696,9 +697,10 @@ def test_what_is_attached_and_not_sent_outlives_the_program(qapp, qtbot, tmp_pat
 
 def test_what_is_typed_stays_when_a_suggestion_is_asked(driven, qtbot):
     qtbot.keyClicks(driven.widgets.composer.focusProxy(), "half a sent")
-    driven.widgets.start.asked.emit("What can you do?")
+    questions = driven.widgets.start.findChildren(ShortButton)
+    next(b for b in questions if b.accessibleName() == "How does drafting work?").click()
     driven.until_answered()
-    assert driven.shown[0] == "What can you do?"
+    assert driven.shown[0] == "How does drafting work?"
     assert driven.widgets.composer.text() == "half a sent"
     driven.until(lambda: "half a sent" in kept(driven))
 
@@ -716,7 +718,7 @@ def test_unsent_texts_of_an_older_headstart_are_taken_over(qapp, qtbot, tmp_path
     for _ in range(2):
         with running(qapp, qtbot, tmp_path, scripted()) as again:
             assert again.widgets.composer.text() == "Half a sent"
-            assert again.widgets.transcript.reader.unsent == {question: "One, otherwise"}
+            assert again.widgets.transcript.reader.edits == {question: "One, otherwise"}
             again.app.chats.begin()
             assert again.widgets.composer.text() == "A new thought"
             again.app.chat.open(chat)

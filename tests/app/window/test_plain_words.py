@@ -39,7 +39,7 @@ def window(qtbot):
     model = FoundModel(EVIL, Path(EVIL), EVIL, 2 * 10**9, EVIL)
     stated = StatedModels()
     made.library.watch(*stated.watched, stated.settings)
-    made.start.watch(*stated.watched)
+    made.start.watch(*stated.watched, lambda _: None)
     stated.find(model)
     made.card.watch(stated.offered, stated.settings)
     stated.show_card(facts)

@@ -101,7 +101,7 @@ def test_a_card_says_what_a_model_is_and_loads_it(qtbot, card, stated):
     qtbot.keyClick(card, Qt.Key.Key_Escape)
     assert stated.offered.phase == "closed"
     stated.show_card(FACTS)
-    with qtbot.waitSignal(stated.offered.accepted):
+    with qtbot.waitSignal(card.load.clicked):
         qtbot.keyClick(card, Qt.Key.Key_Return)
     assert [request.path for request in stated.requests] == ["/models/Qwen"]
     assert stated.offered.phase == "closed"
@@ -111,12 +111,12 @@ def test_a_card_says_why_a_load_failed_and_tries_again(qtbot, card, stated):
     problem = "qwen.gguf is cut short: download it again."
     stated.show_card(FACTS, "failed", problem)
     assert problem in words_on(card)
-    with qtbot.waitSignal(stated.offered.accepted):
+    with qtbot.waitSignal(card.load.clicked):
         press(card, "Try again")
     stated.show_card(None, "reading")
     assert "Try again" not in buttons(card) and "Checking files" in words_on(card)
     stated.show_card(dataclasses.replace(FACTS, memory=TOO_LARGE), "failed", "It does not fit.")
-    with qtbot.waitSignal(stated.offered.accepted):
+    with qtbot.waitSignal(card.load.clicked):
         press(card, "Load anyway")
     assert stated.requests[-1].options.anyway
     stated.show_card(FACTS, "unreadable", "config.json: not JSON.")
@@ -437,7 +437,8 @@ def test_a_failed_download_says_why_and_can_go_on(library, stated, monkeypatch):
 @pytest.fixture
 def start(add, theme, stated):
     page = add(FirstRunView())
-    page.watch(*stated.watched)
+    page.asked = []
+    page.watch(*stated.watched, page.asked.append)
     return page
 
 
@@ -448,9 +449,8 @@ def load(stated: StatedModels, path: str | None, name: str) -> None:
 
 def test_the_start_page_asks_and_offers_recent_models(qtbot, start, stated):
     stated.find(*ENTRIES)
-    with qtbot.waitSignal(start.asked) as got:
-        press(start, "How does drafting work?")
-    assert got.args == ["How does drafting work?"]
+    press(start, "How does drafting work?")
+    assert start.asked == ["How does drafting work?"]
     press(start, "Qwen · 18 GB · drafting heads")
     assert stated.offered.path == str(ENTRIES[0].path)
     assert not any("Broken" in text for text in buttons(start))
@@ -557,10 +557,8 @@ def test_a_card_that_is_higher_than_the_window_is_scrolled(add, theme, qtbot):
     assert not bottom.visibleRegion().isEmpty()
 
 
-def test_the_questions_to_begin_with_suit_the_model(qtbot):
-    view, asked = FirstRunView(), []
-    qtbot.addWidget(view)
-    view.asked.connect(asked.append)
+def test_the_questions_to_begin_with_suit_the_model(start):
+    view, asked = start, start.asked
     made = described("Any", 10**9)
     kinds = {
         "palindrome": dataclasses.replace(made, name="Qwen3-Coder", parameters=10**9),

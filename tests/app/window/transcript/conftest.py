@@ -5,9 +5,13 @@ import pytest
 def view(qtbot):
     from shown_transcript import settle
 
+    from app.state.drafts import Drafts
+    from app.store.session_store import open_passing_store
     from app.window.transcript.transcript_view import TranscriptView
 
     made = TranscriptView()
+    made.reader.drafts = Drafts(open_passing_store(""))
+    made.reader.edits = made.reader.drafts.edits
     qtbot.addWidget(made)
     made.resize(700, 500)
     made.show()

@@ -1,0 +1,28 @@
+"""What all states have in common: they announce that they have changed, and what went wrong."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from PySide6.QtCore import QObject, Signal
+
+from app.values.errors import StoreError
+
+
+class State(QObject):
+    """A part of the app that views watch and whose methods they call.
+
+    Signals:
+        changed: it is no longer as it was shown.
+        failed: something could not be done, in words for the user.
+    """
+
+    changed = Signal()
+    failed = Signal(object)
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Context in which a StoreError is announced by `failed` instead of raised."""
+        try:
+            yield
+        except StoreError as error:
+            self.failed.emit(str(error))
