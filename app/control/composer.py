@@ -56,7 +56,7 @@ class ComposerController(QObject):
         self._composer, self._chat, self._models = composer, chat, models
         self._drafts, self._settings, self._disk = drafts, settings, Beside(self)
         self._reading: list[BeingRead] = []
-        composer.typed.connect(self._keep)
+        composer.box.textChanged.connect(self._keep)
         composer.sent.connect(self._send)
         composer.stop_wanted.connect(chat.stop)
         composer.box.edit_last_wanted.connect(edit_last)

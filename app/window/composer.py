@@ -223,12 +223,11 @@ class ContextRing(QWidget):
 class Composer(QFrame):
     """The message, its attachments, and buttons to attach files and to send.
 
-    Signals: `typed`, `sent`(text, tuple of AttachedText), `stop_wanted`,
+    Signals: `sent`(text, tuple of AttachedText), `stop_wanted`,
     `attachments_changed`(tuple of AttachedText). The owner reads files that are chosen, pasted or
     dropped, and calls `attach`.
     """
 
-    typed = Signal()
     sent = Signal(str, object)
     stop_wanted = Signal()
     attachments_changed = Signal(object)
@@ -258,7 +257,6 @@ class Composer(QFrame):
         )
         self.box.picture_pasted.connect(lambda: self.row.tell(tr(NO_PICTURES)))
         self.box.textChanged.connect(self._refresh)
-        self.box.textChanged.connect(self.typed)
         self.box.focused.connect(lambda has_keys: restyle(self, "focused", has_keys))
         self.row.changed.connect(self._tell_attachments)
         self.row.setFocusProxy(self.box)

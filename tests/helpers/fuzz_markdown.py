@@ -12,7 +12,7 @@ from fuzz import Check, fuzz
 
 from app.window.transcript.formulas import set_formula
 from app.window.transcript.markdown_text import FormulaKey, copied, markdown_html
-from app.window.transcript.segment_column import GrowingTable, link_definitions
+from app.window.transcript.segment_column import link_definitions
 from app.window.transcript.streaming_markdown import StreamingMarkdown, settled
 
 LINE_STARTS = (
@@ -77,20 +77,14 @@ def markdown() -> Check:
 
 def try_markdown(text: str, random: Random) -> None:
     """In pieces it becomes the same as whole, and what is on show on the way is what it is."""
-    whole, pieces, table = StreamingMarkdown(), StreamingMarkdown(), GrowingTable()
+    whole, pieces = StreamingMarkdown(), StreamingMarkdown()
     whole.append(text)
     at, most = 0, random.choice((3, 30, 3000))
-    shown = 2 * most / max(1, len(text))
     while at < len(text):
         size = random.randint(1, most)
         pieces.append(text[at : at + size])
         at += size
-        last = pieces.segments[-1]
-        if last.kind == "prose" and "]:" not in text and random.random() < shown:
-            source = settled(last.markdown)
-            kept = pieces.settled and pieces.settled + len(last.head)
-            rest = table.html(source[kept:], pieces.table)
-            assert markdown_html(source[:kept]) + rest == markdown_html(source), "while it grows"
+        markdown_html(settled(pieces.segments[-1].markdown))
     for stream in (whole, pieces):
         stream.finish()
     assert pieces.segments == whole.segments, "other segments"

@@ -2,7 +2,6 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -35,9 +34,9 @@ class PlacedBlock(NamedTuple):
     corner: QPointF
 
 
-def placed(document: QTextDocument, first: int = 0) -> Iterator[PlacedBlock]:
-    """The blocks of a rich text document from number `first` on; it must be laid out."""
-    layout, block = document.documentLayout(), document.findBlockByNumber(first)
+def placed(document: QTextDocument) -> Iterator[PlacedBlock]:
+    """The blocks of a rich text document that is laid out."""
+    layout, block = document.documentLayout(), document.begin()
     while block.isValid():
         yield PlacedBlock(block, layout.blockBoundingRect(block).topLeft())
         block = block.next()
@@ -148,29 +147,24 @@ CODE_OVERHANG = 2
 
 
 class PageMarks:
-    """The marks of a laid out document, by block; those of a beginning that stays are kept."""
+    """Bars beside quotes and boxes behind code, in the blocks of a document."""
 
-    def __init__(self) -> None:
-        self._bars: list[list[QRectF]] = []
-        self._boxes: list[list[QRectF]] = []
+    def __init__(self, blocks: Sequence[PlacedBlock], family: str) -> None:
+        """family: font of code."""
+        places = range(len(blocks))
+        self._bars = [bar for at in places for bar in quote_bars(blocks[at : at + 2])]
+        self._boxes = list(code_boxes(blocks, family))
 
-    def keep(self, count: int) -> None:
-        """The blocks after so many have changed, and with them where the bars before them end."""
-        del self._bars[max(0, count - 1) :], self._boxes[max(0, count - 1) :]
-
-    def paint(self, painter: QPainter, blocks: Sequence[PlacedBlock], family: str) -> None:
-        """Draw them; family: the font of code."""
-        for at in range(len(self._bars), len(blocks)):
-            self._bars.append(list(quote_bars(blocks[at : at + 2])))
-            self._boxes.append(list(code_boxes(blocks[at : at + 1], family)))
+    def paint(self, painter: QPainter) -> None:
+        """Draw bars and boxes."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
         theme = look().theme
         painter.setBrush(QColor(mixed(theme.line, theme.muted, 0.25)))
-        for bar in chain(*self._bars):
+        for bar in self._bars:
             painter.drawRoundedRect(bar, 1.5, 1.5)
         painter.setBrush(QColor(theme.bubble))
-        for box in chain(*self._boxes):
+        for box in self._boxes:
             painter.drawRoundedRect(box, 4, 4)
 
 
@@ -189,11 +183,11 @@ def quote_bars(blocks: Sequence[PlacedBlock]) -> Iterator[QRectF]:
         yield QRectF(corner.x() + edge, corner.y(), BAR, height)
 
 
-def soften_bullets(block: QTextBlock, pixels: int) -> None:
-    """Have the bullets of lists smaller and further from their words, from this block on. Qt draws
-    them in the font of the block. pixels: of the text's font.
+def soften_bullets(document: QTextDocument, pixels: int) -> None:
+    """Make bullets of lists smaller and move them away from their words: Qt draws them in the font
+    of the block. pixels: of the text's font.
     """
-    first = block
+    first = block = document.begin()
     while block.isValid():
         style = block.textList().format().style() if block.textList() else None
         if style in BULLETS and block.blockFormat().marker() == NO_MARKER:
@@ -203,13 +197,12 @@ def soften_bullets(block: QTextBlock, pixels: int) -> None:
             QTextCursor(block).setBlockCharFormat(form)
         block = block.next()
     # Qt forgets the lines of a document's first block when its format alone has changed
-    first.document().markContentsDirty(first.position(), first.length())
+    document.markContentsDirty(first.position(), first.length())
 
 
-def set_in_from_right(block: QTextBlock) -> None:
-    """Quotes in a script that is written from the right are set in there, from this block on: HTML
-    cannot say so.
-    """
+def set_in_from_right(document: QTextDocument) -> None:
+    """Indent quotes of a script that is written from the right at the right, as HTML cannot."""
+    block = document.begin()
     while block.isValid():
         form = block.blockFormat()
         if _levels(block) and _is_from_right(block) and form.leftMargin():

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from math import ceil
-from typing import NamedTuple
 
 from PySide6.QtCore import QEvent, QMimeData, QRectF, Qt, QUrl, Slot
 from PySide6.QtGui import (
@@ -13,7 +12,6 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
     QResizeEvent,
-    QTextBlockFormat,
     QTextCursor,
     QTextOption,
     QWheelEvent,
@@ -55,20 +53,6 @@ from app.window.transcript.page_boxes import (
 from app.window.transcript.reader import LIST_STEP, Reader, css, scrolls
 from app.window.transcript.selection import html_of, selected_rows, words_of
 
-JOINED = '<p style="-qt-paragraph-type:empty"><br></p>'
-"""What is put behind a paragraph: this becomes its end, and what follows keeps its own formats."""
-
-
-class Settled(NamedTuple):
-    """The beginning of a document that stays as it is.
-
-    blocks: how many are before its last, which ends with it.
-    """
-
-    html: str = ""
-    blocks: int = 0
-    last_format: QTextBlockFormat = QTextBlockFormat()
-
 
 class ProseSegment(QTextBrowser):
     """muted: in the colour of what matters less."""
@@ -77,15 +61,14 @@ class ProseSegment(QTextBrowser):
         super().__init__(parent)
         self._reader, self._muted, self._look = reader, muted, look()
         self._html = self._source = ""
-        self._settled = Settled()
         self._spans: Sequence[DraftedSpan] = ()
         self._pictured: Sequence[FormulaKey] = ()
         self._alignment = GrowingAlignment()
         self._tints: list[Tint] | None = None
         self._boxes: list[TintBox] | None = None
         self._tint_rects = TintRects()
-        self._marks = PageMarks()
-        self._placed: list[PlacedBlock] = []
+        self._marks: PageMarks | None = None
+        self._placed: list[PlacedBlock] | None = None
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -99,14 +82,9 @@ class ProseSegment(QTextBrowser):
         self._set_fonts()
         reader.selection.watch(self)
 
-    def show_html(
-        self, html: str, source: str, spans: Sequence[DraftedSpan], settled: str = ""
-    ) -> None:
-        """Show rendered markdown; spans count in `source`. A selection stays where it was.
-
-        settled: the paragraphs at the beginning of `html` that will not change: they are set once.
-        """
-        html, settled = (words.replace(OBJECT, "") for words in (html, settled))
+    def show_html(self, html: str, source: str, spans: Sequence[DraftedSpan]) -> None:
+        """Show rendered markdown; spans count in `source`. A selection stays where it was."""
+        html = html.replace(OBJECT, "")
         self._source, self._spans = source, spans
         self._tints = self._boxes = None
         if html == self._html:
@@ -115,12 +93,12 @@ class ProseSegment(QTextBrowser):
         self._html = html
         cursor = self.textCursor()
         anchor, position = cursor.anchor(), cursor.position()
-        kept = self._set_html(settled)
+        self._set_html()
         if anchor != position:
             self._select(anchor, position)
         has_links = "<a href" in html
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if has_links else Qt.FocusPolicy.ClickFocus)
-        self._set_height(kept)
+        self._set_height()
         self._reader.formulas.once_set(formulas_in(html), self._take_pictures)
 
     def _take_pictures(self) -> None:
@@ -187,26 +165,15 @@ class ProseSegment(QTextBrowser):
         self.setFont(self._look.text_font())
         self.document().setDefaultStyleSheet(css(self._look, self._muted))
 
-    def _set_html(self, settled: str = "") -> int:
-        """How many blocks at the beginning stayed as they were."""
-        document, known, kept = self.document(), self._settled.html, self._settled.blocks
+    def _set_html(self) -> None:
+        document = self.document()
         self._fit_tables()
-        if not known or not settled.startswith(known):
-            kept = 0
-            document.setHtml(settled or self._html)
-        elif settled != known:
-            self._set_rest(settled[len(known) :])
-        if settled != known:
-            last = document.lastBlock()
-            self._settled = Settled(settled, last.blockNumber(), last.blockFormat())
-        if settled:
-            self._set_rest(self._html[len(settled) :])
+        document.setHtml(self._html)
         if "<li" in self._html:
-            soften_bullets(document.findBlockByNumber(kept), self._look.sizes.transcript)
+            soften_bullets(document, self._look.sizes.transcript)
         if "<blockquote" in self._html:
-            set_in_from_right(document.findBlockByNumber(kept))
+            set_in_from_right(document)
         self._place_formulas()
-        return kept
 
     def _fit_tables(self) -> None:
         """A table that is too wide scrolls sideways: no number in it is broken."""
@@ -216,39 +183,23 @@ class ProseSegment(QTextBrowser):
             policy.ScrollBarAsNeeded if has_table else policy.ScrollBarAlwaysOff
         )
 
-    def _set_rest(self, html: str) -> None:
-        """Put this in the place of all that follows the settled beginning."""
-        cursor = QTextCursor(self.document().findBlockByNumber(self._settled.blocks))
-        cursor.beginEditBlock()
-        cursor.movePosition(QTextCursor.MoveOperation.EndOfBlock)
-        end = cursor.position()
-        cursor.movePosition(QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor)
-        cursor.removeSelectedText()
-        if html:
-            cursor.insertHtml(JOINED + html)
-            cursor.setPosition(end)
-        cursor.setBlockFormat(self._settled.last_format)
-        cursor.endEditBlock()
-
     def _place_formulas(self) -> None:
         if 'title="' in self._html:
             pixels, room = self._look.sizes.transcript, self.lineWrapColumnOrWidth()
             ratio, formulas = self.devicePixelRatioF(), self._reader.formulas
             self._pictured = place_formulas(self.document(), formulas, pixels, room, ratio)
 
-    def _set_height(self, kept: int = 0) -> None:
-        """kept: blocks at the beginning that are where they were."""
-        self._boxes = None
-        self._marks.keep(kept)
-        del self._placed[kept:]
+    def _set_height(self) -> None:
+        self._boxes = self._marks = self._placed = None
         size, bar = self.document().size(), self.horizontalScrollBar()
         is_wide = "<table" in self._html and size.width() > self.lineWrapColumnOrWidth()
         below = bar.sizeHint().height() if is_wide else 0
         self.setFixedHeight(max(1, ceil(size.height()) + below))
 
     def _blocks(self) -> list[PlacedBlock]:
-        """Laid out; found once for each layout."""
-        self._placed.extend(placed(self.document(), len(self._placed)))
+        """The blocks at their places; found once for each layout."""
+        if self._placed is None:
+            self._placed = list(placed(self.document()))
         return self._placed
 
     def _select(self, anchor: int, position: int) -> None:
@@ -265,7 +216,9 @@ class ProseSegment(QTextBrowser):
         with QPainter(self.viewport()) as painter:
             painter.translate(-self.horizontalScrollBar().value(), 0)
             if "<code" in self._html or "<blockquote" in self._html:
-                self._marks.paint(painter, self._blocks(), self._look.code_font().family())
+                if self._marks is None:
+                    self._marks = PageMarks(self._blocks(), self._look.code_font().family())
+                self._marks.paint(painter)
             paint_tints(painter, self.tint_boxes(), QRectF(event.rect()))
         super().paintEvent(event)
 

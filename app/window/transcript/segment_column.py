@@ -35,42 +35,6 @@ def searched(widget: TextWidget) -> Searched:
     return in_sources(widget.text(), ())
 
 
-class Rendered(NamedTuple):
-    """Markdown and the HTML it became."""
-
-    source: str = ""
-    html: str = ""
-
-
-TABLE_END = "</tbody></table>"
-
-
-class GrowingTable:
-    """A text that ends in a table: each row is rendered once it is whole, and then no more."""
-
-    def __init__(self) -> None:
-        self._known = Rendered()
-
-    def html(self, source: str, head: str) -> str:
-        """Of the text so far; head: of the table, "" where it ends in none."""
-        if not head:
-            return markdown_html(source)
-        whole = source[: source.rfind("\n") + 1]
-        known = self._known if whole.startswith(self._known.source) else Rendered()
-        self._known = with_rows(known, head, whole)
-        return with_rows(self._known, head, source).html
-
-
-def with_rows(known: Rendered, head: str, source: str) -> Rendered:
-    """All of `source`, which goes on after what is known of it; anew where it is not by rows."""
-    new = source[len(known.source) :]
-    more = markdown_html(head + new) if new and known.html.endswith(TABLE_END) else ""
-    if more.count("<table") == 1 and more.endswith(TABLE_END):
-        rows = more.partition("<tbody>")[2]
-        return Rendered(source, known.html.removesuffix(TABLE_END) + rows)
-    return Rendered(source, markdown_html(source)) if new else known
-
-
 class Placed(NamedTuple):
     """Items of the column before a segment, and how many lists the segment stands in."""
 
@@ -88,7 +52,6 @@ class SegmentColumn(QWidget):
         self._width = width
         self._stream = StreamingMarkdown()
         self._spans: list[DraftedSpan] = []
-        self._beginning, self._table = Rendered(), GrowingTable()
         self._widgets: list[ProseSegment | CodeSegment] = []
         self._places: list[Placed] = []
         self._definitions = ""
@@ -162,25 +125,10 @@ class SegmentColumn(QWidget):
             return
         spans = within(self._spans, segment.start, segment.end, len(segment.head))
         written = segment.head + segment.source
-        if segment.closed:
-            source = segment.markdown
-            widget.show_html(markdown_html(source, self._definitions), written, spans)
-        else:
-            source = settled(segment.markdown)
-            html = self._growing_html(source, len(segment.head))
-            widget.show_html(html, written, spans, settled=self._beginning.html)
+        source = segment.markdown if segment.closed else settled(segment.markdown)
+        definitions = self._definitions if segment.closed else ""
+        widget.show_html(markdown_html(source, definitions), written, spans)
         widget.setVisible(bool(source.strip()))
-
-    def _growing_html(self, source: str, head: int) -> str:
-        """Of the last segment; what of it stays as it is is rendered once. head: its length."""
-        beginning = source[: self._stream.settled and self._stream.settled + head]
-        known = self._beginning if beginning.startswith(self._beginning.source) else Rendered()
-        if beginning != known.source:
-            more = markdown_html(beginning[len(known.source) :])
-            known = Rendered(beginning, known.html + more)
-        self._beginning = known
-        rest = self._table.html(source[len(beginning) :], self._stream.table)
-        return self._beginning.html + rest
 
     def _add(self, segment: Segment) -> None:
         widget: ProseSegment | CodeSegment

@@ -179,8 +179,6 @@ INNER_FENCE = re.compile(r"((?:[ \t>]|(?:[-*+]|[0-9]{1,9}[.)])(?=[ \t]))++)(`{3,
 class StreamingMarkdown:
     """The segments of a growing text; their sources joined are always the text so far.
 
-    settled: characters at the beginning of the last segment that stay as they are when rendered.
-
     Where a segment ends depends on the text alone, not on the pieces in which it came. A fence in
     column 0 or in a list begins a code segment, and so does an indented line after a blank one;
     code inside a quote or a footnote stays in its prose, and so does a fence around maths.
@@ -214,12 +212,6 @@ class StreamingMarkdown:
         self._last_line = ""
         self._head = self._table = head
         self._judged = self._begun
-        self.settled = 0
-
-    @property
-    def table(self) -> str:
-        """The head of the table that the last whole line is of, or ""."""
-        return self._table
 
     @property
     def text(self) -> str:
@@ -260,7 +252,6 @@ class StreamingMarkdown:
             if self._kind == "prose" and len(line) > LINE_LIMIT:
                 self._cut_within(start + LINE_LIMIT)
             elif end == 0:
-                self._judge_beginning(line[:1])
                 return
             elif self._kind == "code":
                 self._judge_code(line)
@@ -327,12 +318,6 @@ class StreamingMarkdown:
         self._cut(self._judged, "code" if is_indented else "prose")
         return True
 
-    def _judge_beginning(self, letter: str) -> None:
-        """A line that begins with a letter after a blank one is a paragraph, whatever follows."""
-        may_settle = self._kind == "prose" and not self._inner and not self._indent
-        if may_settle and self._after_blank and letter.isalpha():
-            self.settled = self._judged - self._begun
-
     def _judge_code(self, line: str) -> None:
         closing = line.lstrip(" \t") if self._indent else line
         is_closed = self._fence is not None and self._fence.closed_by(closing)
@@ -378,8 +363,6 @@ class StreamingMarkdown:
             return
         if self._ends_before(line):
             self._cut(self._judged, head=self._table, indent=self._indent, level=self._level)
-        elif self._after_blank and _is_top(line) and not LIST_ITEM.match(line):
-            self.settled = self._judged - self._begun
         self._notice(line)
 
     def _begins_inner_code(self, line: str) -> bool:

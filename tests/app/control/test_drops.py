@@ -121,7 +121,7 @@ def test_a_model_and_its_heads_at_once(driven, tmp_path):
     assert drag(driven, mime) == "Load Small-4bit with mtp.safetensors as drafting heads"
     drop(driven, mime)
     driven.until(driven.widgets.layer.isVisible)
-    assert driven.widgets.card.load_fields.settings.load.heads == heads
+    assert driven.app.offered.own.load.heads == heads
 
 
 def test_a_folder_of_several_models_is_for_the_library(driven, tmp_path):

@@ -212,7 +212,7 @@ def test_from_a_link_to_the_loaded_model_over_a_cut_and_a_damaged_file(
     press(row_of(driven), "Load")
     driven.until(driven.widgets.layer.isVisible)
     assert driven.widgets.window.page == "library"
-    driven.app.offered.load()
+    driven.widgets.card.load.click()
     driven.until(lambda: driven.app.models.model_name == "small")
     assert driven.widgets.window.page == "chat"
 

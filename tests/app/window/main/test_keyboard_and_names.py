@@ -1,6 +1,7 @@
 """Everything in the window can be reached with the keyboard, and has a name to be read aloud."""
 
 import pytest
+from model_states import StatedModels
 from panel_driving import Owner
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
@@ -39,7 +40,8 @@ ONE_ROW = 8
 
 @pytest.fixture
 def widgets(qtbot):
-    made = Widgets()
+    made, stated = Widgets(), StatedModels()
+    made.library.watch(*stated.watched, stated.settings)
     qtbot.addWidget(made.window)
     made.session.show_model(None, abilities(DESCRIPTION))
     made.window.resize(1180, 780)

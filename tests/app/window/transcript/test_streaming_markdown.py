@@ -6,11 +6,10 @@ from random import Random
 
 import pytest
 from fuzz_markdown import a_text, try_markdown
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.window.transcript.markdown_text import markdown_html
-from app.window.transcript.segment_column import GrowingTable
 from app.window.transcript.streaming_markdown import LIMIT, LINE_LIMIT, StreamingMarkdown, settled
 
 TABLE = "| a | b |\n|---|--:|\n| 1 | `2` |\n"
@@ -106,36 +105,6 @@ def test_segments_read_as_the_whole_does(text):
     html = markdown_html
     parts = (html(segment.source) for segment in streamed([text]).segments)
     assert [w for part in parts for w in words(part)] == words(html(text))
-
-
-@settings(max_examples=60)
-@given(DOCUMENTS, st.integers(1, 300))
-def test_what_is_settled_can_be_rendered_apart(text, size):
-    html, stream, before = markdown_html, StreamingMarkdown(), ""
-    for at in range(0, len(text), size):
-        stream.append(text[at : at + size])
-        last = stream.segments[-1]
-        settled_part, rest = last.source[: stream.settled], last.source[stream.settled :]
-        if last.kind == "prose":
-            assert html(settled_part) + html(rest) == html(last.source)
-        assert settled_part.startswith(before) or last.start > 0
-        before = settled_part
-
-
-@settings(max_examples=60)
-@given(
-    st.one_of(DOCUMENTS, st.lists(LINES, max_size=12).map(lambda lines: TABLE + "\n".join(lines))),
-    st.integers(1, 40),
-)
-@example(TABLE + "|---|---|\n| 3 | 4 |", 40)
-def test_a_table_grows_by_its_rows_as_if_rendered_whole(text, size):
-    table, stream = GrowingTable(), StreamingMarkdown()
-    for at in range(0, len(text), size):
-        stream.append(text[at : at + size])
-        last = stream.segments[-1]
-        if last.kind == "prose":
-            rest = settled(last.markdown)[stream.settled and stream.settled + len(last.head) :]
-            assert table.html(rest, stream.table) == markdown_html(rest)
 
 
 @settings(max_examples=60)

@@ -24,7 +24,6 @@ from shown_transcript import (
 
 from app.window.controls.layouts import column
 from app.window.look import look
-from app.window.transcript import segment_column
 from app.window.transcript.pinned_scroll import PinnedScroll
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.shown_message import ShownMessage
@@ -50,61 +49,6 @@ GROWING = (
     "| 1 | 2 |\n\nAfter the table.\n\n1. one\n   - two **three**\n2. four\n\n   five\n\n***\n\n"
     "## More\n\n[^1]: A note.\n\n$$x^2$$\n\nThe end."
 )
-
-
-def test_what_grows_stands_on_the_page_like_what_is_set_at_once(view, monkeypatch):
-    shown = []
-    show_html = ProseSegment.show_html
-
-    def remembered(segment, html, *more, settled=""):
-        shown.append(bool(settled))
-        show_html(segment, html, *more, settled=settled)
-        at_once = ProseSegment(view.reader)
-        at_once.fit(segment.lineWrapColumnOrWidth())
-        show_html(at_once, html, *more)
-        assert segment.document().toHtml() == at_once.document().toHtml()
-        assert segment.height() == at_once.height()
-        at_once.deleteLater()
-
-    monkeypatch.setattr(ProseSegment, "show_html", remembered)
-    begin(view)
-    for at in range(0, len(GROWING), 5):
-        view.append_pieces(1, [TextPiece(GROWING[at : at + 5])])
-    assert shown.count(True) > 20
-
-
-def test_a_paragraph_is_rendered_no_more_once_others_stand_below_it(view, monkeypatch):
-    rendered, markdown_html = [], segment_column.markdown_html
-    monkeypatch.setattr(
-        segment_column,
-        "markdown_html",
-        lambda source, *more: rendered.append(source) or markdown_html(source, *more),
-    )
-    begin(view)
-    for paragraph in range(5):
-        stream(view, f"Paragraph {paragraph}.\n\n")
-        stream(view, f"It has words, {paragraph}.\n\n")
-    assert sum("Paragraph 0" in source for source in rendered) == 2
-
-
-def test_a_row_of_a_table_is_rendered_no_more_once_others_stand_below_it(view, monkeypatch):
-    rendered, markdown_html = [], segment_column.markdown_html
-    monkeypatch.setattr(
-        segment_column,
-        "markdown_html",
-        lambda source, *more: rendered.append(source) or markdown_html(source, *more),
-    )
-    begin(view)
-    stream(view, "Here:\n\n| a | b |\n|---|---|\n")
-    for row in range(40):
-        stream(view, f"| row {row} | in tw")
-        stream(view, "o pieces |\n")
-    assert shown_text(view, 1).count("in two pieces") == 40
-    assert max(source.count("row") for source in rendered) == 1
-    stream(view, "\nThe end")
-    rendered.clear()
-    stream(view, " of it.")
-    assert rendered == ["The end of it."]
 
 
 def test_a_stored_answer_is_rendered_once(view, monkeypatch):
@@ -432,10 +376,10 @@ def test_a_message_that_cannot_be_rendered_is_shown_as_it_is_stored(view, qtbot,
     """The mistake is told; the messages around it are shown."""
     show_html = ProseSegment.show_html
 
-    def fails(segment, html, text, *more, **settled):
+    def fails(segment, html, text, *more):
         if text == "**odd** words":
             raise ZeroDivisionError("in the middle")
-        show_html(segment, html, text, *more, **settled)
+        show_html(segment, html, text, *more)
 
     monkeypatch.setattr(ProseSegment, "show_html", fails)
     around = [ShownMessage(n, "assistant", "around") for n in (1, 3)]
