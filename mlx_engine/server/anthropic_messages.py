@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from uuid import uuid4
 
 from fastapi import APIRouter, Request
@@ -11,8 +11,9 @@ from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mlx_engine import Engine
-from mlx_engine.server.desk import Desk, begun, unless_gone
-from mlx_engine.server.fields import Body, SamplingFields, limits, refuse, timings
+from mlx_engine.server.desk import Desk, begun, unless_gone, words_on
+from mlx_engine.server.fields import Body, Refusal, SamplingFields, effort, limits, timings
+from mlx_engine.server.openai_responses import NO_CODE
 from mlx_engine.values.conversation import (
     Event,
     FinishReason,
@@ -23,7 +24,7 @@ from mlx_engine.values.conversation import (
     Tool,
     ToolCall,
 )
-from mlx_engine.values.errors import BadOption, EngineError
+from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import TemplateValue
 from mlx_engine.values.stats import GenerationStats
 
@@ -34,11 +35,6 @@ STOPS: dict[FinishReason, str] = {
     "max-tokens": "max_tokens",
     "context-full": "max_tokens",
     "memory-full": "max_tokens",
-}
-
-REFUSED = {
-    "container": "this server has no containers: leave it out.",
-    "mcp_servers": "this server calls no other servers: give their tools as tools.",
 }
 
 
@@ -114,6 +110,7 @@ class Thinking(Body):
 class ToolFields(Body):
     """A tool that the model may use."""
 
+    refused: ClassVar = {"allowed_callers": NO_CODE}
     name: str
     type: str = "custom"
     description: str | None = None
@@ -124,16 +121,45 @@ class ChoiceFields(Body):
     """Whether the model may use a tool."""
 
     type: Literal["auto", "none", "any", "tool"]
+    disable_parallel_tool_use: bool = False
+
+
+class OutputConfig(Body):
+    """Form of the answer, and how much the model thinks before it."""
+
+    refused: ClassVar = {"task_budget": Refusal("no model here knows of budgets: leave it out.")}
+    format: dict[str, Any] | None = None
+    effort: str | None = None
+
+
+class ContextEdit(Body):
+    """What is taken out of the conversation: earlier thoughts, which chat templates leave out."""
+
+    type: Literal["clear_thinking_20251015"]
+
+
+class ContextManagement(Body):
+    """How a long conversation is shortened."""
+
+    edits: list[ContextEdit] = Field(default_factory=list)
 
 
 class CountBody(SamplingFields):
     """Body of a request to count the tokens of a prompt."""
 
+    refused: ClassVar = {
+        "compaction": Refusal("this server does not shorten conversations: leave it out."),
+        "container": Refusal("this server has no containers: leave it out."),
+        "mcp_servers": Refusal("this server calls no others: give their tools as tools."),
+        "thread": Refusal("this server stores no conversations: send all messages."),
+    }
     messages: list[MessageFields] = Field(min_length=1)
     system: str | list[Block] | None = None
     thinking: Thinking | None = None
     tools: list[ToolFields] | None = None
     tool_choice: ChoiceFields | None = None
+    output_config: OutputConfig = OutputConfig()
+    context_management: ContextManagement | None = None
 
     def conversation(self) -> tuple[Message, ...]:
         """Return the messages of the prompt, the system prompt first."""
@@ -157,15 +183,10 @@ class CountBody(SamplingFields):
 
     def arguments(self) -> dict[str, TemplateValue]:
         """Return the variables of the chat template that the request sets."""
+        given = effort(self.output_config.effort)
         if self.thinking is None:
-            return {}
-        return {"enable_thinking": self.thinking.type != "disabled"}
-
-
-class OutputConfig(Body):
-    """Form of the answer."""
-
-    format: dict[str, Any] | None = None
+            return given
+        return {**given, "enable_thinking": self.thinking.type != "disabled"}
 
 
 class MessagesBody(CountBody):
@@ -173,9 +194,6 @@ class MessagesBody(CountBody):
 
     max_tokens: int
     stop_sequences: list[str] | None = None
-    output_config: OutputConfig | None = None
-    container: Any = None
-    mcp_servers: list[Any] | None = None
 
 
 def _usage(stats: GenerationStats) -> dict[str, int]:
@@ -195,13 +213,13 @@ def routes(desk: Desk) -> APIRouter:
     async def messages(body: MessagesBody, request: Request) -> Response:
         """Answer the last message."""
         desk.check_model(body.model)
-        refuse(body, REFUSED)
-        form = body.output_config and body.output_config.format
-        ends = limits(body, body.max_tokens, body.stop_sequences, form)
+        ends = limits(body, body.max_tokens, body.stop_sequences, body.output_config.format)
         if body.thinking is not None and body.thinking.budget_tokens is not None:
             ends = replace(ends, max_thinking=body.thinking.budget_tokens)
         tools = body.functions_to_call()
-        begin = desk.chat_answer(body, body.conversation(), ends, body.arguments(), 0, tools)
+        parallel = not (body.tool_choice and body.tool_choice.disable_parallel_tool_use)
+        asked = (body, body.conversation(), ends, body.arguments())
+        begin = desk.chat_answer(*asked, 0, tools, parallel)
         head: dict[str, Any] = {
             "id": f"msg_{uuid4().hex}",
             "type": "message",
@@ -305,5 +323,5 @@ async def _stream(head: dict[str, Any], events: AsyncIterator[Event | None]) -> 
                     yield _event("message_stop")
                 case _:
                     pass
-    except EngineError as error:
-        yield _event("error", error={"type": "api_error", "message": str(error)})
+    except Exception as error:
+        yield _event("error", error={"type": "api_error", "message": words_on(error)})

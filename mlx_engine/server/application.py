@@ -1,11 +1,9 @@
 """The server's application: routes, limits, keys, and errors in the shape of each interface."""
 
 import hmac
-import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
-from uuid import uuid4
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -18,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mlx_engine import Engine
 from mlx_engine.server import anthropic_messages, openai_chat, openai_responses, openai_text
-from mlx_engine.server.desk import ClientGone, Desk
+from mlx_engine.server.desk import ClientGone, Desk, words_on
 from mlx_engine.server.fields import Body
 from mlx_engine.server.openai_chat import ChatMessage, joined_systems
 from mlx_engine.service.engine_thread import Busy
@@ -46,8 +44,6 @@ TYPE_NAME = re.compile(r"str|int|float|bool|\w+\[.*\]")
 OF_OBJECTS = ("model_type", "model_attributes_type", "dict_type")
 OPEN_TO_ALL = ("/health",)
 """Paths that need no key."""
-
-log = logging.getLogger(__name__)
 
 
 def application(
@@ -213,10 +209,7 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> Response:
-        name = uuid4().hex[:8]
-        log.error("request %s failed", name, exc_info=error)
-        words = f"This is a bug of Headstart; the server's log has it under {name}."
-        return _error(request, 500, words)
+        return _error(request, 500, words_on(error))
 
 
 def _what_is_wrong(errors: Sequence[Any]) -> tuple[str, str]:

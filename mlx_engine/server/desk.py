@@ -1,12 +1,14 @@
 """Answers for HTTP requests: asks the engine's thread, and hands its events to asyncio."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from time import time
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from starlette.requests import Request
 
@@ -22,12 +24,13 @@ from mlx_engine.values.conversation import (
     Tool,
     ToolCall,
 )
-from mlx_engine.values.errors import BadPrompt, EngineMisuse, ModelNotFound
+from mlx_engine.values.errors import BadPrompt, EngineError, EngineMisuse, ModelNotFound
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import DraftOptions, GenerationOptions, TemplateValue
 from mlx_engine.values.stats import GenerationStats
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 QUIET_S = 10.0
 """Seconds without an event after which a stream says that it is alive."""
 
@@ -83,8 +86,9 @@ class Desk:
     async def events(self, begin: Callable[[Engine], Events]) -> AsyncGenerator[Event | None, None]:
         """Yield the events of an answer, and None every QUIET_S seconds without one.
 
-        What a round adds to the text is one piece; ends of rounds are left out. The answer is
-        stopped when this generator is closed. Raises EngineError.
+        What a round adds to the text is one piece; ends of rounds are left out, unless they tell
+        log-probabilities: these come before the piece. The answer is stopped when this generator is
+        closed. Raises EngineError.
         """
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[list[Event] | Future[None]]()
         unsent: list[Event] = []
@@ -101,6 +105,8 @@ class Desk:
                     return
             if not isinstance(event, RoundFinished):
                 unsent.append(event)
+            elif event.logprobs:
+                unsent.insert(0, event)
             if unsent and not isinstance(event, TextPiece | ToolCall):
                 put(unsent.copy())
                 unsent.clear()
@@ -149,11 +155,13 @@ class Desk:
         arguments: dict[str, TemplateValue],
         choice: int = 0,
         tools: tuple[Tool, ...] = (),
+        parallel: bool = True,
     ) -> Callable[[Engine], Events]:
         """Make the function that begins an answer to messages, on the engine's thread.
 
         An answer as the last message is continued. choice: as `SamplingFields.sampling` has it.
-        Raises BadPrompt where nothing is asked.
+        parallel: whether the answer may have more than one tool call. Raises BadPrompt where
+        nothing is asked.
         """
         if not messages or messages[-1].role == "system":
             raise BadPrompt("messages: nothing is asked, add a message of the user.")
@@ -168,9 +176,36 @@ class Desk:
             )
             session.load_messages(messages)
             goes_on = messages[-1].role == "assistant"
-            yield from session.continue_answer() if goes_on else session.regenerate()
+            events = session.continue_answer() if goes_on else session.regenerate()
+            yield from events if parallel else _up_to_a_call(events, session.stop)
 
         return begin
+
+
+def _up_to_a_call(events: Iterator[Event], stop: Callable[[], None]) -> Iterator[Event]:
+    """Yield the events of an answer, which ends behind its first tool call."""
+    is_called = False
+    for event in events:
+        match event:
+            case GenerationFinished():
+                yield replace(event, calls=event.calls[:1])
+            case ToolCall() if not is_called:
+                is_called = True
+                stop()
+                yield event
+            case ToolCall() | TextPiece() if is_called:
+                pass
+            case _:
+                yield event
+
+
+def words_on(error: Exception) -> str:
+    """Return what a client is told about an error; a bug is in the log under the name told."""
+    if isinstance(error, EngineError):
+        return str(error)
+    name = uuid4().hex[:8]
+    log.error("request %s failed", name, exc_info=error)
+    return f"This is a bug of Headstart; the server's log has it under {name}."
 
 
 class ClientGone(Exception):

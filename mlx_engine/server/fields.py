@@ -1,11 +1,12 @@
 """Fields of request bodies that several endpoints share, and the options made of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from mlx_engine.values.conversation import TokenLogprob
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
     DraftOptions,
@@ -13,14 +14,42 @@ from mlx_engine.values.options import (
     DraftSourceName,
     GenerationOptions,
     SamplingOptions,
+    TemplateValue,
 )
 from mlx_engine.values.stats import GenerationStats
 
 
-class Body(BaseModel):
-    """A request body: frozen, of strict types; fields that it does not name are ignored."""
+class Refusal(NamedTuple):
+    """Why this server cannot do what a known field asks. but_for: values that ask for nothing."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+    why: str
+    but_for: tuple[object, ...] = ()
+
+
+class Body(BaseModel):
+    """A request body or a part of one: frozen, of strict types; null is as if absent.
+
+    refused: known fields that would change the answer, which this server cannot obey. Other fields
+    that are not declared are ignored.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="allow")
+    refused: ClassVar[Mapping[str, Refusal]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
+
+    @model_validator(mode="after")
+    def _refuse(self) -> Self:
+        for name, value in (self.model_extra or {}).items():
+            refusal = self.refused.get(name)
+            if refusal is not None and value and value not in refusal.but_for:
+                raise BadOption("{name}: {why}", name=name, why=refusal.why)
+        return self
 
 
 class DraftFields(Body):
@@ -33,7 +62,8 @@ class DraftFields(Body):
 
     def options(self, otherwise: DraftOptions) -> DraftOptions:
         """Replace draft options by those of the request. Raises BadOption."""
-        return replace(otherwise, **{name: value for name, value in self if value is not None})
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        return replace(otherwise, **{name: v for name, v in given.items() if v is not None})
 
 
 class SamplingFields(Body):
@@ -77,11 +107,16 @@ def _token_biases(given: Mapping[str, float]) -> dict[int, float]:
 
 
 def limits(
-    body: SamplingFields, max_tokens: int | None, stop: str | list[str] | None, form: object = None
+    body: SamplingFields,
+    max_tokens: int | None,
+    stop: str | list[str] | None,
+    form: object = None,
+    logprobs: int | None = None,
 ) -> GenerationOptions:
     """Make the conditions that end an answer, and the grammar that binds it. Raises BadOption.
 
-    form: "response_format" or its like in the interface that was asked.
+    form: "response_format" or its like in the interface that was asked. logprobs: as in
+    GenerationOptions.
     """
     texts = [stop] if isinstance(stop, str) else stop or []
     schema = _schema(form)
@@ -92,7 +127,29 @@ def limits(
         regex=body.regex,
         grammar=body.grammar,
         max_thinking=body.max_thinking,
+        logprobs=logprobs,
     )
+
+
+def effort(asked: str | None) -> dict[str, TemplateValue]:
+    """Return the variables of the chat template that set how much the model thinks."""
+    if asked is None:
+        return {}
+    return {"reasoning_effort": asked, **({"enable_thinking": False} if asked == "none" else {})}
+
+
+def logprob_entries(scores: Iterable[TokenLogprob]) -> list[dict[str, Any]]:
+    """Log-probabilities of the tokens outside thoughts, as OpenAI's interfaces have them."""
+    return [
+        {**_entry(score), "top_logprobs": [_entry(other) for other in score.likeliest]}
+        for score in scores
+        if score.channel == "answer"
+    ]
+
+
+def _entry(score: TokenLogprob) -> dict[str, Any]:
+    text = score.text.decode(errors="replace")
+    return {"token": text, "bytes": [*score.text], "logprob": score.logprob}
 
 
 def _schema(form: object) -> dict[str, Any] | None:
@@ -108,13 +165,6 @@ def _schema(form: object) -> dict[str, Any] | None:
     if kind == "json_schema" and isinstance(schema, dict):
         return schema
     raise BadOption("response_format: use “text”, “json_object”, or “json_schema” with a schema.")
-
-
-def refuse(body: BaseModel, reasons: Mapping[str, str]) -> None:
-    """Raise BadOption for fields that have a value though the server cannot do what they ask."""
-    for name, reason in reasons.items():
-        if getattr(body, name):
-            raise BadOption("{name}: {reason}", name=name, reason=reason)
 
 
 def timings(stats: GenerationStats) -> dict[str, Any]:

@@ -1,28 +1,38 @@
 """POST /v1/chat/completions: answers to messages as OpenAI's interface has them."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from time import time
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from uuid import uuid4
 
 from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from mlx_engine.server.desk import Desk, begun, unless_gone
-from mlx_engine.server.fields import Body, SamplingFields, limits, refuse, timings
+from mlx_engine.server.desk import Desk, begun, unless_gone, words_on
+from mlx_engine.server.fields import (
+    Body,
+    Refusal,
+    SamplingFields,
+    effort,
+    limits,
+    logprob_entries,
+    timings,
+)
 from mlx_engine.values.conversation import (
     Event,
     FinishReason,
     GenerationFinished,
     Message,
     Role,
+    RoundFinished,
     TextPiece,
+    TokenLogprob,
     Tool,
     ToolCall,
 )
-from mlx_engine.values.errors import BadOption, EngineError
+from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import TemplateValue
 from mlx_engine.values.stats import GenerationStats
 
@@ -35,14 +45,8 @@ STOPS: dict[FinishReason, str] = {
     "context-full": "length",
     "memory-full": "length",
 }
-REFUSED = {
-    "functions": "this server knows tools alone: use that.",
-    "logprobs": "this server does not return probabilities of chat answers: leave it out.",
-    "top_logprobs": "this server does not return probabilities of chat answers: leave it out.",
-    "audio": "this server answers in text alone: leave it out.",
-    "function_call": "this server knows tools alone: use tool_choice.",
-    "web_search_options": "this server does not search the web: leave it out.",
-}
+MODERATION = Refusal("this server judges no texts: leave it out.")
+VERBOSITY = Refusal("no model here has such a setting: ask for it in the messages.", ("medium",))
 
 
 class Part(Body):
@@ -73,6 +77,10 @@ class FunctionTool(Body):
 class ChatMessage(Body):
     """A message of the conversation."""
 
+    refused: ClassVar = {
+        "function_call": Refusal("use tool_calls instead."),
+        "audio": Refusal("this model reads text alone: leave it out."),
+    }
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Part] | None = None
     reasoning_content: str | None = None
@@ -113,6 +121,15 @@ class StreamOptions(Body):
 class ChatBody(SamplingFields):
     """Body of a request for a chat completion."""
 
+    refused: ClassVar = {
+        "audio": Refusal("this server answers in text alone: leave it out."),
+        "function_call": Refusal("use tools and tool_choice instead."),
+        "functions": Refusal("use tools instead."),
+        "modalities": Refusal("this server answers in text alone: leave it out.", (["text"],)),
+        "moderation": MODERATION,
+        "verbosity": VERBOSITY,
+        "web_search_options": Refusal("this server does not search the web: leave it out."),
+    }
     messages: list[ChatMessage] = Field(min_length=1)
     stream_options: StreamOptions | None = None
     max_tokens: int | None = None
@@ -125,12 +142,8 @@ class ChatBody(SamplingFields):
     tools: list[FunctionTool] | None = None
     tool_choice: Literal["auto", "none", "required"] | dict[str, Any] | None = None
     parallel_tool_calls: bool = True
-    functions: list[Any] | None = None
     logprobs: bool = False
-    top_logprobs: int | None = None
-    audio: Any = None
-    function_call: Any = None
-    web_search_options: Any = None
+    top_logprobs: int = 0
 
     def conversation(self) -> tuple[Message, ...]:
         """Return the messages; system messages at the beginning are joined."""
@@ -152,8 +165,7 @@ class ChatBody(SamplingFields):
 
     def arguments(self) -> dict[str, TemplateValue]:
         """Return the variables of the chat template that the request sets."""
-        effort = {"reasoning_effort": self.reasoning_effort} if self.reasoning_effort else {}
-        return {**effort, **self.chat_template_kwargs}
+        return {**effort(self.reasoning_effort), **self.chat_template_kwargs}
 
 
 def joined_systems(messages: list[Message]) -> tuple[Message, ...]:
@@ -192,12 +204,16 @@ def routes(desk: Desk) -> APIRouter:
     async def chat_completions(body: ChatBody, request: Request) -> Response:
         """Answer the last message."""
         desk.check_model(body.model)
-        refuse(body, REFUSED)
-        most = body.max_completion_tokens or body.max_tokens
-        ends = limits(body, most, body.stop, body.response_format)
+        given = body.max_completion_tokens
+        most = body.max_tokens if given is None else given
+        top = body.top_logprobs if body.logprobs else None
+        if body.top_logprobs and not body.logprobs:
+            raise BadOption("top_logprobs: set logprobs to true as well.")
+        ends = limits(body, most, body.stop, body.response_format, top)
         asked = (body, body.conversation(), ends, body.arguments())
         tools = body.functions_to_call()
-        begins = [desk.chat_answer(*asked, choice, tools) for choice in range(body.n)]
+        parallel = body.parallel_tool_calls
+        begins = [desk.chat_answer(*asked, choice, tools, parallel) for choice in range(body.n)]
         head: dict[str, Any] = {
             "id": f"chatcmpl-{uuid4().hex}",
             "created": int(time()),
@@ -210,7 +226,7 @@ def routes(desk: Desk) -> APIRouter:
             has_usage = body.stream_options is not None and body.stream_options.include_usage
             head["object"] = "chat.completion.chunk"
             first = _delta({"role": "assistant", "content": ""})
-            chunks = stream(head, first, _piece, _delta({}), events, has_usage)
+            chunks = stream(head, first, _piece, _delta({}), _logprobs, events, has_usage)
             return StreamingResponse(chunks, media_type="text/event-stream")
         answers = await unless_gone(request, *map(desk.written, begins))
         return JSONResponse({**head, "object": "chat.completion", **_completion(answers)})
@@ -228,7 +244,7 @@ def _completion(answers: list[GenerationFinished]) -> dict[str, Any]:
             {
                 "index": index,
                 "message": _message(answer),
-                "logprobs": None,
+                "logprobs": _logprobs(answer.logprobs),
                 "finish_reason": "tool_calls" if answer.calls else STOPS[answer.reason],
                 **stopping_word(answer),
             }
@@ -254,6 +270,10 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function}
 
 
+def _logprobs(scores: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+    return {"content": logprob_entries(scores), "refusal": None} if scores else None
+
+
 def _delta(fields: dict[str, Any]) -> dict[str, Any]:
     return {"index": 0, "delta": fields, "logprobs": None, "finish_reason": None}
 
@@ -267,23 +287,29 @@ async def stream(
     first: dict[str, Any],
     choice: Callable[[TextPiece], dict[str, Any]],
     last: dict[str, Any],
+    logprobs: Callable[[Sequence[TokenLogprob]], dict[str, Any] | None],
     events: AsyncIterator[Event | None],
     has_usage: bool,
 ) -> AsyncIterator[str]:
     """Yield the server-sent events of an answer, as OpenAI's interfaces have them.
 
     head: fields of every event. first, last: choices of the first and the last event. choice: makes
-    the choice of a piece of text.
+    the choice of a piece of text. logprobs: makes the log-probabilities of the tokens since the
+    piece before.
     """
-    calls = 0
+    calls, scores = 0, list[TokenLogprob]()
     yield sse({**head, "choices": [first]})
     try:
         async for event in events:
             match event:
                 case None:
                     yield ": still reading\n\n"
+                case RoundFinished():
+                    scores += event.logprobs
                 case TextPiece():
-                    yield sse({**head, "choices": [choice(event)]})
+                    scored = choice(event) | {"logprobs": logprobs(scores)}
+                    scores.clear()
+                    yield sse({**head, "choices": [scored]})
                 case ToolCall():
                     call = _delta({"tool_calls": [{"index": calls, **_call(event)}]})
                     yield sse({**head, "choices": [call]})
@@ -291,11 +317,13 @@ async def stream(
                 case GenerationFinished():
                     reason = "tool_calls" if calls else STOPS[event.reason]
                     end = {**last, "finish_reason": reason, **stopping_word(event)}
+                    end["logprobs"] = logprobs(scores)
                     yield sse({**head, "choices": [end], "timings": timings(event.stats)})
                     if has_usage:
                         yield sse({**head, "choices": [], "usage": usage(event.stats)})
                 case _:
                     pass
-    except EngineError as error:
-        yield sse({"error": {"message": str(error), "type": "server_error"}})
+    except Exception as error:
+        fields = {"type": "server_error", "code": type(error).__name__, "param": None}
+        yield sse({"error": {"message": words_on(error), **fields}})
     yield "data: [DONE]\n\n"

@@ -6,39 +6,42 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import time
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from uuid import uuid4
 
 from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from mlx_engine.server.desk import Desk, begun, unless_gone
-from mlx_engine.server.fields import Body, SamplingFields, limits, refuse, timings
-from mlx_engine.server.openai_chat import Part, joined_systems, text_of
+from mlx_engine.server.desk import Desk, begun, unless_gone, words_on
+from mlx_engine.server.fields import (
+    Body,
+    Refusal,
+    SamplingFields,
+    effort,
+    limits,
+    logprob_entries,
+    timings,
+)
+from mlx_engine.server.openai_chat import MODERATION, VERBOSITY, Part, joined_systems, text_of
 from mlx_engine.values.conversation import (
     Event,
     GenerationFinished,
     Message,
     Role,
+    RoundFinished,
     TextPiece,
     Tool,
     ToolCall,
 )
-from mlx_engine.values.errors import BadOption, EngineError
+from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import TemplateValue
 from mlx_engine.values.stats import GenerationStats
 
 MOST_REMEMBERED = 256
 """Responses whose conversation a later request can continue; the oldest are forgotten."""
 
-REFUSED = {
-    "background": "this server answers at once: leave it out.",
-    "conversation": "this server stores no conversations: use previous_response_id.",
-    "prompt": "this server stores no prompts: send instructions and input.",
-    "context_management": "this server does not shorten conversations: leave it out.",
-    "top_logprobs": "this server does not return probabilities of responses: leave it out.",
-}
+NO_CODE = Refusal("this server runs no code that calls tools: leave it out.", (["direct"],))
 
 Item = dict[str, Any]
 
@@ -58,6 +61,10 @@ class InputItem(Body):
 class FunctionFields(Body):
     """A tool of the model."""
 
+    refused: ClassVar = {
+        "allowed_callers": NO_CODE,
+        "async": Refusal("this server waits for the results of calls: leave it out."),
+    }
     type: str
     name: str = ""
     description: str | None = None
@@ -67,18 +74,33 @@ class FunctionFields(Body):
 class Reasoning(Body):
     """How much the model thinks."""
 
+    refused: ClassVar = {
+        "context": Refusal("the chat template decides which thoughts are read again.", ("auto",)),
+        "mode": Refusal("this server has one mode: leave it out.", ("standard",)),
+    }
     effort: str | None = None
 
 
 class TextFormat(Body):
     """Form of the answer."""
 
+    refused: ClassVar = {"verbosity": VERBOSITY}
     format: dict[str, Any] = Field(default_factory=lambda: {"type": "text"})
 
 
 class ResponseBody(SamplingFields):
     """Body of a request for a response."""
 
+    refused: ClassVar = {
+        "access_programs": Refusal("this server has no such programs: leave it out."),
+        "background": Refusal("this server answers at once: leave it out."),
+        "context_management": Refusal("this server does not shorten conversations: leave it out."),
+        "conversation": Refusal("this server stores none: use previous_response_id."),
+        "image": Refusal("this server makes no images: leave it out."),
+        "moderation": MODERATION,
+        "prompt": Refusal("this server stores no prompts: send instructions and input."),
+        "truncation": Refusal("this server drops nothing: use “disabled”.", ("disabled",)),
+    }
     input: str | list[InputItem]
     instructions: str | None = None
     previous_response_id: str | None = None
@@ -87,12 +109,16 @@ class ResponseBody(SamplingFields):
     tools: list[FunctionFields] | None = None
     tool_choice: str | dict[str, Any] = "auto"
     text: TextFormat = TextFormat()
-    truncation: str | None = None
-    background: bool | None = None
-    conversation: Any = None
-    prompt: Any = None
-    context_management: Any = None
-    top_logprobs: int | None = None
+    parallel_tool_calls: bool = True
+    include: list[str] = Field(default_factory=list)
+    metadata: dict[str, str] = Field(default_factory=dict)
+    top_logprobs: int = 0
+
+    @property
+    def logprobs(self) -> int | None:
+        """How many likely tokens to tell beside each of the answer; None to tell of none."""
+        is_asked = self.top_logprobs or "message.output_text.logprobs" in self.include
+        return self.top_logprobs if is_asked else None
 
     def messages(self) -> list[Message]:
         """Return the input as messages. Raises BadOption for items that cannot be read."""
@@ -116,8 +142,7 @@ class ResponseBody(SamplingFields):
 
     def arguments(self) -> dict[str, TemplateValue]:
         """Return the variables of the chat template that the request sets."""
-        effort = self.reasoning and self.reasoning.effort
-        return {"reasoning_effort": effort} if effort else {}
+        return effort(None if self.reasoning is None else self.reasoning.effort)
 
 
 def _message(item: InputItem) -> Message:
@@ -174,6 +199,7 @@ class _Output:
     fields: dict[str, Any]
     items: list[Item] = field(default_factory=list)
     _kind: str = ""
+    _scores: list[dict[str, Any]] = field(default_factory=list)
     _number: int = -1
 
     def response(self, status: str = "in_progress", **fields: object) -> dict[str, Any]:
@@ -193,6 +219,8 @@ class _Output:
     def add(self, event: Event) -> Iterator[dict[str, Any]]:
         """Yield the events that tell of an event of the engine."""
         match event:
+            case RoundFinished():
+                self._scores += logprob_entries(event.logprobs)
             case TextPiece():
                 kind = "message" if event.channel == "answer" else "reasoning"
                 if kind == "message" and self._kind != kind and event.text.isspace():
@@ -200,8 +228,12 @@ class _Output:
                 if kind != self._kind:
                     yield from self._end_item()
                     yield from self._begin_text(kind)
-                self.items[-1]["content"][0]["text"] += event.text
-                yield self._told("delta", delta=event.text)
+                part = self.items[-1]["content"][0]
+                part["text"] += event.text
+                scores, self._scores = self._scores, []
+                if kind == "message":
+                    part["logprobs"] += scores
+                yield self._told("delta", scores, delta=event.text)
             case ToolCall():
                 yield from self._end_item()
                 item = {"id": f"fc_{uuid4().hex}", "type": "function_call", "status": "completed"}
@@ -233,7 +265,7 @@ class _Output:
         part: dict[str, Any] = {"type": "reasoning_text", "text": ""}
         item: Item = {"id": f"rs_{uuid4().hex}", "type": kind, "summary": []}
         if kind == "message":
-            part = {"type": "output_text", "text": "", "annotations": []}
+            part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
             item = {"id": f"msg_{uuid4().hex}", "type": kind, "role": "assistant"}
         item |= {"status": "in_progress", "content": [part]}
         self.items.append(item)
@@ -245,14 +277,14 @@ class _Output:
             item = self.items[-1]
             item["status"] = "completed"
             [part] = item["content"]
-            yield self._told("done", text=part["text"])
+            yield self._told("done", part.get("logprobs"), text=part["text"])
             yield self.event("response.content_part.done", part=part, **self._place())
             yield self._item_event("done", item)
             self._kind = ""
 
-    def _told(self, end: str, **fields: object) -> dict[str, Any]:
+    def _told(self, end: str, scores: object, **fields: object) -> dict[str, Any]:
         name = "output_text" if self._kind == "message" else "reasoning_text"
-        more: dict[str, object] = {"logprobs": []} if name == "output_text" else {}
+        more = {"logprobs": scores} if name == "output_text" else {}
         return self.event(f"response.{name}.{end}", **self._place(), **fields, **more)
 
     def _place(self) -> dict[str, Any]:
@@ -278,9 +310,6 @@ def routes(desk: Desk) -> APIRouter:
     async def responses(body: ResponseBody, request: Request) -> Response:
         """Answer the input."""
         desk.check_model(body.model)
-        refuse(body, REFUSED)
-        if body.truncation not in (None, "disabled"):
-            raise BadOption("truncation: this server drops nothing of the input, use “disabled”.")
         earlier: tuple[Message, ...] = ()
         if body.previous_response_id is not None:
             if body.previous_response_id not in remembered:
@@ -293,9 +322,9 @@ def routes(desk: Desk) -> APIRouter:
         system = [Message("system", body.instructions)] if body.instructions else []
         asked = tuple(_joined_answers(iter([*earlier, *body.messages()])))
         prompt = joined_systems([*system, *asked])
-        ends = limits(body, body.max_output_tokens, None, body.text.format)
-        tools = body.functions_to_call()
-        begin = desk.chat_answer(body, prompt, ends, body.arguments(), 0, tools)
+        ends = limits(body, body.max_output_tokens, None, body.text.format, body.logprobs)
+        tools, parallel = body.functions_to_call(), body.parallel_tool_calls
+        begin = desk.chat_answer(body, prompt, ends, body.arguments(), 0, tools, parallel)
         output = _Output(_fields(body, desk.description.name))
 
         async def told(
@@ -338,13 +367,14 @@ def _fields(body: ResponseBody, model: str) -> dict[str, Any]:
         "incomplete_details": None,
         "instructions": body.instructions,
         "max_output_tokens": body.max_output_tokens,
-        "metadata": {},
-        "parallel_tool_calls": True,
+        "metadata": body.metadata,
+        "parallel_tool_calls": body.parallel_tool_calls,
         "previous_response_id": body.previous_response_id,
         "temperature": body.temperature,
         "text": {"format": body.text.format},
         "tool_choice": body.tool_choice,
         "tools": [tool.model_dump() for tool in body.tools or ()],
+        "top_logprobs": body.top_logprobs,
         "top_p": body.top_p,
         "usage": None,
     }
@@ -358,8 +388,8 @@ async def _stream(
     try:
         async for item in events:
             yield ": still reading\n\n" if item is None else _sse(item)
-    except EngineError as error:
-        told = {"code": "server_error", "message": str(error)}
+    except Exception as error:
+        told = {"code": "server_error", "message": words_on(error)}
         yield _sse(output.event("response.failed", response=output.response("failed", error=told)))
 
 

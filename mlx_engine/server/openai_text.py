@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import accumulate
 from time import time
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from fastapi import APIRouter, Request
@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mlx_engine import Engine
 from mlx_engine.server.desk import Desk, begun, unless_gone
-from mlx_engine.server.fields import SamplingFields, limits, refuse, timings
+from mlx_engine.server.fields import Refusal, SamplingFields, limits, timings
 from mlx_engine.server.openai_chat import (
     MOST_CHOICES,
     STOPS,
@@ -31,23 +31,21 @@ DEFAULT_MAX_TOKENS = 16
 """Length of a continuation whose request sets none, as in OpenAI's interface."""
 
 Prompt = str | list[int]
-REFUSED = {
-    "suffix": "this server cannot fill in the middle: leave it out.",
-    "best_of": "this server does not choose among answers: leave it out.",
-}
 
 
 class CompletionBody(SamplingFields):
     """Body of a request for continuations."""
 
+    refused: ClassVar = {
+        "suffix": Refusal("this server cannot fill in the middle: leave it out."),
+        "best_of": Refusal("this server does not choose among answers: leave it out.", (1,)),
+    }
     prompt: str | list[int] | list[str] | list[list[int]] = Field(union_mode="left_to_right")
     stream_options: StreamOptions | None = None
-    max_tokens: int | None = DEFAULT_MAX_TOKENS
+    max_tokens: int = DEFAULT_MAX_TOKENS
     stop: str | list[str] | None = None
     n: int = Field(1, ge=1, le=MOST_CHOICES)
     echo: bool = False
-    suffix: str | None = None
-    best_of: int | None = None
     logprobs: int | None = Field(None, ge=0, le=20)
     response_format: dict[str, Any] | None = None
 
@@ -69,7 +67,6 @@ def routes(desk: Desk) -> APIRouter:
     async def completions(body: CompletionBody, request: Request) -> Response:
         """Continue each prompt."""
         desk.check_model(body.model)
-        refuse(body, REFUSED)
         asked = [(prompt, choice) for prompt in body.prompts() for choice in range(body.n)]
         head = {
             "id": f"cmpl-{uuid4().hex}",
@@ -88,12 +85,12 @@ def routes(desk: Desk) -> APIRouter:
             events = await begun(desk.events(_continuation(desk, body, *asked[0])))
             has_usage = body.stream_options is not None and body.stream_options.include_usage
             first, last = _choice(echoed[0]), _choice("")
-            chunks = stream(head, first, _piece, last, events, has_usage)
+            chunks = stream(head, first, _piece, last, lambda _: None, events, has_usage)
             return StreamingResponse(chunks, media_type="text/event-stream")
         works = (_written(desk, body, *prompt) for prompt in asked)
         written = await unless_gone(request, *works)
         scores = [
-            await _logprobs(desk, body, prompt, answer.tokens)
+            await _logprobs(desk, body, prompt, answer)
             for (prompt, _), answer in zip(asked, written, strict=True)
         ]
         return JSONResponse({**head, **_completion(written, echoed, scores)})
@@ -122,7 +119,7 @@ def _tokens(prompt: Prompt, engine: Engine) -> list[int]:
 
 
 async def _logprobs(
-    desk: Desk, body: CompletionBody, prompt: Prompt, answered: tuple[int, ...]
+    desk: Desk, body: CompletionBody, prompt: Prompt, answer: GenerationFinished
 ) -> dict[str, Any] | None:
     """Score the tokens of a continuation and, with echo, of its prompt; None where not asked."""
     if body.logprobs is None:
@@ -130,31 +127,40 @@ async def _logprobs(
     top = body.logprobs
 
     def score(engine: Engine) -> dict[str, Any]:
-        read = _tokens(prompt, engine)
-        tokens = [*read, *answered]
-        scores = engine.logprobs(tokens, top)
+        tokens: list[int] = []
+        chosen: list[float | None] = []
+        likely: list[dict[int, float] | None] = []
+        if body.echo:
+            tokens = _tokens(prompt, engine)
+            scores = engine.logprobs(tokens, top)
+            chosen = [None, *scores.chosen.tolist()]
+            rows = zip(scores.top_ids.tolist(), scores.top.tolist(), strict=True)
+            likely = [None, *(dict(zip(ids, values, strict=True)) for ids, values in rows)]
+        for scored in answer.logprobs:
+            tokens = [*tokens, scored.token]
+            chosen.append(scored.logprob)
+            likely.append({other.token: other.logprob for other in scored.likeliest})
         texts = [engine.detokenize([token]) for token in tokens]
-        chosen: list[float | None] = [None, *scores.chosen.tolist()]
-        likely: list[dict[str, float] | None] = [None]
-        for ids, values in zip(scores.top_ids.tolist(), scores.top.tolist(), strict=True):
-            named = [engine.detokenize([token]) for token in ids]
-            likely.append(dict(zip(named, values, strict=True)))
-        first = 0 if body.echo else len(read)
-        starts = accumulate(map(len, texts[first:]), initial=0)
+        starts = accumulate(map(len, texts), initial=0)
         return {
-            "tokens": texts[first:],
-            "token_logprobs": chosen[first:],
-            "top_logprobs": likely[first:] if top else None,
+            "tokens": texts,
+            "token_logprobs": chosen,
+            "top_logprobs": [row and _named(row, engine) for row in likely] if top else None,
             "text_offset": [*starts][:-1],
         }
 
     return await desk.call(score)
 
 
+def _named(likely: dict[int, float], engine: Engine) -> dict[str, float]:
+    """Name the likeliest tokens, sorted, by their text; of several with one text the likeliest."""
+    return {engine.detokenize([token]): likely[token] for token in reversed(likely)}
+
+
 def _continuation(
     desk: Desk, body: CompletionBody, prompt: Prompt, choice: int
 ) -> Callable[[Engine], Events]:
-    ends = limits(body, body.max_tokens, body.stop, body.response_format)
+    ends = limits(body, body.max_tokens, body.stop, body.response_format, body.logprobs)
 
     def begin(engine: Engine) -> Events:
         sampling = body.sampling(engine.description.sampling, choice)

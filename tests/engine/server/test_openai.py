@@ -163,7 +163,7 @@ def test_scores_are_those_of_the_engines_logits(client, served, max_tokens):
         ({"messages": [*ASKED, ASKED[0]]}, 400, "nothing is asked"),
         ({"messages": [{"role": "robot", "content": "a"}]}, 400, "messages.0.role"),
         ({"messages": [{"role": "user", "content": "  "}]}, 400, "The message is empty"),
-        ({"messages": [{"role": "user", "content": "a " * 20_000}]}, 400, "16384"),
+        ({"messages": [{"role": "user", "content": "a " * 20_000}]}, 400, "16,384"),
         (
             {
                 "messages": [
@@ -179,8 +179,10 @@ def test_scores_are_those_of_the_engines_logits(client, served, max_tokens):
         ({"seed": -1}, 400, "seed=-1"),
         ({"n": 99}, 400, "n: Input should be less than or equal to 8"),
         ({"n": 2, "stream": True}, 400, "set n to 1"),
-        ({"logprobs": True}, 400, "logprobs: this server"),
-        ({"function_call": "auto"}, 400, "function_call: this server"),
+        ({"top_logprobs": 2}, 400, "top_logprobs: set logprobs to true"),
+        ({"logprobs": True, "top_logprobs": 21}, 400, "logprobs=21"),
+        ({"function_call": "auto"}, 400, "function_call: use tools"),
+        ({"verbosity": "low"}, 400, "verbosity: no model here"),
         ({"extra_body": {"web_search_options": {"a": 1}}}, 400, "web_search_options: this server"),
         ({"logit_bias": {"x": 1}}, 400, "logit_bias: use token ids"),
         ({"response_format": {"type": "xml"}}, 400, "response_format"),
@@ -228,6 +230,31 @@ def test_answers_are_bound_to_schemas_and_grammars(client):
         model="", prompt="import", max_tokens=9, extra_body={"grammar": 'start: "a" "b"'}
     )
     assert raw.choices[0].text == "ab"
+
+
+@pytest.mark.parametrize("draft", [{"depth": 0}, {"depth": 3}])
+def test_a_chat_tells_the_log_probabilities_of_its_tokens(client, served, expected, draft):
+    asked = {"logprobs": True, "top_logprobs": 3, "extra_body": {"draft": draft}}
+    [whole] = chat(client, **asked).choices
+    chunks = [c.choices[0] for c in chat(client, stream=True, **asked) if c.choices]
+    scores = whole.logprobs.content
+    streamed = [s for c in chunks if c.logprobs for s in c.logprobs.content]
+    assert streamed == scores
+    for chunk in chunks:
+        told = bytes(b for s in (chunk.logprobs.content if chunk.logprobs else ()) for b in s.bytes)
+        assert told.decode() == (chunk.delta.content or "")
+    assert bytes(byte for score in scores for byte in score.bytes).decode() == expected
+
+    def logprobs(engine):
+        session = engine.session(system="Be brief.")
+        session.load_messages([Message("user", ASKED[1]["content"])])
+        prompt = session.prompt_tokens()
+        tokens = engine.tokenize(whole.message.content)
+        return engine.logprobs([*prompt, *tokens], 3).chosen[len(prompt) - 1 :]
+
+    reference = served.in_process(logprobs)
+    np.testing.assert_allclose([s.logprob for s in scores], reference, atol=2e-3)
+    assert all(len(score.top_logprobs) == 3 for score in scores)
 
 
 def test_models_names_the_loaded_one(client):
@@ -288,6 +315,15 @@ def test_tools_are_called_and_their_results_answered(tool_client):
     answer = tool_client.chat.completions.create(**(asked | {"messages": messages}))
     assert answer.choices[0].finish_reason == "length"
     assert answer.choices[0].message.content
+
+    alone = {**asked, **calling, "max_tokens": 9, "parallel_tool_calls": False}
+    alone["extra_body"] = {"draft": {"depth": 0}}
+    one = tool_client.chat.completions.create(**alone)
+    assert len(one.choices[0].message.tool_calls) == 1
+    assert one.choices[0].finish_reason == "tool_calls"
+    assert one.usage.completion_tokens == 1
+    chunks = tool_client.chat.completions.create(**alone, stream=True)
+    assert len([d for c in chunks for d in c.choices[0].delta.tool_calls or []]) == 1
 
     none = tool_client.chat.completions.create(**asked, **calling, tool_choice="none")
     assert "get_weather" in none.choices[0].message.content

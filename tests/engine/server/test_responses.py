@@ -57,6 +57,19 @@ def test_a_response_and_its_stream_have_the_words_of_a_chat(client):
     assert whole.usage.output_tokens == chat.usage.completion_tokens
 
 
+def test_a_response_tells_the_log_probabilities_of_its_tokens(client):
+    asked = {"model": "m", "temperature": 0, "max_output_tokens": 9, "input": "a"}
+    asked |= {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    part = client.responses.create(**asked).output[-1].content[0]
+    events = list(client.responses.create(**asked, stream=True))
+    streamed = [s for e in events if e.type == "response.output_text.delta" for s in e.logprobs]
+    assert [s.logprob for s in streamed] == [s.logprob for s in part.logprobs]
+    assert "".join(score.token for score in part.logprobs) == part.text
+    assert [len(score.top_logprobs) for score in part.logprobs] == [2] * 9
+    assert events[-1].response.output[-1].content[0].logprobs == part.logprobs
+    assert client.responses.create(model="m", input="a").output[-1].content[0].logprobs == []
+
+
 def test_an_answer_that_is_cut_is_incomplete(client):
     cut = client.responses.create(model="", input="a", max_output_tokens=2)
     assert (cut.status, cut.incomplete_details.reason) == ("incomplete", "max_output_tokens")
