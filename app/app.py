@@ -185,6 +185,7 @@ class App(QObject):
         if not self._is_closed:
             self.worker.start()
             self.known.refresh()
+            self.store.copy_daily()
 
     def open(self, paths: Sequence[str]) -> None:
         """Files and links from outside: in front, as if they were dropped."""

@@ -5,12 +5,14 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, count, islice
 from typing import TypeVar, cast
 
 from app.store.database import Database
 from app.store.rows import seconds_of, text_of
+from app.store.salvage import copy_file
 from app.store.words import WordFinder, like_patterns, match_expression, query_words
 from app.values.app_settings import BUILT_IN, ModelSettings, load_options_in
 from app.values.attached_text import said_with
@@ -207,6 +209,8 @@ class Chats:
         """Delete a chat with all its messages permanently, whether it is in the trash or not."""
         if not self._database.write("DELETE FROM chat WHERE id = ?", chat_id):
             raise chat_gone(chat_id)
+        with suppress(OSError):
+            copy_file(self._database.path).unlink(missing_ok=True)  # has it still
 
     def empty_bin(self) -> int:
         """Delete chats permanently that have been in the trash for DAYS_IN_BIN days; return how

@@ -3,7 +3,7 @@
 What open_database does with a file that is not as it should be:
 - older: copied, then brought up to date;  - newer: opened to be read only;
 - damaged, of a version that cannot be, or no file: moved aside, a new one takes its place with
-  every row that could still be read;
+  every row that could still be read in it or in its daily copy;
 - file, folder or disk not writable: opened to be read only;  - of another program: refused;
 - held by another program: StoreBusy, and `open_held` reads it meanwhile.
 Each leaves a sentence in `notices` for the window.
@@ -308,11 +308,21 @@ def _replace(path: Path, steps: Sequence[Migration]) -> Database:
     words = Words("{path} was damaged. It is kept as {aside}.", path=path, aside=aside)
     try:
         saved = salvage(aside, path)
+        chats = Words("{n:,} chats", "1 chat", saved.chats)
+        messages = Words("{n:,} messages", "1 message", saved.messages)
         more = Words(
             "What could be read of it is here: {chats} with {messages}.",
-            chats=Words("{n:,} chats", "1 chat", saved.chats),
-            messages=Words("{n:,} messages", "1 message", saved.messages),
+            chats=chats,
+            messages=messages,
         )
+        if saved.copied_at is not None:
+            more = Words(
+                "What could be read of it and of the copy of {day} is here: {chats} with "
+                "{messages}.",
+                day=f"{datetime.fromtimestamp(saved.copied_at):%Y-%m-%d}",
+                chats=chats,
+                messages=messages,
+            )
     except sqlite3.Error as error:
         more = Words("What can be read of it could not be taken over ({error}).", error=str(error))
     database.notices = (*database.notices, joined((words, more), " "))

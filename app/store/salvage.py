@@ -1,17 +1,23 @@
-"""A damaged database: moved aside whole, and whatever rows it still gives taken over."""
+"""A damaged database: moved aside, and the rows that it and its daily copy give taken over."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any
 
 from app.store.database import connect, transaction
 from app.store.schema import Columns, sound_columns
 from app.store.words import storable
+from mlx_engine.values.private_files import make_private_file
 
+DAY_S = 24 * 3600.0
+ROOM = 3
+"""Times its size that a file of chats must have free on its disk to be copied."""
 SIDE_FILES = ("-wal", "-shm", "-journal")
 """Suffixes of SQLite's side files."""
 LOST = 0
@@ -37,10 +43,13 @@ _LOST_LEAVES = """UPDATE chat SET leaf = (SELECT max(id) FROM message WHERE chat
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """Numbers of chats and messages that were copied."""
+    """Numbers of chats and messages that were copied. copied_at: seconds since 1970 at which the
+    daily copy was made, None without one.
+    """
 
     chats: int
     messages: int
+    copied_at: float | None = None
 
 
 def set_aside(path: Path, now: datetime) -> Path:
@@ -59,28 +68,56 @@ def set_aside(path: Path, now: datetime) -> Path:
     return aside
 
 
+def copy_file(path: Path) -> Path:
+    """Return the path of the daily copy of a file of chats."""
+    return path.with_name(f"{path.stem}-copy{path.suffix}")
+
+
+def copy_daily(path: Path) -> None:
+    """Copy a file of chats, if it has any, unless its copy is of today; then `salvage` finds most
+    rows of a file that can no longer be read. What fails is tried again at the next call.
+    """
+    copy = copy_file(path)
+    unfinished = copy.with_suffix(".part")
+    with suppress(OSError, sqlite3.Error):
+        if copy.exists() and 0 <= time.time() - copy.stat().st_mtime < DAY_S:
+            return
+        unfinished.unlink(missing_ok=True)
+        if disk_usage(path.parent).free < ROOM * path.stat().st_size:
+            return
+        with closing(connect(path, "ro")) as source:
+            if source.execute("SELECT 1 FROM chat").fetchone() is None:
+                return
+            make_private_file(unfinished)
+            source.execute("VACUUM INTO ?", (str(unfinished),))
+        unfinished.replace(copy)
+
+
 def salvage(aside: Path, path: Path) -> Saved:
-    """Copy every sound row of `aside` to the new, empty `path`, with its id; raises sqlite3.Error.
+    """Copy every sound row of `aside`, and of the daily copy those that `aside` has lost, to the
+    new, empty `path`, with their ids; raises sqlite3.Error.
 
     A message whose parent is lost follows the previous message of its chat.
     """
-    if not aside.is_file():
-        return Saved(0, 0)
     with closing(connect(path, "rwc")) as target, transaction(target):
         target.execute("PRAGMA defer_foreign_keys = ON")
-        for table, columns in sound_columns().items():
-            for row in _sound_rows(aside, table, columns):
-                if (row.get("parent") or 0) >= row["id"]:  # else it is not taken
-                    row["parent"] = LOST
-                places = ", ".join("?" * len(row))
-                sql = f"INSERT OR IGNORE INTO {table} ({', '.join(row)}) VALUES ({places})"
-                target.execute(sql, list(row.values()))
+        for source in filter(Path.is_file, (aside, copy_file(path))):
+            for table, columns in sound_columns().items():
+                if table == "draft" and source != aside:
+                    continue  # texts that were sent since
+                for row in _sound_rows(source, table, columns):
+                    if (row.get("parent") or 0) >= row["id"]:  # else it is not taken
+                        row["parent"] = LOST
+                    places = ", ".join("?" * len(row))
+                    sql = f"INSERT OR IGNORE INTO {table} ({', '.join(row)}) VALUES ({places})"
+                    target.execute(sql, list(row.values()))
         relink(target)
         chats, messages = (
             target.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
             for table in ("chat", "message")
         )
-    return Saved(chats, messages)
+    copy = copy_file(path)
+    return Saved(chats, messages, copy.stat().st_mtime if copy.is_file() else None)
 
 
 def relink(connection: sqlite3.Connection) -> None:

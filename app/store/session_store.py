@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 
 from app.store.chats import Chats, Search
-from app.store.database import Database
+from app.store.database import IN_MEMORY, Database
 from app.store.folders import Folders
 from app.store.messages import Messages
 from app.store.open_database import open_database, open_held, open_in_memory
 from app.store.rows import text_of
+from app.store.salvage import copy_daily
 from app.values.attached_text import SaidWith, said_with, with_attachments
 from app.values.chats import Chat
 from app.values.errors import StoreBusy, StoreDamaged, StoreError, StoreFull
@@ -113,6 +115,11 @@ class SessionStore:
         return Chat(
             self.chats.get(chat_id), settings.value, self.messages.path(chat_id), settings.notes
         )
+
+    def copy_daily(self) -> None:
+        """Keep a copy of the file, made anew each day in a thread of its own."""
+        if not self.read_only and self.database.path != IN_MEMORY:
+            Thread(target=copy_daily, args=(self.database.path,), daemon=True).start()
 
     def close(self) -> None:
         """Close the database."""

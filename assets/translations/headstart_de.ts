@@ -872,6 +872,10 @@
         </translation>
     </message>
     <message>
+        <source>What could be read of it and of the copy of {day} is here: {chats} with {messages}.</source>
+        <translation>Was davon und von der Kopie vom {day} zu lesen war, ist hier: {chats} mit {messages}.</translation>
+    </message>
+    <message>
         <source>What can be read of it could not be taken over ({error}).</source>
         <translation>Was davon lesbar ist, ließ sich nicht übernehmen ({error}).</translation>
     </message>
@@ -3710,6 +3714,10 @@
         <translation>0 bis 1</translation>
     </message>
     <message>
+        <source>0 to 20, or None</source>
+        <translation>0 bis 20 oder None</translation>
+    </message>
+    <message>
         <source>an object, or None</source>
         <translation>ein Objekt oder None</translation>
     </message>
@@ -4987,11 +4995,11 @@
     </message>
     <message>
         <source>The answer left its grammar.</source>
-        <translation type="unfinished"></translation>
+        <translation>Die Antwort hat ihre Grammatik verlassen.</translation>
     </message>
     <message>
         <source>schema, regex or grammar: it is too large for an answer to be bound to it ({why}). Make it smaller.</source>
-        <translation type="unfinished"></translation>
+        <translation>Schema, regulärer Ausdruck oder Grammatik: zu groß, um eine Antwort daran zu binden ({why}). Verkleinern Sie es.</translation>
     </message>
     <message>
         <source>{path} could not be moved to the Trash: its disk may have none, or may not be written to.</source>

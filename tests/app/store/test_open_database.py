@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from chat_stores import python, talk, texts, without_rights
 
+from app.store.salvage import copy_daily, copy_file
 from app.store.schema import MIGRATIONS
 from app.store.session_store import SessionStore, open_passing_store, open_some_store, open_store
+from app.values.attached_text import SaidWith
 from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar
 from app.values.errors import StoreBusy, StoreError, StoreForeign, StoreReadOnly, StoreTooNew
@@ -99,6 +101,63 @@ def test_a_damaged_page_costs_only_what_was_in_it(path):
 def test_damaged_files_are_kept_aside(path, damage):
     path.write_bytes(damage(path.read_bytes()))
     check_replaced(path, open_store(path))
+
+
+def test_a_daily_copy_gives_what_a_damaged_file_has_lost(path):
+    store = open_store(path)
+    copy_daily(path)
+    copy = copy_file(path)
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    new = talk(store, "later", "than the copy")
+    store.chats.rename(1, "another name")
+    store.drafts.write_chat(2, SaidWith("unsent"), SaidWith(""))
+    made = copy.stat().st_mtime_ns
+    copy_daily(path)
+    assert copy.stat().st_mtime_ns == made, "once a day"
+    os.utime(copy, (made / 1e9 - 25 * 3600,) * 2)
+    copy_daily(path)
+    assert copy.stat().st_mtime_ns > made
+    store.chats.rename(3, "named after the copy")
+    store.close()
+    whole = path.read_bytes()
+    path.write_bytes(bytes(3 * 4096) + whole[3 * 4096 :])
+    saved = open_store(path)
+    assert (
+        "and of the copy of 2" in saved.notices[0]
+        and "41 chats with 242 messages" in (saved.notices[0])
+    )
+    assert saved.chats.get(1).title == "another name" and saved.chats.get(3).title == "chat 2"
+    assert texts(saved, new) == ["later", "than the copy"] and len(texts(saved, 5)) == 6
+    assert not saved.drafts.read().chats, "a text may have been sent since"
+    saved.chats.delete_for_ever(1)
+    assert not copy.exists(), "it would still have the chat"
+    check_replaced(path, saved)
+
+
+def test_what_a_damaged_file_still_gives_goes_before_its_copy(path):
+    store = open_store(path)
+    copy_daily(path)
+    store.chats.rename(1, "newer")
+    store.close()
+    path.write_bytes(path.read_bytes()[:-4096])
+    saved = open_store(path)
+    assert saved.chats.get(1).title == "newer" and len(saved.chats.listed()) == 40
+    assert saved.database.rows("SELECT count(*) AS n FROM message")[0]["n"] == 240
+    saved.close()
+
+
+def test_no_copy_is_made_of_no_chats_nor_where_it_cannot_be(path, tmp_path):
+    empty = tmp_path / "empty" / "chats.db"
+    open_store(empty).close()
+    copy_daily(empty)
+    assert not copy_file(empty).exists() and not list(empty.parent.glob("*.part"))
+    copy_file(path).mkdir()
+    copy_daily(path)
+    assert not list(path.parent.glob("*.part"))
+    path.write_bytes(path.read_bytes()[:9000])
+    copy_file(path).rmdir()
+    copy_daily(path)
+    assert not copy_file(path).exists()
 
 
 @pytest.mark.parametrize("end", [b"", b"odd end"])
