@@ -157,6 +157,7 @@ class DropController(QObject):
             self._refusal = f"{plan.title}. {said(plan.detail)}"
             self._notice.mention(self._refusal)
             return
+        self._offered.close()  # the card would cover what comes
         for thing in things:
             self._offer(thing)
         refused = [said(thing.words) for thing in things if isinstance(thing, Refused)]

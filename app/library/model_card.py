@@ -11,6 +11,7 @@ import mlx_engine
 from app.library.machine import Machine
 from app.values.app_settings import ModelSettings
 from app.values.models import FoundModel, ModelCard, family_name, short_quantisation
+from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.hub.weight_files import GGUF, is_gguf_head
 from mlx_engine.values.errors import EngineError, HeadsOnly
 from mlx_engine.values.model_description import ModelDescription
@@ -65,12 +66,16 @@ def is_heads_file(file: Path) -> bool:
     return False
 
 
-def with_headers(model: FoundModel, machine: Machine) -> FoundModel | None:
-    """Add what a model's headers say, as its card does; None for a file of MTP heads alone."""
+def with_headers(
+    model: FoundModel, machine: Machine, heads: Path | None = None
+) -> FoundModel | None:
+    """Add what a model's headers say, as its card does; None for a file of MTP heads alone. heads:
+    a file of them that the model is loaded with.
+    """
     if model.problem or model.is_built_in:
         return model
     try:
-        told = described(model.path).on(metal=machine.has_metal)
+        told = described(model.path, heads).on(metal=machine.has_metal)
     except HeadsOnly:
         return None
     except EngineError as error:
@@ -83,6 +88,9 @@ def with_headers(model: FoundModel, machine: Machine) -> FoundModel | None:
         heads=told.mtp_heads > 0 and told.mtp is None,
         fit=memory.fit,
     )
+
+
+MISSING = Words("The draft model {place} is not there: choose another one, or None.")
 
 
 def make_card(
@@ -107,10 +115,8 @@ def make_card(
         heads=_heads_words(model),
         has_heads=model.mtp_heads > 0 and model.mtp is None and not _heads_misfit(model),
         memory=model.memory_fit(usable, cache, asked=asked, draft=draft, gpu_bytes=gpu),
-        notes=(
-            *_clamped(model, asked),
-            *(reason.words for reason in (*model.declined, *packed)),
-        ),
+        notes=tuple(reason.words for reason in (*model.declined, *packed)),
+        warnings=_clamped(model, asked),
         groups=model.groups,
         size=size_words(model.nbytes),
         format=_format_words(model),
@@ -180,14 +186,21 @@ def read_card(
         return str(error)
     context = min(model.context_length, wanted.context_length or model.context_length)
     model = replace(model, context_length=context)
-    return make_card(model, machine, own.cache, _drafter(wanted, machine), wanted.context_length)
+    drafter = _drafter(wanted, machine)
+    draft, problem = (None, drafter) if isinstance(drafter, str) else (drafter, "")
+    card = make_card(model, machine, own.cache, draft, wanted.context_length)
+    return replace(card, warnings=(*card.warnings, problem)) if problem else card
 
 
-def _drafter(load: LoadOptions, machine: Machine) -> ModelDescription | None:
-    """None for one that is not on this disk, or that headers do not tell of."""
-    if load.draft_model is None or not Path(load.draft_model).exists():
+def _drafter(load: LoadOptions, machine: Machine) -> ModelDescription | str | None:
+    """A sentence where it is missing; None for one on the hub, and where headers do not tell."""
+    if load.draft_model is None:
         return None
+    place = Path(load.draft_model).expanduser()
+    if not place.exists():
+        is_on_hub = isinstance(read_hub_link(str(load.draft_model)), HubModel)
+        return None if is_on_hub else Words(MISSING.template, place=load.draft_model)
     try:
-        return described(Path(load.draft_model)).on(metal=machine.has_metal)
+        return described(place).on(metal=machine.has_metal)
     except EngineError:
         return None

@@ -76,6 +76,8 @@ class HubState(State):
         else:
             hub, machine = self._downloads.hub, self._machine
             self._again = lambda: self.search(words, wanted)
+            if self.heading != CHOSEN:
+                self.finds = ()  # those of other words
             self._ask(lambda: search(hub, words, machine, wanted), self._take_finds, SEARCHING)
 
     def look(self, hub_id: str) -> None:

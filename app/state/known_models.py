@@ -16,6 +16,7 @@ from app.state.settings import KeptSettings
 from app.state.state import State
 from app.values.app_settings import (
     BUILT_IN,
+    settings_of,
     with_model_folder,
     without_model_folder,
     without_recent_model,
@@ -158,10 +159,13 @@ class KnownModels(State):
             self.end_first_use()
         self._has_looked = True
         self._show(models)
-        machine = self._machine
+        machine, value = self._machine, self._settings.value
 
         def read() -> tuple[FoundModel, ...]:
-            told = (with_headers(model, machine) for model in models)
+            told = (
+                with_headers(model, machine, settings_of(value, str(model.path)).load.heads)
+                for model in models
+            )
             return tuple(model for model in told if model is not None)
 
         self._disk.run(read, self._take_headers)

@@ -35,7 +35,7 @@ from app.worker.requests import (
     Request,
     UnloadModel,
 )
-from mlx_engine.hub.weight_files import folder_name
+from mlx_engine.hub.weight_files import GGUF, folder_name
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import joined
 
@@ -259,4 +259,4 @@ class ModelState(State):
 
 def model_name(path: str | None) -> str:
     """Name of a model before it was looked at."""
-    return BUILT_IN_NAME if path is None else folder_name(Path(path))
+    return BUILT_IN_NAME if path is None else folder_name(Path(path.removesuffix(GGUF)))

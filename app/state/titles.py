@@ -98,7 +98,8 @@ class Titles(QObject):
         """Wait from now on for a moment in which nothing is asked; what is asked goes first."""
         self._idle.stop()
         is_busy = bool(self._answers.chat_ids) or self._comparison.is_running
-        if is_busy or self._models.loading is not None:
+        is_away = self._models.description is None
+        if is_busy or is_away or self._models.loading is not None:
             if self._running is not None:
                 self._wanted.append(self._running)
                 self._running = None

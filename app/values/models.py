@@ -54,6 +54,11 @@ class FoundModel:
         return model.name == self.name if self.is_built_in else model.path == str(self.path)
 
     @property
+    def label(self) -> str:
+        """Its name as cards have it, without the ending of a file."""
+        return self.name.removesuffix(".gguf")
+
+    @property
     def detail(self) -> str:
         """ "18.2 GB · drafting heads", as far as anything is known."""
         size = size_words(self.nbytes) if self.nbytes else ""
@@ -102,7 +107,8 @@ def family_name(architecture: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What is told of a model. heads: how it drafts, or why it does not; notes: what else is off.
+    """What is told of a model. heads: how it drafts, or why it does not; notes: what else is off;
+    warnings: load options that will not hold.
     memory: None for a model of which nothing is known. size, format: of the files, in plain words.
     """
 
@@ -118,6 +124,7 @@ class ModelCard:
     groups: tuple[TensorGroup, ...] = ()
     size: str = ""
     format: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 Phase = Literal["waiting", "looking", "running", "paused", "failed", "done"]

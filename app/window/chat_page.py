@@ -219,9 +219,10 @@ class HeadBar(QFrame):
     ) -> None:
         """A load that runs; total 0 while there are no bytes yet, before: what is done instead."""
         self._name(name)
-        how_much = f"{said(verb)} · {bytes_of(done, total)}"
+        is_read = 0 < total <= done  # a first pass follows, which has no measure
+        how_much = tr("Getting ready") if is_read else f"{said(verb)} · {bytes_of(done, total)}"
         self._detail.show_text(how_much if total else tr(before))
-        self._progress.show_bytes(done, total)
+        self._progress.show_bytes(done, 0 if is_read else total)
         self._show_loading(True)
 
     def _fill_menu(self) -> None:

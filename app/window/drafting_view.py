@@ -150,7 +150,9 @@ def drafting_sentence(history: RoundHistory) -> str:
     if isinstance(state, DraftingNow) and state.depth is None:
         return tr("Reading the prompt…")
     if state is not None and state.plain_is_faster:
-        return tr("Drafting is paused: answers come faster without it here")
+        drafts = state.depth if isinstance(state, DraftingNow) else state.drafted
+        faster = tr("Answers come faster without drafting here")
+        return faster if drafts else tr("Drafting is paused: answers come faster without it here")
     if gain is not None and gain.ratio >= WORTH_SAYING:
         return tr("{ratio:.1f}× faster with drafting", ratio=gain.ratio)
     return accepted_in_words(history)

@@ -620,6 +620,10 @@
         <translation>Das größte der Familie</translation>
     </message>
     <message>
+        <source>The draft model {place} is not there: choose another one, or None.</source>
+        <translation>Das Entwurfsmodell {place} ist nicht da: ein anderes wählen, oder „Keines“.</translation>
+    </message>
+    <message>
         <source>{tokens} tokens</source>
         <translation>{tokens} Tokens</translation>
     </message>
@@ -886,14 +890,6 @@
     <message>
         <source>{path} could not be written ({strerror}): choose another place, or free space.</source>
         <translation>{path} konnte nicht geschrieben werden ({strerror}): einen anderen Ort wählen oder Platz schaffen.</translation>
-    </message>
-    <message numerus="yes">
-        <source>{n:,} entries of {name} are no chats and were left out.</source>
-        <comment>1 entry of {name} is no chat and was left out.</comment>
-        <translation>
-            <numerusform>1 Eintrag von {name} ist kein Chat und wurde ausgelassen.</numerusform>
-            <numerusform>{n:,} Einträge von {name} sind keine Chats und wurden ausgelassen.</numerusform>
-        </translation>
     </message>
     <message>
         <source>{path} could not be read ({strerror}).</source>
@@ -1311,6 +1307,10 @@
         <translation>Eines öffnen oder hierher ziehen, um zu beginnen.</translation>
     </message>
     <message>
+        <source>Getting ready</source>
+        <translation>Wird vorbereitet</translation>
+    </message>
+    <message>
         <source>Checking files</source>
         <translation>Dateien werden geprüft</translation>
     </message>
@@ -1697,6 +1697,10 @@
     <message>
         <source>Drafting guesses the next tokens, and the model checks all of them in one step. Each accepted guess saves a step; the words stay the same.</source>
         <translation>Entwürfe raten die nächsten Token, und das Modell prüft alle in einem Schritt. Jeder angenommene spart einen Schritt; die Wörter bleiben dieselben.</translation>
+    </message>
+    <message>
+        <source>Answers come faster without drafting here</source>
+        <translation>Ohne Entwürfe kommen Antworten hier schneller</translation>
     </message>
     <message>
         <source>Speedups on the GPU</source>

@@ -1,5 +1,6 @@
 """Numbers to type, step and slide."""
 
+import re
 from dataclasses import dataclass
 
 from PySide6.QtCore import QSignalBlocker, Qt
@@ -12,6 +13,11 @@ from app.window.controls.fields import buddy, describe, settle_timer
 from app.window.controls.labels import restyle, set_tip, tabular
 from app.window.controls.layouts import Wide, column, row
 from app.window.language import decimal, tr
+
+GROUPED = re.compile(r"\d{1,3}([., ’\xa0\u202f]\d{3})+")
+"""A whole number in groups of three digits: "32,768", "32.768"."""
+GROUPED_SO_FAR = re.compile(r"\d{1,3}([., ’\xa0\u202f]\d{0,3})+")
+"""How one begins while it is typed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +66,10 @@ class NumberEdit(QDoubleSpinBox):
             return self.unset
         if self._off is not None and text == tr("off"):
             return self._off
+        if not self.decimals() and GROUPED.fullmatch(text):
+            text = re.sub(r"\D", "", text)
         try:
-            return float(text.replace(",", "."))
+            return float(text.replace(",", ".")) if self.decimals() else int(text)
         except ValueError:
             return None
 
@@ -84,9 +92,10 @@ class NumberEdit(QDoubleSpinBox):
         number, state = self._number(text), QValidator.State.Intermediate
         if number is None:
             begun = ("-", ".", ",", tr("off"), self.specialValueText())
-            if not any(word.startswith(text) for word in begun):
+            is_group = not self.decimals() and GROUPED_SO_FAR.fullmatch(text)
+            if not is_group and not any(word.startswith(text) for word in begun):
                 state = QValidator.State.Invalid
-        elif number > self.maximum() or (not self.decimals() and number % 1):
+        elif number > self.maximum():
             state = QValidator.State.Invalid
         elif number >= self._least or number == self.unset:
             state = QValidator.State.Acceptable

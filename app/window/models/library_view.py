@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QPoint, QProcess, Qt, QUrl
+from PySide6.QtCore import QEvent, QPoint, QProcess, Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QFocusEvent, QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QLineEdit, QMenu, QMessageBox, QPushButton, QTreeWidgetItem, QWidget
 from typing_extensions import override
@@ -41,6 +41,7 @@ PLACES = (Option("here", Words("On this computer")), Option("hub", "Hugging Face
 class FolderSection(QWidget):
     """Folders that models are looked for in, and the one that they are downloaded to."""
 
+    _known: KnownModels
     _downloads: Downloads
 
     def __init__(self) -> None:
@@ -105,6 +106,10 @@ class FolderSection(QWidget):
 
         self._disk.run(self._downloads.free_bytes, show)
 
+    def _look_again(self) -> None:
+        self._known.refresh()
+        self._show_target()
+
     def _add_folder(self) -> None:
         if folder := choose_folder(self, tr("Look for models in"), self._settings):
             self._known.add_folder(Path(folder))
@@ -118,7 +123,15 @@ class FolderSection(QWidget):
     @override
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._show_target()
+        self._look_again()
+
+    @override
+    def changeEvent(self, event: QEvent) -> None:
+        """Look again after work in another program."""
+        super().changeEvent(event)
+        is_switch = event.type() == QEvent.Type.ActivationChange
+        if is_switch and self.isVisible() and self.isActiveWindow():
+            self._look_again()
 
 
 class ModelsHere(QWidget):
@@ -234,7 +247,7 @@ def _row_of(model: FoundModel, is_in_use: bool) -> ModelRow:
     where = tr("Comes with Headstart") if model.is_built_in else str(model.path)
     return ModelRow(
         model,
-        model.name,
+        model.label,
         model.base,
         model.parameters,
         said(model.format),

@@ -190,7 +190,6 @@ class ModelTable(QTreeWidget):
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.setVerticalScrollMode(QTreeWidget.ScrollMode.ScrollPerPixel)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setUniformRowHeights(True)
         self.setIndentation(14)
         self.setExpandsOnDoubleClick(False)
         header = self.header()

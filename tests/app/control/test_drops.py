@@ -134,6 +134,19 @@ def test_a_folder_of_several_models_is_for_the_library(driven, tmp_path):
     assert driven.app.settings.value.model_folders == (tmp_path / "many",)
 
 
+def test_a_card_covers_nothing_that_is_dropped_later(driven, tmp_path):
+    model = mime_of(tmp_path / "Small-4bit")
+    drag(driven, model)
+    drop(driven, model)
+    driven.until(driven.widgets.layer.isVisible)
+    note = tmp_path / "note.txt"
+    note.write_text("words")
+    drag(driven, mime_of(note))
+    drop(driven, mime_of(note))
+    driven.until(lambda: len(driven.widgets.composer.attachments()) == 1)
+    assert not driven.widgets.layer.isVisible()
+
+
 def test_texts_together_with_one_that_is_none(driven, tmp_path):
     paths = [tmp_path / name for name in ("a.py", "b.md", "c.png", "d.png")]
     for path, content in zip(paths, ("x = 1\n", "# b", "\x89PNG", "\x89PNG"), strict=True):

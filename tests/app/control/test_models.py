@@ -310,5 +310,5 @@ def test_the_output_head_in_use_is_said(driven, source):
 def test_a_model_has_its_name_before_it_was_looked_at():
     assert model_name("/hub/models--org--small/snapshots/c0ffee") == "org/small"
     assert model_name("/models/Qwen/mlx") == "Qwen"
-    assert model_name("/models/qwen-Q4_K_M.gguf") == "qwen-Q4_K_M.gguf"
+    assert model_name("/models/qwen-Q4_K_M.gguf") == "qwen-Q4_K_M"
     assert model_name(None) == "Pocket model"

@@ -88,6 +88,16 @@ def test_heads_in_a_gguf_are_not_listed(tmp_path):
     assert [*told_in(tmp_path)] == ["small-MTP-Q8_0.gguf"]
 
 
+def test_heads_that_a_model_is_loaded_with_count(tmp_path):
+    write_tiny_gguf(tmp_path / "plain-Q8_0.gguf", heads="none")
+    (tmp_path / "elsewhere").mkdir()
+    heads = write_tiny_gguf(tmp_path / "elsewhere" / "mtp-plain-Q8_0.gguf", heads="only")
+    model = found_in(tmp_path)["plain-Q8_0.gguf"]
+    alone, helped = (with_headers(model, MACHINE, chosen) for chosen in (None, heads))
+    assert alone is not None and alone.heads is False
+    assert helped is not None and helped.heads is True
+
+
 def test_headers_tell_what_a_card_tells(tmp_path):
     """Of heads inside, beside and in a folder of their own, page and card say the same."""
     for folder, heads in (("inside", "inside"), ("none", "none"), ("beside", "none")):

@@ -141,6 +141,18 @@ def test_a_draft_model_is_in_the_sum():
     assert weights("org/name") == 0, "what would have to be fetched is left alone"
 
 
+def test_a_draft_model_that_is_missing_is_told(tmp_path):
+    def warnings(place: str) -> tuple[str, ...]:
+        card = read_card(None, MAC, ModelSettings(LoadOptions(draft_model=place)))
+        assert isinstance(card, ModelCard)
+        return card.warnings
+
+    missing = str(tmp_path / "small.gguf")
+    (warning,) = warnings(missing)
+    assert missing in warning
+    assert warnings("org/name") == warnings(str(built_in_model())) == ()
+
+
 def test_a_shorter_context_needs_less_memory():
     whole = read_card(None, MAC)
     short = read_card(None, MAC, ModelSettings(LoadOptions(context_length=2048)))
@@ -194,7 +206,7 @@ def test_numbers_in_words():
 def test_a_context_longer_than_the_model_reads_is_told():
     card = read_card(None, MAC, ModelSettings(LoadOptions(context_length=10**6)))
     assert isinstance(card, ModelCard)
-    (note,) = [note for note in card.notes if "1,000,000" in note]
-    assert "this model reads at most" in note
+    (warning,) = card.warnings
+    assert "1,000,000" in warning and "this model reads at most" in warning
     card = read_card(None, MAC, ModelSettings(LoadOptions(context_length=64)))
-    assert isinstance(card, ModelCard) and not any("asked for" in note for note in card.notes)
+    assert isinstance(card, ModelCard) and not card.warnings

@@ -72,6 +72,15 @@ def test_nobody_is_asked_to_sign_in_for_other_models(qtbot, hub):
     assert "no such model" in hub.status and not hub.needs_sign_in
 
 
+def test_a_search_that_fails_shows_nothing_of_the_one_before(qtbot, hub, fake):
+    hub.search("open")
+    qtbot.waitUntil(lambda: [find.hub_id for find in hub.finds] == ["org/open"])
+    fake.nonsense = b"<html>Please sign in to this network"
+    hub.search("gated")
+    qtbot.waitUntil(lambda: hub.is_problem, timeout=PATIENCE_MS)
+    assert hub.finds == ()
+
+
 def test_a_download_that_needs_an_account_leads_to_the_sign_in(qtbot, hub):
     wanted = []
     hub.wanted.connect(lambda: wanted.append(hub.words))

@@ -75,6 +75,13 @@ def test_the_first_answer_brings_a_title(named, qtbot):
     assert len(named.asked_for_title) == 1, "the first answer alone"
 
 
+def test_a_model_that_is_ejected_writes_no_title(named, qtbot):
+    ask(named, qtbot)
+    qtbot.waitUntil(lambda: len(named.asked_for_title) == 1)
+    named.models.rest("Ejected.")
+    assert StopAnswer(CHAT_ID) in named.requests
+
+
 def test_a_title_of_the_user_stays(named, qtbot):
     ask(named, qtbot)
     qtbot.waitUntil(lambda: len(named.asked_for_title) == 1)

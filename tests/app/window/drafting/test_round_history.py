@@ -122,6 +122,7 @@ def test_what_is_said_follows_the_answer_to_its_end():
 
 
 RESTS, ALL = "Drafting is paused: answers come faster without it here", "100 % of drafts accepted"
+SLOWER = "Answers come faster without drafting here"
 PARKED = Reason("parked-cost", "Too dear.")
 
 
@@ -129,7 +130,7 @@ PARKED = Reason("parked-cost", "Too dear.")
     ("depth", "why", "auto_depth", "sentence"),
     [
         (3, None, 2, ALL),
-        (3, None, 0, RESTS),
+        (3, None, 0, SLOWER),
         (0, PARKED, None, RESTS),
         (0, Reason("parked-acceptance", "Too rare."), None, RESTS),
         (0, Reason("off", "Off."), None, ""),

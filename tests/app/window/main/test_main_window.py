@@ -13,6 +13,7 @@ from PySide6.QtGui import (
     QResizeEvent,
 )
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
+from seen import words_on
 from shown_transcript import settle
 
 from app.window.controls import notice_bar
@@ -251,6 +252,9 @@ def test_the_longest_names_keep_nothing_from_its_place(qtbot, wear):
     qtbot.waitUntil(lambda: "…" in model.text())
     made.head.show_loading("Short", 1, 10)
     qtbot.waitUntil(lambda: model.text() == "Short")
+    assert any("1 of 10" in words for words in words_on(made.head))
+    made.head.show_loading("Short", 10, 10)
+    assert "Getting ready" in words_on(made.head), "the first pass has no measure"
 
 
 def test_what_needs_no_answer_goes_by_itself(qtbot, monkeypatch):

@@ -152,6 +152,13 @@ def test_details_on_demand(card, stated):
     assert not any("qwen3_5" in words for words in words_on(card))
 
 
+def test_what_will_not_hold_is_said_at_once(card, stated):
+    stated.show_card(dataclasses.replace(FACTS, warnings=("The draft model is not there.",)))
+    assert "The draft model is not there." in words_on(card)
+    stated.show_card(FACTS)
+    assert "The draft model is not there." not in words_on(card)
+
+
 def test_a_model_that_does_not_fit_says_what_is_too_much_at_once(card, stated):
     stated.show_card(dataclasses.replace(FACTS, memory=TOO_LARGE))
     assert TOO_LARGE.words in words_on(card)
@@ -212,6 +219,24 @@ def test_the_model_in_use_has_a_mark(library, stated):
     assert marked == ["Qwen"]
     item = table.item_of(lambda row: row.is_in_use)
     assert not item.icon(0).isNull() and "in use" in item.data(0, ACCESSIBLE)
+
+
+def test_the_mark_makes_no_other_row_higher(library, stated):
+    table = library.here.table
+    library.show()
+    first, *_, last = [row.entry.path for row in table.rows]
+    heights = set()
+    for path in (last, first):
+        description = dataclasses.replace(described("Qwen", GB), path=str(path))
+        stated.models.take(ModelLoaded(str(path), description))
+        heights.add(table.visualItemRect(table.topLevelItem(1)).height())
+    assert len(heights) == 1
+
+
+def test_a_file_has_one_name_before_and_after_it_was_used(library, stated):
+    file = Path("/m/small-Q8_0.gguf")
+    stated.find(FoundModel(file.name, file, "Here", GB))
+    assert names(library.here.table) == ["small-Q8_0"]
 
 
 def test_a_click_on_a_header_sorts_and_a_third_one_gives_that_up(qtbot, library):

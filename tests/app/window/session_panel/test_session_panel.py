@@ -99,6 +99,8 @@ def test_an_empty_field_is_no_choice_or_no_limit(qtbot, panel, heard):
         ("Temperature", "hot", None),
         ("Temperature", "nan", None),
         ("Top k", "1.5", 1),
+        ("Max tokens", "1,024", 1024),
+        ("Max tokens", "32.768", 32768),
         ("Max tokens", "0", None),
         ("Minimum probability", "2", None),
     ],
