@@ -176,6 +176,22 @@ class StockOperations:
         outputs, after = mx.fast.gated_delta_update(*rows, state)
         return outputs, after
 
+    def gather_product(
+        self,
+        rows: mx.array,
+        matrices: mx.array,
+        its_row: mx.array | None,
+        chosen: mx.array,
+        *,
+        is_sorted: bool,
+    ) -> mx.array:
+        """Multiply rows [R, 1, K] by chosen matrices of a dense stack [E, K, N] -> [..., 1, N].
+
+        its_row, chosen: indices of row and matrix; None: the rows in order. is_sorted: `chosen`
+        ascends.
+        """
+        return mx.gather_mm(rows, matrices, its_row, chosen, sorted_indices=is_sorted)
+
     def contiguous(self, x: mx.array) -> mx.array:
         """Return a contiguous array: x itself, or a copy."""
         return mx.contiguous(x)

@@ -67,6 +67,19 @@ class CpuStockOperations(StockOperations):
 
         return normalise_heads
 
+    def gather_product(
+        self,
+        rows: mx.array,
+        matrices: mx.array,
+        its_row: mx.array | None,
+        chosen: mx.array,
+        *,
+        is_sorted: bool,
+    ) -> mx.array:
+        """Multiply rows by chosen matrices in float32, the only type of MLX's CPU backend here."""
+        wide, stack = rows.astype(mx.float32), matrices.astype(mx.float32)
+        return mx.gather_mm(wide, stack, its_row, chosen, sorted_indices=is_sorted)
+
     def l2_norm(self, x: mx.array, heads: int, eps: float, repeats: int = 1) -> mx.array:
         """L2-normalise heads, repeating each head in the same matrix product."""
         _, count, width = x.shape

@@ -88,7 +88,7 @@ def open_engine(
     use_private_temporary_folder()
     launcher, most = launcher_here(), most_bytes(options)
     record = None if launcher is None else record_here(kernel_verdict)
-    kernels = kernels_here(launcher, options.numerics, record)
+    kernels = kernels_here(launcher, options.numerics, record, options.activations)
     hub, built_in = FromHub(None, on_download or on_progress, stop), built_in_model()
     loaded = load_model(path, options, built_in, on_progress, stop, kernels, hub, most, gpu_bytes())
     small = None
@@ -141,7 +141,7 @@ class Engine:
             prompts=PromptCache(
                 loaded.model,
                 prompt_cache_bytes_of(options, told.nbytes),
-                prompt_files(options, told.path, lambda: origin(self.description.numerics)),
+                prompt_files(options, told.path, lambda: origin(self.description)),
             ),
             grammars=GrammarTokens(tokenizer, loaded.model.vocabulary),
             sampling=SamplerKernels.of(loaded.kernels, loaded.model.vocabulary),

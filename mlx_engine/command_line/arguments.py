@@ -75,6 +75,8 @@ LOADING = {
     "load)",
     "--numerics auto|exact|fast": "exact: the same text with drafting on and off, and beside other "
     "chats (default: auto, exact where that costs at most 5 %% on this machine)",
+    "--activations auto|float16|bfloat16": "16-bit type to compute in (default: auto, float16 on "
+    "M1 and M2, else the type that the model is stored in)",
     "--context N": "longest conversation in tokens (default: the model's own limit)",
     "--anyway": "load the model even if its memory plan says that it does not fit",
 }

@@ -101,6 +101,7 @@ class Chat:
         self.screen.note(
             f"{model.name} · {count_words(model.parameters)} parameters · {model.quantisation} · "
             f"{heads if model.mtp_heads else 'no MTP heads'} · numerics {model.numerics} · "
+            f"{model.activations} · "
             f"{machine}",
             "bold",
         )

@@ -6,27 +6,57 @@ import mlx.core as mx
 
 from metal_kernels.stock import computes_on_gpu
 from mlx_engine.values.errors import BadModelFile, LoadStopped, OutOfMemory, is_out_of_memory
+from mlx_engine.values.options import AskedActivations
 
 SLICE_BYTES = 32 * 2**20
 """Bytes read between two calls of `stop`: a tenth of a second even from a slow disk."""
+
+WITHOUT_BFLOAT16 = ("applegpu_g13", "applegpu_g14")
+"""Beginnings of the architectures of M1 and M2, whose GPUs have no bfloat16 arithmetic.
+
+A chain of bfloat16 operations compiles to five times the machine code of its float16 form there,
+and to less than twice on later ones.
+"""
+
+HALF_BYTES = 2
 
 Progress = Callable[[int, int], None]
 Stop = Callable[[], bool]
 
 
-def dtype_in_memory(dtype: mx.Dtype) -> mx.Dtype:
-    """Return the dtype in which floats of `dtype` are kept in memory on MLX's default device.
+def half_dtype(asked: AskedActivations, architecture: str) -> mx.Dtype | None:
+    """Return the dtype in memory of floats stored in 16 bits; None keeps the stored one.
 
-    float32 on a CPU, where MLX computes 16-bit floats slowly and with other rounding; else `dtype`,
-    but float32 for float64, which no GPU has.
+    architecture: of the GPU, as `mx.device_info` names it; empty for a CPU, where MLX computes
+    16-bit floats slowly and with other rounding, so that "auto" is float32.
     """
-    return mx.float32 if dtype == mx.float64 or not computes_on_gpu() else dtype
+    if asked != "auto":
+        return mx.float16 if asked == "float16" else mx.bfloat16
+    if not architecture:
+        return mx.float32
+    return mx.float16 if architecture.startswith(WITHOUT_BFLOAT16) else None
 
 
-def cast_floats(arrays: Mapping[str, mx.array]) -> dict[str, mx.array]:
-    """Lazily cast floating MLX arrays to the dtype kept in memory; integer arrays stay."""
+def gpu_architecture() -> str:
+    """Architecture of MLX's default device, such as "applegpu_g13s"; empty for a CPU."""
+    return str(mx.device_info()["architecture"]) if computes_on_gpu() else ""
+
+
+def dtype_in_memory(dtype: mx.Dtype, half: mx.Dtype | None) -> mx.Dtype:
+    """Return the dtype in memory of floats of `dtype`; float64, which no GPU has, is float32.
+
+    half: that of floats stored in 16 bits, None for the stored one.
+    """
+    return mx.float32 if dtype.size > HALF_BYTES else half or dtype
+
+
+def cast_floats(arrays: Mapping[str, mx.array], half: mx.Dtype | None) -> dict[str, mx.array]:
+    """Lazily cast floating MLX arrays to the dtype kept in memory; integer arrays stay.
+
+    half: as in dtype_in_memory.
+    """
     return {
-        name: array.astype(dtype_in_memory(array.dtype))
+        name: array.astype(dtype_in_memory(array.dtype, half))
         if mx.issubdtype(array.dtype, mx.floating)
         else array
         for name, array in arrays.items()

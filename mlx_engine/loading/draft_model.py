@@ -6,8 +6,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from metal_kernels.stock import computes_on_gpu
-from mlx_engine.loading.arrays import cast_floats, evaluate_arrays
+from mlx_engine.loading.arrays import cast_floats, evaluate_arrays, gpu_architecture, half_dtype
 from mlx_engine.loading.describe import read_text_parts
 from mlx_engine.loading.find import FromHub, ModelFiles, locate_model, read_json_object
 from mlx_engine.loading.fp8 import pair_fp8_scales
@@ -30,7 +29,7 @@ from mlx_engine.models.matrix import column_layout, stored_layout
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import BadModelFile, BadOption, EngineError, LoadStopped, Reason
-from mlx_engine.values.options import LoadOptions
+from mlx_engine.values.options import AskedActivations, LoadOptions
 
 _BUFFERS = ("t2d",)
 """Tensors of EAGLE-3 that follow from others."""
@@ -68,16 +67,22 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
     return DrafterFiles(kind, str(files.root), config, tensors) if kind else None
 
 
-def build_drafter(files: DrafterFiles, target: Model) -> FeatureReader:
-    """Build a draft model with lazy weights for `target`. Raises BadModelFile, UnsupportedModel."""
-    stored = load_tensors(files.tensors)
+def build_drafter(
+    files: DrafterFiles, target: Model, activations: AskedActivations = "auto"
+) -> FeatureReader:
+    """Build a draft model with lazy weights for `target`. Raises BadModelFile, UnsupportedModel.
+
+    activations: as in LoadOptions.
+    """
+    half = half_dtype(activations, gpu_architecture())
+    stored = load_tensors(files.tensors, half)
     renamed = assistant_name if files.kind == "gemma4-assistant" else plain_name
-    arrays = cast_floats({renamed(name): array for name, array in stored.items()})
+    arrays = cast_floats({renamed(name): array for name, array in stored.items()}, half)
     for name in _BUFFERS:
         arrays.pop(name, None)
     numbers = {name: arrays.pop(name) for name in _NUMBERS if name in arrays}
-    layout = stored_layout if computes_on_gpu() else column_layout
-    table = WeightTable(arrays, files.origin, layout=layout)
+    layout = column_layout if half == mx.float32 else stored_layout
+    table = WeightTable(arrays, files.origin, layout=layout, computed=half)
     return _BUILD[files.kind](files, table, numbers, target)
 
 
@@ -139,7 +144,7 @@ def open_draft_model(
     draft_misfit "plain" the SmallModel has the reason as `why_not` instead.
     """
     try:
-        return _check_draft_model(place, target, hub)
+        return _check_draft_model(place, target, hub, options.activations)
     except LoadStopped:
         raise
     except EngineError as error:
@@ -153,14 +158,16 @@ def _raise_misfit(misfit: Reason) -> Model:
     raise AssertionError(misfit.words)
 
 
-def _check_draft_model(place: str | Path, target: LoadedModel, hub: FromHub | None) -> SmallModel:
+def _check_draft_model(
+    place: str | Path, target: LoadedModel, hub: FromHub | None, activations: AskedActivations
+) -> SmallModel:
     files = locate_model(place, Path(), hub)
     drafter, whole = read_drafter(files), max(1, target.description.nbytes)
     if drafter is None:
         nbytes = _check_whole_model(files, place, target)
-        options = LoadOptions(numerics="fast")
+        options = LoadOptions(numerics="fast", activations=activations)
         return SmallModel(lambda: load_model(files, options, files.root).model, nbytes / whole)
-    built, origin = build_drafter(drafter, target.model), drafter.origin
+    built, origin = build_drafter(drafter, target.model, activations), drafter.origin
     return SmallModel(lambda: read_arrays(built, origin), drafter.nbytes / whole)
 
 

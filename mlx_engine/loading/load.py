@@ -1,6 +1,6 @@
 """Load a model from its files; every tensor must be used."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +9,14 @@ import mlx.core as mx
 
 from metal_kernels.choice import NO_KERNELS, Kernels, KernelWork
 from metal_kernels.stock import computes_on_gpu
-from mlx_engine.loading.arrays import Progress, Stop, cast_floats, evaluate_arrays
+from mlx_engine.loading.arrays import (
+    Progress,
+    Stop,
+    cast_floats,
+    evaluate_arrays,
+    gpu_architecture,
+    half_dtype,
+)
 from mlx_engine.loading.describe import describe, read_text_parts
 from mlx_engine.loading.find import FromHub, ModelFiles, locate_heads, locate_model
 from mlx_engine.loading.gguf.part import GgufPart
@@ -23,9 +30,9 @@ from mlx_engine.models.matrix import Layout, column_layout, stored_layout
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
-from mlx_engine.values.errors import Reason
+from mlx_engine.values.errors import BadOption, Reason
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import HeadBits, LoadOptions
+from mlx_engine.values.options import Activations, AskedActivations, HeadBits, LoadOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +100,15 @@ def load_model(
         description.check_fits(description.memory_fit(usable, asked=asked, gpu_bytes=gpu_bytes))
     tokenizer, template = read_text_parts(headers)
     tokenizer = tokenizer.fit_to_vocabulary(description.vocabulary)
-    cache = None if options.repack_cache is None else RepackCache(options.repack_cache)
-    weights = _canonical_weights(headers, on_progress, stop, cache)
+    half = _half_dtype(options.activations, headers)
+    cache = None if options.repack_cache is None else RepackCache(options.repack_cache, half)
+    weights = _canonical_weights(headers, half, on_progress, stop, cache)
     if options.head_bits is not None and weights.head is not None:
         weights = weights._replace(head=quantised_head(weights.head, options.head_bits))
     reasons = weights.reasons
     is_unpacked = no_kernels and 4 * description.parameters <= CPU_LAYOUT_LIMIT
-    built = _build(headers, weights, column_layout if is_unpacked else stored_layout, kernels)
+    layout = column_layout if is_unpacked and half == mx.float32 else stored_layout
+    built = _build(headers, weights, layout, kernels, half)
     del weights  # the model may have replaced them
     repacked = headers.gguf is not None and not (cache and cache.was_read)
     to_come = None if repacked else on_progress  # repacked weights are in memory already
@@ -112,7 +121,11 @@ def load_model(
         declined += cache.reasons
     kept = cache.words if cache is not None else None
     described = replace(
-        description, declined=declined, repack_cache=kept, packed_cache=built.model.packed_cache
+        description,
+        declined=declined,
+        repack_cache=kept,
+        packed_cache=built.model.packed_cache,
+        activations=_activations(built.trunk, half),
     )
     origin = headers.heads.origin
     return LoadedModel(built.model, tokenizer, template, described, built.head, origin, kernels)
@@ -130,22 +143,48 @@ def _keep_readable_blocks(headers: ModelHeaders, kernels: Kernels) -> ModelHeade
 
 def _canonical_weights(
     headers: ModelHeaders,
+    half: mx.Dtype | None,
     on_progress: Progress | None,
     stop: Stop | None,
     cache: RepackCache | None,
 ) -> _LazyWeights:
     family, heads, origin = headers.family, headers.heads, str(headers.files.root)
     # Heads first, before the trunk takes memory.
-    head_read = load_deferred(heads.tensors, stop=stop, cache=cache)
-    read = load_tensors(headers.parts.trunk, on_progress=on_progress, stop=stop, cache=cache)
+    head_read = load_deferred(heads.tensors, half, stop=stop, cache=cache)
+    read = load_tensors(headers.parts.trunk, half, on_progress=on_progress, stop=stop, cache=cache)
     trunk = family.canonical_trunk(read, origin)
-    arrays = cast_floats(trunk.arrays)
+    arrays = cast_floats(trunk.arrays, half)
     if not heads.tensors:
         return _LazyWeights(arrays, None, trunk.reasons)
     shift = _head_norm_shift(heads, trunk.norm_shift)
     head = family.canonical_head(head_read, heads.origin, shift)
-    head_arrays = cast_floats(head.arrays)
+    head_arrays = cast_floats(head.arrays, half)
     return _LazyWeights(arrays, head_arrays, trunk.reasons + head.reasons)
+
+
+def _half_dtype(asked: AskedActivations, headers: ModelHeaders) -> mx.Dtype | None:
+    """Return the dtype in memory of floats stored in 16 bits, as `half_dtype`. Raises BadOption."""
+    architecture = gpu_architecture()
+    half = half_dtype(asked, architecture)
+    if headers.family.can_widen:
+        return half
+    if asked == "auto":
+        return None if half == mx.float16 else half
+    if not architecture:
+        raise BadOption(
+            "activations={asked!r}: {path} runs in a class of mlx-lm, which needs a GPU for 16-bit "
+            'floats. Use "auto".',
+            asked=asked,
+            path=headers.files.root,
+        )
+    return half
+
+
+def _activations(arrays: Sequence[mx.array], half: mx.Dtype | None) -> Activations:
+    """Name the type that a model of these weights computes in; half: as in `half_dtype`."""
+    kept = {array.dtype for array in arrays} & {mx.bfloat16, mx.float16}
+    dtype = half or (kept.pop() if len(kept) == 1 else mx.bfloat16)
+    return "float16" if dtype == mx.float16 else "bfloat16" if dtype == mx.bfloat16 else "float32"
 
 
 def _head_norm_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
@@ -156,13 +195,19 @@ def _head_norm_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
 
 
 def _build(
-    headers: ModelHeaders, weights: _LazyWeights, layout: Layout, kernels: Kernels
+    headers: ModelHeaders,
+    weights: _LazyWeights,
+    layout: Layout,
+    kernels: Kernels,
+    computed: mx.Dtype | None,
 ) -> _BuiltModel:
-    origin = str(headers.files.root)
-    tables = [WeightTable(weights.trunk, origin, layout=layout, kernels=kernels)]
+    parts = [(weights.trunk, str(headers.files.root))]
     if weights.head is not None:
-        heads_origin = headers.heads.origin
-        tables.append(WeightTable(weights.head, heads_origin, layout=layout, kernels=kernels))
+        parts.append((weights.head, headers.heads.origin))
+    tables = [
+        WeightTable(arrays, origin, layout=layout, kernels=kernels, computed=computed)
+        for arrays, origin in parts
+    ]
     model = headers.family.build(tables[0], tables[1] if tables[1:] else None)
     for table in tables:
         table.check_all_used()

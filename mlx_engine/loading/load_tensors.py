@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import mlx.core as mx
 
-from mlx_engine.loading.arrays import Progress, Stop, dtype_in_memory
+from mlx_engine.loading.arrays import Progress, Stop
 from mlx_engine.loading.assembled_tensors import AssembledTensor
 from mlx_engine.loading.fp8 import Fp8Tensor, dequantise_fp8
 from mlx_engine.loading.gguf.part import GgufPart
@@ -20,6 +20,7 @@ _HALVES = {"BF16": mx.bfloat16, "F16": mx.float16}
 
 def load_tensors(
     tensors: Mapping[str, TensorInfo],
+    half: mx.Dtype | None,
     *,
     on_progress: Progress | None = None,
     stop: Stop | None = None,
@@ -27,7 +28,8 @@ def load_tensors(
 ) -> dict[str, mx.array]:
     """Load weights by name, lazily from safetensors files and the cache of repacked GGUF tensors.
 
-    GGUF tensors that are not in the cache are repacked now, with progress, and written to it.
+    GGUF tensors that are not in the cache are repacked now, with progress, and written to it. half:
+    dtype of floats that are stored in 16 bits or less, None for one that suits the model.
     """
     assembled = {key: info for key, info in tensors.items() if isinstance(info, AssembledTensor)}
     single = {key: info for key, info in tensors.items() if key not in assembled}
@@ -36,11 +38,11 @@ def load_tensors(
     packed = {key: info for key, info in single.items() if isinstance(info, GgufPart)}
     in_fp8 = {key: info for key, info in single.items() if isinstance(info, Fp8Tensor)}
     plain = {key: info for key, info in single.items() if key not in packed | in_fp8}
-    arrays = load_arrays(plain) | _load_fp8(in_fp8)
+    arrays = load_arrays(plain) | _load_fp8(in_fp8, half)
     if packed:
         kept = None if cache is None else cache.read(packed)
         if kept is None:
-            kept = load_gguf_arrays(packed, on_progress, stop)
+            kept = load_gguf_arrays(packed, on_progress, stop, half)
             if cache is not None:
                 cache.write(packed, kept)
         arrays |= kept
@@ -49,33 +51,35 @@ def load_tensors(
 
 
 def load_deferred(
-    tensors: Mapping[str, TensorInfo], *, stop: Stop | None = None, cache: RepackCache | None = None
+    tensors: Mapping[str, TensorInfo],
+    half: mx.Dtype | None,
+    *,
+    stop: Stop | None = None,
+    cache: RepackCache | None = None,
 ) -> dict[str, mx.array]:
     """Load weights that may never be used, all lazily, so that they take no memory yet.
 
     GGUF tensors are repacked into a temporary file, which is deleted while open; without disk space
-    they stay in memory.
+    they stay in memory. half: as in load_tensors.
     """
     if cache is not None or not any(isinstance(info, GgufPart) for info in tensors.values()):
-        return load_tensors(tensors, stop=stop, cache=cache)
+        return load_tensors(tensors, half, stop=stop, cache=cache)
     try:
         place = TemporaryDirectory(prefix="headstart-heads-", ignore_cleanup_errors=True)
     except OSError:
-        return load_tensors(tensors, stop=stop)
+        return load_tensors(tensors, half, stop=stop)
     with place as folder:
-        temporary = RepackCache(Path(folder))
-        made = load_tensors(tensors, stop=stop, cache=temporary)
-        return made if temporary.reasons else load_tensors(tensors, cache=temporary)
+        temporary = RepackCache(Path(folder), half)
+        made = load_tensors(tensors, half, stop=stop, cache=temporary)
+        return made if temporary.reasons else load_tensors(tensors, half, cache=temporary)
 
 
-def _load_fp8(tensors: Mapping[str, Fp8Tensor]) -> dict[str, mx.array]:
-    """Dequantise fp8 tensors to 16 bits, on a CPU to float32."""
+def _load_fp8(tensors: Mapping[str, Fp8Tensor], half: mx.Dtype | None) -> dict[str, mx.array]:
+    """Dequantise fp8 tensors to the dtype `half`, None for the one their config names."""
     codes = load_arrays({key: info.codes for key, info in tensors.items()})
     scales = load_arrays({key: info.scales for key, info in tensors.items()})
     return {
-        key: dequantise_fp8(
-            codes[key], scales[key], info.block, dtype_in_memory(_HALVES[info.dtype])
-        )
+        key: dequantise_fp8(codes[key], scales[key], info.block, half or _HALVES[info.dtype])
         for key, info in tensors.items()
     }
 

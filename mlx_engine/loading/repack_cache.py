@@ -9,13 +9,12 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from metal_kernels.stock import computes_on_gpu
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.safetensors import TensorInfo, load_arrays, read_header
 from mlx_engine.values.errors import BadModelFile, Reason
 from mlx_engine.values.words import Words, size_words
 
-_FORMAT = "headstart repacked 2"
+_FORMAT = "headstart repacked 3"
 """Format version of cached files; change it whenever repacking changes."""
 
 
@@ -24,11 +23,12 @@ class RepackCache:
 
     A cached file is keyed by the GGUF's size, modification time and header (not its path), and by
     how its tensors are repacked. Headers of cached files are checked, their values are trusted.
+    half: dtype of floats that are stored in 16 bits, None for the one that suits the file.
     words: a sentence on what was read or written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, half: mx.Dtype | None) -> None:
+        self._folder, self._half = folder, half
         self.was_read = False
         self.words = ""
         self.reasons: tuple[Reason, ...] = ()
@@ -77,7 +77,7 @@ class RepackCache:
         self.words = f"Repacked weights are kept in {path} ({size}) for the next load."
 
     def _cached_file(self, parts: Mapping[str, GgufPart]) -> Path:
-        made = [f"{_FORMAT} {computes_on_gpu()}"]
+        made = [f"{_FORMAT} {self._half}"]
         made += sorted(_identity(file, parts) for file in {part.file for part in parts.values()})
         for key, part in sorted(parts.items()):
             made.append(f"{key} {part.shape} {part.stored.name} {part.plan} {part.place}")

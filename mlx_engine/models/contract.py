@@ -114,6 +114,9 @@ class Model(Protocol):
     def logits(self, hidden: mx.array) -> mx.array:
         """Hidden states [1, T, H] -> float32 logits [1, T, V]."""
 
+    def widen(self) -> bool:
+        """Compute in bfloat16 from the next pass on, if in float16; return whether it changes."""
+
 
 class Headless:
     """Base class of models without MTP heads, which process one sequence per pass."""
@@ -121,3 +124,7 @@ class Headless:
     heads: tuple[MtpHead, ...] = ()
     output_rows: FewRowMatrix | None = None
     joint: JointForward | None = None
+
+    def widen(self) -> bool:
+        """Compute in bfloat16 from the next pass on, where that is possible: not here."""
+        return False

@@ -182,6 +182,18 @@ class Decoder:
         scaled = logits if scale == 1.0 else logits * scale
         return cap * mx.tanh(scaled / cap) if cap else scaled
 
+    def widen(self) -> bool:
+        """Compute in bfloat16 from the next pass on, if in float16; return whether it changes.
+
+        Rows get their type from the embeddings, which all later operations keep.
+        """
+        if self._embedding.dtype != mx.float16:
+            return False
+        self._rows, self._embedding = self._rows.widened(), self._embedding.widened()
+        for head in self.heads:
+            head.widen()
+        return True
+
 
 def _written_keys_values(cache: LayerCache, hidden: mx.array) -> mx.array:
     """Keys and values of the rows last written to a KV cache, flattened to [1, T, width]."""
@@ -307,6 +319,10 @@ class DecoderHead:
         is_normed = self._heads.chain_state == "normed"
         normed = hidden if is_normed else self._norm(hidden)
         return (output or self.mtp_output)(normed)
+
+    def widen(self) -> None:
+        """Embed tokens in bfloat16 from the next pass on, as the trunk does."""
+        self._embed = self._embed.widened()
 
     def _joined(self, embedded: mx.array, hidden: mx.array) -> mx.array:
         if self._joining is not None and self._joining.takes(embedded):

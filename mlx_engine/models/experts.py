@@ -63,7 +63,7 @@ class ExpertLinear:
             parts = [stack.weight] if dense else dequantised_tiles(stack, x.dtype, self.stock)
             columns = (part.swapaxes(-1, -2) for part in parts)
             products = [
-                mx.gather_mm(rows, part, its_row, chosen, sorted_indices=is_sorted)
+                self.stock.gather_product(rows, part, its_row, chosen, is_sorted=is_sorted)
                 for part in columns
             ]
             made = products[0] if dense else mx.concatenate(products, axis=-1)

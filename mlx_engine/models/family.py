@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from mlx_engine.models.layer_specs import CacheSize, Shape, sum_of_sizes
 from mlx_engine.models.tensor_recipes import Recipes
@@ -85,7 +85,11 @@ class Family(ABC):
     config. Methods raise BadModelFile for inconsistent files and UnsupportedModel for variants that
     cannot be run. MLX is imported only by the last three methods. Defaults suit families whose MTP
     heads are not run.
+
+    can_widen: a model that computes in float16 can go on in bfloat16 (`Model.widen`).
     """
+
+    can_widen: ClassVar = False
 
     def __init__(self, model_type: str, config: Mapping[str, object], origin: str) -> None:
         self.model_type, self.config, self.origin = model_type, config, origin

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import accumulate, islice, pairwise
 from typing import NamedTuple
@@ -242,6 +242,10 @@ class Embedding:
         served = kernels.served("embedding", work) if matrix.mode in BLOCK_FORMS else None
         return Embedding(matrix, dtype, scale, kernels.stock, served)
 
+    def widened(self) -> "Embedding":
+        """Return the same table with rows in bfloat16."""
+        return replace(self, dtype=mx.bfloat16)
+
     def __call__(self, tokens: mx.array) -> mx.array:
         """Look up the embeddings of token ids [..., T] -> rows [..., T, H]."""
         values = self._values(tokens)
@@ -298,7 +302,7 @@ class Norm:
         """Make an RMS norm of a weight, with the engine's kernel where there is one for it."""
         kernels, size = part.kernels, weight.shape[-1]
         work = KernelWork("", size, size)
-        is_wide = part.table.has_16bit_floats and weight.dtype == mx.float32
+        is_wide = part.table.computed != mx.float32 and weight.dtype == mx.float32
         wide = kernels.served("norms", work) if is_wide else None
         return Norm(weight, eps, kernels.stock.make_rms_norm(weight, eps), wide)
 

@@ -42,6 +42,7 @@ class NativeFamily(Family):
     or the other (norm_shift.py).
     """
 
+    can_widen: ClassVar = True
     renames: ClassVar[Renames] = {}
     head_names: ClassVar[HeadNames | None] = None
     heads_key: ClassVar = "num_nextn_predict_layers"

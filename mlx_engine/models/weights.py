@@ -33,9 +33,9 @@ class WeightTable:
     """Named weight arrays of a model's trunk or MTP heads; each must be taken exactly once.
 
     origin: file or folder the arrays come from, for messages. layout: rearranges the matrices that
-    are handed out. kernels: kernels that layers may use. halves: compute in 16 bits where stored
-    weights have no float dtype; None: if the default device is a GPU. Taking a name twice raises
-    KeyError.
+    are handed out. kernels: kernels that layers may use. computed: dtype to compute in where stored
+    weights have no float dtype; None for bfloat16 on a GPU, else float32. Taking a name twice
+    raises KeyError.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class WeightTable:
         *,
         layout: Layout = stored_layout,
         kernels: Kernels = NO_KERNELS,
-        halves: bool | None = None,
+        computed: mx.Dtype | None = None,
     ) -> None:
         self.kernels = kernels
         self._left = dict(arrays)
         self._taken: set[str] = set()
         self.origin = origin
         self._lay_out = layout
-        self.has_16bit_floats = computes_on_gpu() if halves is None else halves
+        self.computed = computed or (mx.bfloat16 if computes_on_gpu() else mx.float32)
         self._handed_out: list[mx.array] = []
 
     def __contains__(self, name: str) -> bool:
@@ -107,15 +107,14 @@ class WeightTable:
         """Take a matrix or stack as it is stored; the caller hands out what is made of it."""
         weight = self._remove(f"{name}.weight")
         packed = [f"{name}.{part}" for part in ("scales", "biases") if f"{name}.{part}" in self]
-        computed = mx.bfloat16 if self.has_16bit_floats else mx.float32
         if f"{name}.scales" in packed:
             scales, *biases = map(self._remove, packed)
             packing = packing_of(name, [weight, scales, *biases], shape, self.origin)
-            return Matrix(weight, scales, biases[0] if biases else None, *packing, computed)
+            return Matrix(weight, scales, biases[0] if biases else None, *packing, self.computed)
         if weight.dtype == mx.uint8 and weight.shape[:-1] == shape[:-1]:
             blocks = block_name_for(weight.shape[-1], shape[-1])
             if blocks is not None:
-                return Matrix(weight, None, None, 0, 0, blocks, computed)
+                return Matrix(weight, None, None, 0, 0, blocks, self.computed)
         self._check(f"{name}.weight", weight, shape)
         return Matrix(weight, None, None, 0, weight.dtype.size * 8, "dense")
 

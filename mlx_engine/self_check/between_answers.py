@@ -28,9 +28,18 @@ from mlx_engine.self_check.pass_costs import CostMeter, pass_timer
 from mlx_engine.self_check.teacher_forced import with_head_check
 from mlx_engine.values.errors import EngineError, NumericsError, Reason, is_out_of_memory
 from mlx_engine.values.options import MAX_DEPTH, LoadOptions
+from mlx_engine.values.words import Words
 
 LONGEST_S = 0.5
 """Seconds of checks after an answer, at most."""
+
+FLOAT16_OVERFLOWED = Reason(
+    "float16-overflowed",
+    Words(
+        "This model's numbers outgrew float16, so it computes in bfloat16 now. Load it with "
+        "activations in bfloat16 to spare it the conversion."
+    ),
+)
 
 
 class SelfCheck:
@@ -128,9 +137,12 @@ class SelfCheck:
     def can_retry(self, error: Exception) -> bool:
         """Switch off Metal kernels that may have raised `error`; return whether to retry the pass.
 
-        Rows are then compared anew. Raises NumericsError, which names the model's file, where no
-        kernel is to blame for one.
+        Rows are then compared anew. A model whose numbers outgrew float16 computes in bfloat16 from
+        then on. Raises NumericsError, which names the model's file, where neither helps.
         """
+        if isinstance(error, NumericsError) and self._loaded.model.widen():
+            self._note_overflow()
+            return True
         is_told = isinstance(error, EngineError) and not isinstance(error, NumericsError)
         may_be_a_kernel = not is_told and not is_out_of_memory(error)
         if may_be_a_kernel and self._record is not None and self._trials.blame(error):
@@ -143,6 +155,16 @@ class SelfCheck:
                 "{path}: {error}", path=self.description.path, error=error.args[0]
             ) from error
         return False
+
+    def _note_overflow(self) -> None:
+        """Describe that the model computes in bfloat16 now, and have its kernels tried in that."""
+        described = self.description
+        declined = (*described.declined, FLOAT16_OVERFLOWED)
+        self.description = replace(described, activations="bfloat16", declined=declined)
+        if self._record is not None:
+            self._trials = ModelTrials(self._loaded.kernels, self._record, mx.bfloat16)
+            self._begin(self._record)
+        self.update_description()
 
     def _begin(self, record: KernelRecord) -> None:
         """Begin to check kernels and exact rows, except where the record has both results."""

@@ -168,7 +168,7 @@ def check_built_in_model(load: Callable[[], "mlx_engine.Engine"]) -> Iterator[Fi
     """
     with closing(load()) as engine:
         engine.measure_costs(lambda: False)  # else kernels come in between the two texts
-        numerics = engine.description.numerics
+        model = engine.description
         plain, drafted = (
             engine.generate(PROMPT, LENGTH, GREEDY, DraftOptions(depth=depth)) for depth in (0, 2)
         )
@@ -176,7 +176,11 @@ def check_built_in_model(load: Callable[[], "mlx_engine.Engine"]) -> Iterator[Fi
         yield Finding("built-in", "fail", "the built-in model loaded but said nothing")
         return
     speed = f"{plain.stats.tokens_per_second:.0f} tok/s without drafting"
-    yield Finding("built-in", "ok", f"loads and answers, {speed}; numerics {numerics}")
+    yield Finding(
+        "built-in",
+        "ok",
+        f"loads and answers, {speed}; numerics {model.numerics}, {model.activations}",
+    )
     counts = f"{drafted.stats.accepted} of {drafted.stats.drafted} drafted tokens accepted"
     if plain.text != drafted.text:
         yield Finding("same words", "warn", "the text with drafting differs from the plain text")

@@ -12,6 +12,7 @@ import mlx.core as mx
 
 import metal_kernels
 from metal_kernels.choice import ALL_ROWS, Kernels, Verdict
+from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words
 
 DIED = Words("the program ended while it was tried")
@@ -137,8 +138,8 @@ def with_trial_named(trial: str, verdict: Verdict) -> Verdict:
     return verdict._replace(wrong=why)
 
 
-def rows_origin(kernels: Kernels) -> Callable[[str], dict[str, str]]:
-    """Return a function that describes, for a numerics mode, which kernels compute a trunk.
+def rows_origin(kernels: Kernels) -> Callable[[ModelDescription], dict[str, str]]:
+    """Return a function that tells, for a model's description, how its trunk's rows are computed.
 
     Saved prompts are valid where the description is equal. To be called when the trunk's layers
     have asked for their kernels; heads ask later and change no row.
@@ -146,10 +147,11 @@ def rows_origin(kernels: Kernels) -> Callable[[str], dict[str, str]]:
     works = sorted((name, work) for name, asked in kernels.asked.items() for work in asked)
     here = circumstances()
 
-    def origin(numerics: str) -> dict[str, str]:
+    def origin(model: ModelDescription) -> dict[str, str]:
         rows = [(name, work, sorted(kernels.rows(name, work))) for name, work in works]
         used = hashlib.sha256(repr(rows).encode()).hexdigest()[:8]
-        return {**here, "numerics": numerics, "kernels": used if rows else "none"}
+        kinds = {"numerics": model.numerics, "activations": model.activations}
+        return {**here, **kinds, "kernels": used if rows else "none"}
 
     return origin
 

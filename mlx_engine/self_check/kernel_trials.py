@@ -19,11 +19,11 @@ from metal_kernels.choice import (
 )
 from metal_kernels.kernel import Launcher, MetalLauncher
 from metal_kernels.key_value_formats import form_name
-from metal_kernels.stock import computes_on_gpu
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
+from mlx_engine.loading.arrays import gpu_architecture, half_dtype
 from mlx_engine.self_check.kernel_cases import CASES, TIMED_CASES, Case, Run
 from mlx_engine.self_check.kernel_record import KernelRecord, record_key, with_trial_named
-from mlx_engine.values.options import AskedNumerics
+from mlx_engine.values.options import AskedActivations, AskedNumerics
 from mlx_engine.values.words import Words
 
 FEWER_ROWS = (1, 3)
@@ -235,9 +235,9 @@ def try_all(
         yield try_kernel(trial, launcher, usual_dtype(), record)
 
 
-def usual_dtype() -> mx.Dtype:
-    """The usual dtype of activations on this machine; some models need another."""
-    return mx.bfloat16 if computes_on_gpu() else mx.float32
+def usual_dtype(asked: AskedActivations = "auto") -> mx.Dtype:
+    """The usual dtype of activations on this machine; models in another type have another."""
+    return half_dtype(asked, gpu_architecture()) or mx.bfloat16
 
 
 def launcher_here() -> Launcher | None:
@@ -246,7 +246,10 @@ def launcher_here() -> Launcher | None:
 
 
 def kernels_here(
-    launcher: Launcher | None, numerics: AskedNumerics, record: KernelRecord | None
+    launcher: Launcher | None,
+    numerics: AskedNumerics,
+    record: KernelRecord | None,
+    activations: AskedActivations = "auto",
 ) -> Kernels:
     """Make the Metal kernels for a model: none without a launcher, else all not known as wrong.
 
@@ -256,7 +259,7 @@ def kernels_here(
     """
     if launcher is None or record is None:
         return NO_KERNELS
-    dtype = usual_dtype()
+    dtype = usual_dtype(activations)
     wrong = {name: verdict for name, verdict in record.known(dtype).items() if verdict.wrong}
     kernels = Kernels(launcher, numerics != "fast", verdicts=wrong)
 

@@ -13,7 +13,13 @@ from mlx_engine.values.memory_plan import (
     WorkSize,
     chunk_rows,
 )
-from mlx_engine.values.options import UNQUANTISED, CacheOptions, Numerics, SamplingOptions
+from mlx_engine.values.options import (
+    UNQUANTISED,
+    Activations,
+    CacheOptions,
+    Numerics,
+    SamplingOptions,
+)
 from mlx_engine.values.words import Words
 
 
@@ -101,6 +107,7 @@ class ModelDescription:
     head_cache: CacheBytes
     sampling: SamplingOptions
     numerics: Numerics = "exact"
+    activations: Activations = "float32"
     heads_from: str = ""
     declined: tuple[Reason, ...] = ()
     can_switch_thinking: bool = False

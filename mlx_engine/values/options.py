@@ -13,6 +13,8 @@ from mlx_engine.values.words import Words
 
 Numerics = Literal["exact", "fast"]
 AskedNumerics = Literal["auto", "exact", "fast"]
+Activations = Literal["float16", "bfloat16", "float32"]
+AskedActivations = Literal["auto", "float16", "bfloat16"]
 DraftedBy = Literal["mtp", "prompt-lookup", "model", "grammar"]
 DraftSourceName = Literal[
     "mtp", "prompt-lookup", "model", "prompt-lookup+mtp", "prompt-lookup+model", "none"
@@ -110,7 +112,9 @@ class LoadOptions:
 
     heads: file or folder of the MTP heads, instead of searching the model's files and the files
     beside them. numerics: "exact" makes a row's logits independent of the other rows of a pass,
-    "auto" does so where a pass gets at most 5 % slower on this machine. context_length: tokens at
+    "auto" does so where a pass gets at most 5 % slower on this machine. activations: 16-bit type of
+    weights and activations; "auto" is float16 on M1 and M2, whose GPUs have no bfloat16 arithmetic,
+    float32 without a GPU, else the type that the model is stored in. context_length: tokens at
     most, None for the model's own limit.
 
     draft_model: path or hub id of a small model with the same tokenizer, or of one made for this
@@ -136,6 +140,7 @@ class LoadOptions:
 
     heads: Path | None = None
     numerics: AskedNumerics = "auto"
+    activations: AskedActivations = "auto"
     context_length: int | None = None
     draft_model: str | Path | None = None
     draft_misfit: Misfit = "refuse"
@@ -156,8 +161,9 @@ class LoadOptions:
                 object.__setattr__(self, name, Path(path))
         require("head_bits", self.head_bits, "4 or 8, or None", (None, 4, 8).__contains__)
         require("draft_misfit", self.draft_misfit, '"refuse" or "plain"', _one_of(Misfit))
-        names = ", ".join(get_args(AskedNumerics))
-        require("numerics", self.numerics, f"one of {names}", _one_of(AskedNumerics))
+        for name, choices in (("numerics", AskedNumerics), ("activations", AskedActivations)):
+            allowed = f"one of {', '.join(get_args(choices))}"
+            require(name, getattr(self, name), allowed, _one_of(choices))
         for name, least, allowed in (
             ("context_length", 8, Words("8 or more, or None")),
             ("prompt_cache_bytes", 0, Words("0 or more, or None")),

@@ -77,7 +77,10 @@ def kernel_model(
     values = tiny_values(config, seed)
     trunk, head = (
         WeightTable(
-            _packed(part, bits, group, halves), "tiny", kernels=kernels, halves=halves or None
+            _packed(part, bits, group, halves),
+            "tiny",
+            kernels=kernels,
+            computed=mx.bfloat16 if halves else None,
         )
         for part in (values.trunk, our_names(values.head))
     )

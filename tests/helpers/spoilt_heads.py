@@ -22,10 +22,10 @@ Arrays = dict[str, mx.array]
 def spoilt(folder: Path, spoil: Callable[[Arrays], Arrays]) -> Model:
     """The model with its head's canonical arrays changed."""
     headers = read_headers(locate_model(folder, folder))
-    trunk = headers.family.canonical_trunk(load_tensors(headers.parts.trunk), "trunk")
-    tensors = load_tensors(headers.heads.tensors)
+    trunk = headers.family.canonical_trunk(load_tensors(headers.parts.trunk, mx.float32), "trunk")
+    tensors = load_tensors(headers.heads.tensors, mx.float32)
     head = headers.family.canonical_head(tensors, "head", trunk.norm_shift)
-    arrays = (cast_floats(part) for part in (trunk.arrays, spoil(head.arrays)))
+    arrays = (cast_floats(part, mx.float32) for part in (trunk.arrays, spoil(head.arrays)))
     tables = [WeightTable(part, "model", layout=column_layout) for part in arrays]
     return headers.family.build(*tables)
 

@@ -49,9 +49,14 @@ def test_affine(bits: int, group: int) -> None:
     check(tuple(arrays), affine(bits, group), width, mx.float16, counts)
 
 
-@pytest.mark.parametrize("dtype", [mx.bfloat16, mx.float32])
-def test_dtypes_of_rows(dtype: mx.Dtype) -> None:
-    arrays = mx.quantize(normal((13, 192), 4, dtype), group_size=64, bits=4)
+@pytest.mark.parametrize(
+    ("dtype", "stored"),
+    [(mx.bfloat16, mx.bfloat16), (mx.float32, mx.float32), (mx.bfloat16, mx.float16)],
+    ids=str,
+)
+def test_dtypes_of_rows(dtype: mx.Dtype, stored: mx.Dtype) -> None:
+    """Also of a model that was stored in float16 and has outgrown it."""
+    arrays = mx.quantize(normal((13, 192), 4, stored), group_size=64, bits=4)
     check(tuple(arrays), affine(4, 64), 192, dtype)
 
 

@@ -62,10 +62,17 @@ def same(mine: DeltaBlockInputs, its: DeltaBlockInputs, rows: int) -> bool:
     return all(mx.array_equal(one[:rows], two[:rows]).item() for one, two in pairs)
 
 
-@pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "stored"),
+    [(kind, kind) for kind in (mx.float32, mx.float16, mx.bfloat16)] + [(mx.bfloat16, mx.float16)],
+    ids=str,
+)
 @pytest.mark.parametrize("sizes", SIZES)
-def test_right_against_float64(sizes: tuple[int, int, int, int], dtype: mx.Dtype) -> None:
-    fixed = layer(sizes, dtype)
+def test_right_against_float64(
+    sizes: tuple[int, int, int, int], dtype: mx.Dtype, stored: mx.Dtype
+) -> None:
+    """Also of a model that was stored in float16 and has outgrown it."""
+    fixed = layer(sizes, stored)
     projected = new_rows(5, fixed, dtype)
     before = normal((7, fixed.taps.shape[0]), 7, dtype)
     kept = mx.array([2], dtype=mx.int32)

@@ -249,7 +249,7 @@ class _DryRun:
         trunk = dict(zip(self._trunk, given, strict=False))
         heads = dict(zip(self._heads, given[len(trunk) :], strict=True))
         tables = [
-            WeightTable(part, "config.json", kernels=self._kernels, halves=True)
+            WeightTable(part, "config.json", kernels=self._kernels, computed=mx.bfloat16)
             for part in (trunk, heads)
         ]
         decoder = build_decoder(self._spec, tables[0], tables[1] if heads else None)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
-from mlx_engine.loading.arrays import Progress, Stop, dtype_in_memory
+from mlx_engine.loading.arrays import Progress, Stop
 from mlx_engine.loading.gguf.header import BlockType, map_file, release_pages
 from mlx_engine.loading.gguf.part import KEPT_SCALES, PLANS, GgufPart
 from mlx_engine.loading.gguf.repack import NotNumbersError, in_tiles, repack
@@ -21,13 +21,16 @@ _HALVES = {"F16": mx.float16, "BF16": mx.bfloat16}
 
 
 def load_gguf_arrays(
-    parts: Mapping[str, GgufPart], on_progress: Progress | None, stop: Stop | None
+    parts: Mapping[str, GgufPart],
+    on_progress: Progress | None,
+    stop: Stop | None,
+    half: mx.Dtype | None = None,
 ) -> dict[str, mx.array]:
     """Load GGUF weights as MLX arrays with scales and biases, by the keys of `parts`.
 
-    Keys may differ from tensor names. Scales and 16-bit floats get the model's 16-bit type with
-    Metal, else float32. on_progress gets bytes of the file done and in total. Raises BadModelFile
-    naming the tensor, LoadStopped.
+    Keys may differ from tensor names. half: dtype of scales and of floats stored in 16 bits, None
+    for the 16-bit type that suits the file (`GgufFile.half`). on_progress gets bytes of the file
+    done and in total. Raises BadModelFile naming the tensor, LoadStopped.
     """
     files = {file: map_file(file) for file in {part.file for part in parts.values()}}
     weights = {key: part for key, part in parts.items() if part.is_weight}
@@ -43,7 +46,9 @@ def load_gguf_arrays(
             on_progress(done, total)
         check_stop()
         try:
-            arrays |= _load_weight(key, part, files[part.file], check_stop)
+            arrays |= _load_weight(
+                key, part, files[part.file], half or _HALVES[part.half], check_stop
+            )
         except NotNumbersError as error:
             raise BadModelFile(
                 "{file}: {name} holds values that are not numbers. The file is "
@@ -59,17 +64,17 @@ def load_gguf_arrays(
 
 
 def _load_weight(
-    key: str, part: GgufPart, data: mmap, check_stop: Callable[[], None]
+    key: str, part: GgufPart, data: mmap, half: mx.Dtype, check_stop: Callable[[], None]
 ) -> dict[str, mx.array]:
     """Load a weight, its scales and biases from a mapped GGUF file. Raises NotNumbersError."""
     if part.plan.storage == "dense":
-        return {key: _load_unquantised(part, data)}
+        return {key: _load_unquantised(part, data, half)}
     rows, kind = _select_rows(part.stored.blocks(data), part), part.stored.type
     if part.plan.storage == "blocks":
         _check_scales(rows, kind)
         return {key: mx.array(np.ascontiguousarray(rows)).reshape(part.shape)}
     if part.plan.storage == "unpacked":
-        return {key: _unpacked(rows, part, check_stop)}
+        return {key: _unpacked(rows, part, half, check_stop)}
     base, lead, factor = key.removesuffix(".weight"), part.unpacked_shape[:-1], _scale_factor(part)
     made = repack(rows, kind, part.plan, check_stop)
     found: dict[str, mx.array] = {}
@@ -79,17 +84,18 @@ def _load_weight(
             if shaped.dtype == mx.float32 and factor is not None:
                 shaped = shaped * factor
             is_float = shaped.dtype == mx.float32
-            found[name] = shaped.astype(dtype_in_memory(_HALVES[part.half])) if is_float else shaped
+            found[name] = shaped.astype(half) if is_float else shaped
     mx.eval(list(found.values()))  # releases what they are made of
     return found
 
 
-def _unpacked(rows: Bytes, part: GgufPart, check_stop: Callable[[], None]) -> mx.array:
-    """Dequantise rows of GGUF blocks to 16-bit floats with Metal, else float32."""
-    wanted = dtype_in_memory(_HALVES[part.half])
+def _unpacked(
+    rows: Bytes, part: GgufPart, half: mx.Dtype, check_stop: Callable[[], None]
+) -> mx.array:
+    """Dequantise rows of GGUF blocks to this dtype."""
 
     def make(tile: Bytes) -> list[mx.array]:
-        return [_float32_values(tile, part.stored.type).astype(wanted)]
+        return [_float32_values(tile, part.stored.type).astype(half)]
 
     (array,) = in_tiles(rows, part.unpacked_shape[-1], make, check_stop)
     array, factor = array.reshape(part.unpacked_shape), _scale_factor(part)
@@ -134,8 +140,8 @@ def _select_rows(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
     return rows
 
 
-def _load_unquantised(part: GgufPart, data: mmap) -> mx.array:
-    """Load an unquantised GGUF tensor: float32 as such, others in 16 bits with Metal."""
+def _load_unquantised(part: GgufPart, data: mmap, half: mx.Dtype) -> mx.array:
+    """Load an unquantised GGUF tensor: float32 as such, others in the dtype `half`."""
     stored, place = part.stored, part.place
     kind = stored.type.name
     raw = np.frombuffer(data, np.uint8, stored.nbytes, stored.offset).view(_FORMS[kind])
@@ -156,8 +162,7 @@ def _load_unquantised(part: GgufPart, data: mmap) -> mx.array:
     factor = _scale_factor(part)
     if factor is not None:
         array = _multiply(array, factor)
-    is_wide = array.dtype == mx.float32
-    return array if is_wide else array.astype(dtype_in_memory(_HALVES[part.half]))
+    return array if array.dtype == mx.float32 else array.astype(half)
 
 
 def _scale_factor(part: GgufPart) -> mx.array | None:

@@ -47,6 +47,10 @@ class FeatureModel(Headless):
         """Float32 logits [1, T, V] of the target's states, with or without features behind them."""
         return self._model.logits(hidden[..., : self.hidden_size])
 
+    def widen(self) -> bool:
+        """Have the target compute in bfloat16, if it computes in float16."""
+        return self._model.widen()
+
     def features(self, hidden: mx.array) -> mx.array:
         """Cut the features [1, T, F] from wide states [1, T, H + F]."""
         return hidden[..., self.hidden_size :]

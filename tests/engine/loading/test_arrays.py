@@ -1,9 +1,10 @@
 import mlx.core as mx
 import pytest
 
-from mlx_engine.loading.arrays import SLICE_BYTES, cast_floats, evaluate_arrays
+from mlx_engine.loading.arrays import SLICE_BYTES, cast_floats, evaluate_arrays, half_dtype
 from mlx_engine.loading.describe import cache_element_bytes
 from mlx_engine.values.errors import BadModelFile, LoadStopped, OutOfMemory
+from mlx_engine.values.options import AskedActivations
 
 
 def lazy(parts: int) -> list[mx.array]:
@@ -64,15 +65,34 @@ def test_a_damaged_file_is_no_full_memory(monkeypatch: pytest.MonkeyPatch) -> No
         evaluate_arrays(lazy(1), "folder/x", None, None)
 
 
-@pytest.mark.parametrize("on_gpu", [False, True])
-def test_types_after_loading(monkeypatch: pytest.MonkeyPatch, on_gpu: bool) -> None:
-    monkeypatch.setattr("mlx_engine.loading.arrays.computes_on_gpu", lambda: on_gpu)
+@pytest.mark.parametrize(
+    ("asked", "architecture", "half"),
+    [
+        ("auto", "", mx.float32),
+        ("auto", "applegpu_g13s", mx.float16),
+        ("auto", "applegpu_g14d", mx.float16),
+        ("auto", "applegpu_g15p", None),
+        ("auto", "applegpu_g17g", None),
+        ("auto", "sm_90", None),
+        ("bfloat16", "applegpu_g13s", mx.bfloat16),
+        ("float16", "", mx.float16),
+    ],
+)
+def test_type_of_activations_by_chip(
+    asked: AskedActivations, architecture: str, half: mx.Dtype | None
+) -> None:
+    """M1 is g13, M2 g14, M3 g15; a CPU has no architecture."""
+    assert half_dtype(asked, architecture) == half
+
+
+@pytest.mark.parametrize("half", [None, mx.float32, mx.float16, mx.bfloat16])
+def test_types_after_loading(half: mx.Dtype | None) -> None:
     kinds = (mx.bfloat16, mx.float16, mx.float32, mx.float64, mx.uint32, mx.uint8)
     with mx.stream(mx.cpu):
         arrays = {str(kind): mx.ones((2,), kind) for kind in kinds}
-        cast = [array.dtype for array in cast_floats(arrays).values()]
-    half = [mx.bfloat16, mx.float16] if on_gpu else [mx.float32, mx.float32]
-    assert cast == [*half, mx.float32, mx.float32, mx.uint32, mx.uint8]
+        cast = [array.dtype for array in cast_floats(arrays, half).values()]
+    first = [half, half] if half else [mx.bfloat16, mx.float16]
+    assert cast == [*first, mx.float32, mx.float32, mx.uint32, mx.uint8]
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,9 @@ def test_the_same_arrays_later(
     if not room:
         full()
     tensors = tensors_of(write_tiny_gguf(tmp_path / "m.gguf", form=form))  # type: ignore[arg-type]
-    later = load_deferred(tensors)
+    later = load_deferred(tensors, mx.float32)
     parts = {key: info for key, info in tensors.items() if isinstance(info, GgufPart)}
-    wanted = load_gguf_arrays(parts, None, None)
+    wanted = load_gguf_arrays(parts, None, None, mx.float32)
     assert set(later) == set(wanted)
     for key, array in wanted.items():
         assert (later[key].dtype, later[key].shape) == (array.dtype, array.shape)
@@ -71,7 +71,7 @@ def test_nothing_is_taken_before(tmp_path: Path) -> None:
     tensors = tensors_of(path)
     mx.clear_cache()
     before, whole = mx.get_active_memory(), sum(info.nbytes for info in tensors.values())
-    later = load_deferred(tensors)
+    later = load_deferred(tensors, mx.float32)
     mx.eval([array for array in later.values() if array.ndim == 1])
     assert mx.get_active_memory() - before < 0.1 * whole
     engine = mlx_engine.load(path, options=LoadOptions(check_heads=False))
@@ -115,12 +115,12 @@ def await_open_files(expected: int) -> int:
 
 def test_nothing_is_left_behind(tmp_path: Path, folder: Path) -> None:
     tensors, before = tensors_of(write_tiny_gguf(tmp_path / "m.gguf")), open_files()
-    dropped = load_deferred(tensors)
+    dropped = load_deferred(tensors, mx.float32)
     assert list(folder.iterdir()) == []
     assert open_files() > before
     del dropped
     assert open_files() == before
-    read = load_deferred(tensors)
+    read = load_deferred(tensors, mx.float32)
     mx.eval(list(read.values()))
     assert await_open_files(before) == before
 
@@ -128,7 +128,7 @@ def test_nothing_is_left_behind(tmp_path: Path, folder: Path) -> None:
 def test_no_place_for_a_temporary_file(tmp_path: Path, folder: Path) -> None:
     tensors = tensors_of(write_tiny_gguf(tmp_path / "m.gguf", form="packed"))
     folder.rmdir()
-    assert set(load_deferred(tensors)) == set(tensors)
+    assert set(load_deferred(tensors, mx.float32)) == set(tensors)
 
 
 def test_damage_is_found(tmp_path: Path) -> None:
@@ -142,4 +142,4 @@ def test_damage_is_found(tmp_path: Path) -> None:
     content[stored.offset : stored.offset + 2] = b"\xff\xff"
     path.write_bytes(content)
     with pytest.raises(BadModelFile, match=r"m\.gguf: .*not numbers"):
-        load_deferred(tensors)
+        load_deferred(tensors, mx.float32)

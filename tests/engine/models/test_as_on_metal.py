@@ -225,7 +225,7 @@ def model_of(name: str, form: str) -> Made:
             stored(shapes, form, apply_norm_shift=apply_norm_shift, seed=seed),
             name,
             kernels=kernels,
-            halves=True,
+            computed=mx.bfloat16,
         )
         for seed, shapes in enumerate((spec.tensors(present), spec.head_tensors(present)))
     ]

@@ -42,8 +42,8 @@ def model_of(folder, name, **changes):
 
     headers = read_headers(locate_model(folder, folder))
     family = Changed(name, headers.family.config, "tiny")
-    trunk = family.canonical_trunk(load_tensors(headers.parts.trunk), "trunk")
-    head = family.canonical_head(load_tensors(headers.heads.tensors), "head", None)
+    trunk = family.canonical_trunk(load_tensors(headers.parts.trunk, mx.float32), "trunk")
+    head = family.canonical_head(load_tensors(headers.heads.tensors, mx.float32), "head", None)
     tables = [WeightTable(part.arrays, "tiny") for part in (trunk, head)]
     model = family.build(*tables)
     for table in tables:

@@ -61,7 +61,7 @@ def test_built_in_model() -> None:
     answers, same = check_built_in_model(lambda: engine)
     assert (answers.state, same.state) == ("ok", "ok")
     assert "tok/s" in answers.words
-    assert answers.words.endswith("numerics exact")
+    assert answers.words.endswith("numerics exact, float32")
     assert "2 of 2 drafted tokens accepted" in same.words
     assert engine.closed
     assert engine.answers_before_measuring == 0  # no kernel comes in between the two texts

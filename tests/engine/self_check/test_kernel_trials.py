@@ -10,6 +10,7 @@ import pytest
 from kernel_launchers import CountingLauncher, kernel_launcher
 from kernel_models import always_faster, kernel_model
 from metal_emulator import EmulatorLauncher
+from scripted_engine import DESCRIPTION
 
 from metal_kernels.choice import (
     ALL_ROWS,
@@ -44,6 +45,7 @@ from mlx_engine.self_check.kernel_trials import (
 from mlx_engine.self_check.numerics import why_not_exact
 
 HERE = circumstances()
+EXACT, FAST = DESCRIPTION, replace(DESCRIPTION, numerics="fast")
 
 
 @pytest.fixture(autouse=True)
@@ -172,14 +174,15 @@ def test_rows_are_told_apart_by_what_computes_them() -> None:
     kernels = Kernels(EmulatorLauncher(check=False), presumed=Verdict())
     kernels.served("products", KernelWork("affine4", 64, 256))
     origin = rows_origin(kernels)
-    exact = origin("exact")
+    exact = origin(EXACT)
     assert {"chip", "mlx", "sources", "numerics", "kernels"} <= set(exact)
-    assert origin("fast") != exact
+    assert origin(FAST) != exact
+    assert origin(replace(EXACT, activations="float16")) != exact
     kernels.served("products", KernelWork("affine8", 64, 256))
     kernels.add_verdicts({"products affine8": Verdict("it lies")})
-    assert origin("exact") == exact
+    assert origin(EXACT) == exact
     kernels.add_verdicts({"products affine4": Verdict("it lies")})
-    assert origin("exact")["kernels"] != exact["kernels"]
+    assert origin(EXACT)["kernels"] != exact["kernels"]
 
 
 @pytest.mark.parametrize("group", [32, 64, 128])

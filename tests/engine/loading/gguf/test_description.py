@@ -26,7 +26,6 @@ def test_sizes_are_those_of_the_arrays(
 ) -> None:
     headers = headers_of(write_tiny_gguf(tmp_path / "m.gguf", form=form))
     parts = {**headers.parts.trunk, **{f"head.{k}": v for k, v in headers.heads.tensors.items()}}
-    monkeypatch.setattr("mlx_engine.loading.arrays.computes_on_gpu", lambda: True)
     arrays = load_gguf_arrays(parts, None, None)
     held = sum(array.nbytes for array in arrays.values())
     assert describe(headers, LoadOptions(), metal=True).nbytes == held

@@ -78,7 +78,7 @@ def test_stacks_of_k_quants(
 def _stack(path: Path, name: str) -> NDArray[np.float32]:
     tensors = read_gguf_model(path).tensors
     wanted = {n.partition(f"layers.1.{name}.")[2]: part for n, part in tensors.items()}
-    arrays = load_gguf_arrays({f"x.{n}": p for n, p in wanted.items() if n}, None, None)
+    arrays = load_gguf_arrays({f"x.{n}": p for n, p in wanted.items() if n}, None, None, mx.float32)
     if "x.scales" not in arrays:
         return np.array(arrays["x.weight"])
     parts = (arrays["x.weight"], arrays["x.scales"], arrays["x.biases"])

@@ -45,7 +45,7 @@ def loaded(
     parts = split_into_parts(
         header.tensors["w.weight"], place, header.tensors.get("w.scale"), "BF16"
     )
-    arrays = load_gguf_arrays({part.name: part for part in parts}, None, None)
+    arrays = load_gguf_arrays({part.name: part for part in parts}, None, None, mx.float32)
     if len(arrays) == 1:
         return np.array(arrays["w.weight"])
     packed = [arrays[f"w.{name}"] for name in ("weight", "scales", "biases")]
@@ -61,9 +61,7 @@ def test_what_has_no_packed_form_keeps_its_values(tmp_path: Path, name: str) -> 
 
 @pytest.mark.parametrize("name", ["Q8_0", "Q4_K", "Q6_K", "F16", "BF16", "MXFP4"])
 @pytest.mark.parametrize("half", ["F16", "BF16"])
-def test_halves_on_a_gpu_are_the_nearest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, half: Half
-) -> None:
+def test_halves_on_a_gpu_are_the_nearest(tmp_path: Path, name: str, half: Half) -> None:
     """Scales and dense values; codes are as on a CPU, and so are scales that are bytes."""
     stored = (
         random_blocks(name, 6, 1, seed=4)
@@ -77,8 +75,7 @@ def test_halves_on_a_gpu_are_the_nearest(
     parts = {
         part.name: part for part in split_into_parts(tensor, Placement("w.weight"), None, half)
     }
-    wide = load_gguf_arrays(parts, None, None)
-    monkeypatch.setattr("mlx_engine.loading.arrays.computes_on_gpu", lambda: True)
+    wide = load_gguf_arrays(parts, None, None, mx.float32)
     kept = load_gguf_arrays(parts, None, None)
     wanted = mx.float16 if half == "F16" else mx.bfloat16
     for key, array in kept.items():
@@ -97,7 +94,7 @@ def test_a_number_too_large_for_float32(tmp_path: Path) -> None:
         part.name: part for part in split_into_parts(tensor, Placement("w.weight"), None, "F16")
     }
     with pytest.raises(BadModelFile, match="not numbers"):
-        load_gguf_arrays(parts, None, None)
+        load_gguf_arrays(parts, None, None, mx.float32)
 
 
 def test_an_infinite_scale_of_what_is_unpacked(tmp_path: Path) -> None:
@@ -111,7 +108,7 @@ def test_an_infinite_scale_of_what_is_unpacked(tmp_path: Path) -> None:
         part.name: part for part in split_into_parts(tensor, Placement("w.weight"), None, "F16")
     }
     with pytest.raises(BadModelFile, match="not numbers"):
-        load_gguf_arrays(parts, None, None)
+        load_gguf_arrays(parts, None, None, mx.float32)
 
 
 def test_a_factor_beside_nvfp4(tmp_path: Path) -> None:
@@ -137,6 +134,6 @@ def test_a_factor_beside_floats(tmp_path: Path, kind: KINDS) -> None:
     header = read_gguf_header(file)
     factor_there = header.tensors["w.scale"]
     parts = split_into_parts(header.tensors["w.weight"], Placement("w.weight"), factor_there, "F16")
-    arrays = load_gguf_arrays({part.name: part for part in parts}, None, None)
+    arrays = load_gguf_arrays({part.name: part for part in parts}, None, None, mx.float32)
     wanted = stored.astype(np.float32) * np.float32(0.37)
     np.testing.assert_allclose(arrays["w.weight"], wanted, rtol=6e-4)
