@@ -33,7 +33,7 @@ published names (part.py). Model families know nothing of GGUF.
 
 All block types but Q8_1 are read, none is rounded: with float32 scales values equal the file's bit
 for bit (Q8_K's to 2^-24). With Metal scales are bfloat16, or float16 on M1 and M2 and where all
-matrices of the file are. Q6_K, Q3_K, Q2_K, IQ4 and IQ2 stay in the file's blocks where our kernels read them, in
-matrices and stacks of experts; elsewhere IQ4, IQ2_XXS and Q3_K take 8 bits a weight, and types with
-groups of 16, which MLX lacks, become plain floats.
+matrices of the file are. Q6_K, Q3_K, Q2_K, IQ4 and IQ2 stay in the file's blocks where our kernels
+read them, in matrices and stacks of experts; elsewhere IQ4, IQ2_XXS and Q3_K take 8 bits a weight,
+and types with groups of 16, which MLX lacks, become plain floats.
 """

@@ -31,7 +31,8 @@ def test_answers_go_to_stdout_and_all_else_to_stderr(runtime: FakeRuntime) -> No
 def test_the_first_line_says_what_is_in_effect(runtime: FakeRuntime) -> None:
     runtime.run("chat")
     first = runtime.err.splitlines()[0]
-    assert first == ("Scripted · 27.4B parameters · Q4_K_M · 1 MTP head · numerics exact · CPU")
+    told = "Scripted · 27.4B parameters · Q4_K_M · 1 MTP head · numerics exact · float32 · CPU"
+    assert first == told
 
 
 def test_the_figures_follow_the_answer(runtime: FakeRuntime) -> None:
