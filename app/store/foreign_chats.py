@@ -32,9 +32,11 @@ class ForeignChat(NamedTuple):
 
 
 def foreign_chats(content: object) -> list[ForeignChat] | None:
-    """Read parsed JSON of ChatGPT or LM Studio; None if it is of neither program."""
-    if _is_list(content) and content and all(_is_tree(item) for item in content):
-        return [_from_tree(item) for item in content]
+    """Read parsed JSON of ChatGPT or LM Studio; None if it is of neither program. Items of a list
+    that are no chats are left out.
+    """
+    if _is_list(content) and any(_is_tree(item) for item in content):
+        return [_from_tree(item) for item in content if _is_tree(item)]
     if isinstance(content, dict) and _has_versions(content.get("messages")):
         return [_from_versions(content)]
     return None

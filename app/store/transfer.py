@@ -54,7 +54,8 @@ class NewChat:
 
     An id in the messages is their place in the sequence, a parent that of an earlier one, and time
     0 is now. title: "" for the first thing said. leaf: the selected message, -1 for none.
-    folder: its name, "" for none. notes: what of its file could not be taken over.
+    folder: its name, "" for none. notes: what of its file could not be taken over. updated_at:
+    seconds since 1970 of its last message, 0 for now.
     """
 
     title: str
@@ -63,6 +64,7 @@ class NewChat:
     leaf: int
     folder: str = ""
     notes: tuple[str, ...] = ()
+    updated_at: float = 0.0
 
 
 SAME = "role, state, finish_reason, model, text, thinking, thinking_seconds, problem, edited"
@@ -98,6 +100,9 @@ def insert_in_steps(store: SessionStore, chat: NewChat) -> Generator[None, None,
             is_whole = len(ids) == len(chat.messages)
             leaf = ids[chat.leaf] if is_whole and chat.leaf >= 0 else None
             end_step(database, chat_id, leaf, is_whole)
+            if is_whole and chat.updated_at:
+                sql = "UPDATE chat SET updated_at = ? WHERE id = ?"
+                database.write(sql, min(chat.updated_at, now), chat_id)
             if is_whole and chat.folder:
                 store.folders.put_into(chat.folder, chat_id)
     database.checkpoint()
@@ -175,6 +180,15 @@ def read_chats(path: Path, defaults: ChatSettings) -> list[NewChat]:
         found = [_from_foreign(chat, defaults) for chat in foreign if chat.messages]
         if not found:
             raise ValueError(Words("it has no messages"))
+        left_out = len(content) - len(foreign) if isinstance(content, list) else 0
+        if left_out:
+            words = Words(
+                "{n:,} entries of {name} are no chats and were left out.",
+                "1 entry of {name} is no chat and was left out.",
+                left_out,
+                name=path.name,
+            )
+            found[-1] = replace(found[-1], notes=(words,))
         return found
     except OSError as error:
         raise BadChatFile(
@@ -252,7 +266,8 @@ def _content(message: StoredMessage) -> dict[str, Any]:
 
 def _from_foreign(chat: ForeignChat, defaults: ChatSettings) -> NewChat:
     settings = replace(defaults, system=storable(chat.system)) if chat.system else defaults
-    return NewChat(clean_title(chat.title), settings, chat.messages, chat.leaf)
+    title, last = clean_title(chat.title), max(message.created_at for message in chat.messages)
+    return NewChat(title, settings, chat.messages, chat.leaf, updated_at=last)
 
 
 def _from_saved(chat: SavedChat, defaults: ChatSettings) -> NewChat:

@@ -284,6 +284,7 @@ class CompareView(QWidget):
         if begun_with != self._begun_with:
             self._begun_with = begun_with
             self.show_prompt(asked.text if asked else "")
+            self._prompt.selectAll()
         self.show_pinned(self._comparison.pinned)
 
     def show_prompt(self, prompt: str) -> None:

@@ -891,6 +891,14 @@
         <source>{path} could not be written ({strerror}): choose another place, or free space.</source>
         <translation>{path} konnte nicht geschrieben werden ({strerror}): einen anderen Ort wählen oder Platz schaffen.</translation>
     </message>
+    <message numerus="yes">
+        <source>{n:,} entries of {name} are no chats and were left out.</source>
+        <comment>1 entry of {name} is no chat and was left out.</comment>
+        <translation>
+            <numerusform>1 Eintrag von {name} ist kein Chat und wurde ausgelassen.</numerusform>
+            <numerusform>{n:,} Einträge von {name} sind keine Chats und wurden ausgelassen.</numerusform>
+        </translation>
+    </message>
     <message>
         <source>{path} could not be read ({strerror}).</source>
         <translation>{path} konnte nicht gelesen werden ({strerror}).</translation>

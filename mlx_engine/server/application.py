@@ -2,7 +2,7 @@
 
 import hmac
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -10,7 +10,6 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -42,6 +41,7 @@ STATUS: Sequence[tuple[type[EngineError], int]] = (
 TYPE_NAME = re.compile(r"str|int|float|bool|\w+\[.*\]")
 """How the validation names one of several types in the place of an error."""
 OF_OBJECTS = ("model_type", "model_attributes_type", "dict_type")
+PORT = re.compile(r":\d*$")
 OPEN_TO_ALL = ("/health",)
 """Paths that need no key."""
 
@@ -63,14 +63,11 @@ def application(
         app.include_router(room.routes(desk))
     _add_small_routes(app, desk)
     _add_errors(app)
-    if key is not None:
-        app.middleware("http")(_keyed(key))
-    app.add_middleware(_BodyLimit)
+    app.add_middleware(_Door, hosts=[host.lower() for host in hosts], key=key)
     if origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]
         )
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     return app
 
 
@@ -147,37 +144,49 @@ def _add_small_routes(app: FastAPI, desk: Desk) -> None:
         return {"prompt": await desk.call(prompt)}
 
 
-def _keyed(key: str) -> Callable[..., Awaitable[Response]]:
-    async def check(request: Request, handle: Callable[[Request], Awaitable[Response]]) -> Response:
-        _, _, bearer = request.headers.get("authorization", "").partition(" ")
-        shown = (bearer, request.headers.get("x-api-key", ""))
-        is_right = any(hmac.compare_digest(given.encode(), key.encode()) for given in shown)
-        if is_right or request.url.path in OPEN_TO_ALL or request.method == "OPTIONS":
-            return await handle(request)
-        words = "The key is missing or wrong: send it as “Authorization: Bearer KEY”."
-        return _error(request, 401, words)
+class _Door:
+    """Middleware that lets in requests to known hosts that show the key, of LARGEST_BODY at most.
 
-    return check
+    HEAD is answered as GET, whose body the web server leaves out.
+    """
 
-
-class _BodyLimit:
-    """Middleware that refuses bodies of more than LARGEST_BODY bytes, told of or not."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, hosts: Sequence[str], key: str | None) -> None:
+        self._app, self._hosts, self._key = app, hosts, key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        read = 0
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        read, told = 0, int(request.headers.get("content-length", 0))
 
         async def limited() -> Message:
             nonlocal read
-            message = await receive()
+            message = await receive() if told <= LARGEST_BODY else {}
             read += len(message.get("body", b""))
-            if read > LARGEST_BODY:
+            if max(read, told) > LARGEST_BODY:
                 raise HTTPException(413)
             return message
 
-        await self._app(scope, limited, send)
+        if refusal := self._refusal(request):
+            await refusal(scope, receive, send)
+        else:
+            is_head = scope["method"] == "HEAD"
+            await self._app({**scope, "method": "GET"} if is_head else scope, limited, send)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """Make the response to a request that may not come in; None for others."""
+        host = PORT.sub("", request.headers.get("host", "")).lower()
+        if host not in self._hosts and "*" not in self._hosts:
+            return _error(request, 400, f"This server is not called {host!r}: see --name.")
+        _, _, bearer = request.headers.get("authorization", "").partition(" ")
+        shown = (bearer, request.headers.get("x-api-key", ""))
+        key = (self._key or "").encode()
+        is_right = any(hmac.compare_digest(given.encode(), key) for given in shown)
+        if self._key is None or is_right or request.url.path in OPEN_TO_ALL:
+            return None
+        words = "The key is missing or wrong: send it as “Authorization: Bearer KEY”."
+        return _error(request, 401, words)
 
 
 def _add_errors(app: FastAPI) -> None:
@@ -205,7 +214,12 @@ def _add_errors(app: FastAPI) -> None:
             405: f"{request.method} is not possible at {request.url.path}.",
             413: f"The body has more than {LARGEST_BODY // 2**20} MiB: send less.",
         }
-        return _error(request, error.status_code, words.get(error.status_code, error.detail))
+        status, told = error.status_code, words.get(error.status_code, error.detail)
+        if status == 400 and "content-encoding" in request.headers:
+            status, told = 415, "The body is compressed: send it without Content-Encoding."
+        response = _error(request, status, told)
+        response.headers.update(error.headers or {})
+        return response
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> Response:

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from time import time
@@ -90,46 +90,53 @@ class Desk:
         log-probabilities: these come before the piece. The answer is stopped when this generator is
         closed. Raises EngineError.
         """
-        loop, queue = asyncio.get_running_loop(), asyncio.Queue[list[Event] | Future[None]]()
-        unsent: list[Event] = []
+        loop, arrived, lock = asyncio.get_running_loop(), asyncio.Event(), threading.Lock()
+        heard: list[Event] = []  # of the present round
+        ready: list[Event] = []  # for the client; of a slow one the pieces of text are joined
 
-        def put(events: list[Event] | Future[None]) -> None:
+        def wake(_: object = None) -> None:
             with suppress(RuntimeError):  # the server has ended
-                loop.call_soon_threadsafe(queue.put_nowait, events)
+                loop.call_soon_threadsafe(arrived.set)
 
         def hear(event: Event) -> None:
-            last = unsent[-1] if unsent else None
-            match event, last:
-                case TextPiece(), TextPiece() if event.channel == last.channel:
-                    unsent[-1] = replace(last, text=last.text + event.text)
-                    return
-            if not isinstance(event, RoundFinished):
-                unsent.append(event)
-            elif event.logprobs:
-                unsent.insert(0, event)
-            if unsent and not isinstance(event, TextPiece | ToolCall):
-                put(unsent.copy())
-                unsent.clear()
+            if isinstance(event, RoundFinished):
+                if event.logprobs:
+                    heard.insert(0, event)
+            else:
+                heard.append(event)
+            if isinstance(event, TextPiece | ToolCall) or not heard:
+                return
+            with lock:
+                is_idle = not ready
+                for each in heard:
+                    _add(ready, each)
+            heard.clear()
+            if is_idle:
+                wake()
 
         asked = self.thread.answer(begin, hear)
-        asked.done.add_done_callback(put)
+        asked.done.add_done_callback(wake)
         try:
             while True:
                 try:
                     async with asyncio.timeout(QUIET_S):  # wait_for can lose a cancellation
-                        events = await queue.get()
+                        await arrived.wait()
                 except TimeoutError:
                     yield None
                     continue
-                if isinstance(events, Future):
-                    events.result()
-                    raise EngineMisuse("The server is closing: ask again when it runs.")
+                arrived.clear()
+                is_done = asked.done.done()
+                with lock:
+                    events, ready = ready, []
                 for event in events:
                     if isinstance(event, GenerationFinished):
                         self.counts.add(event.stats)
                     yield event
                     if isinstance(event, GenerationFinished):
                         return
+                if is_done:
+                    asked.done.result()
+                    raise EngineMisuse("The server is closing: ask again when it runs.")
         finally:
             asked.stop()
 
@@ -206,6 +213,15 @@ def words_on(error: Exception) -> str:
     name = uuid4().hex[:8]
     log.error("request %s failed", name, exc_info=error)
     return f"This is a bug of Headstart; the server's log has it under {name}."
+
+
+def _add(events: list[Event], event: Event) -> None:
+    """Append an event, or a piece of text to the piece before."""
+    match event, events[-1] if events else None:
+        case TextPiece(), TextPiece() as last if event.channel == last.channel:
+            events[-1] = replace(last, text=last.text + event.text)
+        case _:
+            events.append(event)
 
 
 class ClientGone(Exception):

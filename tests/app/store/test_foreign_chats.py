@@ -143,6 +143,7 @@ def test_several_chats_of_one_file_are_stored_with_their_selected_branches(tmp_p
     assert shown[1] == ["Why stripes?", "Let me look.\n\nAgainst flies."]
     assert store.chats.get(first).title == "On zebras"
     assert store.chats.get(second).title == "Why stripes?"
+    assert store.chats.get(first).updated_at == 1700000000.5, "listed by the day it is of"
     for name, text in (("a.conversation.json", json.dumps(STUDIO)), ("messages.jsonl", THREAD)):
         (tmp_path / name).write_text(text)
         (chat,) = read_chats(tmp_path / name, ChatSettings())
@@ -161,6 +162,9 @@ def test_empty_chats_are_left_out_and_a_file_of_nothing_else_is_refused(tmp_path
     path = tmp_path / "conversations.json"
     path.write_text(json.dumps([{"title": "Nothing", "mapping": {}}, TREE]))
     assert len(read_chats(path, ChatSettings())) == 1
+    path.write_text(json.dumps([{"title": "No tree"}, TREE, 3]))
+    (chat,) = read_chats(path, ChatSettings())
+    assert chat.notes == ("2 entries of conversations.json are no chats and were left out.",)
     path.write_text(json.dumps([{"title": "Nothing", "mapping": {}}]))
     with pytest.raises(BadChatFile, match="it has no messages"):
         read_chats(path, ChatSettings())

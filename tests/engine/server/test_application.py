@@ -1,8 +1,11 @@
 """What all endpoints have in common: keys, hosts, limits, clients that go away, bad bodies."""
 
+import gzip
 import json
 import socket
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import pytest
@@ -56,8 +59,7 @@ def test_too_long_bodies_are_refused_whether_told_of_or_not(scripted):
 def test_more_requests_than_may_wait_get_429():
     engine = ScriptedEngine([Answer("slow " * 400, pause_s=0.02)])
     with live_server(lambda: engine, parallel=1, waiting=0) as server:
-        host, port = server.address.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port))) as first:
+        with socket.create_connection(_place(server)) as first:
             first.sendall(_post(CHAT, {**HELLO, "stream": True}))
             assert first.recv(4096).startswith(b"HTTP/1.1 200")
             refused = ask(server, CHAT, HELLO)
@@ -67,12 +69,65 @@ def test_more_requests_than_may_wait_get_429():
         assert ask(server, CHAT, HELLO).status == 200
 
 
+def test_of_fifty_requests_at_once_those_that_may_wait_are_answered():
+    with live_server(ScriptedEngine, parallel=2, waiting=10) as server:
+        at_once = threading.Barrier(50)
+
+        def send(_):
+            at_once.wait()
+            return ask(server, CHAT, HELLO)
+
+        server.desk.thread.call(lambda _: time.sleep(0.7))
+        with ThreadPoolExecutor(50) as pool:
+            replies = list(pool.map(send, range(50)))
+        statuses = [reply.status for reply in replies]
+        assert set(statuses) == {200, 429}
+        assert statuses.count(200) >= 12
+        assert all(r.headers["retry-after"] == "5" for r in replies if r.status == 429)
+        assert ask(server, CHAT, HELLO).status == 200
+
+
+def test_a_slow_reader_holds_nobody_up_and_gets_the_whole_answer():
+    engine = ScriptedEngine([Answer("a bit of text " * 4000), Answer("Hello")])
+    with live_server(lambda: engine) as server, socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(_place(server))
+        slow.sendall(_post(CHAT, {**HELLO, "stream": True}, "Connection: close\r\n"))
+        _wait_for(lambda: engine.sessions and not server.desk.thread.running)
+        assert ask(server, CHAT, HELLO).json["choices"][0]["message"]["content"] == "Hello"
+        data = b"".join(iter(lambda: slow.recv(1 << 20), b"")).decode()
+    events = [json.loads(line[6:]) for line in data.splitlines() if line.startswith("data: {")]
+    pieces = [e["choices"][0]["delta"].get("content", "") for e in events]
+    assert "".join(pieces) == "a bit of text " * 4000
+    assert len(pieces) < engine.sessions[0].stats.passes
+    assert "data: [DONE]" in data
+
+
+def test_requests_without_a_body_of_json(scripted):
+    """HEAD, pipelined and compressed requests, told lengths, and what is not allowed."""
+    assert _raw(scripted, b"HEAD /health HTTP/1.1\r\nHost: localhost\r\n").endswith("\r\n\r\n")
+    put = _raw(scripted, f"PUT {CHAT} HTTP/1.1\r\nHost: localhost\r\n".encode())
+    assert "405 Method Not Allowed" in put
+    assert "allow: POST" in put
+    nobody = _raw(scripted, b"GET /v1/models HTTP/1.1\r\nHost: evil.example\r\n")
+    assert "400 Bad Request" in nobody
+    assert '{"error":{"type":"invalid_request_error","message":"This server is not called' in nobody
+    long = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {10**12}\r\n".encode()
+    assert "413 " in _raw(scripted, long)
+    packed = ask(scripted, CHAT, gzip.compress(b"{}"), {"Content-Encoding": "gzip"})
+    assert (packed.status, "without Content-Encoding" in packed.text) == (415, True)
+    with socket.create_connection(_place(scripted)) as client:
+        two = _post(CHAT, HELLO) + _post(CHAT, HELLO, "Connection: close\r\n")
+        client.sendall(two)
+        data = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    assert data.count(b"HTTP/1.1 200 OK") == 2
+
+
 @pytest.mark.parametrize("streams", [True, False])
 def test_a_client_that_goes_away_ends_its_answer(streams):
     engine = ScriptedEngine([Answer("word " * 5000, pause_s=0.01)])
     with live_server(lambda: engine) as server:
-        host, port = server.address.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port))) as client:
+        with socket.create_connection(_place(server)) as client:
             client.sendall(_post(CHAT, {**HELLO, "stream": streams}))
             _wait_for(lambda: server.desk.thread.running == 1)
             time.sleep(0.1)
@@ -198,9 +253,21 @@ def test_an_address_for_others_needs_a_key_and_a_port_must_be_free():
         listener("nowhere.invalid", 0)
 
 
-def _post(path, body):
+def _place(server):
+    host, port = server.address.removeprefix("http://").split(":")
+    return host, int(port)
+
+
+def _raw(server, head):
+    """What comes back for a head of a request alone."""
+    with socket.create_connection(_place(server), timeout=20) as client:
+        client.sendall(head + b"Connection: close\r\n\r\n")
+        return b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
+
+
+def _post(path, body, more=""):
     data = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{more}"
     return f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
 
 

@@ -206,6 +206,15 @@ def test_in_a_small_window_the_newest_words_are_seen(qtbot, view, stated):
     assert not view.findChild(MessageBox).visibleRegion().contains(QPoint(5, 5))
 
 
+def test_the_last_question_is_replaced_by_what_is_typed(view, stated, qtbot):
+    stated.stated.chat.send("Why?")
+    view.begin()
+    box = view.findChild(MessageBox)
+    assert box.toPlainText() == "Why?"
+    qtbot.keyClicks(box, "How?")
+    assert box.toPlainText() == "How?"
+
+
 def test_a_depth_that_is_pinned_can_be_compared(view, stated):
     chat, depths = stated.stated.chat, view.findChild(Segments)
     assert not depths.isVisibleTo(view)
