@@ -33,6 +33,7 @@ from app.state.drafts import Drafts
 from app.state.hub import HubState
 from app.state.known_models import KnownModels
 from app.state.models import ModelState
+from app.state.server import ServerState
 from app.state.settings import KeptSettings
 from app.state.titles import Titles
 from app.store.session_store import open_some_store
@@ -105,13 +106,16 @@ class App(QObject):
         self.chats = chats = ChatListState(store, chat, settings, parent=self)
         page.watch(chat, chats, drafts)
         self.titles = Titles(store, chats, answers, compare, models, settings, request, self)
-        self.rest = rest = RestController(models, answers, compare, settings, widgets.notice, self)
+        self.server = server = ServerState(self.worker.engine_thread, settings, self)
+        self.rest = rest = RestController(
+            models, answers, compare, settings, server, widgets.notice, self
+        )
         self.troubles = TroubleController(
             widgets.notice, widgets.window, self.mistakes, chat, answers, self
         )
         self.figures = DraftingFigures(chat, answers, models, store.messages, self)
         prompts = PromptFolder(folders.prompts)
-        widgets.settings.watch(settings, lambda: prompts.nbytes, prompts.forget_all)
+        widgets.settings.watch(settings, server, lambda: prompts.nbytes, prompts.forget_all)
         NotificationController(
             SystemNotice(widgets.window), answers, settings, self._title_of, self._come_back, self
         )
@@ -184,6 +188,7 @@ class App(QObject):
         """Importing MLX would hold up the first painting; once begun it goes on."""
         if not self._is_closed:
             self.worker.start()
+            self.server.begin()
             self.known.refresh()
             self.store.copy_daily()
 
@@ -218,6 +223,7 @@ class App(QObject):
         self.files.close()
         self.chats.close()
         self.widgets.transcript.reader.turns.stop()
+        self.server.close()
         self.worker.shutdown(LEAVE_S)
         self.store.close()
         self._end_catching()
@@ -237,6 +243,7 @@ class App(QObject):
         self.widgets.start.watch(*on_disk, self.chat.send)
         for view in (self.widgets.strip, self.widgets.drafting):
             view.watch(self.figures)
+        self.widgets.strip.watch_server(self.server)
         self.widgets.compare.watch(self.compare)
         self.widgets.session.watch(self.chat, models, self.figures, self.settings, self._card_of)
         self.widgets.session.options.clicked.connect(self._offer_again)

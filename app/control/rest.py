@@ -14,6 +14,7 @@ from app.state.answers import Answers
 from app.state.chat import ChatState
 from app.state.compare import Comparison
 from app.state.models import ModelState
+from app.state.server import ServerState
 from app.state.settings import KeptSettings
 from app.values.app_settings import BUILT_IN, AppSettings, settings_of
 from app.values.models import BUILT_IN_NAME
@@ -38,17 +39,19 @@ class RestController(QObject):
         answers: Answers,
         compare: Comparison,
         settings: KeptSettings,
+        server: ServerState,
         notice: NoticeBar,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self.awake = Awake(this_systems_command())
         self._models, self._answers, self._compare = models, answers, compare
-        self._settings, self._notice = settings, notice
+        self._settings, self._server, self._notice = settings, server, notice
         self.idle = QTimer(self, singleShot=True)
         self.idle.timeout.connect(self._let_go)
         for changed in (models.changed, answers.changed, compare.changed, settings.changed):
             changed.connect(self._watch)
+        server.changed.connect(self._watch)
 
     def load_last(self) -> None:
         """Load the model used last, or the built-in one."""
@@ -74,7 +77,8 @@ class RestController(QObject):
             self._notice.withdraw(ANSWERING)
         minutes, in_use = self._settings.value.idle_minutes, self._models.in_use
         may_go = in_use and not settings_of(self._settings.value, in_use.path).keep
-        if minutes and may_go and not self._is_busy and not self._models.loading:
+        is_busy = self._is_busy or self._server.requests > 0
+        if minutes and may_go and not is_busy and not self._models.loading:
             self.idle.start(min(minutes * MINUTE_MS, LONGEST_MS))
         else:
             self.idle.stop()

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from app.values.chat_settings import ChatSettings
 from app.values.typed_json import read_fields
 from mlx_engine.values.errors import BadOption
-from mlx_engine.values.options import CacheOptions, LoadOptions
+from mlx_engine.values.options import CacheOptions, LoadOptions, require
 
 Theme = Literal["system", "light", "dark"]
 Language = Literal["system", "en", "de"]
@@ -30,6 +30,20 @@ class ModelSettings:
     load: LoadOptions = field(default_factory=LoadOptions)
     keep: bool = False
     cache: CacheOptions = field(default_factory=CacheOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Whether and where other programs on this computer may ask the model in use. key: what their
+    requests must show, "" for nothing.
+    """
+
+    is_on: bool = False
+    port: int = 8642
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        require("port", self.port, "1 to 65535", lambda port: 1 <= port <= 65535)
 
 
 def load_options_in(chat: Mapping[str, Any]) -> ModelSettings:
@@ -61,7 +75,7 @@ class AppSettings:
     each, by its path. downloads: links to models that are not complete yet. download_folder: where
     they go, None for the hub's own cache. last_folder: of the file chosen last in a dialog.
     last_chat: the one that was open. unsent: what was typed and not sent, by chat, 0 for a new one.
-    rewritten: messages that are being changed, by their number.
+    rewritten: messages that are being changed, by their number. server: of the window's server.
     """
 
     new_chat: ChatSettings = field(default_factory=ChatSettings)
@@ -81,6 +95,7 @@ class AppSettings:
     idle_minutes: int = 0
     prompt_files_gb: int = 4
     models: Mapping[str, ModelSettings] = field(default_factory=dict)
+    server: ServerSettings = field(default_factory=ServerSettings)
     downloads: tuple[str, ...] = ()
     download_folder: Path | None = None
     last_folder: Path | None = None

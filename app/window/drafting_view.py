@@ -10,7 +10,8 @@ from typing_extensions import override
 
 from app.state.drafting import DraftingFigures
 from app.state.round_history import DraftingNow, DraftingState, LastAnswer, RoundHistory
-from app.window.controls.labels import ShortLabel, label, paragraph, set_tip, tabular, wrapped
+from app.state.server import ServerState
+from app.window.controls.labels import ShortLabel, label, paragraph, say, set_tip, tabular, wrapped
 from app.window.controls.layouts import Wide, add, column, row
 from app.window.drafting_charts import CostCurve, DepthBars, PassBars, StageBar
 from app.window.language import number, percent, said, tr
@@ -46,19 +47,29 @@ class StatusStrip(QAbstractButton):
         self._sentence = ShortLabel()
         self._sentence.setProperty("role", "note")
         self._speed, self._context = label("", "note"), label("", "note")
-        for figures in (self._speed, self._context):
+        self._server = label("", "note")
+        self._server.hide()
+        for figures in (self._server, self._speed, self._context):
             figures.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
             tabular(figures)
         self._keep_columns()
-        parts = (Wide(self._sentence), self._speed, self._context)
+        parts = (Wide(self._sentence), self._server, self._speed, self._context)
         row(*parts, of=self, margins=(16, 4, 16, 4), spacing=24)
-        for part in (self._sentence, self._speed, self._context):
+        for part in (self._sentence, self._server, self._speed, self._context):
             part.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.show_figures(RoundHistory(), StripFigures())
 
     def watch(self, figures: DraftingFigures) -> None:
         """Show these figures, whenever there are others."""
         figures.changed.connect(lambda: self.show_figures(figures.history, strip_figures(figures)))
+
+    def watch_server(self, server: ServerState) -> None:
+        """Show what the window's server does, while it is switched on."""
+
+        def show() -> None:
+            say(self._server, server_words(server) if server.is_on else "")
+
+        server.changed.connect(show)
 
     def show_figures(self, history: RoundHistory, figures: StripFigures) -> None:
         """Show the newest figures."""
@@ -102,6 +113,20 @@ class StatusStrip(QAbstractButton):
             with QPainter(self) as painter:
                 painter.setPen(QPen(look().colour("accent"), 1))
                 painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+
+
+def server_words(server: ServerState) -> str:
+    """What the server does, in a few words."""
+    if not server.address:
+        return tr("Server: not running")
+    if not server.requests:
+        return tr("Server: on")
+    return tr(
+        "Server: {n} requests, {speed:.0f} tok/s",
+        "Server: 1 request, {speed:.0f} tok/s",
+        server.requests,
+        speed=server.tokens_per_second,
+    )
 
 
 def strip_figures(figures: DraftingFigures) -> StripFigures:

@@ -3,17 +3,28 @@
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QStackedWidget, QTabBar, QToolButton, QWidget
 from typing_extensions import override
 
+from app.state.server import ServerState
 from app.state.settings import KeptSettings
 from app.values.app_settings import zoomed
 from app.values.chat_settings import ChatSettings, as_preset
 from app.window.controls.bound import Bound
 from app.window.controls.choices import DropDown, Option, Segments, Tick
-from app.window.controls.fields import TextField
-from app.window.controls.labels import ShortButton, label, paragraph, tabular, unmarked
+from app.window.controls.fields import LineField, TextField
+from app.window.controls.labels import (
+    ShortButton,
+    ShortLabel,
+    label,
+    paragraph,
+    say,
+    tabular,
+    unmarked,
+)
 from app.window.controls.layouts import STRETCH, Wide, centred, column, named, row, scrolled
+from app.window.controls.numbers import NumberField, NumberKind
 from app.window.language import percent, tr
 from app.window.look import look
 from app.window.session_panel.draft_group import DraftGroup
@@ -48,6 +59,12 @@ ABOUT_FILES = Words(
     "read these files. Takes effect the next time a model loads."
 )
 ABOUT_NEW_CHATS = Words("New chats start with these settings. Existing chats keep their own.")
+ABOUT_SERVER = Words(
+    "Programs made for OpenAI's or Anthropic's interface can ask the model that is loaded here. "
+    "Chats of this window can't be read by them."
+)
+PORT = Words("Number that programs need to find the server; can be changed while it is off")
+KEY = Words("Programs must show this key; can be changed while the server is off")
 WIDEST = 620
 """Pixels of a pane at a zoom of 1."""
 
@@ -59,6 +76,7 @@ class SettingsView(QWidget):
         super().__init__()
         self.setAccessibleName(tr("Settings"))
         self._settings: KeptSettings | None = None
+        self._server: ServerState | None = None
         self._stored_nbytes: Callable[[], int] = lambda: 0
         self._delete_stored: Callable[[], object] = lambda: None
         self._bound, self._new_chat = Bound(), Bound("new_chat.")
@@ -67,6 +85,7 @@ class SettingsView(QWidget):
             "appearance": self._appearance,
             "models": self._models,
             "drafting": self._drafting,
+            "server": self._server_pane,
             "advanced": self._advanced,
         }
         self._tabs, self._made = QTabBar(), dict[str, QWidget]()
@@ -78,7 +97,8 @@ class SettingsView(QWidget):
             arrows, (tr("Earlier Settings"), tr("Further Settings")), strict=True
         ):
             arrow.setAccessibleName(name)
-        for name in (tr("General"), tr("Appearance"), tr("Models"), tr("Drafting"), tr("Advanced")):
+        names = (tr("General"), tr("Appearance"), tr("Models"), tr("Drafting"), tr("Server"))
+        for name in (*names, tr("Advanced")):
             self._tabs.addTab(unmarked(name))
         self._stack = QStackedWidget()
         self._tabs.currentChanged.connect(lambda place: self.show_pane(list(self._panes)[place]))
@@ -89,19 +109,20 @@ class SettingsView(QWidget):
     def watch(
         self,
         settings: KeptSettings,
+        server: ServerState,
         stored_nbytes: Callable[[], int],
         delete_stored: Callable[[], object],
     ) -> None:
         """Show and change these settings. stored_nbytes, delete_stored: how large the files of
         what models have read of chats are, and how to delete them.
         """
-        self._settings, self._stored_nbytes = settings, stored_nbytes
+        self._settings, self._server, self._stored_nbytes = settings, server, stored_nbytes
         self._delete_stored = delete_stored
         for bound in (self._bound, self._new_chat):
             bound.watch(lambda: settings.value, settings.change, settings.changed)
 
     def show_pane(self, name: str) -> None:
-        """Show a pane: "general", "appearance", "models", "drafting" or "advanced"."""
+        """Show a pane: "general", "appearance", "models", "drafting", "server" or "advanced"."""
         if name not in self._made:
             lines = QWidget()
             lines.setObjectName("lines")
@@ -220,6 +241,42 @@ class SettingsView(QWidget):
             DraftGroup(self._new_chat, of_chat=False),
         )
 
+    def _server_pane(self) -> Sequence[QWidget]:
+        bind, server = self._bound.bind, self._server
+        switch = Tick(tr("Let other programs on this computer use the model"))
+        port = NumberField(tr("Port"), NumberKind(1, 65535), PORT)
+        key = LineField(tr("Key"), KEY, tr("not needed"))
+        address, problem, status = ShortLabel(), paragraph("", "problem"), paragraph("", "muted")
+        copy = ShortButton()
+        copy.show_text(tr("Copy"))
+        copy.setAccessibleName(tr("Copy the address"))
+        copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(address.accessibleName()))
+        line = QWidget()
+        row(Wide(address), copy, of=line, spacing=8)
+
+        def show() -> None:
+            if server is None:
+                return
+            address.show_text(server.address)
+            line.setVisible(bool(server.address))
+            say(problem, server.problem if server.is_on else "")
+            say(status, served_words(server) if server.address else "")
+            for field in (port, key):
+                field.setEnabled(not server.address)
+
+        if server is not None:
+            server.changed.connect(show)
+        show()
+        return (
+            bind("server.is_on", switch),
+            paragraph(ABOUT_SERVER, "muted"),
+            problem,
+            line,
+            status,
+            bind("server.port", port),
+            bind("server.key", key),
+        )
+
     def _advanced(self) -> Sequence[QWidget]:
         reset = ShortButton()
         reset.show_text(tr("Restore Defaults"))
@@ -254,6 +311,19 @@ class SettingsView(QWidget):
             for lines in self.findChildren(QWidget, "lines"):
                 lines.setMaximumWidth(round(WIDEST * look().zoom))
         return bool(super().event(event))
+
+
+def served_words(server: ServerState) -> str:
+    """Name of the model that the server gives, and how many requests it answers."""
+    if not server.model:
+        return tr("No model is loaded: requests are refused.")
+    return tr(
+        "Model: {name} · {n} requests · {speed:.0f} tok/s",
+        "Model: {name} · 1 request · {speed:.0f} tok/s",
+        server.requests,
+        name=server.model,
+        speed=server.tokens_per_second,
+    )
 
 
 def idle_words(minutes: int) -> str:

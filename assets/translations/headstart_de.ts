@@ -1707,6 +1707,22 @@
         <translation>Entwürfe raten die nächsten Token, und das Modell prüft alle in einem Schritt. Jeder angenommene spart einen Schritt; die Wörter bleiben dieselben.</translation>
     </message>
     <message>
+        <source>Server: not running</source>
+        <translation>Server: läuft nicht</translation>
+    </message>
+    <message>
+        <source>Server: on</source>
+        <translation>Server: an</translation>
+    </message>
+    <message numerus="yes">
+        <source>Server: {n} requests, {speed:.0f} tok/s</source>
+        <comment>Server: 1 request, {speed:.0f} tok/s</comment>
+        <translation>
+            <numerusform>Server: 1 Anfrage, {speed:.0f} Tok/s</numerusform>
+            <numerusform>Server: {n} Anfragen, {speed:.0f} Tok/s</numerusform>
+        </translation>
+    </message>
+    <message>
         <source>Answers come faster without drafting here</source>
         <translation>Ohne Entwürfe kommen Antworten hier schneller</translation>
     </message>
@@ -2817,6 +2833,18 @@
         <translation>Neue Chats beginnen mit diesen Einstellungen. Bestehende Chats behalten ihre eigenen.</translation>
     </message>
     <message>
+        <source>Programs made for OpenAI&apos;s or Anthropic&apos;s interface can ask the model that is loaded here. Chats of this window can&apos;t be read by them.</source>
+        <translation>Programme für die Schnittstelle von OpenAI oder Anthropic können das hier geladene Modell fragen. Chats dieses Fensters können sie nicht lesen.</translation>
+    </message>
+    <message>
+        <source>Number that programs need to find the server; can be changed while it is off</source>
+        <translation>Zahl, unter der Programme den Server finden; änderbar, solange er aus ist</translation>
+    </message>
+    <message>
+        <source>Programs must show this key; can be changed while the server is off</source>
+        <translation>Programme müssen diesen Schlüssel zeigen; änderbar, solange der Server aus ist</translation>
+    </message>
+    <message>
         <source>Earlier Settings</source>
         <translation>Vorige Einstellungen</translation>
     </message>
@@ -2827,6 +2855,10 @@
     <message>
         <source>General</source>
         <translation>Allgemein</translation>
+    </message>
+    <message>
+        <source>Server</source>
+        <translation>Server</translation>
     </message>
     <message>
         <source>Load the last model when Headstart starts</source>
@@ -2867,6 +2899,38 @@
     <message>
         <source>Nothing is stored now.</source>
         <translation>In Dateien ist jetzt nichts aufgehoben.</translation>
+    </message>
+    <message>
+        <source>Let other programs on this computer use the model</source>
+        <translation>Andere Programme auf diesem Computer dürfen das Modell benutzen</translation>
+    </message>
+    <message>
+        <source>Port</source>
+        <translation>Port</translation>
+    </message>
+    <message>
+        <source>Key</source>
+        <translation>Schlüssel</translation>
+    </message>
+    <message>
+        <source>not needed</source>
+        <translation>nicht nötig</translation>
+    </message>
+    <message>
+        <source>Copy the address</source>
+        <translation>Adresse kopieren</translation>
+    </message>
+    <message>
+        <source>No model is loaded: requests are refused.</source>
+        <translation>Kein Modell ist geladen: Anfragen werden abgelehnt.</translation>
+    </message>
+    <message numerus="yes">
+        <source>Model: {name} · {n} requests · {speed:.0f} tok/s</source>
+        <comment>Model: {name} · 1 request · {speed:.0f} tok/s</comment>
+        <translation>
+            <numerusform>Modell: {name} · 1 Anfrage · {speed:.0f} Tok/s</numerusform>
+            <numerusform>Modell: {name} · {n} Anfragen · {speed:.0f} Tok/s</numerusform>
+        </translation>
     </message>
     <message>
         <source>Never</source>
@@ -4866,6 +4930,10 @@
         <translation>eine Zeile von {rows} ist neben {more} weiteren eine andere</translation>
     </message>
     <message>
+        <source>This model&apos;s numbers outgrew float16, so it computes in bfloat16 now. Load it with activations in bfloat16 to spare it the conversion.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <source>{path}: {error}</source>
         <translation>{path}: {error}</translation>
     </message>
@@ -5028,6 +5096,22 @@
     <message>
         <source>Rounds wait for one another here: memory is short of a second copy of this chat.</source>
         <translation>Runden warten hier aufeinander: Für eine zweite Kopie dieses Chats reicht der Speicher nicht.</translation>
+    </message>
+    <message>
+        <source>The server was switched off: ask again when it runs.</source>
+        <translation>Der Server wurde ausgeschaltet: noch einmal fragen, wenn er läuft.</translation>
+    </message>
+    <message>
+        <source>Another program uses port {port}: choose another one.</source>
+        <translation>Ein anderes Programm benutzt Port {port}: einen anderen wählen.</translation>
+    </message>
+    <message>
+        <source>The server can&apos;t use port {port}: {error}</source>
+        <translation>Der Server kann Port {port} nicht benutzen: {error}</translation>
+    </message>
+    <message>
+        <source>activations={asked!r}: {path} runs in a class of mlx-lm, which needs a GPU for 16-bit floats. Use &quot;auto&quot;.</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 </TS>

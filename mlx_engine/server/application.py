@@ -99,7 +99,9 @@ def _add_small_routes(app: FastAPI, desk: Desk) -> None:
     @app.get("/v1/models")
     async def models() -> dict[str, object]:
         """List the loaded model."""
-        told = desk.description
+        told = desk.thread.description
+        if told is None:
+            return {"object": "list", "data": []}
         model = {
             "id": told.name,
             "object": "model",

@@ -24,7 +24,7 @@ from mlx_engine.values.conversation import (
     Tool,
     ToolCall,
 )
-from mlx_engine.values.errors import BadPrompt, EngineError, EngineMisuse, ModelNotFound
+from mlx_engine.values.errors import BadPrompt, EngineError, EngineMisuse, ModelNotFound, NoModel
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import DraftOptions, GenerationOptions, TemplateValue
 from mlx_engine.values.stats import GenerationStats
@@ -60,14 +60,23 @@ class Counts:
 class Desk:
     """Connection of all endpoints to one engine thread and its model.
 
-    draft: draft options of requests that set none.
+    draft: draft options of requests that set none. tokens: generated so far, also by answers that
+    are running.
     """
 
     thread: EngineThread
-    description: ModelDescription
-    draft: DraftOptions
+    draft: DraftOptions = field(default_factory=DraftOptions)
+    tokens: int = 0
     began: int = field(default_factory=lambda: int(time()))
     counts: Counts = field(default_factory=Counts)
+
+    @property
+    def description(self) -> ModelDescription:
+        """Description of the model in use. Raises NoModel."""
+        described = self.thread.description
+        if described is None:
+            raise NoModel("No model is loaded: open one, then ask again.")
+        return described
 
     def check_model(self, asked: str) -> None:
         """Raise ModelNotFound if a request names another model than the loaded one."""
@@ -100,6 +109,7 @@ class Desk:
 
         def hear(event: Event) -> None:
             if isinstance(event, RoundFinished):
+                self.tokens += event.stats.emitted
                 if event.logprobs:
                     heard.insert(0, event)
             else:
@@ -174,6 +184,7 @@ class Desk:
             raise BadPrompt("messages: nothing is asked, add a message of the user.")
 
         def begin(engine: Engine) -> Events:
+            self.check_model(body.model)  # another one may have taken its place
             session = engine.session(
                 sampling=body.sampling(engine.description.sampling, choice),
                 draft=body.draft.options(self.draft),

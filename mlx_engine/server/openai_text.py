@@ -163,6 +163,7 @@ def _continuation(
     ends = limits(body, body.max_tokens, body.stop, body.response_format, body.logprobs)
 
     def begin(engine: Engine) -> Events:
+        desk.check_model(body.model)  # another one may have taken its place
         sampling = body.sampling(engine.description.sampling, choice)
         yield from engine.stream(prompt, sampling, body.draft.options(desk.draft), ends)
 

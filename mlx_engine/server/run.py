@@ -53,6 +53,48 @@ class ServerOptions:
         return (*LOOPBACK, "[::1]", self.host, *self.names)
 
 
+class Server:
+    """A server that listens from its making on; `run` answers what is asked of an engine's thread.
+
+    desk: of its endpoints. grace_s: seconds that answers get to end after a request to stop. Raises
+    BadOption where it cannot listen.
+    """
+
+    def __init__(
+        self,
+        thread: EngineThread,
+        options: ServerOptions,
+        draft: DraftOptions | None = None,
+        grace_s: int = GRACE_S,
+    ) -> None:
+        """draft: draft options of requests that set none."""
+        self._socket = listener(options.host, options.port)
+        self.desk = Desk(thread, draft or DraftOptions())
+        app = application(self.desk, options.hosts, options.key, options.origins)
+        config = uvicorn.Config(
+            app, log_level="warning", timeout_graceful_shutdown=grace_s, lifespan="off"
+        )
+        self._server = uvicorn.Server(config)
+
+    @property
+    def address(self) -> str:
+        """Address as "http://127.0.0.1:8642"."""
+        host, port = self._socket.getsockname()[:2]
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def run(self) -> None:
+        """Answer until `stop`, or a signal if this is the main thread."""
+        self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """Take no more requests, and end soon; from any thread."""
+        self._server.should_exit = True
+
+    def close(self) -> None:
+        """Free the address."""
+        self._socket.close()
+
+
 def serve(
     open_engine: Callable[[], Engine],
     options: ServerOptions,
@@ -64,21 +106,16 @@ def serve(
     draft: draft options of requests that set none. announce: called with the model's name and the
     address once the server listens.
     """
-    listening = listener(options.host, options.port)
     thread = EngineThread(open_engine, options.parallel)
-    thread.start()
+    server = Server(thread, options, draft)
     try:
+        thread.start()
         thread.opened.result()
-        description = thread.call(lambda engine: engine.description).result()
-        desk = Desk(thread, description, draft)
-        app = application(desk, options.hosts, options.key, options.origins)
-        host, port = listening.getsockname()[:2]
-        announce(description.name, f"http://{f'[{host}]' if ':' in host else host}:{port}")
-        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE_S)
-        uvicorn.Server(config).run(sockets=[listening])
+        announce(server.desk.description.name, server.address)
+        server.run()
     finally:
         thread.close()
-        listening.close()
+        server.close()
 
 
 def listener(host: str, port: int) -> socket.socket:
@@ -89,8 +126,8 @@ def listener(host: str, port: int) -> socket.socket:
     except OSError as error:
         why = "it is in use" if error.errno == EADDRINUSE else str(error.strerror or error)
         raise BadOption(
-            "The server cannot listen at {host}, port {port}: {why}. Choose another with --port or "
-            "--host.",
+            "The server cannot listen at {host}, port {port}: {why}. Choose another port or "
+            "address.",
             host=host,
             port=port,
             why=why,

@@ -235,10 +235,7 @@ class EngineThread:
 
         def begin() -> Iterator[Event]:
             words = "The model was changed or unloaded while it answered: ask again."
-            for guest in [a for a in self._answers if a.has_begun and a is not asked]:
-                guest.stop(EngineMisuse(words))
-                guest.go_on()
-                self._remove(guest)
+            self.end_guests(EngineMisuse(words))
             function()
             return iter(())
 
@@ -248,6 +245,13 @@ class EngineThread:
             early = [answer for answer in self._answers if answer not in waiting]
             self._answers = [*early, asked, *waiting]
         return asked
+
+    def end_guests(self, error: EngineError, *, waiting: bool = False) -> None:
+        """End the answers of guests with an error, also of those that wait if `waiting`."""
+        for guest in [a for a in self._answers if a.chat is None and (a.has_begun or waiting)]:
+            guest.stop(error)
+            guest.go_on()
+            self._remove(guest)
 
     def when_idle(self, function: Callable[[], bool]) -> None:
         """Run a function while nothing is answered, again and again until it returns True."""

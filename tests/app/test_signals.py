@@ -26,7 +26,7 @@ def bring_out_everything(driven: Driven, place: Path) -> None:
     driven.until(lambda: bool(driven.widgets.library.findChildren(DownloadRow)))
     driven.app.known.add_folder(place)
     driven.widgets.window.show_page("settings")
-    for pane in ("appearance", "models", "drafting", "advanced"):
+    for pane in ("appearance", "models", "drafting", "server", "advanced"):
         driven.widgets.settings.show_pane(pane)
     driven.widgets.transcript.edit_last_prompt()
 

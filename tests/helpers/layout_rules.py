@@ -52,9 +52,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app.start": {VALUES, "app.values", "app.start.folders"},
     "app.store": PUBLIC | {"app.values"},
     "app.library": PUBLIC | {"app.values", "app.start.folders", HUB},
-    "app.worker": PUBLIC | {"app.values", "mlx_engine.service"},
+    "app.worker": PUBLIC | {"app.values"} | _rooms("service server"),
     "app.state": PUBLIC
-    | {"app.values", "app.store", "app.library", "app.worker", "app.start.threads", HUB},
+    | {"app.values", "app.store", "app.library", "app.worker", "app.start.threads", HUB}
+    | {"mlx_engine.service"},
     "app.window": {VALUES, "app.values", "app.state", "app.start.folders", "app.start.threads"},
     "app.control": PUBLIC | APP_ROOMS | {HUB},
     "app.__main__": PUBLIC | {"app", "app.start", "app.start.folders", "mlx_engine.command_line"},

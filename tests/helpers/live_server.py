@@ -8,14 +8,10 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any, NamedTuple
 
-import uvicorn
-
 from mlx_engine import Engine
-from mlx_engine.server.application import application
 from mlx_engine.server.desk import Desk
-from mlx_engine.server.run import LOOPBACK, listener
+from mlx_engine.server.run import Server, ServerOptions
 from mlx_engine.service.engine_thread import EngineThread
-from mlx_engine.values.options import DraftOptions
 
 
 @dataclass
@@ -35,23 +31,19 @@ def live_server(
     open_engine: Callable[[], Engine], parallel: int = 4, waiting: int = 64, key: str | None = None
 ) -> Iterator[LiveServer]:
     """Serves until the end of the context."""
-    thread, socket = EngineThread(open_engine, parallel, waiting), listener("127.0.0.1", 0)
+    thread = EngineThread(open_engine, parallel, waiting)
+    server = Server(thread, ServerOptions(port=0, key=key))
     thread.start()
     thread.opened.result(60)
-    desk = Desk(thread, thread.call(lambda engine: engine.description).result(), DraftOptions())
-    app = application(desk, LOOPBACK, key)
-    server = uvicorn.Server(
-        uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=5, lifespan="off")
-    )
-    running = threading.Thread(target=server.run, kwargs={"sockets": [socket]})
+    running = threading.Thread(target=server.run)
     running.start()
     try:
-        yield LiveServer(f"http://127.0.0.1:{socket.getsockname()[1]}", desk)
+        yield LiveServer(server.address, server.desk)
     finally:
-        server.should_exit = True
+        server.stop()
         running.join()
         thread.close()
-        socket.close()
+        server.close()
 
 
 class Reply(NamedTuple):

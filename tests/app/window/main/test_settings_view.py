@@ -15,13 +15,15 @@ from PySide6.QtWidgets import (
 )
 from seen import find, press, words_on
 
+from app.state.server import ServerState
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.controls.choices import DropDown, Tick
 from app.window.controls.numbers import Slider
 from app.window.settings_view import SettingsView
+from mlx_engine.service.engine_thread import EngineThread
 
-PANES = ("general", "appearance", "models", "drafting", "advanced")
+PANES = ("general", "appearance", "models", "drafting", "server", "advanced")
 
 
 class Settings(QObject):
@@ -48,7 +50,8 @@ def settings():
 def view(qtbot, settings):
     made = SettingsView()
     qtbot.addWidget(made)
-    made.watch(settings, lambda: settings.stored, lambda: setattr(settings, "stored", 0))
+    server = ServerState(EngineThread(), settings, settings)
+    made.watch(settings, server, lambda: settings.stored, lambda: setattr(settings, "stored", 0))
     made.show()
     return made
 
