@@ -345,8 +345,12 @@ def open_answer(
     prompt: Prompt,
     text: StreamingText,
     stopped: Callable[[], bool] = lambda: False,
+    calls: str | None = None,
 ) -> Answer:
-    """Prepare an answer to a prompt that fits the context. Raises OutOfMemory, BadOption."""
+    """Prepare an answer to a prompt that fits the context. Raises OutOfMemory, BadOption.
+
+    calls: grammar of an answer with tool calls.
+    """
     began = perf_counter()
     with translate_oom():
         try:
@@ -362,7 +366,8 @@ def open_answer(
         max_tokens=generation.max_tokens,
         context_length=parts.context_length,
     )
-    grammar = parts.grammars.bind(generation, text.thought_markers, prompt.thinking_open)
+    thought, is_thinking = text.thought_markers, prompt.thinking_open
+    grammar = parts.grammars.bind(generation, thought, is_thinking, calls)
     answer = Answer(parts, sequence, drafting, prompt, limits, text, settings, stopped, grammar)
     answer.tally.waited_seconds = waited
     return answer

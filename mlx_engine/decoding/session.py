@@ -12,9 +12,10 @@ from mlx_engine.decoding.prompt import EMPTY_ANSWER, UNLIKE_ANY_QUESTION, ChatPr
 from mlx_engine.decoding.state import shared_prefix
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.sources import Drafting
+from mlx_engine.text.call_form import bound_calls
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import check_unicode
-from mlx_engine.text.tool_calls import ToolReader, markers_of
+from mlx_engine.text.tool_calls import ToolMarkers, ToolReader, markers_of
 from mlx_engine.values.conversation import Event, Message, Tool, check_messages
 from mlx_engine.values.errors import (
     BadOption,
@@ -378,7 +379,14 @@ class Session:
         )
         sequence, drafting = self._sequence, self._drafting
         answer = open_answer(
-            self._parts, self._settings, sequence, drafting, prompt, text, self._stop.is_set
+            self._parts,
+            self._settings,
+            sequence,
+            drafting,
+            prompt,
+            text,
+            self._stop.is_set,
+            self._call_grammar(),
         )
         self._messages = messages
         self._unread = self._unread if self._unread < len(messages) else 0
@@ -414,9 +422,20 @@ class Session:
 
     def _tool_reader(self) -> ToolReader:
         """Make the reader of tool calls in an answer; without tools it finds none."""
-        template, tools = self._parts.template.source, self._settings.tools
-        has_token = self._parts.tokenizer.has_token
-        return ToolReader(markers_of(template, has_token) if tools else (), tools)
+        tools = self._settings.tools
+        return ToolReader(self._tool_markers if tools else (), tools)
+
+    @property
+    def _tool_markers(self) -> tuple[ToolMarkers, ...]:
+        return markers_of(self._parts.template.source, self._parts.tokenizer.has_token)
+
+    def _call_grammar(self) -> str | None:
+        """Make the grammar of calls that the options or strict tools ask for. Raises BadOption."""
+        tools, options = self._settings.tools, self._settings.generation
+        if not options.must_call and not any(tool.strict for tool in tools):
+            return None
+        markers, tokenizer = self._tool_markers, self._parts.tokenizer
+        return bound_calls(self._parts.template, markers, tokenizer, tools, options)
 
     def _note_next_prompt(self) -> None:
         """Tell the prompt cache how many tokens the next prompt shares with this conversation.

@@ -12,7 +12,15 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mlx_engine import Engine
 from mlx_engine.server.desk import Desk, begun, unless_gone, words_on
-from mlx_engine.server.fields import Body, Refusal, SamplingFields, effort, limits, timings
+from mlx_engine.server.fields import (
+    Body,
+    Refusal,
+    SamplingFields,
+    effort,
+    forced_calls,
+    limits,
+    timings,
+)
 from mlx_engine.server.openai_responses import NO_CODE
 from mlx_engine.values.conversation import (
     Event,
@@ -115,13 +123,21 @@ class ToolFields(Body):
     type: str = "custom"
     description: str | None = None
     input_schema: dict[str, Any] = Field(default_factory=dict)
+    strict: bool = False
 
 
 class ChoiceFields(Body):
     """Whether the model may use a tool."""
 
     type: Literal["auto", "none", "any", "tool"]
+    name: str = ""
     disable_parallel_tool_use: bool = False
+
+    def as_openai(self) -> str | dict[str, Any]:
+        """Return the same in OpenAI's words."""
+        if self.type == "tool":
+            return {"type": "function", "name": self.name}
+        return "required" if self.type == "any" else self.type
 
 
 class OutputConfig(Body):
@@ -170,16 +186,17 @@ class CountBody(SamplingFields):
 
     def functions_to_call(self) -> tuple[Tool, ...]:
         """Return the tools that the model may ask for. Raises BadOption."""
-        choice = self.tool_choice.type if self.tool_choice else "auto"
-        if choice in ("any", "tool"):
-            raise BadOption("tool_choice: this server cannot force a call yet, use “auto”.")
-        given = [] if choice == "none" else self.tools or []
+        is_off = self.tool_choice is not None and self.tool_choice.type == "none"
+        given = [] if is_off else self.tools or []
         if unknown := next((tool.type for tool in given if tool.type != "custom"), None):
             raise BadOption(
                 "tools: the type {kind} is a tool of Anthropic's own servers, leave it out.",
                 kind=repr(unknown[:60]),
             )
-        return tuple(Tool(tool.name, tool.description or "", tool.input_schema) for tool in given)
+        return tuple(
+            Tool(tool.name, tool.description or "", tool.input_schema, tool.strict)
+            for tool in given
+        )
 
     def arguments(self) -> dict[str, TemplateValue]:
         """Return the variables of the chat template that the request sets."""
@@ -217,7 +234,9 @@ def routes(desk: Desk) -> APIRouter:
         if body.thinking is not None and body.thinking.budget_tokens is not None:
             ends = replace(ends, max_thinking=body.thinking.budget_tokens)
         tools = body.functions_to_call()
-        parallel = not (body.tool_choice and body.tool_choice.disable_parallel_tool_use)
+        choice = body.tool_choice or ChoiceFields(type="auto")
+        ends = replace(ends, must_call=forced_calls(choice.as_openai(), tools))
+        parallel = choice.type != "tool" and not choice.disable_parallel_tool_use
         asked = (body, body.conversation(), ends, body.arguments())
         begin = desk.chat_answer(*asked, 0, tools, parallel)
         head: dict[str, Any] = {

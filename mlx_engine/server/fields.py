@@ -1,12 +1,12 @@
 """Fields of request bodies that several endpoints share, and the options made of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mlx_engine.values.conversation import TokenLogprob
+from mlx_engine.values.conversation import TokenLogprob, Tool
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
     DraftOptions,
@@ -165,6 +165,24 @@ def _schema(form: object) -> dict[str, Any] | None:
     if kind == "json_schema" and isinstance(schema, dict):
         return schema
     raise BadOption("response_format: use “text”, “json_object”, or “json_schema” with a schema.")
+
+
+def forced_calls(choice: str | dict[str, Any] | None, tools: Sequence[Tool]) -> tuple[str, ...]:
+    """Return the names of the tools of which `tool_choice` demands a call. Raises BadOption."""
+    names = tuple(tool.name for tool in tools)
+    if choice in (None, "auto", "none"):
+        return ()
+    if choice == "required" and names:
+        return names
+    fields = choice if isinstance(choice, dict) and choice.get("type") == "function" else {}
+    inner = fields.get("function", fields)
+    name = inner.get("name") if isinstance(inner, dict) else None
+    if name in names:
+        return (name,)
+    raise BadOption(
+        "tool_choice: use “auto”, “none”, “required” where there are tools, or the type “function” "
+        "with the name of one of them."
+    )
 
 
 def timings(stats: GenerationStats) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from time import time
 from typing import Any, ClassVar, Literal
 from uuid import uuid4
@@ -16,6 +17,7 @@ from mlx_engine.server.fields import (
     Refusal,
     SamplingFields,
     effort,
+    forced_calls,
     limits,
     logprob_entries,
     timings,
@@ -151,16 +153,10 @@ class ChatBody(SamplingFields):
 
     def functions_to_call(self) -> tuple[Tool, ...]:
         """Return the tools that the model may ask for. Raises BadOption."""
-        if self.tool_choice not in (None, "auto", "none"):
-            raise BadOption(
-                "tool_choice: this server cannot force a call yet, use “auto” or “none”."
-            )
         given = [] if self.tool_choice == "none" else self.tools or []
         return tuple(
-            Tool(
-                tool.function.name, tool.function.description or "", tool.function.parameters or {}
-            )
-            for tool in given
+            Tool(f.name, f.description or "", f.parameters or {}, strict=f.strict is True)
+            for f in (tool.function for tool in given)
         )
 
     def arguments(self) -> dict[str, TemplateValue]:
@@ -210,9 +206,10 @@ def routes(desk: Desk) -> APIRouter:
         if body.top_logprobs and not body.logprobs:
             raise BadOption("top_logprobs: set logprobs to true as well.")
         ends = limits(body, most, body.stop, body.response_format, top)
-        asked = (body, body.conversation(), ends, body.arguments())
         tools = body.functions_to_call()
-        parallel = body.parallel_tool_calls
+        ends = replace(ends, must_call=forced_calls(body.tool_choice, tools))
+        asked = (body, body.conversation(), ends, body.arguments())
+        parallel = body.parallel_tool_calls and not isinstance(body.tool_choice, dict)
         begins = [desk.chat_answer(*asked, choice, tools, parallel) for choice in range(body.n)]
         head: dict[str, Any] = {
             "id": f"chatcmpl-{uuid4().hex}",

@@ -4,7 +4,7 @@ import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import time
 from typing import Any, ClassVar, Literal
 from uuid import uuid4
@@ -19,6 +19,7 @@ from mlx_engine.server.fields import (
     Refusal,
     SamplingFields,
     effort,
+    forced_calls,
     limits,
     logprob_entries,
     timings,
@@ -69,6 +70,7 @@ class FunctionFields(Body):
     name: str = ""
     description: str | None = None
     parameters: dict[str, Any] | None = None
+    strict: bool | None = None
 
 
 class Reasoning(Body):
@@ -128,17 +130,16 @@ class ResponseBody(SamplingFields):
 
     def functions_to_call(self) -> tuple[Tool, ...]:
         """Return the tools that the model may ask for. Raises BadOption."""
-        if self.tool_choice not in ("auto", "none"):
-            raise BadOption(
-                "tool_choice: this server cannot force a call yet, use “auto” or “none”."
-            )
         given = [] if self.tool_choice == "none" else self.tools or []
         if unknown := next((tool.type for tool in given if tool.type != "function"), None):
             raise BadOption(
                 "tools: the type {kind} is a tool of OpenAI's own servers, leave it out.",
                 kind=repr(unknown[:60]),
             )
-        return tuple(Tool(t.name, t.description or "", t.parameters or {}) for t in given)
+        return tuple(
+            Tool(t.name, t.description or "", t.parameters or {}, strict=t.strict is True)
+            for t in given
+        )
 
     def arguments(self) -> dict[str, TemplateValue]:
         """Return the variables of the chat template that the request sets."""
@@ -323,7 +324,9 @@ def routes(desk: Desk) -> APIRouter:
         asked = tuple(_joined_answers(iter([*earlier, *body.messages()])))
         prompt = joined_systems([*system, *asked])
         ends = limits(body, body.max_output_tokens, None, body.text.format, body.logprobs)
-        tools, parallel = body.functions_to_call(), body.parallel_tool_calls
+        tools = body.functions_to_call()
+        ends = replace(ends, must_call=forced_calls(body.tool_choice, tools))
+        parallel = body.parallel_tool_calls and not isinstance(body.tool_choice, dict)
         begin = desk.chat_answer(body, prompt, ends, body.arguments(), 0, tools, parallel)
         output = _Output(_fields(body, desk.description.name))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlx_engine.text.call_form import WHITESPACE
 from mlx_engine.text.channels import Markers
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import BadOption, EngineMisuse
@@ -19,9 +20,6 @@ from mlx_engine.values.options import GenerationOptions
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
-
-WHITESPACE = r"[ ]?|\n{1,2}[ ]{0,20}"
-"""White space between two JSON tokens; without a bound a model may write it for ever."""
 
 SPECIAL = b"\xff"
 """Byte before the text of tokens that are no text, which no grammar can spell."""
@@ -36,15 +34,20 @@ class GrammarTokens:
         self._made: LLTokenizer | None = None
 
     def bind(
-        self, options: GenerationOptions, thought: Markers | None, is_thinking: bool | None
+        self,
+        options: GenerationOptions,
+        thought: Markers | None,
+        is_thinking: bool | None,
+        calls: str | None = None,
     ) -> "AnswerGrammar | None":
         """Make the grammar of an answer; None where nothing binds it.
 
         thought: markers of the model's thoughts, None if it has none. is_thinking: whether a
-        thought is open at the end of the prompt, None if the model may open one itself. Raises
-        BadOption for what is no grammar.
+        thought is open at the end of the prompt, None if the model may open one itself. calls: Lark
+        grammar of an answer with tool calls, in the place of the options'. Raises BadOption for
+        what is no grammar.
         """
-        matcher = self._matcher(options)
+        matcher = self._matcher(options, calls)
         has_thought = thought is not None and is_thinking is not False
         if matcher is None and (options.max_thinking is None or not has_thought):
             return None
@@ -62,9 +65,9 @@ class GrammarTokens:
             begin,
         )
 
-    def _matcher(self, options: GenerationOptions) -> "LLMatcher | None":
-        """Compile the grammar of the options; None where they set none. Raises BadOption."""
-        source = _source(options)
+    def _matcher(self, options: GenerationOptions, calls: str | None) -> "LLMatcher | None":
+        """Compile the grammar of an answer; None where there is none. Raises BadOption."""
+        source = _source(options, calls)
         if source is None:
             return None
         from llguidance import LLMatcher
@@ -73,7 +76,7 @@ class GrammarTokens:
             self._made = self._library_tokenizer()
         matcher = LLMatcher(self._made, source, log_level=0)
         if matcher.is_error():
-            raise _refusal(options, matcher.get_error())
+            raise _refusal(options, calls, matcher.get_error())
         return matcher
 
     def _library_tokenizer(self) -> "LLTokenizer":
@@ -108,13 +111,17 @@ class _Vocabulary:
         return self._tokenizer.encode(text)
 
 
-def _source(options: GenerationOptions) -> str | None:
-    """Compile schema, regex or grammar for llguidance; None for none. Raises BadOption."""
-    if options.schema is None and options.regex is None and options.grammar is None:
+def _source(options: GenerationOptions, calls: str | None) -> str | None:
+    """Compile calls, schema, regex or grammar for llguidance; None for none. Raises BadOption."""
+    if not any(
+        text is not None for text in (calls, options.schema, options.regex, options.grammar)
+    ):
         return None
     from llguidance import LLMatcher
 
     try:
+        if calls is not None:
+            return LLMatcher.grammar_from_lark(calls)
         if options.schema is not None:
             spaces: Any = {"whitespace_pattern": WHITESPACE}
             return LLMatcher.grammar_from_json_schema(dict(options.schema), overrides=spaces)
@@ -122,11 +129,12 @@ def _source(options: GenerationOptions) -> str | None:
             return LLMatcher.grammar_from_regex(options.regex)
         return LLMatcher.grammar_from_lark(options.grammar or "")
     except ValueError as error:
-        raise _refusal(options, str(error)) from error
+        raise _refusal(options, calls, str(error)) from error
 
 
-def _refusal(options: GenerationOptions, why: str) -> BadOption:
-    name = next(n for n in ("schema", "regex", "grammar") if getattr(options, n) is not None)
+def _refusal(options: GenerationOptions, calls: str | None, why: str) -> BadOption:
+    names = (n for n in ("schema", "regex", "grammar") if getattr(options, n) is not None)
+    name = next(names, "") if calls is None else "tools"
     return BadOption(
         "{name}: no answer can be bound to it ({why}). Change it.",
         name=name,

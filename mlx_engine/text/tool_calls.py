@@ -361,7 +361,7 @@ def _tagged(text: str, schemas: Schemas) -> list[_Found]:
 
 def typed(text: str, schema: object) -> Any:
     """Convert an argument's text to the type of its JSON schema: 3 for a number, "3" for a text."""
-    kinds = _kinds(schema)
+    kinds = kinds_of(schema)
     if kinds and kinds <= {"string"}:
         return text
     try:
@@ -383,7 +383,7 @@ def _literal(text: str) -> Any:
         raise ValueError("no literal") from error
 
 
-def _kinds(schema: object) -> set[str]:
+def kinds_of(schema: object) -> set[str]:
     """Return the types that a JSON schema allows; empty where it tells none."""
     if not isinstance(schema, Mapping):
         return set()
@@ -391,7 +391,7 @@ def _kinds(schema: object) -> set[str]:
     kinds = {types} if isinstance(types, str) else set(types) if isinstance(types, list) else set()
     for key in ("anyOf", "oneOf"):
         for inner in schema.get(key) or ():
-            kinds |= _kinds(inner)
+            kinds |= kinds_of(inner)
     if not kinds and isinstance(schema.get("enum"), list):
         kinds = {kind for value in schema["enum"] for kind in _kind_of(value)}
     return kinds

@@ -19,11 +19,16 @@ Channel = Literal["answer", "thinking"]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that the model may ask to be called. parameters: JSON schema of its arguments."""
+    """A function that the model may ask to be called.
+
+    parameters: JSON schema of its arguments. strict: bind an answer's calls to the schemas of all
+    tools of the chat, by a grammar.
+    """
 
     name: str
     description: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    strict: bool = False
 
     def __post_init__(self) -> None:
         allowed = Words("letters, digits, points, hyphens and underscores, 64 at most")

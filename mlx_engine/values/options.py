@@ -302,6 +302,7 @@ class GenerationOptions:
     the whole answer matches, unless a limit cuts it. At most one of the three. max_thinking: tokens
     of the thought before the answer, which is then closed; None for no limit. logprobs: report the
     log-probability of each token, and of this many of the likeliest at its place; None for neither.
+    must_call: names of tools of the chat; the answer is calls of these, whatever else binds it.
     """
 
     max_tokens: int | None = None
@@ -312,6 +313,7 @@ class GenerationOptions:
     grammar: str | None = None
     max_thinking: int | None = None
     logprobs: int | None = None
+    must_call: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require(

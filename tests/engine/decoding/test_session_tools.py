@@ -9,7 +9,7 @@ from tool_model import CALL, CALLS, tool_folder
 import mlx_engine
 from mlx_engine.values.conversation import Message, TextPiece, Tool, ToolCall
 from mlx_engine.values.errors import BadOption
-from mlx_engine.values.options import GenerationOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
 WEATHER = Tool("get_weather", "Weather.", {"type": "object", "properties": {"city": {}}})
 CALLING = SamplingOptions(temperature=0, logit_bias=CALLS)
@@ -53,6 +53,28 @@ def test_without_tools_a_call_is_text(engine):
     session = engine.session(sampling=CALLING, generation=GenerationOptions(1))
     *_, last = session.send("How is the weather in Bonn?")
     assert (last.text, last.calls) == (CALL, ())
+
+
+@pytest.mark.parametrize("options", [{"must_call": ("get_weather",)}, {"schema": {}}])
+def test_bound_calls_are_the_same_with_any_draft(engine, options):
+    """Calls that an answer must be, and those of a strict tool, which the model begins."""
+    days = {"properties": {"days": {"enum": [1, 22, 333]}}, "required": ["days"]}
+    tool = Tool("get_weather", "Weather.", {**days, "additionalProperties": False}, strict=True)
+    opening, *_ = engine.tokenize("<tool_call>")
+    begins = {opening: 30.0} if "schema" in options else {}
+    sampling = SamplingOptions(temperature=1.0, seed=5, logit_bias=begins)
+    said = []
+    for draft in (DraftOptions(source="none"), DraftOptions(depth=3), DraftOptions()):
+        limits = GenerationOptions(120, **options)
+        session = engine.session(sampling=sampling, tools=[tool], generation=limits, draft=draft)
+        *_, last = session.send("How is the weather in Bonn?")
+        said.append((last.text, [(call.name, call.arguments) for call in last.calls]))
+    assert said[0] == said[1] == said[2]
+    text, calls = said[0]
+    assert calls
+    assert all(name == "get_weather" for name, _ in calls)
+    assert all(json.loads(arguments)["days"] in (1, 22, 333) for _, arguments in calls)
+    assert text.strip().startswith("<tool_call>") or not text.strip()
 
 
 def test_what_a_tool_returns_cannot_speak_for_the_model(engine):

@@ -4,6 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import anthropic
+import jsonschema
 import numpy as np
 import openai
 import pytest
@@ -327,8 +328,76 @@ def test_tools_are_called_and_their_results_answered(tool_client):
 
     none = tool_client.chat.completions.create(**asked, **calling, tool_choice="none")
     assert "get_weather" in none.choices[0].message.content
-    with pytest.raises(openai.BadRequestError, match="cannot force a call"):
-        tool_client.chat.completions.create(**asked, tool_choice="required")
+
+
+PLACE = {
+    "type": "object",
+    "properties": {"unit": {"enum": ["C", "F"]}, "days": {"type": "integer", "maximum": 99}},
+    "required": ["unit", "days"],
+    "additionalProperties": False,
+}
+
+
+def test_a_call_can_be_demanded_and_fits_its_schema(tool_client):
+    tools = [
+        {"type": "function", "function": {"name": name, "parameters": PLACE, "strict": True}}
+        for name in ("get_weather", "get_tide")
+    ]
+    named = {"type": "function", "function": {"name": "get_tide"}}
+    asked = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "Join the paths."}],
+        "max_tokens": 300,
+        "temperature": 2.0,
+        "seed": 4,
+    }
+    for choice in ("required", named):
+        words = set()
+        for draft in ({"depth": 0}, {"depth": 3}):
+            [made] = tool_client.chat.completions.create(
+                **asked, tools=tools, tool_choice=choice, extra_body={"draft": draft}
+            ).choices
+            assert made.finish_reason == "tool_calls"
+            assert not made.message.content
+            for call in made.message.tool_calls:
+                jsonschema.validate(json.loads(call.function.arguments), PLACE)
+            names = [call.function.name for call in made.message.tool_calls]
+            assert (
+                names == ["get_tide"]
+                if choice is named
+                else {*names} <= {*("get_weather", "get_tide")}
+            )
+            words.add(
+                str([(c.function.name, c.function.arguments) for c in made.message.tool_calls])
+            )
+        assert len(words) == 1
+    asked_of_responses = {
+        "model": "m",
+        "input": "Join the paths.",
+        "tools": [{"type": "function", **tools[0]["function"]}],
+        "max_output_tokens": 300,
+    }
+    for choice in ("required", {"type": "function", "name": "get_weather"}):
+        made = tool_client.responses.create(**asked_of_responses, tool_choice=choice)
+        calls = [item for item in made.output if item.type == "function_call"]
+        assert calls == made.output
+        jsonschema.validate(json.loads(calls[0].arguments), PLACE)
+    address = str(tool_client.base_url).removesuffix("/v1/")
+    with anthropic.Anthropic(base_url=address, api_key="-", max_retries=0) as client:
+        for choice in ({"type": "any"}, {"type": "tool", "name": "get_weather"}):
+            made = client.messages.create(
+                model="m",
+                messages=asked["messages"],
+                tools=[{"name": "get_weather", "input_schema": PLACE}],
+                tool_choice=choice,
+                max_tokens=300,
+            )
+            assert made.stop_reason == "tool_use"
+            jsonschema.validate(made.content[0].input, PLACE)
+    for choice in ("required", {"type": "function", "function": {"name": "other"}}):
+        with pytest.raises(openai.BadRequestError, match="tool_choice: use"):
+            given = [] if choice == "required" else tools
+            tool_client.chat.completions.create(**asked, tools=given, tool_choice=choice)
 
 
 def test_anthropics_interface_has_the_same_tools(tool_client):

@@ -120,7 +120,7 @@ def test_thoughts_are_items_and_come_back():
 def test_errors_are_told(client):
     for fields, words in (
         ({"tools": [{"type": "web_search"}]}, "OpenAI's own servers"),
-        ({"tool_choice": "required"}, "cannot force a call"),
+        ({"tool_choice": "required"}, "tool_choice: use"),
         ({"input": [{"type": "computer_call"}]}, "'computer_call' cannot be read"),
         ({"text": {"format": {"type": "xml"}}}, "response_format: use"),
         ({"input": []}, "nothing is asked"),
