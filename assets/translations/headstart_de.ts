@@ -5113,5 +5113,25 @@
         <source>activations={asked!r}: {path} runs in a class of mlx-lm, which needs a GPU for 16-bit floats. Use &quot;auto&quot;.</source>
         <translation type="unfinished"></translation>
     </message>
+    <message>
+        <source>must_call: {name} is no tool of this chat.</source>
+        <translation>must_call: {name} ist kein Werkzeug dieses Chats.</translation>
+    </message>
+    <message>
+        <source>tools: calls of this model cannot be forced or strict, because its chat template does not show how it writes them. Let it choose, without strict.</source>
+        <translation>tools: Aufrufe dieses Modells lassen sich nicht erzwingen oder an Schemas binden, weil seine Chatvorlage nicht zeigt, wie es sie schreibt. Lassen Sie es wählen, ohne strict.</translation>
+    </message>
+    <message>
+        <source>tools: strict ones and regex or grammar cannot bind the same answer.</source>
+        <translation>tools: strict und regex oder grammar können nicht dieselbe Antwort binden.</translation>
+    </message>
+    <message>
+        <source>tools: this model&apos;s calls are JSON: use strict tools or a schema.</source>
+        <translation>tools: Die Aufrufe dieses Modells sind JSON: Verwenden Sie strict oder ein Schema.</translation>
+    </message>
+    <message>
+        <source>tools: {bounds} of {key} of {tool} cannot be kept in the form of calls that this model has. Leave it out.</source>
+        <translation>tools: {bounds} von {key} von {tool} lässt sich in der Form der Aufrufe dieses Modells nicht einhalten. Lassen Sie es weg.</translation>
+    </message>
 </context>
 </TS>
