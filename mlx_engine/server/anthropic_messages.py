@@ -11,11 +11,12 @@ from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mlx_engine import Engine
-from mlx_engine.server.desk import Desk, begun, unless_gone, words_on
+from mlx_engine.server.desk import Desk, begun, check_asked, unless_gone, words_on
 from mlx_engine.server.fields import (
     Body,
     Refusal,
     SamplingFields,
+    documented,
     effort,
     forced_calls,
     limits,
@@ -209,7 +210,7 @@ class CountBody(SamplingFields):
 class MessagesBody(CountBody):
     """Body of a request for a message."""
 
-    max_tokens: int
+    max_tokens: int = Field(ge=1)
     stop_sequences: list[str] | None = None
 
 
@@ -226,7 +227,9 @@ def routes(desk: Desk) -> APIRouter:
     """Make the endpoints."""
     router = APIRouter()
 
-    @router.post("/v1/messages")
+    of_answers = documented("id", "type", "role", "model", "content", "stop_reason", "usage")
+
+    @router.post("/v1/messages", responses=of_answers)
     async def messages(body: MessagesBody, request: Request) -> Response:
         """Answer the last message."""
         desk.check_model(body.model)
@@ -256,10 +259,13 @@ def routes(desk: Desk) -> APIRouter:
         """Count the tokens of the prompt."""
         desk.check_model(body.model)
 
+        messages = body.conversation()
+        check_asked(messages)
+
         def count(engine: Engine) -> int:
             tools = body.functions_to_call()
             session = engine.session(template_arguments=body.arguments(), tools=tools)
-            session.load_messages(body.conversation())
+            session.load_messages(messages)
             return len(session.prompt_tokens())
 
         return {"input_tokens": await desk.call(count)}

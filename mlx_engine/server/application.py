@@ -3,11 +3,11 @@
 import hmac
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mlx_engine import Engine
 from mlx_engine.server import anthropic_messages, openai_chat, openai_responses, openai_text
-from mlx_engine.server.desk import ClientGone, Desk, words_on
+from mlx_engine.server.desk import ClientGone, Desk, check_asked, words_on
 from mlx_engine.server.fields import Body
 from mlx_engine.server.openai_chat import ChatMessage, joined_systems
 from mlx_engine.service.engine_thread import Busy
@@ -38,9 +38,11 @@ STATUS: Sequence[tuple[type[EngineError], int]] = (
     (NumericsError, 500),
     (EngineError, 400),
 )
-TYPE_NAME = re.compile(r"str|int|float|bool|\w+\[.*\]")
+TYPE_NAME = re.compile(r"str|int|float|bool|constrained-\w+|\w+\[.*\]")
 """How the validation names one of several types in the place of an error."""
 OF_OBJECTS = ("model_type", "model_attributes_type", "dict_type")
+STATUSES: Sequence[int | str] = (400, 401, 404, 413, 415, 429, 500, 503, "4XX")
+"""Statuses of errors, as /openapi.json tells them."""
 PORT = re.compile(r":\d*$")
 OPEN_TO_ALL = ("/health",)
 """Paths that need no key."""
@@ -58,9 +60,17 @@ def application(
     from mlx_engine import server
 
     about = server.__doc__ or ""  # the usual pages of documentation load scripts from the web
-    app = FastAPI(title="Headstart", description=about, docs_url=None, redoc_url=None)
-    for room in (openai_chat, openai_responses, openai_text, anthropic_messages):
+    app = FastAPI(
+        title="Headstart",
+        description=about,
+        docs_url=None,
+        redoc_url=None,
+        responses={status: {"model": _OpenAIError} for status in STATUSES},
+    )
+    for room in (openai_chat, openai_responses, openai_text):
         app.include_router(room.routes(desk))
+    errors: dict[int | str, Any] = {status: {"model": _AnthropicError} for status in STATUSES}
+    app.include_router(anthropic_messages.routes(desk), responses=errors)
     _add_small_routes(app, desk)
     _add_errors(app)
     app.add_middleware(_Door, hosts=[host.lower() for host in hosts], key=key)
@@ -69,6 +79,25 @@ def application(
             CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]
         )
     return app
+
+
+class _ErrorFields(BaseModel):
+    type: str
+    message: str
+
+
+class _OpenAIErrorFields(_ErrorFields):
+    code: str | None
+    param: str | None
+
+
+class _OpenAIError(BaseModel):
+    error: _OpenAIErrorFields
+
+
+class _AnthropicError(BaseModel):
+    type: Literal["error"]
+    error: _ErrorFields
 
 
 class TokenizeBody(Body):
@@ -112,7 +141,7 @@ def _add_small_routes(app: FastAPI, desk: Desk) -> None:
         }
         return {"object": "list", "data": [model]}
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> PlainTextResponse:
         """Count everything since the start, in the text format of Prometheus."""
         figures = {f"{name}_total": ("counter", n) for name, n in vars(desk.counts).items()}
@@ -138,9 +167,12 @@ def _add_small_routes(app: FastAPI, desk: Desk) -> None:
     async def apply_template(body: TemplateBody) -> dict[str, str]:
         """Make the prompt of a conversation."""
 
+        messages = joined_systems([message.message() for message in body.messages])
+        check_asked(messages)
+
         def prompt(engine: Engine) -> str:
             session = engine.session()
-            session.load_messages(joined_systems([m.message() for m in body.messages]))
+            session.load_messages(messages)
             return engine.detokenize(session.prompt_tokens())
 
         return {"prompt": await desk.call(prompt)}

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from time import time
@@ -180,8 +180,7 @@ class Desk:
         parallel: whether the answer may have more than one tool call. Raises BadPrompt where
         nothing is asked.
         """
-        if not messages or messages[-1].role == "system":
-            raise BadPrompt("messages: nothing is asked, add a message of the user.")
+        check_asked(messages)
 
         def begin(engine: Engine) -> Events:
             self.check_model(body.model)  # another one may have taken its place
@@ -198,6 +197,13 @@ class Desk:
             yield from events if parallel else _up_to_a_call(events, session.stop)
 
         return begin
+
+
+def check_asked(messages: Sequence[Message]) -> None:
+    """Raise BadPrompt if messages ask for nothing."""
+    roles = {message.role for message in messages}
+    if roles.isdisjoint(("user", "tool")) or messages[-1].role == "system":
+        raise BadPrompt("messages: nothing is asked, add a message of the user.")
 
 
 def _up_to_a_call(events: Iterator[Event], stop: Callable[[], None]) -> Iterator[Event]:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mlx_engine.values.conversation import TokenLogprob, Tool
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
+    MAX_DEPTH,
     DraftOptions,
     DraftRule,
     DraftSourceName,
@@ -26,6 +27,14 @@ class Refusal(NamedTuple):
     but_for: tuple[object, ...] = ()
 
 
+def _allow_null(schema: dict[str, Any]) -> None:
+    """Tell in a body's JSON schema that fields which may be absent may be null."""
+    properties = schema.get("properties", {})
+    for name in set(properties) - set(schema.get("required", ())):
+        if {"type": "null"} not in properties[name].get("anyOf", ()):
+            properties[name] = {"anyOf": [properties[name], {"type": "null"}]}
+
+
 class Body(BaseModel):
     """A request body or a part of one: frozen, of strict types; null is as if absent.
 
@@ -33,7 +42,9 @@ class Body(BaseModel):
     that are not declared are ignored.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="allow")
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="allow", json_schema_extra=_allow_null
+    )
     refused: ClassVar[Mapping[str, Refusal]] = {}
 
     @model_validator(mode="before")
@@ -56,8 +67,8 @@ class DraftFields(Body):
     """Draft settings of one request; they change the speed, never the text."""
 
     source: DraftSourceName | None = None
-    depth: int | Literal["auto"] | None = None
-    min_probability: float | None = None
+    depth: Annotated[int, Field(ge=0, le=MAX_DEPTH)] | Literal["auto"] | None = None
+    min_probability: float | None = Field(default=None, ge=0, le=1)
     rule: DraftRule | None = None
 
     def options(self, otherwise: DraftOptions) -> DraftOptions:
@@ -71,18 +82,20 @@ class SamplingFields(Body):
 
     model: str = Field("", description="the name of the loaded model, or nothing")
     stream: bool = False
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
+    temperature: float | None = Field(None, ge=0, le=10)
+    top_p: float | None = Field(None, ge=0, le=1)
+    top_k: int | None = Field(None, ge=0)
+    min_p: float | None = Field(None, ge=0, le=1)
+    repetition_penalty: float | None = Field(None, ge=0.01, le=10)
+    presence_penalty: float | None = Field(None, ge=-10, le=10)
+    frequency_penalty: float | None = Field(None, ge=-10, le=10)
     logit_bias: dict[str, float] | None = None
-    seed: int | None = None
+    seed: int | None = Field(None, ge=0, lt=2**64)
     regex: str | None = Field(None, description="a regular expression that binds the answer")
     grammar: str | None = Field(None, description="a Lark grammar that binds the answer")
-    max_thinking: int | None = Field(None, description="tokens of the thought before the answer")
+    max_thinking: int | None = Field(
+        None, ge=0, description="tokens of the thought before the answer"
+    )
     draft: DraftFields = DraftFields()
 
     def sampling(self, recommended: SamplingOptions, choice: int = 0) -> SamplingOptions:
@@ -183,6 +196,13 @@ def forced_calls(choice: str | dict[str, Any] | None, tools: Sequence[Tool]) -> 
         "tool_choice: use “auto”, “none”, “required” where there are tools, or the type “function” "
         "with the name of one of them."
     )
+
+
+def documented(*fields: str) -> dict[int | str, dict[str, Any]]:
+    """Describe a response for /openapi.json: an object with these fields, or a stream of events."""
+    schema = {"type": "object", "required": [*fields]}
+    content = {"application/json": {"schema": schema}, "text/event-stream": {}}
+    return {200: {"description": "The answer, or its events", "content": content}}
 
 
 def timings(stats: GenerationStats) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from mlx_engine.server.fields import (
     Body,
     Refusal,
     SamplingFields,
+    documented,
     effort,
     forced_calls,
     limits,
@@ -134,8 +135,8 @@ class ChatBody(SamplingFields):
     }
     messages: list[ChatMessage] = Field(min_length=1)
     stream_options: StreamOptions | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
     stop: str | list[str] | None = None
     n: int = Field(1, ge=1, le=MOST_CHOICES)
     reasoning_effort: str | None = None
@@ -145,7 +146,7 @@ class ChatBody(SamplingFields):
     tool_choice: Literal["auto", "none", "required"] | dict[str, Any] | None = None
     parallel_tool_calls: bool = True
     logprobs: bool = False
-    top_logprobs: int = 0
+    top_logprobs: int = Field(0, ge=0, le=20)
 
     def conversation(self) -> tuple[Message, ...]:
         """Return the messages; system messages at the beginning are joined."""
@@ -196,7 +197,9 @@ def routes(desk: Desk) -> APIRouter:
     """Make the endpoint."""
     router = APIRouter()
 
-    @router.post("/v1/chat/completions")
+    of_answers = documented("id", "object", "created", "model", "choices", "usage", "timings")
+
+    @router.post("/v1/chat/completions", responses=of_answers)
     async def chat_completions(body: ChatBody, request: Request) -> Response:
         """Answer the last message."""
         desk.check_model(body.model)

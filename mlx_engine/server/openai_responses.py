@@ -18,6 +18,7 @@ from mlx_engine.server.fields import (
     Body,
     Refusal,
     SamplingFields,
+    documented,
     effort,
     forced_calls,
     limits,
@@ -106,7 +107,7 @@ class ResponseBody(SamplingFields):
     input: str | list[InputItem]
     instructions: str | None = None
     previous_response_id: str | None = None
-    max_output_tokens: int | None = None
+    max_output_tokens: int | None = Field(None, ge=1)
     reasoning: Reasoning | None = None
     tools: list[FunctionFields] | None = None
     tool_choice: str | dict[str, Any] = "auto"
@@ -114,7 +115,7 @@ class ResponseBody(SamplingFields):
     parallel_tool_calls: bool = True
     include: list[str] = Field(default_factory=list)
     metadata: dict[str, str] = Field(default_factory=dict)
-    top_logprobs: int = 0
+    top_logprobs: int = Field(0, ge=0, le=20)
 
     @property
     def logprobs(self) -> int | None:
@@ -307,7 +308,7 @@ def routes(desk: Desk) -> APIRouter:
         while len(remembered) > MOST_REMEMBERED:
             remembered.popitem(last=False)
 
-    @router.post("/v1/responses")
+    @router.post("/v1/responses", responses=documented("id", "object", "output", "usage"))
     async def responses(body: ResponseBody, request: Request) -> Response:
         """Answer the input."""
         desk.check_model(body.model)

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mlx_engine import Engine
 from mlx_engine.server.desk import Desk, begun, unless_gone
-from mlx_engine.server.fields import Refusal, SamplingFields, limits, timings
+from mlx_engine.server.fields import Refusal, SamplingFields, documented, limits, timings
 from mlx_engine.server.openai_chat import (
     MOST_CHOICES,
     STOPS,
@@ -42,7 +42,7 @@ class CompletionBody(SamplingFields):
     }
     prompt: str | list[int] | list[str] | list[list[int]] = Field(union_mode="left_to_right")
     stream_options: StreamOptions | None = None
-    max_tokens: int = DEFAULT_MAX_TOKENS
+    max_tokens: int = Field(DEFAULT_MAX_TOKENS, ge=0)
     stop: str | list[str] | None = None
     n: int = Field(1, ge=1, le=MOST_CHOICES)
     echo: bool = False
@@ -63,7 +63,9 @@ def routes(desk: Desk) -> APIRouter:
     """Make the endpoint."""
     router = APIRouter()
 
-    @router.post("/v1/completions")
+    of_answers = documented("id", "object", "created", "model", "choices", "usage", "timings")
+
+    @router.post("/v1/completions", responses=of_answers)
     async def completions(body: CompletionBody, request: Request) -> Response:
         """Continue each prompt."""
         desk.check_model(body.model)

@@ -238,6 +238,36 @@ def test_malformed_bodies_are_refused_in_words(served, body):
     assert reply.json["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "assistant", "content": "Hello"}],
+        [{"role": "developer"}],
+        [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}],
+    ],
+)
+@pytest.mark.parametrize("path", [CHAT, "/v1/responses", "/apply-template", "/v1/messages"])
+def test_a_conversation_that_asks_nothing_is_refused(served, path, messages):
+    reply = ask(served, path, {"messages": messages, "input": messages, "max_tokens": 2})
+    assert reply.status == 400
+    if path != "/v1/messages":
+        assert "nothing is asked" in reply.text
+
+
+def test_the_document_describes_errors_and_nulls(scripted):
+    document = ask(scripted, "/openapi.json").json
+    chat, messages = (document["paths"][path]["post"] for path in (CHAT, "/v1/messages"))
+    for operation, name in ((chat, "_OpenAIError"), (messages, "_AnthropicError")):
+        assert set(operation["responses"]) >= {"400", "401", "404", "413", "415", "429", "503"}
+        assert "422" not in operation["responses"]
+        told = operation["responses"]["429"]["content"]["application/json"]["schema"]
+        assert told["$ref"].endswith(name)
+        assert "text/event-stream" in operation["responses"]["200"]["content"]
+    fields = document["components"]["schemas"]["ChatBody"]["properties"]
+    assert {"type": "null"} in fields["max_tokens"]["anyOf"]
+    assert {"type": "null"} not in fields["messages"].get("anyOf", [])
+
+
 def test_an_address_for_others_needs_a_key_and_a_port_must_be_free():
     with pytest.raises(BadOption, match="HEADSTART_API_KEY"):
         ServerOptions(host="0.0.0.0")
