@@ -279,7 +279,7 @@ def _folder_of_heads(folder: Path) -> Dropped:
     if heads:
         return Refused(
             Words(
-                "{name} holds {count} files of MTP heads: drop one of them.",
+                "{name} holds {count} files of drafting heads: drop one of them.",
                 name=folder.name,
                 count=len(heads),
             )

@@ -1,7 +1,6 @@
 """The card of a model on this disk, made of its file headers, which are read and cached."""
 
 import os
-import re
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -10,13 +9,20 @@ from pathlib import Path
 import mlx_engine
 from app.library.machine import Machine
 from app.values.app_settings import ModelSettings
-from app.values.models import FoundModel, ModelCard, family_name, short_quantisation
+from app.values.models import (
+    FoundModel,
+    ModelCard,
+    family_name,
+    format_name,
+    format_words,
+    short_quantisation,
+)
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.hub.weight_files import GGUF, is_gguf_head
 from mlx_engine.values.errors import EngineError, HeadsOnly
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import UNQUANTISED, CacheOptions, LoadOptions
-from mlx_engine.values.words import Words, count_words, size_words, token_words
+from mlx_engine.values.words import Words, count_words, joined, size_words
 
 Stamp = tuple[tuple[str, int, int], ...]
 
@@ -84,7 +90,7 @@ def with_headers(
     return replace(
         model,
         parameters=told.parameters,
-        format=short_quantisation(told.quantisation),
+        format=format_words(told),
         heads=told.mtp_heads > 0 and told.mtp is None,
         fit=memory.fit,
     )
@@ -106,28 +112,26 @@ def make_card(
     usable, gpu = machine.usable_bytes, machine.gpu_bytes
     packed = (model.packed_cache,) if model.packed_cache and cache != UNQUANTISED else ()
     cache = UNQUANTISED if packed else cache
+    kinds = short_quantisation(model.quantisation)
+    in_files = sum(group.file_nbytes or group.nbytes for group in model.groups)
     return ModelCard(
         name=model.name,
         architecture=family_name(model.architecture),
         parameters=_parameter_words(model),
-        quantisation=short_quantisation(model.quantisation),
-        context=Words("{tokens} tokens", tokens=token_words(model.context_length)),
+        quantisation=joined(dict.fromkeys((format_name(model), kinds))),
+        context=Words(
+            "{tokens:,} tokens, about {words:,} words",
+            tokens=model.context_length,
+            words=model.context_length * 3 // 4,
+        ),
         heads=_heads_words(model),
         has_heads=model.mtp_heads > 0 and model.mtp is None and not _heads_misfit(model),
         memory=model.memory_fit(usable, cache, asked=asked, draft=draft, gpu_bytes=gpu),
         notes=tuple(reason.words for reason in (*model.declined, *packed)),
         warnings=_clamped(model, asked),
-        groups=model.groups,
-        size=size_words(model.nbytes),
-        format=_format_words(model),
+        size=size_words(in_files or model.nbytes),
+        format=format_words(model),
     )
-
-
-def _format_words(model: ModelDescription) -> str:
-    """Bits of most weights, and the kind of file: "4-bit GGUF", "8-bit MLX"."""
-    kind = "GGUF" if model.path.endswith(".gguf") else "MLX"
-    bits = re.search(r"\d+", model.quantisation)  # of "Q4_K as …", "8-bit affine", "bfloat16"
-    return Words("{bits}-bit {kind}", bits=bits[0], kind=kind) if bits else kind
 
 
 def _clamped(model: ModelDescription, asked: int | None) -> tuple[str, ...]:
@@ -136,7 +140,7 @@ def _clamped(model: ModelDescription, asked: int | None) -> tuple[str, ...]:
         return ()
     return (
         Words(
-            "A context of {asked:,} tokens is asked for; this model reads at most {most:,}.",
+            "Chats of {asked:,} tokens are asked for; this model reads at most {most:,}.",
             asked=asked,
             most=model.context_length,
         ),
@@ -158,15 +162,15 @@ def _heads_misfit(model: ModelDescription) -> bool:
 
 def _heads_words(model: ModelDescription) -> str:
     if model.mtp is not None:
-        return Words("{words} It runs without drafting.", words=model.mtp.words)
+        return Words("Without drafting: {words}", words=model.mtp.words)
     if model.mtp_heads == 0:
-        return Words("No drafting heads. It runs without drafting.")
+        return Words("Without drafting: this model has no drafting heads.")
     heads = Words("{n} drafting heads", "1 drafting head", model.mtp_heads)
     if model.heads_from:
         heads = Words("{heads}, from {name}", heads=heads, name=Path(model.heads_from).name)
-    if not _heads_misfit(model):
-        return heads
-    return Words("{heads}, seemingly of another model", heads=heads)
+    if _heads_misfit(model):
+        heads = Words("{heads}, seemingly of another model", heads=heads)
+    return Words("With drafting ({heads})", heads=heads)
 
 
 def read_card(

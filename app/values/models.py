@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from mlx_engine.values.memory_plan import Fit, MemoryFit
-from mlx_engine.values.model_description import ModelDescription, TensorGroup
+from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words, joined, size_words
 
 BUILT_IN_NAME = "Pocket model"
@@ -85,6 +85,29 @@ def short_quantisation(words: str) -> str:
     return " + ".join(kinds[:MOST_KINDS]) + more
 
 
+FORMAT_NAME = re.compile(r"(?<![a-z0-9])(i?q\d(_[a-z0-9]{1,3})*|(bf|f|mxfp|nvfp)\d+)(?![a-z0-9])")
+
+
+def format_name(model: ModelDescription) -> str:
+    """Name of how most weights are stored: "Q4_K_M" of a file called so, else "Q4_K", "8-bit"."""
+    called = FORMAT_NAME.search(Path(model.path).stem.lower()) if is_gguf(model) else None
+    if called is not None:
+        return called[0].upper()
+    return short_quantisation(model.quantisation).split(" + ")[0]
+
+
+def format_words(model: ModelDescription) -> str:
+    """Bits of most weights, and the kind of file: "4-bit GGUF", "8-bit MLX"."""
+    kind = "GGUF" if is_gguf(model) else "MLX"
+    bits = re.search(r"\d+", format_name(model))
+    return Words("{bits}-bit {kind}", bits=bits[0], kind=kind) if bits else kind
+
+
+def is_gguf(model: ModelDescription) -> bool:
+    """Whether the weights are in a GGUF file."""
+    return model.path.endswith(".gguf")
+
+
 FAMILIES = {
     **{name: name.upper() for name in ("dsa", "glm", "gpt", "lfm", "oss", "vl")},
     **{"deepseek": "DeepSeek", "mimo": "MiMo", "minimax": "MiniMax", "exaone": "EXAONE"},
@@ -109,7 +132,8 @@ def family_name(architecture: str) -> str:
 class ModelCard:
     """What is told of a model. heads: how it drafts, or why it does not; notes: what else is off;
     warnings: load options that will not hold.
-    memory: None for a model of which nothing is known. size, format: of the files, in plain words.
+    memory: None for a model of which nothing is known. size, format: of the files, in plain words;
+    quantisation: the format's name.
     """
 
     name: str
@@ -121,7 +145,6 @@ class ModelCard:
     has_heads: bool
     memory: MemoryFit | None = None
     notes: tuple[str, ...] = ()
-    groups: tuple[TensorGroup, ...] = ()
     size: str = ""
     format: str = ""
     warnings: tuple[str, ...] = ()

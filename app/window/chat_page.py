@@ -11,14 +11,14 @@ from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
 from app.state.known_models import KnownModels
 from app.state.models import ModelState, model_name
-from app.values.models import FoundModel, short_quantisation
+from app.values.models import FoundModel
 from app.window.composer import Composer
 from app.window.controls.fields import keep_key
 from app.window.controls.icons import IconButton, icon
 from app.window.controls.labels import SHORTEST, ShortButton, ShortLabel, set_tip, unmarked
 from app.window.controls.layouts import Wide, centred, column, row, stacked
 from app.window.controls.notice_bar import NoticeBar
-from app.window.language import said, tr
+from app.window.language import DRAFTING, said, tr
 from app.window.look import look
 from app.window.models.downloads import BytesBar, bytes_of
 from app.window.models.first_run_view import FirstRunView
@@ -148,7 +148,7 @@ class HeadBar(QFrame):
         self._menu.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # not as the button has it
         self._menu.aboutToShow.connect(self._fill_menu)
         self._model.setMenu(self._menu)
-        self._detail = ShortLabel()
+        self._detail = ShortLabel(what=tr(DRAFTING))
         self._detail.setProperty("role", "muted")
         self._progress = BytesBar()
         self._progress.setFixedWidth(PROGRESS)
@@ -210,9 +210,8 @@ class HeadBar(QFrame):
 
     def _show_detail(self) -> None:
         model = self._in_use
-        held = tr("{size} in memory", size=size_words(self._memory)) if self._memory else ""
         words = model_in_words(model) if model else tr("Open or drop a model to begin.")
-        self._detail.show_text(" · ".join(filter(None, (words, held if model else ""))))
+        self._detail.show_text(words)
 
     def show_loading(
         self, name: str, done: int, total: int, verb: str = Words("Loading"), before: str = LOOKING
@@ -243,7 +242,9 @@ class HeadBar(QFrame):
     def _name(self, name: str) -> None:
         self._model.show_text(name)
         self._model.setAccessibleDescription(name)
-        set_tip(self._model, tr("{name}: choose another model", name=name))
+        held = tr("It uses {size} of memory now.", size=size_words(self._memory))
+        parts = tr("{name}: choose another model", name=name), held if self._memory else ""
+        set_tip(self._model, "\n".join(filter(None, parts)))
 
     def _show_loading(self, is_loading: bool) -> None:
         self._is_loading = is_loading
@@ -267,13 +268,9 @@ class HeadBar(QFrame):
 
 
 def model_in_words(model: ModelDescription) -> str:
-    """Bits of the weights, and whether the model drafts."""
-    if model.mtp is not None or not model.mtp_heads:
-        heads = tr("no drafting heads")
-    else:
-        heads = tr("{n} drafting heads", "1 drafting head", model.mtp_heads)
-    stored = short_quantisation(model.quantisation)
-    return f"{stored} · {heads}"
+    """Whether the model drafts."""
+    can_draft = model.mtp is None and model.mtp_heads > 0
+    return tr("With drafting") if can_draft else tr("Without drafting")
 
 
 PAGE_STEPS = {

@@ -90,17 +90,16 @@ class ComparePane(QFrame):
 
 
 def figures_in_words(stats: GenerationStats) -> str:
-    """ "212 tokens · 2.91 tok/pass · 82 % of drafts accepted (174/212)"."""
+    """ "212 tokens · 2.91 tokens per step · 82% of guesses right (174 of 212)"."""
     parts = [
-        tr("{tokens:,} tokens", tokens=stats.generated_tokens),
-        tr("{mean:.2f} tok/pass", mean=stats.tokens_per_pass),
+        tr("{n:,} tokens", "1 token", stats.generated_tokens),
+        tr("{mean:.2f} tokens per step", mean=stats.tokens_per_pass),
     ]
     if stats.drafted:
-        share = percent(stats.acceptance).replace(" ", "\N{NO-BREAK SPACE}")
         parts.append(
             tr(
-                "{share} of drafts accepted ({accepted:,}/{drafted:,})",
-                share=share,
+                "{share} of guesses right ({accepted:,} of {drafted:,})",
+                share=percent(stats.acceptance),
                 accepted=stats.accepted,
                 drafted=stats.drafted,
             )
@@ -153,7 +152,7 @@ def gain(on: GenerationStats, off: GenerationStats, pinned: int | None = None) -
     if not ratio:
         return ""
     if not on.drafted:
-        return tr("{ratio:.2f} times the speed, though nothing was drafted.", ratio=ratio)
+        return tr("{ratio:.2f} times the speed, though nothing was guessed.", ratio=ratio)
     if ratio >= 1.005:
         return tr("{ratio:.2f} times as fast with drafting.", ratio=ratio)
     if ratio > 0.995:
@@ -162,9 +161,10 @@ def gain(on: GenerationStats, off: GenerationStats, pinned: int | None = None) -
     if pinned is None:
         return f"{slower}."
     return tr(
-        "{slower}. Depth {pinned} is pinned: Auto drafts only as deep as pays.",
+        "{slower}. This chat guesses {n} tokens ahead in any case; Auto only as many as help.",
+        "{slower}. This chat guesses 1 token ahead in any case; Auto only as many as help.",
+        pinned,
         slower=slower,
-        pinned=pinned,
     )
 
 
@@ -236,9 +236,9 @@ class CompareView(QWidget):
         self._run = QPushButton(tr("Run"))
         self._run.setProperty("role", "primary")
         self._run.setAutoDefault(True)  # Return presses it too
-        self._depth = Segments(tr("Depth to compare"))
+        self._depth = Segments(tr("Guess ahead"))
         self._depth_row = QWidget()
-        row(label(tr("Depth"), "muted"), self._depth, STRETCH, of=self._depth_row, spacing=8)
+        row(label(tr("Guess ahead"), "muted"), self._depth, STRETCH, of=self._depth_row, spacing=8)
         self._pinned: int | None = None
         self._verdict = VerdictCard()
         self._panes: dict[Side, ComparePane] = {
@@ -300,7 +300,11 @@ class CompareView(QWidget):
         if depth != self._pinned or depth is None:
             self._pinned = depth
             self._depth.show_options(
-                (Option(AUTO, tr("Auto")), Option(PINNED, tr("Pinned: {depth}", depth=depth))), AUTO
+                (
+                    Option(AUTO, tr("Auto")),
+                    Option(PINNED, tr("As in this chat: {depth}", depth=depth)),
+                ),
+                AUTO,
             )
         self._depth_row.setVisible(depth is not None)
 

@@ -25,7 +25,7 @@ from app.window.controls.fields import follow_writing, is_composing
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import restyle, set_tip
 from app.window.controls.layouts import STRETCH, column, row
-from app.window.language import said, tr
+from app.window.language import percent, said, tr
 from app.window.look import look
 from mlx_engine.values.words import Words
 
@@ -193,8 +193,8 @@ class ContextRing(QWidget):
         """Tokens of the chat, and those there is room for; 0 where that is not known."""
         self._share = used / length if length else 0.0
         words = tr(
-            "{share:.0f} % of the context is used: {used:,} of {length:,} tokens.",
-            share=100 * self._share,
+            "{share} of the room for this chat is used: {used:,} of {length:,} tokens.",
+            share=percent(self._share),
             used=used,
             length=length,
         )

@@ -9,7 +9,9 @@ from PySide6.QtGui import QPainter, QPen
 from app.state.round_history import DepthRow, Stages
 from app.window.controls.chart import Chart
 from app.window.language import number, percent, tr
+from mlx_engine.values.words import Words
 
+NO_STEPS = Words("Shown once something is answered.")
 ROW = 1.6
 """Lines of a row, its space included."""
 GAP = 8
@@ -31,14 +33,14 @@ class DepthBars(Chart):
     def words(self) -> str:
         """Every row in words."""
         if not self._rows:
-            return tr("Acceptance appears here when tokens are drafted.")
+            return tr("Shown once something is guessed.")
         return " ".join(
             tr(
-                "Depth {depth}: {accepted} of {drafted} accepted, {percent:.0f} %.",
+                "Token {depth}: {accepted:,} of {drafted:,} right, {share}.",
                 depth=row.depth,
                 accepted=row.accepted,
                 drafted=row.drafted,
-                percent=100 * row.share,
+                share=percent(row.share),
             )
             for row in self._rows
         )
@@ -100,7 +102,7 @@ class PassBars(Chart):
     def words(self) -> str:
         """The mean in words."""
         if not self._tokens:
-            return tr("No steps yet.")
+            return tr(NO_STEPS)
         mean = sum(self._tokens) / len(self._tokens)
         return tr(
             "The last {count} steps gave {mean:.2f} tokens each.",
@@ -152,15 +154,13 @@ class CostCurve(Chart):
     def words(self) -> str:
         """Costs relative to one row."""
         if not self._costs:
-            return tr("Measured when drafting first chooses its depth.")
-        one = self._costs[0]
+            return tr("Measured when drafting begins.")
+        one, *more = self._costs
         rest = ", ".join(
             tr("{n} tokens {cost:.2f}", "1 token {cost:.2f}", rows, cost=cost / one)
-            for rows, cost in enumerate(self._costs, 1)
+            for rows, cost in enumerate(more, 2)
         )
-        return tr(
-            "Time of a step relative to one token ({one:.1f} ms): {rest}.", one=one, rest=rest
-        )
+        return tr("1 token: {one:.1f} ms. Times as long: {rest}.", one=one, rest=rest)
 
     def draw(self, painter: QPainter) -> None:
         """Axis, break-even line, curve, dots."""
@@ -222,13 +222,13 @@ class StageBar(Chart):
     def __init__(self) -> None:
         super().__init__(2)
         self._shares: tuple[tuple[float, float], ...] = ()
-        self._words = tr("No steps yet.")
+        self._words = tr(NO_STEPS)
 
     def show_stages(self, stages: Stages) -> None:
         """Show these sums."""
         total = stages.total_ms
         parts = (
-            (tr("Drafting", "stage of a step"), stages.draft_ms, 0.55),
+            (tr("Guessing", "stage of a step"), stages.draft_ms, 0.55),
             (tr("checking", "stage of a step"), stages.verify_ms, 1.0),
             (tr("choosing", "stage of a step"), stages.accept_ms, 0.4),
             (tr("the rest", "stage of a step"), stages.host_ms, 0.25),
@@ -236,17 +236,12 @@ class StageBar(Chart):
         if total:
             self._shares = tuple((ms / total, opacity) for _, ms, opacity in parts)
             said = (
-                tr(
-                    "{name} {percent:.0f} % ({ms:,.0f} ms)",
-                    name=name,
-                    percent=100 * ms / total,
-                    ms=ms,
-                )
+                tr("{name} {share} ({ms:,.0f} ms)", name=name, share=percent(ms / total), ms=ms)
                 for name, ms, _ in parts
             )
             self._words = ", ".join(said) + "."
         else:
-            self._words = tr("No steps yet.")
+            self._words = tr(NO_STEPS)
         self.refresh(is_empty=not total)
 
     def words(self) -> str:

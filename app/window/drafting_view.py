@@ -12,14 +12,19 @@ from app.state.drafting import DraftingFigures
 from app.state.round_history import DraftingNow, DraftingState, LastAnswer, RoundHistory
 from app.state.server import ServerState
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_tip, tabular, wrapped
-from app.window.controls.layouts import Wide, add, column, row
+from app.window.controls.layouts import STRETCH, Group, Item, Wide, column, row
 from app.window.drafting_charts import CostCurve, DepthBars, PassBars, StageBar
-from app.window.language import number, percent, said, tr
+from app.window.language import DRAFTING, TOKEN, percent, said, tr
 from app.window.look import look
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import KernelState
 from mlx_engine.values.words import Words
 
+WHAT_THIS_IS = Words(
+    "What drafting gains in this chat, tokens per second, and how many of the tokens that fit into "
+    "a chat are used. {token}\nClick to see more of drafting.",
+    token=TOKEN,
+)
 WORTH_SAYING = 1.05
 """A measured gain from which drafting is called faster."""
 
@@ -41,7 +46,7 @@ class StatusStrip(QAbstractButton):
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName(tr("Drafting status"))
-        set_tip(self, tr("Open the Drafting view"))
+        set_tip(self, tr(WHAT_THIS_IS))
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self._sentence = ShortLabel()
@@ -86,7 +91,11 @@ class StatusStrip(QAbstractButton):
         """Keep room for the longest figures, so that nothing moves as they change."""
         metrics = self.fontMetrics()
         self._speed.setMinimumWidth(metrics.horizontalAdvance(tr("{speed:.1f} tok/s", speed=999)))
-        self._context.setMinimumWidth(metrics.horizontalAdvance("999.9k / 999.9k"))
+        self._context.setMinimumWidth(
+            metrics.horizontalAdvance(
+                tr("{used:,} of {length:,} tokens", used=99_999, length=99_999)
+            )
+        )
 
     # Qt
 
@@ -152,16 +161,20 @@ def state_in_words(state: DraftingState) -> str:
             return tr("The prompt is being read.")
         case DraftingNow(depth, why):
             plain = tr("Not drafting now.")
-            words = tr("Drafting {depth} ahead now.", depth=depth) if depth else plain
+            words = (
+                tr("Guessing {n} tokens ahead now.", "Guessing 1 token ahead now.", depth)
+                if depth
+                else plain
+            )
             return said(why.words) if why is not None else words
         case LastAnswer(deepest, why=why):
             if deepest:
                 return tr(
-                    "The last answer drafted up to {n} tokens ahead.",
-                    "The last answer drafted 1 token ahead.",
+                    "In the last answer, up to {n} tokens at a time were guessed.",
+                    "In the last answer, 1 token at a time was guessed.",
                     deepest,
                 )
-            plain = tr("The last answer was not drafted.")
+            plain = tr("The last answer was written without drafting.")
             return tr("Last answer: {words}", words=why.words) if why is not None else plain
     return ""
 
@@ -187,7 +200,7 @@ def accepted_in_words(history: RoundHistory) -> str:
     """The share of drafted tokens that were accepted, "" where nothing was drafted."""
     if not history.drafted:
         return ""
-    return tr("{share} of drafts accepted", share=percent(history.accepted / history.drafted))
+    return tr("{share} of guesses right", share=percent(history.accepted / history.drafted))
 
 
 def context_in_words(figures: StripFigures) -> str:
@@ -200,17 +213,45 @@ def context_in_words(figures: StripFigures) -> str:
         )
     if figures.context_used is None or figures.context_length is None:
         return ""
-    return f"{_thousands(figures.context_used)} / {_thousands(figures.context_length)}"
+    return tr(
+        "{used:,} of {length:,} tokens", used=figures.context_used, length=figures.context_length
+    )
 
 
-def _thousands(count: int) -> str:
-    return number(count / 1000, ".1f") + "k" if count >= 1000 else str(count)
-
-
-ABOUT = Words(
-    "Drafting guesses the next tokens, and the model checks all of them in one step. Each accepted "
-    "guess saves a step; the words stay the same."
+STEP = Words(
+    "{token} One check by the whole model is a step; each right guess saves one.", token=TOKEN
 )
+BARS = Words(
+    "Row 1 is the first guessed token of a step, row 2 the second, and so on. A full bar: all "
+    "of them were right. The further ahead, the harder it is to guess."
+)
+PASSES = Words(
+    "A bar for each of the last steps. Pale: the one token that a step gives in any case. "
+    "Dark: what right guesses added."
+)
+COSTS = Words(
+    "At the left, milliseconds that a step takes; below, tokens that it checks at once. Where "
+    "the line stays below the dashed one, guessing can make answers faster. The large dot is "
+    "what is in use."
+)
+STAGES = Words(
+    "Of the time of all steps: guessing by the drafting heads, checking by the whole model, "
+    "choosing what is kept, and the rest."
+)
+REASONS = Words("What could make this model faster, and why it does not here.")
+KERNELS = Words(
+    "Parts of the model's arithmetic for which Headstart has its own programs for the graphics "
+    "processor (GPU)."
+)
+
+
+def _titled(title: str, part: QWidget, legend: str = "") -> tuple[Item, ...]:
+    """A figure under its title, with a legend below it where it needs one."""
+    items = 8, wrapped(title, "heading"), part
+    if not legend:
+        return items
+    part.setAccessibleDescription(tr(legend))
+    return *items, wrapped(legend, "muted")
 
 
 class DraftingView(QScrollArea):
@@ -222,25 +263,33 @@ class DraftingView(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setAccessibleName(tr("Drafting"))
         self._summary, self._gain = paragraph(), paragraph()
-        about = wrapped(tr(ABOUT), "muted")
+        self.details = Group(
+            Words("Details"), is_open=False, what=Words("Where the time goes, for the curious.")
+        )
         self._reasons, self._kernels = paragraph(), paragraph()
         self._bars, self._passes = DepthBars(), PassBars()
         self._costs, self._stages = CostCurve(), StageBar()
-        parts: dict[str, QWidget] = {
-            tr("Speedup in this chat"): self._gain,
-            tr("Accepted by position in the draft"): self._bars,
-            tr("Tokens per step"): self._passes,
-            tr("Time per step by tokens checked (ms)"): self._costs,
-            tr("Where the time goes"): self._stages,
-            tr("Not in use"): self._reasons,
-            tr("Speedups on the GPU"): self._kernels,
-        }
         body = QWidget()
-        lines = column(about, self._summary, of=body, margins=(16, 16, 16, 16), spacing=8)
-        for title, part in parts.items():
-            for item in (8, wrapped(title, "heading"), part):
-                add(lines, item)
-        lines.addStretch(1)
+        column(
+            wrapped(tr(DRAFTING), "muted"),
+            wrapped(tr(STEP), "muted"),
+            self._summary,
+            *_titled(tr("Speed in this chat"), self._gain),
+            *_titled(tr("How many guesses were right"), self._bars, BARS),
+            *_titled(tr("Tokens per step"), self._passes, PASSES),
+            8,
+            self.details,
+            STRETCH,
+            of=body,
+            margins=(16, 16, 16, 16),
+            spacing=8,
+        )
+        self.details.add(
+            *_titled(tr("Time per step"), self._costs, COSTS),
+            *_titled(tr("Where the time goes"), self._stages, STAGES),
+            *_titled(tr("Not in use"), self._reasons, REASONS),
+            *_titled(tr("Speedups on the GPU"), self._kernels, KERNELS),
+        )
         for part in (self, body):
             part.setProperty("role", "side")
         self.setWidget(body)
@@ -290,18 +339,17 @@ def summary(history: RoundHistory) -> str:
     """What is in effect, and acceptance in this chat."""
     sentences = [state_in_words(history.state)]
     if history.drafted:
-        share = 100 * history.accepted / history.drafted
         sentences.append(
             tr(
-                "{accepted:,} of {drafted:,} drafted tokens accepted in this chat ({percent:.0f} "
-                "%), {mean:.2f} tokens per step.",
+                "{accepted:,} of {drafted:,} guesses were right in this chat ({share}): {mean:.2f} "
+                "tokens per step, where it would be 1 without drafting.",
                 accepted=history.accepted,
                 drafted=history.drafted,
-                percent=share,
+                share=percent(history.accepted / history.drafted),
                 mean=history.tokens_per_pass,
             )
         )
-    return " ".join(filter(None, sentences)) or tr("Nothing has been drafted in this chat yet.")
+    return " ".join(filter(None, sentences)) or tr("Nothing has been guessed in this chat yet.")
 
 
 def gain_in_words(history: RoundHistory) -> str:
@@ -309,10 +357,12 @@ def gain_in_words(history: RoundHistory) -> str:
     gain = history.gain
     if gain is None:
         return tr(
-            "Not measured yet: it takes steps with and without drafting. Chat > Compare runs both."
+            "Not measured yet: that takes steps with and without drafting. The menu Chat, Compare "
+            "With and Without Drafting, runs both."
         )
     return tr(
-        "{drafted:.1f} tok/s with drafting, {plain:.1f} without: {ratio:.2f} times.",
+        "{drafted:.1f} tokens per second with drafting, {plain:.1f} without: {ratio:.2f} times as "
+        "fast.",
         drafted=gain.drafted,
         plain=gain.plain,
         ratio=gain.ratio,

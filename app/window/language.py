@@ -6,6 +6,14 @@ from app.start.folders import asset_path
 from app.values.app_settings import Language
 from mlx_engine.values.words import Words
 
+DRAFTING = Words(
+    "Drafting: a small part of the model guesses the next few words, and the whole model checks "
+    "them in one go. The text stays the same; it only comes faster."
+)
+DRAFTING_HEADS = Words("Drafting heads are the small part of a model that guesses the next words.")
+TOKEN = Words("A token is a word or a piece of one: 100 tokens are about 75 words.")
+"""The words of the field that the window uses, each explained."""
+
 QT_TRANSLATIONS = QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)
 """What Qt's own texts, such as those of its dialogs, are in other languages."""
 
@@ -70,8 +78,8 @@ def decimal(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """ "82 %" of 0.82, as the language writes it."""
-    return tr("{percent:.0f} %", percent=100 * share)
+    """ "82%" of 0.82, as the language writes it."""
+    return tr("{percent:.0f}%", percent=100 * share)
 
 
 def speak(application: QCoreApplication, wish: Language) -> None:

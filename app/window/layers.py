@@ -34,7 +34,7 @@ from typing_extensions import override
 
 from app.window.controls.icons import Colour, paint_icon
 from app.window.controls.labels import label, paragraph, say
-from app.window.controls.layouts import STRETCH, Wide, column, row, scrolled
+from app.window.controls.layouts import STRETCH, Wide, column, row
 from app.window.language import said, tr
 from app.window.look import look
 
@@ -81,9 +81,7 @@ class Layer(QWidget):
 
 
 class CardLayer(Layer):
-    """A card in the middle, scrolled where the window is too low for it; a click beside it does
-    nothing on purpose. Signal `left`: it went.
-    """
+    """A card in the middle; a click beside it does nothing on purpose. Signal `left`: it went."""
 
     left = Signal()
     _keys_before: QWidget | None = None
@@ -92,13 +90,8 @@ class CardLayer(Layer):
         super().__init__(parent)
         self._card = card
         card.setFixedWidth(CARD_WIDTH)
-        around = QWidget()
         across = row(STRETCH, card, STRETCH)
-        column(STRETCH, across, STRETCH, of=around, margins=(16, 16, 16, 16))
-        area = scrolled(around)
-        for clear in (area.viewport(), around):
-            clear.setAutoFillBackground(False)  # the veil shows beside the card
-        column(Wide(area), of=self)
+        column(STRETCH, across, STRETCH, of=self, margins=(16, 16, 16, 16))
 
     def open(self) -> None:
         """Show the card and give it the keys, unless a part of it has them; who had them gets them

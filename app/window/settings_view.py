@@ -28,7 +28,7 @@ from app.window.controls.numbers import NumberField, NumberKind
 from app.window.language import percent, tr
 from app.window.look import look
 from app.window.session_panel.draft_group import DraftGroup
-from app.window.session_panel.sampling_group import SamplingGroup, TemplateFields
+from app.window.session_panel.sampling_group import SUCH_AS, SamplingGroup, TemplateFields
 from mlx_engine.values.words import Words, size_words
 
 THEMES = (
@@ -149,8 +149,10 @@ class SettingsView(QWidget):
     def _general(self) -> Sequence[QWidget]:
         language, bind = DropDown(tr("Language")), self._bound.bind
         language.show_options(LANGUAGES)
-        hint = tr("How to answer in every new chat")
-        system = TextField(tr("System prompt of new chats"), 4, hint, shows_name=False)
+        what = tr("What the model keeps to in every answer of new chats, such as a role or tone.")
+        hint = tr(SUCH_AS)
+        name = tr("System prompt of new chats")
+        system = TextField(name, 4, hint, shows_name=False, what=what)
         return (
             bind("load_at_start", Tick(tr("Load the last model when Headstart starts"))),
             bind("write_titles", Tick(tr("Let the model name new chats"))),
@@ -160,7 +162,7 @@ class SettingsView(QWidget):
                 bind("language", language),
                 paragraph(tr("Takes effect after a restart."), "muted"),
             ),
-            named(tr("System prompt of new chats"), self._new_chat.bind("system", system)),
+            named(name, self._new_chat.bind("system", system)),
         )
 
     def _appearance(self) -> Sequence[QWidget]:
@@ -170,7 +172,7 @@ class SettingsView(QWidget):
         def show_size() -> None:
             zoom = self._bound["text_zoom"]
             size.setText(percent(zoom))
-            size.setAccessibleName(tr("Text size {percent:.0f} %", percent=100 * zoom))
+            size.setAccessibleName(tr("Text size {percent}", percent=percent(zoom)))
 
         self._bound.listen(show_size)
         row(size, 8, *(self._zoom_button(*zoom) for zoom in ZOOMS), STRETCH, of=sizes, spacing=8)

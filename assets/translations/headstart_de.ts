@@ -424,10 +424,6 @@
         <translation>Nach {minutes} min ohne Nutzung freigegeben: Die nächste Frage lädt es wieder</translation>
     </message>
     <message>
-        <source>This model has no MTP heads.</source>
-        <translation>Dieses Modell hat keine MTP-Köpfe.</translation>
-    </message>
-    <message>
         <source>“{name}” is deleted.</source>
         <translation>„{name}“ ist gelöscht.</translation>
     </message>
@@ -532,8 +528,8 @@
         <translation>{name} liegt hier ohne die zugehörige config.json: den ganzen Modellordner hierher ziehen oder die fehlenden Dateien dazu herunterladen.</translation>
     </message>
     <message>
-        <source>{name} holds {count} files of MTP heads: drop one of them.</source>
-        <translation>{name} enthält {count} Dateien mit MTP-Köpfen: eine davon hierher ziehen.</translation>
+        <source>{name} holds {count} files of drafting heads: drop one of them.</source>
+        <translation>{name} enthält {count} Dateien mit Entwurfsköpfen: eine davon ablegen.</translation>
     </message>
     <message>
         <source>{name} holds no model near its top: it needs a .gguf, or .safetensors with config. Add the folder in Models to have all of it searched.</source>
@@ -624,16 +620,16 @@
         <translation>Das Entwurfsmodell {place} ist nicht da: ein anderes wählen, oder „Keines“.</translation>
     </message>
     <message>
-        <source>{tokens} tokens</source>
-        <translation>{tokens} Tokens</translation>
-    </message>
-    <message>
         <source>{bits}-bit {kind}</source>
         <translation>{bits} Bit, {kind}</translation>
     </message>
     <message>
-        <source>A context of {asked:,} tokens is asked for; this model reads at most {most:,}.</source>
-        <translation>Verlangt sind {asked:,} Token Kontext; dieses Modell liest höchstens {most:,}.</translation>
+        <source>{tokens:,} tokens, about {words:,} words</source>
+        <translation>{tokens:,} Tokens, etwa {words:,} Wörter</translation>
+    </message>
+    <message>
+        <source>Chats of {asked:,} tokens are asked for; this model reads at most {most:,}.</source>
+        <translation>Gewünscht sind Chats von {asked:,} Tokens; dieses Modell liest höchstens {most:,}.</translation>
     </message>
     <message>
         <source>{count} parameters</source>
@@ -644,20 +640,16 @@
         <translation>{total}, {count} aktiv</translation>
     </message>
     <message>
-        <source>{words} It runs without drafting.</source>
-        <translation>{words} Es läuft ohne Entwürfe.</translation>
+        <source>Without drafting: {words}</source>
+        <translation>Ohne Entwürfe: {words}</translation>
     </message>
     <message>
-        <source>No drafting heads. It runs without drafting.</source>
-        <translation>Keine Entwurfsköpfe. Es läuft ohne Entwürfe.</translation>
+        <source>Without drafting: this model has no drafting heads.</source>
+        <translation>Ohne Entwürfe: Dieses Modell hat keine Entwurfsköpfe.</translation>
     </message>
-    <message numerus="yes">
-        <source>{n} MTP heads</source>
-        <comment>1 MTP head</comment>
-        <translation>
-            <numerusform>1 MTP-Kopf</numerusform>
-            <numerusform>{n} MTP-Köpfe</numerusform>
-        </translation>
+    <message>
+        <source>With drafting ({heads})</source>
+        <translation>Mit Entwürfen ({heads})</translation>
     </message>
     <message>
         <source>{heads}, from {name}</source>
@@ -992,40 +984,40 @@
         <translation>Mitgeliefert</translation>
     </message>
     <message>
-        <source>{size} weights</source>
-        <translation>{size} Gewichte</translation>
+        <source>{size} model</source>
+        <translation>{size} Modell</translation>
     </message>
     <message>
         <source>{size} draft model</source>
         <translation>{size} Entwurfsmodell</translation>
     </message>
     <message>
-        <source>{size} cache</source>
-        <translation>{size} Cache</translation>
+        <source>{size} chat</source>
+        <translation>{size} Chat</translation>
+    </message>
+    <message>
+        <source>{size} working space</source>
+        <translation>{size} zum Rechnen</translation>
+    </message>
+    <message>
+        <source>{parts} at {tokens:,} tokens = {needed} of {usable}</source>
+        <translation>{parts} bei {tokens:,} Tokens = {needed} von {usable}</translation>
+    </message>
+    <message>
+        <source>{start}: fits ({full} with all {tokens:,})</source>
+        <translation>{start}: passt ({full} mit allen {tokens:,})</translation>
+    </message>
+    <message>
+        <source>{start}: tight, room for about {tokens:,} tokens</source>
+        <translation>{start}: knapp, Platz für etwa {tokens:,} Tokens</translation>
+    </message>
+    <message>
+        <source>{full}: does not fit, room for about {tokens:,} tokens</source>
+        <translation>{full}: passt nicht, Platz für etwa {tokens:,} Tokens</translation>
     </message>
     <message>
         <source>{size} other chats</source>
         <translation>{size} andere Chats</translation>
-    </message>
-    <message>
-        <source>{size} work</source>
-        <translation>{size} Arbeitsspeicher</translation>
-    </message>
-    <message>
-        <source>{parts} at {tokens} tokens = {needed} of {usable}</source>
-        <translation>{parts} bei {tokens} Tokens = {needed} von {usable}</translation>
-    </message>
-    <message>
-        <source>{start}: fits ({full} with all {tokens})</source>
-        <translation>{start}: passt ({full} mit allen {tokens})</translation>
-    </message>
-    <message>
-        <source>{start}: tight, room for about {tokens} tokens</source>
-        <translation>{start}: knapp, Platz für etwa {tokens} Tokens</translation>
-    </message>
-    <message>
-        <source>{full}: does not fit, room for about {tokens} tokens</source>
-        <translation>{full}: passt nicht, Platz für etwa {tokens} Tokens</translation>
     </message>
     <message>
         <source>{start}: does not fit, {over} too much</source>
@@ -1307,8 +1299,16 @@
         <translation>Kein Modell</translation>
     </message>
     <message>
-        <source>{size} in memory</source>
-        <translation>{size} im Speicher</translation>
+        <source>It uses {size} of memory now.</source>
+        <translation>Es belegt jetzt {size} Arbeitsspeicher.</translation>
+    </message>
+    <message>
+        <source>With drafting</source>
+        <translation>Mit Entwürfen</translation>
+    </message>
+    <message>
+        <source>Without drafting</source>
+        <translation>Ohne Entwürfe</translation>
     </message>
     <message>
         <source>Open or drop a model to begin.</source>
@@ -1343,6 +1343,34 @@
         <translation>{title}: Antwort</translation>
     </message>
     <message>
+        <source>{mean:.2f} tokens per step</source>
+        <translation>{mean:.2f} Tokens je Schritt</translation>
+    </message>
+    <message>
+        <source>{share} of guesses right ({accepted:,} of {drafted:,})</source>
+        <translation>{share} richtig geraten ({accepted:,} von {drafted:,})</translation>
+    </message>
+    <message>
+        <source>{ratio:.2f} times the speed, though nothing was guessed.</source>
+        <translation>Das {ratio:.2f}-fache Tempo, obwohl nichts geraten wurde.</translation>
+    </message>
+    <message numerus="yes">
+        <source>{slower}. This chat guesses {n} tokens ahead in any case; Auto only as many as help.</source>
+        <comment>{slower}. This chat guesses 1 token ahead in any case; Auto only as many as help.</comment>
+        <translation>
+            <numerusform>{slower}. Dieser Chat rät immer 1 Token voraus; Auto nur so viele, wie es nützt.</numerusform>
+            <numerusform>{slower}. Dieser Chat rät immer {n} Tokens voraus; Auto nur so viele, wie es nützt.</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>Guess ahead</source>
+        <translation>Vorausraten</translation>
+    </message>
+    <message>
+        <source>As in this chat: {depth}</source>
+        <translation>Wie in diesem Chat: {depth}</translation>
+    </message>
+    <message>
         <source>Not run yet</source>
         <translation>Noch nicht gelaufen</translation>
     </message>
@@ -1361,18 +1389,6 @@
     <message>
         <source>{speed:.1f} tok/s</source>
         <translation>{speed:.1f} Tok/s</translation>
-    </message>
-    <message>
-        <source>{tokens:,} tokens</source>
-        <translation>{tokens:,} Tokens</translation>
-    </message>
-    <message>
-        <source>{mean:.2f} tok/pass</source>
-        <translation>{mean:.2f} Tok/Durchlauf</translation>
-    </message>
-    <message>
-        <source>{share} of drafts accepted ({accepted:,}/{drafted:,})</source>
-        <translation>{share} der Entwürfe angenommen ({accepted:,}/{drafted:,})</translation>
     </message>
     <message>
         <source>Same {tokens:,} tokens.</source>
@@ -1399,10 +1415,6 @@
         <translation>„{word}“</translation>
     </message>
     <message>
-        <source>{ratio:.2f} times the speed, though nothing was drafted.</source>
-        <translation>{ratio:.2f}-faches Tempo, obwohl nichts entworfen wurde.</translation>
-    </message>
-    <message>
         <source>{ratio:.2f} times as fast with drafting.</source>
         <translation>Mit Entwürfen {ratio:.2f}-mal so schnell.</translation>
     </message>
@@ -1413,10 +1425,6 @@
     <message>
         <source>{ratio:.2f} times as fast: drafting was slower here</source>
         <translation>{ratio:.2f}-mal so schnell: Entwürfe waren hier langsamer</translation>
-    </message>
-    <message>
-        <source>{slower}. Depth {pinned} is pinned: Auto drafts only as deep as pays.</source>
-        <translation>{slower}. Die Tiefe ist auf {pinned} festgelegt: „Auto“ entwirft nur so tief, wie es sich lohnt.</translation>
     </message>
     <message>
         <source>Verdict</source>
@@ -1455,14 +1463,6 @@
         <translation>Starten</translation>
     </message>
     <message>
-        <source>Depth to compare</source>
-        <translation>Tiefe für den Vergleich</translation>
-    </message>
-    <message>
-        <source>Depth</source>
-        <translation>Tiefe</translation>
-    </message>
-    <message>
         <source>Drafting on</source>
         <translation>Mit Entwürfen</translation>
     </message>
@@ -1473,10 +1473,6 @@
     <message>
         <source>Auto</source>
         <translation>Auto</translation>
-    </message>
-    <message>
-        <source>Pinned: {depth}</source>
-        <translation>Fest: {depth}</translation>
     </message>
     <message>
         <source>Stopped</source>
@@ -1551,8 +1547,8 @@
         <translation>Eine Antwort wird gerade geschrieben: danach senden, oder mit Esc stoppen.</translation>
     </message>
     <message>
-        <source>{share:.0f} % of the context is used: {used:,} of {length:,} tokens.</source>
-        <translation>{share:.0f} % des Kontexts sind belegt: {used:,} von {length:,} Tokens.</translation>
+        <source>{share} of the room for this chat is used: {used:,} of {length:,} tokens.</source>
+        <translation>{share} des Platzes für diesen Chat sind belegt: {used:,} von {length:,} Tokens.</translation>
     </message>
     <message>
         <source>Composer</source>
@@ -1615,24 +1611,12 @@
         <translation>Laden …</translation>
     </message>
     <message>
-        <source>Acceptance appears here when tokens are drafted.</source>
-        <translation>Die Annahmequote erscheint hier, sobald Tokens entworfen werden.</translation>
-    </message>
-    <message>
-        <source>Depth {depth}: {accepted} of {drafted} accepted, {percent:.0f} %.</source>
-        <translation>Tiefe {depth}: {accepted} von {drafted} angenommen, {percent:.0f} %.</translation>
-    </message>
-    <message>
-        <source>No steps yet.</source>
-        <translation>Noch keine Schritte.</translation>
+        <source>Bring back what is gone</source>
+        <translation>Zurückholen, was weg ist</translation>
     </message>
     <message>
         <source>The last {count} steps gave {mean:.2f} tokens each.</source>
         <translation>Die letzten {count} Schritte gaben je {mean:.2f} Token.</translation>
-    </message>
-    <message>
-        <source>Measured when drafting first chooses its depth.</source>
-        <translation>Wird gemessen, wenn erstmals eine Tiefe gewählt wird.</translation>
     </message>
     <message numerus="yes">
         <source>{n} tokens {cost:.2f}</source>
@@ -1643,13 +1627,29 @@
         </translation>
     </message>
     <message>
-        <source>Time of a step relative to one token ({one:.1f} ms): {rest}.</source>
-        <translation>Zeit eines Schritts im Verhältnis zu einem Token ({one:.1f} ms): {rest}.</translation>
+        <source>Shown once something is answered.</source>
+        <translation>Wird gezeigt, sobald geantwortet wird.</translation>
     </message>
     <message>
-        <source>Drafting</source>
+        <source>Shown once something is guessed.</source>
+        <translation>Wird gezeigt, sobald etwas geraten wird.</translation>
+    </message>
+    <message>
+        <source>Token {depth}: {accepted:,} of {drafted:,} right, {share}.</source>
+        <translation>Token {depth}: {accepted:,} von {drafted:,} richtig, {share}.</translation>
+    </message>
+    <message>
+        <source>Measured when drafting begins.</source>
+        <translation>Wird gemessen, wenn Entwürfe beginnen.</translation>
+    </message>
+    <message>
+        <source>1 token: {one:.1f} ms. Times as long: {rest}.</source>
+        <translation>1 Token: {one:.1f} ms. Das Vielfache davon: {rest}.</translation>
+    </message>
+    <message>
+        <source>Guessing</source>
         <comment>stage of a step</comment>
-        <translation>Entwerfen</translation>
+        <translation>Raten</translation>
     </message>
     <message>
         <source>checking</source>
@@ -1667,28 +1667,16 @@
         <translation>Übriges</translation>
     </message>
     <message>
-        <source>{name} {percent:.0f} % ({ms:,.0f} ms)</source>
-        <translation>{name} {percent:.0f} % ({ms:,.0f} ms)</translation>
+        <source>{name} {share} ({ms:,.0f} ms)</source>
+        <translation>{name} {share} ({ms:,.0f} ms)</translation>
     </message>
     <message>
         <source>Drafting</source>
         <translation>Entwürfe</translation>
     </message>
     <message>
-        <source>Speedup in this chat</source>
-        <translation>Gewinn in diesem Chat</translation>
-    </message>
-    <message>
-        <source>Accepted by position in the draft</source>
-        <translation>Angenommen nach der Stelle im Entwurf</translation>
-    </message>
-    <message>
         <source>Tokens per step</source>
         <translation>Token je Schritt</translation>
-    </message>
-    <message>
-        <source>Time per step by tokens checked (ms)</source>
-        <translation>Millisekunden eines Schritts nach geprüften Token</translation>
     </message>
     <message>
         <source>Where the time goes</source>
@@ -1699,12 +1687,14 @@
         <translation>Nicht in Gebrauch</translation>
     </message>
     <message>
-        <source>Nothing has been drafted in this chat yet.</source>
-        <translation>In diesem Chat wurde noch nichts entworfen.</translation>
+        <source>What drafting gains in this chat, tokens per second, and how many of the tokens that fit into a chat are used. {token}
+Click to see more of drafting.</source>
+        <translation>Was Entwürfe in diesem Chat bringen, Tokens je Sekunde, und wie viele der Tokens, die in einen Chat passen, belegt sind. {token}
+Ein Klick zeigt mehr über Entwürfe.</translation>
     </message>
     <message>
-        <source>Drafting guesses the next tokens, and the model checks all of them in one step. Each accepted guess saves a step; the words stay the same.</source>
-        <translation>Entwürfe raten die nächsten Token, und das Modell prüft alle in einem Schritt. Jeder angenommene spart einen Schritt; die Wörter bleiben dieselben.</translation>
+        <source>{used:,} of {length:,} tokens</source>
+        <translation>{used:,} von {length:,} Tokens</translation>
     </message>
     <message>
         <source>Server: not running</source>
@@ -1722,25 +1712,97 @@
             <numerusform>Server: {n} Anfragen, {speed:.0f} Tok/s</numerusform>
         </translation>
     </message>
+    <message numerus="yes">
+        <source>Guessing {n} tokens ahead now.</source>
+        <comment>Guessing 1 token ahead now.</comment>
+        <translation>
+            <numerusform>Rät gerade 1 Token voraus.</numerusform>
+            <numerusform>Rät gerade {n} Tokens voraus.</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <source>In the last answer, up to {n} tokens at a time were guessed.</source>
+        <comment>In the last answer, 1 token at a time was guessed.</comment>
+        <translation>
+            <numerusform>In der letzten Antwort wurde je 1 Token geraten.</numerusform>
+            <numerusform>In der letzten Antwort wurden bis zu {n} Tokens auf einmal geraten.</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>The last answer was written without drafting.</source>
+        <translation>Die letzte Antwort entstand ohne Entwürfe.</translation>
+    </message>
     <message>
         <source>Answers come faster without drafting here</source>
         <translation>Ohne Entwürfe kommen Antworten hier schneller</translation>
+    </message>
+    <message>
+        <source>{share} of guesses right</source>
+        <translation>{share} richtig geraten</translation>
+    </message>
+    <message>
+        <source>{token} One check by the whole model is a step; each right guess saves one.</source>
+        <translation>{token} Eine Prüfung durch das ganze Modell ist ein Schritt; was richtig geraten ist, spart je einen.</translation>
+    </message>
+    <message>
+        <source>Row 1 is the first guessed token of a step, row 2 the second, and so on. A full bar: all of them were right. The further ahead, the harder it is to guess.</source>
+        <translation>Zeile 1 ist das erste geratene Token eines Schritts, Zeile 2 das zweite und so weiter. Ein voller Balken: Alle waren richtig. Je weiter voraus, desto schwerer ist es zu raten.</translation>
+    </message>
+    <message>
+        <source>A bar for each of the last steps. Pale: the one token that a step gives in any case. Dark: what right guesses added.</source>
+        <translation>Ein Balken für jeden der letzten Schritte. Blass: das eine Token, das ein Schritt immer bringt. Kräftig: was richtig geraten dazukam.</translation>
+    </message>
+    <message>
+        <source>At the left, milliseconds that a step takes; below, tokens that it checks at once. Where the line stays below the dashed one, guessing can make answers faster. The large dot is what is in use.</source>
+        <translation>Links die Millisekunden eines Schritts, unten die Tokens, die er auf einmal prüft. Wo die Linie unter der gestrichelten bleibt, kann Raten schneller machen. Der große Punkt ist, was gerade gilt.</translation>
+    </message>
+    <message>
+        <source>Of the time of all steps: guessing by the drafting heads, checking by the whole model, choosing what is kept, and the rest.</source>
+        <translation>Von der Zeit aller Schritte: das Raten der Entwurfsköpfe, das Prüfen durch das ganze Modell, die Wahl dessen, was bleibt, und der Rest.</translation>
+    </message>
+    <message>
+        <source>What could make this model faster, and why it does not here.</source>
+        <translation>Was dieses Modell schneller machen könnte, und warum es das hier nicht tut.</translation>
+    </message>
+    <message>
+        <source>Parts of the model&apos;s arithmetic for which Headstart has its own programs for the graphics processor (GPU).</source>
+        <translation>Teile der Rechnung des Modells, für die Headstart eigene Programme für den Grafikprozessor (GPU) hat.</translation>
+    </message>
+    <message>
+        <source>Where the time goes, for the curious.</source>
+        <translation>Wohin die Zeit geht, für Neugierige.</translation>
+    </message>
+    <message>
+        <source>Speed in this chat</source>
+        <translation>Tempo in diesem Chat</translation>
+    </message>
+    <message>
+        <source>How many guesses were right</source>
+        <translation>Wie viel richtig geraten war</translation>
+    </message>
+    <message>
+        <source>Time per step</source>
+        <translation>Zeit je Schritt</translation>
     </message>
     <message>
         <source>Speedups on the GPU</source>
         <translation>Beschleunigungen auf der GPU</translation>
     </message>
     <message>
-        <source>{accepted:,} of {drafted:,} drafted tokens accepted in this chat ({percent:.0f} %), {mean:.2f} tokens per step.</source>
-        <translation>{accepted:,} von {drafted:,} entworfenen Token in diesem Chat angenommen ({percent:.0f} %), {mean:.2f} Token je Schritt.</translation>
+        <source>{accepted:,} of {drafted:,} guesses were right in this chat ({share}): {mean:.2f} tokens per step, where it would be 1 without drafting.</source>
+        <translation>{accepted:,} von {drafted:,} geratenen Tokens waren in diesem Chat richtig ({share}): {mean:.2f} Tokens je Schritt, ohne Entwürfe wäre es 1.</translation>
     </message>
     <message>
-        <source>Not measured yet: it takes steps with and without drafting. Chat &gt; Compare runs both.</source>
-        <translation>Noch nicht gemessen: Es braucht Schritte mit und ohne Entwürfe. Chat &gt; Vergleichen führt beide aus.</translation>
+        <source>Nothing has been guessed in this chat yet.</source>
+        <translation>In diesem Chat wurde noch nichts geraten.</translation>
     </message>
     <message>
-        <source>{drafted:.1f} tok/s with drafting, {plain:.1f} without: {ratio:.2f} times.</source>
-        <translation>{drafted:.1f} Tok/s mit Entwürfen, {plain:.1f} ohne: das {ratio:.2f}-fache.</translation>
+        <source>Not measured yet: that takes steps with and without drafting. The menu Chat, Compare With and Without Drafting, runs both.</source>
+        <translation>Noch nicht gemessen: Dazu braucht es Schritte mit und ohne Entwürfe. Im Menü Chat führt „Mit und ohne Entwürfe vergleichen“ beides aus.</translation>
+    </message>
+    <message>
+        <source>{drafted:.1f} tokens per second with drafting, {plain:.1f} without: {ratio:.2f} times as fast.</source>
+        <translation>{drafted:.1f} Tokens je Sekunde mit Entwürfen, {plain:.1f} ohne: das {ratio:.2f}-fache Tempo.</translation>
     </message>
     <message>
         <source>Everything that speeds up this model is in use.</source>
@@ -1759,12 +1821,148 @@
         <translation>Keine in Gebrauch.</translation>
     </message>
     <message>
+        <source>All tokens</source>
+        <translation>Alle Tokens</translation>
+    </message>
+    <message>
+        <source>As exact as the answer itself.</source>
+        <translation>So genau wie die Antwort selbst.</translation>
+    </message>
+    <message>
+        <source>All tokens, rounded</source>
+        <translation>Alle Tokens, gerundet</translation>
+    </message>
+    <message>
+        <source>Weighed by a copy of the model&apos;s last layer in 4 bits.</source>
+        <translation>Abgewogen mit einer Kopie der letzten Schicht des Modells in 4 Bit.</translation>
+    </message>
+    <message>
+        <source>Frequent tokens</source>
+        <translation>Häufige Tokens</translation>
+    </message>
+    <message>
+        <source>Only the most frequent tokens, and those of the chat, can be guessed.</source>
+        <translation>Nur die häufigsten Tokens und die des Chats können geraten werden.</translation>
+    </message>
+    <message>
+        <source>The drafting heads weigh every token they may guess. Weighing fewer, or less exactly, is quicker, and a few more guesses are wrong; the text stays the same.</source>
+        <translation>Die Entwurfsköpfe wägen jedes Token ab, das sie raten dürfen. Weniger oder ungenauer abzuwägen geht schneller, und etwas mehr ist falsch geraten; der Text bleibt derselbe.</translation>
+    </message>
+    <message>
+        <source>Guessing stops before the first token that is less certain than this, from 0 to 1. Higher: fewer guesses, and more of them right.</source>
+        <translation>Das Raten endet vor dem ersten Token, das weniger sicher ist als hier angegeben, von 0 bis 1. Höher: Es wird weniger geraten, und mehr davon ist richtig.</translation>
+    </message>
+    <message>
+        <source>Which token is guessed. The text stays the same.</source>
+        <translation>Welches Token geraten wird. Der Text bleibt derselbe.</translation>
+    </message>
+    <message>
+        <source>How many tokens are guessed at a time. More can be faster, but the further ahead, the more guesses are wrong.</source>
+        <translation>Wie viele Tokens auf einmal geraten werden. Mehr kann schneller sein, aber je weiter voraus, desto mehr ist falsch geraten.</translation>
+    </message>
+    <message>
+        <source>What guesses the next tokens. The text stays the same.</source>
+        <translation>Was die nächsten Tokens rät. Der Text bleibt derselbe.</translation>
+    </message>
+    <message>
         <source>{setting} {speed:.1f} tok/s</source>
         <translation>{setting} {speed:.1f} Tok/s</translation>
     </message>
     <message>
         <source>Measured here: {told}.</source>
         <translation>Hier gemessen: {told}.</translation>
+    </message>
+    <message>
+        <source>Where the last words stood in the chat before, what followed them is guessed to follow again.</source>
+        <translation>Wo die letzten Wörter im Chat schon standen, wird geraten, dass dasselbe wieder folgt.</translation>
+    </message>
+    <message>
+        <source>A second, much smaller model guesses. It is chosen in the load options.</source>
+        <translation>Ein zweites, viel kleineres Modell rät. Es wird in den Ladeoptionen gewählt.</translation>
+    </message>
+    <message>
+        <source>Repeats in the chat</source>
+        <translation>Wiederholungen im Chat</translation>
+    </message>
+    <message>
+        <source>Repeats, else drafting heads</source>
+        <translation>Wiederholungen, sonst Köpfe</translation>
+    </message>
+    <message>
+        <source>{first} Elsewhere, the drafting heads guess.</source>
+        <translation>{first} Sonst raten die Entwurfsköpfe.</translation>
+    </message>
+    <message>
+        <source>Repeats, else draft model</source>
+        <translation>Wiederholungen, sonst Modell</translation>
+    </message>
+    <message>
+        <source>{first} Elsewhere, the draft model guesses.</source>
+        <translation>{first} Sonst rät das Entwurfsmodell.</translation>
+    </message>
+    <message>
+        <source>Nothing is guessed: no drafting.</source>
+        <translation>Nichts wird geraten: keine Entwürfe.</translation>
+    </message>
+    <message>
+        <source>As the answer does</source>
+        <translation>Wie die Antwort</translation>
+    </message>
+    <message>
+        <source>With the same chance as the answer itself: more guesses are right.</source>
+        <translation>Mit demselben Zufall wie die Antwort selbst: Mehr ist richtig geraten.</translation>
+    </message>
+    <message>
+        <source>Most likely</source>
+        <translation>Wahrscheinlich</translation>
+    </message>
+    <message>
+        <source>Always the most likely token.</source>
+        <translation>Immer das wahrscheinlichste Token.</translation>
+    </message>
+    <message>
+        <source>As many tokens at a time as make answers faster.</source>
+        <translation>So viele Tokens auf einmal, wie Antworten schneller machen.</translation>
+    </message>
+    <message>
+        <source>No drafting.</source>
+        <translation>Keine Entwürfe.</translation>
+    </message>
+    <message>
+        <source>As many tokens at a time as you say.</source>
+        <translation>So viele Tokens auf einmal, wie Sie angeben.</translation>
+    </message>
+    <message>
+        <source>What guesses the next tokens, and how.</source>
+        <translation>Was die nächsten Tokens rät, und wie.</translation>
+    </message>
+    <message>
+        <source>Advanced drafting</source>
+        <translation>Entwürfe: Weiteres</translation>
+    </message>
+    <message>
+        <source>Guesses come from</source>
+        <translation>Geraten wird durch</translation>
+    </message>
+    <message>
+        <source>Minimum certainty</source>
+        <translation>Mindestsicherheit</translation>
+    </message>
+    <message>
+        <source>Guess among</source>
+        <translation>Geraten wird unter</translation>
+    </message>
+    <message>
+        <source>How many of the most frequent tokens can be guessed, beside those of the chat.</source>
+        <translation>Wie viele der häufigsten Tokens geraten werden können, neben denen des Chats.</translation>
+    </message>
+    <message>
+        <source>Which token is guessed</source>
+        <translation>Welches Token geraten wird</translation>
+    </message>
+    <message>
+        <source>Nothing is guessed: no source is chosen.</source>
+        <translation>Nichts wird geraten: Es ist nichts gewählt, was rät.</translation>
     </message>
     <message>
         <source>The prompt is being read.</source>
@@ -1783,22 +1981,6 @@
         <translation>Gerade ohne Entwurf.</translation>
     </message>
     <message>
-        <source>Drafting {depth} ahead now.</source>
-        <translation>Entwirft gerade {depth} voraus.</translation>
-    </message>
-    <message numerus="yes">
-        <source>The last answer drafted up to {n} tokens ahead.</source>
-        <comment>The last answer drafted 1 token ahead.</comment>
-        <translation>
-            <numerusform>Die letzte Antwort entwarf ein Token voraus.</numerusform>
-            <numerusform>Die letzte Antwort entwarf bis zu {n} Token voraus.</numerusform>
-        </translation>
-    </message>
-    <message>
-        <source>The last answer was not drafted.</source>
-        <translation>Die letzte Antwort entstand ohne Entwürfe.</translation>
-    </message>
-    <message>
         <source>answers come faster without drafting here</source>
         <translation>ohne Entwürfe kommen Antworten hier schneller</translation>
     </message>
@@ -1811,28 +1993,12 @@
         <translation>{ratio:.1f}-mal so schnell mit Entwurf</translation>
     </message>
     <message>
-        <source>{share} of drafts accepted</source>
-        <translation>{share} der Entwürfe angenommen</translation>
-    </message>
-    <message>
         <source>{done:,} of {total:,} tokens read</source>
         <translation>{done:,} von {total:,} Token gelesen</translation>
     </message>
     <message>
-        <source>not drafted</source>
-        <translation>nichts entworfen</translation>
-    </message>
-    <message>
         <source>Drafting status</source>
         <translation>Stand der Entwürfe</translation>
-    </message>
-    <message>
-        <source>Open the Drafting view</source>
-        <translation>Entwurfsansicht öffnen</translation>
-    </message>
-    <message>
-        <source>{percent:.0f} %</source>
-        <translation>{percent:.0f} %</translation>
     </message>
     <message>
         <source>Drop</source>
@@ -1943,10 +2109,6 @@
         <translation>Diese Schritte überspringen und das eingebaute Modell nehmen</translation>
     </message>
     <message>
-        <source>From Hugging Face. Nothing is sent or downloaded until you click.</source>
-        <translation>Von Hugging Face. Bevor Sie einen Knopf drücken, wird nichts gesendet oder geholt.</translation>
-    </message>
-    <message>
         <source>The model loads by itself. Until then, a small built-in model answers.</source>
         <translation>Das Modell wird von selbst geladen. Bis dahin antwortet das kleine eingebaute.</translation>
     </message>
@@ -1995,6 +2157,10 @@
         <translation>Modelle zum Herunterladen</translation>
     </message>
     <message>
+        <source>The model in use is tiny: it knows little, and English only.</source>
+        <translation>Dieses Modell ist winzig: Es weiß wenig und kann nur Englisch.</translation>
+    </message>
+    <message>
         <source>Write a function that checks whether a text is a palindrome, with tests.</source>
         <translation>Schreibe eine Funktion, die prüft, ob ein Text ein Palindrom ist, mit Tests.</translation>
     </message>
@@ -2031,8 +2197,18 @@
         <translation>Was kann ich mit Reis, Eiern und Spinat kochen?</translation>
     </message>
     <message>
+        <source>Chat with language models that run on this computer, and faster than they would alone.
+{drafting}</source>
+        <translation>Mit Sprachmodellen chatten, die auf diesem Computer laufen, und schneller, als sie es allein könnten.
+{drafting}</translation>
+    </message>
+    <message>
         <source>Look for models on Hugging Face</source>
         <translation>Modelle auf Hugging Face suchen</translation>
+    </message>
+    <message>
+        <source>From huggingface.co, where models are published. Nothing is sent until you click.</source>
+        <translation>Von huggingface.co, wo Modelle veröffentlicht werden. Vor Ihrem Klick wird nichts gesendet.</translation>
     </message>
     <message>
         <source>A .gguf file, or an MLX or Hugging Face folder</source>
@@ -2211,12 +2387,20 @@
         <translation>Kontextlänge</translation>
     </message>
     <message>
-        <source>The longest chat, in tokens. A shorter one uses less memory.</source>
-        <translation>Der längste Chat, in Tokens. Ein kürzerer braucht weniger Speicher.</translation>
-    </message>
-    <message>
         <source>Automatic</source>
         <translation>Automatisch</translation>
+    </message>
+    <message>
+        <source>Exact where that costs hardly any speed.</source>
+        <translation>Exakt, wo es kaum Tempo kostet.</translation>
+    </message>
+    <message>
+        <source>Always the same words, with and without drafting.</source>
+        <translation>Immer dieselben Wörter, mit und ohne Entwürfe.</translation>
+    </message>
+    <message>
+        <source>With drafting, a word may be another now and then.</source>
+        <translation>Mit Entwürfen kann ab und zu ein Wort ein anderes sein.</translation>
     </message>
     <message>
         <source>16-bit</source>
@@ -2231,16 +2415,28 @@
         <translation>4 Bit</translation>
     </message>
     <message>
-        <source>Exact gives the same words with and without drafting. Fast skips that guarantee where it costs speed.</source>
-        <translation>Exakt liefert mit und ohne Vorausschreiben dieselben Wörter. Schnell verzichtet auf diese Garantie, wo sie Tempo kostet.</translation>
-    </message>
-    <message>
         <source>Choose…</source>
         <translation>Wählen …</translation>
     </message>
     <message>
+        <source>A file or folder of drafting heads, where they are not in the model&apos;s own files. {heads}</source>
+        <translation>Datei oder Ordner mit Entwurfsköpfen, wo sie nicht in den Dateien des Modells sind. {heads}</translation>
+    </message>
+    <message>
+        <source>A second, much smaller model of the same family, which can guess in place of drafting heads: a file, a folder, or owner/name on Hugging Face.</source>
+        <translation>Ein zweites, viel kleineres Modell derselben Familie, das statt der Entwurfsköpfe raten kann: Datei, Ordner oder Besitzer/Name bei Hugging Face.</translation>
+    </message>
+    <message>
         <source>Precision</source>
         <translation>Genauigkeit</translation>
+    </message>
+    <message>
+        <source>Memory of a chat</source>
+        <translation>Speicher eines Chats</translation>
+    </message>
+    <message>
+        <source>Memory of the drafting heads</source>
+        <translation>Speicher der Entwurfsköpfe</translation>
     </message>
     <message>
         <source>Keep in memory when idle</source>
@@ -2259,8 +2455,20 @@
         <translation>Modell</translation>
     </message>
     <message>
+        <source>Load this model; it answers from then on</source>
+        <translation>Dieses Modell laden; von da an antwortet es</translation>
+    </message>
+    <message>
+        <source>Close this card and change nothing</source>
+        <translation>Diese Karte schließen und nichts ändern</translation>
+    </message>
+    <message>
         <source>Choose another…</source>
         <translation>Anderes wählen …</translation>
+    </message>
+    <message>
+        <source>Open another file or folder</source>
+        <translation>Eine andere Datei oder einen anderen Ordner öffnen</translation>
     </message>
     <message>
         <source>Load anyway</source>
@@ -2271,8 +2479,20 @@
         <translation>Erneut versuchen</translation>
     </message>
     <message>
+        <source>Parameters are the numbers that a model consists of: with more of them it knows more and is slower. Bits are the digits of each: with fewer of them it is smaller and a little less exact.</source>
+        <translation>Parameter sind die Zahlen, aus denen ein Modell besteht: Mit mehr davon weiß es mehr und ist langsamer. Bits sind die Stellen jeder Zahl: Mit weniger davon ist es kleiner und etwas ungenauer.</translation>
+    </message>
+    <message>
+        <source>Memory for the model itself, for a chat, and to work in. It grows as a chat gets longer.</source>
+        <translation>Arbeitsspeicher für das Modell selbst, für einen Chat und zum Rechnen. Er wächst, wenn ein Chat länger wird.</translation>
+    </message>
+    <message>
         <source>Memory</source>
         <translation>Speicher</translation>
+    </message>
+    <message>
+        <source>What else is known of this model</source>
+        <translation>Was sonst noch über dieses Modell bekannt ist</translation>
     </message>
     <message>
         <source>No model is loaded</source>
@@ -2283,16 +2503,20 @@
         <translation>Details ausblenden</translation>
     </message>
     <message>
-        <source>Uses {needed} of {usable} memory</source>
-        <translation>Braucht {needed} von {usable} Speicher</translation>
+        <source>{size} on disk</source>
+        <translation>{size} auf der Platte</translation>
     </message>
     <message>
-        <source>Architecture: {words}</source>
-        <translation>Architektur: {words}</translation>
+        <source>Needs {needed} of {usable} memory</source>
+        <translation>Braucht {needed} von {usable} Arbeitsspeicher</translation>
     </message>
     <message>
-        <source>Weights: {words}</source>
-        <translation>Gewichte: {words}</translation>
+        <source>Model family: {words}</source>
+        <translation>Modellfamilie: {words}</translation>
+    </message>
+    <message>
+        <source>Name of the format: {words}</source>
+        <translation>Name des Formats: {words}</translation>
     </message>
     <message>
         <source>Longest chat: {words}</source>
@@ -2303,20 +2527,8 @@
         <translation>Speicher: {words}</translation>
     </message>
     <message>
-        <source>Storage by group of tensors</source>
-        <translation>Speicherung nach Tensorgruppe</translation>
-    </message>
-    <message numerus="yes">
-        <source>{n:,} tensors, {parameters:,} parameters</source>
-        <comment>1 tensor, {parameters:,} parameters</comment>
-        <translation>
-            <numerusform>1 Tensor, {parameters:,} Parameter</numerusform>
-            <numerusform>{n:,} Tensoren, {parameters:,} Parameter</numerusform>
-        </translation>
-    </message>
-    <message>
-        <source>This version cannot draft from this source.</source>
-        <translation>Aus dieser Quelle kann diese Version nicht entwerfen.</translation>
+        <source>This version cannot guess from there.</source>
+        <translation>Damit kann diese Version nicht raten.</translation>
     </message>
     <message>
         <source>This model has no drafting heads.</source>
@@ -2330,17 +2542,21 @@
         <source>No model is loaded.</source>
         <translation>Kein Modell ist geladen.</translation>
     </message>
-    <message>
-        <source>Drafting {depth} ahead now. From the next step on: {what}</source>
-        <translation>Entwirft gerade {depth} voraus. Ab dem nächsten Schritt: {what}</translation>
+    <message numerus="yes">
+        <source>Guessing {n} tokens ahead until now. From here on: {what}</source>
+        <comment>Guessing 1 token ahead until now. From here on: {what}</comment>
+        <translation>
+            <numerusform>Riet bisher 1 Token voraus. Ab hier: {what}</numerusform>
+            <numerusform>Riet bisher {n} Tokens voraus. Ab hier: {what}</numerusform>
+        </translation>
     </message>
     <message>
-        <source>Drafts {depth} ahead{limit}.</source>
-        <translation>Entwirft {depth} voraus{limit}.</translation>
+        <source>Auto: guesses ahead where it helps.</source>
+        <translation>Auto: rät voraus, wo es nützt.</translation>
     </message>
     <message>
-        <source>From the next step on {depth} ahead{limit}.</source>
-        <translation>Ab dem nächsten Schritt {depth} voraus{limit}.</translation>
+        <source>Auto would not guess: {why}.</source>
+        <translation>Auto würde nicht raten: {why}.</translation>
     </message>
     <message>
         <source>Off: drafting is switched off for this chat.</source>
@@ -2351,24 +2567,100 @@
         <translation>Aus: {why}</translation>
     </message>
     <message>
-        <source>Auto: drafts as far ahead as it helps.</source>
-        <translation>Auto: Die nächste Antwort entwirft so viel, wie es sich lohnt.</translation>
-    </message>
-    <message>
         <source>, the most this model can</source>
         <translation>, mehr kann dieses Modell nicht</translation>
+    </message>
+    <message numerus="yes">
+        <source>Guesses {n} tokens ahead{limit}.</source>
+        <comment>Guesses 1 token ahead{limit}.</comment>
+        <translation>
+            <numerusform>Rät 1 Token voraus{limit}.</numerusform>
+            <numerusform>Rät {n} Tokens voraus{limit}.</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <source>From here on {n} tokens ahead{limit}.</source>
+        <comment>From here on 1 token ahead{limit}.</comment>
+        <translation>
+            <numerusform>Ab hier 1 Token voraus{limit}.</numerusform>
+            <numerusform>Ab hier {n} Tokens voraus{limit}.</numerusform>
+        </translation>
     </message>
     <message>
         <source>Auto would choose the same.</source>
         <translation>Auto würde dasselbe wählen.</translation>
     </message>
     <message>
-        <source>Auto would not draft: {why}.</source>
-        <translation>Auto würde nicht entwerfen: {why}.</translation>
-    </message>
-    <message>
         <source>Auto would choose {auto}.</source>
         <translation>Auto würde {auto} wählen.</translation>
+    </message>
+    <message>
+        <source>The number that chance starts from: the same seed, settings and messages give the same answer. Empty: another seed for every answer.</source>
+        <translation>Die Zahl, mit der der Zufall beginnt: Gleicher Startwert, gleiche Einstellungen und Nachrichten geben dieselbe Antwort. Leer: für jede Antwort ein anderer.</translation>
+    </message>
+    <message>
+        <source>The seed is locked. Click to use another one for every answer</source>
+        <translation>Der Startwert ist festgehalten. Ein Klick nimmt für jede Antwort einen anderen</translation>
+    </message>
+    <message>
+        <source>Lock the seed of the last answer, so that answers can be repeated</source>
+        <translation>Den Startwert der letzten Antwort festhalten, damit sich Antworten wiederholen lassen</translation>
+    </message>
+    <message>
+        <source>Higher: more varied and surprising answers. Lower: more predictable ones; 0 always takes the most likely next word.</source>
+        <translation>Höher: abwechslungsreichere, überraschendere Antworten. Niedriger: berechenbarere; 0 nimmt immer das wahrscheinlichste nächste Wort.</translation>
+    </message>
+    <message>
+        <source>The model chooses among this many of the most likely next tokens. Higher: more varied. Lower: more predictable. Off: among all.</source>
+        <translation>Das Modell wählt unter so vielen der wahrscheinlichsten nächsten Tokens. Höher: abwechslungsreicher. Niedriger: berechenbarer. Aus: unter allen.</translation>
+    </message>
+    <message>
+        <source>The model chooses among the most likely tokens that together have this much of the chance; 0.9 leaves out the unlikeliest tenth. Higher: more varied. Lower: more predictable. Off: among all.</source>
+        <translation>Das Modell wählt unter den wahrscheinlichsten Tokens, die zusammen diesen Anteil der Chancen haben; 0,9 lässt das unwahrscheinlichste Zehntel weg. Höher: abwechslungsreicher. Niedriger: berechenbarer. Aus: unter allen.</translation>
+    </message>
+    <message>
+        <source>Leaves out tokens whose chance is below this share of the likeliest one&apos;s. Higher: more predictable. Lower: more varied. Off: none is left out.</source>
+        <translation>Lässt Tokens weg, deren Chance unter diesem Anteil der des wahrscheinlichsten liegt. Höher: berechenbarer. Niedriger: abwechslungsreicher. Aus: Keines wird weggelassen.</translation>
+    </message>
+    <message>
+        <source>Higher: fewer repetitions of words in the chat, also of your own. Below 1: more of them. Off: no difference.</source>
+        <translation>Höher: weniger Wiederholungen von Wörtern des Chats, auch Ihrer eigenen. Unter 1: mehr davon. Aus: kein Unterschied.</translation>
+    </message>
+    <message>
+        <source>Higher: the answer avoids words that it already has, so it moves on to new things. Below 0: it stays with them. Off: no difference.</source>
+        <translation>Höher: Die Antwort meidet Wörter, die schon in ihr stehen, und kommt zu Neuem. Unter 0: Sie bleibt bei ihnen. Aus: kein Unterschied.</translation>
+    </message>
+    <message>
+        <source>Higher: the answer avoids a word the more, the more often it has used it. Below 0: it prefers such words. Off: no difference.</source>
+        <translation>Höher: Die Antwort meidet ein Wort umso mehr, je öfter es in ihr steht. Unter 0: Sie bevorzugt solche Wörter. Aus: kein Unterschied.</translation>
+    </message>
+    <message>
+        <source>How the model chooses the next token. {token}</source>
+        <translation>Wie das Modell das nächste Token wählt. {token}</translation>
+    </message>
+    <message>
+        <source>What is seldom changed: repetitions, chance, and where answers end.</source>
+        <translation>Was selten geändert wird: Wiederholungen, Zufall, und wo Antworten enden.</translation>
+    </message>
+    <message>
+        <source>Advanced sampling</source>
+        <translation>Sampling: Weiteres</translation>
+    </message>
+    <message>
+        <source>The longest answer, in tokens. {token}</source>
+        <translation>Die längste Antwort, in Tokens. {token}</translation>
+    </message>
+    <message>
+        <source>An answer ends as soon as it would write one of these texts, such as a word or a sign. One per line; \n is a line break.</source>
+        <translation>Eine Antwort endet, sobald sie einen dieser Texte schreiben würde, etwa ein Wort oder ein Zeichen. Einer je Zeile; \n ist ein Zeilenumbruch.</translation>
+    </message>
+    <message>
+        <source>One per line</source>
+        <translation>Einer je Zeile</translation>
+    </message>
+    <message>
+        <source>Use what the model&apos;s makers recommend</source>
+        <translation>Verwenden, was die Macher des Modells empfehlen</translation>
     </message>
     <message>
         <source>Model default</source>
@@ -2379,24 +2671,32 @@
         <translation>Ein</translation>
     </message>
     <message>
+        <source>A setting that the model&apos;s makers have added; their page says what it does. A text, a number, true, false, or null. Empty: the model&apos;s default.</source>
+        <translation>Eine Einstellung, die die Macher des Modells vorgesehen haben; ihre Seite sagt, was sie tut. Ein Text, eine Zahl, true, false oder null. Leer: wie das Modell.</translation>
+    </message>
+    <message>
+        <source>The model in use does not have this setting.</source>
+        <translation>Das aktuelle Modell hat diese Einstellung nicht.</translation>
+    </message>
+    <message>
+        <source>Such as: Answer briefly, in plain words.</source>
+        <translation>Zum Beispiel: Antworte kurz und in einfachen Worten.</translation>
+    </message>
+    <message>
+        <source>Whether the model thinks in writing before it answers. That takes longer and helps with hard questions.</source>
+        <translation>Ob das Modell schriftlich nachdenkt, bevor es antwortet. Das dauert länger und hilft bei schweren Fragen.</translation>
+    </message>
+    <message>
+        <source>More settings of this model</source>
+        <translation>Weitere Einstellungen dieses Modells</translation>
+    </message>
+    <message>
         <source>Off</source>
         <translation>Aus</translation>
     </message>
     <message>
         <source>Thinking</source>
         <translation>Denken</translation>
-    </message>
-    <message>
-        <source>A text, a number, true, false, or null. Empty: the model&apos;s default.</source>
-        <translation>Ein Text, eine Zahl, true, false oder null. Leer: wie das Modell.</translation>
-    </message>
-    <message>
-        <source>The template of the model in use does not ask for it.</source>
-        <translation>Die Vorlage des aktuellen Modells fragt nicht danach.</translation>
-    </message>
-    <message>
-        <source>Chat template</source>
-        <translation>Chatvorlage</translation>
     </message>
     <message>
         <source>Draft model</source>
@@ -2407,28 +2707,44 @@
         <translation>Modelle (*.gguf *.safetensors)</translation>
     </message>
     <message>
+        <source>Whether answers have exactly the same words with and without drafting.</source>
+        <translation>Ob Antworten mit und ohne Entwürfe genau dieselben Wörter haben.</translation>
+    </message>
+    <message>
+        <source>The digits of what a model remembers of a chat (its KV cache). Fewer take less memory and change answers a little.</source>
+        <translation>Die Stellen dessen, was ein Modell sich von einem Chat merkt (sein KV-Cache). Weniger brauchen weniger Speicher und ändern Antworten ein wenig.</translation>
+    </message>
+    <message>
+        <source>The digits of what the drafting heads remember of a chat. Fewer take less memory; answers stay the same.</source>
+        <translation>Die Stellen dessen, was die Entwurfsköpfe sich von einem Chat merken. Weniger brauchen weniger Speicher; Antworten bleiben gleich.</translation>
+    </message>
+    <message>
+        <source>It stays in memory even if nothing is asked for a long time, so it answers at once.</source>
+        <translation>Es bleibt im Speicher, auch wenn lange nichts gefragt wird, und antwortet dann sofort.</translation>
+    </message>
+    <message>
         <source>Choose: {name}</source>
         <translation>Auswählen: {name}</translation>
+    </message>
+    <message>
+        <source>How the model is loaded. The defaults suit most models.</source>
+        <translation>Wie das Modell geladen wird. Die Vorgaben passen für die meisten Modelle.</translation>
     </message>
     <message>
         <source>Load options</source>
         <translation>Ladeoptionen</translation>
     </message>
     <message>
+        <source>The longest chat, in tokens. A shorter one takes less memory. {token}</source>
+        <translation>Der längste Chat, in Tokens. Ein kürzerer braucht weniger Speicher. {token}</translation>
+    </message>
+    <message>
         <source>maximum</source>
         <translation>Maximum</translation>
     </message>
     <message>
-        <source>A file or folder of drafting heads for this model</source>
-        <translation>Datei oder Ordner mit Köpfen für dieses Modell</translation>
-    </message>
-    <message>
         <source>None</source>
         <translation>Keines</translation>
-    </message>
-    <message>
-        <source>A file, a folder or a hub id of a small model of the same family</source>
-        <translation>Datei, Ordner oder Hub-Kennung eines kleinen Modells derselben Familie</translation>
     </message>
     <message>
         <source>File…</source>
@@ -2439,56 +2755,12 @@
         <translation>Ordner …</translation>
     </message>
     <message>
-        <source>The model&apos;s own</source>
-        <translation>Der des Modells</translation>
-    </message>
-    <message>
-        <source>A copy in 4 bits</source>
-        <translation>Eine Kopie in 4 Bit</translation>
-    </message>
-    <message>
-        <source>Frequent tokens only</source>
-        <translation>Nur häufige Tokens</translation>
-    </message>
-    <message>
-        <source>Drafts can go through a smaller copy of the model&apos;s output layer: they come faster and are accepted a little less often, and the words stay the same.</source>
-        <translation>Entwürfe können durch eine kleinere Kopie der Ausgabeschicht des Modells gehen: Sie kommen schneller und werden etwas seltener angenommen; die Worte bleiben dieselben.</translation>
-    </message>
-    <message>
-        <source>A draft counts up to the first token its source finds less likely than this: fewer tokens are drafted, and more of them accepted.</source>
-        <translation>Ein Entwurf zählt bis zum ersten Token, das seine Quelle für unwahrscheinlicher hält als hier angegeben: Weniger Tokens werden entworfen, und mehr davon angenommen.</translation>
-    </message>
-    <message>
-        <source>How a drafted token is picked: with the randomness of the answer, which is accepted more often, or always the most likely one.</source>
-        <translation>Wie ein Entwurfs-Token gewählt wird: mit dem Zufall der Antwort, was öfter angenommen wird, oder immer das wahrscheinlichste.</translation>
-    </message>
-    <message>
         <source>In effect: {what}.</source>
         <translation>Wirksam: {what}.</translation>
     </message>
     <message>
-        <source>Prompt lookup</source>
-        <translation>Prompt-Suche</translation>
-    </message>
-    <message>
-        <source>Prompt lookup, else draft model</source>
-        <translation>Suche, sonst Entwurfsmodell</translation>
-    </message>
-    <message>
-        <source>Shared noise</source>
-        <translation>Gleiches Rauschen</translation>
-    </message>
-    <message>
-        <source>Greedy</source>
-        <translation>Greedy</translation>
-    </message>
-    <message>
         <source>Custom</source>
         <translation>Eigene</translation>
-    </message>
-    <message>
-        <source>How many tokens are drafted at a time</source>
-        <translation>Wie viele Token auf einmal entworfen werden</translation>
     </message>
     <message>
         <source>Tokens ahead</source>
@@ -2499,20 +2771,8 @@
         <translation>Erweitert</translation>
     </message>
     <message>
-        <source>drafting</source>
-        <translation>Entwürfe</translation>
-    </message>
-    <message>
         <source>In effect</source>
         <translation>Wirksam</translation>
-    </message>
-    <message>
-        <source>Draft source</source>
-        <translation>Entwurfsquelle</translation>
-    </message>
-    <message>
-        <source>Minimum probability</source>
-        <translation>Mindestwahrscheinlichkeit</translation>
     </message>
     <message>
         <source>off</source>
@@ -2521,26 +2781,6 @@
     <message>
         <source>Tokens</source>
         <translation>Tokens</translation>
-    </message>
-    <message>
-        <source>How many of the most frequent tokens can be drafted, beside those of the chat</source>
-        <translation>Wie viele der häufigsten Tokens entworfen werden können, neben denen des Chats</translation>
-    </message>
-    <message>
-        <source>Prompt lookup, else drafting heads</source>
-        <translation>Prompt-Suche, sonst Entwurfsköpfe</translation>
-    </message>
-    <message>
-        <source>Output layer for drafts</source>
-        <translation>Ausgabeschicht für Entwürfe</translation>
-    </message>
-    <message>
-        <source>Draft rule</source>
-        <translation>Entwurfsregel</translation>
-    </message>
-    <message>
-        <source>Nothing is drafted: the source is none.</source>
-        <translation>Nichts wird entworfen: Die Quelle ist „Keine“.</translation>
     </message>
     <message>
         <source>random</source>
@@ -2556,18 +2796,6 @@
         <translation>„{text}“ ist kein Startwert: Eine ganze Zahl von 0 bis 2⁶⁴ − 1 verwenden.</translation>
     </message>
     <message>
-        <source>The same seed and settings give the same answer</source>
-        <translation>Gleicher Startwert und gleiche Einstellungen geben dieselben Worte</translation>
-    </message>
-    <message>
-        <source>Locked: use a random seed for each answer</source>
-        <translation>Festgehalten: für jede Antwort einen neuen Startwert ziehen</translation>
-    </message>
-    <message>
-        <source>Lock the seed</source>
-        <translation>Den Startwert festhalten</translation>
-    </message>
-    <message>
         <source>The last answer used {last}.</source>
         <translation>Die letzte Antwort nutzte {last}.</translation>
     </message>
@@ -2576,63 +2804,31 @@
         <translation>Temperatur</translation>
     </message>
     <message>
-        <source>Higher is more varied; 0 always takes the most likely token (a token is a word or a piece of one)</source>
-        <translation>Höher ist abwechslungsreicher; 0 nimmt immer das wahrscheinlichste Token (ein Wort oder ein Stück davon)</translation>
-    </message>
-    <message>
         <source>Top k</source>
         <translation>Top k</translation>
-    </message>
-    <message>
-        <source>Pick each token among the k most likely ones only</source>
-        <translation>Jedes Token nur unter den k wahrscheinlichsten wählen</translation>
     </message>
     <message>
         <source>Top p</source>
         <translation>Top p</translation>
     </message>
     <message>
-        <source>Pick among the most likely tokens only, as many as make up this share of all chances</source>
-        <translation>Nur unter den wahrscheinlichsten Tokens wählen, so vielen, dass ihre Chancen zusammen diesen Anteil ergeben</translation>
-    </message>
-    <message>
         <source>Min p</source>
         <translation>Min p</translation>
-    </message>
-    <message>
-        <source>Leave out tokens less likely than this share of the likeliest one</source>
-        <translation>Tokens weglassen, die unwahrscheinlicher sind als dieser Anteil des wahrscheinlichsten</translation>
     </message>
     <message>
         <source>Repetition penalty</source>
         <translation>Wiederholungsstrafe</translation>
     </message>
     <message>
-        <source>Higher values avoid words that the chat or the answer already has; 1 is off</source>
-        <translation>Höhere Werte meiden Wörter, die in Chat oder Antwort schon stehen; 1 ist aus</translation>
-    </message>
-    <message>
         <source>Presence penalty</source>
         <translation>Präsenzstrafe</translation>
-    </message>
-    <message>
-        <source>Higher values avoid words the answer already has; 0 is off</source>
-        <translation>Höhere Werte meiden Wörter, die in der Antwort schon stehen; 0 ist aus</translation>
     </message>
     <message>
         <source>Frequency penalty</source>
         <translation>Häufigkeitsstrafe</translation>
     </message>
     <message>
-        <source>Higher values avoid words the answer has used often; 0 is off</source>
-        <translation>Höhere Werte meiden Wörter, die in der Antwort oft stehen; 0 ist aus</translation>
-    </message>
-    <message>
         <source>Sampling</source>
-        <translation>Sampling</translation>
-    </message>
-    <message>
-        <source>sampling</source>
         <translation>Sampling</translation>
     </message>
     <message>
@@ -2644,16 +2840,8 @@
         <translation>kein Limit</translation>
     </message>
     <message>
-        <source>The longest answer, in tokens</source>
-        <translation>Die längste Antwort, in Tokens</translation>
-    </message>
-    <message>
         <source>Stop strings</source>
         <translation>Stopptexte</translation>
-    </message>
-    <message>
-        <source>The answer ends before any of these. One per line; \n is a line break.</source>
-        <translation>Vor jedem davon endet die Antwort. Eine je Zeile; \n ist ein Zeilenumbruch.</translation>
     </message>
     <message>
         <source>Reset to Model Defaults</source>
@@ -2717,8 +2905,28 @@
         <translation>in Gebrauch</translation>
     </message>
     <message>
+        <source>Presets are settings of a chat under a name, to be used in other chats too.</source>
+        <translation>Voreinstellungen sind Einstellungen eines Chats unter einem Namen, auch für andere Chats.</translation>
+    </message>
+    <message>
+        <source>Choosing a preset gives this chat its settings.</source>
+        <translation>Wer eine Voreinstellung wählt, gibt diesem Chat ihre Einstellungen.</translation>
+    </message>
+    <message>
+        <source>A name under which this chat&apos;s settings are saved.</source>
+        <translation>Ein Name, unter dem die Einstellungen dieses Chats gesichert werden.</translation>
+    </message>
+    <message>
         <source>Save As</source>
         <translation>Sichern als</translation>
+    </message>
+    <message>
+        <source>Save this chat&apos;s settings as a preset</source>
+        <translation>Die Einstellungen dieses Chats als Voreinstellung sichern</translation>
+    </message>
+    <message>
+        <source>Let the preset have this chat&apos;s settings</source>
+        <translation>Der Voreinstellung die Einstellungen dieses Chats geben</translation>
     </message>
     <message>
         <source>Use as Defaults</source>
@@ -2745,6 +2953,14 @@
         <translation>Noch keine</translation>
     </message>
     <message>
+        <source>Change how the model is loaded: memory, longest chat, drafting</source>
+        <translation>Ändern, wie das Modell geladen wird: Speicher, längster Chat, Entwürfe</translation>
+    </message>
+    <message>
+        <source>The model that answers in this chat.</source>
+        <translation>Das Modell, das in diesem Chat antwortet.</translation>
+    </message>
+    <message>
         <source>Replace</source>
         <translation>Ersetzen</translation>
     </message>
@@ -2761,12 +2977,12 @@
         <translation>Diese Leiste ausblenden</translation>
     </message>
     <message>
-        <source>System prompt</source>
-        <translation>Systemprompt</translation>
+        <source>What the model keeps to in all answers of this chat, such as a role or tone.</source>
+        <translation>Woran sich das Modell in allen Antworten dieses Chats hält, etwa eine Rolle oder ein Ton.</translation>
     </message>
     <message>
-        <source>How to answer in this chat</source>
-        <translation>Wie in diesem Chat geantwortet werden soll</translation>
+        <source>System prompt</source>
+        <translation>Systemprompt</translation>
     </message>
     <message>
         <source>System</source>
@@ -2817,10 +3033,6 @@
         <translation>Textgröße</translation>
     </message>
     <message>
-        <source>Text size {percent:.0f} %</source>
-        <translation>Textgröße {percent:.0f} %</translation>
-    </message>
-    <message>
         <source>Full width</source>
         <translation>Volle Breite</translation>
     </message>
@@ -2861,6 +3073,10 @@
         <translation>Server</translation>
     </message>
     <message>
+        <source>What the model keeps to in every answer of new chats, such as a role or tone.</source>
+        <translation>Woran sich das Modell in allen Antworten neuer Chats hält, etwa eine Rolle oder ein Ton.</translation>
+    </message>
+    <message>
         <source>Load the last model when Headstart starts</source>
         <translation>Beim Start von Headstart das zuletzt benutzte Modell laden</translation>
     </message>
@@ -2871,6 +3087,10 @@
     <message>
         <source>Takes effect after a restart.</source>
         <translation>Wirksam nach einem Neustart.</translation>
+    </message>
+    <message>
+        <source>Text size {percent}</source>
+        <translation>Textgröße {percent}</translation>
     </message>
     <message>
         <source>Unload an idle model</source>
@@ -2955,10 +3175,6 @@
     <message>
         <source>System prompt of new chats</source>
         <translation>Systemprompt neuer Chats</translation>
-    </message>
-    <message>
-        <source>How to answer in every new chat</source>
-        <translation>Wie in jedem neuen Chat geantwortet werden soll</translation>
     </message>
     <message>
         <source>Restore Defaults</source>
@@ -3169,26 +3385,6 @@
         <translation>Code kopieren</translation>
     </message>
     <message>
-        <source>Drafted, at depth {depth}</source>
-        <translation>Entworfen, in Tiefe {depth}</translation>
-    </message>
-    <message>
-        <source>Drafted by the MTP heads, at depth {depth}</source>
-        <translation>Von den MTP-Köpfen entworfen, in Tiefe {depth}</translation>
-    </message>
-    <message>
-        <source>Drafted by prompt lookup, at depth {depth}</source>
-        <translation>Durch Prompt-Suche entworfen, in Tiefe {depth}</translation>
-    </message>
-    <message>
-        <source>Drafted by the draft model, at depth {depth}</source>
-        <translation>Vom Entwurfsmodell entworfen, in Tiefe {depth}</translation>
-    </message>
-    <message>
-        <source>Drafted as the answer&apos;s schema demands, at depth {depth}</source>
-        <translation>Entworfen, wie es das Schema der Antwort verlangt, in Tiefe {depth}</translation>
-    </message>
-    <message>
         <source>Find in this chat</source>
         <translation>In diesem Chat suchen</translation>
     </message>
@@ -3213,38 +3409,6 @@
         <translation>Bild: {what}</translation>
     </message>
     <message>
-        <source>{seconds:.2f} s to the first token</source>
-        <translation>{seconds:.2f} s bis zum ersten Token</translation>
-    </message>
-    <message>
-        <source>{percent:.0f} % of drafts accepted ({accepted:,} of {drafted:,})</source>
-        <translation>{percent:.0f} % der Entwürfe angenommen ({accepted:,} von {drafted:,})</translation>
-    </message>
-    <message>
-        <source>{mean:.1f} tokens per pass</source>
-        <translation>{mean:.1f} Token je Durchgang</translation>
-    </message>
-    <message>
-        <source>draft depth {depth}</source>
-        <translation>Entwurfstiefe {depth}</translation>
-    </message>
-    <message>
-        <source>{drafted:.1f} of {deepest}</source>
-        <translation>{drafted:.1f} von {deepest}</translation>
-    </message>
-    <message>
-        <source>Prompt: {prompt_tokens:,} tokens, {reused_tokens:,} of them kept from before</source>
-        <translation>Prompt: {prompt_tokens:,} Tokens, davon {reused_tokens:,} von vorher behalten</translation>
-    </message>
-    <message>
-        <source>MTP heads read {rows:,} of them, {percent:.1f} % of the reading time</source>
-        <translation>MTP-Köpfe haben davon {rows:,} gelesen, {percent:.1f} % der Lesezeit</translation>
-    </message>
-    <message>
-        <source>Depth {depth}: {accepted:,} of {drafted:,} accepted ({percent:.0f} %)</source>
-        <translation>Tiefe {depth}: {accepted:,} von {drafted:,} angenommen ({percent:.0f} %)</translation>
-    </message>
-    <message>
         <source>Figures of this answer</source>
         <translation>Werte dieser Antwort</translation>
     </message>
@@ -3267,6 +3431,46 @@
     <message>
         <source>Copy as Markdown</source>
         <translation>Als Markdown kopieren</translation>
+    </message>
+    <message>
+        <source>Written without drafting</source>
+        <translation>Ohne Entwürfe geschrieben</translation>
+    </message>
+    <message>
+        <source>{mean:.1f} tokens each time the model ran (without drafting: 1)</source>
+        <translation>{mean:.1f} Tokens je Lauf des Modells (ohne Entwürfe: 1)</translation>
+    </message>
+    <message>
+        <source>Token {place}: {accepted:,} of {drafted:,} right ({share})</source>
+        <translation>Token {place}: {accepted:,} von {drafted:,} richtig ({share})</translation>
+    </message>
+    <message numerus="yes">
+        <source>Guessed {n} tokens ahead</source>
+        <comment>Guessed 1 token ahead</comment>
+        <translation>
+            <numerusform>1 Token vorausgeraten</numerusform>
+            <numerusform>{n} Tokens vorausgeraten</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>Guessed {mean:.1f} tokens ahead, {deepest} at most</source>
+        <translation>{mean:.1f} Tokens vorausgeraten, höchstens {deepest}</translation>
+    </message>
+    <message>
+        <source>{speed:.1f} tokens per second</source>
+        <translation>{speed:.1f} Tokens je Sekunde</translation>
+    </message>
+    <message>
+        <source>{seconds:.2f} s until the first one</source>
+        <translation>{seconds:.2f} s bis zum ersten</translation>
+    </message>
+    <message>
+        <source>Read before: {prompt_tokens:,} tokens, {reused_tokens:,} of them kept from the last answer</source>
+        <translation>Vorher gelesen: {prompt_tokens:,} Tokens, {reused_tokens:,} davon von der letzten Antwort behalten</translation>
+    </message>
+    <message>
+        <source>The drafting heads read {rows:,} of them in {share} of the reading time</source>
+        <translation>Die Entwurfsköpfe lasen {rows:,} davon in {share} der Lesezeit</translation>
     </message>
     <message>
         <source>Edit and send again</source>
@@ -3357,12 +3561,12 @@
         <translation>{minutes} min {seconds} s nachgedacht</translation>
     </message>
     <message>
-        <source>Drafted at depth</source>
-        <translation>Entworfen in Tiefe</translation>
+        <source>Guessed so many tokens ahead</source>
+        <translation>So viele Tokens vorausgeraten</translation>
     </message>
     <message>
-        <source>no color: written without a draft</source>
-        <translation>ungetönt: das Modell selbst</translation>
+        <source>no color: not guessed</source>
+        <translation>ungetönt: nicht geraten</translation>
     </message>
     <message>
         <source>{title} 1 to {deepest}: a deeper tint; {rest}</source>
@@ -3442,88 +3646,28 @@
         <translation>Zweig</translation>
     </message>
     <message>
-        <source>Fewer bits use less memory and change answers slightly. For drafting heads, they only affect speed.</source>
-        <translation>Weniger Bits brauchen weniger Speicher und ändern die Worte ein wenig. Bei Köpfen ändert sich nur das Tempo.</translation>
-    </message>
-    <message>
-        <source>Bits of the KV cache</source>
-        <translation>Bits von Schlüsseln und Werten</translation>
-    </message>
-    <message>
-        <source>Bits of the drafting heads&apos; KV cache</source>
-        <translation>Bits von Schlüsseln und Werten der Köpfe</translation>
-    </message>
-    <message>
-        <source>KV cache</source>
-        <translation>KV-Cache</translation>
-    </message>
-    <message>
-        <source>Drafting-head KV cache</source>
-        <translation>KV-Cache der Entwurfsköpfe</translation>
-    </message>
-    <message>
-        <source>The MTP heads of {origin} seem not to fit this model: in a test text they foresaw {agreed} of {judged} tokens the model was sure of. Usual causes: heads of another model or of another training of it; norm weights stored with or without 1 added; heads made for the hidden state at another place. Text stays right, but drafting will not pay.</source>
-        <translation>Die MTP-Köpfe aus {origin} passen anscheinend nicht zu diesem Modell: In einem Testtext sahen sie {agreed} von {judged} Tokens voraus, deren sich das Modell sicher war. Übliche Ursachen: Köpfe eines anderen Modells oder eines anderen Trainings davon; Normgewichte, die mit oder ohne addierte 1 gespeichert sind; Köpfe für den Hidden State an einer anderen Stelle. Der Text bleibt richtig, aber Entwürfe lohnen sich nicht.</translation>
-    </message>
-    <message>
-        <source>One round without a draft, to see what drafting gains in this chat.</source>
-        <translation>Eine Runde ohne Entwurf, um zu sehen, was Entwürfe in diesem Chat bringen.</translation>
-    </message>
-    <message>
-        <source>Other chats share these passes: what a draft adds to them would slow all of them.</source>
-        <translation>Andere Chats teilen diese Durchläufe: Was ein Entwurf hinzufügt, würde alle bremsen.</translation>
-    </message>
-    <message>
-        <source>Drafting parked: nothing can draft in this chat.</source>
-        <translation>Entwürfe ausgesetzt: In diesem Chat kann nichts entwerfen.</translation>
-    </message>
-    <message>
-        <source>a round with one drafted token costs {ratio:.2f} of a plain one here</source>
-        <translation>eine Runde mit einem entworfenen Token kostet hier das {ratio:.2f}-Fache</translation>
-    </message>
-    <message>
-        <source>Drafting parked: {cost}, so no draft can pay.</source>
-        <translation>Entwürfe ausgesetzt: {cost}, also kann sich keiner lohnen.</translation>
-    </message>
-    <message>
-        <source>Drafting parked: {percent:.0f} % of first drafts are accepted, and {cost}.</source>
-        <translation>Entwürfe ausgesetzt: {percent:.0f} % der ersten Entwürfe werden angenommen, und {cost}.</translation>
-    </message>
-    <message>
-        <source>Drafting parked: {percent:.0f} % of first drafts are expected to be accepted, and {cost}.</source>
-        <translation>Entwürfe ausgesetzt: Erwartet werden {percent:.0f} % angenommene erste Entwürfe, und {cost}.</translation>
-    </message>
-    <message numerus="yes">
-        <source>{n} tokens at a time is the most that can be drafted here.</source>
-        <comment>1 token at a time is the most that can be drafted here.</comment>
-        <translation>
-            <numerusform>Mehr als 1 Token auf einmal kann hier nicht entworfen werden.</numerusform>
-            <numerusform>Mehr als {n} Tokens auf einmal können hier nicht entworfen werden.</numerusform>
-        </translation>
-    </message>
-    <message>
         <source>Drafting is switched off for this chat.</source>
         <translation>Für diesen Chat sind Entwürfe ausgeschaltet.</translation>
     </message>
     <message>
-        <source>This model has no MTP heads; it runs without drafting.</source>
-        <translation>Dieses Modell hat keine MTP-Köpfe; es läuft ohne Entwürfe.</translation>
+        <source>This model has no drafting heads; it runs without drafting.</source>
+        <translation>Dieses Modell hat keine Entwurfsköpfe; es läuft ohne Entwürfe.</translation>
+    </message>
+    <message>
+        <source>Drafting starts with the next message: the drafting heads have not read this chat yet.</source>
+        <translation>Entwürfe beginnen mit der nächsten Nachricht: Die Entwurfsköpfe haben diesen Chat noch nicht gelesen.</translation>
+    </message>
+    <message>
+        <source>The new source guesses from the next step on.</source>
+        <translation>Ab dem nächsten Schritt rät, was neu gewählt ist.</translation>
+    </message>
+    <message>
+        <source>Nothing repeats here: these words are new to the chat.</source>
+        <translation>Hier wiederholt sich nichts: Diese Wörter sind neu im Chat.</translation>
     </message>
     <message>
         <source>No draft model was given when this model was loaded: load it with one.</source>
         <translation>Beim Laden dieses Modells wurde kein Entwurfsmodell angegeben: mit einem laden.</translation>
-    </message>
-    <message>
-        <source>Drafting starts with the next message: the head has not read this conversation yet.</source>
-        <translation>Entwürfe beginnen mit der nächsten Nachricht: Der Kopf hat dieses Gespräch noch nicht gelesen.</translation>
-    </message>
-    <message>
-        <source>The new source drafts from the next round on.</source>
-        <translation>Die neue Quelle entwirft ab der nächsten Runde.</translation>
-    </message>
-    <message>
-        <source>Prompt lookup has nothing to repeat here: these words are new to the conversation.</source>
-        <translation>Die Prompt-Suche hat hier nichts zu wiederholen: Diese Worte sind neu im Gespräch.</translation>
     </message>
     <message>
         <source>Nothing is drafted: {error}</source>
@@ -3570,6 +3714,10 @@
         <translation>MTP-Kopf</translation>
     </message>
     <message>
+        <source>This computer has no Metal, Apple&apos;s way to compute on the graphics processor: the model is laid out for the main processor and takes {size}.</source>
+        <translation>Dieser Computer hat kein Metal, Apples Weg, auf dem Grafikprozessor zu rechnen: Das Modell liegt so, wie der Hauptprozessor es liest, und belegt {size}.</translation>
+    </message>
+    <message>
         <source>The recommended sampling was ignored: {origin}: {error}</source>
         <translation>Das empfohlene Sampling wurde nicht übernommen: {origin}: {error}</translation>
     </message>
@@ -3606,60 +3754,60 @@
         <translation>{file}: {name} {shape} ist kein Stapel von {of} Zeilengruppen. Die Datei noch einmal holen.</translation>
     </message>
     <message>
-        <source>Tensors of type {name} ({count}, {stored} in the file) become {values} of 16-bit floats, or twice that without Metal: MLX has no packed form that keeps their values, and no kernel of ours reads them here.</source>
-        <translation>Tensoren vom Typ {name} ({count}, {stored} in der Datei) werden zu {values} in 16-Bit-Gleitkomma, ohne Metal zum Doppelten: MLX hat keine gepackte Form, die ihre Werte erhält, und kein eigener Kernel liest sie hier.</translation>
+        <source>{stored} of the file are packed as {name}, which is unpacked here: that takes {values} of memory, or twice as much without Metal.</source>
+        <translation>{stored} der Datei sind als {name} gepackt, was hier entpackt wird: Das belegt {values} Arbeitsspeicher, ohne Metal doppelt so viel.</translation>
     </message>
     <message>
-        <source>{given}: MTP heads for a model of this family cannot be run yet. Open the model without them.</source>
-        <translation>{given}: MTP-Köpfe für ein Modell dieser Familie laufen noch nicht. Das Modell ohne sie öffnen.</translation>
+        <source>{given}: drafting heads for a model of this family cannot be run yet. Open the model without them.</source>
+        <translation>{given}: Entwurfsköpfe für ein Modell dieser Familie laufen noch nicht. Das Modell ohne sie öffnen.</translation>
     </message>
     <message>
-        <source>The files hold MTP heads, but heads of this family cannot be run yet.</source>
-        <translation>Die Dateien enthalten MTP-Köpfe, aber Köpfe dieser Familie laufen noch nicht.</translation>
+        <source>The files hold drafting heads, but heads of this family cannot be run yet.</source>
+        <translation>Die Dateien enthalten Entwurfsköpfe, aber Köpfe dieser Familie laufen noch nicht.</translation>
     </message>
     <message>
-        <source>The MTP heads are in {name}, which is missing: download it too.</source>
-        <translation>Die MTP-Köpfe liegen in {name}, und das fehlt: auch herunterladen.</translation>
+        <source>The drafting heads are in {name}, which is missing: download it too.</source>
+        <translation>Die Entwurfsköpfe liegen in {name}, und das fehlt: auch herunterladen.</translation>
     </message>
     <message>
-        <source>{place}: no MTP heads in there. Give the file or folder of the heads.</source>
-        <translation>{place}: Darin sind keine MTP-Köpfe. Die Datei oder den Ordner der Köpfe angeben.</translation>
+        <source>The drafting heads beside the model cannot be read: {damage}</source>
+        <translation>Die Entwurfsköpfe beim Modell sind nicht lesbar: {damage}</translation>
+    </message>
+    <message>
+        <source>{place}: no drafting heads in there. Give the file or folder of the heads.</source>
+        <translation>{place}: Darin sind keine Entwurfsköpfe. Die Datei oder den Ordner der Köpfe angeben.</translation>
     </message>
     <message>
         <source>{misfit} Give the heads made for this model.</source>
         <translation>{misfit} Die Köpfe angeben, die für dieses Modell gemacht sind.</translation>
     </message>
     <message>
-        <source>{place}: no such file or folder to take MTP heads from.</source>
-        <translation>{place}: Es gibt keine solche Datei und keinen solchen Ordner mit MTP-Köpfen.</translation>
+        <source>{place}: no such file or folder to take drafting heads from.</source>
+        <translation>{place}: Es gibt keine solche Datei und keinen solchen Ordner mit Entwurfsköpfen.</translation>
+    </message>
+    <message>
+        <source>The drafting heads in {origin} have an output matrix for fewer tokens, which is not used: drafts use the model&apos;s own.</source>
+        <translation>Die Entwurfsköpfe in {origin} bringen einen Ausgabekopf für weniger Tokens mit, der nicht benutzt wird: Entwürfe wählt der des Modells.</translation>
+    </message>
+    <message>
+        <source>The drafting heads in {origin} lack the tensor {name}, so they cannot be used.</source>
+        <translation>Den Entwurfsköpfen in {origin} fehlt der Tensor {name}; sie lassen sich nicht verwenden.</translation>
+    </message>
+    <message>
+        <source>The config promises {promised} drafting heads; drafts are made with {used}.</source>
+        <translation>Die Config verspricht {promised} Entwurfsköpfe; geraten wird mit {used}.</translation>
+    </message>
+    <message>
+        <source>The drafting heads in {origin} belong to another model: {tensor} is {shape} where this one needs {needed}.</source>
+        <translation>Die Entwurfsköpfe in {origin} gehören zu einem anderen Modell: {tensor} ist {shape}, dieses braucht {needed}.</translation>
+    </message>
+    <message>
+        <source>The drafting heads in {origin} have the tensor {tensor}, which this version has no place for.</source>
+        <translation>Die Entwurfsköpfe in {origin} haben den Tensor {tensor}, für den diese Version keinen Platz hat.</translation>
     </message>
     <message>
         <source>{place}: heads are read from .safetensors or .gguf, or a folder.</source>
         <translation>{place}: Köpfe werden aus .safetensors oder .gguf gelesen, oder aus einem Ordner.</translation>
-    </message>
-    <message>
-        <source>The MTP heads beside the model cannot be read: {damage}</source>
-        <translation>Die MTP-Köpfe beim Modell sind nicht lesbar: {damage}</translation>
-    </message>
-    <message>
-        <source>The MTP heads in {origin} have an output matrix for fewer tokens, which is not used: drafts use the model&apos;s own.</source>
-        <translation>Die MTP-Köpfe in {origin} bringen einen Ausgabekopf für weniger Token mit, der nicht benutzt wird: Entwürfe wählt der des Modells.</translation>
-    </message>
-    <message>
-        <source>The MTP heads in {origin} lack the tensor {name}, so they cannot be used.</source>
-        <translation>Den MTP-Köpfen in {origin} fehlt der Tensor {name}; sie lassen sich nicht verwenden.</translation>
-    </message>
-    <message>
-        <source>The config promises {promised} MTP heads; drafts are made with {used}.</source>
-        <translation>Die Config verspricht {promised} MTP-Köpfe; entworfen wird mit {used}.</translation>
-    </message>
-    <message>
-        <source>The MTP heads in {origin} belong to another model: {tensor} is {shape} where this one needs {needed}.</source>
-        <translation>Die MTP-Köpfe in {origin} gehören zu einem anderen Modell: {tensor} ist {shape}, dieses braucht {needed}.</translation>
-    </message>
-    <message>
-        <source>The MTP heads in {origin} have the tensor {tensor}, which this version has no place for.</source>
-        <translation>Die MTP-Köpfe in {origin} haben den Tensor {tensor}, für den diese Version keinen Platz hat.</translation>
     </message>
     <message>
         <source>The metadata of {name} promise {heads} (nextn_predict_layers), but the file has no nextn.* tensor: this conversion dropped them. Get one with heads, or give a file that has them.</source>
@@ -3668,10 +3816,6 @@
     <message>
         <source>The config promises {heads}, but this conversion dropped the heads: {sign}. Get a conversion with heads, or give the heads of the original.</source>
         <translation>Die Config verspricht {heads}, aber diese Konvertierung hat die Köpfe weggelassen: {sign}. Eine Konvertierung mit Köpfen holen oder die Köpfe des Originals angeben.</translation>
-    </message>
-    <message>
-        <source>Metal isn&apos;t available on this computer: the weights are laid out for the processor ({megabytes:,.0f} MB).</source>
-        <translation>Kein Metal hier: Die Gewichte liegen so, wie der Prozessor sie liest ({megabytes:,.0f} MB).</translation>
     </message>
     <message>
         <source>Layers of this model cannot take back rejected tokens, so it runs without drafting.</source>
@@ -4090,6 +4234,10 @@
         <translation>{path}: enthält einen LoRA-Adapter und kein Modell. Ein Modell nehmen, in das er eingerechnet ist.</translation>
     </message>
     <message>
+        <source>{place}: holds drafting heads only. Open {model} and give them as its heads.</source>
+        <translation>{place}: enthält nur Entwurfsköpfe. {model} öffnen und sie als dessen Köpfe angeben.</translation>
+    </message>
+    <message>
         <source>safetensors by its content: let its name end in .safetensors</source>
         <translation>dem Inhalt nach safetensors: Ihr Name soll auf .safetensors enden</translation>
     </message>
@@ -4100,10 +4248,6 @@
     <message>
         <source>the {kind} model they belong to (hidden size {width})</source>
         <translation>Das {kind}-Modell, zu dem sie gehören (Breite {width}),</translation>
-    </message>
-    <message>
-        <source>{place}: holds MTP heads only. Open {model} and give them as its heads.</source>
-        <translation>{place}: enthält nur MTP-Köpfe. {model} öffnen und sie als dessen Köpfe angeben.</translation>
     </message>
     <message>
         <source>{place}: a draft model ({kind}), which reads what the model it was made for computes. Open that model and give this as its draft model.</source>
@@ -4666,8 +4810,8 @@
         <translation>Grenzen einer Rundung, die hier nicht stattfindet</translation>
     </message>
     <message>
-        <source>more MTP heads than are run</source>
-        <translation>mehr MTP-Köpfe, als laufen</translation>
+        <source>more drafting heads than are run</source>
+        <translation>mehr Entwurfsköpfe, als laufen</translation>
     </message>
     <message>
         <source>{origin}: the tensor {name} is there twice, under two names. Two conversions were put into one folder: keep one of them.</source>
@@ -4814,10 +4958,6 @@
         <translation>rekurrente Zustände</translation>
     </message>
     <message>
-        <source>There is no Metal here: stock operations are used.</source>
-        <translation>Kein Metal hier: MLX rechnet mit eigenen Operationen.</translation>
-    </message>
-    <message>
         <source>No layer of this model can use it.</source>
         <translation>Keine Schicht dieses Modells kann ihn benutzen.</translation>
     </message>
@@ -4866,8 +5006,8 @@
         <translation>Einbettungen in GGUF-Blöcken</translation>
     </message>
     <message>
-        <source>input of MTP heads</source>
-        <translation>Eingabe der MTP-Köpfe</translation>
+        <source>input of drafting heads</source>
+        <translation>Eingabe der Entwurfsköpfe</translation>
     </message>
     <message>
         <source>token choice without logits</source>
@@ -4884,6 +5024,10 @@
     <message>
         <source>norms with float32 weights</source>
         <translation>Normen mit float32-Gewichten</translation>
+    </message>
+    <message>
+        <source>This computer has no Metal: they are not in use.</source>
+        <translation>Dieser Computer hat kein Metal: Sie werden nicht benutzt.</translation>
     </message>
     <message>
         <source>It takes no sizes of {outputs} x {inputs}, which this model has.</source>
@@ -4931,7 +5075,7 @@
     </message>
     <message>
         <source>This model&apos;s numbers outgrew float16, so it computes in bfloat16 now. Load it with activations in bfloat16 to spare it the conversion.</source>
-        <translation type="unfinished"></translation>
+        <translation>Die Zahlen dieses Modells wurden zu groß für float16; es rechnet jetzt in bfloat16. Mit Aktivierungen in bfloat16 geladen, bleibt ihm die Umwandlung erspart.</translation>
     </message>
     <message>
         <source>{path}: {error}</source>
@@ -5111,7 +5255,7 @@
     </message>
     <message>
         <source>activations={asked!r}: {path} runs in a class of mlx-lm, which needs a GPU for 16-bit floats. Use &quot;auto&quot;.</source>
-        <translation type="unfinished"></translation>
+        <translation>activations={asked!r}: {path} läuft in einer Klasse von mlx-lm, die für 16-Bit-Gleitkomma eine GPU braucht. „auto“ verwenden.</translation>
     </message>
     <message>
         <source>must_call: {name} is no tool of this chat.</source>
@@ -5132,6 +5276,90 @@
     <message>
         <source>tools: {bounds} of {key} of {tool} cannot be kept in the form of calls that this model has. Leave it out.</source>
         <translation>tools: {bounds} von {key} von {tool} lässt sich in der Form der Aufrufe dieses Modells nicht einhalten. Lassen Sie es weg.</translation>
+    </message>
+    <message>
+        <source>Drafting: a small part of the model guesses the next few words, and the whole model checks them in one go. The text stays the same; it only comes faster.</source>
+        <translation>Entwürfe: Ein kleiner Teil des Modells rät die nächsten Wörter, und das ganze Modell prüft sie in einem Zug. Der Text bleibt derselbe; er kommt nur schneller.</translation>
+    </message>
+    <message>
+        <source>Drafting heads are the small part of a model that guesses the next words.</source>
+        <translation>Entwurfsköpfe sind der kleine Teil eines Modells, der die nächsten Wörter rät.</translation>
+    </message>
+    <message>
+        <source>A token is a word or a piece of one: 100 tokens are about 75 words.</source>
+        <translation>Ein Token ist ein Wort oder ein Stück davon: 100 Tokens sind etwa 75 Wörter.</translation>
+    </message>
+    <message>
+        <source>{percent:.0f}%</source>
+        <translation>{percent:.0f}&#xa0;%</translation>
+    </message>
+    <message>
+        <source>Guessed {ahead}</source>
+        <translation>{ahead} geraten</translation>
+    </message>
+    <message>
+        <source>Guessed by the drafting heads, {ahead}</source>
+        <translation>Von den Entwurfsköpfen geraten, {ahead}</translation>
+    </message>
+    <message>
+        <source>Guessed from a repeat in the chat, {ahead}</source>
+        <translation>Aus einer Wiederholung im Chat geraten, {ahead}</translation>
+    </message>
+    <message>
+        <source>Guessed by the draft model, {ahead}</source>
+        <translation>Vom Entwurfsmodell geraten, {ahead}</translation>
+    </message>
+    <message>
+        <source>Prescribed by the answer&apos;s schema, {ahead}</source>
+        <translation>Vom Schema der Antwort vorgeschrieben, {ahead}</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n} tokens ahead</source>
+        <comment>1 token ahead</comment>
+        <translation>
+            <numerusform>1 Token voraus</numerusform>
+            <numerusform>{n} Tokens voraus</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>One step without guesses, to see what drafting gains in this chat.</source>
+        <translation>Ein Schritt ohne Raten, um zu sehen, was Entwürfe in diesem Chat bringen.</translation>
+    </message>
+    <message>
+        <source>Other chats are answered at the same time: guesses would slow all of them.</source>
+        <translation>Zugleich wird in anderen Chats geantwortet: Raten würde alle bremsen.</translation>
+    </message>
+    <message>
+        <source>Drafting rests: nothing can guess in this chat.</source>
+        <translation>Entwürfe ruhen: In diesem Chat kann nichts raten.</translation>
+    </message>
+    <message>
+        <source>a step with one guess takes {ratio:.2f} times as long as one without</source>
+        <translation>ein Schritt mit einem geratenen Token dauert das {ratio:.2f}-fache von einem ohne</translation>
+    </message>
+    <message>
+        <source>Drafting rests: {cost}, so no guess can help.</source>
+        <translation>Entwürfe ruhen: {cost}, also kann Raten nichts nützen.</translation>
+    </message>
+    <message>
+        <source>Drafting rests: {percent:.0f}% of first guesses are right, and {cost}.</source>
+        <translation>Entwürfe ruhen: {percent:.0f}&#xa0;% der ersten Tokens sind richtig geraten, und {cost}.</translation>
+    </message>
+    <message>
+        <source>Drafting rests: {percent:.0f}% of first guesses are expected to be right, and {cost}.</source>
+        <translation>Entwürfe ruhen: Vermutlich sind {percent:.0f}&#xa0;% der ersten Tokens richtig geraten, und {cost}.</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n} tokens at a time is the most that can be guessed here.</source>
+        <comment>1 token at a time is the most that can be guessed here.</comment>
+        <translation>
+            <numerusform>Mehr als 1 Token auf einmal kann hier nicht geraten werden.</numerusform>
+            <numerusform>Mehr als {n} Tokens auf einmal können hier nicht geraten werden.</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>The drafting heads of {origin} seem not to fit this model: in a test text they foresaw {agreed} of {judged} tokens the model was sure of. Usual causes: heads of another model or of another training of it; norm weights stored with or without 1 added; heads made for the hidden state at another place. Text stays right, but drafting will not pay.</source>
+        <translation>Die Entwurfsköpfe aus {origin} passen anscheinend nicht zu diesem Modell: In einem Testtext sahen sie {agreed} von {judged} Tokens voraus, deren sich das Modell sicher war. Übliche Ursachen: Köpfe eines anderen Modells oder eines anderen Trainings davon; Normgewichte, die mit oder ohne addierte 1 gespeichert sind; Köpfe für den Hidden State an einer anderen Stelle. Der Text bleibt richtig, aber Entwürfe lohnen sich nicht.</translation>
     </message>
 </context>
 </TS>

@@ -43,11 +43,11 @@ COOLDOWN, HOPELESS_COOLDOWN = 16, 512
 
 MEASURING = Reason(
     "measuring-plain",
-    Words("One round without a draft, to see what drafting gains in this chat."),
+    Words("One step without guesses, to see what drafting gains in this chat."),
 )
 SHARED_PASS = Reason(
     "beside-others",
-    Words("Other chats share these passes: what a draft adds to them would slow all of them."),
+    Words("Other chats are answered at the same time: guesses would slow all of them."),
 )
 
 
@@ -285,13 +285,13 @@ class SourcePolicy:
     def _why_parked(self) -> Reason:
         ms = self.costs.ms
         if min(self._deepest, len(ms) - 1) == 0:
-            return Reason("no-source", Words("Drafting parked: nothing can draft in this chat."))
+            return Reason("no-source", Words("Drafting rests: nothing can guess in this chat."))
         cost = Words(
-            "a round with one drafted token costs {ratio:.2f} of a plain one here",
+            "a step with one guess takes {ratio:.2f} times as long as one without",
             ratio=ms[1] / ms[0],
         )
         if not self.can_pay:
-            words = Words("Drafting parked: {cost}, so no draft can pay.", cost=cost)
+            words = Words("Drafting rests: {cost}, so no guess can help.", cost=cost)
             return Reason("parked-cost", words)
         alone = self.record.costs.get(0, self.costs).ms
         tokens = self.acceptance.tokens
@@ -301,14 +301,14 @@ class SourcePolicy:
         percent = 100 * self.acceptance.chances[0]
         words = (
             Words(
-                "Drafting parked: {percent:.0f} % of first drafts are accepted, and {cost}.",
+                "Drafting rests: {percent:.0f}% of first guesses are right, and {cost}.",
                 percent=percent,
                 cost=cost,
             )
             if self.acceptance.is_measured
             else Words(
-                "Drafting parked: {percent:.0f} % of first drafts are expected to be accepted, "
-                "and {cost}.",
+                "Drafting rests: {percent:.0f}% of first guesses are expected to be right, and "
+                "{cost}.",
                 percent=percent,
                 cost=cost,
             )
@@ -482,8 +482,8 @@ class DepthPolicy:
 
 def _too_deep(limit: int) -> Reason:
     words = Words(
-        "{n} tokens at a time is the most that can be drafted here.",
-        "1 token at a time is the most that can be drafted here.",
+        "{n} tokens at a time is the most that can be guessed here.",
+        "1 token at a time is the most that can be guessed here.",
         limit,
     )
     return Reason("source-limit", words)

@@ -27,19 +27,19 @@ FORCED_CHANCE = 0.98
 """Chance that a token that must follow is picked: other tokens may spell the same text."""
 
 OFF = Reason("off", Words("Drafting is switched off for this chat."))
-NO_HEADS = Reason("no-heads", Words("This model has no MTP heads; it runs without drafting."))
+NO_HEADS = Reason("no-heads", Words("This model has no drafting heads; it runs without drafting."))
 NO_DRAFT_MODEL = Reason(
     "no-draft-model",
     Words("No draft model was given when this model was loaded: load it with one."),
 )
 UNREAD = Reason(
     "head-unread",
-    Words("Drafting starts with the next message: the head has not read this conversation yet."),
+    Words("Drafting starts with the next message: the drafting heads have not read this chat yet."),
 )
-NEXT_ROUND = Reason("source-changed", Words("The new source drafts from the next round on."))
+NEXT_ROUND = Reason("source-changed", Words("The new source guesses from the next step on."))
 NO_MATCH = Reason(
     "no-match",
-    Words("Prompt lookup has nothing to repeat here: these words are new to the conversation."),
+    Words("Nothing repeats here: these words are new to the chat."),
 )
 
 

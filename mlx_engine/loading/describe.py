@@ -30,7 +30,7 @@ from mlx_engine.models.family import ModelSizes
 from mlx_engine.values.errors import BadModelFile, BadOption, Reason
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.options import LoadOptions, SamplingOptions
-from mlx_engine.values.words import Words
+from mlx_engine.values.words import Words, size_words
 
 if TYPE_CHECKING:
     from mlx_engine.text.chat_template import ChatTemplate
@@ -116,9 +116,9 @@ def _unpacking_reason(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reaso
     if 1.05 * in_file > nbytes:
         return ()
     words = Words(
-        "Metal isn't available on this computer: the weights are laid out for the "
-        "processor ({megabytes:,.0f} MB).",
-        megabytes=nbytes / 1e6,
+        "This computer has no Metal, Apple's way to compute on the graphics processor: the model "
+        "is laid out for the main processor and takes {size}.",
+        size=size_words(nbytes),
     )
     return (Reason("unpacked-for-cpu", words),)
 

@@ -31,7 +31,7 @@ from mlx_engine.values.errors import (
 )
 from mlx_engine.values.words import Words
 
-NO_HEADS = Reason("no-heads", Words("This model has no MTP heads."))
+NO_HEADS = Reason("no-heads", Words("This model has no drafting heads."))
 
 _REPOSITORY = "models--"
 """Prefix of the repository folders in the hub cache."""
@@ -112,13 +112,13 @@ def _unsupported_heads(
     """Tell why there are no MTP heads in a family without support. Raises UnsupportedModel."""
     if given is not None:
         raise UnsupportedModel(
-            "{given}: MTP heads for a model of this family cannot be run yet. Open the model "
+            "{given}: drafting heads for a model of this family cannot be run yet. Open the model "
             "without them.",
             given=given,
         )
     if not own:
         return HeadTensors({}, str(files.root), False, _why_unread(files) or NO_HEADS)
-    words = Words("The files hold MTP heads, but heads of this family cannot be run yet.")
+    words = Words("The files hold drafting heads, but heads of this family cannot be run yet.")
     return HeadTensors({}, str(files.root), True, Reason("heads-not-run", words))
 
 
@@ -126,7 +126,9 @@ def _why_unread(files: ModelFiles) -> Reason | None:
     """Return why MTP heads that an index or a file name promises cannot be read; None otherwise."""
     listed = (file for tensor, file in files.absent.items() if has_head_tensors([tensor]))
     if (name := next(listed, None)) is not None:
-        words = Words("The MTP heads are in {name}, which is missing: download it too.", name=name)
+        words = Words(
+            "The drafting heads are in {name}, which is missing: download it too.", name=name
+        )
         return Reason("heads-missing", words)
     try:
         for path in files.heads:
@@ -137,7 +139,7 @@ def _why_unread(files: ModelFiles) -> Reason | None:
 
 
 def _unreadable(damage: str) -> Reason:
-    words = Words("The MTP heads beside the model cannot be read: {damage}", damage=damage)
+    words = Words("The drafting heads beside the model cannot be read: {damage}", damage=damage)
     return Reason("heads-unreadable", words)
 
 
@@ -145,7 +147,8 @@ def _chosen_heads(place: Path, family: Family) -> HeadTensors:
     candidate = _read(place, _files_at(place), family)
     if not any(part in name for name in candidate.tensors for part in ONLY_HEADS_HAVE):
         raise BadModelFile(
-            "{place}: no MTP heads in there. Give the file or folder of the heads.", place=place
+            "{place}: no drafting heads in there. Give the file or folder of the heads.",
+            place=place,
         )
     misfit = _misshapen_tensor(candidate, family, family.head_shapes(candidate.tensors))
     if misfit is not None:
@@ -226,7 +229,9 @@ def _files_at(place: Path) -> tuple[Path, ...]:
         inner = place / "mtp"
         return safetensors_in(place) or (safetensors_in(inner) if inner.is_dir() else ())
     if not place.is_file():
-        raise ModelNotFound("{place}: no such file or folder to take MTP heads from.", place=place)
+        raise ModelNotFound(
+            "{place}: no such file or folder to take drafting heads from.", place=place
+        )
     if place.suffix.lower() in UNSAFE:
         raise unsafe_file_error(place)
     if place.suffix.lower() not in (".safetensors", ".gguf"):
@@ -242,7 +247,7 @@ def _check_usable(candidate: _Candidate, family: Family) -> HeadTensors:
     trimmed = _trimmed_outputs(candidate, family)
     if trimmed:
         words = Words(
-            "The MTP heads in {origin} have an output matrix for fewer tokens, which is not "
+            "The drafting heads in {origin} have an output matrix for fewer tokens, which is not "
             "used: drafts use the model's own.",
             origin=origin,
         )
@@ -263,7 +268,7 @@ def _problem(candidate: _Candidate, family: Family) -> Reason | None:
     wanted = family.head_shapes(candidate.tensors)
     if (missing := _missing_tensor(candidate.tensors, wanted)) is not None:
         words = Words(
-            "The MTP heads in {origin} lack the tensor {name}, so they cannot be used.",
+            "The drafting heads in {origin} lack the tensor {name}, so they cannot be used.",
             origin=candidate.origin,
             name=family.published_name(missing),
         )
@@ -289,7 +294,7 @@ def _fewer_heads_note(candidate: _Candidate, family: Family) -> tuple[Reason, ..
     if promised <= used:
         return ()
     words = Words(
-        "The config promises {promised} MTP heads; drafts are made with {used}.",
+        "The config promises {promised} drafting heads; drafts are made with {used}.",
         promised=promised,
         used=used,
     )
@@ -330,7 +335,7 @@ def _misshapen_tensor(
             stored, needed = tensor.shape[:-1], shape[:-1]
         if stored != needed:
             return Words(
-                "The MTP heads in {origin} belong to another model: {tensor} is {shape} "
+                "The drafting heads in {origin} belong to another model: {tensor} is {shape} "
                 "where this one needs {needed}.",
                 origin=candidate.origin,
                 tensor=family.published_name(name),
@@ -347,8 +352,8 @@ def _surplus_tensor(candidate: _Candidate, family: Family, wanted: Collection[st
         matrix, _, part = name.rpartition(".")
         if matrix not in matrices or part not in ("scales", "biases"):
             return Words(
-                "The MTP heads in {origin} have the tensor {tensor}, which this version has no "
-                "place for.",
+                "The drafting heads in {origin} have the tensor {tensor}, which this version has "
+                "no place for.",
                 origin=candidate.origin,
                 tensor=family.published_name(name),
             )
@@ -361,7 +366,7 @@ def _why_no_heads(family: Family, files: ModelFiles) -> Reason:
         return reason
     if not promised:
         return NO_HEADS
-    heads = Words("{n} MTP heads", "1 MTP head", promised)
+    heads = Words("{n} drafting heads", "1 drafting head", promised)
     words = Words(
         "The config promises {heads}, but this conversion dropped the heads: {sign}. "
         "Get a conversion with heads, or give the heads of the original.",

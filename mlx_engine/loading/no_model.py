@@ -54,7 +54,7 @@ def heads_only_error(place: Path, config: Mapping[str, object] | None = None) ->
             "the {kind} model they belong to (hidden size {width})", kind=kind, width=width
         )
     return HeadsOnly(
-        "{place}: holds MTP heads only. Open {model} and give them as its heads.",
+        "{place}: holds drafting heads only. Open {model} and give them as its heads.",
         place=place,
         model=model,
     )

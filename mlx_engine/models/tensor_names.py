@@ -249,7 +249,7 @@ def why_skipped(name: str, skipped: Iterable[str] = ()) -> str:
         return Words("keys of layers that read those of earlier ones")
     if is_activation_limit(name):
         return Words("limits of rounding that is not done")
-    return Words("more MTP heads than are run")
+    return Words("more drafting heads than are run")
 
 
 def is_key_value_tensor(name: str) -> bool:

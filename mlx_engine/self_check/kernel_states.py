@@ -19,7 +19,7 @@ KERNEL_WORDS: Mapping[KernelName, Words] = MappingProxyType(
         "prompt-products": Words("prompt products on GGUF blocks"),
         "prompt-experts": Words("prompt experts on GGUF blocks"),
         "embedding": Words("embeddings in GGUF blocks"),
-        "mtp-input": Words("input of MTP heads"),
+        "mtp-input": Words("input of drafting heads"),
         "pick": Words("token choice without logits"),
         "filtered-pick": Words("token choice with filters"),
         "noise": Words("sampling noise"),
@@ -42,7 +42,7 @@ def _state(name: KernelName, kernels: Kernels) -> KernelState:
 def why_unused(kernels: Kernels, name: KernelName) -> str:
     """Say why no layer built so far uses a Metal kernel; "" when one does."""
     if kernels.launcher is None:
-        return Words("There is no Metal here: stock operations are used.")
+        return Words("This computer has no Metal: they are not in use.")
     asked = sorted(kernels.asked.get(name, ()))
     if not asked:
         return Words("No layer of this model can use it.")

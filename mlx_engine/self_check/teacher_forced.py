@@ -214,7 +214,7 @@ def with_head_check(loaded: LoadedModel, description: ModelDescription) -> Model
     if not fit.is_misfit:
         return description
     words = Words(
-        "The MTP heads of {origin} seem not to fit this model: in a test text they foresaw "
+        "The drafting heads of {origin} seem not to fit this model: in a test text they foresaw "
         "{agreed} of {judged} tokens the model was sure of. Usual causes: heads of another model "
         "or of another training of it; norm weights stored with or without 1 added; heads made "
         "for the hidden state at another place. Text stays right, but drafting will not pay.",

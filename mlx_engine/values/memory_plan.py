@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mlx_engine.values.options import CacheBits
-from mlx_engine.values.words import Words, about_tokens, joined, size_words, token_words
+from mlx_engine.values.words import Words, joined, size_words
 
 Fit = Literal["fits", "tight", "too-large"]
 
@@ -168,18 +168,18 @@ class MemoryPlan:
         return "tight" if self.total > TIGHT_SHARE * usable else "fits"
 
     def words(self, usable: int) -> Words:
-        """The plan in words: "18.2 GB weights + 1.3 GB cache at 4k tokens = 19.5 GB of 48 GB"."""
+        """The plan in words: "18.2 GB model + 1.3 GB chat at 4,096 tokens = 19.5 GB of 48 GB"."""
         parts = {
-            Words("{size} weights", size=size_words(self.weights)): self.weights,
+            Words("{size} model", size=size_words(self.weights)): self.weights,
             Words("{size} draft model", size=size_words(self.draft_model)): self.draft_model,
-            Words("{size} cache", size=size_words(self.conversation)): self.conversation,
+            Words("{size} chat", size=size_words(self.conversation)): self.conversation,
             Words("{size} other chats", size=size_words(self.others)): self.others,
-            Words("{size} work", size=size_words(self.work)): self.work,
+            Words("{size} working space", size=size_words(self.work)): self.work,
         }
         return Words(
-            "{parts} at {tokens} tokens = {needed} of {usable}",
+            "{parts} at {tokens:,} tokens = {needed} of {usable}",
             parts=joined((words for words, nbytes in parts.items() if nbytes), " + "),
-            tokens=token_words(self.context),
+            tokens=self.context,
             needed=size_words(self.total),
             usable=size_words(usable),
         )
@@ -217,22 +217,22 @@ class MemoryFit:
         match self.fit:
             case "fits":
                 return Words(
-                    "{start}: fits ({full} with all {tokens})",
+                    "{start}: fits ({full} with all {tokens:,})",
                     start=start,
                     full=size_words(self.full.total),
-                    tokens=token_words(self.full.context),
+                    tokens=self.full.context,
                 )
             case "tight":
                 return Words(
-                    "{start}: tight, room for about {tokens} tokens",
+                    "{start}: tight, room for about {tokens:,} tokens",
                     start=start,
-                    tokens=about_tokens(self.longest),
+                    tokens=self.longest,
                 )
             case "too-large" if self.short.total <= self.usable:
                 return Words(
-                    "{full}: does not fit, room for about {tokens} tokens",
+                    "{full}: does not fit, room for about {tokens:,} tokens",
                     full=self.full.words(self.usable),
-                    tokens=about_tokens(self.longest),
+                    tokens=self.longest,
                 )
             case "too-large":
                 over = size_words(self.short.total - self.usable)

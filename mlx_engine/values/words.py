@@ -57,11 +57,6 @@ def token_words(tokens: int) -> str:
     return f"{tokens // 1024}k" if tokens >= 1024 and tokens % 1024 == 0 else f"{tokens}"
 
 
-def about_tokens(tokens: int) -> str:
-    """Format a number of tokens rounded down to multiples of 1024: "5k" for 5,900."""
-    return f"{tokens // 1024}k" if tokens >= 1024 else f"{tokens}"
-
-
 def percent_words(part: float, whole: float) -> str:
     """Format part / whole as "82 %", or a dash when `whole` is 0."""
     return f"{100 * part / whole:.0f} %" if whole else "–"

@@ -64,7 +64,7 @@ GIVEN_HEADS = {
     "a tensor is missing": (incomplete, "fc.weight"),
     "no heads in there": (
         lambda folder: write_tiny_qwen3_5(folder / "m", heads="none"),
-        "no MTP heads in there",
+        "no drafting heads in there",
     ),
     "not there": (lambda folder: folder / "nowhere.safetensors", "nowhere"),
 }

@@ -20,7 +20,7 @@ FULL = ChatSettings(
     sampling=SamplingChoice(0.3, 40, 0.9, 0.05, 1.1, 0.2, -0.3, 99),
     generation=GenerationOptions(200, ("END", "\n\n")),
 )
-WHY = "This model has no MTP heads; it runs without drafting."
+WHY = "This model has no drafting heads; it runs without drafting."
 CAN = ModelAbilities((SourceAbility("mtp", 3),), SamplingOptions(0.6, top_k=20))
 CANNOT = ModelAbilities((SourceAbility("mtp", 0, WHY),))
 

@@ -28,7 +28,7 @@ from PySide6.QtWidgets import (
 
 from app.window.controls.bound import Control
 from app.window.controls.icons import paint_icon
-from app.window.controls.labels import plain, restyle, set_tip, unmarked
+from app.window.controls.labels import describe, plain, restyle, unmarked
 from app.window.controls.layouts import row
 from app.window.language import said
 from app.window.look import look
@@ -36,11 +36,17 @@ from app.window.look import look
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A value, its words, and why it cannot be chosen ("" when it can)."""
+    """A value, its words, and why it cannot be chosen ("" when it can). what: it in a sentence."""
 
     value: object
     words: str
     why_not: str = ""
+    what: str = ""
+
+    @property
+    def tip(self) -> str:
+        """Why it cannot be chosen, else what it is."""
+        return said(self.why_not or self.what)
 
 
 class DropDown(QComboBox):
@@ -48,10 +54,13 @@ class DropDown(QComboBox):
 
     chosen = Signal(object)
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, what: str = "") -> None:
+        """what: the choice in a sentence."""
         super().__init__()
         self._options: tuple[Option, ...] = ()
+        self._what = what
         self.setAccessibleName(name)
+        describe(self, what)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
@@ -72,12 +81,15 @@ class DropDown(QComboBox):
         for place, option in enumerate(self._options):
             self.addItem(said(option.words), option.value)
             model.item(place).setEnabled(not option.why_not)
-            model.item(place).setToolTip(plain(said(option.why_not)))
+            model.item(place).setToolTip(plain(option.tip))
 
     def set_value(self, value: object) -> None:
         """Show a value without emitting it."""
         values = [option.value for option in self._options]
-        self.setCurrentIndex(values.index(value) if value in values else -1)
+        place = values.index(value) if value in values else -1
+        self.setCurrentIndex(place)
+        chosen = said(self._options[place].what) if place >= 0 else ""
+        describe(self, "\n".join(filter(None, (self._what, chosen))))
 
     # Qt
 
@@ -134,10 +146,12 @@ class _Segment(QPushButton):
 class Segments(Control):
     """Values side by side; arrow keys move. Signal `chosen`: the value that the user picked."""
 
-    def __init__(self, name: str, options: Sequence[Option] = ()) -> None:
+    def __init__(self, name: str, options: Sequence[Option] = (), what: str = "") -> None:
+        """what: the choice in a sentence."""
         super().__init__()
         self.setAccessibleName(name)
-        self._name = name
+        describe(self, what)
+        self._name, self._what = name, what
         self._group = QButtonGroup(self)
         self._row = row(of=self, spacing=0)
         self._options: tuple[Option, ...] = ()
@@ -160,7 +174,7 @@ class Segments(Control):
         button.setText(unmarked(said(option.words)))
         button.setAccessibleName(f"{self._name}: {said(option.words)}")
         button.setEnabled(not option.why_not)
-        set_tip(button, said(option.why_not))
+        describe(button, option.tip or self._what)
         restyle(button, "edge", {0: "first", last: "last"}.get(place, ""))
 
     def set_value(self, value: object) -> None:
@@ -216,10 +230,12 @@ NARROWEST = 120
 class Tick(QCheckBox):
     """A check box with words that wrap."""
 
-    def __init__(self, words: str) -> None:
+    def __init__(self, words: str, what: str = "") -> None:
+        """what: the box in a sentence, where the words need one."""
         super().__init__(words)
         self._words = words
         self.setAccessibleName(words)
+        describe(self, what)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     @property

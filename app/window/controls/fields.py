@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.window.controls.bound import Control
-from app.window.controls.labels import label, paragraph, restyle, say, set_tip
+from app.window.controls.labels import describe, label, paragraph, restyle, say
 from app.window.controls.layouts import Wide, column, row
 from app.window.language import tr
 from mlx_engine.values.errors import BadOption
@@ -188,12 +188,6 @@ class LineField(Field):
         edit.editingFinished.connect(self.leave)
 
 
-def describe(control: QWidget, what: str) -> None:
-    """Give a control a sentence, for its tooltip and screen readers."""
-    control.setAccessibleDescription(what)
-    set_tip(control, what)
-
-
 def buddy(name: str, control: QWidget) -> QLabel:
     """A label that names a control."""
     heading = label(name)
@@ -264,11 +258,14 @@ class TextField(Field):
         read: Callable[[str], object] = str,
         write: Callable[[Any], str] = str,
         shows_name: bool = True,
+        what: str = "",
     ) -> None:
+        """hint: shown while there is no text. what: the field in a sentence."""
         edit = Lines(lines)
         super().__init__(edit, name, read, write)
         edit.setPlaceholderText(hint)
-        heading = (label(name),) if shows_name else ()
+        describe(edit, what)
+        heading = (buddy(name, edit),) if shows_name else ()
         column(*heading, edit, self.problem, of=self, spacing=4)
         edit.textChanged.connect(self._pending.start)
         edit.left.connect(self.leave)

@@ -49,6 +49,12 @@ def set_tip(widget: QWidget, text: str) -> None:
     widget.setToolTip(plain(text))
 
 
+def describe(control: QWidget, what: str) -> None:
+    """Give a control a sentence, for its tooltip and screen readers."""
+    control.setAccessibleDescription(what)
+    set_tip(control, what)
+
+
 def unmarked(text: str) -> str:
     """Text for a button or menu, where & marks the key for what follows."""
     return text.replace("&", "&&")
@@ -145,10 +151,14 @@ class ShortLabel(QLabel):
     of it is the accessible name.
     """
 
-    def __init__(self, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight) -> None:
+    def __init__(
+        self, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight, what: str = ""
+    ) -> None:
+        """what: a sentence about the text, for the tooltip."""
         super().__init__()
-        self._mode = mode
+        self._mode, self._what = mode, what
         self._whole = ""
+        self.setAccessibleDescription(what)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
@@ -163,7 +173,8 @@ class ShortLabel(QLabel):
         shown = self.fontMetrics().elidedText(self._whole, self._mode, self.width())
         if shown != self.text():
             self.setText(shown)
-        set_tip(self, self._whole if shown != self._whole else "")
+        cut = self._whole if shown != self._whole else ""
+        set_tip(self, "\n".join(filter(None, (cut, self._what))))
 
     # Qt
 

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.window.controls.icons import icon
-from app.window.controls.labels import wrapped
+from app.window.controls.labels import set_tip, wrapped
 from app.window.language import said, tr
 
 
@@ -124,9 +124,10 @@ def stacked(*pages: QWidget) -> QStackedWidget:
 
 
 def named(name: str, *widgets: QWidget) -> QWidget:
-    """Controls under a small heading."""
-    block = QWidget()
-    column(wrapped(name, "muted"), *widgets, of=block, spacing=4)
+    """Controls under a small heading, which has the tooltip of the first of them."""
+    block, heading = QWidget(), wrapped(name, "muted")
+    heading.setToolTip(widgets[0].toolTip())
+    column(heading, *widgets, of=block, spacing=4)
     return block
 
 
@@ -186,15 +187,16 @@ class ChipFlow(QWidget):
 
 
 class Group(QWidget):
-    """A column below a heading with a chevron that folds it. name: the heading, and its group."""
+    """A column below a heading with a chevron that folds it. name: the heading in English."""
 
-    def __init__(self, title: str, is_open: bool = True, of: str = "") -> None:
-        """of: name of the group that this one is within, "" for none."""
+    def __init__(self, title: str, is_open: bool = True, what: str = "") -> None:
+        """what: the group in a sentence. Words are shown in the window's language."""
         super().__init__()
-        self.name = " ".join(filter(None, (title, of)))
+        self.name, self._what = title, said(what)
         self._heading = QToolButton()
         self._heading.setText(said(title))
-        self._heading.setAccessibleName(" ".join(filter(None, (said(title), said(of)))))
+        self._heading.setAccessibleName(said(title))
+        set_tip(self._heading, self._what)
         self._heading.setProperty("role", "group")
         self._heading.setCheckable(True)
         self._heading.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
@@ -228,5 +230,6 @@ class Group(QWidget):
 
     def _fold(self, is_open: bool) -> None:
         self._body.setVisible(is_open)
-        self._heading.setAccessibleDescription(tr("open") if is_open else tr("folded away"))
+        state = tr("open") if is_open else tr("folded away")
+        self._heading.setAccessibleDescription(". ".join(filter(None, (state, self._what))))
         self._heading.setIcon(icon("chevron_down" if is_open else "chevron_right", "muted"))

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QFrame, QPushButton
 
 from app.state.chat_list import Deeds
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import announce, paragraph, set_role, unmarked
+from app.window.controls.labels import announce, describe, paragraph, set_role, unmarked
 from app.window.controls.layouts import Wide, row
 from app.window.language import said, tr
 from mlx_engine.values.words import Words
@@ -134,6 +134,7 @@ class UndoBar(QFrame):
         self.setAccessibleName(tr("Undo"))
         self._words = paragraph()
         self._button = button = QPushButton(tr("Undo"))
+        describe(button, tr("Bring back what is gone"))
         button.setCursor(Qt.CursorShape.PointingHandCursor)
         button.setProperty("role", "link")
         row(Wide(self._words), button, of=self, margins=(12, 6, 6, 6), spacing=8)

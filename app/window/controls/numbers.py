@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QDoubleSpinBox, QSlider
 from typing_extensions import override
 
 from app.window.controls.bound import Control
-from app.window.controls.fields import buddy, describe, settle_timer
-from app.window.controls.labels import restyle, set_tip, tabular
+from app.window.controls.fields import buddy, settle_timer
+from app.window.controls.labels import describe, restyle, tabular
 from app.window.controls.layouts import Wide, column, row
 from app.window.language import decimal, tr
 
@@ -141,16 +141,17 @@ class NumberField(Control):
         super().__init__()
         self._kind, self.edit = kind, NumberEdit(kind, unset)
         self._pending = settle_timer(self, self.settle)
+        self._what = tr(what)
         for part in (self.edit, self.edit.lineEdit()):
             part.setAccessibleName(name)
-        self._what = tr(what)
-        describe(self.edit, self._what)
+            describe(part, self._what)
         lines = column(
             row(Wide(buddy(name, self.edit), 3), Wide(self.edit, 2), spacing=4), of=self, spacing=4
         )
         self._slider: Slider | None = None
         if kind.slides_to is not None:
             self._slider = Slider(name, self._steps(kind.slides_to))
+            describe(self._slider, self._what)
             self._slider.valueChanged.connect(self._slide)
             lines.addWidget(self._slider)
         self.edit.valueChanged.connect(self._change)
@@ -183,7 +184,8 @@ class NumberField(Control):
     def forbid(self, why: str) -> None:
         """Disable the field with a reason, "" enables it."""
         self.edit.setEnabled(not why)
-        set_tip(self.edit, why or self._what)
+        for part in (self.edit, self.edit.lineEdit()):
+            describe(part, why or self._what)
 
     def settle(self) -> None:
         """Emit the number."""

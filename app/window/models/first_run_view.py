@@ -14,9 +14,9 @@ from app.state.known_models import KnownModels
 from app.state.models import ModelState
 from app.values.models import DownloadFigures, FoundModel
 from app.window.controls.icons import IconButton, Sign, icon
-from app.window.controls.labels import ShortButton, label, paragraph, set_tip, wrapped
+from app.window.controls.labels import ShortButton, label, paragraph, say, set_tip, wrapped
 from app.window.controls.layouts import STRETCH, Wide, centred, column, row, scrolled
-from app.window.language import said, tr
+from app.window.language import DRAFTING, said, tr
 from app.window.look import look
 from app.window.models.downloads import DownloadRow
 from mlx_engine.values.model_description import ModelDescription
@@ -26,12 +26,9 @@ WIDEST = 680
 """Pixels of a line at a zoom of 1."""
 PICTURE = 28
 MOST_RECENT = 4
-QUESTIONS = (
-    "How does drafting work?",
-    "How do I read a file line by line?",
-    "What does os.path.join do?",
-)
+QUESTIONS = ("What is Headstart?", "How does drafting work?", "How do I read a file line by line?")
 """In English, which is all that the built-in model reads."""
+ABOUT_QUESTIONS = Words("The model in use is tiny: it knows little, and English only.")
 TINY = 200_000_000
 """Parameters up to which a model is asked what the built-in one is."""
 CODE_NAMES = re.compile(r"code|devstral|starcoder", re.IGNORECASE)
@@ -61,6 +58,10 @@ def questions_for(model: ModelDescription) -> tuple[str, ...]:
     return FOR_THINKING if model.can_switch_thinking else FOR_ALL
 
 
+WELCOME = Words(
+    "Chat with language models that run on this computer, and faster than they would alone.\n"
+    "{drafting}"
+)
 DROP = Words("Drop a model here, or start with the built-in one")
 
 
@@ -79,7 +80,8 @@ class FirstSteps(QFrame):
         set_tip(self._more, tr("Look for models on Hugging Face"))
         self._progress = column(spacing=6)
         self._waiting = paragraph(
-            tr("From Hugging Face. Nothing is sent or downloaded until you click."), "muted"
+            tr("From huggingface.co, where models are published. Nothing is sent until you click."),
+            "muted",
         )
         ask = paragraph(
             tr("The model loads by itself. Until then, a small built-in model answers."), "muted"
@@ -155,29 +157,33 @@ class FirstRunView(QWidget):
         self.setAccessibleName(tr("Start"))
         self._built_in = QPushButton(tr("Start with the built-in one"))
         self.open = QPushButton(tr("Open…"))
+        self._about_questions = paragraph("", "muted")
         self._questions = column(spacing=6)
         self._shown_questions: tuple[str, ...] = ()
         self._recent_heading = label(tr("Recent models"), "muted")
         self._recent = column(spacing=6)
         self._title = wrapped("", "title")
-        self._title.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        self._about = paragraph("", "muted")
+        for words in (self._title, self._about):
+            words.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         self._target = self._drop_target(Sign("drop_model", "accent", PICTURE))
         self._steps = FirstSteps()
         self._place = column()
         self._page = page = QWidget()
-        first = (self._title, self._target, self._steps, 8, self._place, 4, self._questions)
+        first = (self._title, self._about, self._target, self._steps, 8, self._place, 4)
+        ask = (self._about_questions, self._questions)
         recent = (8, self._recent_heading, self._recent)
-        column(*first, *recent, of=page, margins=(24, 24, 24, 24), spacing=8)
+        column(*first, *ask, *recent, of=page, margins=(24, 24, 24, 24), spacing=8)
         body = QWidget()
         column(STRETCH, centred(page), STRETCH, of=body)
         column(scrolled(body), of=self)
-        self.show_questions(QUESTIONS)
 
     def show_questions(self, questions: tuple[str, ...]) -> None:
         """A button for each."""
         if questions == self._shown_questions:
             return
         self._shown_questions = questions
+        say(self._about_questions, ABOUT_QUESTIONS if questions == QUESTIONS else "")
         empty(self._questions)
         for text in map(said, questions):
             button = row_button(text, "chevron_right", text)
@@ -227,10 +233,13 @@ class FirstRunView(QWidget):
         resting = models.resting
         if models.description is not None:
             self.show_questions(questions_for(models.description))
+        elif models.loading is None:
+            self.show_questions(FOR_ALL)
         name = models.model_name or (resting.name if resting else "")
         is_first = self._known.is_first_use
         self._title.setText(tr("Welcome to Headstart") if is_first else name)
         self._title.setVisible(is_first or bool(name))
+        say(self._about, tr(WELCOME, drafting=DRAFTING) if is_first else "")
         is_empty = not name and models.loading is None
         self._target.setVisible(is_empty)
         self._built_in.setVisible(is_empty)

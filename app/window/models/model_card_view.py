@@ -2,9 +2,17 @@
 
 from dataclasses import replace
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QLineEdit, QMenu, QPushButton
+from PySide6.QtCore import QEvent, QObject, QSize, Qt
+from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QLineEdit,
+    QMenu,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QWidget,
+)
 from typing_extensions import override
 
 from app.state.card import OfferedModel
@@ -12,34 +20,38 @@ from app.state.settings import KeptSettings
 from app.values.app_settings import ModelSettings
 from app.window.controls.bound import Bound, Control
 from app.window.controls.choices import Option, Segments, Tick
-from app.window.controls.fields import describe, keep_key
+from app.window.controls.fields import keep_key
 from app.window.controls.file_dialogs import choose_file, choose_folder
-from app.window.controls.labels import label, paragraph, say, set_role
+from app.window.controls.labels import describe, label, paragraph, say, set_role
 from app.window.controls.layouts import Group, Wide, column, named, row
 from app.window.controls.numbers import NumberField, NumberKind
-from app.window.language import tr
+from app.window.language import DRAFTING_HEADS, TOKEN, tr
 from app.window.models.model_facts import ModelFacts
 from mlx_engine.values.options import Misfit
 from mlx_engine.values.words import Words
 
 NUMERICS = (
-    Option("auto", Words("Automatic")),
-    Option("exact", Words("Exact")),
-    Option("fast", Words("Fast")),
+    Option("auto", Words("Automatic"), what=Words("Exact where that costs hardly any speed.")),
+    Option(
+        "exact", Words("Exact"), what=Words("Always the same words, with and without drafting.")
+    ),
+    Option("fast", Words("Fast"), what=Words("With drafting, a word may be another now and then.")),
 )
 BITS = (
     Option(16, Words("16-bit")),
     Option(8, Words("8-bit")),
     Option(4, Words("4-bit")),
 )
-ABOUT_PRECISION = Words(
-    "Exact gives the same words with and without drafting. Fast skips that guarantee where it "
-    "costs speed."
-)
+ABOUT_PRECISION = Words("Whether answers have exactly the same words with and without drafting.")
 ABOUT_BITS = Words(
-    "Fewer bits use less memory and change answers slightly. For drafting heads, they "
-    "only affect speed."
+    "The digits of what a model remembers of a chat (its KV cache). Fewer take less memory and "
+    "change answers a little."
 )
+ABOUT_HEAD_BITS = Words(
+    "The digits of what the drafting heads remember of a chat. Fewer take less memory; answers "
+    "stay the same."
+)
+KEEP = Words("It stays in memory even if nothing is asked for a long time, so it answers at once.")
 MODEL_FILES = Words("Models (*.gguf *.safetensors)")
 CONTEXT = NumberKind(8, 2**31, 1024)
 
@@ -60,6 +72,7 @@ class PlaceField(Control):
         describe(self._edit, what)
         choose, menu = QPushButton(tr("Choose…")), QMenu(self)
         choose.setAccessibleName(tr("Choose: {name}", name=name))
+        describe(choose, what)
         menu.addAction(tr("File…"), self._choose_file)
         menu.addAction(tr("Folder…"), self._choose_folder)
         menu.addSeparator()
@@ -96,39 +109,41 @@ class LoadFields(Group):
     _known: ModelSettings | None = None
 
     def __init__(self) -> None:
-        super().__init__(Words("Load options"), is_open=False)
+        about = Words("How the model is loaded. The defaults suit most models.")
+        super().__init__(Words("Load options"), is_open=False, what=about)
         self._bound = bound = Bound()
-        what = tr("The longest chat, in tokens. A shorter one uses less memory.")
+        what = tr(
+            "The longest chat, in tokens. A shorter one takes less memory. {token}", token=TOKEN
+        )
         self._context = NumberField(tr("Context length"), CONTEXT, what, tr("maximum"))
         heads = PlaceField(
             tr("Drafting heads"),
-            tr("A file or folder of drafting heads for this model"),
+            tr(
+                "A file or folder of drafting heads, where they are not in the model's own files. "
+                "{heads}",
+                heads=DRAFTING_HEADS,
+            ),
             tr("Included with the model"),
         )
         drafter = PlaceField(
             tr("Draft model"),
-            tr("A file, a folder or a hub id of a small model of the same family"),
+            tr(
+                "A second, much smaller model of the same family, which can guess in place of "
+                "drafting heads: a file, a folder, or owner/name on Hugging Face."
+            ),
             tr("None"),
         )
-        numerics = Segments(tr("Precision"), NUMERICS)
-        bits = Segments(tr("Bits of the KV cache"), BITS)
-        head_bits = Segments(tr("Bits of the drafting heads' KV cache"), BITS)
+        numerics = Segments(tr("Precision"), NUMERICS, tr(ABOUT_PRECISION))
+        bits = Segments(tr("Memory of a chat"), BITS, tr(ABOUT_BITS))
+        head_bits = Segments(tr("Memory of the drafting heads"), BITS, tr(ABOUT_HEAD_BITS))
         self.add(
             bound.bind("load.context_length", self._context),
             named(tr("Drafting heads"), bound.bind("load.heads", heads)),
             named(tr("Draft model"), bound.bind("load.draft_model", drafter)),
-            named(
-                tr("Precision"),
-                bound.bind("load.numerics", numerics),
-                paragraph(ABOUT_PRECISION, "muted"),
-            ),
-            named(tr("KV cache"), bound.bind("cache.bits", bits)),
-            named(
-                tr("Drafting-head KV cache"),
-                bound.bind("cache.head_bits", head_bits),
-                paragraph(ABOUT_BITS, "muted"),
-            ),
-            bound.bind("keep", Tick(tr("Keep in memory when idle"))),
+            named(tr("Precision"), bound.bind("load.numerics", numerics)),
+            named(tr("Memory of a chat"), bound.bind("cache.bits", bits)),
+            named(tr("Memory of the drafting heads"), bound.bind("cache.head_bits", head_bits)),
+            bound.bind("keep", Tick(tr("Keep in memory when idle"), tr(KEEP))),
         )
 
     def watch(self, offered: OfferedModel, settings: KeptSettings) -> None:
@@ -161,6 +176,40 @@ class LoadFields(Group):
 LOOKING = Words("Checking files")
 
 
+class FittingArea(QScrollArea):
+    """As high as what is in it; scrolls that where there is less room."""
+
+    def __init__(self, body: QWidget) -> None:
+        super().__init__()
+        self._body = body
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setWidgetResizable(True)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setWidget(body)
+        for ground in (self.viewport(), body):
+            ground.setAutoFillBackground(False)
+
+    # Qt
+
+    @override
+    def sizeHint(self) -> QSize:
+        return QSize(self._body.sizeHint().width(), self._body.heightForWidth(self.width()))
+
+    @override
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest:
+            self.updateGeometry()
+        return super().eventFilter(watched, event)
+
+    @override
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self.updateGeometry()
+
+
 class ModelCardView(QFrame):
     """Shows the model on offer. load: loads it. other: button of a command, opens another file."""
 
@@ -175,11 +224,17 @@ class ModelCardView(QFrame):
         self._looking = label(LOOKING, "muted")
         self.load = QPushButton(tr("Load"))
         self.load.setProperty("role", "primary")
+        describe(self.load, tr("Load this model; it answers from then on"))
         self._cancel = QPushButton(tr("Cancel"))
+        describe(self._cancel, tr("Close this card and change nothing"))
         self.other = QPushButton(tr("Choose another…"))
+        describe(self.other, tr("Open another file or folder"))
         foot = row(Wide(self._looking), self._cancel, self.other, self.load, spacing=8)
+        body = QWidget()
         lines = (self.facts, self.load_fields, self._problem)
-        column(*lines, foot, of=self, margins=(16, 16, 16, 16), spacing=8)
+        column(*lines, of=body, margins=(16, 16, 16, 0), spacing=8)
+        foot.setContentsMargins(16, 8, 16, 16)
+        column(Wide(FittingArea(body)), foot, of=self, spacing=0)
         self.load.clicked.connect(self._try_load)
         self._cancel.clicked.connect(self._close)
         keep_key(self, Qt.Key.Key_Escape)

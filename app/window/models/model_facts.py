@@ -1,17 +1,24 @@
 """A model in a few lines: what it is, whether it drafts, whether it fits."""
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QGridLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.values.models import ModelCard
 from app.window.controls.chart import Part, ShareBar
 from app.window.controls.icons import Sign
-from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role, set_tip, tabular
+from app.window.controls.labels import ShortLabel, describe, paragraph, say, set_role, set_tip
 from app.window.controls.layouts import Wide, column, row
-from app.window.language import said, tr
+from app.window.language import DRAFTING, DRAFTING_HEADS, said, tr
 from mlx_engine.values.memory_plan import MemoryFit
-from mlx_engine.values.model_description import TensorGroup
-from mlx_engine.values.words import size_words
+from mlx_engine.values.words import Words, size_words
+
+WHAT_NUMBERS_MEAN = Words(
+    "Parameters are the numbers that a model consists of: with more of them it knows more and is "
+    "slower. Bits are the digits of each: with fewer of them it is smaller and a little less exact."
+)
+WHAT_MEMORY_IS_FOR = Words(
+    "Memory for the model itself, for a chat, and to work in. It grows as a chat gets longer."
+)
 
 
 def memory_parts(memory: MemoryFit) -> tuple[Part, ...]:
@@ -29,32 +36,32 @@ class ModelFacts(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._facts: ModelCard | None = None
         self._name = ShortLabel(Qt.TextElideMode.ElideMiddle)
         self._name.setProperty("role", "heading")
         self._what = paragraph("", "muted")
+        set_tip(self._what, tr(WHAT_NUMBERS_MEAN))
         self._heads_sign = Sign("close")
         self._heads = paragraph("", "note")
+        set_tip(self._heads, f"{tr(DRAFTING)}\n{tr(DRAFTING_HEADS)}")
         self._bar = ShareBar(tr("Memory"))
         self._memory = paragraph("", "muted")
+        set_tip(self._memory, tr(WHAT_MEMORY_IS_FOR))
         self._warnings = paragraph("", "problem")
         self._details = paragraph("", "muted")
         self._toggle = QPushButton()
+        describe(self._toggle, tr("What else is known of this model"))
         self._toggle.setProperty("role", "disclosure")
         self._toggle.setCheckable(True)
         self._toggle.toggled.connect(self._show_details)
-        self._storage = QWidget()
         heads = row(self._heads_sign, Wide(self._heads), spacing=6)
         heads.setAlignment(self._heads_sign, Qt.AlignmentFlag.AlignTop)
         memory = (self._bar, self._memory, self._warnings, self._toggle, self._details)
         self._lines = column(self._name, self._what, heads, *memory, of=self, spacing=6)
         self._lines.setAlignment(self._toggle, Qt.AlignmentFlag.AlignLeft)
-        self._lines.addWidget(self._storage)
         self.show_facts(None)
 
     def show_facts(self, facts: ModelCard | None) -> None:
         """Show a model, None for no model."""
-        self._facts = facts
         self._name.show_text(facts.name if facts else tr("No model is loaded"))
         say(self._what, what_in_words(facts) if facts else "")
         say(self._heads, facts.heads if facts else "")
@@ -81,21 +88,15 @@ class ModelFacts(QWidget):
         self._name.show_text(name)
 
     def _show_details(self, is_shown: bool) -> None:
-        """Build the table of storage when it is first wanted, and forget it after."""
         self._toggle.setText(tr("Hide Details") if is_shown else tr("Details"))
         self._details.setVisible(is_shown)
-        self._lines.removeWidget(self._storage)
-        self._storage.deleteLater()
-        groups = self._facts.groups if self._facts is not None and is_shown else ()
-        self._storage = storage_table(groups)
-        self._storage.setHidden(not groups)
-        self._lines.addWidget(self._storage)
 
 
 def what_in_words(facts: ModelCard) -> str:
     """Parameters, size and format in one line that does not break inside one of them."""
     unbroken = str.maketrans({" ": "\N{NO-BREAK SPACE}", "-": "\N{NON-BREAKING HYPHEN}"})
-    parts = (facts.parameters, facts.size, facts.format)
+    size = tr("{size} on disk", size=facts.size) if facts.size else ""
+    parts = (facts.parameters, size, facts.format)
     whole = (said(part).translate(unbroken) for part in parts if part)
     return "\N{NO-BREAK SPACE}· ".join(whole)
 
@@ -105,51 +106,19 @@ def memory_in_words(memory: MemoryFit) -> str:
     if memory.fit != "fits":
         return said(memory.words)
     return tr(
-        "Uses {needed} of {usable} memory",
+        "Needs {needed} of {usable} memory",
         needed=size_words(memory.short.total),
         usable=size_words(memory.usable),
     )
 
 
 def details_in_words(facts: ModelCard) -> str:
-    """Lines about architecture, storage, context and memory, and whatever else is worth knowing."""
+    """Lines about family, format, context and memory, and whatever else is worth knowing."""
     lines = {
-        tr("Architecture: {words}"): facts.architecture,
-        tr("Weights: {words}"): facts.quantisation,
+        tr("Model family: {words}"): facts.architecture,
+        tr("Name of the format: {words}"): facts.quantisation,
         tr("Longest chat: {words}"): facts.context,
         tr("Memory: {words}"): facts.memory.words if facts.memory else "",
     }
     told = [line.format(words=said(words)) for line, words in lines.items() if words]
     return "\n".join((*told, *map(said, facts.notes)))
-
-
-def storage_table(groups: tuple[TensorGroup, ...]) -> QWidget:
-    """Name, storage and bytes of each group."""
-    table = QWidget()
-    table.setAccessibleName(tr("Storage by group of tensors"))
-    grid = QGridLayout(table)
-    grid.setContentsMargins(0, 0, 0, 0)
-    grid.setHorizontalSpacing(12)
-    grid.setVerticalSpacing(2)
-    grid.setColumnStretch(1, 1)
-    for line, group in enumerate(groups):
-        size = label(size_words(group.nbytes), "note")
-        size.setAlignment(Qt.AlignmentFlag.AlignRight)
-        tabular(size)
-        name = label(said(group.name), "note")
-        set_tip(
-            name,
-            tr(
-                "{n:,} tensors, {parameters:,} parameters",
-                "1 tensor, {parameters:,} parameters",
-                group.tensors,
-                parameters=group.parameters,
-            ),
-        )
-        grid.addWidget(name, line, 0, Qt.AlignmentFlag.AlignTop)
-        storage = ShortLabel()
-        storage.setProperty("role", "muted")
-        storage.show_text(said(group.words))
-        grid.addWidget(storage, line, 1)
-        grid.addWidget(size, line, 2, Qt.AlignmentFlag.AlignTop)
-    return table

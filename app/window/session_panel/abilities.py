@@ -53,7 +53,7 @@ class ModelAbilities:
         for ability in self.sources:
             if ability.name == name:
                 return ability
-        return SourceAbility(name, 0, tr("This version cannot draft from this source."))
+        return SourceAbility(name, 0, tr("This version cannot guess from there."))
 
 
 NO_HEADS = Words("This model has no drafting heads.")
@@ -124,8 +124,9 @@ def _off(never: str, state: DraftingState) -> str:
     if not isinstance(state, DraftingNow) or not state.depth:
         return never
     return tr(
-        "Drafting {depth} ahead now. From the next step on: {what}",
-        depth=state.depth,
+        "Guessing {n} tokens ahead until now. From here on: {what}",
+        "Guessing 1 token ahead until now. From here on: {what}",
+        state.depth,
         what=in_a_sentence(never),
     )
 
@@ -135,15 +136,22 @@ def _next(draft: DraftOptions, abilities: ModelAbilities, state: DraftingState) 
     is_answering = isinstance(state, DraftingNow)
     if draft.depth == "auto":
         is_told = is_answering or (state is not None and state.why is not None)
-        return "" if is_told else tr("Auto: drafts as far ahead as it helps.")
+        return "" if is_told else tr("Auto: guesses ahead where it helps.")
     deepest = abilities.source(draft.source).max_depth
     depth = min(draft.depth, deepest)
     limit = tr(", the most this model can") if depth < draft.depth else ""
     if not isinstance(state, DraftingNow):
-        return tr("Drafts {depth} ahead{limit}.", depth=depth, limit=limit)
+        return tr(
+            "Guesses {n} tokens ahead{limit}.", "Guesses 1 token ahead{limit}.", depth, limit=limit
+        )
     if state.depth == depth:
         return ""
-    return tr("From the next step on {depth} ahead{limit}.", depth=depth, limit=limit)
+    return tr(
+        "From here on {n} tokens ahead{limit}.",
+        "From here on 1 token ahead{limit}.",
+        depth,
+        limit=limit,
+    )
 
 
 def _auto(draft: DraftOptions, state: DraftingState) -> str:
@@ -154,5 +162,5 @@ def _auto(draft: DraftOptions, state: DraftingState) -> str:
     if auto == draft.depth:
         return tr("Auto would choose the same.")
     if not auto:
-        return tr("Auto would not draft: {why}.", why=PLAIN_IS_FASTER)
+        return tr("Auto would not guess: {why}.", why=PLAIN_IS_FASTER)
     return tr("Auto would choose {auto}.", auto=auto)

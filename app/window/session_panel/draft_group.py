@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import get_args
 
 from PySide6.QtWidgets import QWidget
 
@@ -11,10 +10,10 @@ from app.state.round_history import SpeedBySetting
 from app.window.controls.bound import Bound, Control
 from app.window.controls.choices import DropDown, Option, Segments
 from app.window.controls.icons import Sign
-from app.window.controls.labels import SteadyWords, paragraph, say
+from app.window.controls.labels import SteadyWords, paragraph, say, set_tip
 from app.window.controls.layouts import Group, Wide, column, named, row
 from app.window.controls.numbers import NumberField, NumberKind
-from app.window.language import in_a_sentence, said, tr
+from app.window.language import DRAFTING, DRAFTING_HEADS, in_a_sentence, said, tr
 from app.window.session_panel.abilities import ModelAbilities, in_effect
 from mlx_engine.values.options import (
     MAX_DEPTH,
@@ -25,28 +24,36 @@ from mlx_engine.values.options import (
 from mlx_engine.values.words import Words
 
 OUTPUTS = (
-    Option("full", Words("The model's own")),
-    Option("4-bit", Words("A copy in 4 bits")),
-    Option("frequent", Words("Frequent tokens only")),
+    Option("full", Words("All tokens"), what=Words("As exact as the answer itself.")),
+    Option(
+        "4-bit",
+        Words("All tokens, rounded"),
+        what=Words("Weighed by a copy of the model's last layer in 4 bits."),
+    ),
+    Option(
+        "frequent",
+        Words("Frequent tokens"),
+        what=Words("Only the most frequent tokens, and those of the chat, can be guessed."),
+    ),
 )
 VOCABULARY = NumberKind(256, 2**24, 1024)
 PROBABILITY = NumberKind(0, 1, 0.05, 4, off=0)
 TOKENS_AHEAD = NumberKind(1, MAX_DEPTH, slides_to=MAX_DEPTH)
 FIRST_TOKENS_AHEAD = 3
 WHAT_OUTPUT_DOES = Words(
-    "Drafts can go through a smaller copy of the model's output layer: they come "
-    "faster and are accepted a little less often, and the words stay the same."
+    "The drafting heads weigh every token they may guess. Weighing fewer, or less exactly, is "
+    "quicker, and a few more guesses are wrong; the text stays the same."
 )
 WHAT_PROBABILITY_DOES = Words(
-    "A draft counts up to the first token its source finds less likely than this: "
-    "fewer tokens are drafted, and more of them accepted."
+    "Guessing stops before the first token that is less certain than this, from 0 to 1. Higher: "
+    "fewer guesses, and more of them right."
 )
-
-
-WHAT_RULE_DOES = Words(
-    "How a drafted token is picked: with the randomness of the answer, which is accepted more "
-    "often, or always the most likely one."
+WHAT_RULE_DOES = Words("Which token is guessed. The text stays the same.")
+WHAT_DEPTH_DOES = Words(
+    "How many tokens are guessed at a time. More can be faster, but the further ahead, the more "
+    "guesses are wrong."
 )
+WHAT_SOURCE_DOES = Words("What guesses the next tokens. The text stays the same.")
 
 
 def speeds_in_words(speeds: SpeedBySetting, names: Mapping[object, str]) -> str:
@@ -74,21 +81,38 @@ def output_note(wanted: DraftOutput, in_effect: DraftOutput | None) -> str:
     return tr("In effect: {what}.", what=in_a_sentence(words))
 
 
-SOURCES = {
-    "mtp": Words("Drafting heads"),
-    "prompt-lookup": Words("Prompt lookup"),
-    "model": Words("Draft model"),
-    "prompt-lookup+mtp": Words("Prompt lookup, else drafting heads"),
-    "prompt-lookup+model": Words("Prompt lookup, else draft model"),
-    "none": Words("None"),
+REPEATS = Words(
+    "Where the last words stood in the chat before, what followed them is guessed to follow again."
+)
+SMALL_MODEL = Words("A second, much smaller model guesses. It is chosen in the load options.")
+SOURCES: dict[DraftSourceName, Option] = {
+    "mtp": Option("mtp", Words("Drafting heads"), what=DRAFTING_HEADS),
+    "prompt-lookup": Option("prompt-lookup", Words("Repeats in the chat"), what=REPEATS),
+    "model": Option("model", Words("Draft model"), what=SMALL_MODEL),
+    "prompt-lookup+mtp": Option(
+        "prompt-lookup+mtp",
+        Words("Repeats, else drafting heads"),
+        what=Words("{first} Elsewhere, the drafting heads guess.", first=REPEATS),
+    ),
+    "prompt-lookup+model": Option(
+        "prompt-lookup+model",
+        Words("Repeats, else draft model"),
+        what=Words("{first} Elsewhere, the draft model guesses.", first=REPEATS),
+    ),
+    "none": Option("none", Words("None"), what=Words("Nothing is guessed: no drafting.")),
 }
-RULES = (Option("shared-noise", Words("Shared noise")), Option("greedy", Words("Greedy")))
-
-
+RULES = (
+    Option(
+        "shared-noise",
+        Words("As the answer does"),
+        what=Words("With the same chance as the answer itself: more guesses are right."),
+    ),
+    Option("greedy", Words("Most likely"), what=Words("Always the most likely token.")),
+)
 DEPTHS = (
-    Option("auto", Words("Auto")),
-    Option("off", Words("Off")),
-    Option("custom", Words("Custom")),
+    Option("auto", Words("Auto"), what=Words("As many tokens at a time as make answers faster.")),
+    Option("off", Words("Off"), what=Words("No drafting.")),
+    Option("custom", Words("Custom"), what=Words("As many tokens at a time as you say.")),
 )
 
 
@@ -100,9 +124,10 @@ class DepthField(Control):
 
     def __init__(self) -> None:
         super().__init__()
-        self._kind = Segments(tr("Depth"), DEPTHS)
-        what = Words("How many tokens are drafted at a time")
+        what = tr(WHAT_DEPTH_DOES)
+        self._kind = Segments(tr("Guess ahead"), DEPTHS, what)
         self._tokens = NumberField(tr("Tokens ahead"), TOKENS_AHEAD, what)
+        set_tip(self, what)
         column(self._kind, self._tokens, of=self, spacing=8)
         self._kind.chosen.connect(self._take)
         self._tokens.chosen.connect(self.chosen.emit)
@@ -133,43 +158,43 @@ class DraftGroup(Group):
 
     def __init__(self, bound: Bound, of_chat: bool = True) -> None:
         """of_chat: False where the settings are of no chat that could draft."""
-        super().__init__(Words("Drafting"))
-        self.advanced = Group(Words("Advanced"), is_open=False, of=Words("drafting"))
+        super().__init__(Words("Drafting"), what=DRAFTING)
+        rare = Words("What guesses the next tokens, and how.")
+        self.advanced = Group(Words("Advanced drafting"), is_open=False, what=rare)
         self._bound = bound
         self._abilities: ModelAbilities | None = None
         self._figures: DraftingFigures | None = None
         self._dot, self._effect = Sign("dot"), SteadyWords(tr("In effect"))
-        self._source = bound.bind("draft.source", DropDown(tr("Draft source")))
+        self._source = bound.bind(
+            "draft.source", DropDown(tr("Guesses come from"), tr(WHAT_SOURCE_DOES))
+        )
         self._why, self._others = paragraph("", "warning"), paragraph("", "muted")
         self._depth = bound.bind("draft.depth", DepthField())
         self._probability = bound.bind(
             "draft.min_probability",
-            NumberField(tr("Minimum probability"), PROBABILITY, WHAT_PROBABILITY_DOES),
+            NumberField(tr("Minimum certainty"), PROBABILITY, WHAT_PROBABILITY_DOES),
         )
         self._probability_note = paragraph("", "muted")
-        self._output = bound.bind("draft.output", DropDown(tr("Output layer for drafts")))
+        self._output = bound.bind("draft.output", DropDown(tr("Guess among"), tr(WHAT_OUTPUT_DOES)))
         self._output.show_options(OUTPUTS)
         self._output_note = paragraph("", "muted")
-        what = tr("How many of the most frequent tokens can be drafted, beside those of the chat")
+        what = tr("How many of the most frequent tokens can be guessed, beside those of the chat.")
         self._vocabulary = bound.bind(
             "draft.vocabulary", NumberField(tr("Tokens"), VOCABULARY, what)
         )
-        self._rule = bound.bind("draft.rule", Segments(tr("Draft rule"), RULES))
+        self._rule = bound.bind(
+            "draft.rule", Segments(tr("Which token is guessed"), RULES, tr(WHAT_RULE_DOES))
+        )
         shown = QWidget()
         row(self._dot, Wide(self._effect), of=shown, spacing=6)
-        self.add(shown, named(tr("Depth"), self._depth), self.advanced)
+        about = paragraph(DRAFTING, "muted")
+        self.add(about, shown, named(tr("Guess ahead"), self._depth), self.advanced)
         shown.setVisible(of_chat)
-        source = named(tr("Draft source"), self._source, self._why, self._others)
-        self._outputs = named(
-            tr("Output layer for drafts"),
-            self._output,
-            self._vocabulary,
-            paragraph(WHAT_OUTPUT_DOES, "muted"),
-            self._output_note,
-        )
-        about = paragraph(WHAT_PROBABILITY_DOES, "muted"), self._probability_note
-        rule = named(tr("Draft rule"), self._rule, paragraph(WHAT_RULE_DOES, "muted"))
-        self.advanced.add(source, self._probability, *about, self._outputs, rule)
+        source = named(tr("Guesses come from"), self._source, self._why, self._others)
+        self._outputs = named(tr("Guess among"), self._output, self._vocabulary, self._output_note)
+        rule = named(tr("Which token is guessed"), self._rule)
+        probability = self._probability, self._probability_note
+        self.advanced.add(source, *probability, self._outputs, rule)
         bound.listen(self._refresh)
 
     def watch(self, figures: DraftingFigures) -> None:
@@ -211,7 +236,7 @@ class DraftGroup(Group):
         cannot = ability.problem if ability else ""
         say(self._why, cannot if draft.source != "none" else "")
         if draft.source == "none":
-            cannot = tr("Nothing is drafted: the source is none.")
+            cannot = tr("Nothing is guessed: no source is chosen.")
         self._outputs.setVisible("mtp" in draft.source)
         self._vocabulary.setVisible(draft.output == "frequent")
         self._depth.forbid(cannot)
@@ -222,14 +247,12 @@ class DraftGroup(Group):
 
 def source_options(abilities: ModelAbilities | None) -> list[Option]:
     """Every source the engine knows, with the reason where this model cannot use it."""
-    names: tuple[DraftSourceName, ...] = get_args(DraftSourceName)
     return [
-        Option(
-            name,
-            SOURCES.get(name, name),
-            abilities.source(name).why_not if abilities and name != "none" else "",
+        replace(
+            option,
+            why_not=abilities.source(name).why_not if abilities and name != "none" else "",
         )
-        for name in names
+        for name, option in SOURCES.items()
     ]
 
 

@@ -12,10 +12,10 @@ from app.window.controls.bound import Bound, Control
 from app.window.controls.choices import Option, Segments
 from app.window.controls.fields import LineField, TextField
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import ShortButton, label, paragraph, say, set_tip
+from app.window.controls.labels import ShortButton, describe, label, paragraph, say
 from app.window.controls.layouts import Group, column, named
 from app.window.controls.numbers import NumberField, NumberKind
-from app.window.language import tr
+from app.window.language import TOKEN, tr
 from app.window.session_panel.abilities import ModelAbilities
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
@@ -62,7 +62,10 @@ class SeedField(LineField):
     def __init__(self) -> None:
         super().__init__(
             tr("Seed"),
-            tr("The same seed and settings give the same answer"),
+            tr(
+                "The number that chance starts from: the same seed, settings and messages give the "
+                "same answer. Empty: another seed for every answer."
+            ),
             tr("random", "seed"),
             read_seed,
             lambda seed: "" if seed is None else str(seed),
@@ -91,10 +94,11 @@ class SeedField(LineField):
 
     def _show_lock(self, seed: int | None) -> None:
         self._seed, is_locked = seed, seed is not None
-        locked = tr("Locked: use a random seed for each answer")
+        locked = tr("The seed is locked. Click to use another one for every answer")
+        unlocked = tr("Lock the seed of the last answer, so that answers can be repeated")
         self._lock.setChecked(is_locked)
-        icon = "lock" if is_locked else "unlock"
-        self._lock.show_icon(icon, locked if is_locked else tr("Lock the seed"))
+        words = locked if is_locked else unlocked
+        self._lock.show_icon("lock" if is_locked else "unlock", words)
         is_news = self.last is not None and not is_locked
         say(self._note, tr("The last answer used {last}.", last=self.last) if is_news else "")
 
@@ -129,19 +133,27 @@ USUAL = (
         Words("Temperature"),
         HEAT,
         Words(
-            "Higher is more varied; 0 always takes the most likely token (a token is a "
-            "word or a piece of one)"
+            "Higher: more varied and surprising answers. Lower: more predictable ones; 0 always "
+            "takes the most likely next word."
         ),
     ),
     NumberRow(
-        "top_k", Words("Top k"), COUNT, Words("Pick each token among the k most likely ones only")
+        "top_k",
+        Words("Top k"),
+        COUNT,
+        Words(
+            "The model chooses among this many of the most likely next tokens. Higher: more "
+            "varied. Lower: more predictable. Off: among all."
+        ),
     ),
     NumberRow(
         "top_p",
         Words("Top p"),
         LARGE_SHARE,
         Words(
-            "Pick among the most likely tokens only, as many as make up this share of all chances"
+            "The model chooses among the most likely tokens that together have this much of the "
+            "chance; 0.9 leaves out the unlikeliest tenth. Higher: more varied. Lower: more "
+            "predictable. Off: among all."
         ),
     ),
 )
@@ -150,35 +162,51 @@ RARE = (
         "min_p",
         Words("Min p"),
         SMALL_SHARE,
-        Words("Leave out tokens less likely than this share of the likeliest one"),
+        Words(
+            "Leaves out tokens whose chance is below this share of the likeliest one's. Higher: "
+            "more predictable. Lower: more varied. Off: none is left out."
+        ),
     ),
     NumberRow(
         "repetition_penalty",
         Words("Repetition penalty"),
         FACTOR,
-        Words("Higher values avoid words that the chat or the answer already has; 1 is off"),
+        Words(
+            "Higher: fewer repetitions of words in the chat, also of your own. Below 1: more of "
+            "them. Off: no difference."
+        ),
     ),
     NumberRow(
         "presence_penalty",
         Words("Presence penalty"),
         PENALTY,
-        Words("Higher values avoid words the answer already has; 0 is off"),
+        Words(
+            "Higher: the answer avoids words that it already has, so it moves on to new things. "
+            "Below 0: it stays with them. Off: no difference."
+        ),
     ),
     NumberRow(
         "frequency_penalty",
         Words("Frequency penalty"),
         PENALTY,
-        Words("Higher values avoid words the answer has used often; 0 is off"),
+        Words(
+            "Higher: the answer avoids a word the more, the more often it has used it. Below 0: "
+            "it prefers such words. Off: no difference."
+        ),
     ),
 )
+
+
+WHAT_SAMPLING_IS = Words("How the model chooses the next token. {token}", token=TOKEN)
 
 
 class SamplingGroup(Group):
     """Three numbers with sliders; the others are in the group `advanced`."""
 
     def __init__(self, bound: Bound) -> None:
-        super().__init__(Words("Sampling"))
-        self.advanced = Group(Words("Advanced"), is_open=False, of=Words("sampling"))
+        super().__init__(Words("Sampling"), what=WHAT_SAMPLING_IS)
+        rare = Words("What is seldom changed: repetitions, chance, and where answers end.")
+        self.advanced = Group(Words("Advanced sampling"), is_open=False, what=rare)
         self._bound = bound
         self._numbers = {
             number.name: bound.bind(
@@ -188,13 +216,19 @@ class SamplingGroup(Group):
             for number in (*USUAL, *RARE)
         }
         self.seed = bound.bind("sampling.seed", SeedField())
-        what = tr("The longest answer, in tokens")
+        what = tr("The longest answer, in tokens. {token}", token=TOKEN)
         limit = NumberField(tr("Max tokens"), LIMIT, what, tr("no limit"))
-        hint = tr("The answer ends before any of these. One per line; \\n is a line break.")
-        stop = TextField(tr("Stop strings"), 2, hint, read_stop, stop_text)
+        what = tr(
+            "An answer ends as soon as it would write one of these texts, such as a word or a "
+            "sign. One per line; \\n is a line break."
+        )
+        hint = tr("One per line")
+        stop = TextField(tr("Stop strings"), 2, hint, read_stop, stop_text, what=what)
         self._own = ShortButton()
         self._own.show_text(tr("Reset to Model Defaults"))
-        self.add(paragraph(tr("Gray values are the model's defaults."), "muted"))
+        describe(self._own, tr("Use what the model's makers recommend"))
+        gray = tr("Gray values are the model's defaults.")
+        self.add(paragraph(f"{tr(WHAT_SAMPLING_IS)} {gray}", "muted"))
         self.add(*(self._numbers[number.name] for number in USUAL), self._own, self.advanced)
         self.advanced.add(*(self._numbers[number.name] for number in RARE), self.seed)
         self.advanced.add(bound.bind("generation.max_tokens", limit))
@@ -221,8 +255,17 @@ THINKING = (
     Option(True, Words("On")),
     Option(False, Words("Off")),
 )
-WHAT = Words("A text, a number, true, false, or null. Empty: the model's default.")
-NOT_ASKED = Words("The template of the model in use does not ask for it.")
+WHAT = Words(
+    "A setting that the model's makers have added; their page says what it does. A text, a number, "
+    "true, false, or null. Empty: the model's default."
+)
+NOT_ASKED = Words("The model in use does not have this setting.")
+SUCH_AS = Words("Such as: Answer briefly, in plain words.")
+"""An example of a system prompt."""
+WHAT_THINKING_DOES = Words(
+    "Whether the model thinks in writing before it answers. That takes longer and helps with hard "
+    "questions."
+)
 
 
 class ArgumentField(LineField):
@@ -239,7 +282,7 @@ class ArgumentField(LineField):
 
     def tell_use(self, is_asked_for: bool) -> None:
         """Say whether the model in use asks for the argument."""
-        set_tip(self._edit, tr(WHAT if is_asked_for else NOT_ASKED))
+        describe(self._edit, tr(WHAT if is_asked_for else NOT_ASKED))
 
 
 class ArgumentFields(Control):
@@ -252,7 +295,7 @@ class ArgumentFields(Control):
         self._asked: tuple[str, ...] = ()
         self._given: Mapping[str, TemplateValue] = {}
         self._fields: dict[str, ArgumentField] = {}
-        heading = label(tr("Chat template"), "muted")
+        heading = label(tr("More settings of this model"), "muted")
         self._lines = column(heading, of=self, margins=(0, 4, 0, 0), spacing=4)
         self._have_fields()
 
@@ -299,8 +342,8 @@ class TemplateFields(QWidget):
 
     def __init__(self, bound: Bound) -> None:
         super().__init__()
-        thinking = bound.bind("thinking", Segments(tr("Thinking"), THINKING))
-        self._thinking = named(tr("Thinking"), thinking)
+        thinking = Segments(tr("Thinking"), THINKING, tr(WHAT_THINKING_DOES))
+        self._thinking = named(tr("Thinking"), bound.bind("thinking", thinking))
         self._arguments = bound.bind("template_arguments", ArgumentFields())
         column(self._thinking, self._arguments, of=self, spacing=8)
 

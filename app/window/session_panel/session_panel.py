@@ -19,7 +19,7 @@ from app.window.controls.bound import Bound
 from app.window.controls.choices import DropDown, Option
 from app.window.controls.fields import TextField
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import label, set_tip, unmarked
+from app.window.controls.labels import describe, label, unmarked
 from app.window.controls.layouts import STRETCH, Group, Wide, column, row, scrolled
 from app.window.controls.notice_bar import UndoBar
 from app.window.language import tr
@@ -27,7 +27,7 @@ from app.window.look import look
 from app.window.models.model_facts import ModelFacts
 from app.window.session_panel.abilities import ModelAbilities, abilities
 from app.window.session_panel.draft_group import DraftGroup
-from app.window.session_panel.sampling_group import SamplingGroup, TemplateFields
+from app.window.session_panel.sampling_group import SUCH_AS, SamplingGroup, TemplateFields
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words
 
@@ -104,12 +104,13 @@ class PresetsGroup(Group):
     """
 
     def __init__(self) -> None:
-        super().__init__(Words("Presets"), is_open=False)
+        what = Words("Presets are settings of a chat under a name, to be used in other chats too.")
+        super().__init__(Words("Presets"), is_open=False, what=what)
         self.presets: Presets
         self._names: tuple[str, ...] = ()
         self._current: str | None = None
         self._is_changed = False
-        self._choice = DropDown(tr("Preset"))
+        self._choice = DropDown(tr("Preset"), tr("Choosing a preset gives this chat its settings."))
         self._rename = IconButton("edit", tr("Rename this preset"))
         self._rename.setCheckable(True)
         self._delete = IconButton("delete", tr("Delete this preset"))
@@ -118,11 +119,14 @@ class PresetsGroup(Group):
         self._name = QLineEdit()
         self._name.setAccessibleName(tr("Name of a new preset"))
         self._name.setPlaceholderText(tr("Name"))
+        describe(self._name, tr("A name under which this chat's settings are saved."))
         self._name.setMaxLength(LONGEST_NAME)
         self._save = QPushButton(tr("Save As"))
+        describe(self._save, tr("Save this chat's settings as a preset"))
         self._update = QPushButton()
+        describe(self._update, tr("Let the preset have this chat's settings"))
         self._defaults = QPushButton(tr("Use as Defaults"))
-        set_tip(self._defaults, tr("New chats start with the settings of this chat"))
+        describe(self._defaults, tr("New chats start with the settings of this chat"))
         which, name = row(Wide(self._choice), self._rename, self._delete), Wide(self._name)
         self.add(which, self.undo, self._update, row(name, self._save), self._defaults)
         self._choice.chosen.connect(self._choose)
@@ -223,12 +227,14 @@ class SessionPanel(QWidget):
         self._model: ModelDescription | None = None
         self.fold = IconButton("panel", tr("Hide this panel"))
         self.settings = bound = Bound()
-        hint = tr("How to answer in this chat")
-        system = TextField(tr("System prompt"), 5, hint, shows_name=False)
+        what = Words("What the model keeps to in all answers of this chat, such as a role or tone.")
+        system = TextField(tr("System prompt"), 5, tr(SUCH_AS), shows_name=False, what=tr(what))
         self.draft, self.sampling = DraftGroup(bound), SamplingGroup(bound)
         self.presets, self._template = PresetsGroup(), TemplateFields(bound)
         self._facts, self.options = ModelFacts(), QPushButton(tr("Load Options…"))
-        model, prompt = Group(Words("Model")), Group(Words("System prompt"))
+        describe(self.options, tr("Change how the model is loaded: memory, longest chat, drafting"))
+        prompt = Group(Words("System prompt"), what=what)
+        model = Group(Words("Model"), what=Words("The model that answers in this chat."))
         model.add(self._facts, row(self.options, STRETCH), self._template)
         prompt.add(bound.bind("system", system))
         groups = (prompt, self.presets, self.sampling, self.draft, model)

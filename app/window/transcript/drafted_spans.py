@@ -21,12 +21,12 @@ MARKUP = re.compile(r"(?:[\s|:*_~`>#-]++|\[?\]\([^()\s]*+(?:\s[^()\n]*+)?\)|!?\[
 """Markers, link addresses and the rules of tables: the way from one word to the next."""
 
 
-DRAFTED = Words("Drafted, at depth {depth}")
+DRAFTED = Words("Guessed {ahead}")
 DRAFTERS: dict[DraftedBy | None, str] = {
-    "mtp": Words("Drafted by the MTP heads, at depth {depth}"),
-    "prompt-lookup": Words("Drafted by prompt lookup, at depth {depth}"),
-    "model": Words("Drafted by the draft model, at depth {depth}"),
-    "grammar": Words("Drafted as the answer's schema demands, at depth {depth}"),
+    "mtp": Words("Guessed by the drafting heads, {ahead}"),
+    "prompt-lookup": Words("Guessed from a repeat in the chat, {ahead}"),
+    "model": Words("Guessed by the draft model, {ahead}"),
+    "grammar": Words("Prescribed by the answer's schema, {ahead}"),
 }
 
 
@@ -49,7 +49,8 @@ class Tint(NamedTuple):
 
 def drafted_words(tint: Tint) -> str:
     """Who drafted it, and how deep."""
-    return tr(DRAFTERS.get(tint.source, DRAFTED), depth=tint.depth)
+    ahead = tr("{n} tokens ahead", "1 token ahead", tint.depth)
+    return tr(DRAFTERS.get(tint.source, DRAFTED), ahead=ahead)
 
 
 def aligned(source: str, rendered: str, at: int = 0, start: int = 0) -> Iterator[Run]:

@@ -8,7 +8,7 @@ from typing_extensions import override
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label, paragraph, set_tip, tabular
 from app.window.controls.layouts import STRETCH, column, row
-from app.window.language import tr
+from app.window.language import DRAFTING, TOKEN, percent, tr
 from app.window.look import look
 from app.window.transcript.reader import ActionButton, CopyButton, QuietButton
 from app.window.transcript.shown_message import ShownMessage
@@ -16,81 +16,86 @@ from mlx_engine.values.stats import GenerationStats
 
 
 def footer_figures(stats: GenerationStats) -> tuple[str, ...]:
-    """Most telling first: a narrow footer leaves out the last."""
-    first = [
+    """The two figures on the line below an answer."""
+    return (
         tr("{speed:.1f} tok/s", speed=stats.tokens_per_second),
-        tr("{tokens:,} tokens", tokens=stats.generated_tokens),
-    ]
-    if stats.time_to_first_token_s:
-        first.append(
-            tr(
-                "{seconds:.2f} s to the first token",
-                seconds=stats.time_to_first_token_s,
-            )
-        )
-    return (*first, *_drafting(stats))
+        tr("{n:,} tokens", "1 token", stats.generated_tokens),
+    )
 
 
 def _drafting(stats: GenerationStats) -> tuple[str, ...]:
     if not stats.drafted:
-        return (tr("not drafted"),)
+        return (tr("Written without drafting"),)
+    by_place = zip(stats.accepted_by_depth, stats.drafted_by_depth, strict=False)
     return (
         tr(
-            "{percent:.0f} % of drafts accepted ({accepted:,} of {drafted:,})",
-            percent=100 * stats.acceptance,
+            "{share} of guesses right ({accepted:,} of {drafted:,})",
+            share=percent(stats.acceptance),
             accepted=stats.accepted,
             drafted=stats.drafted,
         ),
-        tr("{mean:.1f} tokens per pass", mean=stats.tokens_per_pass),
-        tr("draft depth {depth}", depth=_depth(stats)),
+        tr(
+            "{mean:.1f} tokens each time the model ran (without drafting: 1)",
+            mean=stats.tokens_per_pass,
+        ),
+        _tokens_ahead(stats),
+        *(
+            tr(
+                "Token {place}: {accepted:,} of {drafted:,} right ({share})",
+                place=place,
+                accepted=accepted,
+                drafted=drafted,
+                share=percent(accepted / drafted if drafted else 0),
+            )
+            for place, (accepted, drafted) in enumerate(by_place, 1)
+        ),
+        tr(DRAFTING),
     )
 
 
-def _depth(stats: GenerationStats) -> str:
-    """How deep was drafted: one number if it never changed, else the mean and the most."""
+def _tokens_ahead(stats: GenerationStats) -> str:
+    """How far ahead was guessed: one number if it never changed, else the mean and the most."""
     deepest = len(stats.drafted_by_depth)
     if stats.drafted_by_depth[-1:] == stats.drafted_by_depth[:1]:
-        return str(deepest)
+        return tr("Guessed {n} tokens ahead", "Guessed 1 token ahead", deepest)
     rounds = stats.drafted_by_depth[0] if stats.drafted_by_depth else 1
-    return tr("{drafted:.1f} of {deepest}", drafted=stats.drafted / max(1, rounds), deepest=deepest)
+    return tr(
+        "Guessed {mean:.1f} tokens ahead, {deepest} at most",
+        mean=stats.drafted / max(1, rounds),
+        deepest=deepest,
+    )
 
 
 def all_figures(stats: GenerationStats) -> str:
-    """Every figure of an answer, a line each, with acceptance by depth."""
+    """Every figure of an answer, a line each, with acceptance by depth, and what they mean."""
     lines = [
-        *footer_figures(stats),
+        tr("{speed:.1f} tokens per second", speed=stats.tokens_per_second),
+        tr("{n:,} tokens", "1 token", stats.generated_tokens),
+    ]
+    if stats.time_to_first_token_s:
+        lines.append(tr("{seconds:.2f} s until the first one", seconds=stats.time_to_first_token_s))
+    lines.append(
         tr(
-            "Prompt: {prompt_tokens:,} tokens, {reused_tokens:,} of them kept from before",
+            "Read before: {prompt_tokens:,} tokens, {reused_tokens:,} of them kept from the last "
+            "answer",
             prompt_tokens=stats.prompt_tokens,
             reused_tokens=stats.reused_tokens,
-        ),
-    ]
+        )
+    )
     if stats.head_rows:
         lines.append(
             tr(
-                "MTP heads read {rows:,} of them, {percent:.1f} % of the reading time",
+                "The drafting heads read {rows:,} of them in {share} of the reading time",
                 rows=stats.head_rows,
-                percent=100 * stats.head_share,
+                share=percent(stats.head_share),
             )
         )
-    pairs = zip(stats.accepted_by_depth, stats.drafted_by_depth, strict=False)
-    for depth, (accepted, drafted) in enumerate(pairs, 1):
-        share = accepted / drafted if drafted else 0
-        lines.append(
-            tr(
-                "Depth {depth}: {accepted:,} of {drafted:,} accepted ({percent:.0f} %)",
-                depth=depth,
-                accepted=accepted,
-                drafted=drafted,
-                percent=share * 100,
-            )
-        )
-    return "\n".join(lines)
+    return "\n".join((*lines, tr(TOKEN), "", *_drafting(stats)))
 
 
 SEPARATOR = "  ·  "
-HEIGHT, SHOWN = 24, 2
-"""Pixels of the line of figures, and how many of them are on it."""
+HEIGHT = 24
+"""Pixels of the line of figures."""
 
 
 class FiguresPopover(QFrame):
@@ -121,7 +126,7 @@ class MessageFooter(QuietButton):
 
     def show_stats(self, stats: GenerationStats, model: str = "") -> None:
         """Show the figures of an answer, and the name of its model where that is worth telling."""
-        self._figures = (*filter(None, [model]), *footer_figures(stats)[:SHOWN])
+        self._figures = (*filter(None, [model]), *footer_figures(stats))
         self._all = "\n".join(filter(None, [model, all_figures(stats)]))
         set_tip(self, self._all)
         self.setAccessibleName(tr("Figures: {figures}", figures=", ".join(self._figures)))

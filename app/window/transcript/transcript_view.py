@@ -30,8 +30,8 @@ from app.window.transcript.shown_message import (
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.words import Words
 
-LEGEND_TITLE = Words("Drafted at depth")
-LEGEND_REST = Words("no color: written without a draft")
+LEGEND_TITLE = Words("Guessed so many tokens ahead")
+LEGEND_REST = Words("no color: not guessed")
 SAMPLE_GAP = 8
 
 

@@ -277,11 +277,9 @@ def _reason(name: str, parts: list[GgufPart]) -> Reason:
         for sizes in ([p.file_nbytes for p in parts], [prod(p.shape) * 2 for p in parts])
     )
     words = Words(
-        "Tensors of type {name} ({count}, {stored} in the file) become {values} of "
-        "16-bit floats, or twice that without Metal: MLX has no packed form that keeps "
-        "their values, and no kernel of ours reads them here.",
+        "{stored} of the file are packed as {name}, which is unpacked here: that takes {values} "
+        "of memory, or twice as much without Metal.",
         name=name,
-        count=len(parts),
         stored=stored,
         values=values,
     )

@@ -54,8 +54,8 @@ def test_deleting_can_be_undone(driven):
 
 def test_what_is_in_effect_is_said_of_the_chat_on_show(driven):
     chat(driven, "Drafted")
-    find(driven.widgets.session, QPushButton, "Depth: Custom").click()
-    assert "Drafts 3 ahead." in in_effect(driven)
+    find(driven.widgets.session, QPushButton, "Guess ahead: Custom").click()
+    assert "Guesses 3 tokens ahead." in in_effect(driven)
     driven.app.chats.begin()
     assert "Drafts 3 ahead" not in in_effect(driven)
 
@@ -63,10 +63,10 @@ def test_what_is_in_effect_is_said_of_the_chat_on_show(driven):
 def test_what_is_in_effect_with_another_model_is_not_said_any_more(driven, source):
     source.engines["/other"] = WorkerEngine(description=described("Other", 10**6))
     chat(driven, "Drafted")
-    assert "The last answer drafted" in in_effect(driven)
+    assert "In the last answer" in in_effect(driven)
     driven.app.models.load("/other")
     driven.until(lambda: driven.app.models.model_name == "Other")
-    assert "The last answer drafted" not in in_effect(driven)
+    assert "In the last answer" not in in_effect(driven)
 
 
 def in_effect(driven: Driven) -> str:

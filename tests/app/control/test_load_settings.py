@@ -124,7 +124,7 @@ def test_it_is_remembered_over_a_restart(qapp, qtbot, tmp_path, source, model):
 def test_bits_of_keys_and_values_are_those_of_the_model(driven, source, model):
     offer(driven, model)
     driven.widgets.card.load_fields.open(True)
-    press(driven.widgets.card, "Bits of the KV cache: 8-bit")
+    press(driven.widgets.card, "Memory of a chat: 8-bit")
     load(driven)
     engine = source.engines[str(model)]
     assert driven.ask("In 8 bits?") == "Yes."
@@ -199,7 +199,7 @@ def test_the_card_reckons_with_what_is_typed(driven, qtbot):
         labels = driven.widgets.card.facts.findChildren(QLabel)
         return " ".join(label.text() for label in labels).replace("\N{NO-BREAK SPACE}", " ")
 
-    driven.until(lambda: "2k tokens" in said())
+    driven.until(lambda: "2,048 tokens" in said())
     assert driven.widgets.card.load_fields.isVisible(), "it is typed in on"
     assert driven.app.settings.value.models == {}, "only what was loaded is remembered"
 

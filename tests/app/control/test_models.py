@@ -292,7 +292,7 @@ def test_heads_that_turn_out_not_to_fit_are_said_everywhere(qapp, qtbot, tmp_pat
         driven.ask("Why?")
         assert notice.words() == MISFIT.words
         assert MISFIT.words in words_on(driven.widgets.drafting)
-        assert "1 drafting head, seemingly of another model" in words_on(panel)
+        assert "With drafting (1 drafting head, seemingly of another model)" in words_on(panel)
         assert driven.app.models.model_name == "Pocket model"
         notice.hide()
         driven.ask("And?")
@@ -302,9 +302,9 @@ def test_heads_that_turn_out_not_to_fit_are_said_everywhere(qapp, qtbot, tmp_pat
 def test_the_output_head_in_use_is_said(driven, source):
     driven.ask("Why?")
     driven.app.route(DraftOutputInUse(str(driven.app.chat.chat_id), "4-bit"))
-    assert "In effect: a copy in 4 bits." in words_on(driven.widgets.session)
+    assert "In effect: all tokens, rounded." in words_on(driven.widgets.session)
     driven.app.chats.begin()
-    assert "In effect: a copy in 4 bits." not in words_on(driven.widgets.session)
+    assert "In effect: all tokens, rounded." not in words_on(driven.widgets.session)
 
 
 def test_a_model_has_its_name_before_it_was_looked_at():

@@ -27,6 +27,12 @@ def detail(driven: Driven) -> str:
     return " ".join(part.accessibleName() for part in driven.widgets.head.findChildren(ShortLabel))
 
 
+def held(driven: Driven) -> str:
+    """What is said of the memory of the model in use."""
+    (menu,) = driven.widgets.head.findChildren(QMenu)
+    return menu.parentWidget().toolTip()
+
+
 def eject(driven: Driven) -> None:
     (menu,) = driven.widgets.head.findChildren(QMenu)
     menu.aboutToShow.emit()
@@ -34,11 +40,12 @@ def eject(driven: Driven) -> None:
 
 
 def test_what_is_loaded_and_its_memory_stand_in_the_head_bar(driven):
-    driven.until(lambda: "7 MB in memory" in detail(driven))
+    driven.until(lambda: "It uses 7 MB of memory now." in held(driven))
+    assert detail(driven) == "With drafting"
     driven.ask("Hello")
-    driven.until(lambda: "in memory" in detail(driven) and "7 MB" not in detail(driven))
+    driven.until(lambda: "of memory" in held(driven) and "7 MB" not in held(driven))
     eject(driven)
-    assert "in memory" not in detail(driven)
+    assert "of memory" not in held(driven)
 
 
 def test_an_ejected_model_is_loaded_again_by_a_question(driven, source):
@@ -49,7 +56,7 @@ def test_an_ejected_model_is_loaded_again_by_a_question(driven, source):
     driven.until(lambda: source.engines["None"].closed)
     assert driven.ask("And now?") == "Two."
     assert source.loaded == ["None", "None"]
-    assert "in memory" in detail(driven)
+    assert detail(driven) == "With drafting"
 
 
 def test_the_panel_tells_of_the_model_that_rests(driven):

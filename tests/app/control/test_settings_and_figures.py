@@ -45,7 +45,7 @@ def test_settings_open_a_page_and_reach_new_chats(driven, source, qtbot):
     qtbot.waitUntil(lambda: app.settings.value.new_chat.system == "Be kind.")
     view.show_pane("drafting")
     find(view, QCheckBox, "Highlight drafted words").click()
-    press(view, "Depth: Custom")
+    press(view, "Guess ahead: Custom")
     view.show_pane("appearance")
     press(view, "Theme: Dark")
     assert app.settings.value.theme == "dark"
@@ -136,8 +136,8 @@ def test_the_memory_of_a_model_is_told_in_the_bits_it_was_loaded_with(qapp, qtbo
 
         def cache() -> str:
             texts = (label.text() for label in panel.findChildren(QLabel))
-            (words,) = [text for text in texts if " cache at " in text]
-            return words.split(" cache")[0].split(" + ")[-1]
+            (words,) = [text for text in texts if " chat + " in text or " chat at " in text]
+            return words.partition(" model + ")[2].split(" chat")[0]
 
         assert cache() == "81.9 MB"
         driven.app.models.load(None, own=ModelSettings(cache=CacheOptions(4)))
@@ -159,11 +159,11 @@ def test_what_settings_brought_is_measured_in_answers(driven, source, qtbot):
     source.engines["None"].answers.extend([Answer(WORDS * 4), Answer(WORDS * 4)])
     panel = driven.widgets.session
     driven.ask("Count.")
-    type_into(qtbot, panel, "Minimum probability", "0.25")
+    type_into(qtbot, panel, "Minimum certainty", "0.25")
     driven.ask("Count again.")
     told = next(text for text in words_on(panel) if text.startswith("Measured here: off"))
     assert ", 0.25 " in told
-    assert any("the model's own" in text for text in words_on(panel))
+    assert any("all tokens" in text for text in words_on(panel))
 
 
 def test_a_preset_follows_its_chat(driven, source, qtbot):

@@ -62,7 +62,7 @@ def test_a_card_says_that_it_is_looking_and_then_what_it_saw(driven, cards, gate
     assert "Checking files" in said(driven)
     assert "Qwen-27B" in said(driven)
     gate.set()
-    driven.until(lambda: "1 drafting head" in said(driven))
+    driven.until(lambda: "With drafting (1 drafting head)" in said(driven))
     assert "Checking files" not in said(driven)
 
 

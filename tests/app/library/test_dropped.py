@@ -113,7 +113,7 @@ def test_heads_in_a_gguf_by_name_or_by_tensors(tmp_path):
 def test_several_files_of_heads_are_too_many(tmp_path):
     for name in ("mtp-a.gguf", "mtp-b.gguf"):
         gguf(tmp_path / name)
-    assert "2 files of MTP heads" in refusal(tmp_path)
+    assert "2 files of drafting heads" in refusal(tmp_path)
 
 
 def test_heads_beside_a_model_are_heads_and_the_model_is_a_model(tmp_path):

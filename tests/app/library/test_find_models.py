@@ -116,7 +116,7 @@ def test_headers_tell_what_a_card_tells(tmp_path):
     for model in told.values():
         card = read_card(model.path, MACHINE)
         assert isinstance(card, ModelCard)
-        assert (model.heads, model.format) == (card.has_heads, card.quantisation)
+        assert (model.heads, model.format) == (card.has_heads, card.format)
         assert card.memory is not None and model.fit == card.memory.fit
         assert card.parameters.startswith(count_words(model.parameters))
 

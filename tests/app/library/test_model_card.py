@@ -18,8 +18,9 @@ from app.values.models import ModelCard
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.values.errors import EngineError, Reason
 from mlx_engine.values.memory_plan import CacheBytes
+from mlx_engine.values.model_description import TensorGroup
 from mlx_engine.values.options import LoadOptions
-from mlx_engine.values.words import count_words, size_words, token_words
+from mlx_engine.values.words import count_words, size_words
 
 GB, GIB = 10**9, 2**30
 MAC = Machine(48 * GB)
@@ -30,18 +31,22 @@ def test_a_card_says_what_the_model_is():
     assert (card.parameters, card.quantisation, card.context) == (
         "27.4B parameters",
         "Q4_K_M",
-        "256k tokens",
+        "262,144 tokens, about 196,608 words",
     )
-    assert (card.heads, card.has_heads) == ("1 drafting head", True)
+    assert (card.heads, card.has_heads) == ("With drafting (1 drafting head)", True)
 
 
 @pytest.mark.parametrize(
     ("heads", "reason", "words"),
     [
-        (2, None, "2 drafting heads"),
-        (0, None, "No drafting heads. It runs without drafting."),
-        (1, "Its head is of another model.", "Its head is of another model. It runs without"),
-        (0, "The conversion dropped the heads.", "The conversion dropped the heads. It runs"),
+        (2, None, "With drafting (2 drafting heads)"),
+        (0, None, "Without drafting: this model has no drafting heads."),
+        (1, "Its head is of another model.", "Without drafting: Its head is of another model."),
+        (
+            0,
+            "The conversion dropped the heads.",
+            "Without drafting: The conversion dropped the heads.",
+        ),
     ],
 )
 def test_heads_of_every_kind(heads, reason, words):
@@ -53,7 +58,7 @@ def test_heads_of_every_kind(heads, reason, words):
 
 def test_heads_beside_a_model_say_which_file_they_lie_in():
     beside = replace(DESCRIPTION, heads_from="/models/original/mtp.safetensors")
-    assert make_card(beside, MAC).heads == "1 drafting head, from mtp.safetensors"
+    assert make_card(beside, MAC).heads == "With drafting (1 drafting head, from mtp.safetensors)"
 
 
 def test_a_card_says_in_plain_words_what_the_files_are():
@@ -61,16 +66,18 @@ def test_a_card_says_in_plain_words_what_the_files_are():
         "8-bit affine, groups of 64": ("/models/a", "8-bit MLX"),
         "bfloat16": ("/models/a", "16-bit MLX"),
         "Q4_K as 4-bit affine, groups of 32 + kept as IQ3_XS blocks": ("/a.gguf", "4-bit GGUF"),
+        "Q6_K, unpacked + Q4_K": ("/a-Q4_K_M.gguf", "4-bit GGUF"),
         "": ("/a.gguf", "GGUF"),
     }
     for quantisation, (path, words) in stored.items():
-        model = replace(DESCRIPTION, path=path, nbytes=4_900_000, quantisation=quantisation)
-        card = make_card(model, MAC)
-        assert (card.size, str(card.format)) == ("4.9 MB", words)
+        model = replace(DESCRIPTION, path=path, quantisation=quantisation)
+        assert make_card(model, MAC).format == words
 
 
-def test_a_card_knows_how_tensors_are_stored():
-    assert make_card(DESCRIPTION, MAC).groups == DESCRIPTION.groups
+def test_the_size_of_a_card_is_that_of_the_files():
+    group = TensorGroup("experts", 3, "Q6_K, unpacked", 10, 9_900_000, file_nbytes=4_900_000)
+    model = replace(DESCRIPTION, nbytes=9_900_000, groups=(group,))
+    assert make_card(model, MAC).size == "4.9 MB"
 
 
 def test_a_card_lists_what_else_is_off():
@@ -80,8 +87,8 @@ def test_a_card_lists_what_else_is_off():
 
 def test_memory_is_a_sum_one_can_follow():
     assert make_card(DESCRIPTION, MAC).memory.words == (
-        "18.2 GB weights + 1.47 GB cache at 4k tokens = 19.7 GB of 48 GB: "
-        "fits (36.6 GB with all 256k)"
+        "18.2 GB model + 1.47 GB chat at 4,096 tokens = 19.7 GB of 48 GB: "
+        "fits (36.6 GB with all 262,144)"
     )
 
 
@@ -89,7 +96,7 @@ def test_memory_is_a_sum_one_can_follow():
     ("usable", "fit", "words"),
     [
         (30 * GB, "tight", "tight, room for about"),
-        (19_600_000_000, "tight", "tight, room for about 5k tokens"),
+        (19_600_000_000, "tight", "tight, room for about 5,120 tokens"),
         (18 * GB, "too-large", "does not fit, 1.52 GB too much"),
     ],
 )
@@ -102,7 +109,7 @@ def test_a_model_that_hardly_fits_says_so(usable, fit, words):
 def test_a_context_that_was_asked_for_and_does_not_fit_says_so():
     memory = DESCRIPTION.memory_fit(30 * GB, asked=200_000)
     assert (memory.fit, memory.full.context) == ("too-large", 200_000)
-    assert memory.words.endswith("= 32.4 GB of 30 GB: does not fit, room for about 160k tokens")
+    assert memory.words.endswith("= 32.4 GB of 30 GB: does not fit, room for about 163,840 tokens")
     assert DESCRIPTION.memory_fit(30 * GB, asked=100_000).fit == "fits"
 
 
@@ -158,7 +165,7 @@ def test_a_shorter_context_needs_less_memory():
     short = read_card(None, MAC, ModelSettings(LoadOptions(context_length=2048)))
     assert isinstance(whole, ModelCard)
     assert isinstance(short, ModelCard)
-    assert short.context == "2k tokens"
+    assert short.context == "2,048 tokens, about 1,536 words"
     assert short.memory.full.total < whole.memory.full.total
     long = read_card(None, MAC, ModelSettings(LoadOptions(context_length=10**9)))
     assert isinstance(long, ModelCard)
@@ -200,7 +207,6 @@ def test_numbers_in_words():
         "2 TB",
     ]
     assert [count_words(n) for n in (12, 751_000_000, 1_200_000_000_000)] == ["12", "751M", "1.2T"]
-    assert [token_words(n) for n in (100, 4096, 262_144)] == ["100", "4k", "256k"]
 
 
 def test_a_context_longer_than_the_model_reads_is_told():

@@ -5,10 +5,20 @@ from accessibility_dump import CONTROLS, pages, told_of
 from filled_window import filled_window
 from panel_driving import Owner
 from PySide6.QtGui import QAccessible
-from PySide6.QtWidgets import QDoubleSpinBox, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractSpinBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QLineEdit,
+    QPlainTextEdit,
+    QWidget,
+)
 from shown_transcript import settle
 
 from app.window.controls.chart import Chart, ShareBar
+from app.window.controls.layouts import Group
+from app.window.controls.numbers import Slider
 
 ROLE = QAccessible.Role
 
@@ -41,6 +51,40 @@ def test_every_figure_is_told_in_words(made):
                 interface = QAccessible.queryAccessibleInterface(chart)
                 assert interface.role() == ROLE.StaticText
                 assert interface.text(QAccessible.Text.Name) == chart.words() != ""
+
+
+def explained(control: QWidget, root: QWidget) -> bool:
+    """Whether a control, or what it is a part of, has a tooltip, and tells it to a screen reader.
+
+    An icon has the tooltip as its name.
+    """
+    part, tip = control, control.toolTip()
+    while not tip and part is not root:
+        part = part.parentWidget()
+        tip = part.toolTip()
+    return bool(tip) and bool(control.accessibleDescription() or control.accessibleName() == tip)
+
+
+KINDS = (QAbstractButton, QAbstractSpinBox, QComboBox, QLineEdit, QPlainTextEdit, Slider)
+
+
+def test_every_control_of_panel_card_and_drafting_view_is_explained(made):
+    without, seen = [], 0
+    for root in (made.session, made.card, made.drafting_panel):
+        for group in root.findChildren(Group):
+            group.open(True)
+        for control in root.findChildren(QWidget):
+            if isinstance(control, KINDS):
+                seen += 1
+                if not explained(control, root):
+                    without.append((type(control).__name__, control.accessibleName(), root))
+    assert not without, without
+    assert seen > 50
+
+
+def test_every_chart_of_the_drafting_view_has_a_legend(made):
+    charts = made.drafting.findChildren(Chart)
+    assert len(charts) == 4 and all(chart.accessibleDescription() for chart in charts)
 
 
 def test_a_number_that_was_not_chosen_is_told_as_it_is_shown(made):

@@ -192,7 +192,7 @@ def test_a_guess_is_not_told_as_a_measurement():
     """Parked before any draft was made: costs are such that only perfect drafts would pay."""
     chat = Chat(PassCosts((10.0, 19.3), 0.0))
     assert chat.next().depth == 1
-    assert "expected to be accepted" in chat.next().why.words, "it is not known what became of it"
+    assert "expected to be right" in chat.next().why.words, "it is not known what became of it"
     chat.ran(1, 0, 19.3)
     chat.choice = None
     assert "expected" not in chat.next().why.words

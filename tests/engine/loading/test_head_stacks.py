@@ -98,7 +98,7 @@ def test_heads_more_than_are_run_are_left_aside(tmp_path):
     assert engine.description.mtp_heads == 1
     (skipped,) = [group for group in engine.description.groups if group.name == "skipped"]
     assert skipped.tensors == len(more)
-    assert skipped.words == "not loaded: more MTP heads than are run"
+    assert skipped.words == "not loaded: more drafting heads than are run"
     engine.close()
 
 

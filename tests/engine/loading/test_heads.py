@@ -208,7 +208,7 @@ def test_heads_of_another_model(tmp_path: Path) -> None:
 def test_heads_given_that_are_none(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadModelFile, match="no MTP heads"):
+    with pytest.raises(BadModelFile, match="no drafting heads"):
         described(folder, tmp_path / "empty")
     (tmp_path / "mtp.bin").touch()
     with pytest.raises(UnsafeModelFile):

@@ -19,7 +19,7 @@ import mlx_engine
 from mlx_engine.loading.no_model import are_mtp_heads
 from mlx_engine.values.errors import BadChatTemplate, BadModelFile, HeadsOnly, UnsupportedModel
 
-ALONE = r"holds MTP heads only\. Open the {} model they belong to \(hidden size 64\) and give"
+ALONE = r"holds drafting heads only\. Open the {} model they belong to \(hidden size 64\) and give"
 
 
 def left(folder: Path, part: str) -> Path:
@@ -41,13 +41,13 @@ def test_heads_of_qwen_alone(tmp_path, layout):
     folder = left(write_tiny_qwen3_5(tmp_path / "m", layout=layout), "mtp.")
     refused(folder, ALONE.format("qwen3_5"))
     (folder / "config.json").unlink()
-    refused(folder, "holds MTP heads only. Open the model they belong to and")
+    refused(folder, "holds drafting heads only. Open the model they belong to and")
 
 
 def test_heads_without_a_prefix(tmp_path):
     whole = write_tiny_qwen3_5(tmp_path / "m", heads="sibling")
     folder = tmp_path / "m-MTP"
-    refused(folder, "holds MTP heads only. Open the model they belong to and")
+    refused(folder, "holds drafting heads only. Open the model they belong to and")
     shutil.copy(whole / "config.json", folder)
     refused(folder, ALONE.format("qwen3_5"))
 
@@ -119,7 +119,7 @@ def test_a_model_without_heads_given_for_its_heads(tmp_path, given):
     place = folder if given == "itself" else publish(kind, tmp_path / "other").folder
     if given.endswith(".gguf"):
         place = convert(place, tmp_path / given)
-    with pytest.raises(BadModelFile, match=f"^{place}: no MTP heads in there"):
+    with pytest.raises(BadModelFile, match=f"^{place}: no drafting heads in there"):
         mlx_engine.load(folder, heads=place)
 
 

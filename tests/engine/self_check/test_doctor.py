@@ -116,7 +116,7 @@ def test_the_memory_plan_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     folder = str(write_tiny_qwen3_5(tmp_path / "tiny"))
     (finding,) = check_plan(folder)
     assert (finding.name, finding.state) == ("plan", "ok")
-    assert finding.words.startswith("tiny: ") and " weights + " in finding.words
+    assert finding.words.startswith("tiny: ") and " model + " in finding.words
     monkeypatch.setattr(doctor, "usable_bytes", lambda: 10**6)
     (finding,) = check_plan(folder)
     assert (finding.state, "does not fit" in finding.words) == ("fail", True)

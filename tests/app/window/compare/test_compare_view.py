@@ -81,10 +81,8 @@ def test_both_answers_and_figures_are_shown(view, stated):
     assert "Same 212 tokens." in shown
     assert "1.87 times as fast with drafting." in shown
     assert "41.3 tok/s" in shown
-    assert (
-        "212 tokens · 2.90 tok/pass · 67\N{NO-BREAK SPACE}% of drafts accepted (174/260)" in shown
-    )
-    assert "212 tokens · 1.00 tok/pass" in shown
+    assert "212 tokens · 2.90 tokens per step · 67% of guesses right (174 of 260)" in shown
+    assert "212 tokens · 1.00 tokens per step" in shown
     assert run_button(view).text() == "Run"
 
 
@@ -221,7 +219,7 @@ def test_a_depth_that_is_pinned_can_be_compared(view, stated):
     chat.settings = replace(chat.settings, draft=DraftOptions("prompt-lookup", 3))
     view.begin()
     assert depths.isVisibleTo(view)
-    button(depths, "Pinned: 3").click()
+    button(depths, "As in this chat: 3").click()
     view.begin()
     view.show_prompt("Why?")
     run_button(view).click()
@@ -229,7 +227,9 @@ def test_a_depth_that_is_pinned_can_be_compared(view, stated):
     assert asked[-1].settings.draft.depth == 3, "what was chosen stays"
     stated.end("on", stats=replace(ON, tokens_per_second=10.0))
     stated.end("off")
-    assert "Depth 3 is pinned: Auto drafts only as deep as pays." in " ".join(words_on(view))
+    assert "This chat guesses 3 tokens ahead in any case; Auto only as many as help." in " ".join(
+        words_on(view)
+    )
     chat.settings = replace(chat.settings, draft=DraftOptions())
     view.begin()
     assert not depths.isVisibleTo(view)

@@ -60,7 +60,7 @@ def test_common_words_while_writing(one, other):
         (stats(speed=41.3, drafted=5), stats(speed=22.1), "1.87 times as fast with drafting."),
         (stats(speed=18.8, drafted=5), stats(speed=20.0), "drafting was slower here."),
         (stats(speed=20.0, drafted=5), stats(speed=20.0), "As fast with drafting as without."),
-        (stats(speed=20.0), stats(speed=20.0), "though nothing was drafted."),
+        (stats(speed=20.0), stats(speed=20.0), "though nothing was guessed."),
         (stats(speed=0.0), stats(), ""),
     ],
 )

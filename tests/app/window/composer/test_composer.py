@@ -73,7 +73,7 @@ def test_a_context_that_is_nearly_full_is_told(composer):
         composer.ring.show_context(used, 1000)
         assert composer.ring.isVisible() == is_told
     composer.ring.show_context(800, 1000)
-    assert composer.ring.toolTip() == "80 % of the context is used: 800 of 1,000 tokens."
+    assert composer.ring.toolTip() == "80% of the room for this chat is used: 800 of 1,000 tokens."
     composer.ring.show_context(10, 0)
     assert not composer.ring.isVisible()
 

@@ -66,7 +66,7 @@ def test_bars_grow_with_depths(qtbot, theme):
     qtbot.addWidget(bars)
     bars.show_rows([DepthRow(depth, 1, 2) for depth in range(1, 6)])
     assert bars.sizeHint().height() == 5 * ceil(ROW * bars.metrics.height())
-    assert "Depth 5: 1 of 2 accepted, 50 %." in bars.accessibleName()
+    assert "Token 5: 1 of 2 right, 50%." in bars.accessibleName()
 
 
 def test_the_strip_opens_by_click_and_key(qtbot, theme):
@@ -115,8 +115,8 @@ def test_view_and_strip_show_a_history(qtbot, theme):
     view.show_history(history)
     view.show_costs([5, 6, 7, 8], 3)
     strip.show_figures(history, StripFigures(41.0, 100, 1000))
-    assert any("10 of 15 drafted" in text for text in words_on(view))
-    assert "67 % of drafts accepted" in strip.accessibleDescription()
+    assert any("10 of 15 guesses" in text for text in words_on(view))
+    assert "67% of guesses right" in strip.accessibleDescription()
     assert "41.0 tok/s" in strip.accessibleDescription()
 
 

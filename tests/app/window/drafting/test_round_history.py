@@ -59,7 +59,9 @@ def test_gain_needs_both_kinds_of_rounds():
     assert history.gain is not None
     assert history.gain.plain == pytest.approx(100)
     assert history.gain.drafted == pytest.approx(200)
-    assert gain_in_words(history) == "200.0 tok/s with drafting, 100.0 without: 2.00 times."
+    assert gain_in_words(history) == (
+        "200.0 tokens per second with drafting, 100.0 without: 2.00 times as fast."
+    )
 
 
 def test_recent_rounds_are_bounded():
@@ -76,7 +78,7 @@ def test_the_newest_reason_is_in_effect_and_all_are_listed():
     assert summary(history) == "Switched off."
     history.add([a_round(2, 2)])
     assert summary(history).startswith(
-        "Drafting 2 ahead now. 2 of 2 drafted tokens accepted in this"
+        "Guessing 2 tokens ahead now. 2 of 2 guesses were right in this"
     )
     assert reasons_in_words(history.reasons) == "Too dear.\nSwitched off."
 
@@ -109,7 +111,7 @@ def test_what_is_said_follows_the_answer_to_its_end():
     history.add([a_round(3, 2), a_round(1, 1)])
     assert (history.state, drafting_sentence(history)) == (
         DraftingNow(1),
-        "75 % of drafts accepted",
+        "75% of guesses right",
     )
     history.end_answer()
     assert history.state == LastAnswer(3, 4, 3)
@@ -121,7 +123,7 @@ def test_what_is_said_follows_the_answer_to_its_end():
     assert summary(history).startswith("Last answer: Too dear.")
 
 
-RESTS, ALL = "Drafting is paused: answers come faster without it here", "100 % of drafts accepted"
+RESTS, ALL = "Drafting is paused: answers come faster without it here", "100% of guesses right"
 SLOWER = "Answers come faster without drafting here"
 PARKED = Reason("parked-cost", "Too dear.")
 
@@ -143,7 +145,7 @@ def test_the_strip_says_one_sentence_or_nothing(depth, why, auto_depth, sentence
     history, tally = RoundHistory(), Tally(seed=0, rounds=[stats])
     history.add([stats])
     shown = drafting_sentence(history)
-    assert shown == (sentence if sentence != ALL else "0 % of drafts accepted")
+    assert shown == (sentence if sentence != ALL else "0% of guesses right")
     history.end_answer()
     assert drafting_sentence(history) == shown
     kept = stats_from(json.loads(stats_to_json(tally.stats())))
@@ -192,5 +194,5 @@ def test_words_of_the_strip():
     done = StripFigures(
         41.31, context_used=3100, context_length=32768, prompt_done=9, prompt_total=10
     )
-    assert context_in_words(done) == "3.1k / 32.8k"
+    assert context_in_words(done) == "3,100 of 32,768 tokens"
     assert context_in_words(StripFigures()) == ""

@@ -137,12 +137,12 @@ def test_arrow_keys_walk_the_segments(qtbot, widgets):
     assert isinstance(panel, SessionPanel)
     owner = Owner()
     panel.settings.watch(lambda: owner.settings, owner.change, owner.changed)
-    auto = find(panel, QPushButton, "Depth: Auto")
+    auto = find(panel, QPushButton, "Guess ahead: Auto")
     auto.setFocus()
     qtbot.keyClick(auto, Qt.Key.Key_Right)
     focus = QApplication.focusWidget()
     assert focus is not None
-    assert focus.accessibleName() == "Depth: Off"
+    assert focus.accessibleName() == "Guess ahead: Off"
     qtbot.keyClick(focus, Qt.Key.Key_Right)
     assert [draft.depth for _, draft in owner.heard] == [0, 3]
 

@@ -66,7 +66,7 @@ def test_showing_changes_nothing(qtbot, view, settings, wear):
     qtbot.wait(350)
     assert settings.value == given
     assert find(view, QPushButton, "Theme: Dark").isChecked()
-    assert find(view, QLabel, "Text size 140 %").text() == "140 %"
+    assert find(view, QLabel, "Text size 140%").text() == "140%"
 
 
 def test_general_and_appearance(view, settings):

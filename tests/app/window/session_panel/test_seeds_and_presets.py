@@ -11,11 +11,14 @@ from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.controls.choices import DropDown, Segments
 from app.window.session_panel.sampling_group import ArgumentFields
 
+LOCKED = "The seed is locked. Click to use another one for every answer"
+UNLOCKED = "Lock the seed of the last answer, so that answers can be repeated"
+
 
 def test_the_lock_takes_the_last_seed_and_lets_it_go(panel, heard):
     panel.sampling.seed.show_last(816233)
-    find(panel, QToolButton, "Lock the seed").click()
-    find(panel, QToolButton, "Locked: use a random seed for each answer").click()
+    find(panel, QToolButton, UNLOCKED).click()
+    find(panel, QToolButton, LOCKED).click()
     assert [sampling.seed for _, sampling in heard] == [816233, None]
 
 
@@ -112,7 +115,7 @@ def test_what_another_models_template_asks_for_stays(qtbot, panel, heard):
     panel.owner.give(panel, ChatSettings(template_arguments=given))
     panel.show_model(None, replace(CAN, template_arguments=("reasoning_effort",)))
     assert find(panel, QLineEdit, "date_string").text() == "1 May"
-    assert "does not ask for it" in find(panel, QLineEdit, "date_string").toolTip()
+    assert "does not have this setting" in find(panel, QLineEdit, "date_string").toolTip()
     assert find(panel, QLineEdit, "reasoning_effort").text() == '"2"'
     type_into(qtbot, panel, "reasoning_effort", "high")
     assert heard == [("template_arguments", given | {"reasoning_effort": "high"})]

@@ -24,7 +24,6 @@ from app.library.model_card import make_card
 from app.state.round_history import DraftingNow, LastAnswer, SpeedBySetting
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings, SamplingChoice
-from app.window.chat_page import model_in_words
 from app.window.controls.choices import DropDown, Segments
 from app.window.controls.labels import SteadyWords
 from app.window.controls.layouts import Group
@@ -42,7 +41,7 @@ from mlx_engine.values.options import (
 )
 from mlx_engine.values.stats import RoundStats
 
-AUTO = "Auto: drafts as far ahead as it helps."
+AUTO = "Auto: guesses ahead where it helps."
 
 
 def test_showing_settings_says_nothing(qtbot, panel, heard, wear):
@@ -66,7 +65,7 @@ def test_what_is_shown_is_what_was_given(panel):
     assert texts["Frequency penalty"] == "-0.3"
     assert texts["Seed"] == "99"
     assert texts["Max tokens"] == "200"
-    assert texts["Minimum probability"] == "0.25"
+    assert texts["Minimum certainty"] == "0.25"
     areas = {w.accessibleName(): w.toPlainText() for w in panel.findChildren(QPlainTextEdit)}
     assert areas["Stop strings"] == "END\n\\n\\n"
     assert areas["System prompt"] == "Be brief."
@@ -102,7 +101,7 @@ def test_an_empty_field_is_no_choice_or_no_limit(qtbot, panel, heard):
         ("Max tokens", "1,024", 1024),
         ("Max tokens", "32.768", 32768),
         ("Max tokens", "0", None),
-        ("Minimum probability", "2", None),
+        ("Minimum certainty", "2", None),
     ],
 )
 def test_no_number_out_of_range_can_be_typed(qtbot, panel, heard, field, text, number):
@@ -111,7 +110,7 @@ def test_no_number_out_of_range_can_be_typed(qtbot, panel, heard, field, text, n
         "Temperature": lambda: panel.owner.settings.sampling.temperature,
         "Top k": lambda: panel.owner.settings.sampling.top_k,
         "Max tokens": lambda: panel.owner.settings.generation.max_tokens,
-        "Minimum probability": lambda: panel.owner.settings.draft.min_probability or None,
+        "Minimum certainty": lambda: panel.owner.settings.draft.min_probability or None,
     }
     assert numbers[field]() == number, heard
 
@@ -221,16 +220,16 @@ def test_text_of_one_chat_never_reaches_the_next(qtbot, panel, heard):
 def test_the_depth_is_automatic_off_or_a_number(panel, qtbot, heard):
     tokens = find(panel, QDoubleSpinBox, "Tokens ahead")
     assert not tokens.isVisible()
-    find(panel, QPushButton, "Depth: Custom").click()
+    find(panel, QPushButton, "Guess ahead: Custom").click()
     assert tokens.isVisible() and (tokens.minimum(), tokens.maximum()) == (1, MAX_DEPTH)
     type_into(qtbot, panel, "Tokens ahead", "5")
-    find(panel, QPushButton, "Depth: Off").click()
+    find(panel, QPushButton, "Guess ahead: Off").click()
     assert not tokens.isVisible()
-    find(panel, QPushButton, "Depth: Auto").click()
+    find(panel, QPushButton, "Guess ahead: Auto").click()
     assert [options.depth for _, options in heard] == [3, 5, 0, "auto"]
     for depth, name in ((0, "Off"), (7, "Custom"), ("auto", "Auto")):
         panel.owner.give(panel, ChatSettings(draft=DraftOptions(depth=depth)))
-        assert find(panel, QPushButton, f"Depth: {name}").isChecked()
+        assert find(panel, QPushButton, f"Guess ahead: {name}").isChecked()
     assert tokens.value() == 7
 
 
@@ -238,27 +237,27 @@ def test_what_the_model_cannot_do_is_disabled_with_the_reason(panel):
     panel.show_model(None, CANNOT)
     panel.owner.give(panel, ChatSettings())
     controls = [
-        find(panel, QPushButton, "Depth: Auto"),
-        find(panel, QPushButton, "Draft rule: Greedy"),
-        field_of(panel, "Minimum probability"),
+        find(panel, QPushButton, "Guess ahead: Auto"),
+        find(panel, QPushButton, "Which token is guessed: Most likely"),
+        field_of(panel, "Minimum certainty"),
     ]
     for control in controls:
         assert not control.isEnabled()
         assert control.toolTip() == WHY
     assert WHY in words_on(panel)
     assert find(panel, QLabel, "In effect").accessibleDescription() == f"Off: {WHY}"
-    source = find(panel, DropDown, "Draft source")
+    source = find(panel, DropDown, "Guesses come from")
     assert source.isEnabled(), "drafting can still be switched off"
 
 
 def test_switching_the_source(qtbot, panel, heard):
-    choose(qtbot, find(panel, DropDown, "Draft source"), "none")
+    choose(qtbot, find(panel, DropDown, "Guesses come from"), "none")
     assert heard == [("draft", DraftOptions(source="none"))]
-    assert not find(panel, QPushButton, "Depth: Auto").isEnabled()
+    assert not find(panel, QPushButton, "Guess ahead: Auto").isEnabled()
 
 
 def test_the_output_head_is_chosen_where_mtp_heads_draft(qtbot, panel, heard):
-    output = find(panel, DropDown, "Output layer for drafts")
+    output = find(panel, DropDown, "Guess among")
     choose(qtbot, output, "4-bit")
     assert heard == [("draft", DraftOptions(output="4-bit"))]
     panel.owner.give(panel, ChatSettings(draft=DraftOptions("prompt-lookup")))
@@ -275,7 +274,7 @@ def test_sources_of_a_model(panel):
     assert known == set(get_args(DraftSourceName)), "each source of the engine is known"
     assert all(not ability.problem for ability in small.sources)
     panel.show_model(None, plain)
-    source = find(panel, DropDown, "Draft source")
+    source = find(panel, DropDown, "Guesses come from")
     can_be_chosen = {
         source.itemData(row): bool(source.model().item(row).isEnabled())
         for row in range(source.count())
@@ -316,11 +315,11 @@ def test_newcomers_see_what_is_in_effect_the_depth_and_three_sliders(panel):
         found = [w for kind in kinds for w in group.findChildren(kind)]
         return {w.accessibleName() for w in found if w.isVisibleTo(panel)}
 
-    assert controls(drafting) == {"In effect", "Depth"}
+    assert controls(drafting) == {"In effect", "Guess ahead"}
     usual = {"Temperature", "Top k", "Top p"}
     assert controls(sampling) == usual | {f"{name}, slider" for name in usual}
     drafting.advanced.open(True)
-    assert controls(drafting) > {"Draft source", "Minimum probability", "Output layer for drafts"}
+    assert controls(drafting) > {"Guesses come from", "Minimum certainty", "Guess among"}
     assert "Advanced drafting" not in panel.folded_groups()
 
 
@@ -344,7 +343,9 @@ def test_a_slider_and_its_field_are_one_number(qtbot, panel, heard):
 
 
 def test_two_settings_say_what_they_do_and_what_that_brought_here(panel):
-    assert {WHAT_PROBABILITY_DOES, WHAT_OUTPUT_DOES} <= set(words_on(panel))
+    assert field_of(panel, "Minimum certainty").toolTip() == WHAT_PROBABILITY_DOES
+    output = find(panel, DropDown, "Guess among")
+    assert output.toolTip() == f"{WHAT_OUTPUT_DOES}\nAs exact as the answer itself."
     fast, slow, few = (RoundStats(0, 2, 2, 1, 2, 4.0, ms, 0.0) for ms in (16.0, 36.0, 1.0))
     figures = Figures(panel)
     by_probability, by_output = figures.speeds_by_probability, figures.speeds_by_output
@@ -356,7 +357,7 @@ def test_two_settings_say_what_they_do_and_what_that_brought_here(panel):
     by_output.add("4-bit", [fast] * 8)
     figures.changed.emit()
     assert "Measured here: off 50.0 tok/s, 0.25 100.0 tok/s." in words_on(panel)
-    said = "Measured here: the model's own 50.0 tok/s, a copy in 4 bits 100.0 tok/s."
+    said = "Measured here: all tokens 50.0 tok/s, all tokens, rounded 100.0 tok/s."
     assert said in words_on(panel)
     figures.speeds_by_probability, figures.speeds_by_output = SpeedBySetting(), SpeedBySetting()
     figures.changed.emit()
@@ -368,7 +369,7 @@ def test_nothing_moves_below_what_is_in_effect_whatever_that_is(panel, wear):
     figures = Figures(panel)
     panel.draft.advanced.open(False)
     panel.resize(288, 900)
-    words, depth = find(panel, QLabel, "In effect"), find(panel, Segments, "Depth")
+    words, depth = find(panel, QLabel, "In effect"), find(panel, Segments, "Guess ahead")
 
     def place():
         settle()
@@ -402,7 +403,7 @@ def test_how_weights_are_stored_does_not_widen_the_panel(panel, wear):
         DESCRIPTION, quantisation=words, template_arguments=("reasoning_effort",)
     )
     card = make_card(model, Machine(40 * 10**9))
-    assert card.quantisation == "Q4_K + Q6_K + IQ4_XS"
+    assert card.quantisation == "Q4_K · Q4_K + Q6_K + IQ4_XS"
     panel.show_model(card, dataclasses.replace(CAN, can_switch_thinking=True))
     for group in panel.findChildren(Group):
         group.open(True)
@@ -410,4 +411,3 @@ def test_how_weights_are_stored_does_not_widen_the_panel(panel, wear):
     QApplication.processEvents()
     (area,) = panel.findChildren(QScrollArea)
     assert area.horizontalScrollBar().maximum() == 0
-    assert "Q4_K + Q6_K + IQ4_XS" in model_in_words(model)

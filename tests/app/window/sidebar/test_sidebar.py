@@ -141,7 +141,7 @@ def test_a_ring_fills_while_models_are_downloaded(hands):
         hands.downloads.changed.emit()
         rings.append(models.grab().toImage())
         assert models.accessibleDescription() == (
-            "" if fraction is None else f"Downloading: {100 * fraction:.0f} %"
+            "" if fraction is None else f"Downloading: {100 * fraction:.0f}%"
         )
     assert rings[0] == rings[3] and rings[1] != rings[2] != rings[0]
 

@@ -57,7 +57,7 @@ def test_wishes(view, qtbot):
     assert answer.buttons.number.text() == "2/3"
     qtbot.mouseClick(answer.footer, left)
     (popover,) = answer.footer.findChildren(FiguresPopover)
-    assert "2.6 tokens per pass" in popover.accessibleDescription()
+    assert "2.6 tokens each time the model ran" in popover.accessibleDescription()
     popover.close()
 
 
@@ -180,11 +180,11 @@ def test_the_footer_has_two_figures_and_tells_all(view):
     show(view, ShownMessage(1, "assistant", "x", stats=STATS))
     footer = of(view, 1).footer
     assert footer.shown() == "41.3 tok/s  ·  212 tokens"
-    assert "82 % of drafts accepted (174 of 212)" in footer.accessibleDescription()
-    assert "Depth 2: 78 of 106 accepted (74 %)" in footer.toolTip()
+    assert "82% of guesses right (174 of 212)" in footer.accessibleDescription()
+    assert "Token 2: 78 of 106 right (74%)" in footer.toolTip()
     assert "MTP heads" not in footer.toolTip()
     footer.show_stats(replace(STATS, prompt_tokens=8000, head_rows=256, head_share=0.0132))
-    assert "MTP heads read 256 of them, 1.3 % of the reading time" in footer.toolTip()
+    assert "The drafting heads read 256 of them in 1% of the reading time" in footer.toolTip()
 
 
 def test_a_figure_without_room_is_left_out_whole(qtbot):

@@ -267,7 +267,7 @@ def test_mutated_metadata_never_crash(tmp_path: Path) -> None:
 
 
 def test_heads_alone_are_no_model(tmp_path: Path) -> None:
-    with pytest.raises(HeadsOnly, match="MTP heads only"):
+    with pytest.raises(HeadsOnly, match="drafting heads only"):
         mlx_engine.load(write_tiny_gguf(tmp_path / "mtp-m.gguf", heads="only"))
 
 
