@@ -12,11 +12,13 @@ it. So keys and values cross the bus once for all rows of a threadgroup; where a
 (8 R rows each), they run side by side and the cache of the chip has what the first of them read.
 Second, a SIMD-group merges 32 columns of a row: lanes weigh 32 blocks at once, then all walk them.
 
-Where blocks and steps begin depends on the absolute key index alone: blocks of 128 keys up to 4096,
-for enough threads in short chats, then of 256, for fewer partial results in long ones. A row walks
-steps and blocks that it sees a key of, and a key it does not see changes nothing of it; rows and
-window are numbers, not another text of the kernel. So neither M nor what follows can change a row's
-bits, and nothing is a mask array: a row knows where it ends.
+Where blocks and steps begin depends on the absolute key index and on what is constant in a model:
+blocks of 128 keys up to 4,096, for enough threads in short chats, then of 256, 512 and 1,024, for
+fewer partial results in long ones, all times a factor F that grows with the rows of a key head and
+falls with the bytes of a key (`key_blocks`). A row walks steps and blocks that it sees a key of,
+and a key it does not see changes nothing of it; rows and window are numbers, not another text of
+the kernel. So neither M nor what follows can change a row's bits, and nothing is a mask array: a
+row knows where it ends.
 
 Cost, with L keys and B blocks: Hkv L (D + DV) elements of the cache, once for every 8 R rows of a
 head, and Hq M D of q read once, Hq M (DV + 2) B floats written and read again between the passes,
@@ -32,16 +34,34 @@ import mlx.core as mx
 from metal_kernels.kernel import KernelSource, Launch, Launcher, parameters, pipeline
 from metal_kernels.key_value_formats import KeyValueFormat
 
-SHORT, LONG, CHANGE = 128, 256, 4096
-"""Keys of a block below and above the absolute index CHANGE; whole steps of four."""
+SIZES = ((0, 128), (4096, 256), (16384, 512), (65536, 1024))
+"""Absolute index of a key, and keys of a block from there on, for a factor of 1."""
+
+MOST_FACTOR = 16
+"""With it each of the first three sizes still has whole blocks."""
+
+LONG_AT, DRAFT_ROWS, MOST_SHARE = 256, 4, 0.15
+"""Partial results of DRAFT_ROWS rows take at most this share of the cache's bytes in blocks of
+LONG_AT keys times the factor, unless MOST_FACTOR is reached."""
 
 BLOCKS = """
+template <int F>
 inline int block_start(int block) {
-  return block <= 32 ? block * 128 : 4096 + (block - 32) * 256;
+  const int second = 32 / F;  // first block from 4,096 on, then from 16,384 and 65,536 on
+  const int third = second + 48 / F;
+  const int fourth = third + 96 / F;
+  return block <= second ? block * 128 * F
+       : block <= third  ? 4096 + (block - second) * 256 * F
+       : block <= fourth ? 16384 + (block - third) * 512 * F
+                         : 65536 + (block - fourth) * 1024 * F;
 }
 
+template <int F>
 inline int block_of(int key) {
-  return key < 4096 ? key / 128 : 32 + (key - 4096) / 256;
+  return key < 4096  ? key / (128 * F)
+       : key < 16384 ? 32 / F + (key - 4096) / (256 * F)
+       : key < 65536 ? 80 / F + (key - 16384) / (512 * F)
+                     : 176 / F + (key - 65536) / (1024 * F);
 }
 """
 
@@ -108,8 +128,8 @@ UNROLL for (int r = 0; r < R; r++) {
 }
 
 const int oldest = max(from, end - M + 1 - window);
-const int last = min(block_start(block + 1), end);
-for (int key = max(block_start(block), oldest) / 4 * 4; key < last; key += 4) {
+const int last = min(block_start<F>(block + 1), end);
+for (int key = max(block_start<F>(block), oldest) / 4 * 4; key < last; key += 4) {
   float its[4][KEY_EACH];
   float values[4][VALUE_EACH];
   UNROLL for (int j = 0; j < 4; j++) {
@@ -182,8 +202,8 @@ const int column = min(int(thread_position_in_grid.x), VALUE_SIZE - 1);
 const int row = threadgroup_position_in_grid.y;
 const int M = places[3];
 const int newest = places[1] - M + row % M;
-const int first = block_of(max(places[0], newest + 1 - places[2]));
-const int count = block_of(newest) + 1 - first;  // blocks that the row sees
+const int first = block_of<F>(max(places[0], newest + 1 - places[2]));
+const int count = block_of<F>(newest) + 1 - first;  // blocks that the row sees
 const size_t at = size_t(row) * places[6] + (first - places[5]);
 
 float top = sinks[row / M];
@@ -214,14 +234,47 @@ if (thread_position_in_grid.x < VALUE_SIZE) {
 """
 
 
-def block_of(key: int) -> int:
-    """Number of the attention kernel's block of keys that contains an absolute position."""
-    return key // SHORT if key < CHANGE else CHANGE // SHORT + (key - CHANGE) // LONG
+class KeyBlocks(NamedTuple):
+    """How the attention kernel cuts the keys of a layer into blocks.
+
+    heads_per_key: query heads per key head. factor: of the blocks' sizes.
+    """
+
+    heads_per_key: int
+    factor: int
+
+    def of(self, key: int) -> int:
+        """Number of the block that contains the key at an absolute position."""
+        before = 0
+        for (start, keys), end in zip(SIZES, (*(at for at, _ in SIZES[1:]), None), strict=True):
+            if end is None or key < end:
+                return before + (key - start) // (keys * self.factor)
+            before += (end - start) // (keys * self.factor)
+        raise AssertionError(key)
+
+    def start(self, block: int) -> int:
+        """Absolute position of the first key in a block."""
+        at, size = SIZES[0]
+        for following, larger in SIZES[1:]:
+            count = (following - at) // (size * self.factor)
+            if block < count:
+                break
+            block, at, size = block - count, following, larger
+        return at + block * size * self.factor
 
 
-def block_start(block: int) -> int:
-    """Absolute position of the first key in a block of the attention kernel."""
-    return SHORT * block if block <= CHANGE // SHORT else CHANGE + (block - CHANGE // SHORT) * LONG
+@lru_cache(maxsize=32)
+def key_blocks(form: KeyValueFormat, size: int, value_size: int, heads_per_key: int) -> KeyBlocks:
+    """Choose blocks of keys for a layer: large ones where few bytes of cache serve many rows.
+
+    size, value_size: elements of a key (without its latent) and of a value.
+    """
+    partial_bytes = heads_per_key * DRAFT_ROWS * (value_size + 2) * 8  # written and read again
+    wanted = partial_bytes / (MOST_SHARE * (size + value_size) * form.element_bytes * LONG_AT)
+    factor = 1
+    while factor < wanted and factor < MOST_FACTOR:
+        factor *= 2
+    return KeyBlocks(heads_per_key, factor)
 
 
 class KeyExtent(NamedTuple):
@@ -239,30 +292,28 @@ class KeyExtent(NamedTuple):
 
 
 class BlockSpan(NamedTuple):
-    """Blocks of keys that a pass attends to: their number and the kernel's arguments."""
+    """Blocks of keys that a pass attends to: their number and factor, the kernel's arguments."""
 
     blocks: int
+    factor: int
     places: mx.array
 
     def with_end(self, end: mx.array) -> "BlockSpan":
         """Replace the end of the keys by one that only the device knows, int32 [1]."""
-        return BlockSpan(self.blocks, mx.where(_IS_END, end, self.places))
+        return self._replace(places=mx.where(_IS_END, end, self.places))
 
 
 _IS_END = mx.array([False, True, False, False, False, False, False])
 
 
 @lru_cache(maxsize=32)
-def block_span(extent: KeyExtent, rows: int, heads_per_key: int) -> BlockSpan:
-    """Blocks of keys that the newest `rows` rows attend to.
-
-    heads_per_key: query heads per key head.
-    """
+def block_span(extent: KeyExtent, rows: int, cut: KeyBlocks) -> BlockSpan:
+    """Blocks of keys that the newest `rows` rows attend to."""
     window = extent.window or 2**30  # one that nothing has left yet
-    first = block_of(max(extent.start, extent.end - extent.spare - rows + 1 - window))
-    blocks = block_of(extent.end - 1) + 1 - first
-    numbers = [extent.start, extent.end, window, rows, heads_per_key * rows, first, blocks]
-    return BlockSpan(blocks, mx.array(numbers, dtype=mx.int32))
+    first = cut.of(max(extent.start, extent.end - extent.spare - rows + 1 - window))
+    blocks = cut.of(extent.end - 1) + 1 - first
+    numbers = [extent.start, extent.end, window, rows, cut.heads_per_key * rows, first, blocks]
+    return BlockSpan(blocks, cut.factor, mx.array(numbers, dtype=mx.int32))
 
 
 PARTIAL = ("part", "tops", "sums")
@@ -288,8 +339,13 @@ def few_query_attention(
     half = len(form.buffers) // 2
     key_heads, value_size = cache[0].shape[-3], form.size(cache[half].shape[-1])
     assert rows <= MOST_ROWS and heads % key_heads == 0
-    span = place if isinstance(place, BlockSpan) else block_span(place, rows, heads // key_heads)
-    made = _launches(form, q.shape, q.dtype, key_heads, value_size, span.blocks, float(scale))
+    if isinstance(place, BlockSpan):
+        span = place
+    else:
+        cut = key_blocks(form, q.shape[-1], value_size, heads // key_heads)
+        span = block_span(place, rows, cut)
+    sizes = _Sizes(key_heads, value_size, span.blocks, span.factor)
+    made = _launches(form, q.shape, q.dtype, sizes, float(scale))
     queries = (q,) if q_latent is None else (q, q_latent)
     parts = launcher.run(made.first, (*queries, *cache, span.places))
     rows_of_sinks = _no_sinks(heads) if sinks is None else sinks
@@ -301,6 +357,13 @@ def _no_sinks(heads: int) -> mx.array:
     return mx.array([-mx.inf] * heads, dtype=mx.float32)
 
 
+class _Sizes(NamedTuple):
+    key_heads: int
+    value_size: int
+    blocks: int
+    factor: int
+
+
 class _Launches(NamedTuple):
     first: Launch
     second: Launch
@@ -308,21 +371,16 @@ class _Launches(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _launches(
-    form: KeyValueFormat,
-    shape: tuple[int, ...],
-    dtype: mx.Dtype,
-    key_heads: int,
-    value_size: int,
-    blocks: int,
-    scale: float,
+    form: KeyValueFormat, shape: tuple[int, ...], dtype: mx.Dtype, of: _Sizes, scale: float
 ) -> _Launches:
     heads, rows, size = shape[-3:]
+    key_heads, value_size, blocks, factor = of
     shares = form.lane_shares(size, value_size)
     assert shares is not None
     group = heads // key_heads * rows
     simds = -(-group // (4 if shares.key <= 4 else 2 if shares.key <= 8 else 1))
     sizes = parameters(R=-(-group // simds), SCALE=scale, KEY_SIZE=size, KEY_EACH=shares.key)
-    sizes += parameters(VALUE_SIZE=value_size, VALUE_EACH=shares.value)
+    sizes += parameters(VALUE_SIZE=value_size, VALUE_EACH=shares.value, F=factor)
     each_row = (heads * rows, blocks)
     first = Launch(
         pipeline(_parts_source(form), sizes + form.parameters),
@@ -333,7 +391,7 @@ def _launches(
     )
     columns = -(-value_size // 32) * 32
     second = Launch(
-        pipeline(MERGED, parameters(T=dtype, VALUE_SIZE=value_size)),
+        pipeline(MERGED, parameters(T=dtype, VALUE_SIZE=value_size, F=factor)),
         shapes=((*shape[:-1], value_size),),
         dtypes=(dtype,),
         grid=(columns, heads * rows, 1),
@@ -367,19 +425,20 @@ def reference(
 
     Blocks of keys are added in the kernel's order.
     """
-    heads, rows, _ = q.shape
+    heads, rows, size = q.shape
     half = len(form.buffers) // 2
     keys, values = (form.dequantise(side) for side in (cache[:half], cache[half:]))
     if q_latent is not None:
         q, keys = mx.concatenate([q_latent, q], axis=2), mx.concatenate([values, keys], axis=2)
     shared = heads // keys.shape[0]
+    cut = key_blocks(form, size, values.shape[2], shared)
     keys, values = (mx.repeat(side, shared, axis=0) for side in (keys, values))
     newest = mx.arange(place.end - rows, place.end)[:, None]
     top = mx.full((heads, rows, 1), -mx.inf) if sinks is None else _sink_column(sinks, rows)
     total = mx.zeros((heads, rows, 1)) if sinks is None else mx.ones((heads, rows, 1))
     out = mx.zeros((heads, rows, values.shape[2]))
-    for block in range(block_of(place.start), block_of(place.end - 1) + 1):
-        span = slice(max(block_start(block), place.start), min(block_start(block + 1), place.end))
+    for block in range(cut.of(place.start), cut.of(place.end - 1) + 1):
+        span = slice(max(cut.start(block), place.start), min(cut.start(block + 1), place.end))
         index = mx.arange(span.start, span.stop)[None]
         seen = index <= newest
         if place.window:

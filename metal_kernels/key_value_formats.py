@@ -116,7 +116,8 @@ AFFINE_STRIDES = f"{DENSE_STRIDES} k_scales_strides k_scales_ndim v_scales_strid
 class KeyValueFormat:
     """Storage format of a KV cache, in MSL and in plain MLX operations.
 
-    queries, buffers: names of kernel inputs; the first half of buffers are keys. size: elements per
+    element_bytes: bytes of an element, with its share of scales and biases. queries, buffers: names
+    of kernel inputs; the first half of buffers are keys. size: elements per
     row, from the stored width of the first buffer. share: a lane's elements are a multiple of it,
     to start at a whole byte. group: row sizes are multiples of it. is_joined: a key is its value's
     row followed by its own. header: defines the macros QUERY, KEY and VALUE. mention: comment that
@@ -125,6 +126,7 @@ class KeyValueFormat:
     """
 
     name: str
+    element_bytes: float
     queries: tuple[str, ...]
     buffers: tuple[str, ...]
     header: str
@@ -168,6 +170,7 @@ def cache_format(bits: int = 16, group: int = 64, *, is_latent: bool = False) ->
     if bits == 16:
         return KeyValueFormat(
             name=name,
+            element_bytes=2,
             queries=queries,
             buffers=("k", "v"),
             header=FETCH + (JOINED + LATENTS if is_latent else DENSE),
@@ -189,6 +192,7 @@ def cache_format(bits: int = 16, group: int = 64, *, is_latent: bool = False) ->
 
     return KeyValueFormat(
         name=name,
+        element_bytes=bits / 8 + 4 / group,
         queries=queries,
         buffers=("k", "k_scales", "k_biases", "v", "v_scales", "v_biases"),
         header=FETCH + FETCH_PACKED + (JOINED + PACKED_LATENTS if is_latent else AFFINE),

@@ -6,7 +6,14 @@ from functools import partial
 import mlx.core as mx
 
 from metal_kernels.choice import Kernels, KernelWork, ServedRows
-from metal_kernels.few_query_attention import BlockSpan, KeyExtent, block_span, few_query_attention
+from metal_kernels.few_query_attention import (
+    BlockSpan,
+    KeyBlocks,
+    KeyExtent,
+    block_span,
+    few_query_attention,
+    key_blocks,
+)
 from metal_kernels.key_value_formats import cache_form, form_name
 from metal_kernels.stock import (
     AttentionOptions,
@@ -35,7 +42,7 @@ class Masks:
     def __init__(self, *, is_long: bool = False) -> None:
         self.is_long = is_long
         self._made: dict[tuple[int, int, int, RowCount | None], Mask] = {}
-        self._spans: dict[tuple[KeyExtent, int, RowCount], BlockSpan] = {}
+        self._spans: dict[tuple[KeyExtent, KeyBlocks, RowCount], BlockSpan] = {}
 
     def of(self, cache: KeyValueCache, rows: int) -> Mask:
         """Attention mask of `rows` new rows behind a cache: bool [rows, keys], "causal" or None."""
@@ -47,19 +54,16 @@ class Masks:
             self._made[alike] = cache.make_mask(rows)
         return self._made[alike]
 
-    def key_span(self, cache: KeyValueCache, rows: int, group: int) -> BlockSpan:
-        """Range of cached keys that `rows` new rows attend to, as the attention kernel wants it.
-
-        group: query heads per KV head.
-        """
+    def key_span(self, cache: KeyValueCache, rows: int, cut: KeyBlocks) -> BlockSpan:
+        """Range of cached keys that `rows` new rows attend to, as the attention kernel wants it."""
         start, window = (cache.first, cache.window) if isinstance(cache, WindowCache) else (0, 0)
         pending, end = cache.pending, cache.most + rows
         if pending is None:
-            return block_span(KeyExtent(end, start, window), rows, group)
-        alike = KeyExtent(end, start, window, pending.most - 1), group, pending
+            return block_span(KeyExtent(end, start, window), rows, cut)
+        alike = KeyExtent(end, start, window, pending.most - 1), cut, pending
         if alike not in self._spans:
             newest = pending.after(cache.length + rows)
-            self._spans[alike] = block_span(alike[0], rows, group).with_end(newest)
+            self._spans[alike] = block_span(alike[0], rows, cut).with_end(newest)
         return self._spans[alike]
 
 
@@ -207,11 +211,13 @@ class Attention:
         served = None if self._served is None else self._served.of(cache.row_bits)
         if served is None or rows not in served:
             return self._stock_attend(queries, keys_values, cache, masks.of(cache, rows))
+        form = cache_form(form_name(cache.row_bits), spec.key_dim, spec.value_dim)
+        cut = key_blocks(form, spec.key_dim, spec.value_dim, spec.heads // spec.kv_heads)
         return few_query_attention(
             self._stock.contiguous(queries),
             cache.buffers if keys_values is None else cache.append(*keys_values),
-            cache_form(form_name(cache.row_bits), spec.key_dim, spec.value_dim),
-            masks.key_span(cache, rows, spec.heads // spec.kv_heads),
+            form,
+            masks.key_span(cache, rows, cut),
             self._scale,
             served.launcher,
             self._sinks,

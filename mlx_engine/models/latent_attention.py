@@ -14,7 +14,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.choice import KernelWork
-from metal_kernels.few_query_attention import few_query_attention
+from metal_kernels.few_query_attention import few_query_attention, key_blocks
 from metal_kernels.key_value_formats import cache_form, form_name
 from metal_kernels.stock import AttentionOptions, Position, StockOperations, row_tiles
 from metal_kernels.stock_on_cpu import MLX
@@ -127,12 +127,14 @@ class LatentAttention:
         if served is not None and rows in served:
             absorbed = self._row_by_row(self._unpack_keys.multiply_transposed, unrotated)
             buffers = cache.append(latent, key)
-            half, form = len(buffers) // 2, form_name(cache.row_bits, is_latent=True)
+            half, name = len(buffers) // 2, form_name(cache.row_bits, is_latent=True)
+            form = cache_form(name, spec.rope.width, spec.kv_rank)
+            cut = key_blocks(form, spec.rope.width, spec.kv_rank, spec.heads)
             attended = few_query_attention(
                 self._stock.contiguous(rotated),
                 (*buffers[half:], *buffers[:half]),
-                cache_form(form, spec.rope.width, spec.kv_rank),
-                masks.key_span(cache, rows, spec.heads),
+                form,
+                masks.key_span(cache, rows, cut),
                 spec.scale,
                 served.launcher,
                 q_latent=self._stock.contiguous(absorbed),

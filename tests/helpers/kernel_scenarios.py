@@ -181,14 +181,14 @@ def experts(launcher: Breaking) -> None:
 
 
 def attention(launcher: Breaking) -> None:
-    """129 keys, so that the last block is one that the first row does not see."""
-    q, dense = normal((5, 2, 64), 12), (normal((1, 129, 64), 13), normal((1, 129, 64), 14))
-    sinks, scale, place = normal((5,), 15), 0.125, KeyExtent(129)
+    """257 keys, so that the last block is one that the first row does not see."""
+    q, dense = normal((5, 2, 64), 12), (normal((1, 257, 64), 13), normal((1, 257, 64), 14))
+    sinks, scale, place = normal((5,), 15), 0.125, KeyExtent(257)
     run, plain = few_query_attention.few_query_attention, few_query_attention.reference
     for where in (place, place._replace(window=50)):
         whole = run(q, dense, cache_format(), where, scale, launcher)
         near(whole, plain(q, dense, cache_format(), where, scale))
-        first = where._replace(end=128)
+        first = where._replace(end=256)
         few = run(mx.contiguous(q[:, :1]), dense, cache_format(), first, scale, launcher)
         equal(few, whole[:, :1], "rows")
         if where == place:
@@ -197,8 +197,8 @@ def attention(launcher: Breaking) -> None:
         mine = run(q, dense, cache_format(), where, scale, launcher, its)
         near(mine, plain(q, dense, cache_format(), where, scale, its))
     spoilt = mx.array(dense[1])
-    spoilt[:, 127] = mx.inf
-    before, q = place._replace(end=128), q[:, :2]
+    spoilt[:, 255] = mx.inf
+    before, q = place._replace(end=256), q[:, :2]
     sound = run(q, dense, cache_format(), before, scale, launcher)
     equal(
         run(q, (dense[0], spoilt), cache_format(), before, scale, launcher)[:, :1],

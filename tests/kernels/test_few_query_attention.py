@@ -10,14 +10,14 @@ from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
 from metal_kernels.few_query_attention import (
-    CHANGE,
-    LONG,
+    MOST_FACTOR,
     MOST_SIMDS,
+    SIZES,
+    KeyBlocks,
     KeyExtent,
-    block_of,
     block_span,
-    block_start,
     few_query_attention,
+    key_blocks,
     reference,
 )
 from metal_kernels.kernel import Launch
@@ -144,12 +144,50 @@ def test_where_blocks_end(end: int) -> None:
 
 
 def test_where_blocks_grow() -> None:
-    start = CHANGE - 100
     cache = (halves((1, 140, 64), 7), halves((1, 140, 64), 8))
-    check(halves((2, 4, 64), 9), cache, cache_format(), KeyExtent(CHANGE + 2, start, 90))
-    keys = (0, 127, 128, CHANGE - 1, CHANGE, CHANGE + LONG - 1, CHANGE + LONG)
-    assert [block_of(key) for key in keys] == [0, 0, 1, 31, 32, 32, 33]
-    assert all(block_of(block_start(block)) == block for block in range(80))
+    for change, _ in SIZES[1:]:
+        place = KeyExtent(change + 2, change - 100, 90)
+        check(halves((2, 4, 64), 9), cache, cache_format(), place)
+        check(halves((24, 4, 64), 9), cache, cache_format(), place)
+    keys = (0, 127, 128, 4095, 4096, 4351, 4352, 16383, 16384, 65535, 65536, 66560)
+    assert [KeyBlocks(1, 1).of(key) for key in keys] == [
+        *(0, 0, 1, 31, 32, 32, 33, 79, 80, 175, 176, 177)
+    ]
+
+
+@pytest.mark.parametrize("factor", [1, 2, 4, 8, MOST_FACTOR])
+def test_every_key_is_in_one_block(factor: int) -> None:
+    """Sizes change at the same places whatever the factor."""
+    cut = KeyBlocks(1, factor)
+    ends = [cut.start(block) for block in range(300)]
+    assert all(cut.of(start) == block for block, start in enumerate(ends))
+    assert all(cut.of(end - 1) == block for block, end in enumerate(ends[1:]))
+    assert {change for change, _ in SIZES} <= set(ends)
+
+
+@pytest.mark.parametrize(
+    ("heads_per_key", "size", "value_size", "bits", "latent", "factor"),
+    [
+        (4, 128, 128, 16, False, 1),
+        (6, 256, 256, 16, False, 2),
+        (8, 128, 128, 16, False, 2),
+        (12, 128, 128, 16, False, 4),
+        (8, 128, 128, 8, False, 4),
+        (20, 64, 512, 16, True, 8),
+        (128, 64, 512, 16, True, MOST_FACTOR),
+    ],
+)
+def test_partial_results_are_few_beside_the_cache(
+    heads_per_key: int, size: int, value_size: int, bits: int, latent: bool, factor: int
+) -> None:
+    """At most 15 % of its bytes with a draft of three and 4,096 keys or more, but for 128 heads."""
+    form = cache_form(form_name(bits, is_latent=latent), size, value_size)
+    cut = key_blocks(form, size, value_size, heads_per_key)
+    assert cut.factor == factor
+    span = block_span(KeyExtent(16384), 4, cut)
+    written = 2 * 4 * heads_per_key * 4 * (value_size + 2) * span.blocks
+    share = written / (16384 * (size + value_size) * form.element_bytes)
+    assert share < 0.19 or factor == MOST_FACTOR
 
 
 @pytest.mark.parametrize("window", [1, 64, 150])
@@ -166,7 +204,7 @@ def test_an_end_that_only_the_device_knows_changes_no_bit(end: int, window: int)
     cache = (halves((2, 300, 64), 40), halves((2, 300, 64), 41))
     q, launcher = halves((4, 3, 64), 42), kernel_launcher()
     known = few_query_attention(q, cache, cache_format(), KeyExtent(end, 0, window), 0.1, launcher)
-    span = block_span(KeyExtent(259, 0, window, spare=9), 3, 2).with_end(
+    span = block_span(KeyExtent(259, 0, window, spare=9), 3, KeyBlocks(2, 1)).with_end(
         mx.array([end], dtype=mx.int32)
     )
     assert mx.array_equal(
@@ -229,7 +267,8 @@ def test_no_chip_is_asked_for_too_many_threads(
     parts, merge = launcher.launches
     each, group = {128: 4, 256: 2, 512: 1}[size], heads // key_heads * rows
     assert max(parts.threadgroup[0], merge.threadgroup[0]) <= 256
-    assert parts.grid == (32 * -(-group // each), 3, key_heads)
+    blocks = key_blocks(cache_format(), size, size, heads // key_heads).of(299) + 1
+    assert parts.grid == (32 * -(-group // each), blocks, key_heads)
     assert dict(parts.pipeline.parameters)["R"] * parts.grid[0] // 32 < group + each
 
 
