@@ -60,8 +60,8 @@ ABOUT_FILES = Words(
 )
 ABOUT_NEW_CHATS = Words("New chats start with these settings. Existing chats keep their own.")
 ABOUT_SERVER = Words(
-    "Programs made for OpenAI's or Anthropic's interface can ask the model that is loaded here. "
-    "Chats of this window can't be read by them."
+    "Programs made for OpenAI's or Anthropic's interface can ask the model that is loaded here; "
+    "those for OpenAI's want /v1 after the address. They can't read the chats of this window."
 )
 PORT = Words("Number that programs need to find the server; can be changed while it is off")
 KEY = Words("Programs must show this key; can be changed while the server is off")
@@ -319,6 +319,8 @@ def served_words(server: ServerState) -> str:
     """Name of the model that the server gives, and how many requests it answers."""
     if not server.model:
         return tr("No model is loaded: requests are refused.")
+    if not server.requests:
+        return tr("Model: {name}", name=server.model)
     return tr(
         "Model: {name} · {n} requests · {speed:.0f} tok/s",
         "Model: {name} · 1 request · {speed:.0f} tok/s",

@@ -7,8 +7,9 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from app.values.app_settings import ServerSettings
+from app.worker.replies import problem_of
 from mlx_engine.service.engine_thread import EngineThread
-from mlx_engine.values.errors import EngineError, EngineMisuse
+from mlx_engine.values.errors import EngineMisuse
 from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class WindowServer:
         try:
             options = ServerOptions(port=port, key=key or None)
             server = Server(self._engine_thread, options, grace_s=GRACE_S)
-        except EngineError as error:
+        except Exception as error:
             self._report(Ended(_problem(port, error)))
             return
         self._server = server
@@ -86,8 +87,8 @@ class WindowServer:
         self._report(Ended())
 
 
-def _problem(port: int, error: EngineError) -> str:
+def _problem(port: int, error: Exception) -> str:
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.errno == EADDRINUSE:
         return Words("Another program uses port {port}: choose another one.", port=port)
-    return Words("The server can't use port {port}: {error}", port=port, error=error)
+    return problem_of(error).words

@@ -3045,10 +3045,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Neue Chats beginnen mit diesen Einstellungen. Bestehende Chats behalten ihre eigenen.</translation>
     </message>
     <message>
-        <source>Programs made for OpenAI&apos;s or Anthropic&apos;s interface can ask the model that is loaded here. Chats of this window can&apos;t be read by them.</source>
-        <translation>Programme für die Schnittstelle von OpenAI oder Anthropic können das hier geladene Modell fragen. Chats dieses Fensters können sie nicht lesen.</translation>
-    </message>
-    <message>
         <source>Number that programs need to find the server; can be changed while it is off</source>
         <translation>Zahl, unter der Programme den Server finden; änderbar, solange er aus ist</translation>
     </message>
@@ -3109,6 +3105,10 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Aufheben, was Modelle von Chats gelesen haben</translation>
     </message>
     <message>
+        <source>Programs made for OpenAI&apos;s or Anthropic&apos;s interface can ask the model that is loaded here; those for OpenAI&apos;s want /v1 after the address. They can&apos;t read the chats of this window.</source>
+        <translation>Programme für die Schnittstelle von OpenAI oder Anthropic können das hier geladene Modell fragen; solche für OpenAI brauchen /v1 hinter der Adresse. Die Chats dieses Fensters können sie nicht lesen.</translation>
+    </message>
+    <message>
         <source>Delete everything stored of chats</source>
         <translation>Alles löschen, was von Chats aufgehoben ist</translation>
     </message>
@@ -3143,6 +3143,10 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>No model is loaded: requests are refused.</source>
         <translation>Kein Modell ist geladen: Anfragen werden abgelehnt.</translation>
+    </message>
+    <message>
+        <source>Model: {name}</source>
+        <translation>Modell: {name}</translation>
     </message>
     <message numerus="yes">
         <source>Model: {name} · {n} requests · {speed:.0f} tok/s</source>
@@ -5248,10 +5252,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>Another program uses port {port}: choose another one.</source>
         <translation>Ein anderes Programm benutzt Port {port}: einen anderen wählen.</translation>
-    </message>
-    <message>
-        <source>The server can&apos;t use port {port}: {error}</source>
-        <translation>Der Server kann Port {port} nicht benutzen: {error}</translation>
     </message>
     <message>
         <source>activations={asked!r}: {path} runs in a class of mlx-lm, which needs a GPU for 16-bit floats. Use &quot;auto&quot;.</source>

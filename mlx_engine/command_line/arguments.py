@@ -120,6 +120,8 @@ SERVER = {
     "--api-key KEY": "what requests must show (default: HEADSTART_API_KEY); needed beyond this "
     "computer",
     "--parallel N": "answers at once (default: 4)",
+    "--prompt-files FOLDER": "saves what was read there (4 GiB at most), so that it is not read "
+    "again after a restart (default: nothing is saved)",
     "--name NAME": "a further name of this computer in requests; may be repeated",
     "--origin URL": "a web page that may ask; may be repeated",
 }

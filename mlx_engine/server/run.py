@@ -1,5 +1,6 @@
 """Run the server: open the model, listen, and end politely."""
 
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -112,7 +113,9 @@ def serve(
         thread.start()
         thread.opened.result()
         announce(server.desk.description.name, server.address)
+        before = signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it at its end
         server.run()
+        signal.signal(signal.SIGTERM, before)
     finally:
         thread.close()
         server.close()

@@ -301,6 +301,8 @@ def test_flags_become_options_of_the_server(
 
     monkeypatch.delenv("HEADSTART_API_KEY", raising=False)
     monkeypatch.setattr("mlx_engine.server.run.serve", serve)
-    assert runtime.run("serve", "m.gguf", "--depth", "2", "--context", "512", *words.split()) == 0
+    loading = ["--context", "512", "--prompt-files", "saved"]
+    assert runtime.run("serve", "m.gguf", "--depth", "2", *loading, *words.split()) == 0
     assert runtime.out == "Scripted at http://there (Ctrl-C ends)\n"
-    assert runtime.asked == [("m.gguf", LoadOptions(context_length=512))]
+    wanted_load = LoadOptions(context_length=512, prompt_files=Path("saved"))
+    assert runtime.asked == [("m.gguf", wanted_load)]

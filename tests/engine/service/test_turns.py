@@ -169,3 +169,15 @@ def test_work_while_idle_gives_way_and_goes_on():
     done.result(TIMEOUT_S)
     turns.thread.close()
     assert worked == ["aa"] * 3
+
+
+def test_an_engine_gives_way_to_others_but_not_to_the_answer_that_ends():
+    """Its upkeep runs at the end of each answer, which still counts as running then."""
+    turns, seen = Turns(), list[bool]()
+    turns.ask("a", rounds=1, chat="1", after=lambda: seen.append(turns.thread.is_awaited()))
+    turns.run()
+    turns = Turns()
+    turns.ask("a", rounds=1, chat="1", after=lambda: seen.append(turns.thread.is_awaited()))
+    turns.ask("b", chat="2")
+    turns.run()
+    assert seen == [False, True]
