@@ -61,7 +61,7 @@ class Presets:
         if preset is not None:
             now = self.chat.settings
             own = replace(preset, model_path=now.model_path, read_from=now.read_from)
-            self.chat.change_settings(replace(own, preset=name))
+            self.chat.change_settings(replace(own, preset=name, allowed_tools=now.allowed_tools))
 
     def save(self, name: str) -> None:
         """Keep the chat's settings under this name, in place of a preset that has it."""
