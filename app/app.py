@@ -117,7 +117,7 @@ class App(QObject):
         )
         self.figures = DraftingFigures(chat, answers, models, store.messages, self)
         prompts = PromptFolder(folders.prompts)
-        widgets.settings.watch(settings, server, lambda: prompts.nbytes, prompts.forget_all)
+        widgets.settings.watch(settings, server, lambda: prompts.nbytes, prompts.forget_all, tools)
         NotificationController(
             SystemNotice(widgets.window), answers, settings, self._title_of, self._come_back, self
         )
@@ -248,6 +248,8 @@ class App(QObject):
         self.widgets.strip.watch_server(self.server)
         self.widgets.compare.watch(self.compare)
         self.widgets.session.watch(self.chat, models, self.figures, self.settings, self._card_of)
+        self.widgets.session.tools.watch(self.chat, self.settings, self.tools)
+        self.widgets.session.tools.set_up.clicked.connect(self._show_tool_servers)
         self.widgets.session.options.clicked.connect(self._offer_again)
         self.worker.replied.connect(self.route)
         models.switched.connect(self._collector.settle)
@@ -292,6 +294,10 @@ class App(QObject):
         current = self.models.in_use or (resting.request if resting else None)
         if current is not None:
             self.offered.offer(current.path)
+
+    def _show_tool_servers(self) -> None:
+        self.widgets.window.show_page("settings")
+        self.widgets.settings.show_pane("tools")
 
     def _tell_of_download(self, figures: DownloadFigures) -> None:
         words = tr("{name} is downloaded.", name=figures.name)

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
+from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
@@ -204,7 +205,9 @@ async def _transport(server: ToolServer, errors: TextIO, stack: AsyncExitStack) 
         from mcp.client.stdio import StdioServerParameters, stdio_client
 
         program = StdioServerParameters(
-            command=server.command, args=list(server.arguments), env=dict(server.environment)
+            command=_expanded(server.command),
+            args=[_expanded(argument) for argument in server.arguments],
+            env=dict(server.environment),
         )
         return stdio_client(program, errors)
     import httpx2
@@ -212,6 +215,11 @@ async def _transport(server: ToolServer, errors: TextIO, stack: AsyncExitStack) 
 
     http = httpx2.AsyncClient(headers=dict(server.headers), timeout=CALL_S)
     return streamable_http_client(server.url, http_client=await stack.enter_async_context(http))
+
+
+def _expanded(word: str) -> str:
+    """Put the home folder in place of "~", as a shell does."""
+    return str(Path(word).expanduser()) if word.startswith("~/") else word
 
 
 async def _listed(client: "Client", server: str) -> Listed:
@@ -297,20 +305,26 @@ def _failure(
     server: ToolServer, error: BaseException, seconds: float, printed: str = ""
 ) -> ToolServerFailed:
     """Say in a sentence what went wrong with a server."""
-    import httpx2
-
     cause, name = _first(error), server.name
     if isinstance(cause, ImportError):
-        words = "Tools need a package that is not installed: pip install 'headstart[tools]'."
-        return ToolServerFailed(words)
+        return ToolServerFailed(
+            "Tools need a package that is not installed: pip install 'headstart[tools]'."
+        )
+    import httpx2
+
     if isinstance(cause, TimeoutError):
-        words = "“{name}” did not answer within {seconds:.0f} seconds."
-        return ToolServerFailed(words, name=name, seconds=seconds)
+        return ToolServerFailed(
+            "“{name}” did not answer within {seconds:.0f} s.", name=name, seconds=seconds
+        )
     if isinstance(cause, FileNotFoundError):
-        words = "“{name}”: there is no program {command}. Check its command in Settings, Tools."
-        return ToolServerFailed(words, name=name, command=server.command)
+        return ToolServerFailed(
+            "“{name}”: there is no program {command}. Check its command in Settings, Tools.",
+            name=name,
+            command=server.command,
+        )
     if isinstance(cause, httpx2.ConnectError):
-        words = "“{name}” can't be reached at {url}. Is it running?"
-        return ToolServerFailed(words, name=name, url=server.url)
+        return ToolServerFailed(
+            "“{name}” can't be reached at {url}. Is it running?", name=name, url=server.url
+        )
     why = " ".join((printed or str(cause) or type(cause).__name__).split())[:300]
     return ToolServerFailed("“{name}” failed as a tool server ({why}).", name=name, why=why)

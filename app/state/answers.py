@@ -215,6 +215,13 @@ class RunningAnswer:
         """The place in `uses` of the first call without a result, None where all have one."""
         return next((n for n, use in enumerate(self.uses) if not use.is_over), None)
 
+    def drop_call(self) -> None:
+        """Cancel the call that is being made, or is waited for."""
+        if self.call is not None:
+            self.call.cancel()
+        if (place := self.next_use) is not None:
+            self.uses[place] = replace(self.uses[place], state="new")
+
     @property
     def messages(self) -> tuple[Message, ...]:
         """What the engine is asked with: the past, and what there is of an answer that goes on."""
@@ -451,8 +458,7 @@ class Answers(State):
         if answer.is_asked:
             self._request(StopAnswer(str(chat_id)))
         elif answer.finished is None:  # it waits for a tool, or for leave to call it
-            if answer.call is not None:
-                answer.call.cancel()
+            answer.drop_call()
             self._save_end(answer, EndedAnswer(answer.so_far, "stopped", "stopped"))
             self._end(answer, None)
 
@@ -514,6 +520,7 @@ class Answers(State):
         self._save_end(answer, ended)
 
     def _interrupt(self, answer: RunningAnswer, problem: Problem | None, why: str) -> None:
+        answer.drop_call()
         is_full = problem is not None and problem.code == PromptTooLong.__name__
         reason: FinishReason | None = "context-full" if is_full else None
         self._save_end(answer, EndedAnswer(answer.so_far, "stopped", reason, None, why))

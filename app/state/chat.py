@@ -284,7 +284,7 @@ class ChatState(State):
         place = self.place(message_id)
         if self.running is not None:
             words = Words("Stop the answer that is being written, then show another version.")
-            self.failed.emit(words, "")
+            self.failed.emit(words)
         if self.running is not None or place is None:
             return
         versions = self.turns[place].siblings

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from PySide6.QtCore import QObject, Qt, Signal
 
 from app.library.tool_servers import Listed, ToolServerFailed, ToolServers
+from app.state.state import State
 from app.values.tools import OfferedTool, ToolResult, ToolServer
 
 
-class ServerState(NamedTuple):
+class ToolServerState(NamedTuple):
     """What is known of a tool server: its tools, or in words why it has none, or neither."""
 
     is_connecting: bool = False
@@ -20,21 +21,18 @@ class ServerState(NamedTuple):
     problem: str = ""
 
 
-UNKNOWN = ServerState()
+UNKNOWN = ToolServerState()
 Gathered = Callable[[tuple[OfferedTool, ...]], object]
 Returned = Callable[[ToolResult], object]
 
 
-class Tools(QObject):
+class Tools(State):
     """The tool servers that `read_servers` returns; each is started when it is first needed.
 
-    Signals:
-        changed: more or something else is known of a server.
-        failed: why a server cannot be used, in words, when a chat needs it.
+    `changed`: more or something else is known of a server. `failed`: a server that a chat needs
+    cannot be used.
     """
 
-    changed = Signal()
-    failed = Signal(object)
     _ended = Signal(object)
 
     def __init__(
@@ -45,7 +43,7 @@ class Tools(QObject):
     ) -> None:
         super().__init__(parent)
         self._read, self._client = read_servers, client or ToolServers()
-        self._known: dict[str, ServerState] = {}
+        self._known: dict[str, ToolServerState] = {}
         self._used: dict[str, ToolServer] = {}
         self._ended.connect(lambda use: use(), Qt.ConnectionType.QueuedConnection)
 
@@ -54,7 +52,7 @@ class Tools(QObject):
         """Servers of the settings that are on."""
         return tuple(server for server in self._read() if server.is_on)
 
-    def state(self, name: str) -> ServerState:
+    def state(self, name: str) -> ToolServerState:
         """What is known of a server."""
         return self._known.get(name, UNKNOWN)
 
@@ -80,12 +78,12 @@ class Tools(QObject):
     ) -> None:
         if self._used.get(server.name) == server:
             try:
-                self._tell(server.name, ServerState(listed=future.result()))
+                self._tell(server.name, ToolServerState(listed=future.result()))
             except ToolServerFailed as error:
-                self._tell(server.name, ServerState(problem=str(error)))
+                self._tell(server.name, ToolServerState(problem=str(error)))
         then()
 
-    def _tell(self, name: str, state: ServerState) -> None:
+    def _tell(self, name: str, state: ToolServerState) -> None:
         self._known[name] = state
         self.changed.emit()
 
@@ -140,7 +138,7 @@ class Tools(QObject):
         except CancelledError:
             return
         except ToolServerFailed as error:
-            self._tell(server, ServerState(problem=str(error)))
+            self._tell(server, ToolServerState(problem=str(error)))
             result = ToolResult(str(error), is_failed=True)
         then(result)
 

@@ -89,7 +89,12 @@ class AppSettings:
     notify: bool = True
     write_titles: bool = True
     show_drafted: bool = False
-    folded_groups: tuple[str, ...] = ("Presets", "Advanced drafting", "Advanced sampling")
+    folded_groups: tuple[str, ...] = (
+        "Presets",
+        "Advanced drafting",
+        "Advanced sampling",
+        "Answer format",
+    )
     recent_models: tuple[str, ...] = ()
     model_folders: tuple[Path, ...] = ()
     load_at_start: bool = True

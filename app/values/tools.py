@@ -1,6 +1,8 @@
 """Tool servers of the settings, and the tool calls of an answer with their results."""
 
 import json
+import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -20,6 +22,8 @@ MOST_CALLS = 20
 """Calls of one answer, until its user lets it go on."""
 MOST_CHARACTERS = 20_000
 """Characters of a result that a model reads."""
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+"""A variable before a command, as in a shell."""
 NOT_CALLED = "The call was not made."
 
 
@@ -185,6 +189,37 @@ def cut_result(text: str) -> str:
         f"{text[:MOST_CHARACTERS]}\n\n"
         f"[Cut: the first {MOST_CHARACTERS:,} of {len(text):,} characters.]"
     )
+
+
+def servers_from_text(name: str, text: str) -> tuple[ToolServer, ...]:
+    """Read a server's command line (`KEY=value program argument ...`) or address, or JSON of
+    servers, which have names of their own. Raises BadOption.
+    """
+    text = text.strip()
+    if text.startswith("{"):
+        return servers_from_json(text)
+    if "://" in text.split(maxsplit=1)[0] if text else False:
+        return (checked_server(ToolServer(name, url=text)),)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise BadOption("A quotation mark is not closed: close it.") from error
+    environment = dict[str, str]()
+    while words and (assigned := ASSIGNMENT.fullmatch(words[0])):
+        environment[assigned[1]] = assigned[2]
+        words.pop(0)
+    command, arguments = "".join(words[:1]), tuple(words[1:])
+    return (checked_server(ToolServer(name, command, arguments, environment)),)
+
+
+def text_of_server(server: ToolServer) -> str:
+    """Return the text that servers_from_text reads as this server."""
+    if server.headers:
+        own = {"url": server.url, "headers": dict(server.headers)}
+        return json.dumps({"mcpServers": {server.name: own}}, ensure_ascii=False, indent=2)
+    variables = [f"{name}={shlex.quote(value)}" for name, value in server.environment.items()]
+    command = [server.command, *server.arguments] if server.command else []
+    return server.url or " ".join([*variables, shlex.join(command)])
 
 
 def servers_from_json(text: str) -> tuple[ToolServer, ...]:

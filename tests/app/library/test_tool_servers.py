@@ -90,7 +90,7 @@ def test_tools_are_listed_and_called_and_the_program_ends(servers: ToolServers) 
 def test_a_call_that_hangs_dies_or_is_cancelled_leaves_nothing_stuck(servers: ToolServers) -> None:
     program = process(servers)
     hangs = servers.call(SERVER, "wait", '{"seconds": 3}')
-    assert problem(hangs) == "“tools” did not answer within 1 seconds."
+    assert problem(hangs) == "“tools” did not answer within 1 s."
     assert not is_alive(program)
     cancelled = servers.call(SERVER, "wait", '{"seconds": 0.5}')
     cancelled.cancel()
@@ -126,7 +126,7 @@ def test_garbage_is_no_server() -> None:
     started = time.monotonic()
     garbage = "import sys, time\nwhile True: print('garbage', flush=True); time.sleep(0.01)"
     said = problem(servers.list_tools(scripted(garbage)))
-    assert said == "“odd” did not answer within 1 seconds."
+    assert said == "“odd” did not answer within 1 s."
     servers.close()
     assert time.monotonic() - started < 8
 
