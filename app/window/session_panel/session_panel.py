@@ -239,7 +239,7 @@ class SessionPanel(QWidget):
         model = Group(Words("Model"), what=Words("The model that answers in this chat."))
         model.add(self._facts, row(self.options, STRETCH), self._template)
         prompt.add(bound.bind("system", system))
-        groups = (prompt, self.presets, self.tools, self.sampling, self.draft, self.format, model)
+        groups = (prompt, self.presets, self.tools, self.sampling, self.draft, model, self.format)
         self._groups = (*groups, self.draft.advanced, self.sampling.advanced)
         body = QWidget()
         column(*groups, STRETCH, of=body, margins=(12, 0, 16, 16), spacing=4)

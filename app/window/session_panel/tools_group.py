@@ -89,7 +89,7 @@ class FormatField(TextField):
     def __init__(self) -> None:
         name = tr("Answer format")
         super().__init__(
-            name, 4, tr(ANY), self._bound, format_text, shows_name=False, what=tr(WHAT_FORMAT)
+            name, 3, tr(ANY), self._bound, format_text, shows_name=False, what=tr(WHAT_FORMAT)
         )
         self._options = GenerationOptions()
 
