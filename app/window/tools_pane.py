@@ -9,9 +9,9 @@ from app.state.settings import KeptSettings
 from app.state.tools import Tools, ToolServerState
 from app.values.tools import ToolServer, servers_from_text, text_of_server
 from app.window.controls.choices import Tick
-from app.window.controls.fields import Lines, describe
+from app.window.controls.fields import Lines
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import label, paragraph, restyle, say
+from app.window.controls.labels import describe, label, paragraph, restyle, say
 from app.window.controls.layouts import STRETCH, Wide, column, row
 from app.window.language import tr
 from mlx_engine.values.errors import BadOption

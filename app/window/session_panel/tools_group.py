@@ -10,8 +10,8 @@ from app.state.settings import KeptSettings
 from app.state.tools import Tools
 from app.window.controls.bound import Bound
 from app.window.controls.choices import Tick
-from app.window.controls.fields import TextField, describe
-from app.window.controls.labels import paragraph
+from app.window.controls.fields import TextField
+from app.window.controls.labels import describe, paragraph
 from app.window.controls.layouts import STRETCH, Group, column, row
 from app.window.language import tr
 from app.window.tools_pane import state_in_words
