@@ -146,6 +146,7 @@ class Engine:
             grammars=GrammarTokens(tokenizer, loaded.model.vocabulary),
             sampling=SamplerKernels.of(loaded.kernels, loaded.model.vocabulary),
             suppressed=tokenizer.suppressed_ids,
+            breaking=tokenizer.tokens_with,
             first_suppressed=tokenizer.first_suppressed_ids,
             after_answer=self._after_answer,
             can_retry=self._self_check.can_retry,

@@ -25,6 +25,9 @@ class SamplingChoice:
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     seed: int | None = None
+    xtc_probability: float | None = None
+    xtc_threshold: float | None = None
+    dry_multiplier: float | None = None
 
     def __post_init__(self) -> None:
         self.over(SamplingOptions())

@@ -2635,6 +2635,30 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Höher: Die Antwort meidet ein Wort umso mehr, je öfter es in ihr steht. Unter 0: Sie bevorzugt solche Wörter. Aus: kein Unterschied.</translation>
     </message>
     <message>
+        <source>Repeated passages</source>
+        <translation>Wiederholungen</translation>
+    </message>
+    <message>
+        <source>Higher values keep it from repeating whole passages (DRY); 0 is off</source>
+        <translation>Höhere Werte verhindern, dass ganze Passagen wiederholt werden (DRY); 0 ist aus</translation>
+    </message>
+    <message>
+        <source>Unlikely words</source>
+        <translation>Unwahrscheinliche Wörter</translation>
+    </message>
+    <message>
+        <source>How often it leaves out the likeliest words, to be more inventive (XTC); 0 is off</source>
+        <translation>Wie oft die wahrscheinlichsten Wörter ausgelassen werden, für mehr Einfälle (XTC); 0 ist aus</translation>
+    </message>
+    <message>
+        <source>Unlikely from</source>
+        <translation>Unwahrscheinlich ab</translation>
+    </message>
+    <message>
+        <source>Words at least as likely as this are left out then, all but the last of them</source>
+        <translation>Wörter, die mindestens so wahrscheinlich sind, werden dann ausgelassen, alle bis auf das letzte</translation>
+    </message>
+    <message>
         <source>How the model chooses the next token. {token}</source>
         <translation>Wie das Modell das nächste Token wählt. {token}</translation>
     </message>
@@ -3944,6 +3968,22 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>0 to 1</source>
         <translation>0 bis 1</translation>
+    </message>
+    <message>
+        <source>0 (off) to 100</source>
+        <translation>0 (aus) bis 100</translation>
+    </message>
+    <message>
+        <source>1 to 10</source>
+        <translation>1 bis 10</translation>
+    </message>
+    <message>
+        <source>1 or more</source>
+        <translation>1 oder mehr</translation>
+    </message>
+    <message>
+        <source>-1 (all) or more</source>
+        <translation>-1 (alle) oder mehr</translation>
     </message>
     <message>
         <source>0 to 20, or None</source>
