@@ -122,7 +122,6 @@ class _Rows:
             "state": "done",
             "stats": None,
             "spans": (),
-            "uses": (),
             "created_at": row.seconds,
             "problem": "",
         }

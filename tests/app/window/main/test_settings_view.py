@@ -16,7 +16,6 @@ from PySide6.QtWidgets import (
 from seen import find, press, words_on
 
 from app.state.server import ServerState
-from app.state.tools import Tools
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.controls.choices import DropDown, Tick
@@ -24,7 +23,7 @@ from app.window.controls.numbers import Slider
 from app.window.settings_view import SettingsView
 from mlx_engine.service.engine_thread import EngineThread
 
-PANES = ("general", "appearance", "models", "drafting", "tools", "server", "advanced")
+PANES = ("general", "appearance", "models", "drafting", "server", "advanced")
 
 
 class Settings(QObject):
@@ -52,8 +51,7 @@ def view(qtbot, settings):
     made = SettingsView()
     qtbot.addWidget(made)
     server = ServerState(EngineThread(), settings, settings)
-    stored = (lambda: settings.stored, lambda: setattr(settings, "stored", 0))
-    made.watch(settings, server, *stored, Tools())
+    made.watch(settings, server, lambda: settings.stored, lambda: setattr(settings, "stored", 0))
     made.show()
     return made
 
