@@ -36,6 +36,7 @@ from app.state.models import ModelState
 from app.state.server import ServerState
 from app.state.settings import KeptSettings
 from app.state.titles import Titles
+from app.state.tools import Tools
 from app.store.session_store import open_some_store
 from app.values.errors import StoreError
 from app.values.models import DownloadFigures, ModelCard
@@ -95,7 +96,8 @@ class App(QObject):
         )
         self.worker = EngineWorker(machine.usable_bytes, source, self, machine.gpu_bytes)
         request = self.worker.request
-        self.answers = answers = Answers(store, request, parent=self)
+        self.tools = tools = Tools(lambda: settings.value.tool_servers, parent=self)
+        self.answers = answers = Answers(store, request, parent=self, tools=tools)
         self.models = models = ModelState(request, settings, self, lambda: bool(answers.chat_ids))
         self.drafts = drafts = Drafts(store, self)
         self.chat = chat = ChatState(
@@ -115,7 +117,7 @@ class App(QObject):
         )
         self.figures = DraftingFigures(chat, answers, models, store.messages, self)
         prompts = PromptFolder(folders.prompts)
-        widgets.settings.watch(settings, server, lambda: prompts.nbytes, prompts.forget_all)
+        widgets.settings.watch(settings, server, lambda: prompts.nbytes, prompts.forget_all, tools)
         NotificationController(
             SystemNotice(widgets.window), answers, settings, self._title_of, self._come_back, self
         )
@@ -141,11 +143,10 @@ class App(QObject):
         self._connect_models()
         self._connect_chats()
         self._connect_look()
-        for state in (chats, settings, answers, drafts):
+        for state in (chats, settings, answers, drafts, tools):
             state.failed.connect(self.troubles.tell)
         answers.saved.connect(widgets.notice.withdraw)
         self.troubles.tell_of_the_start((*store.notices, *settings.notes))
-        widgets.window.closing.connect(self.close)
 
     # from the first window to the last save
 
@@ -225,6 +226,7 @@ class App(QObject):
         self.widgets.transcript.reader.turns.stop()
         self.server.close()
         self.worker.shutdown(LEAVE_S)
+        self.tools.close()
         self.store.close()
         self._end_catching()
         keep_clipboard()
@@ -246,6 +248,8 @@ class App(QObject):
         self.widgets.strip.watch_server(self.server)
         self.widgets.compare.watch(self.compare)
         self.widgets.session.watch(self.chat, models, self.figures, self.settings, self._card_of)
+        self.widgets.session.tools.watch(self.chat, self.settings, self.tools)
+        self.widgets.session.tools.set_up.clicked.connect(self._show_tool_servers)
         self.widgets.session.options.clicked.connect(self._offer_again)
         self.worker.replied.connect(self.route)
         models.switched.connect(self._collector.settle)
@@ -291,6 +295,10 @@ class App(QObject):
         if current is not None:
             self.offered.offer(current.path)
 
+    def _show_tool_servers(self) -> None:
+        self.widgets.window.show_page("settings")
+        self.widgets.settings.show_pane("tools")
+
     def _tell_of_download(self, figures: DownloadFigures) -> None:
         words = tr("{name} is downloaded.", name=figures.name)
         self.widgets.notice.offer(words, figures.path)
@@ -316,6 +324,7 @@ class App(QObject):
         self.figures.changed.connect(self._show_context)
         for page in (reader, widgets.compare.reader):
             page.link_clicked.connect(self.files.open_link)
+        window.closing.connect(self.close)
         window.dragged.connect(self.drops.hover)
         window.drag_left.connect(self.drops.leave)
         window.dropped.connect(self.drops.take)
@@ -356,6 +365,7 @@ class App(QObject):
     # the look
 
     def _connect_look(self) -> None:
+        self.settings.changed.connect(self.tools.refresh)
         self.settings.changed.connect(self._apply_look_switches)
         self._apply_look_switches()
 

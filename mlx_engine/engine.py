@@ -146,6 +146,7 @@ class Engine:
             grammars=GrammarTokens(tokenizer, loaded.model.vocabulary),
             sampling=SamplerKernels.of(loaded.kernels, loaded.model.vocabulary),
             suppressed=tokenizer.suppressed_ids,
+            breaking=tokenizer.tokens_with,
             first_suppressed=tokenizer.first_suppressed_ids,
             after_answer=self._after_answer,
             can_retry=self._self_check.can_retry,
@@ -153,10 +154,8 @@ class Engine:
             most_bytes=most_bytes(options),
         )
         self._self_check.update_description()  # the kernels that the layers have asked for
-        misfit = small.why_not if small is not None else None
         self._self_check.description = replace(
             self._self_check.description,
-            declined=(*self._self_check.description.declined, *filter(None, (misfit,))),
             context_length=self._parts.context_length,
             can_switch_thinking=self._parts.template.can_switch_thinking,
             template_arguments=self._parts.template.arguments,

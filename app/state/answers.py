@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,6 +11,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.start.threads import Turns
 from app.state.state import State
+from app.state.tools import Tools
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
 from app.values.chats import (
@@ -20,6 +22,17 @@ from app.values.chats import (
     StoredMessage,
 )
 from app.values.errors import NoSuchChat, StoreDamaged, StoreError
+from app.values.tools import (
+    MOST_CALLS,
+    TOO_MANY,
+    OfferedTool,
+    ToolResult,
+    ToolUse,
+    UseState,
+    answer_messages,
+    gap_after,
+    steps_of,
+)
 from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn, Problem
 from app.worker.requests import Ask, Request, StopAnswer
 from mlx_engine.values.conversation import (
@@ -38,11 +51,15 @@ from mlx_engine.values.words import Words
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What one batch of events added; ends_thinking: the answer itself began after thinking."""
+    """What one batch of events added; ends_thinking: the answer itself began after thinking.
+
+    uses: all tool calls of the answer where one was added or has another state, else none.
+    """
 
     pieces: tuple[TextPiece, ...] = ()
     rounds: tuple[RoundStats, ...] = ()
     ends_thinking: bool = False
+    uses: tuple[ToolUse, ...] = ()
 
 
 @dataclass(slots=True)
@@ -77,7 +94,8 @@ NOTHING = AnswerSoFar()
 class RunningAnswer:
     """The answer `message_id` of a chat; times are seconds of one clock.
 
-    is_reading: `progress` is of now; in mid-answer it is a draft model's that begins.
+    is_reading: `progress` is of now; in mid-answer it is a draft model's that begins. uses: tool
+    calls so far; offered: tools that can be called; is_asked: the engine is at work on it.
     """
 
     def __init__(
@@ -97,6 +115,14 @@ class RunningAnswer:
         self.finished: GenerationFinished | None = None
         self.ended: EndedAnswer | None = None
         self.model = before.model
+        self.uses = list(before.uses)
+        self.offered: tuple[OfferedTool, ...] = ()
+        self.is_asked = False
+        self.past: tuple[Message, ...] = ()
+        self.settings = ChatSettings()
+        self.calls_made = 0
+        self.call: Future[ToolResult] | None = None
+        self._begin_step()
         self._before, self._stats_before = before, stats_before
         self._tokens = 0
         self._prompt_tokens: int | None = None
@@ -108,7 +134,7 @@ class RunningAnswer:
 
     def take(self, events: Iterable[Event], now: float) -> Growth:
         """Grow by a batch of events that arrived at `now`."""
-        pieces, rounds = [], []
+        pieces, rounds, calls = [], [], len(self.uses)
         thought = self._thought_until is not None
         for event in events:
             match event:
@@ -125,7 +151,8 @@ class RunningAnswer:
                 case GenerationFinished():
                     self._finish(event, now)
         ends_thinking = self._thought_until is not None and not thought
-        return Growth(tuple(pieces), tuple(rounds), ends_thinking)
+        uses = tuple(self.uses) if len(self.uses) > calls else ()
+        return Growth(tuple(pieces), tuple(rounds), ends_thinking, uses)
 
     def _add(self, piece: TextPiece, now: float) -> None:
         if piece.channel == "thinking":
@@ -153,9 +180,53 @@ class RunningAnswer:
         if self._stats_before is not None:
             stats = joined_stats(self._stats_before, finished.stats)
             finished = replace(finished, stats=stats)
-        self.finished = finished
-        self.answer.settle(finished.text)
-        self.thinking.settle(finished.thinking)
+        self.finished, self.is_asked = finished, False
+        self.answer.settle(self.answer.text[: self._step.text_start] + finished.text)
+        self.thinking.settle(self.thinking.text[: self._step.thinking_start] + finished.thinking)
+        self._add_calls(finished)
+
+    def _add_calls(self, finished: GenerationFinished) -> None:
+        """Add the calls that end a step; the answer goes on after them unless it was stopped."""
+        keys = {offered.tool.name: offered.key for offered in self.offered}
+        ends = len(self.answer.text), len(self.thinking.text)
+        number = self.uses[-1].step + 1 if self.uses else 0
+        for call in finished.calls:
+            key = keys.get(call.name, "")
+            use = ToolUse(call.name, call.arguments, call.id, key, "", "new", number, *ends)
+            self.uses.append(use)
+        if finished.calls and finished.reason in ("end", "stop-string"):
+            self.finished, self._stats_before = None, finished.stats
+            self._first_round_at = self._last_round_at = None
+            self._tokens = 0
+            self._begin_step()
+
+    def _begin_step(self) -> None:
+        """Divide what follows from the calls before it."""
+        *_, self._step = steps_of(self.answer.text, self.thinking.text, self.uses)
+        for grown, start in (
+            (self.answer, self._step.text_start),
+            (self.thinking, self._step.thinking_start),
+        ):
+            if len(grown.text) < start:
+                grown.text += gap_after(grown.text)
+
+    @property
+    def next_use(self) -> int | None:
+        """The place in `uses` of the first call without a result, None where all have one."""
+        return next((n for n, use in enumerate(self.uses) if not use.is_over), None)
+
+    def drop_call(self) -> None:
+        """Cancel the call that is being made, or is waited for."""
+        if self.call is not None:
+            self.call.cancel()
+        if (place := self.next_use) is not None:
+            self.uses[place] = replace(self.uses[place], state="new")
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What the engine is asked with: the past, and what there is of an answer that goes on."""
+        said = answer_messages(self.answer.text, self.thinking.text, self.uses)
+        return self.past if self._before == NOTHING and not self.uses else (*self.past, *said)
 
     @property
     def stats(self) -> GenerationStats | None:
@@ -166,7 +237,8 @@ class RunningAnswer:
     def so_far(self) -> AnswerSoFar:
         """What there is of it now."""
         spans, seconds = tuple(self.answer.spans), self.thinking_seconds
-        return AnswerSoFar(self.answer.text, self.thinking.text, spans, seconds, self.model)
+        text, thinking = self.answer.text, self.thinking.text
+        return AnswerSoFar(text, thinking, spans, seconds, self.model, tuple(self.uses))
 
     @property
     def was_complete(self) -> bool:
@@ -236,9 +308,11 @@ class Answers(State):
         request: Callable[[Request], None],
         clock: Callable[[], float] = time.monotonic,
         parent: QObject | None = None,
+        tools: Tools | None = None,
     ) -> None:
         super().__init__(parent)
         self._store = store
+        self._tools = tools or Tools(parent=self)
         self._request = request
         self._clock = clock
         self._running: dict[int, RunningAnswer] = {}
@@ -266,12 +340,102 @@ class Answers(State):
         *,
         drops_oldest: bool = False,
     ) -> None:
-        """Have the engine answer the last of `past`; drops_oldest: as in Ask."""
+        """Have the engine answer the last of `past`, or go on with what there is of the answer;
+        drops_oldest: as in Ask.
+        """
         self._running[answer.message_id] = answer
-        chat_id, message_id = str(answer.chat_id), str(answer.message_id)
-        self._request(Ask(chat_id, message_id, past, settings, drops_oldest=drops_oldest))
+        answer.past, answer.settings = past, settings
+        servers = settings.tool_servers
+        self._tools.gather(servers, lambda tools: self._ask(answer, tools, drops_oldest))
         self._timer.start()
         self.changed.emit()
+
+    def _ask(
+        self, answer: RunningAnswer, tools: tuple[OfferedTool, ...], drops_oldest: bool = False
+    ) -> None:
+        """Have the engine go on with an answer that still runs, once its calls are made."""
+        answer.offered = tools
+        if self._running.get(answer.message_id) is not answer:
+            return
+        if answer.next_use is not None:
+            self._go_on_calling(answer)
+            return
+        answer.is_asked = True
+        self._request(
+            Ask(
+                str(answer.chat_id),
+                str(answer.message_id),
+                answer.messages,
+                answer.settings,
+                drops_oldest=drops_oldest,
+                tools=tuple(offered.tool for offered in tools),
+            )
+        )
+
+    # tool calls
+
+    def _go_on_calling(self, answer: RunningAnswer) -> None:
+        """Make the next call, or have its user asked; after the last one the engine goes on."""
+        place = answer.next_use
+        if place is None:
+            self._ask(answer, answer.offered)
+            return
+        if answer.calls_made == MOST_CALLS:
+            self._interrupt(answer, None, TOO_MANY)
+            return
+        use = answer.uses[place]
+        tool = next((tool for tool in answer.offered if tool.tool.name == use.name), None)
+        if tool is None:
+            self._put_result(answer, ToolResult(f"There is no tool “{use.name}”.", True))
+        elif tool.key in answer.settings.allowed_tools:
+            self._call(answer, tool)
+        else:
+            self._put_use(answer, replace(use, key=tool.key, state="asked"))
+
+    def decide(self, message_id: int, settings: ChatSettings, *, is_allowed: bool) -> None:
+        """Make the call that an answer waits with, or do not; settings: of its chat now."""
+        answer = self._running.get(message_id)
+        place = answer.next_use if answer is not None else None
+        if answer is None or place is None or answer.uses[place].state != "asked":
+            return
+        allowed = settings.allowed_tools
+        answer.settings = replace(answer.settings, allowed_tools=allowed)
+        use = answer.uses[place]
+        tool = next((tool for tool in answer.offered if tool.tool.name == use.name), None)
+        if tool is not None and is_allowed:
+            self._call(answer, tool)
+        else:
+            self._put_result(answer, ToolResult("The user did not allow this call."), "denied")
+
+    def _call(self, answer: RunningAnswer, tool: OfferedTool) -> None:
+        place = answer.next_use
+        assert place is not None
+        use = replace(answer.uses[place], key=tool.key, state="running")
+        self._put_use(answer, use)
+        answer.call = self._tools.call(
+            tool, use.arguments, lambda result: self._put_result(answer, result)
+        )
+
+    def _put_result(
+        self, answer: RunningAnswer, result: ToolResult, state: UseState | None = None
+    ) -> None:
+        place = answer.next_use
+        if place is None or self._running.get(answer.message_id) is not answer:
+            return
+        ended: UseState = state or ("failed" if result.is_failed else "done")
+        answer.call = None
+        answer.calls_made += 1
+        self._put_use(answer, replace(answer.uses[place], result=result.text, state=ended))
+        self._go_on_calling(answer)
+
+    def _put_use(self, answer: RunningAnswer, use: ToolUse) -> None:
+        """Show and save the call that is being made as it is now."""
+        place = answer.next_use
+        assert place is not None
+        answer.uses[place] = use
+        messages = self._store.messages
+        self._saving(answer, lambda: messages.save_partial(answer.message_id, answer.so_far))
+        self.grown.emit(answer, Growth(uses=tuple(answer.uses)))
 
     def go_on(
         self,
@@ -281,15 +445,22 @@ class Answers(State):
         *,
         drops_oldest: bool = False,
     ) -> None:
-        """Continue the answer `cut`, the last of `past`, in place. Raises StoreError."""
+        """Continue the answer `cut`, to the last of `past`, in place. Raises StoreError."""
         self._store.messages.save_partial(cut.id, cut.so_far)
         answer = RunningAnswer(cut.chat_id, cut.id, cut.so_far, cut.stats)
         self.begin(answer, past, settings, drops_oldest=drops_oldest)
 
     def stop(self, chat_id: int) -> None:
         """End a chat's answer after its round; what there is stays."""
-        if chat_id in self.chat_ids:
+        answer = self.of_chat(chat_id)
+        if answer is None:
+            return
+        if answer.is_asked:
             self._request(StopAnswer(str(chat_id)))
+        elif answer.finished is None:  # it waits for a tool, or for leave to call it
+            answer.drop_call()
+            self._save_end(answer, EndedAnswer(answer.so_far, "stopped", "stopped"))
+            self._end(answer, None)
 
     def keep_all(self) -> dict[int, str]:
         """The program ends: keep what there is of every answer, however often that is tried; texts
@@ -329,6 +500,8 @@ class Answers(State):
         self.grown.emit(answer, growth)
         if answer.finished is not None:
             self._turns.do(lambda: self._finish(answer))
+        elif not answer.is_asked:
+            self._go_on_calling(answer)
 
     def _finish(self, answer: RunningAnswer) -> None:
         """Keep it, then end it in the next turn; nothing where the program has ended since."""
@@ -347,6 +520,7 @@ class Answers(State):
         self._save_end(answer, ended)
 
     def _interrupt(self, answer: RunningAnswer, problem: Problem | None, why: str) -> None:
+        answer.drop_call()
         is_full = problem is not None and problem.code == PromptTooLong.__name__
         reason: FinishReason | None = "context-full" if is_full else None
         self._save_end(answer, EndedAnswer(answer.so_far, "stopped", reason, None, why))

@@ -15,6 +15,7 @@ from app.store.session_store import SessionStore
 from app.values.attached_text import SaidWith
 from app.values.chat_settings import ChatSettings
 from app.values.chats import Branch, StoredMessage, Turn
+from app.values.tools import Decision
 from app.worker.replies import OldestDropped
 from app.worker.requests import ChangeSettings, CloseChat, Request
 from mlx_engine.values.stats import GenerationStats
@@ -224,8 +225,7 @@ class ChatState(State):
             return
         with self.reporting():
             place = len(self.turns) - 1
-            ids = (*self._read_before(place), last.id)
-            past = self._store.messages.conversation(ids)
+            past = self._store.messages.conversation(self._read_before(place))
             self._answers.go_on(last, past, self.settings, drops_oldest=drops_oldest)
             self._tell_replaced(place)
 
@@ -242,7 +242,10 @@ class ChatState(State):
             if turns.place(int(dropped.message_id)) is None:
                 return  # another branch is on show
             settings = self._store.chats.settings(chat_id).value
-            first = (turns.place(settings.read_from) or 0) + dropped.count
+            first, count = turns.place(settings.read_from) or 0, dropped.count
+            while count > 0:
+                count -= len(self._store.messages.conversation(turns.ids[first : first + 1]))
+                first += 1
             read_from = turns.ids[first]
             self._store.chats.set_settings(chat_id, replace(settings, read_from=read_from))
             if chat_id == self.chat_id:
@@ -281,7 +284,7 @@ class ChatState(State):
         place = self.place(message_id)
         if self.running is not None:
             words = Words("Stop the answer that is being written, then show another version.")
-            self.failed.emit(words, "")
+            self.failed.emit(words)
         if self.running is not None or place is None:
             return
         versions = self.turns[place].siblings
@@ -295,6 +298,18 @@ class ChatState(State):
         """End the answer on show; what there is of it stays."""
         if self.chat_id is not None:
             self._answers.stop(self.chat_id)
+
+    def decide_call(self, decision: Decision) -> None:
+        """Let the tool call that the chat on show waits with be made or not."""
+        answer = self.running
+        place = None if answer is None else answer.next_use
+        if answer is None or place is None:
+            return
+        if decision == "chat":
+            allowed = (*self.settings.allowed_tools, answer.uses[place].key)
+            self.change_settings(replace(self.settings, allowed_tools=allowed))
+        is_allowed = decision != "deny"
+        self._answers.decide(answer.message_id, self.settings, is_allowed=is_allowed)
 
     def change_settings(self, settings: ChatSettings) -> None:
         """Answer with other settings in this chat, from the next round on."""

@@ -58,7 +58,7 @@ SUMMARY_COLUMNS = (
 )
 _COPIED = (
     "role, finish_reason, model, created_at, text, thinking, spans, stats, "
-    "thinking_seconds, problem, edited"
+    "thinking_seconds, problem, edited, calls"
 )
 _UP_TO = """WITH RECURSIVE up (id, parent, chat) AS (
         SELECT id, parent, chat FROM message WHERE id = ?

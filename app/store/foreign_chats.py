@@ -122,6 +122,7 @@ class _Rows:
             "state": "done",
             "stats": None,
             "spans": (),
+            "uses": (),
             "created_at": row.seconds,
             "problem": "",
         }

@@ -4,6 +4,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from app.store.chats import chat_gone, copy_message, title_from
@@ -15,9 +16,12 @@ from app.store.rows import (
     stats_from_text,
     stats_to_json,
     text_of,
+    uses_from_text,
+    uses_to_json,
 )
 from app.values.chats import AnswerSoFar, Branch, EndedAnswer, StoredMessage, Turn
 from app.values.errors import NoSuchChat, StoreDamaged, StoreError
+from app.values.tools import answer_messages
 from app.values.typed_json import words_to_text
 from mlx_engine.values.conversation import Message, Role
 from mlx_engine.values.stats import GenerationStats
@@ -106,16 +110,23 @@ class Messages:
         ]
 
     def conversation(self, ids: Sequence[int]) -> tuple[Message, ...]:
-        """Return role, text and thinking of these messages for the engine; ids ascend."""
-        sql = """SELECT id, role, text, thinking FROM message
+        """Return these messages as the engine reads them, tool calls and results as messages of
+        their own; ids ascend.
+        """
+        sql = """SELECT id, role, text, thinking, calls FROM message
             WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"""
-        ended = {message_id: answer.so_far for message_id, answer in self.unwritten.items()}
-        return tuple(
-            Message(role_of(role), ended[each].text, ended[each].thinking)
-            if each in ended
-            else Message(role_of(role), text_of(text), text_of(thinking))
-            for each, role, text, thinking in self._database.rows(sql, json.dumps(ids))
-        )
+        found = list[Message]()
+        for message_id, role, text, thinking, calls in self._database.rows(sql, json.dumps(ids)):
+            ended = self.unwritten.get(message_id)
+            if ended is not None:
+                answer = ended.so_far
+                found += answer_messages(answer.text, answer.thinking, answer.uses)
+            elif role_of(role) == "assistant":
+                uses = uses_from_text(text_of(calls))
+                found += answer_messages(text_of(text), text_of(thinking), uses)
+            else:
+                found.append(Message(role_of(role), text_of(text), text_of(thinking)))
+        return tuple(found)
 
     def all_of(self, chat_id: int) -> tuple[StoredMessage, ...]:
         """Return every message of every branch, oldest first."""
@@ -179,8 +190,9 @@ class Messages:
             leaf = rewritten = copy_message(self._database, old.id, old.chat_id, self._parent(old))
             self._database.write(
                 """UPDATE message SET text = ?, edited = 1, state = 'done', finish_reason = NULL,
-                    problem = '', spans = '[]', stats = NULL WHERE id = ?""",
+                    problem = '', spans = '[]', stats = NULL, calls = ? WHERE id = ?""",
                 text,
+                uses_to_json([replace(use, text_end=0) for use in old.uses]),
                 rewritten,
             )
             for later in following:
@@ -205,11 +217,12 @@ class Messages:
     def save_partial(self, message_id: int, so_far: AnswerSoFar) -> None:
         """Store an unfinished answer; on return it survives a killed process."""
         changed = self._database.write(
-            """UPDATE message SET state = 'partial', text = ?, thinking = ?, spans = ?,
+            """UPDATE message SET state = 'partial', text = ?, thinking = ?, spans = ?, calls = ?,
                 thinking_seconds = ?, model = coalesce(nullif(?, ''), model) WHERE id = ?""",
             so_far.text,
             so_far.thinking,
             spans_to_json(so_far.spans),
+            uses_to_json(so_far.uses),
             so_far.thinking_seconds,
             so_far.model,
             message_id,

@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 from typing import Any, get_args
 
 from app.values.chats import DraftedSpan, MessageState, StoredMessage
+from app.values.tools import ToolUse, uses_from
 from app.values.typed_json import encode, read_fields, words_from_text
 from mlx_engine.values.conversation import FinishReason, Role
 from mlx_engine.values.options import DraftedBy
@@ -54,13 +55,14 @@ def message_from_row(row: sqlite3.Row) -> StoredMessage:
     content["spans"] = KeptSpans(text_of(content["spans"]), len(text_of(content["text"])))
     content["problem"] = words_from_text(text_of(content["problem"]))
     content["stats"] = stats_from_text(text_of(content["stats"]))
+    content["uses"] = uses_from_text(text_of(content["calls"]))
     return sound_message(content, content["id"], content["chat"], content["parent"])
 
 
 def sound_message(
     content: Mapping[str, Any], message_id: int, chat_id: int, parent: int | None
 ) -> StoredMessage:
-    """Make a message of untrusted content; its stats, spans and problem are already converted."""
+    """Make a message of untrusted content; its stats, spans, uses, problem are converted."""
     said = content.get
     text = text_of(said("text"))
     state, reason = said("state"), said("finish_reason")
@@ -80,6 +82,7 @@ def sound_message(
         thinking_seconds=duration_of(said("thinking_seconds")),
         problem=content["problem"],
         edited=said("edited") in (True, 1),
+        uses=content["uses"],
     )
 
 
@@ -127,6 +130,16 @@ def _is_span(item: Any, length: int) -> bool:
     start, end, depth, *source = item
     is_known = not source or (len(source) == 1 and source[0] in (None, *SOURCES))
     return bool(0 <= start < end <= length and depth > 0 and is_known)
+
+
+def uses_to_json(uses: Sequence[ToolUse]) -> str:
+    """Return an answer's tool calls as JSON."""
+    return json.dumps(encode(uses))
+
+
+def uses_from_text(text: str) -> tuple[ToolUse, ...]:
+    """Parse a column of tool calls; most answers have none."""
+    return () if text == "[]" else uses_from(content_of(text))
 
 
 def stats_to_json(stats: GenerationStats | None) -> str | None:

@@ -188,6 +188,11 @@ def _parts_of_words(connection: sqlite3.Connection) -> None:
         index.make(connection)
 
 
+def _tool_calls(connection: sqlite3.Connection) -> None:
+    """Column for the tool calls of an answer, with their results."""
+    connection.execute("ALTER TABLE message ADD COLUMN calls TEXT NOT NULL DEFAULT '[]'")
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _chats_and_messages,
     _beginnings_of_words,
@@ -195,6 +200,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _folders_and_edits,
     _unsent_texts,
     _parts_of_words,
+    _tool_calls,
 )
 
 

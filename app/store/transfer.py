@@ -28,12 +28,14 @@ from app.store.rows import (
     stats_from,
     stats_to_json,
     text_of,
+    uses_to_json,
 )
 from app.store.session_store import SessionStore
 from app.store.words import storable
 from app.values.chat_settings import ChatSettings
 from app.values.chats import Chat, StoredMessage
 from app.values.errors import BadChatFile
+from app.values.tools import answer_as_markdown, uses_from
 from app.values.typed_json import KEPT_WORDS, encode, read_fields
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.saved_chat import (
@@ -69,8 +71,8 @@ class NewChat:
 
 SAME = "role, state, finish_reason, model, text, thinking, thinking_seconds, problem, edited"
 AS_IT_IS = attrgetter(*SAME.split(", "))
-INSERT = f"""INSERT INTO message (chat, parent, created_at, spans, stats, {SAME})
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT = f"""INSERT INTO message (chat, parent, created_at, spans, stats, calls, {SAME})
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
 def insert_chat(store: SessionStore, chat: NewChat) -> int:
@@ -94,7 +96,8 @@ def insert_in_steps(store: SessionStore, chat: NewChat) -> Generator[None, None,
                 now = store.chats.get(chat_id).created_at
             for message in batch:
                 parent = None if message.parent is None else ids[message.parent]
-                figures = spans_to_json(message.spans), stats_to_json(message.stats)
+                spans, calls = spans_to_json(message.spans), uses_to_json(message.uses)
+                figures = spans, stats_to_json(message.stats), calls
                 made = chat_id, parent, message.created_at or now, *figures
                 ids.append(database.insert(INSERT, *made, *AS_IT_IS(message)))
             is_whole = len(ids) == len(chat.messages)
@@ -251,7 +254,10 @@ def _selected_branch(chat: Chat, messages: list[StoredMessage]) -> SavedChat:
     return SavedChat(
         model,
         chat.settings.system or None,
-        tuple(Message(message.role, message.text, message.thinking) for message in messages),
+        tuple(
+            Message(message.role, answer_as_markdown(message.text, message.uses), message.thinking)
+            for message in messages
+        ),
         chat.summary.title,
         tuple("" if message.model == model else message.model for message in messages),
     )
@@ -307,12 +313,13 @@ def _from_json(content: Any, defaults: ChatSettings) -> NewChat:
 
 
 def _safe_settings(content: Any) -> Any:
-    """Drop the model's path and the id of the first message read, which mean nothing in another
-    store.
+    """Drop the model's path, the id of the first message read, and tools: what a chat may start on
+    this machine is said here alone.
     """
     if not isinstance(content, dict):
         return content
-    return {key: value for key, value in content.items() if key not in ("model_path", "read_from")}
+    own = ("model_path", "read_from", "tool_servers", "allowed_tools")
+    return {key: value for key, value in content.items() if key not in own}
 
 
 def _new_message(content: Any, place: int, *, is_other: bool, model: str) -> StoredMessage:
@@ -334,6 +341,7 @@ def _new_message(content: Any, place: int, *, is_other: bool, model: str) -> Sto
         "state": "stopped" if said("state") in ("stopped", "partial") else "done",
         "stats": stats_from(said("stats")),
         "spans": spans_from(said("spans"), len(text_of(said("text")))),
+        "uses": uses_from(said("uses")),
         "problem": text_of(said("problem")).lstrip(KEPT_WORDS),
     }
     return sound_message(sound, place, 0, parent)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from app.values.chat_settings import ChatSettings
+from app.values.tools import ToolServer
 from app.values.typed_json import read_fields
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import CacheOptions, LoadOptions, require
@@ -76,6 +77,7 @@ class AppSettings:
     they go, None for the hub's own cache. last_folder: of the file chosen last in a dialog.
     last_chat: the one that was open. unsent: what was typed and not sent, by chat, 0 for a new one.
     rewritten: messages that are being changed, by their number. server: of the window's server.
+    tool_servers: all that chats can use.
     """
 
     new_chat: ChatSettings = field(default_factory=ChatSettings)
@@ -87,7 +89,12 @@ class AppSettings:
     notify: bool = True
     write_titles: bool = True
     show_drafted: bool = False
-    folded_groups: tuple[str, ...] = ("Presets", "Advanced drafting", "Advanced sampling")
+    folded_groups: tuple[str, ...] = (
+        "Presets",
+        "Advanced drafting",
+        "Advanced sampling",
+        "Answer format",
+    )
     recent_models: tuple[str, ...] = ()
     model_folders: tuple[Path, ...] = ()
     load_at_start: bool = True
@@ -104,6 +111,7 @@ class AppSettings:
     last_chat: int | None = None
     unsent: Mapping[int, str] = field(default_factory=dict)
     rewritten: Mapping[int, str] = field(default_factory=dict)
+    tool_servers: tuple[ToolServer, ...] = ()
 
     def __post_init__(self) -> None:
         if not SMALLEST_ZOOM <= self.text_zoom <= LARGEST_ZOOM:

@@ -25,6 +25,9 @@ class SamplingChoice:
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     seed: int | None = None
+    xtc_probability: float | None = None
+    xtc_threshold: float | None = None
+    dry_multiplier: float | None = None
 
     def __post_init__(self) -> None:
         self.over(SamplingOptions())
@@ -47,6 +50,8 @@ class ChatSettings:
     given, whether or not that of the model in use asks for it. preset: the name of the one these
     settings began with, whether or not they were changed since. read_from: the number of the
     message from which on this chat is read since its context was full, None for its beginning.
+    tool_servers: names of those whose tools the model may ask for. allowed_tools: keys of tools
+    that run without asking.
     """
 
     model_path: str | None = None
@@ -58,6 +63,8 @@ class ChatSettings:
     template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
     preset: str | None = None
     read_from: int | None = None
+    tool_servers: tuple[str, ...] = ()
+    allowed_tools: tuple[str, ...] = ()
 
     @property
     def given_to_template(self) -> Mapping[str, TemplateValue]:
@@ -91,5 +98,7 @@ def without_old_defaults(settings: ChatSettings) -> ChatSettings:
 
 
 def as_preset(settings: ChatSettings) -> ChatSettings:
-    """What a preset keeps of a chat: nothing that names its model, a message, or itself."""
-    return replace(settings, model_path=None, preset=None, read_from=None)
+    """What a preset keeps of a chat: nothing that names its model, a message, or itself, and no
+    leave to run tools.
+    """
+    return replace(settings, model_path=None, preset=None, read_from=None, allowed_tools=())

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from app.values.chat_settings import ChatSettings
+from app.values.tools import ToolUse
 from mlx_engine.values.conversation import FinishReason, Role
 from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.stats import GenerationStats
@@ -42,7 +43,7 @@ class DraftedSpan(NamedTuple):
 class AnswerSoFar:
     """What there is of an answer that is being written; thinking_seconds: None if not known.
 
-    model: the name of the one that writes it, "" before that is known.
+    model: the name of the one that writes it, "" before that is known. uses: its tool calls.
     """
 
     text: str = ""
@@ -50,6 +51,7 @@ class AnswerSoFar:
     spans: Sequence[DraftedSpan] = ()
     thinking_seconds: float | None = None
     model: str = ""
+    uses: tuple[ToolUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class StoredMessage:
     model: the name of the one that answered. state: "partial" while it is being written.
     created_at: seconds since 1970. thinking_seconds: how long it thought, None if that is not
     known. problem: what ended it in words, "" if nothing did. edited: its text is its user's.
+    uses: tool calls of an answer.
     """
 
     id: int
@@ -76,11 +79,14 @@ class StoredMessage:
     thinking_seconds: float | None = None
     problem: str = ""
     edited: bool = False
+    uses: tuple[ToolUse, ...] = ()
 
     @property
     def so_far(self) -> AnswerSoFar:
         """An answer that was cut, to go on with."""
-        return AnswerSoFar(self.text, self.thinking, self.spans, self.thinking_seconds, self.model)
+        return AnswerSoFar(
+            self.text, self.thinking, self.spans, self.thinking_seconds, self.model, self.uses
+        )
 
     @property
     def interrupted(self) -> bool:
@@ -198,6 +204,7 @@ class EndedAnswer:
             spans=tuple(self.so_far.spans),
             thinking_seconds=self.so_far.thinking_seconds,
             model=self.so_far.model or message.model,
+            uses=self.so_far.uses,
             state=self.state,
             finish_reason=self.reason,
             stats=self.stats,

@@ -2,8 +2,8 @@
 
 Every dataclass read here has defaults for all its fields: a field that is missing keeps its
 default, one that is wrong keeps it too and leaves a note. Fields may be str, bool, int, float,
-bytes (base64), Path, None, Literal, unions of these, tuple[X, ...], Mapping[str | int, X] and
-dataclasses.
+bytes (base64), Path, None, Any (JSON), Literal, unions of these, tuple[X, ...],
+Mapping[str | int, X] and dataclasses.
 """
 
 import base64
@@ -27,7 +27,7 @@ LARGEST = 2**64
 """Of a whole number; nothing counts further, and Qt and SQLite take no larger ones."""
 _NO_PATH = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
 """What no path has; bytes of names that are not UTF-8 are kept as U+DC80 to U+DCFF."""
-PLAIN = frozenset((type(None), str, bool, int, float, Path, bytes))
+PLAIN = frozenset((type(None), str, bool, int, float, Path, bytes, Any))
 
 
 class BadValue(ValueError):
@@ -174,6 +174,8 @@ def _whole_number(text: str) -> int:
 
 
 def _decode_plain(kind: Any, content: object) -> Any:
+    if kind is Any:
+        return content
     if kind is float and type(content) in (int, float):
         number = float(content)  # type: ignore[arg-type]
         if math.isfinite(number):

@@ -202,6 +202,8 @@ class VerdictCard(QFrame):
         set_role(self._words, "error-heading" if sign == "warning" else "heading")
         for target, text in ((self._words, words), (self._gain, gain), (self._ratio, ratio)):
             say(target, text)
+        for named, text in ((self._words, words), (self._ratio, ratio)):
+            named.setAccessibleDescription(text)
         if sign:
             self._sign.show_sign(sign, "error" if sign == "warning" else "accent")
         self._sign.setVisible(bool(sign))

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from app.state.server import ServerState
 from app.state.settings import KeptSettings
+from app.state.tools import Tools
 from app.values.app_settings import zoomed
 from app.values.chat_settings import ChatSettings, as_preset
 from app.window.controls.bound import Bound
@@ -29,6 +30,7 @@ from app.window.language import percent, tr
 from app.window.look import look
 from app.window.session_panel.draft_group import DraftGroup
 from app.window.session_panel.sampling_group import SUCH_AS, SamplingGroup, TemplateFields
+from app.window.tools_pane import ToolsPane
 from mlx_engine.values.words import Words, size_words
 
 THEMES = (
@@ -85,6 +87,7 @@ class SettingsView(QWidget):
             "appearance": self._appearance,
             "models": self._models,
             "drafting": self._drafting,
+            "tools": self._tools_pane,
             "server": self._server_pane,
             "advanced": self._advanced,
         }
@@ -97,8 +100,8 @@ class SettingsView(QWidget):
             arrows, (tr("Earlier Settings"), tr("Further Settings")), strict=True
         ):
             arrow.setAccessibleName(name)
-        names = (tr("General"), tr("Appearance"), tr("Models"), tr("Drafting"), tr("Server"))
-        for name in (*names, tr("Advanced")):
+        first = (tr("General"), tr("Appearance"), tr("Models"), tr("Drafting"))
+        for name in (*first, tr("Tools"), tr("Server"), tr("Advanced")):
             self._tabs.addTab(unmarked(name))
         self._stack = QStackedWidget()
         self._tabs.currentChanged.connect(lambda place: self.show_pane(list(self._panes)[place]))
@@ -112,17 +115,18 @@ class SettingsView(QWidget):
         server: ServerState,
         stored_nbytes: Callable[[], int],
         delete_stored: Callable[[], object],
+        tools: Tools,
     ) -> None:
         """Show and change these settings. stored_nbytes, delete_stored: how large the files of
         what models have read of chats are, and how to delete them.
         """
         self._settings, self._server, self._stored_nbytes = settings, server, stored_nbytes
-        self._delete_stored = delete_stored
+        self._delete_stored, self._tools = delete_stored, tools
         for bound in (self._bound, self._new_chat):
             bound.watch(lambda: settings.value, settings.change, settings.changed)
 
     def show_pane(self, name: str) -> None:
-        """Show a pane: "general", "appearance", "models", "drafting", "server" or "advanced"."""
+        """Show a pane, by its name in `self._panes`."""
         if name not in self._made:
             lines = QWidget()
             lines.setObjectName("lines")
@@ -242,6 +246,10 @@ class SettingsView(QWidget):
             paragraph(ABOUT_NEW_CHATS, "muted"),
             DraftGroup(self._new_chat, of_chat=False),
         )
+
+    def _tools_pane(self) -> Sequence[QWidget]:
+        assert self._settings is not None
+        return (ToolsPane(self._settings, self._tools),)
 
     def _server_pane(self) -> Sequence[QWidget]:
         bind, server = self._bound.bind, self._server

@@ -2635,6 +2635,30 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Höher: Die Antwort meidet ein Wort umso mehr, je öfter es in ihr steht. Unter 0: Sie bevorzugt solche Wörter. Aus: kein Unterschied.</translation>
     </message>
     <message>
+        <source>Repeated passages</source>
+        <translation>Wiederholungen</translation>
+    </message>
+    <message>
+        <source>Higher values keep it from repeating whole passages (DRY); 0 is off</source>
+        <translation>Höhere Werte verhindern, dass ganze Passagen wiederholt werden (DRY); 0 ist aus</translation>
+    </message>
+    <message>
+        <source>Unlikely words</source>
+        <translation>Unwahrscheinliche Wörter</translation>
+    </message>
+    <message>
+        <source>How often it leaves out the likeliest words, to be more inventive (XTC); 0 is off</source>
+        <translation>Wie oft die wahrscheinlichsten Wörter ausgelassen werden, für mehr Einfälle (XTC); 0 ist aus</translation>
+    </message>
+    <message>
+        <source>Unlikely from</source>
+        <translation>Unwahrscheinlich ab</translation>
+    </message>
+    <message>
+        <source>Words at least as likely as this are left out then, all but the last of them</source>
+        <translation>Wörter, die mindestens so wahrscheinlich sind, werden dann ausgelassen, alle bis auf das letzte</translation>
+    </message>
+    <message>
         <source>How the model chooses the next token. {token}</source>
         <translation>Wie das Modell das nächste Token wählt. {token}</translation>
     </message>
@@ -3946,6 +3970,22 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>0 bis 1</translation>
     </message>
     <message>
+        <source>0 (off) to 100</source>
+        <translation>0 (aus) bis 100</translation>
+    </message>
+    <message>
+        <source>1 to 10</source>
+        <translation>1 bis 10</translation>
+    </message>
+    <message>
+        <source>1 or more</source>
+        <translation>1 oder mehr</translation>
+    </message>
+    <message>
+        <source>-1 (all) or more</source>
+        <translation>-1 (alle) oder mehr</translation>
+    </message>
+    <message>
         <source>0 to 20, or None</source>
         <translation>0 bis 20 oder None</translation>
     </message>
@@ -4056,10 +4096,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>{hub_id}: the hub is switched off here. Start again without HF_HUB_OFFLINE.</source>
         <translation>{hub_id}: Der Hub ist hier abgeschaltet. Ohne HF_HUB_OFFLINE neu starten.</translation>
-    </message>
-    <message>
-        <source>{hub_id}: the disk is full. Make room on it, then resume: a download goes on where it stopped.</source>
-        <translation>{hub_id}: Das Laufwerk ist voll. Platz schaffen, dann fortsetzen: Der Download macht weiter, wo er aufhörte.</translation>
     </message>
     <message>
         <source>{hub_id}: no connection to the hub ({kind}). Check the network and try again.</source>
@@ -5364,6 +5400,202 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>The drafting heads of {origin} seem not to fit this model: in a test text they foresaw {agreed} of {judged} tokens the model was sure of. Usual causes: heads of another model or of another training of it; norm weights stored with or without 1 added; heads made for the hidden state at another place. Text stays right, but drafting will not pay.</source>
         <translation>Die Entwurfsköpfe aus {origin} passen anscheinend nicht zu diesem Modell: In einem Testtext sahen sie {agreed} von {judged} Tokens voraus, deren sich das Modell sicher war. Übliche Ursachen: Köpfe eines anderen Modells oder eines anderen Trainings davon; Normgewichte, die mit oder ohne addierte 1 gespeichert sind; Köpfe für den Hidden State an einer anderen Stelle. Der Text bleibt richtig, aber Entwürfe lohnen sich nicht.</translation>
+    </message>
+    <message>
+        <source>A quotation mark is not closed: close it.</source>
+        <translation>Ein Anführungszeichen ist nicht geschlossen: Schließe es.</translation>
+    </message>
+    <message>
+        <source>This is not JSON: {error}.</source>
+        <translation>Das ist kein JSON: {error}.</translation>
+    </message>
+    <message>
+        <source>No servers are in it: paste JSON like {&quot;mcpServers&quot;: {…}}.</source>
+        <translation>Darin sind keine Server: Füge JSON wie {&quot;mcpServers&quot;: {…}} ein.</translation>
+    </message>
+    <message>
+        <source>“{name}” is not described by an object.</source>
+        <translation>„{name}“ ist nicht durch ein Objekt beschrieben.</translation>
+    </message>
+    <message>
+        <source>“{name}”: “args” is not a list of texts.</source>
+        <translation>„{name}“: „args“ ist keine Liste von Texten.</translation>
+    </message>
+    <message>
+        <source>“{name}”: “{key}” is not an object of texts.</source>
+        <translation>„{name}“: „{key}“ ist kein Objekt aus Texten.</translation>
+    </message>
+    <message>
+        <source>A server needs a name without “/”.</source>
+        <translation>Ein Server braucht einen Namen ohne „/“.</translation>
+    </message>
+    <message>
+        <source>“{name}” needs a command or an address, not both.</source>
+        <translation>„{name}“ braucht einen Befehl oder eine Adresse, nicht beides.</translation>
+    </message>
+    <message>
+        <source>“{name}”: the address has to begin with http:// or https://.</source>
+        <translation>„{name}“: Die Adresse muss mit http:// oder https:// beginnen.</translation>
+    </message>
+    <message>
+        <source>The model asked for more than {most} tool calls, so it was stopped. Continue allows as many again.</source>
+        <translation>Das Modell wollte mehr als {most} Werkzeuge aufrufen und wurde angehalten. Mit „Fortsetzen“ darf es noch einmal so viele.</translation>
+    </message>
+    <message>
+        <source>The model can use tools, such as searching the web, once you add a tool server.</source>
+        <translation>Das Modell kann Werkzeuge benutzen, etwa im Netz suchen, sobald du einen Werkzeug-Server hinzufügst.</translation>
+    </message>
+    <message>
+        <source>What the model can use to answer in this chat. It asks you before each use.</source>
+        <translation>Was das Modell in diesem Chat zum Antworten benutzen kann. Vor jedem Aufruf wirst du gefragt.</translation>
+    </message>
+    <message>
+        <source>The form that every answer in this chat has, such as a list in JSON. It applies to what is written after thinking. Tools are not used meanwhile.</source>
+        <translation>Die Form jeder Antwort in diesem Chat, etwa eine Liste in JSON. Sie gilt für das, was nach dem Nachdenken geschrieben wird. Werkzeuge werden dabei nicht benutzt.</translation>
+    </message>
+    <message>
+        <source>JSON schema, or a regular expression. Empty: any text.</source>
+        <translation>JSON-Schema oder regulärer Ausdruck. Leer: beliebiger Text.</translation>
+    </message>
+    <message>
+        <source>Tools</source>
+        <translation>Werkzeuge</translation>
+    </message>
+    <message>
+        <source>Tool Servers…</source>
+        <translation>Werkzeug-Server …</translation>
+    </message>
+    <message>
+        <source>Ask Before Each Call Again</source>
+        <translation>Wieder vor jedem Aufruf fragen</translation>
+    </message>
+    <message>
+        <source>Add, change and remove the programs that give models tools</source>
+        <translation>Programme, die Modellen Werkzeuge geben, hinzufügen, ändern und entfernen</translation>
+    </message>
+    <message>
+        <source>Tools that you allowed in this chat ask you again</source>
+        <translation>Werkzeuge, die du in diesem Chat erlaubt hast, fragen wieder</translation>
+    </message>
+    <message>
+        <source>Answer format</source>
+        <translation>Antwortformat</translation>
+    </message>
+    <message>
+        <source>No answer can have this format ({why}).</source>
+        <translation>Keine Antwort kann dieses Format haben ({why}).</translation>
+    </message>
+    <message>
+        <source>A tool server is a program that gives models tools, such as searching the web or reading files (Model Context Protocol, MCP). Use servers that you trust only: they run with all your rights. Turn tools on for a chat in its settings; each call asks you first.</source>
+        <translation>Ein Werkzeug-Server ist ein Programm, das Modellen Werkzeuge gibt, etwa um im Netz zu suchen oder Dateien zu lesen (Model Context Protocol, MCP). Benutze nur Server, denen du vertraust: Sie laufen mit all deinen Rechten. Schalte Werkzeuge in den Einstellungen eines Chats ein; vor jedem Aufruf wirst du gefragt.</translation>
+    </message>
+    <message>
+        <source>npx -y some-server ~/Documents, or https://example.com/mcp, or JSON with mcpServers</source>
+        <translation>npx -y ein-server ~/Documents oder https://example.com/mcp oder JSON mit mcpServers</translation>
+    </message>
+    <message>
+        <source>Name of the tool server</source>
+        <translation>Name des Werkzeug-Servers</translation>
+    </message>
+    <message>
+        <source>What chats call the server. JSON has names of its own.</source>
+        <translation>Wie der Server in Chats heißt. JSON hat eigene Namen.</translation>
+    </message>
+    <message>
+        <source>Command, address or JSON of the tool server</source>
+        <translation>Befehl, Adresse oder JSON des Werkzeug-Servers</translation>
+    </message>
+    <message>
+        <source>Add a tool server</source>
+        <translation>Werkzeug-Server hinzufügen</translation>
+    </message>
+    <message>
+        <source>Change “{name}”</source>
+        <translation>„{name}“ ändern</translation>
+    </message>
+    <message>
+        <source>Save</source>
+        <translation>Sichern</translation>
+    </message>
+    <message>
+        <source>Add</source>
+        <translation>Hinzufügen</translation>
+    </message>
+    <message>
+        <source>Change {name}</source>
+        <translation>{name} ändern</translation>
+    </message>
+    <message>
+        <source>Starting…</source>
+        <translation>Startet …</translation>
+    </message>
+    <message>
+        <source>Starts when a chat needs it</source>
+        <translation>Startet, wenn ein Chat ihn braucht</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n} tools</source>
+        <comment>1 tool</comment>
+        <translation>
+            <numerusform>1 Werkzeug</numerusform>
+            <numerusform>{n} Werkzeuge</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>left out, with a broken schema: {names}</source>
+        <translation>ausgelassen wegen eines fehlerhaften Schemas: {names}</translation>
+    </message>
+    <message>
+        <source>{tool}: not called</source>
+        <translation>{tool}: nicht aufgerufen</translation>
+    </message>
+    <message>
+        <source>The model asks to use {tool}</source>
+        <translation>Das Modell möchte {tool} benutzen</translation>
+    </message>
+    <message>
+        <source>Calling {tool}…</source>
+        <translation>{tool} wird aufgerufen …</translation>
+    </message>
+    <message>
+        <source>Called {tool}</source>
+        <translation>{tool} aufgerufen</translation>
+    </message>
+    <message>
+        <source>{tool} failed</source>
+        <translation>{tool} ist fehlgeschlagen</translation>
+    </message>
+    <message>
+        <source>{tool}: not allowed</source>
+        <translation>{tool}: nicht erlaubt</translation>
+    </message>
+    <message>
+        <source>Allow Once</source>
+        <translation>Einmal erlauben</translation>
+    </message>
+    <message>
+        <source>Allow in This Chat</source>
+        <translation>In diesem Chat erlauben</translation>
+    </message>
+    <message>
+        <source>Don&apos;t Allow</source>
+        <translation>Nicht erlauben</translation>
+    </message>
+    <message>
+        <source>It runs on this computer or sends these arguments to a server.</source>
+        <translation>Es läuft auf diesem Computer oder sendet diese Argumente an einen Server.</translation>
+    </message>
+    <message>
+        <source>{tool} ({server})</source>
+        <translation>{tool} ({server})</translation>
+    </message>
+    <message>
+        <source>Arguments</source>
+        <translation>Argumente</translation>
+    </message>
+    <message>
+        <source>Result</source>
+        <translation>Ergebnis</translation>
     </message>
 </context>
 </TS>

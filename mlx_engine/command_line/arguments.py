@@ -104,6 +104,13 @@ SAMPLING = {
     "--repetition-penalty X": "for tokens of prompt and answer; 1 is off",
     "--presence-penalty X": "for tokens of the answer, once; 0 is off",
     "--frequency-penalty X": "for tokens of the answer, each time; 0 is off",
+    "--xtc-probability P": "how often the likeliest tokens are left out but one; 0 is off",
+    "--xtc-threshold P": "least probability of these; above 0.5 none is left out",
+    "--dry-multiplier X": "penalty for tokens that prolong a repeated passage; 0 is off",
+    "--dry-base X": "times as much for each further token of the passage",
+    "--dry-allowed-length N": "tokens of a passage that is repeated for nothing",
+    "--dry-penalty-last-n N": "tokens in which a passage is looked for; -1 is all",
+    "--dry-sequence-breakers LIST": "texts that no passage reaches across, as a JSON list",
     "--logit-bias ID:BIAS": "add BIAS to a token's logit; may be repeated",
     "--seed N": "(default: {seed})",
 }

@@ -45,6 +45,10 @@ ENDED_AT_ONCE = (
 )
 
 
+OF_RAW_PROMPTS = ("max_tokens", "stop", "ignore_eos", "schema", "regex", "grammar")
+"""Generation options of a raw prompt, which opens no thought and calls no tool."""
+
+
 def generate(arguments: Namespace, runtime: Runtime) -> int:
     """Run `headstart generate`: print the continuation, or with --chat the answer, to stdout.
 
@@ -72,15 +76,13 @@ def generate(arguments: Namespace, runtime: Runtime) -> int:
                 made = Generation(last.text, session.tokens, last.stats, last.reason)
             else:
                 limits = asdict(session.generation)
-                for name in ("max_thinking", "must_call", "logprobs"):  # of chats alone
-                    del limits[name]
                 made = engine.generate(
                     prompt,
                     sampling=session.sampling,
                     draft=draft,
                     should_stop=stopped.is_set,
                     cache=session.cache,
-                    **limits,
+                    **{name: limits[name] for name in OF_RAW_PROMPTS},
                 )
         if arguments.json:
             stats = asdict(made.stats) | {"acceptance": made.stats.acceptance}

@@ -62,6 +62,14 @@ def _read_seed(text: str) -> int | None:
     return None if text == "new" else int(text)
 
 
+def _read_texts(text: str) -> tuple[str, ...]:
+    """Read a JSON list of texts. Raises BadOption."""
+    try:
+        return tuple(json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        raise BadOption(f'{text!r} is not possible: write a list such as ["\\n",":"].') from None
+
+
 def _read_schema(path: str) -> dict[str, Any]:
     """Read a JSON schema from a file. Raises BadOption."""
     try:
@@ -82,6 +90,13 @@ READERS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
         "repetition_penalty": float,
         "presence_penalty": float,
         "frequency_penalty": float,
+        "xtc_probability": float,
+        "xtc_threshold": float,
+        "dry_multiplier": float,
+        "dry_base": float,
+        "dry_allowed_length": int,
+        "dry_penalty_last_n": int,
+        "dry_sequence_breakers": _read_texts,
         "logit_bias": read_biases,
         "seed": _read_seed,
         "schema": _read_schema,
@@ -152,6 +167,8 @@ def option_words(options: "DataclassInstance") -> str:
 def _value_words(value: Any) -> str:
     if isinstance(value, Mapping):
         return ",".join(f"{token}:{bias:g}" for token, bias in value.items())
+    if isinstance(value, tuple):
+        return json.dumps(value, separators=(",", ":")).replace(" ", "\\u0020")
     if isinstance(value, float):
         return f"{value:g}"
     return "new" if value is None else str(value)

@@ -331,6 +331,7 @@ class Answer:
             self._config.first_suppressed if self._prompt.said is EMPTY_ANSWER else (),
             None if self._grammar is None else self._grammar.fresh(),
             self._settings.generation.logprobs,
+            self._config.breaking,
         )
         sampler.begin(self._prompt.ids)
         sampler.commit(mx.array(self.tokens, dtype=mx.int32), len(self.tokens))

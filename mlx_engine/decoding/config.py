@@ -152,6 +152,7 @@ class DecodeConfig:
     a second attempt may succeed. batch: shares passes among answers. looks_ahead: queue a round
     before the outcome of the present one is known; follows_drafts: also if the present one has a
     draft, which takes more operations. most_bytes: memory of MLX at most, 0 for no limit.
+    breaking: finds the tokens whose text contains one of several strings.
     """
 
     chunk: int
@@ -165,6 +166,7 @@ class DecodeConfig:
     follows_drafts: bool = field(default_factory=runs_on_gpu)
 
     most_bytes: int = 0
+    breaking: Callable[[tuple[str, ...]], Collection[int]] = lambda _: ()
 
     def make_room(self) -> None:
         """Free the memory of conversations without a running answer, if there are any."""

@@ -1,11 +1,12 @@
 """Picks tokens from logits by sampling options and positions.
 
-Penalties and bias come first, on raw logits; then temperature; then the filters (see Filters). Rows
-never look at each other.
+A grammar and penalties of repeated passages come first, on raw logits; then the other penalties and
+the bias; then temperature; then the filters (see Filters), and of what they keep the top choices
+may be excluded. Rows never look at each other.
 """
 
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -17,6 +18,13 @@ from metal_kernels.choice import Kernels, KernelWork, ServedRows
 from metal_kernels.filtered_pick import Filters, filter_tempered, filtered_pick, temper
 from metal_kernels.vocabulary_pick import PickOptions
 from mlx_engine.cache.contract import RowCount
+from mlx_engine.sampling.penalties import (
+    RepeatedSequences,
+    TokenHistory,
+    exclude_top_choices,
+    presence_and_frequency_penalty,
+    repetition_penalty,
+)
 from mlx_engine.sampling.position_noise import NoiseOfKeys, noise_function, plain_noise, row_keys
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -30,6 +38,9 @@ DRAFTED_FROM = 64
 At 0.5, 0.9 and 0.95 as many drafts of the built-in model are accepted as with the whole nucleus.
 """
 
+XTC_SEED = 0x5EED_0F_70C
+"""Makes the noise that decides whether top choices are excluded another one than the tokens'."""
+
 LOWEST = float(np.finfo(np.float32).min)
 """Least finite float32."""
 
@@ -42,66 +53,6 @@ def fresh_seed() -> int:
 def finite_rows(logits: mx.array) -> mx.array:
     """Whether all logits [R, V] of a row are finite, bool [R]; lazy."""
     return mx.all(mx.abs(logits) < mx.inf, axis=-1)
-
-
-def repetition_penalty(logits: mx.array, seen: mx.array, penalty: float) -> mx.array:
-    """Divide positive and multiply negative logits of seen tokens (CTRL, Keskar et al. 2019).
-
-    seen: bool [R, V] or [V].
-    """
-    penalised = mx.where(logits > 0, logits / penalty, logits * penalty)
-    return mx.where(seen, penalised, logits)
-
-
-def presence_and_frequency_penalty(
-    logits: mx.array, counts: mx.array, presence: float, frequency: float
-) -> mx.array:
-    """Subtract presence and frequency penalties from logits of tokens that the answer used.
-
-    `presence` is subtracted once, `frequency` for each use; counts: int32 [R, V].
-    """
-    return logits - presence * (counts > 0) - frequency * counts
-
-
-class TokenHistory:
-    """Tokens that penalties depend on: those of the prompt, and the answer's with their counts.
-
-    Token ids from `vocabulary` on (rows of padding in an embedding) are never picked: not counted.
-    """
-
-    def __init__(self, vocabulary: int) -> None:
-        self._vocabulary = vocabulary
-        self.begin(())
-
-    def begin(self, prompt: Sequence[int]) -> None:
-        """Forget all counted tokens, then take those of a new prompt."""
-        tokens = np.asarray(prompt, dtype=np.int64)
-        counts = np.bincount(tokens, minlength=self._vocabulary)[: self._vocabulary]
-        self._in_prompt = mx.array(counts > 0)
-        self._in_answer = mx.zeros((self._vocabulary + 1,), dtype=mx.int32)  # the last: of no use
-
-    def commit(self, tokens: mx.array, count: RowCount | None = None) -> None:
-        """Count the first `count` of the answer's new tokens int32 [T], or all of them; lazy."""
-        if count is not None:
-            tokens = mx.where(mx.arange(count.most) < count.rows, tokens, self._vocabulary)
-        known = mx.minimum(tokens, self._vocabulary)
-        self._in_answer = self._in_answer.at[known].add(1)
-
-    def answer_counts(self, rows: int, prefix: mx.array) -> mx.array:
-        """How often each token is in the answer and the draft before each row, int32 [rows, V].
-
-        prefix: drafted tokens int32 [P], P >= rows - 1; row i sees its first P - (rows - 1) + i.
-        """
-        shared = prefix.shape[0] - (rows - 1)
-        if shared < 0:
-            raise ValueError(f"{rows} rows need {rows - 1} drafted tokens, got {prefix.shape[0]}")
-        drafted = (prefix[:, None] == mx.arange(self._vocabulary)).astype(mx.int32)
-        first = self._in_answer[:-1] + mx.sum(drafted[:shared], axis=0)
-        return mx.cumsum(mx.concatenate([first[None], drafted[shared:]]), axis=0)
-
-    def seen(self, answer_counts: mx.array) -> mx.array:
-        """Which tokens were in prompt or answer, bool [R, V]; takes counts of `answer_counts`."""
-        return self._in_prompt | (answer_counts > 0)
 
 
 class _DrawnNoise(NamedTuple):
@@ -172,12 +123,14 @@ class Sampler:
         first_suppressed: Collection[int] = (),
         grammar: Grammar | None = None,
         logprobs: int | None = None,
+        breaking: Callable[[tuple[str, ...]], Collection[int]] = lambda _: (),
     ) -> None:
         """Make a sampler for one conversation; seed: the effective one, 0 to 2**64-1.
 
         suppressed: tokens that are never picked; first_suppressed: not right behind the prompt.
         grammar: binds the answer; `cut` and `commit` then wait for the device. logprobs: how many
-        of the likeliest tokens `scores` tells; None if nobody asks for scores.
+        of the likeliest tokens `scores` tells; None if nobody asks for scores. breaking: finds the
+        tokens whose text contains one of several strings.
         Raises BadOption for a bias outside V.
         """
         self._noise = kernels.noise
@@ -195,9 +148,13 @@ class Sampler:
         self._history = TokenHistory(vocabulary) if are_counted else None
         biases = self._bias is not None or self._first_bias is not None
         self._grammar = grammar
-        self._allowed = np.ones((1, vocabulary), dtype=np.bool_)
+        self._binding = mx.zeros((1, vocabulary))
         self._logprobs = logprobs
-        self._sees_raw = self._history is None and not biases and grammar is None
+        self._repeated: RepeatedSequences | None = None
+        if options.dry_multiplier > 0 and options.dry_penalty_last_n != 0:
+            found = breaking(options.dry_sequence_breakers)
+            self._repeated = RepeatedSequences(options, vocabulary, found)
+        self._sees_raw = self._history is None and not biases and not self.is_bound
         self._settings = self._filters.settings(LOWEST if self._sees_raw else -mx.inf)
         self._draft_settings = self._filters.settings()
         self._drawn: _DrawnNoise | None = None
@@ -208,12 +165,18 @@ class Sampler:
         self._first = len(prompt)
         if self._history is not None:
             self._history.begin(prompt)
+        if self._repeated is not None:
+            self._repeated.begin(prompt)
 
     def commit(self, tokens: mx.array, count: int | RowCount) -> None:
         """Count the first `count` of the emitted tokens int32 [T] for the penalties."""
-        if self._grammar is not None:
+        if self.is_bound:
             assert isinstance(count, int)
-            self._grammar.commit(tokens[:count].tolist())  # type: ignore[arg-type]
+            known: list[int] = tokens[:count].tolist()  # type: ignore[assignment]
+            if self._grammar is not None:
+                self._grammar.commit(known)
+            if self._repeated is not None:
+                self._repeated.commit(known)
         pending = count if isinstance(count, RowCount) else None
         self._count = pending or self._pending
         if self._history is not None:
@@ -233,7 +196,8 @@ class Sampler:
         the options alone, so every pass of an answer with these options picks in the same way.
         """
         options = self._options
-        if not self._sees_raw or self._filters.is_on or self._logprobs is not None:
+        filters = self._filters.is_on or options.xtc_probability > 0
+        if not self._sees_raw or filters or self._logprobs is not None:
             return None
         if options.temperature == 0:
             return PickOptions()
@@ -265,8 +229,11 @@ class Sampler:
 
     @property
     def is_bound(self) -> bool:
-        """Whether a grammar binds the answer, so that each token has to be known to the host."""
-        return self._grammar is not None
+        """Whether picks depend on all tokens before them, which the host has to know.
+
+        So it is where a grammar binds the answer or repeated passages are penalised.
+        """
+        return self._grammar is not None or self._repeated is not None
 
     def forced(self) -> Sequence[int]:
         """Tokens that a grammar makes follow the newest one, as text is usually tokenised."""
@@ -274,22 +241,32 @@ class Sampler:
 
     def cut(self, drafted: mx.array) -> mx.array:
         """End a draft before its first token that the grammar does not allow; for every round."""
-        if self._grammar is None:
+        if not self.is_bound:
             return drafted
-        self._allowed = self._grammar.allowed(drafted.tolist())  # type: ignore[arg-type]
-        return drafted[: len(self._allowed) - 1]
+        self._binding = self._binding_of(drafted.tolist())  # type: ignore[arg-type]
+        return drafted[: self._binding.shape[0] - 1]
 
     def bound(self, logits: mx.array) -> mx.array:
-        """Set logits [R, V] behind the draft that was `cut` to -inf where the grammar forbids."""
-        if self._grammar is None:
-            return logits
-        return mx.where(mx.array(self._allowed), logits, -mx.inf)
+        """Add to logits [R, V] behind the draft that was `cut` what binds the answer there."""
+        return logits + self._binding if self.is_bound else logits
 
     def bound_draft(self, logits: mx.array) -> mx.array:
-        """Set logits [1, V] of a draft's first token to -inf where the grammar forbids."""
-        if self._grammar is None:
-            return logits
-        return mx.where(mx.array(self._grammar.allowed(())), logits, -mx.inf)
+        """Add to logits [1, V] of a draft's first token what binds the answer there."""
+        return logits + self._binding_of(()) if self.is_bound else logits
+
+    def _binding_of(self, drafted: Sequence[int]) -> mx.array:
+        """What is added behind the answer and the first n drafted tokens, float32 [n + 1, V].
+
+        -inf where the grammar forbids a token, and penalties of repeated passages. n: number of
+        drafted tokens before the first that is forbidden.
+        """
+        added = np.zeros((len(drafted) + 1, self._vocabulary), dtype=np.float32)
+        if self._grammar is not None:
+            allowed = self._grammar.allowed(drafted)
+            added = np.where(allowed, added[: len(allowed)], -np.inf).astype(np.float32)
+        if self._repeated is not None:
+            added -= self._repeated.penalties(drafted[: len(added) - 1])
+        return mx.array(added)
 
     def pick(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
         """Sample one token per row of logits, int32 [R], with the noise of their positions.
@@ -328,13 +305,18 @@ class Sampler:
             keys = self._noise_keys(position, rows)
             return filtered_pick(penalised, keys, settings, kernel.launcher)
         kept = filter_tempered(temper(penalised, filters.temperature), filters)
+        if (chance := self._options.xtc_probability) > 0:
+            keys = self._noise_keys(position, rows, self._seed ^ XTC_SEED)
+            is_excluding = keys[:, 0].astype(mx.float32) < chance * 2**32
+            kept = exclude_top_choices(kept, self._options.xtc_threshold, is_excluding)
         return mx.argmax(kept + self._noise_at(position, rows), axis=-1).view(mx.int32)
 
     @property
     def _filter_kernel(self) -> ServedRows | None:
         """The kernel that filters logits and picks tokens; None where plain operations do it."""
         served = self._filtered
-        return served if served is not None and self._filters.is_on and 1 in served else None
+        is_used = self._filters.is_on and not self._options.xtc_probability
+        return served if served is not None and is_used and 1 in served else None
 
     def marked(self, logits: mx.array, picked: mx.array) -> mx.array:
         """Replace picked tokens by -1 in rows whose logits [R, V] are not all finite."""
@@ -362,12 +344,12 @@ class Sampler:
         chosen = mx.take_along_axis(penalised, picked[:, None], axis=-1)
         return mx.exp(chosen - mx.logsumexp(penalised, axis=-1, keepdims=True))[:, 0]
 
-    def _noise_keys(self, position: int, rows: int) -> mx.array:
+    def _noise_keys(self, position: int, rows: int, seed: int | None = None) -> mx.array:
         """Noise keys of `rows` positions from `position` on, uint32 [rows, 2]."""
-        pending = self._pending
+        pending, seed = self._pending, self._seed if seed is None else seed
         if pending is None:
-            return row_keys(self._seed, range(position, position + rows))
-        every = row_keys(self._seed, range(position + 1, position + pending.most + rows))
+            return row_keys(seed, range(position, position + rows))
+        every = row_keys(seed, range(position + 1, position + pending.most + rows))
         return mx.take(every, pending.after(-1) + mx.arange(rows), axis=0)
 
     def _penalised(

@@ -89,6 +89,13 @@ class SamplingFields(Body):
     repetition_penalty: float | None = Field(None, ge=0.01, le=10)
     presence_penalty: float | None = Field(None, ge=-10, le=10)
     frequency_penalty: float | None = Field(None, ge=-10, le=10)
+    xtc_probability: float | None = Field(None, ge=0, le=1)
+    xtc_threshold: float | None = Field(None, ge=0, le=1)
+    dry_multiplier: float | None = Field(None, ge=0, le=100)
+    dry_base: float | None = Field(None, ge=1, le=10)
+    dry_allowed_length: int | None = Field(None, ge=1)
+    dry_penalty_last_n: int | None = Field(None, ge=-1)
+    dry_sequence_breakers: list[str] | None = None
     logit_bias: dict[str, float] | None = None
     seed: int | None = Field(None, ge=0, lt=2**64)
     regex: str | None = Field(None, description="a regular expression that binds the answer")

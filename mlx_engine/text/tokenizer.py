@@ -63,6 +63,7 @@ class Tokenizer:
             self._calls = TimedCalls(origin, core)
             self.opening_ids = self._calls.run(lambda: _opening_ids(core), 1)
             self.token_bytes = TokenBytes.from_core(core, origin)
+        self._found: dict[tuple[str, ...], frozenset[int]] = {}
 
     def fit_to_vocabulary(self, model_vocabulary: int) -> "Tokenizer":
         """Return a tokenizer without special tokens beyond the model's vocabulary.
@@ -164,6 +165,15 @@ class Tokenizer:
     def has_token(self, text: str) -> bool:
         """Whether the vocabulary has `text` as one token."""
         return self._core.token_to_id(text) is not None
+
+    def tokens_with(self, texts: tuple[str, ...]) -> frozenset[int]:
+        """Ids of the tokens, special ones left out, whose text contains one of several strings."""
+        if texts not in self._found:
+            parts = [text.encode() for text in texts]
+            ids = [token for token in range(self.vocabulary) if token not in self.special_ids]
+            found = ((token, self.token_bytes.bytes_of([token], 0)[0]) for token in ids)
+            self._found[texts] = frozenset(t for t, data in found if any(p in data for p in parts))
+        return self._found[texts]
 
     def control_ids(self, source: str) -> frozenset[int]:
         """Ids of special tokens, and of added tokens that the chat template `source` spells.

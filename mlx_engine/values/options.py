@@ -184,6 +184,12 @@ class SamplingOptions:
     penalty applies to prompt and answer (as in CTRL, Keskar et al. 2019), presence and frequency
     penalties to the answer only. logit_bias: token id -> number added to its logit. seed: None
     draws a new one for every answer.
+
+    xtc_probability: how often, of the tokens that the filters keep, all with at least xtc_threshold
+    but the least likely of them are excluded. dry_multiplier: penalty for a token that prolongs a
+    passage of dry_allowed_length tokens which has stood before, in the last dry_penalty_last_n
+    tokens (-1 for all); dry_base times as much for each further token of the passage. No passage
+    reaches across a token whose text contains one of dry_sequence_breakers.
     """
 
     temperature: float = 0.7
@@ -193,6 +199,13 @@ class SamplingOptions:
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = -1
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     seed: int | None = None
 
@@ -205,6 +218,15 @@ class SamplingOptions:
         require("repetition_penalty", repetition, Words("0.01 to 10"), _between(0.01, 10))
         for name in ("presence_penalty", "frequency_penalty"):
             require(name, getattr(self, name), Words("-10 to 10"), _between(-10, 10))
+        require("xtc_probability", self.xtc_probability, Words("0 (off) to 1"), _between(0, 1))
+        require("xtc_threshold", self.xtc_threshold, Words("0 to 1"), _between(0, 1))
+        require("dry_multiplier", self.dry_multiplier, Words("0 (off) to 100"), _between(0, 100))
+        require("dry_base", self.dry_base, Words("1 to 10"), _between(1, 10))
+        length, last = self.dry_allowed_length, self.dry_penalty_last_n
+        require("dry_allowed_length", length, Words("1 or more"), _whole_number_from(1))
+        require("dry_penalty_last_n", last, Words("-1 (all) or more"), _whole_number_from(-1))
+        breakers = stop_strings(self.dry_sequence_breakers, "dry_sequence_breakers")
+        object.__setattr__(self, "dry_sequence_breakers", breakers)
         allowed = Words("token ids of 0 or more, each with -1000 to 1000")
         biases = self.logit_bias
         require("logit_bias", biases, allowed, lambda given: isinstance(given, Mapping))
@@ -279,14 +301,14 @@ UNQUANTISED = CacheOptions()
 """Cache options without quantisation."""
 
 
-def stop_strings(given: Sequence[str]) -> tuple[str, ...]:
-    """Return stop strings as a tuple; a single string is one stop string. Raises BadOption."""
+def stop_strings(given: Sequence[str], name: str = "stop") -> tuple[str, ...]:
+    """Return strings as a tuple; a single string is one of them. Raises BadOption."""
     texts = [given] if isinstance(given, str) else given
 
     def fits(_: object) -> bool:
         return isinstance(texts, Sequence) and all(isinstance(t, str) and t for t in texts)
 
-    require("stop", given, "strings that are not empty", fits)
+    require(name, given, "strings that are not empty", fits)
     return tuple(texts)
 
 

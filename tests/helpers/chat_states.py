@@ -8,6 +8,7 @@ from scripted_models import described
 from app.state.answers import Answers
 from app.state.chat import ChatState
 from app.state.drafts import Drafts
+from app.state.tools import Tools
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
 from app.worker.replies import AnswerEvents, ModelLoaded
@@ -21,13 +22,18 @@ BUILT_IN = described("Pocket", 7_000_000)
 class StatedChat:
     """A chat with all it needs, and what it asked of the engine. told: what failed."""
 
-    def __init__(self, store: SessionStore, settings: ChatSettings | None = None) -> None:
+    def __init__(
+        self,
+        store: SessionStore,
+        settings: ChatSettings | None = None,
+        tools: Tools | None = None,
+    ) -> None:
         self.store = store
         self.requests: list[Request] = []
         self.told: list[str] = []
         self.models = StatedModels(request=self.requests.append).models
         self.models.take(ModelLoaded(None, BUILT_IN))
-        self.answers = Answers(store, self.requests.append)
+        self.answers = Answers(store, self.requests.append, tools=tools)
         self.drafts = Drafts(store)
         self.chat = ChatState(
             store,

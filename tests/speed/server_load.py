@@ -1,6 +1,6 @@
 """Load on the server: random requests of 8 clients, its speed beside the API, a growing prompt.
 
-PYTHONPATH=.:tests/helpers python tests/speed/server_load.py [REQUESTS]
+PYTHONPATH=.:tests:tests/helpers python tests/speed/server_load.py [REQUESTS [MODEL ...]]
 """
 
 import json
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -20,6 +20,7 @@ from time import monotonic, perf_counter, sleep
 from typing import Any
 
 from live_server import LiveServer, ask, live_server
+from tool_model import CALLS, tool_folder
 
 import mlx_engine
 from mlx_engine.values.conversation import Message, TextPiece
@@ -161,27 +162,64 @@ def beside_the_api(rounds: int = 8, length: int = 160) -> None:
     print(f"server / api: {speed['server'] / speed['api']:.3f}")
 
 
-def agent(steps: int = 20) -> None:
-    """Print the prompt tokens that a growing conversation reads, and after a restart."""
-    messages: list[dict[str, str]] = [{"role": "system", "content": "You are an agent. " * 40}]
-    read = total = 0
+RECURRENT = (
+    "bailing_hybrid", "falcon_h1", "granitemoehybrid", "kimi_linear", "lfm2_moe", "nemotron_h",
+    "olmo_hybrid",
+)  # fmt: skip
+
+
+def agents(models: Sequence[Path]) -> None:
+    """Print what a growing conversation of 20 requests reads, by every kind of model."""
+    from tiny_published import publish
+
+    with tempfile.TemporaryDirectory() as folder:
+        pocket = tool_folder(Path(folder) / "pocket")
+        agent("built-in model, tools", pocket, 450, tools=True)
+        for kind in RECURRENT:
+            changes = {"max_position_embeddings": 4096}
+            agent(kind, publish(kind, Path(folder) / kind, changes=changes).folder, 28)
+        for path in models:
+            agent(path.name, path, 90)
+
+
+def agent(name: str, model: Path, words: int, steps: int = 20, *, tools: bool = False) -> None:
+    """Print the prompt tokens that a growing conversation reads, and after a restart.
+
+    words: of text that a step adds. tools: with a tool, whose results are the steps.
+    """
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "You are an agent. " * 9}]
+    more: dict[str, Any] = {"max_tokens": 8, "temperature": 0}
+    if tools:
+        bias = {str(token): value for token, value in CALLS.items()}
+        more |= {"tools": [WEATHER], "logit_bias": bias, "max_tokens": 1}
     with tempfile.TemporaryDirectory() as folder:
         options = LoadOptions(prompt_files=Path(folder))
         for begin, end in ((0, steps), (steps, steps + 1)):
-            with live_server(lambda: mlx_engine.load(options=options)) as server:
+            read = written = extra = before = 0
+            with live_server(lambda: mlx_engine.load(model, options=options)) as server:
                 for step in range(begin, end):
-                    text = f"Step {step}: " + "look at this file again. " * 55
+                    text = f"Step {step}: " + " ".join(
+                        f"path{n % 7}.join" for n in range(words // 4)
+                    )
                     messages.append({"role": "user", "content": text})
-                    reply = ask(server, CHAT, {"messages": messages, "max_tokens": 8}).json
-                    said = reply["choices"][0]["message"]["content"]
-                    messages.append({"role": "assistant", "content": said})
+                    if tools and step:
+                        call = messages[-2]["tool_calls"][0]["id"]
+                        messages[-1] |= {"role": "tool", "tool_call_id": call}
+                    reply = ask(server, CHAT, {"messages": messages, **more}).json
+                    assert "choices" in reply, reply
+                    messages.append(reply["choices"][0]["message"])
+                    total, written = reply["usage"]["prompt_tokens"], reply["usage"]["total_tokens"]
                     read += reply["timings"]["prompt_n"]
-                    total = reply["usage"]["prompt_tokens"]
-            print(f"{end} requests: a prompt of {total} tokens, {read} read in all")
-            read = 0
+                    extra = max(extra, reply["timings"]["prompt_n"] - (total - before))
+                    before = written
+            if begin:
+                print(f"  after a restart: a prompt of {total} tokens, {read} read")
+            else:
+                print(f"{name}: a prompt of {total} tokens in the end, {read} read in all;", end="")
+                print(f" at most {extra} of a request had been read before")
 
 
 if __name__ == "__main__":
     load(int(sys.argv[1]) if len(sys.argv) > 1 else 500)
     beside_the_api()
-    agent()
+    agents([Path(text) for text in sys.argv[2:]])

@@ -209,6 +209,7 @@ class NumberField(Control):
         if self._slider is not None and number is not None:
             with QSignalBlocker(self._slider):
                 self._slider.setValue(self._steps(number))
+            self._slider.setAccessibleDescription(self.edit.text())
 
     def _steps(self, number: float) -> int:
         return round((number - self._kind.least) / self._kind.step)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
@@ -169,6 +170,7 @@ class FirstRunView(QWidget):
         self._target = self._drop_target(Sign("drop_model", "accent", PICTURE))
         self._steps = FirstSteps()
         self._place = column()
+        self._composer: QWidget | None = None
         self._page = page = QWidget()
         first = (self._title, self._about, self._target, self._steps, 8, self._place, 4)
         ask = (self._about_questions, self._questions)
@@ -189,6 +191,21 @@ class FirstRunView(QWidget):
             button = row_button(text, "chevron_right", text)
             button.clicked.connect(lambda _=False, text=text: self._ask(text))
             self._questions.addWidget(button)
+        self._order()
+
+    def _order(self) -> None:
+        """Let Tab go through the page from its top to its end."""
+        places = (
+            rows.itemAt(at)
+            for rows in (self._questions, self._recent)
+            for at in range(rows.count())
+        )
+        rows = [place.widget() for place in places if place]
+        composer = self._composer.findChildren(QWidget) if self._composer else ()
+        parts = (*self._steps.findChildren(QWidget), *composer, *rows)
+        stops = (part for part in parts if part.focusPolicy() & Qt.FocusPolicy.TabFocus)
+        for before, after in pairwise(stops):
+            self.setTabOrder(before, after)
 
     def watch(
         self,
@@ -243,7 +260,10 @@ class FirstRunView(QWidget):
         is_empty = not name and models.loading is None
         self._target.setVisible(is_empty)
         self._built_in.setVisible(is_empty)
+        loses_focus = not is_first and self._steps.isAncestorOf(self.window().focusWidget())
         self._steps.setVisible(is_first)
+        if loses_focus:
+            self.window().setFocus()
         self._show_recent(self._known.recent)
 
     def _show_recent(self, entries: Sequence[FoundModel]) -> None:
@@ -257,10 +277,13 @@ class FirstRunView(QWidget):
             button.clicked.connect(lambda _=False, path=path: self._offered.offer(path))
             self._recent.addWidget(button)
         self._recent_heading.setVisible(bool(sound))
+        self._order()
 
     def place_composer(self, composer: QWidget) -> None:
         """Put the composer in the middle of the page."""
+        self._composer = composer
         self._place.addWidget(composer)
+        self._order()
 
     # Qt
 

@@ -124,6 +124,8 @@ COUNT = NumberKind(0, 10**6, off=0, slides_to=100)
 LARGE_SHARE = NumberKind(0, 1, 0.05, 4, off=1, slides_to=1)
 SMALL_SHARE = NumberKind(0, 1, 0.01, 4, off=0)
 FACTOR = NumberKind(0.01, 10, 0.05, 4, off=1)
+SHARE = NumberKind(0, 1, 0.05, 4)
+REPEATS = NumberKind(0, 100, 0.1, 4, off=0)
 PENALTY = NumberKind(-10, 10, 0.1, 4, off=0)
 LIMIT = NumberKind(1, 2**31, 64)
 
@@ -193,6 +195,24 @@ RARE = (
             "Higher: the answer avoids a word the more, the more often it has used it. Below 0: "
             "it prefers such words. Off: no difference."
         ),
+    ),
+    NumberRow(
+        "dry_multiplier",
+        Words("Repeated passages"),
+        REPEATS,
+        Words("Higher values keep it from repeating whole passages (DRY); 0 is off"),
+    ),
+    NumberRow(
+        "xtc_probability",
+        Words("Unlikely words"),
+        SMALL_SHARE,
+        Words("How often it leaves out the likeliest words, to be more inventive (XTC); 0 is off"),
+    ),
+    NumberRow(
+        "xtc_threshold",
+        Words("Unlikely from"),
+        SHARE,
+        Words("Words at least as likely as this are left out then, all but the last of them"),
     ),
 )
 

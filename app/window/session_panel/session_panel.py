@@ -28,6 +28,7 @@ from app.window.models.model_facts import ModelFacts
 from app.window.session_panel.abilities import ModelAbilities, abilities
 from app.window.session_panel.draft_group import DraftGroup
 from app.window.session_panel.sampling_group import SUCH_AS, SamplingGroup, TemplateFields
+from app.window.session_panel.tools_group import FormatGroup, ToolsGroup
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words
 
@@ -61,7 +62,7 @@ class Presets:
         if preset is not None:
             now = self.chat.settings
             own = replace(preset, model_path=now.model_path, read_from=now.read_from)
-            self.chat.change_settings(replace(own, preset=name))
+            self.chat.change_settings(replace(own, preset=name, allowed_tools=now.allowed_tools))
 
     def save(self, name: str) -> None:
         """Keep the chat's settings under this name, in place of a preset that has it."""
@@ -231,13 +232,14 @@ class SessionPanel(QWidget):
         system = TextField(tr("System prompt"), 5, tr(SUCH_AS), shows_name=False, what=tr(what))
         self.draft, self.sampling = DraftGroup(bound), SamplingGroup(bound)
         self.presets, self._template = PresetsGroup(), TemplateFields(bound)
+        self.tools, self.format = ToolsGroup(), FormatGroup(bound)
         self._facts, self.options = ModelFacts(), QPushButton(tr("Load Options…"))
         describe(self.options, tr("Change how the model is loaded: memory, longest chat, drafting"))
         prompt = Group(Words("System prompt"), what=what)
         model = Group(Words("Model"), what=Words("The model that answers in this chat."))
         model.add(self._facts, row(self.options, STRETCH), self._template)
         prompt.add(bound.bind("system", system))
-        groups = (prompt, self.presets, self.sampling, self.draft, model)
+        groups = (prompt, self.presets, self.tools, self.sampling, self.draft, model, self.format)
         self._groups = (*groups, self.draft.advanced, self.sampling.advanced)
         body = QWidget()
         column(*groups, STRETCH, of=body, margins=(12, 0, 16, 16), spacing=4)

@@ -1,54 +1,27 @@
-"""An answer: its thinking, which unfolds, its text, and a notice if something went wrong."""
+"""An answer: its thinking, its text, its tool calls, a notice if something went wrong."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from html import escape
+from itertools import groupby
 
-from PySide6.QtCore import QRect, QSize, Qt
-from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.values.chats import DraftedSpan
-from app.window.controls.icons import paint_icon
+from app.values.tools import AnswerStep, ToolUse, gap_after, steps_of
 from app.window.controls.layouts import column
 from app.window.language import tr
 from app.window.look import look
 from app.window.transcript.drafted_spans import spans_of
 from app.window.transcript.prose_segment import ProseSegment
-from app.window.transcript.reader import QuietButton, Reader, keeps_height
+from app.window.transcript.reader import FoldHead, Reader, keeps_height
 from app.window.transcript.segment_column import SegmentColumn, TextWidget
 from app.window.transcript.selection import Part
 from app.window.transcript.shown_message import ShownMessage
+from app.window.transcript.tool_card import ToolCard
 from mlx_engine.values.conversation import TextPiece
-
-HEIGHT = 28
-GAP = 6
-
-
-class ThinkingHead(QuietButton):
-    """Checked while the thinking is on show."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setCheckable(True)
-        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
-
-    # Qt
-
-    def sizeHint(self) -> QSize:
-        """The chevron and the words."""
-        words = QFontMetrics(self.font()).horizontalAdvance(self.text())
-        return QSize(look().icon_size + GAP + words + 8, HEIGHT)
-
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
-        """The chevron and the words."""
-        size = look().icon_size
-        with QPainter(self) as painter:
-            name = "chevron_down" if self.isChecked() else "chevron_right"
-            top = (self.height() - size) // 2
-            paint_icon(painter, QRect(0, top, size, size), name, self.colour())
-            self.paint_words(painter, self.text(), size + GAP, inset=2)
-
 
 INSET = 16
 
@@ -65,7 +38,7 @@ class ThinkingSegment(QWidget):
         self._seconds: float | None = None
         self._finished = False
         self._body: SegmentColumn | None = None
-        self.head = ThinkingHead()
+        self.head = FoldHead()
         self.head.toggled.connect(self._open)
         self._column = column(self.head, of=self, spacing=4)
         self._column.setAlignment(self.head, Qt.AlignmentFlag.AlignLeft)
@@ -139,6 +112,42 @@ class ThinkingSegment(QWidget):
                 painter.fillRect(7, self._body.y(), 2, self._body.height(), line)
 
 
+class StepView:
+    """Widgets of a part of an answer in a column: thinking, text, and the tool calls after it."""
+
+    def __init__(self, lines: QVBoxLayout, reader: Reader, width: int) -> None:
+        self._lines, self._reader, self._width = lines, reader, width
+        self.thinking: ThinkingSegment | None = None
+        self.prose = SegmentColumn(reader, width)
+        self.cards: list[ToolCard] = []
+        lines.addWidget(self.prose)
+
+    def think(self) -> ThinkingSegment:
+        """Return the segment of the thinking, made when the first thought arrives."""
+        if self.thinking is None:
+            self.thinking = ThinkingSegment(self._reader, self._width)
+            self._lines.insertWidget(self._lines.indexOf(self.prose), self.thinking)
+        return self.thinking
+
+    def show_calls(self, uses: Sequence[ToolUse]) -> None:
+        """Show these calls below the text, which is then complete."""
+        if not self.cards:
+            self.prose.finish()
+            self.prose.setVisible(bool(self.prose.text()))
+            if self.thinking is not None:
+                self.thinking.finish(None)
+            self.cards = [ToolCard(self._reader, self._width) for _ in uses]
+            for card in self.cards:
+                self._lines.insertWidget(self._lines.count(), card)
+        for card, use in zip(self.cards, uses, strict=False):
+            card.show_use(use)
+
+    def parts(self) -> list[Part]:
+        """What can be selected, from the top."""
+        thoughts = self.thinking.parts() if self.thinking else []
+        return [*thoughts, *self.prose.parts(), *(p for card in self.cards for p in card.parts())]
+
+
 class AnswerView(QWidget):
     """width: of the column, until it is laid out."""
 
@@ -146,25 +155,59 @@ class AnswerView(QWidget):
         super().__init__()
         keeps_height(self)
         self._reader, self._width = reader, width
-        self.thinking: ThinkingSegment | None = None
-        self._prose = SegmentColumn(reader, width)
         self._notice: ProseSegment | None = None
         self._plain = ""
-        self._column = column(self._prose, of=self, spacing=8)
+        self._column = column(of=self, spacing=8)
+        self._steps = [StepView(self._column, reader, width)]
+
+    @property
+    def thinking(self) -> ThinkingSegment | None:
+        """The thinking that the newest text followed."""
+        return self._steps[-1].thinking
+
+    @property
+    def all_thinking(self) -> list[ThinkingSegment]:
+        """The thinking of all steps, from the top."""
+        return [step.thinking for step in self._steps if step.thinking is not None]
+
+    def thoughts(self) -> str:
+        """All that was thought so far."""
+        return _joined([step.thinking.text if step.thinking else "" for step in self._steps])
 
     def show_message(self, message: ShownMessage) -> None:
         """Show all there is of a message, before anything is appended."""
         live = message.state == "live"
-        if message.thinking:
-            segment = self._thinking_segment()
-            segment.append(message.thinking, message.thinking_spans)
-            if message.text or not live:
-                segment.finish(message.thinking_seconds)
+        *called, last = steps_of(message.text, message.thinking, message.uses)
+        for step in called:
+            if step.thinking:
+                thoughts = _within(message.thinking_spans, step.thinking_start, step.thinking)
+                self._steps[-1].think().append(step.thinking, thoughts)
+            self._steps[-1].prose.show_whole(step.text, _within(message.spans, *step[:2]))
+            self._show_calls_of(step)
+        thoughts = _within(message.thinking_spans, last.thinking_start, last.thinking)
+        if last.thinking:
+            segment = self._steps[-1].think()
+            segment.append(last.thinking, thoughts)
+            if last.text or not live:
+                segment.finish(None if called else message.thinking_seconds)
+        spans, prose = _within(message.spans, last.text_start, last.text), self._steps[-1].prose
         if live:
-            self._prose.append(message.text, sorted(message.spans))
+            prose.append(last.text, sorted(spans))
         else:
-            self._prose.show_whole(message.text, sorted(message.spans))
+            prose.show_whole(last.text, sorted(spans))
             self._end(message)
+
+    def show_uses(self, uses: Sequence[ToolUse]) -> None:
+        """Show the tool calls of the answer as they are now."""
+        calls = [tuple(group) for _, group in groupby(uses, lambda use: use.step)]
+        for step, group in zip(self._steps, calls, strict=False):
+            step.show_calls(group)
+        if len(self._steps) == len(calls):
+            self._steps.append(StepView(self._column, self._reader, self._width))
+
+    def _show_calls_of(self, step: AnswerStep) -> None:
+        self._steps[-1].show_calls(step.uses)
+        self._steps.append(StepView(self._column, self._reader, self._width))
 
     def show_plain(self, message: ShownMessage) -> None:
         """Show the text of a message as it is stored, without markdown."""
@@ -175,15 +218,18 @@ class AnswerView(QWidget):
 
     def append(self, pieces: Sequence[TextPiece]) -> None:
         """Add what arrived; the widgets are set once for all of it."""
+        step = self._steps[-1]
         thoughts = [piece for piece in pieces if piece.channel == "thinking"]
         words = [piece for piece in pieces if piece.channel == "answer"]
         if thoughts:
-            thinking = self._thinking_segment()
+            thinking = step.think()
             spans = spans_of(thoughts, len(thinking.text))
             thinking.append("".join(piece.text for piece in thoughts), spans)
         if words:
-            spans = spans_of(words, self._prose.length())
-            self._prose.append("".join(piece.text for piece in words), spans)
+            if step is not self._steps[0] and step.thinking is not None and not step.prose.text():
+                step.thinking.finish(None)
+            spans = spans_of(words, step.prose.length())
+            step.prose.append("".join(piece.text for piece in words), spans)
 
     def finish_thinking(self, seconds: float | None) -> None:
         """The thinking is over."""
@@ -192,39 +238,33 @@ class AnswerView(QWidget):
 
     def is_of(self, message: ShownMessage) -> bool:
         """Whether what is on show is this message's text and thinking."""
-        thinking = self.thinking.text if self.thinking else ""
-        return (self.text(), thinking) == (message.text, message.thinking)
+        return (self.text(), self.thoughts()) == (message.text, message.thinking)
 
     def finish(self, message: ShownMessage) -> None:
         """No more will come."""
-        self._prose.finish()
+        self.show_uses(message.uses)
+        self._steps[-1].prose.finish()
         self._end(message)
 
     def _end(self, message: ShownMessage) -> None:
         if self.thinking is not None:
-            self.thinking.finish(message.thinking_seconds)
+            self.thinking.finish(None if message.uses else message.thinking_seconds)
         if message.notice and self._notice is None:
             self._notice = self._make_notice(message)
             self._column.addWidget(self._notice)
 
     def texts(self) -> list[TextWidget]:
-        """What can be searched, from the top."""
-        return [*(self.thinking.texts() if self.thinking else []), *self._prose.texts()]
+        """What can be searched: all thoughts, then all text, each from the top."""
+        thoughts = [text for thinking in self.all_thinking for text in thinking.texts()]
+        return [*thoughts, *(text for step in self._steps for text in step.prose.texts())]
 
     def parts(self) -> list[Part]:
         """What can be selected, from the top."""
-        return [*(self.thinking.parts() if self.thinking else []), *self._prose.parts()]
+        return [part for step in self._steps for part in step.parts()]
 
     def text(self) -> str:
         """The answer's markdown so far."""
-        return self._plain + self._prose.text()
-
-    def _thinking_segment(self) -> ThinkingSegment:
-        """Made when the first thought arrives."""
-        if self.thinking is None:
-            self.thinking = ThinkingSegment(self._reader, self._width)
-            self._column.insertWidget(0, self.thinking)
-        return self.thinking
+        return self._plain + _joined([step.prose.text() for step in self._steps])
 
     def _make_notice(self, message: ShownMessage) -> ProseSegment:
         notice = ProseSegment(self._reader, muted=message.state != "failed")
@@ -234,3 +274,23 @@ class AnswerView(QWidget):
         kind = ' class="problem"' if message.state == "failed" else ""
         notice.show_html(f"<p{kind}>{words}</p>", message.notice, ())
         return notice
+
+
+def _within(spans: Sequence[DraftedSpan], start: int, text: str) -> Sequence[DraftedSpan]:
+    """Return the spans of a part of an answer, counted from its beginning."""
+    if not start:
+        return [span for span in spans if span.end <= len(text)]
+    end = start + len(text)
+    return [
+        span._replace(start=span.start - start, end=span.end - start)
+        for span in spans
+        if start <= span.start and span.end <= end
+    ]
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Join the texts of all steps as they are stored."""
+    whole = texts[0]
+    for text in texts[1:]:
+        whole += gap_after(whole) + text
+    return whole

@@ -185,6 +185,14 @@ class MessageView(QWidget):
         else:
             self._waiting += pieces
 
+    def show_uses(self, message: ShownMessage) -> None:
+        """Show the tool calls of a live answer as they are now."""
+        if self.answer is not None:
+            self.answer.show_uses(message.uses)
+        else:
+            self.message = message
+            self._waiting.clear()
+
     def finish(self, message: ShownMessage) -> bool:
         """Become the finished message; False if its text is another, so that it must be rebuilt."""
         self.message = message
@@ -209,22 +217,22 @@ class MessageView(QWidget):
         return self._body.texts() if self._body else []
 
     @property
-    def _thinking(self) -> ThinkingSegment | None:
-        return self.answer.thinking if self.answer is not None else None
+    def _thinking(self) -> list[ThinkingSegment]:
+        return self.answer.all_thinking if self.answer is not None else []
 
     def thoughts(self) -> str:
         """All that was thought so far."""
-        return self.message.thinking if self._thinking is None else self._thinking.text
+        return self.answer.thoughts() if self.answer is not None else self.message.thinking
 
     @property
     def shows_thoughts(self) -> bool:
-        """Whether what was thought is on show."""
-        return self._thinking is not None and self._thinking.is_open
+        """Whether all that was thought is on show."""
+        return bool(self._thinking) and all(thinking.is_open for thinking in self._thinking)
 
     def open_thoughts(self) -> None:
         """Show what was thought."""
-        if self._thinking is not None:
-            self._thinking.head.setChecked(True)
+        for thinking in self._thinking:
+            thinking.head.setChecked(True)
 
     def parts(self) -> list[Part]:
         """What can be selected, from the top."""

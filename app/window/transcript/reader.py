@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from PySide6.QtCore import QObject, QPoint, QRect, Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtCore import QObject, QPoint, QRect, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 from shiboken6 import isValid
 from typing_extensions import override
@@ -14,7 +14,7 @@ from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
 from app.state.drafts import Drafts
 from app.values.app_settings import TextWidth
-from app.window.controls.icons import Colour, IconButton
+from app.window.controls.icons import Colour, IconButton, paint_icon
 from app.window.language import tr
 from app.window.look import Look, look, mixed
 from app.window.transcript.formulas import Formulas
@@ -188,6 +188,34 @@ class QuietButton(QAbstractButton):
             line = self.rect().toRectF().adjusted(0.5, inset + 0.5, -0.5, -inset - 0.5)
             painter.setPen(QPen(look().colour("accent"), 1))
             painter.drawRoundedRect(line, 4, 4)
+
+
+FOLD_HEIGHT, FOLD_GAP = 28, 6
+
+
+class FoldHead(QuietButton):
+    """A line to press with a chevron; checked while what is below it is on show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setCheckable(True)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+
+    # Qt
+
+    def sizeHint(self) -> QSize:
+        """The chevron and the words."""
+        words = QFontMetrics(self.font()).horizontalAdvance(self.text())
+        return QSize(look().icon_size + FOLD_GAP + words + 8, FOLD_HEIGHT)
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
+        """The chevron and the words."""
+        size = look().icon_size
+        with QPainter(self) as painter:
+            name = "chevron_down" if self.isChecked() else "chevron_right"
+            top = (self.height() - size) // 2
+            paint_icon(painter, QRect(0, top, size, size), name, self.colour())
+            self.paint_words(painter, self.text(), size + FOLD_GAP, inset=2)
 
 
 def scrolls(event: QKeyEvent) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from app.state.answers import CLOSED, WITHDRAWN, RunningAnswer, worth_telling
 from app.state.chat import ChatState
 from app.values.chats import DraftedSpan, LazySequence, StoredMessage, Turn
+from app.values.tools import ToolUse
 from app.window.language import said, tr
 from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import Words
@@ -24,7 +25,7 @@ class ShownMessage:
     stats: None while the answer runs and for the user's messages. branch_index: 0-based, of
     branch_count alternatives. can_continue: offer that the answer goes on. notice: a line
     under the text, such as why it failed. can_drop: offer that it goes on without the oldest turns.
-    is_first_read: what is above is not read any more. model: that wrote it.
+    is_first_read: what is above is not read any more. model: that wrote it. uses: its tool calls.
     """
 
     id: int
@@ -43,6 +44,7 @@ class ShownMessage:
     can_drop: bool = False
     is_first_read: bool = False
     model: str = ""
+    uses: tuple[ToolUse, ...] = ()
 
 
 class ShownMessages(Sequence[ShownMessage]):
@@ -123,6 +125,7 @@ def shown_turn(turn: Turn, *, is_last: bool, can_drop: bool) -> ShownMessage:
         can_continue=is_last_answer and (was_cut or message.edited) and not drops,
         can_drop=drops,
         model=message.model,
+        uses=message.uses,
     )
 
 
@@ -136,6 +139,7 @@ def shown_answer(answer: RunningAnswer, turn: Turn) -> ShownMessage:
         thinking_seconds=answer.thinking_seconds,
         spans=tuple(answer.answer.spans),
         thinking_spans=tuple(answer.thinking.spans),
+        uses=tuple(answer.uses),
         state="live",
         branch_index=turn.number - 1,
         branch_count=len(turn.siblings),

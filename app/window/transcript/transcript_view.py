@@ -173,6 +173,9 @@ class TranscriptView(QWidget):
     def _grow(self, chat: ChatState, message_id: int, growth: Growth) -> None:
         if growth.pieces:
             self.append_pieces(message_id, growth.pieces)
+        view, place = self.column.view(message_id), chat.place(message_id)
+        if growth.uses and view is not None and place is not None:
+            view.show_uses(shown_message(chat, place))
         if growth.ends_thinking and chat.running is not None:
             self.finish_thinking(message_id, chat.running.thinking_seconds)
 

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import (
     QAbstractSpinBox,
     QComboBox,
     QDoubleSpinBox,
+    QLabel,
     QLineEdit,
     QPlainTextEdit,
     QWidget,
@@ -18,7 +19,7 @@ from shown_transcript import settle
 
 from app.window.controls.chart import Chart, ShareBar
 from app.window.controls.layouts import Group
-from app.window.controls.numbers import Slider
+from app.window.controls.numbers import NumberField, Slider
 
 ROLE = QAccessible.Role
 
@@ -91,6 +92,28 @@ def test_a_number_that_was_not_chosen_is_told_as_it_is_shown(made):
     for number in made.session.findChildren(QDoubleSpinBox):
         interface = QAccessible.queryAccessibleInterface(number)
         assert interface.text(QAccessible.Text.Value) == number.text()
+
+
+def test_a_text_that_has_a_name_is_told_too(made):
+    silent = [
+        (page, label.text())
+        for page, widget in pages(made, settle)
+        for label in widget.findChildren(QLabel)
+        if label.isVisible() and label.accessibleName() and not tells(label)
+    ]
+    assert silent == [("chat", "1/2")], "Version 1 of 2"
+
+
+def tells(label: QLabel) -> bool:
+    interface, text = QAccessible.queryAccessibleInterface(label), QAccessible.Text
+    return label.text() in interface.text(text.Name) + interface.text(text.Description)
+
+
+def test_a_slider_is_told_with_its_number_and_not_with_its_steps(made):
+    field = next(f for f in made.session.findChildren(NumberField) if f.findChild(Slider))
+    field.set_value(0.7)
+    slider = QAccessible.queryAccessibleInterface(field.findChild(Slider))
+    assert slider.text(QAccessible.Text.Description) == "0.7"
 
 
 def told(widget: QWidget) -> tuple[ROLE, str]:

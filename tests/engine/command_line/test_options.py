@@ -71,6 +71,8 @@ def test_sampling_changes_only_what_is_named() -> None:
         ("temperature=11", "0 to 10"),
         ("temperature=nan", "0 to 10"),
         ("logit_bias=a:b", "ID:BIAS"),
+        ("dry_sequence_breakers=a", "a list such as"),
+        ("dry_sequence_breakers=[1]", "strings that are not empty"),
     ],
 )
 def test_bad_sampling(word: str, says: str) -> None:
@@ -81,6 +83,10 @@ def test_bad_sampling(word: str, says: str) -> None:
 def test_the_words_for_sampling_read_back() -> None:
     options = SamplingOptions(
         temperature=0.125, top_k=7, min_p=0.05, seed=2**60 + 1, logit_bias={3: -2.5, 9: 1.0}
+    )
+    assert change_options(SamplingOptions(), option_words(options).split()) == options
+    options = SamplingOptions(
+        xtc_probability=0.5, dry_multiplier=0.8, dry_sequence_breakers=("\n", " a")
     )
     assert change_options(SamplingOptions(), option_words(options).split()) == options
 

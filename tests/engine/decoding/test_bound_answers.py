@@ -26,6 +26,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 GRAMMARS = {
+    "none": {},
     "schema": {"schema": SCHEMA},
     "regex": {"regex": r"[A-Z][a-z]{2,8} is (true|false)\."},
     "lark": {"grammar": 'start: "x" ("y" | "zz")+ "end"\n'},
@@ -37,6 +38,14 @@ WAYS = {
         temperature=2.0, seed=4, top_k=50, top_p=0.95, min_p=0.01, repetition_penalty=1.2
     ),
 }
+WAYS["unlikely"] = SamplingOptions(
+    temperature=1.0,
+    seed=5,
+    xtc_probability=0.5,
+    xtc_threshold=0.05,
+    dry_multiplier=0.8,
+    dry_allowed_length=1,
+)
 DRAFTS = {
     "depth 1": DraftOptions(depth=1),
     "depth 4": DraftOptions(depth=4),
@@ -67,7 +76,9 @@ def test_the_words_are_the_same_with_any_draft(engine, kind, way):
             plain.tokens, plain.text, plain.reason
         )  # fmt: skip
     if plain.reason == "end":
-        if kind == "schema":
+        if kind == "none":
+            assert plain.text
+        elif kind == "schema":
             found = json.loads(plain.text)
             assert [*found] == ["name", "count", "tags"]
             assert 0 <= found["count"] <= 99

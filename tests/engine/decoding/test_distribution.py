@@ -1,6 +1,7 @@
 """The texts that drafting emits have the distribution of the model, counted against enumeration."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,14 +27,18 @@ def softmax(x):
     return x / x.sum(-1, keepdims=True)
 
 
-def enumerate_blocks(tables, temperature, top_k):
+def enumerate_blocks(tables, options):
     """Exact probability of every block of two tokens, float64."""
 
     def law(row):
-        scaled = row / temperature
-        if top_k:
-            scaled = np.where(scaled >= np.sort(scaled)[-top_k], scaled, -np.inf)
-        return softmax(scaled)
+        scaled = row / options.temperature
+        if options.top_k:
+            scaled = np.where(scaled >= np.sort(scaled)[-options.top_k], scaled, -np.inf)
+        shares, rest = softmax(scaled), softmax(scaled)
+        top = sorted(s for s in shares if s >= options.xtc_threshold)[1:]
+        rest[np.isin(shares, top)] = 0
+        often = options.xtc_probability
+        return (1 - often) * shares + often * rest / rest.sum()
 
     first, then = law(tables[0]), [law(row) for row in tables[1:]]
     pairs = itertools.product(range(VOCABULARY), repeat=BLOCK)
@@ -55,6 +60,13 @@ def chi_square(counts, expected):
     [
         (SamplingOptions(temperature=1.0), 12_500, 8, "shared-noise", 0.1),
         (SamplingOptions(temperature=0.7, top_k=3), 1_500, 3, "greedy", 0.4),
+        (
+            SamplingOptions(temperature=1.0, top_k=3, xtc_probability=0.6, xtc_threshold=0.15),
+            3_000,
+            3,
+            "shared-noise",
+            0.1,
+        ),
     ],
 )
 def test_blocks_are_drawn_as_enumerated(tables, options, blocks, depth, rule, blur):
@@ -76,9 +88,9 @@ def test_blocks_are_drawn_as_enumerated(tables, options, blocks, depth, rule, bl
     first = (-len(PROMPT)) % BLOCK
     emitted = np.array(ran.tokens[first : first + BLOCK * blocks]).reshape(-1, BLOCK)
     assert len(emitted) == blocks
-    law = enumerate_blocks(tables, options.temperature, options.top_k)
+    law = enumerate_blocks(tables, options)
     assert abs(chi_square(*counted(emitted, law))) < 2
-    wrong = enumerate_blocks(tables, 0.8 * options.temperature, options.top_k)
+    wrong = enumerate_blocks(tables, replace(options, temperature=0.8 * options.temperature))
     assert chi_square(*counted(emitted[:2000], wrong)) > 4
     assert 0.3 < ran.stats.accepted_by_depth[0] / ran.stats.drafted_by_depth[0] < 0.999
 

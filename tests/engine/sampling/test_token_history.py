@@ -4,7 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlx_engine.sampling.sampler import TokenHistory
+from mlx_engine.sampling.penalties import TokenHistory
 
 
 def ints(*tokens: int) -> mx.array:

@@ -78,6 +78,47 @@ def test_eight_clients_at_once_get_the_words_of_one(client):
     assert len(set(alone)) > 1
 
 
+SHAPE = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 12}, "n": {"type": "integer"}},
+    "required": ["name", "n"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("schema", [None, SHAPE])
+def test_words_are_the_same_drafted_or_not_streamed_or_not_alone_or_not(client, served, schema):
+    """Sampled hot, eight clients at once: what the engine says alone without drafting."""
+
+    def expected(engine, seed):
+        session = engine.session(
+            system="Be brief.",
+            sampling=SamplingOptions(temperature=2.0, top_p=0.9, seed=seed),
+            draft=DraftOptions(source="none"),
+            generation=GenerationOptions(40, schema=schema),
+        )
+        return list(session.send(ASKED[1]["content"]))[-1].text
+
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+    bound = {"response_format": form} if schema else {}
+
+    def said(seed, depth, streams):
+        options = {"seed": seed, "max_tokens": 40, "extra_body": {"draft": {"depth": depth}}}
+        reply = chat(client, **options, **bound, stream=streams)
+        if not streams:
+            return reply.choices[0].message.content
+        return "".join(chunk.choices[0].delta.content or "" for chunk in reply if chunk.choices)
+
+    ways = [
+        (seed, depth, streams) for seed in (1, 2) for depth in (0, 3) for streams in (False, True)
+    ]
+    with ThreadPoolExecutor(8) as pool:
+        texts = list(pool.map(lambda way: said(*way), ways))
+    alone = [served.in_process(lambda engine, s=seed: expected(engine, s)) for seed in (1, 2)]
+    assert texts == [alone[seed - 1] for seed, _, _ in ways]
+    assert alone[0] != alone[1]
+
+
 def test_a_growing_conversation_is_read_once(client):
     """What an agent's requests read in all: each new token, and what the template's end changes."""
     messages = [{"role": "system", "content": "You are an agent. " * 60}]
@@ -153,6 +194,30 @@ def test_scores_are_those_of_the_engines_logits(client, served, max_tokens):
     ]
     plain = client.completions.create(model="", prompt=tokens, max_tokens=3, logprobs=0)
     assert len(plain.choices[0].logprobs.token_logprobs) == plain.usage.completion_tokens
+
+
+@pytest.mark.parametrize("max_tokens", [0, 1])
+def test_an_evaluation_harness_gets_the_engines_scores(client, served, max_tokens):
+    """Contexts with continuations as token ids, several in a request, read as lm-eval does."""
+    pairs = [("def join(a, *p):", "\n    return"), ("import os", ".path"), ("x", " = 5")]
+    encoded = served.in_process(
+        lambda engine: [(engine.tokenize(a), engine.tokenize(b)) for a, b in pairs]
+    )
+    whole = [context + continuation for context, continuation in encoded]
+    reply = client.completions.create(
+        model="", prompt=whole, max_tokens=max_tokens, echo=True, logprobs=1, temperature=0
+    )
+    for choice, (context, continuation), tokens in zip(reply.choices, encoded, whole, strict=True):
+        scores, rows = choice.logprobs, slice(len(context), len(tokens))
+        logits = served.in_process(lambda engine, t=tokens: engine.logits(t)).astype(np.float64)
+        expected = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        expected = expected[len(context) - 1 : -1]
+        told = sum(scores.token_logprobs[rows])
+        own = expected[np.arange(len(continuation)), continuation]
+        np.testing.assert_allclose(told, own.sum(), atol=2e-4 * len(continuation))
+        likeliest = [max(top, key=top.get) for top in scores.top_logprobs[rows]]
+        is_greedy = likeliest == scores.tokens[rows]
+        assert is_greedy == (expected.argmax(axis=1).tolist() == continuation)
 
 
 @pytest.mark.parametrize(

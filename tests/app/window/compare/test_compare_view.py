@@ -206,11 +206,13 @@ def test_in_a_small_window_the_newest_words_are_seen(qtbot, view, stated):
 
 def test_the_last_question_is_replaced_by_what_is_typed(view, stated, qtbot):
     stated.stated.chat.send("Why?")
+    stated.stated.answer(qtbot, "Because.")
     view.begin()
     box = view.findChild(MessageBox)
     assert box.toPlainText() == "Why?"
     qtbot.keyClicks(box, "How?")
     assert box.toPlainText() == "How?"
+    stated.stated.drafts.close()
 
 
 def test_a_depth_that_is_pinned_can_be_compared(view, stated):

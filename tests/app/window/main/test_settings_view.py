@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 from seen import find, press, words_on
 
 from app.state.server import ServerState
+from app.state.tools import Tools
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.controls.choices import DropDown, Tick
@@ -23,7 +24,7 @@ from app.window.controls.numbers import Slider
 from app.window.settings_view import SettingsView
 from mlx_engine.service.engine_thread import EngineThread
 
-PANES = ("general", "appearance", "models", "drafting", "server", "advanced")
+PANES = ("general", "appearance", "models", "drafting", "tools", "server", "advanced")
 
 
 class Settings(QObject):
@@ -51,7 +52,8 @@ def view(qtbot, settings):
     made = SettingsView()
     qtbot.addWidget(made)
     server = ServerState(EngineThread(), settings, settings)
-    made.watch(settings, server, lambda: settings.stored, lambda: setattr(settings, "stored", 0))
+    stored = (lambda: settings.stored, lambda: setattr(settings, "stored", 0))
+    made.watch(settings, server, *stored, Tools())
     made.show()
     return made
 

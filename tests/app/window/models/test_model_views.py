@@ -23,6 +23,7 @@ from app.values.models import RECENT, DownloadFigures, FoundModel, HubFind, HubO
 from app.window.controls.chart import ShareBar
 from app.window.controls.choices import Segments, Tick
 from app.window.controls.labels import ShortButton
+from app.window.controls.layouts import column
 from app.window.language import said
 from app.window.layers import CardLayer, DropOverlay, DropPlan
 from app.window.models.downloads import DownloadRow, progress_in_words
@@ -510,6 +511,33 @@ def test_a_new_user_gets_a_model_in_three_steps(qtbot, start, stated, monkeypatc
     load(stated, "/hub/first.gguf", "First")
     assert steps.isHidden() and "First" in words_on(start)
     assert not stated.settings.value.is_new
+
+
+def test_tab_goes_through_the_start_page_from_its_top_to_its_end(start, stated):
+    composer, box, send = QWidget(), QLineEdit(), QPushButton("Send")
+    column(box, send, of=composer)
+    start.place_composer(composer)
+    stated.known._take(FoundHere((), ()))
+    load(stated, None, "Pocket model")
+    start.window().activateWindow()
+    names = ["Skip these steps and use the built-in model", "Browse Models"]
+    names += [f"{one.name} · {said(one.detail)}" for one in stated.known.suggestions]
+    names += ["", "Send", *map(said, questions_for(stated.models.description))]
+    start.findChild(FirstSteps)._skip.setFocus()
+    passed = []
+    for _ in names:
+        at = start.focusWidget()
+        passed.append(at.accessibleName() or (at.text() if at is not box else ""))
+        start.focusNextPrevChild(True)
+    assert passed == names and len(names) == 10
+
+
+def test_the_focus_leaves_the_first_steps_with_them(start, stated):
+    stated.known._take(FoundHere((), ()))
+    skip = start.findChild(FirstSteps)._skip
+    skip.setFocus()
+    skip.click()
+    assert start.focusWidget() is start or start.hasFocus()
 
 
 @pytest.mark.parametrize("how", ["skipped", "dropped", "found"])
