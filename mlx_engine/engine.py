@@ -154,8 +154,10 @@ class Engine:
             most_bytes=most_bytes(options),
         )
         self._self_check.update_description()  # the kernels that the layers have asked for
+        misfit = small.why_not if small is not None else None
         self._self_check.description = replace(
             self._self_check.description,
+            declined=(*self._self_check.description.declined, *filter(None, (misfit,))),
             context_length=self._parts.context_length,
             can_switch_thinking=self._parts.template.can_switch_thinking,
             template_arguments=self._parts.template.arguments,

@@ -4098,6 +4098,10 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>{hub_id}: Der Hub ist hier abgeschaltet. Ohne HF_HUB_OFFLINE neu starten.</translation>
     </message>
     <message>
+        <source>{hub_id}: the disk is full. Make room on it, then resume: a download goes on where it stopped.</source>
+        <translation>{hub_id}: Das Laufwerk ist voll. Platz schaffen, dann fortsetzen: Der Download macht weiter, wo er aufhörte.</translation>
+    </message>
+    <message>
         <source>{hub_id}: no connection to the hub ({kind}). Check the network and try again.</source>
         <translation>{hub_id}: Keine Verbindung zum Hub ({kind}). Netz prüfen und noch einmal versuchen.</translation>
     </message>

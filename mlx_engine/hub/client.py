@@ -4,6 +4,7 @@ huggingface_hub sends its version to the hub and asks it for `api/agent-harnesse
 unless HF_HUB_DISABLE_TELEMETRY is set.
 """
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -73,6 +74,12 @@ def _error_words(error: Exception, hub_id: str, *, resumes: bool) -> Words:
         case errors.OfflineModeIsEnabled():
             words = Words(
                 "{hub_id}: the hub is switched off here. Start again without HF_HUB_OFFLINE.",
+                hub_id=hub_id,
+            )
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            words = Words(
+                "{hub_id}: the disk is full. Make room on it, then resume: a download goes on "
+                "where it stopped.",
                 hub_id=hub_id,
             )
         case OSError():

@@ -122,6 +122,7 @@ def test_draft_models_that_do_not_fit(target, plain, tmp_path, case):
     assert place.name in said or "tokens" in said
     options = LoadOptions(draft_model=place, draft_misfit="plain")
     engine = mlx_engine.load(target, options=options)
+    assert [r.code for r in engine.description.declined] == ["draft-model-misfit"]
     session = session_of(engine, depth=0, max_tokens=4)
     session.draft = DraftOptions(source="model", depth=2)
     assert session.why_not_drafting.code == "draft-model-misfit"

@@ -65,10 +65,12 @@ def abilities(model: ModelDescription, options: LoadOptions | None = None) -> Mo
 
     Prompt lookup needs nothing but a model that can take tokens back.
     """
-    plain_only = next((r.words for r in model.declined if r.code == "plain-only"), "")
+    declined = {reason.code: reason.words for reason in model.declined}
+    plain_only = declined.get("plain-only", "")
     heads = plain_only or _why_no_heads(model)
     has_small = options is not None and options.draft_model is not None
-    lacks = "" if has_small or plain_only else NO_DRAFT_MODEL
+    lacks = declined.get("draft-model-misfit", "") if has_small else NO_DRAFT_MODEL
+    lacks = "" if plain_only else lacks
     small = _deepest(plain_only or lacks)
     sources = (
         SourceAbility("mtp", _deepest(heads), heads),

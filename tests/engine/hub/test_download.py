@@ -1,5 +1,6 @@
 """Downloads from a hub on this machine: planned, resumed, checked, stopped, and in words."""
 
+import errno
 import shutil
 import time
 from collections import namedtuple
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from fake_hub import COMMIT, FakeHub, git_id, serving
 
-from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub
+from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub, in_words
 from mlx_engine.hub.download import download
 from mlx_engine.hub.plan import SPARE_BYTES, DownloadPlan, partial_path, plan_download
 from mlx_engine.hub.repository import ChoiceNeededError, HubFile, HubModel
@@ -254,6 +255,12 @@ def test_a_full_disk_is_seen_before_the_first_byte(
     with pytest.raises(DownloadFailed, match="Make room first"):
         download(hub, tight)
     assert not fake.sent
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_is_full_meanwhile_says_what_to_do(number: int) -> None:
+    with pytest.raises(DownloadFailed, match="disk is full"), in_words("org/small"):
+        raise OSError(number, "No space left on device")
 
 
 @pytest.mark.parametrize(

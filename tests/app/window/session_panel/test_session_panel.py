@@ -291,8 +291,14 @@ def test_a_draft_model_that_is_missing_is_said_where_it_is_the_source(panel):
         .accessibleDescription()
         .startswith("Off: No draft model is chosen")
     )
-    panel.show_model(None, abilities(DESCRIPTION, LoadOptions(draft_model="org/small")))
+    chosen = LoadOptions(draft_model="org/small")
+    panel.show_model(None, abilities(DESCRIPTION, chosen))
     assert find(panel, QLabel, "In effect").accessibleDescription() == AUTO
+    misfit = Reason("draft-model-misfit", "org/small is not there.")
+    refused = dataclasses.replace(DESCRIPTION, declined=(misfit,))
+    panel.show_model(None, abilities(refused, chosen))
+    said = find(panel, QLabel, "In effect").accessibleDescription()
+    assert said == "Off: org/small is not there."
 
 
 def test_what_is_in_effect_is_as_high_as_its_letters_need_again(qtbot):
