@@ -124,6 +124,7 @@ QPushButton[role="segment"]:checked:disabled { background: $hover; }
 """
 
 FIELDS = """
+QTextBrowser, QPlainTextEdit { selection-background-color: $marked; selection-color: $text; }
 QLineEdit, QPlainTextEdit[role="field"], QComboBox, QDoubleSpinBox {
   background: $page; color: $text; border: 1px solid $line; border-radius: 6px;
   padding: 4px 7px; min-height: ${line_height}px;
@@ -278,6 +279,7 @@ def style_sheet(wanted: Look) -> str:
         "box": round(sizes.interface * 1.15),
         "line_height": round(sizes.interface * 1.4),
         "accent_over": mixed(theme.accent, theme.text, 0.14),
+        "marked": mixed(theme.page, theme.accent, 0.25),  # formulas keep their colour on it
         "outline": mixed(theme.line, theme.muted, 0.3),
     }
     return Template(RULES).substitute(names)

@@ -2197,12 +2197,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Was kann ich mit Reis, Eiern und Spinat kochen?</translation>
     </message>
     <message>
-        <source>Chat with language models that run on this computer, and faster than they would alone.
-{drafting}</source>
-        <translation>Mit Sprachmodellen chatten, die auf diesem Computer laufen, und schneller, als sie es allein könnten.
-{drafting}</translation>
-    </message>
-    <message>
         <source>Look for models on Hugging Face</source>
         <translation>Modelle auf Hugging Face suchen</translation>
     </message>
@@ -2217,6 +2211,12 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>Open…</source>
         <translation>Öffnen …</translation>
+    </message>
+    <message>
+        <source>Chat with language models on this computer.
+{drafting}</source>
+        <translation>Mit Sprachmodellen auf diesem Computer chatten.
+{drafting}</translation>
     </message>
     <message>
         <source>Choose a model folder or a .gguf file</source>

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from PySide6.QtCore import QEvent, QMimeData, QObject, Qt, QTimer, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent
+from PySide6.QtCore import QEvent, QMimeData, QObject, QRect, Qt, QTimer, Signal
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QLabel,
     QLineEdit,
@@ -12,11 +12,14 @@ from PySide6.QtWidgets import (
     QToolButton,
     QWidget,
 )
+from typing_extensions import override
 
 from app.window.controls.bound import Control
+from app.window.controls.icons import paint_icon
 from app.window.controls.labels import describe, label, paragraph, restyle, say
 from app.window.controls.layouts import Wide, column, row
 from app.window.language import tr
+from app.window.look import look
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.words import Words
 
@@ -73,8 +76,15 @@ def add_clear_button(edit: QLineEdit) -> None:
         button.setAccessibleName(tr("Clear"))
 
 
+SIGN_LEFT, SIGN_RIGHT = 8, 6
+"""Pixels beside the sign of a SearchField."""
+
+
 class SearchField(QLineEdit):
-    """What to look for. Signal `left`: Escape was pressed in it, where that is a shortcut too."""
+    """What to look for, behind a magnifying glass that grows with the text.
+
+    Signal `left`: Escape was pressed in it, where that is a shortcut too.
+    """
 
     left = Signal()
 
@@ -87,12 +97,26 @@ class SearchField(QLineEdit):
 
     # Qt
 
+    @override
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape leaves it."""
         if event.key() == Qt.Key.Key_Escape:
             self.left.emit()
         else:
             super().keyPressEvent(event)
+
+    @override
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self.setTextMargins(look().icon_size + SIGN_RIGHT, 0, 0, 0)
+
+    @override
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        size = look().icon_size
+        place = QRect(SIGN_LEFT, (self.height() - size) // 2, size, size)
+        with QPainter(self) as painter:
+            paint_icon(painter, place, "search", "muted")
 
 
 SETTLED_MS = 300

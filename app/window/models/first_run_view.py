@@ -59,10 +59,7 @@ def questions_for(model: ModelDescription) -> tuple[str, ...]:
     return FOR_THINKING if model.can_switch_thinking else FOR_ALL
 
 
-WELCOME = Words(
-    "Chat with language models that run on this computer, and faster than they would alone.\n"
-    "{drafting}"
-)
+WELCOME = Words("Chat with language models on this computer.\n{drafting}")
 DROP = Words("Drop a model here, or start with the built-in one")
 
 

@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSignalBlocker, Qt, QTimer
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QFrame, QLineEdit, QMessageBox, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QFrame, QMessageBox, QPushButton, QWidget
 from typing_extensions import override
 
 from app.state.answers import Answers
@@ -34,9 +34,6 @@ class Sidebar(QFrame):
         self.setProperty("role", "sidebar")
         self.list = ChatList()
         self._search = SearchField(tr("Search"), tr("Search in chats"))
-        self._search.addAction(icon("search", "muted"), QLineEdit.ActionPosition.LeadingPosition)
-        for sign in self._search.findChildren(QToolButton):
-            sign.setAccessibleName(sign.accessibleName() or tr("Search"))
         self.new = RowButton(tr("New chat"), "new_chat")
         self.models = RowButton(tr("Models"), "library")
         self._trash = RowButton(tr("Trash"), "delete")

@@ -108,7 +108,9 @@ class FiguresPopover(QFrame):
         self.setAccessibleName(tr("Figures of this answer"))
         self.setAccessibleDescription(figures)
         column(paragraph(figures, "note"), of=self, margins=(12, 10, 12, 10))
-        self.setFixedWidth(round(POPOVER_WIDTH * look().zoom))
+        width = round(POPOVER_WIDTH * look().zoom)
+        self.ensurePolished()
+        self.setFixedSize(width, self.heightForWidth(width))
 
 
 POPOVER_WIDTH = 320
@@ -148,7 +150,6 @@ class MessageFooter(QuietButton):
 
     def _open(self) -> None:
         popover = FiguresPopover(self._all, self)
-        popover.adjustSize()
         corner = self.mapToGlobal(self.rect().topLeft())
         popover.move(corner - QPoint(0, popover.height() + 4))
         popover.show()

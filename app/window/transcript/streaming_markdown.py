@@ -173,6 +173,8 @@ TABLE_RULE = re.compile(r"\|?[ \t]*+:?-++:?[ \t]*+(\|[ \t]*+:?-++:?[ \t]*+)*+\|?
 ITEM_START = re.compile(r"(?:[-*+]|[0-9]{1,9}[.)])(?: {1,4}(?=\S)|(?=[ \t\r\n]|$))")
 LIST_ITEM = re.compile(r"(?:[-*+]|[0-9]{1,9}[.)])(?:[ \t\r\n]|$)")
 FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]:")
+ENDS_ITSELF = re.compile(r"#{1,6}(?:[ \t\r\n]|$)|(?:-{3,}|\*{3,}|_{3,})[ \t]*\r?$")
+"""A heading or a rule, which no line after it goes on with."""
 INNER_FENCE = re.compile(r"((?:[ \t>]|(?:[-*+]|[0-9]{1,9}[.)])(?=[ \t]))++)(`{3,}|~{3,})([^`\n]*)$")
 
 
@@ -180,7 +182,8 @@ class StreamingMarkdown:
     """The segments of a growing text; their sources joined are always the text so far.
 
     Where a segment ends depends on the text alone, not on the pieces in which it came. A fence in
-    column 0 or in a list begins a code segment, and so does an indented line after a blank one;
+    column 0 or in a list begins a code segment, and so does an indented line after a blank one or a
+    heading;
     code inside a quote or a footnote stays in its prose, and so does a fence around maths.
     """
 
@@ -310,7 +313,8 @@ class StreamingMarkdown:
         tells, so that none of it is shown as what it is not.
         """
         is_indented = INDENT.match(line) is not None
-        may_begin = self._after_blank and not self._in_list and self._inner is None
+        is_new = self._after_blank or ENDS_ITSELF.match(self._last_line) is not None
+        may_begin = is_new and not self._in_list and self._inner is None
         if not line.strip(BLANKS) or is_indented == (self._kind == "code"):
             return False
         if self._kind == "prose" and not (may_begin and self._code_segments < MOST_CODE):

@@ -204,6 +204,17 @@ def test_another_chat_does_not_wait_for_the_formulas_of_this_one(qtbot):
     assert sum(formulas.get(key) is not None for key in keys) == 1, "it was being set already"
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_formula_can_be_read_under_a_selection(view, qtbot, wear, scheme):
+    wear(scheme, 1.0)
+    prose = until_set(qtbot, view, "So $x^2$ is.")
+    select(prose, 0, 5)
+    (formula,) = places(prose)
+    ground = prose.grab().toImage().pixelColor(1, 1)
+    assert ground == prose.palette().highlight().color()
+    assert abs(QColor(formula.ink).lightness() - ground.lightness()) > 110
+
+
 def test_a_selection_stays_where_formulas_become_pictures(view, qtbot):
     begin(view, ShownMessage(2, "assistant", "", state="live"))
     view.append_pieces(2, [TextPiece("# Known\n\nSo $x^2$ is\n")])

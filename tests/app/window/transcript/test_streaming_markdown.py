@@ -141,9 +141,16 @@ def test_indented_lines_are_a_segment():
         assert code.source[part.start :].startswith(part.text)
 
 
+@pytest.mark.parametrize("line", ["# Title", "###### Six", "---", "***"])
+def test_code_needs_no_blank_line_beside_a_heading_or_a_rule(line):
+    told = f"{line}\n    indented\n{line}\n```py\nfenced\n```\n{line}"
+    assert [kind for kind, _ in kinds(told)] == ["prose", "code", "prose", "code", "prose"]
+
+
 def test_what_is_indented_is_not_always_code():
     for text in (
         "A paragraph\n    that goes on.",
+        "#No heading\n    that goes on.",
         "- An item\n\n    and its second paragraph.",
         "See[^1].\n\n[^1]: A note\n\n    and its second paragraph.",
         "Blank\n\n      \n\nlines.",
