@@ -36,6 +36,7 @@ MARKERS = (
     ToolMarkers("<tool_calls>", "</tool_calls>"),  # Hunyuan
     ToolMarkers("<seed:tool_call>", "</seed:tool_call>"),
     ToolMarkers("<minimax:tool_call>", "</minimax:tool_call>"),
+    ToolMarkers("]<]minimax[>[<tool_call>", "]<]minimax[>[</tool_call>", "]<]minimax[>["),  # M3
     ToolMarkers("<longcat_tool_call>", "</longcat_tool_call>"),
     ToolMarkers("<tool_calls:opensource>", "</tool_calls:opensource>", ":opensource"),  # Hy3
     ToolMarkers(
@@ -75,7 +76,16 @@ INNER_TOKENS = frozenset(
         *("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>", "｜DSML｜"),
         *("<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"),
         *("<|tool_call:begin|>", "<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>"),
-        *("[ARGS]", "[CALL_ID]", '<|"|>', "<escape>", "<|open|>", "<|close|>", "<|sep|>"),
+        *(
+            "]<]minimax[>[",
+            "[ARGS]",
+            "[CALL_ID]",
+            '<|"|>',
+            "<escape>",
+            "<|open|>",
+            "<|close|>",
+            "<|sep|>",
+        ),
     )
 )
 """Special tokens that stand between the markers."""
@@ -359,6 +369,44 @@ def _tagged(text: str, schemas: Schemas) -> list[_Found]:
     return []
 
 
+_M3 = "]<]minimax[>["
+_M3_CALL = re.compile(
+    rf'{re.escape(_M3)}<invoke name="(?P<name>[^"]+)">(?P<body>.*?){re.escape(_M3)}</invoke>', re.S
+)
+
+
+def _nested(text: str, schemas: Schemas) -> list[_Found]:
+    """Parse MiniMax M3's calls: an element for each argument, and inside for each entry or item."""
+    found = []
+    for call in _M3_CALL.finditer(text):
+        schema = {"type": "object", "properties": schemas.get(call["name"], {})}
+        tags = iter(call["body"].split(_M3)[1:])
+        try:
+            found.append(_Found(call["name"], _element("", tags, schema)))
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+    return found
+
+
+def _element(text: str, tags: Iterator[str], schema: object) -> Any:
+    """Read an element's text and, up to its end, the elements inside it, typed by its schema."""
+    fields = schema if isinstance(schema, Mapping) else {}
+    kinds, properties = kinds_of(fields), fields.get("properties") or {}
+    inside: list[tuple[str, Any]] = []
+    for tag in tags:
+        name, _, content = tag.removeprefix("<").partition(">")
+        if name.startswith("/"):
+            break
+        is_item = name == "item" and name not in properties
+        inner = fields.get("items") if is_item else properties.get(name)
+        inside.append((name, _element(content, tags, inner)))
+    if "array" in kinds or (
+        "object" not in kinds and inside and {n for n, _ in inside} == {"item"}
+    ):
+        return [value for _, value in inside]
+    return dict(inside) if inside or kinds == {"object"} else typed(text, schema)
+
+
 def typed(text: str, schema: object) -> Any:
     """Convert an argument's text to the type of its JSON schema: 3 for a number, "3" for a text."""
     kinds = kinds_of(schema)
@@ -454,5 +502,5 @@ def _pythonic(text: str, _: Schemas) -> list[_Found]:
 
 SELF_ENDING: Collection[Form] = (_pythonic, _json, _named_json, _gemma)
 """Forms that tell themselves whether a call is whole, where the closing marker may be missing."""
-FORMS: Collection[Form] = (*SELF_ENDING, _tagged)
+FORMS: Collection[Form] = (*SELF_ENDING, _nested, _tagged)
 """Forms of calls, each tried in turn."""

@@ -7,6 +7,7 @@ import shutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from json_schemas import SCHEMAS, check
 from model_edits import drop_tensors
 from session_runs import listen, thinking_folder
 
@@ -47,7 +48,6 @@ WAYS["unlikely"] = SamplingOptions(
     dry_allowed_length=1,
 )
 DRAFTS = {
-    "depth 1": DraftOptions(depth=1),
     "depth 4": DraftOptions(depth=4),
     "copies": DraftOptions(depth=6, source="prompt-lookup+mtp"),
     "auto": DraftOptions(),
@@ -121,56 +121,10 @@ def test_a_model_without_heads_has_forced_tokens_drafted_too(tmp_path):
     assert drafted.finished.stats.accepted > 10 > plain.finished.stats.accepted == 0
 
 
-schemas = st.recursive(
-    st.sampled_from(
-        [
-            {"type": "integer", "minimum": 0, "maximum": 9},
-            {"type": "boolean"},
-            {"type": "null"},
-            {"enum": ["a", "b c", 1]},
-            {"type": "string", "maxLength": 4},
-        ]
-    ),
-    lambda inner: st.one_of(
-        st.dictionaries(st.sampled_from(["x", "y z", "é"]), inner, min_size=1, max_size=2).map(
-            lambda found: {
-                "type": "object",
-                "properties": found,
-                "required": [*found],
-                "additionalProperties": False,
-            }
-        ),
-        inner.map(lambda item: {"type": "array", "items": item, "minItems": 1, "maxItems": 2}),
-    ),
-    max_leaves=4,
-)
-
-
-def fits(value, schema):
-    """Whether a value is of a schema as these tests make them."""
-    if "enum" in schema:
-        return value in schema["enum"]
-    if schema["type"] == "array":
-        return 1 <= len(value) <= 2 and all(fits(item, schema["items"]) for item in value)
-    if schema["type"] == "object":
-        inner = schema["properties"]
-        return [*value] == [*inner] and all(fits(value[name], inner[name]) for name in inner)
-    return {
-        "integer": lambda: type(value) is int and 0 <= value <= 9,
-        "boolean": lambda: isinstance(value, bool),
-        "null": lambda: value is None,
-        "string": lambda: isinstance(value, str) and len(value) <= 4,
-    }[schema["type"]]()
-
-
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-@given(schema=schemas, seed=st.integers(0, 99))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(schema=SCHEMAS, seed=st.integers(0, 99))
 def test_answers_are_of_any_schema(engine, schema, seed):
-    hot = SamplingOptions(temperature=3.0, seed=seed)
-    plain = answer(engine, hot, DraftOptions(source="none"), schema=schema)
-    assert answer(engine, hot, DraftOptions(depth=3), schema=schema).text == plain.text
-    if plain.reason == "end":
-        assert fits(json.loads(plain.text), schema)
+    check(engine, schema, seed)
 
 
 def test_a_bound_answer_beside_a_free_one_changes_neither(engine):

@@ -1,6 +1,7 @@
 """Tool calls in streamed text: the form of every family, cut anywhere, and what is no call."""
 
 import json
+import re
 from contextlib import suppress
 
 import pytest
@@ -41,6 +42,9 @@ FORMS = {
     "<longcat_arg_value>3</longcat_arg_value>\n</longcat_tool_call>",
     "MiniMax": '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">São Paulo'
     '</parameter>\n<parameter name="days">3</parameter>\n</invoke>\n</minimax:tool_call>',
+    "MiniMax M3": ']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="get_weather">'
+    "]<]minimax[>[<city>São Paulo]<]minimax[>[</city>]<]minimax[>[<days>3]<]minimax[>[</days>"
+    "]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>",
     "Kimi K2": "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
     f"<|tool_call_argument_begin|>{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>",
     "Kimi K3": '<|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|>'
@@ -129,6 +133,28 @@ def test_a_call_that_was_cut_is_none_and_stays_text(form):
         text, calls = read(reader_for(whole), [whole[:cut]])
         assert [json.loads(call.arguments) for call in calls] in ([], [CALL]), whole[:cut]
         assert calls or text == whole[:cut]
+
+
+def test_entries_and_items_are_elements_inside_an_argument_of_minimax():
+    deep = {"k": {"z": True, "item": "a"}, "of": [[1, 2], []]}
+    schema = {
+        "near": {"type": "array", "items": {"type": "string"}},
+        "deep": {"type": "object"},
+        "none": {"type": "array"},
+        "zip": {"type": "string"},
+    }
+    body = (
+        '<invoke name="f"><near><item>1</item><item>b, <c></item></near><deep><k><z>true</z>'
+        "<item>a</item></k><of><item><item>1</item><item>2</item></item><item></item></of></deep>"
+        "<none></none><zip>01234</zip></invoke>"
+    )
+    spaced = re.sub(r"<(?=/?(?:invoke|near|item|deep|k|z|of|none|zip)\b)", "]<]minimax[>[<", body)
+    [call] = parse_calls(spaced, {"f": schema}, ALL_FORMS)
+    found = json.loads(call.arguments)
+    deep["of"][1] = ""  # of nothing known, and empty
+    with pytest.raises(ValueError, match="too deeply"):
+        parse_calls(spaced.replace("]<]minimax[>[<zip>", "]<]minimax[>[<a>" * 9999), {}, ALL_FORMS)
+    assert found == {"near": ["1", "b, <c>"], "deep": deep, "none": [], "zip": "01234"}
 
 
 @pytest.mark.parametrize("form", [name for name in FORMS if "bare" not in name])
