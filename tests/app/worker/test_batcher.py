@@ -15,6 +15,7 @@ from mlx_engine.values.conversation import (
     PromptProgress,
     RoundFinished,
     TextPiece,
+    ToolCall,
 )
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
@@ -69,6 +70,12 @@ def test_text_of_other_depths_or_channels_stays_apart():
     for piece in pieces:
         batcher.add(piece)
     assert batcher.add(END) == (*pieces[:2], TextPiece("cd", "answer", 1), pieces[4], END)
+
+
+def test_a_tool_call_keeps_its_place_between_texts():
+    batcher, call = Batcher(Clock()), ToolCall("look_up", '{"word": "MTP"}')
+    events = [TextPiece("I look it up."), call, TextPiece("\n"), END]
+    assert [event for each in events for event in batcher.add(each)] == events
 
 
 def test_only_the_newest_progress_is_told():

@@ -303,7 +303,7 @@ def test_what_does_not_fit_is_refused_while_the_model_in_use_stays():
         failed = outcome(room, "huge")
         assert isinstance(failed, LoadFailed)
         assert failed.problem.code == "DoesNotFit"
-        assert "60 GB weights" in failed.problem.words
+        assert "60 GB model" in failed.problem.words
         assert not unloaded(room)
         assert is_answered(room, "old", source)
         room.put(LoadModel("huge", LoadOptions(anyway=True)))
@@ -320,7 +320,7 @@ def test_a_model_is_planned_as_this_machine_holds_it():
         room.put(LoadModel("huge"))
         failed = outcome(room, "huge")
         assert isinstance(failed, LoadFailed)
-        assert "60 GB weights" in failed.problem.words
+        assert "60 GB model" in failed.problem.words
     with served(source, memory_bytes=50 * GB, gpu_bytes=50 * GB) as room:
         room.put(LoadModel("huge"))
         assert isinstance(outcome(room, "huge"), ModelLoaded)
