@@ -1,6 +1,7 @@
 """Labels with a role that the style sheet knows, and figures that keep their width."""
 
 from html import escape
+from textwrap import TextWrapper
 
 from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QFont, QResizeEvent
@@ -34,13 +35,15 @@ def paragraph(text: str = "", role: str = "") -> QLabel:
     return result
 
 
-LONGEST_TIP = 1000
-"""Characters of a tooltip."""
+LONGEST_TIP, TIP_COLUMNS = 1000, 72
+"""Characters of a tooltip and of a line of it."""
 
 
 def plain(text: str) -> str:
-    """Text for a tooltip, which Qt would take for HTML where it looks like that."""
+    """Text for a tooltip in lines, which Qt does not wrap; it would take for HTML what looks so."""
     shown = text if len(text) <= LONGEST_TIP else f"{text[:LONGEST_TIP]} …"
+    wrap = TextWrapper(TIP_COLUMNS, break_long_words=False, break_on_hyphens=False)
+    shown = "\n".join(wrap.fill(line) for line in shown.split("\n"))
     return f"<span>{escape(shown).replace(chr(10), '<br>')}</span>" if "<" in shown else shown
 
 

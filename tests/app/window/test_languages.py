@@ -294,4 +294,5 @@ def test_why_the_last_answer_was_not_drafted_is_told_whole(speaking, qtbot, wear
         whole = in_effect(DraftOptions(), able, LastAnswer(0, 0, 0, why))
         words.show_words(whole)
         assert words.text().endswith(" …") and whole.startswith(words.text()[:-2])
-        assert words.toolTip() == words.accessibleDescription() == whole
+        assert words.toolTip().split() == whole.split()
+        assert words.accessibleDescription() == whole

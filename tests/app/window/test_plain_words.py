@@ -78,5 +78,6 @@ def test_no_name_is_read_as_html(window):
 
 def test_a_tooltip_is_what_was_said():
     assert plain("a & b\nc") == "a & b\nc"
+    assert max(map(len, plain("word " * 100).split("\n"))) <= 72, "Qt wraps no plain text"
     assert words_of(plain("<b>x</b> &amp; y\nz")) == "<b>x</b> &amp; y\nz"
     assert len(plain("x" * 10**6)) < 2000
