@@ -293,8 +293,8 @@ class SettingsView(QWidget):
         reset.clicked.connect(self._restore_defaults)
 
         def allow_reset() -> None:
-            is_changed = as_preset(self._bound["new_chat"]) != ChatSettings()
-            reset.setEnabled(is_changed)
+            new_chat = self._bound["new_chat"]
+            reset.setEnabled(as_preset(new_chat) != ChatSettings(system=new_chat.system))
 
         self._bound.listen(allow_reset)
         foot = QWidget()
@@ -307,7 +307,8 @@ class SettingsView(QWidget):
         )
 
     def _restore_defaults(self) -> None:
-        self._bound["new_chat"] = ChatSettings()
+        """Of all that new chats begin with but the words of the user."""
+        self._bound["new_chat"] = ChatSettings(system=self._bound["new_chat"].system)
 
     # Qt
 

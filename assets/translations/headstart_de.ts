@@ -2977,6 +2977,10 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Noch keine</translation>
     </message>
     <message>
+        <source>Another preset has this name</source>
+        <translation>Eine andere Voreinstellung heißt so</translation>
+    </message>
+    <message>
         <source>Change how the model is loaded: memory, longest chat, drafting</source>
         <translation>Ändern, wie das Modell geladen wird: Speicher, längster Chat, Entwürfe</translation>
     </message>

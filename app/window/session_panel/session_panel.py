@@ -19,7 +19,7 @@ from app.window.controls.bound import Bound
 from app.window.controls.choices import DropDown, Option
 from app.window.controls.fields import TextField
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import describe, label, unmarked
+from app.window.controls.labels import describe, label, set_tip, unmarked
 from app.window.controls.layouts import STRETCH, Group, Wide, column, row, scrolled
 from app.window.controls.notice_bar import UndoBar
 from app.window.language import tr
@@ -207,6 +207,8 @@ class PresetsGroup(Group):
         self._save.setEnabled(bool(name) and not (is_renamed and is_taken))
         other = tr("Replace") if is_taken else tr("Save As")
         self._save.setText(tr("Rename") if is_renamed else other)
+        taken = tr("Another preset has this name") if is_renamed and is_taken else ""
+        set_tip(self._save, taken if name != self._choice.currentData() else "")
         for button in (self._rename, self._delete):
             button.setEnabled(self._choice.currentIndex() >= 0)
 

@@ -211,7 +211,8 @@ def test_a_preset_is_renamed_in_all_chats_and_deleted_with_an_undo(driven, sourc
     assert field.selectedText() == "Mine"
     qtbot.keyClicks(field, "Yours")
     save = button(panel, "Rename")
-    assert not save.isEnabled(), "another one has this name"
+    assert not save.isEnabled()
+    assert "Another preset has this name" in save.toolTip()
     qtbot.keyClick(field, Qt.Key.Key_Return)
     assert names() == ["Mine", "Yours"]
     qtbot.keyClicks(field, " too")

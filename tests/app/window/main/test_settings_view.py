@@ -88,12 +88,12 @@ def test_what_new_chats_begin_with(qtbot, view, settings):
     view.show_pane("advanced")
     reset = next(b for b in view.findChildren(QPushButton) if "Restore Defaults" in b.text())
     qtbot.waitUntil(lambda: settings.value.new_chat.system == "Be kind.")
-    assert reset.isEnabled()
+    assert not reset.isEnabled(), "words of the user are no default to go back to"
     find(view, QDoubleSpinBox, "Temperature").setValue(0.2)
     qtbot.waitUntil(lambda: settings.value.new_chat.sampling.temperature == 0.2)
     reset.click()
-    assert settings.value == AppSettings()
-    assert system.toPlainText() == ""
+    assert settings.value == replace(AppSettings(), new_chat=ChatSettings(system="Be kind."))
+    assert system.toPlainText() == "Be kind."
     assert find(view, QDoubleSpinBox, "Temperature").text() == "default"
     assert not reset.isEnabled()
 
