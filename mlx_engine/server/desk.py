@@ -32,7 +32,7 @@ from mlx_engine.values.stats import GenerationStats
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 QUIET_S = 10.0
-"""Seconds without an event after which a stream says that it is alive."""
+"""Seconds after which a stream without a new event says that it is alive."""
 
 
 @dataclass
@@ -92,12 +92,14 @@ class Desk:
         """Run a function on the engine's thread, between two rounds."""
         return await asyncio.wrap_future(self.thread.call(function))
 
-    async def events(self, begin: Callable[[Engine], Events]) -> AsyncGenerator[Event | None, None]:
-        """Yield the events of an answer, and None every QUIET_S seconds without one.
+    async def events(
+        self, begin: Callable[[Engine], Events], *, is_streamed: bool = True
+    ) -> AsyncGenerator[Event | None, None]:
+        """Yield the events of an answer, and None where a tick of QUIET_S seconds finds none.
 
         What a round adds to the text is one piece; ends of rounds are left out, unless they tell
-        log-probabilities: these come before the piece. The answer is stopped when this generator is
-        closed. Raises EngineError.
+        log-probabilities: these come before the piece. is_streamed: without it all events come at
+        the end. The answer is stopped when this generator is closed. Raises EngineError.
         """
         loop, arrived, lock = asyncio.get_running_loop(), asyncio.Event(), threading.Lock()
         heard: list[Event] = []  # of the present round
@@ -121,23 +123,23 @@ class Desk:
                 for each in heard:
                     _add(ready, each)
             heard.clear()
-            if is_idle:
+            if is_idle if is_streamed else isinstance(event, GenerationFinished):
                 wake()
 
         asked = self.thread.answer(begin, hear)
         asked.done.add_done_callback(wake)
+        tick = loop.call_later(QUIET_S, arrived.set)  # a timeout around every wait costs more
         try:
             while True:
-                try:
-                    async with asyncio.timeout(QUIET_S):  # wait_for can lose a cancellation
-                        await arrived.wait()
-                except TimeoutError:
-                    yield None
-                    continue
+                await arrived.wait()
                 arrived.clear()
                 is_done = asked.done.done()
                 with lock:
                     events, ready = ready, []
+                if tick.when() <= loop.time():
+                    tick = loop.call_later(QUIET_S, arrived.set)
+                if not events and not is_done:
+                    yield None
                 for event in events:
                     if isinstance(event, GenerationFinished):
                         self.counts.add(event.stats)
@@ -148,6 +150,7 @@ class Desk:
                     asked.done.result()
                     raise EngineMisuse("The server is closing: ask again when it runs.")
         finally:
+            tick.cancel()
             asked.stop()
 
     async def written(self, begin: Callable[[Engine], Events]) -> GenerationFinished:
@@ -156,7 +159,7 @@ class Desk:
         Raises EngineError.
         """
         text, thinking = list[str](), list[str]()
-        async with aclosing(self.events(begin)) as events:
+        async with aclosing(self.events(begin, is_streamed=False)) as events:
             async for event in events:
                 if isinstance(event, TextPiece):
                     (text if event.channel == "answer" else thinking).append(event.text)

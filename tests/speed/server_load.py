@@ -4,6 +4,7 @@ PYTHONPATH=.:tests:tests/helpers python tests/speed/server_load.py [REQUESTS [MO
 """
 
 import json
+import os
 import random
 import socket
 import subprocess
@@ -105,16 +106,22 @@ def load(requests: int) -> None:
 
 
 @contextmanager
-def server_process(port: int = 8711) -> Iterator[str]:
-    """Run the server in a process of its own, as a client meets it; yields "host:port"."""
+def server_process(port: int = 8711) -> Iterator[int]:
+    """Run the server in a process of its own, as a client meets it; yields its process id."""
     command = [sys.executable, "-m", "app", "serve", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()  # it listens
         try:
-            yield f"127.0.0.1:{port}"
+            yield process.pid
         finally:
             process.terminate()
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time of all threads of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def beside_the_api(rounds: int = 8, length: int = 160) -> None:
@@ -135,12 +142,15 @@ def beside_the_api(rounds: int = 8, length: int = 160) -> None:
                 first = perf_counter() - began
         return first, session.stats.generated_tokens / (perf_counter() - began)
 
-    with server_process() as address:
+    spent = {"api": 0.0, "server": 0.0}
+    port = 8711
+    with server_process(port) as server:
+        pids = {"api": os.getpid(), "server": server}
 
         def served(text: str) -> tuple[float, float]:
             messages = [{"role": "user", "content": text}]
             body = {"messages": messages, "max_tokens": length, "temperature": 0.0, "stream": True}
-            connection = HTTPConnection(address, timeout=120)
+            connection = HTTPConnection("127.0.0.1", port, timeout=120)
             began, first, last = perf_counter(), 0.0, b""
             head = {"Content-Type": "application/json"}
             connection.request("POST", CHAT, json.dumps(body | {"logit_bias": bias}), head)
@@ -153,13 +163,16 @@ def beside_the_api(rounds: int = 8, length: int = 160) -> None:
 
         for turn in range(rounds + 1):
             for name, way in (("api", api), ("server", served)):
+                before = processor_seconds(pids[name])
                 found = way(f"Write function number {turn} that joins paths.")
                 times[name] += [found] if turn else []
+                spent[name] += (processor_seconds(pids[name]) - before) if turn else 0
     engine.close()
     first, speed = ({n: median(t[k] for t in v) for n, v in times.items()} for k in (0, 1))
     print({name: f"{1000 * s:.1f} ms to the first piece" for name, s in first.items()})
     print({name: f"{tokens:.1f} tokens/s" for name, tokens in speed.items()})
-    print(f"server / api: {speed['server'] / speed['api']:.3f}")
+    print(f"server / api: {speed['server'] / speed['api']:.3f} by clock,", end=" ")
+    print(f"{spent['api'] / spent['server']:.3f} by processor time")
 
 
 RECURRENT = (

@@ -103,6 +103,17 @@ def test_a_slow_reader_holds_nobody_up_and_gets_the_whole_answer():
     assert "data: [DONE]" in data
 
 
+def test_a_stream_without_news_says_that_it_is_alive(monkeypatch):
+    monkeypatch.setattr("mlx_engine.server.desk.QUIET_S", 0.05)
+    engine = ScriptedEngine([Answer("a b c", pause_s=0.3), Answer("a b c", pause_s=0.3)])
+    with live_server(lambda: engine) as server:
+        chat = ask(server, CHAT, {**HELLO, "stream": True}).text
+        whole = ask(server, CHAT, HELLO)
+    assert chat.count(": still reading") >= 3
+    assert chat.rstrip().endswith("data: [DONE]")
+    assert whole.json["choices"][0]["message"]["content"] == "a b c"
+
+
 def test_requests_without_a_body_of_json(scripted):
     """HEAD, pipelined and compressed requests, told lengths, and what is not allowed."""
     assert _raw(scripted, b"HEAD /health HTTP/1.1\r\nHost: localhost\r\n").endswith("\r\n\r\n")
