@@ -52,7 +52,7 @@ class ToolsPane(QWidget):
         form = (self._title, self.name, self.start, self._problem, foot)
         rows = QWidget()
         rows.setLayout(self._rows)
-        column(paragraph(tr(ABOUT), "muted"), rows, *form, of=self, spacing=8)
+        column(paragraph(tr(ABOUT), "muted"), rows, 8, *form, of=self, spacing=8)
         settings.changed.connect(self._show)
         tools.changed.connect(self._show)
         self._edit(None)

@@ -167,16 +167,20 @@ class CopyButton(ActionButton):
 
 
 class QuietButton(QAbstractButton):
-    """Words to press: muted, darker under the pointer, with a line around them for the keyboard."""
+    """Words to press: muted, darker under the pointer, with a line around them for the keyboard.
+
+    is_urgent: they are dark all the time.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.is_urgent = False
 
     def colour(self) -> Colour:
         """Of the words."""
-        return "text" if self.underMouse() else "muted"
+        return "text" if self.is_urgent or self.underMouse() else "muted"
 
     def paint_words(self, painter: QPainter, words: str, left: int, inset: int = 0) -> None:
         """Draw the words from x on; inset: of the line, from the upper and lower edge."""

@@ -54,7 +54,8 @@ class ToolCard(QWidget):
         column(question, buttons, of=self._ask, margins=(0, 4, 0, 0), spacing=8)
         self._ask.hide()
         head = row(self.head, STRETCH)
-        self._column = column(head, self._ask, of=self, margins=(PADDING, 4, PADDING, 4), spacing=4)
+        margins = (PADDING, 4, PADDING, PADDING)
+        self._column = column(head, self._ask, of=self, margins=margins, spacing=4)
 
     def show_use(self, use: ToolUse) -> None:
         """Show the call as it is now."""
@@ -66,6 +67,7 @@ class ToolCard(QWidget):
         words = tr(HEADS[use.state], tool=tool)
         self.head.setText(words)
         self.head.setAccessibleName(words)
+        self.head.is_urgent = use.state == "asked"
         self.head.updateGeometry()
         is_asked = use.state == "asked"
         for decision, label in CHOICES:
@@ -97,7 +99,7 @@ class ToolCard(QWidget):
     def _markdown(self) -> str:
         result = self._use.result if self._use.is_over else ""
         blocks = [tr("Arguments"), fenced(_indented(self._use.arguments), "json")]
-        blocks += [tr("Result"), fenced(result)] if result else []
+        blocks += [tr("Result"), fenced(result, "text")] if result else []
         return "\n\n".join(blocks)
 
     # Qt
