@@ -4038,6 +4038,10 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Das Modell ergab an Stelle {position} NaN oder unendlich. Seine Gewichte sind vielleicht beschädigt oder für 16-Bit-Zahlen zu groß: die Datei neu laden oder eine andere verwenden.</translation>
     </message>
     <message>
+        <source>tools: this model&apos;s chat template does not tell it of tools. Leave them out, or use another model.</source>
+        <translation>tools: Die Chat-Vorlage dieses Modells sagt ihm nichts von Werkzeugen. Lass sie weg oder nimm ein anderes Modell.</translation>
+    </message>
+    <message>
         <source>There is no question to answer again: send one first.</source>
         <translation>Es gibt keine Frage, die noch einmal zu beantworten wäre: zuerst eine senden.</translation>
     </message>
@@ -4060,10 +4064,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>The message is empty: type a question.</source>
         <translation>Die Nachricht ist leer: eine Frage eingeben.</translation>
-    </message>
-    <message>
-        <source>tools: this model&apos;s chat template does not tell it of tools. Use another model.</source>
-        <translation>tools: Die Chatvorlage dieses Modells nennt ihm keine Werkzeuge. Ein anderes Modell verwenden.</translation>
     </message>
     <message>
         <source>{origin}: the chat template makes nothing of this conversation. Replace the template.</source>
