@@ -38,9 +38,6 @@ DRAFTED_FROM = 64
 At 0.5, 0.9 and 0.95 as many drafts of the built-in model are accepted as with the whole nucleus.
 """
 
-XTC_SEED = 0x5EED_0F_70C
-"""Makes the noise that decides whether top choices are excluded another one than the tokens'."""
-
 LOWEST = float(np.finfo(np.float32).min)
 """Least finite float32."""
 
@@ -306,7 +303,7 @@ class Sampler:
             return filtered_pick(penalised, keys, settings, kernel.launcher)
         kept = filter_tempered(temper(penalised, filters.temperature), filters)
         if (chance := self._options.xtc_probability) > 0:
-            keys = self._noise_keys(position, rows, self._seed ^ XTC_SEED)
+            keys = self._noise_keys(position, rows)  # the tokens' noise is a hash of them
             is_excluding = keys[:, 0].astype(mx.float32) < chance * 2**32
             kept = exclude_top_choices(kept, self._options.xtc_threshold, is_excluding)
         return mx.argmax(kept + self._noise_at(position, rows), axis=-1).view(mx.int32)
@@ -344,12 +341,12 @@ class Sampler:
         chosen = mx.take_along_axis(penalised, picked[:, None], axis=-1)
         return mx.exp(chosen - mx.logsumexp(penalised, axis=-1, keepdims=True))[:, 0]
 
-    def _noise_keys(self, position: int, rows: int, seed: int | None = None) -> mx.array:
+    def _noise_keys(self, position: int, rows: int) -> mx.array:
         """Noise keys of `rows` positions from `position` on, uint32 [rows, 2]."""
-        pending, seed = self._pending, self._seed if seed is None else seed
+        pending = self._pending
         if pending is None:
-            return row_keys(seed, range(position, position + rows))
-        every = row_keys(seed, range(position + 1, position + pending.most + rows))
+            return row_keys(self._seed, range(position, position + rows))
+        every = row_keys(self._seed, range(position + 1, position + pending.most + rows))
         return mx.take(every, pending.after(-1) + mx.arange(rows), axis=0)
 
     def _penalised(

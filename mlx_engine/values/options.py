@@ -347,6 +347,7 @@ class GenerationOptions:
         limit, allowed = self.max_tokens, Words("1 or more, or None")
         require("max_tokens", limit, allowed, _whole_number_from(1, or_none=True))
         object.__setattr__(self, "stop", stop_strings(self.stop))
+        object.__setattr__(self, "must_call", stop_strings(self.must_call, "must_call"))
         limit, allowed = self.max_thinking, Words("0 or more, or None")
         require("max_thinking", limit, allowed, _whole_number_from(0, or_none=True))
         schema, allowed = self.schema, Words("an object, or None")

@@ -73,6 +73,7 @@ def test_bound_calls_are_the_same_with_any_draft(engine, options):
     text, calls = said[0]
     assert calls
     assert all(name == "get_weather" for name, _ in calls)
+    assert GenerationOptions(must_call="a").must_call == ("a",)
     assert all(json.loads(arguments)["days"] in (1, 22, 333) for _, arguments in calls)
     assert text.strip().startswith("<tool_call>") or not text.strip()
 

@@ -86,14 +86,19 @@ SHAPE = {
 }
 
 
-@pytest.mark.parametrize("schema", [None, SHAPE])
-def test_words_are_the_same_drafted_or_not_streamed_or_not_alone_or_not(client, served, schema):
+RARE = {"xtc_probability": 0.5, "dry_multiplier": 0.8, "dry_sequence_breakers": [".", "\n"]}
+
+
+@pytest.mark.parametrize(("schema", "rare"), [(None, RARE), (SHAPE, {})])
+def test_words_are_the_same_drafted_or_not_streamed_or_not_alone_or_not(
+    client, served, schema, rare
+):
     """Sampled hot, eight clients at once: what the engine says alone without drafting."""
 
     def expected(engine, seed):
         session = engine.session(
             system="Be brief.",
-            sampling=SamplingOptions(temperature=2.0, top_p=0.9, seed=seed),
+            sampling=SamplingOptions(temperature=2.0, top_p=0.9, seed=seed, **rare),
             draft=DraftOptions(source="none"),
             generation=GenerationOptions(40, schema=schema),
         )
@@ -103,7 +108,8 @@ def test_words_are_the_same_drafted_or_not_streamed_or_not_alone_or_not(client, 
     bound = {"response_format": form} if schema else {}
 
     def said(seed, depth, streams):
-        options = {"seed": seed, "max_tokens": 40, "extra_body": {"draft": {"depth": depth}}}
+        more = {"draft": {"depth": depth}, **rare}
+        options = {"seed": seed, "max_tokens": 40, "extra_body": more}
         reply = chat(client, **options, **bound, stream=streams)
         if not streams:
             return reply.choices[0].message.content
