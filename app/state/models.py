@@ -39,6 +39,9 @@ from mlx_engine.hub.weight_files import GGUF, folder_name
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import joined
 
+READ_AGAIN = "prompt-file-other"
+"""Code of the reason why what an earlier version read is read again: nothing to be told."""
+
 
 class Resting(NamedTuple):
     """A model that is not in memory until the next question loads it. why: a sentence for users."""
@@ -235,11 +238,12 @@ class ModelState(State):
         """Take what was learnt after the load, unless the model is gone already."""
         if self.description is None or self.description.path != description.path:
             return
-        known = self.description.declined
+        known = {*self.description.declined}
         self.description = description
         self.changed.emit()
-        if news := [reason.words for reason in description.declined if reason not in known]:
-            self.noticed.emit(joined(news, " "))
+        news = [reason for reason in description.declined if reason not in known]
+        if told := [reason.words for reason in news if reason.code != READ_AGAIN]:
+            self.noticed.emit(joined(told, " "))
 
     def _lose(self) -> None:
         self.in_use, self.description, self.memory = None, None, 0

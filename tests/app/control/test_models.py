@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from model_states import StatedModels
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QFileDialog, QPlainTextEdit
 from scripted_engine import Answer
@@ -19,9 +20,9 @@ from app.values.app_settings import BUILT_IN, AppSettings, ModelSettings
 from app.values.chat_settings import ChatSettings
 from app.window.controls.labels import ShortLabel
 from app.window.transcript.user_bubble import UserBubble
-from app.worker.replies import DraftOutputInUse
+from app.worker.replies import DraftOutputInUse, ModelChanged, ModelLoaded
 from app.worker.requests import LoadModel
-from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.errors import BadModelFile, Reason
 from mlx_engine.values.options import CacheOptions, LoadOptions
 
 
@@ -305,6 +306,18 @@ def test_the_output_head_in_use_is_said(driven, source):
     assert "In effect: all tokens, rounded." in words_on(driven.widgets.session)
     driven.app.chats.begin()
     assert "In effect: all tokens, rounded." not in words_on(driven.widgets.session)
+
+
+def test_prompts_of_an_earlier_version_are_read_again_without_a_word(qtbot):
+    models, heard = StatedModels().models, []
+    models.noticed.connect(heard.append)
+    description = described("Small", 10**6)
+    models.take(ModelLoaded(None, description))
+    other = Reason("prompt-file-other", "It was computed differently.")
+    models.take(ModelChanged(replace(description, declined=(other,))))
+    assert not heard
+    models.take(ModelChanged(replace(description, declined=(other, MISFIT))))
+    assert heard == [MISFIT.words]
 
 
 def test_a_model_has_its_name_before_it_was_looked_at():
