@@ -2479,8 +2479,12 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Erneut versuchen</translation>
     </message>
     <message>
-        <source>Parameters are the numbers that a model consists of: with more of them it knows more and is slower. Bits are the digits of each: with fewer of them it is smaller and a little less exact.</source>
-        <translation>Parameter sind die Zahlen, aus denen ein Modell besteht: Mit mehr davon weiß es mehr und ist langsamer. Bits sind die Stellen jeder Zahl: Mit weniger davon ist es kleiner und etwas ungenauer.</translation>
+        <source>Parameters are the numbers that a model consists of: with more of them it knows more and is slower. Bits are the digits of each: with fewer of them it is smaller and a little less exact. GGUF and MLX are kinds of files.</source>
+        <translation>Parameter sind die Zahlen, aus denen ein Modell besteht: Mit mehr davon weiß es mehr und ist langsamer. Bits sind die Stellen jeder Zahl: Mit weniger davon ist es kleiner und etwas ungenauer. GGUF und MLX sind Arten von Dateien.</translation>
+    </message>
+    <message>
+        <source>A format such as Q4_K_M says how the numbers of the model are rounded: Q4 means to 4 bits. A model can have parts in several formats.</source>
+        <translation>Ein Format wie Q4_K_M sagt, wie die Zahlen des Modells gerundet sind: Q4 heißt auf 4 Bit. Ein Modell kann Teile in mehreren Formaten haben.</translation>
     </message>
     <message>
         <source>Memory for the model itself, for a chat, and to work in. It grows as a chat gets longer.</source>
@@ -3914,12 +3918,12 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Ob Text mit Entwürfen auf diesem Rechner vom Text ohne Entwürfe abweichen kann, wird nach einer Antwort geprüft. Bis dahin kann er es, wo zwei Tokens fast gleich wahrscheinlich sind.</translation>
     </message>
     <message>
-        <source>Checking whether text with drafting can differ from text without it ended with an error and is repeated at the next load. Until then it may, where two tokens are almost equally likely. ({told})</source>
-        <translation>Die Prüfung, ob Text mit Entwürfen vom Text ohne Entwürfe abweichen kann, endete mit einem Fehler und wird beim nächsten Laden wiederholt. Bis dahin kann er es, wo zwei Tokens fast gleich wahrscheinlich sind. ({told})</translation>
+        <source>Exact precision would make a step {percent:.0f}% slower on this machine, more than the {most:.0f}% accepted by default, so text with drafting may differ from text without it where two tokens are almost equally likely. Choose exact precision to rule that out.</source>
+        <translation>Exakte Genauigkeit würde einen Schritt auf diesem Rechner um {percent:.0f}&#xa0;% verlangsamen, mehr als die {most:.0f}&#xa0;%, die ohne Ihr Zutun hingenommen werden; darum kann Text mit Entwürfen von Text ohne sie abweichen, wo zwei Tokens fast gleich wahrscheinlich sind. Die Genauigkeit „Exakt“ schließt das aus.</translation>
     </message>
     <message>
-        <source>Exact numerics would make a pass {percent:.0f} % slower on this machine, more than the {most:.0f} % accepted by default, so text with drafting may differ from text without it where two tokens are almost equally likely. Choose exact numerics to rule that out.</source>
-        <translation>Exakte Numerik würde einen Durchlauf auf diesem Rechner um {percent:.0f} % verlangsamen, mehr als die {most:.0f} %, die von sich aus hingenommen werden. Text mit Entwürfen kann deshalb vom Text ohne Entwürfe abweichen, wo zwei Tokens fast gleich wahrscheinlich sind. Exakte Numerik schließt das aus.</translation>
+        <source>Checking whether text with drafting can differ from text without it ended with an error and is repeated at the next load. Until then it may, where two tokens are almost equally likely. ({told})</source>
+        <translation>Die Prüfung, ob Text mit Entwürfen vom Text ohne Entwürfe abweichen kann, endete mit einem Fehler und wird beim nächsten Laden wiederholt. Bis dahin kann er es, wo zwei Tokens fast gleich wahrscheinlich sind. ({told})</translation>
     </message>
     <message>
         <source>(Seen {where}.)</source>
@@ -5290,10 +5294,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>{path} ließ sich nicht in den Papierkorb legen: Sein Datenträger hat vielleicht keinen oder ist schreibgeschützt.</translation>
     </message>
     <message>
-        <source>Rounds wait for one another here: memory is short of a second copy of this chat.</source>
-        <translation>Runden warten hier aufeinander: Für eine zweite Kopie dieses Chats reicht der Speicher nicht.</translation>
-    </message>
-    <message>
         <source>The server was switched off: ask again when it runs.</source>
         <translation>Der Server wurde ausgeschaltet: noch einmal fragen, wenn er läuft.</translation>
     </message>
@@ -5604,6 +5604,10 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>Result</source>
         <translation>Ergebnis</translation>
+    </message>
+    <message>
+        <source>Steps wait for one another here: memory is short of a second copy of this chat.</source>
+        <translation>Schritte warten hier aufeinander: Für eine zweite Kopie dieses Chats fehlt Speicher.</translation>
     </message>
 </context>
 </TS>

@@ -44,7 +44,7 @@ from mlx_engine.values.words import Words
 
 SHORT_OF_MEMORY = Reason(
     "lookahead-memory",
-    Words("Rounds wait for one another here: memory is short of a second copy of this chat."),
+    Words("Steps wait for one another here: memory is short of a second copy of this chat."),
 )
 
 ALREADY_DONE_S = 5e-5

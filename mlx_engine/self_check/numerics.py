@@ -95,9 +95,9 @@ def why_not_exact(found: ExactRows, asked: AskedNumerics, kernels: Kernels) -> R
         return Reason("rows-differ", joined(told, " "))
     if is_too_slow(found, asked):
         words = Words(
-            "Exact numerics would make a pass {percent:.0f} % slower on this machine, more than "
-            "the {most:.0f} % accepted by default, so text with drafting may differ from text "
-            "without it where two tokens are almost equally likely. Choose exact numerics to rule "
+            "Exact precision would make a step {percent:.0f}% slower on this machine, more than "
+            "the {most:.0f}% accepted by default, so text with drafting may differ from text "
+            "without it where two tokens are almost equally likely. Choose exact precision to rule "
             "that out.",
             percent=100 * found.cost,
             most=100 * MOST_COST,

@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QPushButton, QWidget
 from app.values.models import ModelCard
 from app.window.controls.chart import Part, ShareBar
 from app.window.controls.icons import Sign
-from app.window.controls.labels import ShortLabel, describe, paragraph, say, set_role, set_tip
+from app.window.controls.labels import ShortLabel, describe, paragraph, say, set_role
 from app.window.controls.layouts import Wide, column, row
 from app.window.language import DRAFTING, DRAFTING_HEADS, said, tr
 from mlx_engine.values.memory_plan import MemoryFit
@@ -14,7 +14,12 @@ from mlx_engine.values.words import Words, size_words
 
 WHAT_NUMBERS_MEAN = Words(
     "Parameters are the numbers that a model consists of: with more of them it knows more and is "
-    "slower. Bits are the digits of each: with fewer of them it is smaller and a little less exact."
+    "slower. Bits are the digits of each: with fewer of them it is smaller and a little less "
+    "exact. GGUF and MLX are kinds of files."
+)
+WHAT_FORMATS_ARE = Words(
+    "A format such as Q4_K_M says how the numbers of the model are rounded: Q4 means to 4 bits. A "
+    "model can have parts in several formats."
 )
 WHAT_MEMORY_IS_FOR = Words(
     "Memory for the model itself, for a chat, and to work in. It grows as a chat gets longer."
@@ -39,15 +44,16 @@ class ModelFacts(QWidget):
         self._name = ShortLabel(Qt.TextElideMode.ElideMiddle)
         self._name.setProperty("role", "heading")
         self._what = paragraph("", "muted")
-        set_tip(self._what, tr(WHAT_NUMBERS_MEAN))
+        describe(self._what, tr(WHAT_NUMBERS_MEAN))
         self._heads_sign = Sign("close")
         self._heads = paragraph("", "note")
-        set_tip(self._heads, f"{tr(DRAFTING)}\n{tr(DRAFTING_HEADS)}")
+        describe(self._heads, f"{tr(DRAFTING)}\n{tr(DRAFTING_HEADS)}")
         self._bar = ShareBar(tr("Memory"))
         self._memory = paragraph("", "muted")
-        set_tip(self._memory, tr(WHAT_MEMORY_IS_FOR))
+        describe(self._memory, tr(WHAT_MEMORY_IS_FOR))
         self._warnings = paragraph("", "problem")
         self._details = paragraph("", "muted")
+        describe(self._details, tr(WHAT_FORMATS_ARE))
         self._toggle = QPushButton()
         describe(self._toggle, tr("What else is known of this model"))
         self._toggle.setProperty("role", "disclosure")

@@ -115,7 +115,7 @@ def test_more_heads_promised_than_present(folder):
     described = inspect_model(place, place, None)
     assert described.mtp_heads == 1
     assert [reason.words for reason in described.declined] == [
-        "The config promises 3 MTP heads; drafts are made with 1."
+        "The config promises 3 drafting heads; drafts are made with 1."
     ]
 
 

@@ -158,4 +158,4 @@ def test_measurement_decides_the_default(tmp_path: Path) -> None:
     assert told("fast", ExactRows("", 0.0)) == ("fast", [])
     assert told("auto", ExactRows("", 0.12)) == ("fast", ["exact-costs"])
     words = with_numerics(described, "auto", ExactRows("", 0.12), kernels).declined[0].words
-    assert "12 % slower on this machine" in words
+    assert "12% slower on this machine" in words

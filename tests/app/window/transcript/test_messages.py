@@ -182,7 +182,7 @@ def test_the_footer_has_two_figures_and_tells_all(view):
     assert footer.shown() == "41.3 tok/s  ·  212 tokens"
     assert "82% of guesses right (174 of 212)" in footer.accessibleDescription()
     assert "Token 2: 78 of 106 right (74%)" in footer.toolTip()
-    assert "MTP heads" not in footer.toolTip()
+    assert "The drafting heads read" not in footer.toolTip()
     footer.show_stats(replace(STATS, prompt_tokens=8000, head_rows=256, head_share=0.0132))
     assert "The drafting heads read 256 of them in 1% of the reading time" in footer.toolTip()
 
