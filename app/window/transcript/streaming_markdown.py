@@ -169,6 +169,10 @@ MOST_CODE = 1000
 WIDEST = 100
 """Columns of a table; more are shown as text."""
 
+WIDE_TABLE = 5
+"""Columns from which on a table has a segment of its own: it may be wider than the page, and what
+stands around it must not scroll with it.
+"""
 TABLE_RULE = re.compile(r"\|?[ \t]*+:?-++:?[ \t]*+(\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*$")
 ITEM_START = re.compile(r"(?:[-*+]|[0-9]{1,9}[.)])(?: {1,4}(?=\S)|(?=[ \t\r\n]|$))")
 LIST_ITEM = re.compile(r"(?:[-*+]|[0-9]{1,9}[.)])(?:[ \t\r\n]|$)")
@@ -419,9 +423,16 @@ class StreamingMarkdown:
             if item:
                 self._items.append(_column(line) + max(2, len(item[0])))
         if "|" not in line:
+            if self._after_blank and self._has_wide_table():
+                self._cut(self._judged)
+                return
             self._table = ""
         elif not self._table and TABLE_RULE.match(line) and "|" in self._last_line:
             self._table = self._last_line + line if _is_top(self._last_line) else ""
+            head = self._judged - len(self._table)
+            if head > self._begun and self._has_wide_table():
+                self._cut(head)
+                return
         self._last_line = line
         if LIST_ITEM.match(line) or FOOTNOTE.match(line):
             self._in_list = True
@@ -431,6 +442,11 @@ class StreamingMarkdown:
         if found and (self._in_list or ">" in found[1] or len(found[1].expandtabs(4)) < 4):
             self._inner = Fence(found[2], found[3].strip())
             self._inner_prefix = found[1]
+
+    def _has_wide_table(self) -> bool:
+        """Whether the newest line is of a wide table that stands in no list."""
+        columns = self._table.rstrip().rpartition("\n")[2].strip("| \t").count("|") + 1
+        return bool(self._table) and columns >= WIDE_TABLE and not (self._in_list or self._level)
 
 
 def _column(line: str) -> int:

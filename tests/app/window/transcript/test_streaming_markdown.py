@@ -283,3 +283,27 @@ def test_what_is_odd_or_long_is_bounded_and_the_same_in_pieces(text):
     ]
     assert "".join(shown).count("x = 1") == text.count("x = 1")
     assert not any("```py" in words for words in shown)
+
+
+WIDE = "| a | b | c | d | e |\n|---|--:|---|---|---|\n| 1 | 2 | 3 | 4 | 5 |\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sources"),
+    [
+        (f"Before:\n\n{WIDE}\nAfter.\n", ["Before:\n\n", f"{WIDE}\n", "After.\n"]),
+        (f"Before:\n{WIDE}", ["Before:\n", WIDE]),
+        (f"{WIDE}\n{WIDE}\n- x\n", [f"{WIDE}\n", f"{WIDE}\n", "- x\n"]),
+        (f"{WIDE}```py\nx\n```\n", [WIDE, "```py\nx\n```\n"]),
+        ("x\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\ny\n", None),
+        ("- x\n\n  | a | b | c | d | e |\n  |---|---|---|---|---|\n\n  y\n", None),
+    ],
+)
+def test_a_wide_table_scrolls_alone(text, sources):
+    whole, growing = StreamingMarkdown(), StreamingMarkdown()
+    whole.append(text)
+    for letter in text:
+        growing.append(letter)
+    for made in (whole, growing):
+        made.finish()
+        assert [segment.source for segment in made.segments] == (sources or [text])
