@@ -25,11 +25,10 @@ if (unit < K / (8 * RUNS)) {
   auto held = FETCH(tokens[row], unit, K);
   UNROLL for (int run = 0; run < RUNS; run++) {
     float q[8];
-    const float2 scale_offset = decode(held, q);
+    const float scale = decode(held, q);
     const size_t start = row * K + run_start(unit, run);
     UNROLL for (int i = 0; i < 8; i++) {
-      const float value = scale_offset.x * q[i];
-      y[start + i] = T(OFFSET ? value + scale_offset.y : value);
+      y[start + i] = T(scale * q[i]);
     }
   }
 }

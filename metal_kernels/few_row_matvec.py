@@ -1,12 +1,12 @@
-"""y = x W^T for 1 to 8 rows x, bit-equal for any number of rows.
+"""y = x W^T for 1 to 9 rows x, bit-equal for any number of rows.
 
 Verifying a draft multiplies the same weights by a few rows. Memory is the bound, so every weight
 is read once for all rows; and a row's result must not depend on the rows beside it, so one
 algorithm serves every count: the order in which a row adds is fixed by K and the format.
 
     x [M, K] float, W [N, K] in a WeightFormat: units of one, two or four runs u of 8 values q_u,
-        fetched together, with the runs' scales s_u and offsets o_u
-    part[l] = sum over the runs u of units l, l + 32, ... of o_u * sum(x_u) + s_u * (q_u . x_u)
+        fetched together, with the runs' scales s_u
+    part[l] = sum over the runs u of units l, l + 32, ... of s_u * (q_u . x_u)
     y[m, n] = part[0] + ... + part[31], by simd_sum; all in float32
 
 Two more store what they have multiplied otherwise, so that a launch and its traffic are saved. The
@@ -20,7 +20,7 @@ Kernels of other files take ACCUMULATE and say by three macros which rows of the
 which values of x (X_VALUE) and which of the M rows (HAS_ROW) it works on.
 
 A SIMD-group takes `R` weight rows and all M rows of x: a lane fetches a unit of each weight row,
-and each x it loads serves R rows. R * M accumulators, at most 24 a thread; beside them the units,
+and each x it loads serves R rows. R * M accumulators, at most 27 a thread; beside them the units,
 eight of each unit's values as floats and eight values of one row of x are live, whatever M is.
 Neighbouring lanes fetch neighbouring units, so a SIMD-group reads whole lines. Weight rows beyond N
 are read as the last one and not stored. Every product is an explicit fma: what a compiler contracts
@@ -47,8 +47,10 @@ from metal_kernels.kernel import (
 )
 from metal_kernels.weight_formats.contract import WeightFormat
 
-MOST_ROWS = 8
-MOST_ACCUMULATORS = 24
+MOST_ROWS = 9
+"""Of a launch: those of the longest verify pass."""
+
+MOST_ACCUMULATORS = 27
 GROUPS_TOGETHER = 2
 """SIMD-groups of a threadgroup; they share nothing."""
 
@@ -88,29 +90,22 @@ for (int unit = lane; unit < units; unit += 32) {
   UNROLL_RUNS for (int run = 0; run < RUNS; run++) {
     const int start = run_start(unit, run);
     float q[R][8];
-    float2 scale_offset[R];
+    float scale[R];
     UNROLL for (int r = 0; r < R; r++) {
-      scale_offset[r] = decode(fetched[r], q[r]);
+      scale[r] = decode(fetched[r], q[r]);
     }
     UNROLL for (int m = 0; m < M; m++) {
       if (HAS_ROW(m)) {
         float x8[8];
-        float sum = 0;
         UNROLL for (int i = 0; i < 8; i++) {
           x8[i] = X_VALUE(m, start + i);
-          if (OFFSET) {
-            sum += x8[i];
-          }
         }
         UNROLL for (int r = 0; r < R; r++) {
           float dot = q[r][0] * x8[0];
           UNROLL for (int i = 1; i < 8; i++) {
             dot = fma(q[r][i], x8[i], dot);
           }
-          if (OFFSET) {
-            total[r][m] = fma(scale_offset[r].y, sum, total[r][m]);
-          }
-          total[r][m] = fma(scale_offset[r].x, dot, total[r][m]);
+          total[r][m] = fma(scale[r], dot, total[r][m]);
         }
       }
     }
@@ -255,7 +250,7 @@ GATE_UP = RowKernel("few_row_gate_up", PAIR_SETUP + ACCUMULATE + PAIR_STORE)
 def few_row_matvec(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
 ) -> mx.array:
-    """Multiply x [..., K], 1 to 8 rows, by a matrix [N, K] -> [..., N] of x's dtype."""
+    """Multiply x [..., K], 1 to 9 rows, by a matrix [N, K] -> [..., N] of x's dtype."""
     launch = product_launch(MATVEC, form, x.shape, x.dtype, weights[0].shape[0])
     return launcher.run(launch, (x, *weights))[0]
 

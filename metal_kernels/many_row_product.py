@@ -112,9 +112,9 @@ for (int top = from; top < to; top += TILE) {
         }
       }
       UNROLL for (int i = 0; i < 2; i++) {
-        const float2 scale_offset = decode(held[i % UNITS], q);
+        const float scale = decode(held[i % UNITS], q);
         UNROLL for (int j = 0; j < 8; j++) {
-          q[j] = OFFSET ? fma(scale_offset.x, q[j], scale_offset.y) : scale_offset.x * q[j];
+          q[j] *= scale;
         }
         threadgroup float4* put = (threadgroup float4*)(weights + output * PITCH);
         put[2 * (my_part + i)] = float4(q[0], q[1], q[2], q[3]);

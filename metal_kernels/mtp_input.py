@@ -2,7 +2,7 @@
 
     u = W [rms(e) * a ; rms(h) * b],   rms(v) = v / sqrt(mean(v^2) + eps)
 
-for 1 to 8 rows of embeddings e and hidden states h [M, H], W [H, 2H], a and b float32 [H]
+for 1 to 9 rows of embeddings e and hidden states h [M, H], W [H, 2H], a and b float32 [H]
 (DeepSeek-V3, arXiv 2412.19437, eq. 21; families that put the hidden state first swap the inputs).
 One launch norms both halves of every row and lays them side by side, rounded to the dtype of e, as
 the separate norms would; a threadgroup has a half of a row. few_row_matvec multiplies. Norming

@@ -13,17 +13,17 @@ class WeightFormat:
     """Format in which a weight matrix is stored, with MSL and plain operations that unpack it.
 
     A *unit* is what a lane fetches of a row at once: `RUNS` runs of eight values, each with one
-    scale and one offset, so that a value is scale * q + offset.
+    scale, so that a value is scale * q. Formats with offsets decode their values whole (scale 1):
+    an fma for all rows of x costs less than to sum each row's x for the offset.
 
     buffers: names of the kernel's inputs that hold the matrix, rows first. unit: values of a unit;
     K is a multiple. header: MSL that defines
 
         constant constexpr int RUNS;                       // unit == 8 * RUNS
-        constant constexpr bool OFFSET;                    // whether any offset is not 0
         struct Unit { ... };                               // the bits of a unit, in registers
         FETCH(row, unit, K) -> Unit                        // a macro over the buffers' names
         int run_start(int unit, int run);                  // index of the run's first value in K
-        float2 decode(thread Unit&, thread float* q);      // the next run: scale, offset; q[0..7]
+        float decode(thread Unit&, thread float* q);       // the next run: its scale; q[0..7]
 
     A loop over runs may stay a loop, and an array whose index is not known when a kernel is
     compiled lies in memory, not in registers. So decode knows no number of a run: it takes the

@@ -28,7 +28,6 @@ VALUES = (8, 25, 43)
 
 SHARED = """
 constant constexpr int RUN_STEP = 8;
-constant constexpr bool OFFSET = false;
 
 struct Iq2Unit {
   uint entries[2];  // 16 bits a run
@@ -41,7 +40,7 @@ METAL_FUNC int run_start(int unit, int run) {
   return (unit * 4 + run) * 8;
 }
 
-METAL_FUNC float2 decode(thread Iq2Unit& it, thread float* q) {
+METAL_FUNC float decode(thread Iq2Unit& it, thread float* q) {
   UNROLL for (int i = 0; i < 8; i++) {
     const int code = (it.entries[0] >> (2 * i)) & 3;
     const int value = 8 + 17 * code + (code >> 1);  // 8, 25, 43
@@ -52,7 +51,7 @@ METAL_FUNC float2 decode(thread Iq2Unit& it, thread float* q) {
   it.entries[1] >>= 16;
   it.signs >>= 8;
   it.scales >>= 8;
-  return float2(scale, 0.0f);
+  return scale;
 }
 
 // Seven signs, and the eighth that makes the number of minuses even.

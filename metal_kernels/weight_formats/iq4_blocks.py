@@ -31,7 +31,6 @@ threadgroup_barrier(mem_flags::mem_threadgroup);
 
 IQ4_SHARED = """
 constant constexpr int RUN_STEP = 8;
-constant constexpr bool OFFSET = false;
 
 constant float IQ4_VALUES[16] = {
     -127.0f, -104.0f, -83.0f, -65.0f, -49.0f, -35.0f, -22.0f, -10.0f,
@@ -52,12 +51,12 @@ METAL_FUNC int run_start(int unit, int run) {
   return (unit * 4 + run) * 8;
 }
 
-METAL_FUNC float2 decode(thread Iq4Unit& it, thread float* q) {
+METAL_FUNC float decode(thread Iq4Unit& it, thread float* q) {
   const Eight codes = take(it.codes);
   UNROLL for (int i = 0; i < 8; i++) {
     q[i] = it.table[byte_of(codes, i) & 15];
   }
-  return float2(it.scale, 0.0f);
+  return it.scale;
 }
 """
 

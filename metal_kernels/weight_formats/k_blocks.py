@@ -59,7 +59,6 @@ METAL_FUNC int run_start(int unit, int run) {
 """
 
 Q6_K = """
-constant constexpr bool OFFSET = false;
 
 struct Q6Unit {
   Nibbles low;
@@ -83,7 +82,7 @@ METAL_FUNC Q6Unit fetch_q6(W w, int row, int unit, int K) {
   return it;
 }
 
-METAL_FUNC float2 decode(thread Q6Unit& it, thread float* q) {
+METAL_FUNC float decode(thread Q6Unit& it, thread float* q) {
   const Eight low = take(it.low);
   UNROLL for (int i = 0; i < 8; i++) {
     q[i] = float(int((byte_of(low, i) & 15) | ((byte_of(it.high, i) & 3) << 4)) - 32);
@@ -91,14 +90,13 @@ METAL_FUNC float2 decode(thread Q6Unit& it, thread float* q) {
   const float scale = it.d * float(char(it.scales));
   it.high = moved(it.high, 2);
   it.scales >>= 8;
-  return float2(scale, 0.0f);
+  return scale;
 }
 
 #define FETCH(row, unit, K) fetch_q6(w, row, unit, K)
 """
 
 Q3_K = """
-constant constexpr bool OFFSET = false;
 
 struct Q3Unit {
   Eight low;
@@ -124,7 +122,7 @@ METAL_FUNC Q3Unit fetch_q3(W w, int row, int unit, int K) {
   return it;
 }
 
-METAL_FUNC float2 decode(thread Q3Unit& it, thread float* q) {
+METAL_FUNC float decode(thread Q3Unit& it, thread float* q) {
   UNROLL for (int i = 0; i < 8; i++) {
     q[i] = float(int((byte_of(it.low, i) & 3) | ((byte_of(it.high, i) & 1) << 2)) - 4);
   }
@@ -132,14 +130,13 @@ METAL_FUNC float2 decode(thread Q3Unit& it, thread float* q) {
   it.low = moved(it.low, 2);
   it.high = moved(it.high, 1);
   it.scales >>= 8;
-  return float2(scale, 0.0f);
+  return scale;
 }
 
 #define FETCH(row, unit, K) fetch_q3(w, row, unit, K)
 """
 
 Q2_K = """
-constant constexpr bool OFFSET = true;
 
 struct Q2Unit {
   Eight bits;
@@ -162,15 +159,15 @@ METAL_FUNC Q2Unit fetch_q2(W w, int row, int unit, int K) {
   return it;
 }
 
-METAL_FUNC float2 decode(thread Q2Unit& it, thread float* q) {
-  UNROLL for (int i = 0; i < 8; i++) {
-    q[i] = float(byte_of(it.bits, i) & 3);
-  }
+METAL_FUNC float decode(thread Q2Unit& it, thread float* q) {
   const float scale = it.d * float(it.scales & 15);
   const float minimum = -it.dmin * float((it.scales >> 4) & 15);
+  UNROLL for (int i = 0; i < 8; i++) {
+    q[i] = fma(scale, float(byte_of(it.bits, i) & 3), minimum);
+  }
   it.bits = moved(it.bits, 2);
   it.scales >>= 8;
-  return float2(scale, minimum);
+  return 1.0f;
 }
 
 #define FETCH(row, unit, K) fetch_q2(w, row, unit, K)

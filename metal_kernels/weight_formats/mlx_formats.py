@@ -20,7 +20,6 @@ from metal_kernels.weight_formats.contract import WeightFormat
 
 _DENSE = """
 constant constexpr int RUNS = 1;
-constant constexpr bool OFFSET = false;
 
 template <typename W>
 struct DenseUnit {
@@ -42,11 +41,11 @@ METAL_FUNC int run_start(int unit, int run) {
 }
 
 template <typename W>
-METAL_FUNC float2 decode(thread DenseUnit<W>& it, thread float* q) {
+METAL_FUNC float decode(thread DenseUnit<W>& it, thread float* q) {
   UNROLL for (int i = 0; i < 8; i++) {
     q[i] = float(it.values[i]);
   }
-  return float2(1.0f, 0.0f);
+  return 1.0f;
 }
 
 #define FETCH(row, unit, K) fetch_dense(w, row, unit, K)
@@ -60,7 +59,6 @@ GROUP = 64
 GROUPS = (32, GROUP, 128)
 
 _AFFINE = """
-constant constexpr bool OFFSET = true;
 
 template <int BITS>
 struct AffineUnit {
@@ -88,7 +86,7 @@ METAL_FUNC int run_start(int unit, int run) {
 }
 
 template <int BITS>
-METAL_FUNC float2 decode(thread AffineUnit<BITS>& it, thread float* q) {
+METAL_FUNC float decode(thread AffineUnit<BITS>& it, thread float* q) {
   constexpr int WORDS = BITS * RUNS / 4;
   constexpr uint mask = (1u << BITS) - 1;
   UNROLL for (int i = 0; i < 8; i++) {
@@ -97,7 +95,7 @@ METAL_FUNC float2 decode(thread AffineUnit<BITS>& it, thread float* q) {
     if (from + BITS > 32) {
       bits |= it.words[i * BITS / 32 + 1] << (32 - from);
     }
-    q[i] = float(bits & mask);
+    q[i] = fma(it.scale, float(bits & mask), it.bias);
   }
   constexpr int WHOLE = BITS / 4;       // words and bits of a run
   constexpr int REST = 8 * (BITS % 4);
@@ -106,7 +104,7 @@ METAL_FUNC float2 decode(thread AffineUnit<BITS>& it, thread float* q) {
     const uint after = i + WHOLE + 1 < WORDS ? it.words[i + WHOLE + 1] : 0;
     it.words[i] = REST == 0 ? next : (next >> REST) | (after << (32 - REST) % 32);
   }
-  return float2(it.scale, it.bias);
+  return 1.0f;
 }
 
 #define FETCH(row, unit, K) fetch_affine<BITS, GROUP>(w, scales, biases, row, unit, K)
@@ -140,7 +138,6 @@ def affine(bits: int, group: int) -> WeightFormat:
 
 _FP4 = """
 constant constexpr int RUNS = 2;
-constant constexpr bool OFFSET = false;
 
 struct Fp4Unit {
   uint words[2];
@@ -170,7 +167,7 @@ METAL_FUNC int run_start(int unit, int run) {
   return (unit * 2 + run) * 8;
 }
 
-METAL_FUNC float2 decode(thread Fp4Unit& it, thread float* q) {
+METAL_FUNC float decode(thread Fp4Unit& it, thread float* q) {
   UNROLL for (int i = 0; i < 8; i++) {
     const uint code = it.words[0] >> (4 * i);
     // as float16 its sign, exponent and mantissa are those of a number 2^14 times smaller
@@ -178,7 +175,7 @@ METAL_FUNC float2 decode(thread Fp4Unit& it, thread float* q) {
     q[i] = float(as_type<half>(bits)) * 16384.0f;
   }
   it.words[0] = it.words[1];
-  return float2(it.scale, 0.0f);
+  return it.scale;
 }
 
 template <int GROUP, typename W, typename S>

@@ -46,7 +46,7 @@ class _CountsUpTo:
 class FewRowMatrix:
     """A weight matrix [N, K], or a stack, multiplied by the engine's kernels for few rows.
 
-    counts: row counts served. A launch takes up to eight rows; more rows are split, and a row's
+    counts: row counts served. A launch takes up to nine rows; more rows are split, and a row's
     result does not depend on the other rows of its launch.
     """
 
@@ -148,7 +148,7 @@ def work_of(matrix: Matrix, form: WeightFormat) -> KernelWork:
 
 
 def _in_chunks(run: Callable[..., mx.array], *inputs: mx.array) -> mx.array:
-    """Run a matrix kernel over inputs [..., K] in chunks of at most eight rows."""
+    """Run a matrix kernel over inputs [..., K] in chunks of at most nine rows."""
     *lead, width = inputs[0].shape
     if inputs[0].size <= MOST_ROWS * width:
         return run(*inputs)

@@ -10,7 +10,7 @@ from metal_emulator import stock_kernels as stock
 from metal_kernels import few_query_attention, few_row_matvec, gated_delta_block
 from metal_kernels.few_query_attention import KeyExtent
 from metal_kernels.key_value_formats import cache_format
-from metal_kernels.weight_formats.mlx_formats import DENSE, affine
+from metal_kernels.weight_formats.mlx_formats import affine
 from mlx_engine.self_check.kernel_trials import Trial
 
 OUTPUTS, INPUTS = 96, 1024
@@ -46,13 +46,6 @@ def ours(rows: int, bits: int) -> PerWeight:
     few_row_matvec.few_row_matvec(
         halves((rows, INPUTS), 1), _packed(bits), affine(bits, 64), launcher
     )
-    return per_weight(launcher.last)
-
-
-def ours_dense(rows: int) -> PerWeight:
-    launcher = EmulatorLauncher(arithmetic=True)
-    weights = (halves((OUTPUTS, INPUTS), 2),)
-    few_row_matvec.few_row_matvec(halves((rows, INPUTS), 1), weights, DENSE, launcher)
     return per_weight(launcher.last)
 
 

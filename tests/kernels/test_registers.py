@@ -22,7 +22,7 @@ def test_a_threadgroup_fits(trial: Trial) -> None:
         assert run.fits(13) and run.need.in_memory <= most, (run.threads, run.need)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5, 8])
+@pytest.mark.parametrize("rows", [1, 2, 5, 8, 9])
 @pytest.mark.parametrize("kernel", ["products", "experts", "attention"])
 def test_of_as_many_rows(kernel: str, rows: int) -> None:
     """Of the format or the size of heads with most."""

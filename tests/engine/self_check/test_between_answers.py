@@ -26,7 +26,7 @@ from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptio
 pytestmark = pytest.mark.usefixtures("passes_timed", "a_little_behind_answers")
 
 OPTIONS = LoadOptions(check_heads=False)
-PIPELINES_OF_ALL, PIPELINES_OF_ONE = 123, 23
+PIPELINES_OF_ALL, PIPELINES_OF_ONE = 126, 23
 SHORT = GenerationOptions(3, ignore_eos=True)
 GREEDY = SamplingOptions(temperature=0)
 
