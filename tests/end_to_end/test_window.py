@@ -89,7 +89,7 @@ def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qt
     history = app.figures.history
     assert history.drafted > 0
     assert history.depth_in_use == 2
-    assert f"{100 * history.accepted / history.drafted:.0f} %" in (
+    assert f"{100 * history.accepted / history.drafted:.0f}%" in (
         widgets.strip.accessibleDescription()
     )
 

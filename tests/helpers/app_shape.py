@@ -107,7 +107,7 @@ def main() -> None:
                 print(*sorted(name.removeprefix(str(ROOT)) for name in trace.files), sep="\n")
             trace = Trace()
             choices = driven.widgets.session.draft.findChildren(QAbstractButton)
-            (off,) = [one for one in choices if one.accessibleName() == "Depth: Off"]
+            (off,) = [one for one in choices if one.accessibleName() == "Guess ahead: Off"]
             traced(off.click, trace)
             print(f"A changed depth until the request is queued: {trace}")
             WindowDesk.request = put
