@@ -123,16 +123,6 @@ def test_own_folders_are_searched_kept_and_given_up(driven, tmp_path):
     assert driven.app.settings.value.model_folders == ()
 
 
-def test_what_was_put_into_a_folder_meanwhile_is_found_when_the_page_is_shown(driven, tmp_path):
-    folder = tmp_path / "models"
-    model_folder(folder / "first")
-    driven.app.known.add_folder(folder)
-    driven.until(lambda: "first" in names(driven))
-    model_folder(folder / "second")
-    driven.widgets.window.show_page("library")
-    driven.until(lambda: "second" in names(driven))
-
-
 def test_a_recent_model_that_is_gone_is_marked_and_can_be_forgotten(driven, tmp_path):
     gone = str(tmp_path / "gone.gguf")
     driven.app.settings.change(with_recent_model(driven.app.settings.value, gone))

@@ -220,6 +220,15 @@ def test_the_model_in_use_has_a_mark(library, stated):
     assert not item.icon(0).isNull() and "in use" in item.data(0, ACCESSIBLE)
 
 
+def test_folders_are_looked_into_again_whenever_the_page_is_shown(library, stated, monkeypatch):
+    looks = []
+    monkeypatch.setattr(stated.known, "refresh", lambda: looks.append("again"))
+    for number in (1, 2):
+        library.show()
+        assert len(looks) >= number
+        library.hide()
+
+
 def test_the_mark_makes_no_other_row_higher(library, stated):
     table = library.here.table
     library.show()
