@@ -2403,6 +2403,26 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Mit Entwürfen kann ab und zu ein Wort ein anderes sein.</translation>
     </message>
     <message>
+        <source>The fastest one on this computer.</source>
+        <translation>Das schnellste auf diesem Rechner.</translation>
+    </message>
+    <message>
+        <source>float16</source>
+        <translation>float16</translation>
+    </message>
+    <message>
+        <source>Fast on every Mac.</source>
+        <translation>Auf jedem Mac schnell.</translation>
+    </message>
+    <message>
+        <source>bfloat16</source>
+        <translation>bfloat16</translation>
+    </message>
+    <message>
+        <source>As most models were trained; slow on M1 and M2.</source>
+        <translation>Wie die meisten Modelle trainiert wurden; langsam auf M1 und M2.</translation>
+    </message>
+    <message>
         <source>16-bit</source>
         <translation>16 Bit</translation>
     </message>
@@ -2413,6 +2433,10 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>4-bit</source>
         <translation>4 Bit</translation>
+    </message>
+    <message>
+        <source>The kind of 16-bit numbers that the model computes in. It changes the speed, and answers a little.</source>
+        <translation>Die Art von 16-Bit-Zahlen, in denen das Modell rechnet. Sie ändert die Geschwindigkeit und Antworten ein wenig.</translation>
     </message>
     <message>
         <source>Choose…</source>
@@ -2429,6 +2453,10 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>Precision</source>
         <translation>Genauigkeit</translation>
+    </message>
+    <message>
+        <source>Number format</source>
+        <translation>Zahlenformat</translation>
     </message>
     <message>
         <source>Memory of a chat</source>

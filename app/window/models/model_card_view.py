@@ -37,12 +37,25 @@ NUMERICS = (
     ),
     Option("fast", Words("Fast"), what=Words("With drafting, a word may be another now and then.")),
 )
+ACTIVATIONS = (
+    Option("auto", Words("Automatic"), what=Words("The fastest one on this computer.")),
+    Option("float16", Words("float16"), what=Words("Fast on every Mac.")),
+    Option(
+        "bfloat16",
+        Words("bfloat16"),
+        what=Words("As most models were trained; slow on M1 and M2."),
+    ),
+)
 BITS = (
     Option(16, Words("16-bit")),
     Option(8, Words("8-bit")),
     Option(4, Words("4-bit")),
 )
 ABOUT_PRECISION = Words("Whether answers have exactly the same words with and without drafting.")
+ABOUT_ACTIVATIONS = Words(
+    "The kind of 16-bit numbers that the model computes in. It changes the speed, and answers a "
+    "little."
+)
 ABOUT_BITS = Words(
     "The digits of what a model remembers of a chat (its KV cache). Fewer take less memory and "
     "change answers a little."
@@ -134,6 +147,7 @@ class LoadFields(Group):
             tr("None"),
         )
         numerics = Segments(tr("Precision"), NUMERICS, tr(ABOUT_PRECISION))
+        activations = Segments(tr("Number format"), ACTIVATIONS, tr(ABOUT_ACTIVATIONS))
         bits = Segments(tr("Memory of a chat"), BITS, tr(ABOUT_BITS))
         head_bits = Segments(tr("Memory of the drafting heads"), BITS, tr(ABOUT_HEAD_BITS))
         self.add(
@@ -141,6 +155,7 @@ class LoadFields(Group):
             named(tr("Drafting heads"), bound.bind("load.heads", heads)),
             named(tr("Draft model"), bound.bind("load.draft_model", drafter)),
             named(tr("Precision"), bound.bind("load.numerics", numerics)),
+            named(tr("Number format"), bound.bind("load.activations", activations)),
             named(tr("Memory of a chat"), bound.bind("cache.bits", bits)),
             named(tr("Memory of the drafting heads"), bound.bind("cache.head_bits", head_bits)),
             bound.bind("keep", Tick(tr("Keep in memory when idle"), tr(KEEP))),

@@ -130,8 +130,10 @@ def test_what_is_changed_on_a_card_is_what_it_is_loaded_with(card, stated):
     card.load_fields.open(True)
     press(card, "Precision: Fast")
     assert stated.offered.own.load.numerics == "fast"
+    press(card, "Number format: bfloat16")
     stated.offered.load()
     assert stated.requests[-1].options.numerics == "fast"
+    assert stated.requests[-1].options.activations == "bfloat16"
     assert stated.settings.value.models == {}, "only what was loaded is remembered"
 
 
