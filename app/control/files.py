@@ -9,6 +9,7 @@ from pathlib import Path
 from PySide6.QtCore import QLocale, QMarginsF, QObject, QUrl
 from PySide6.QtGui import QDesktopServices, QPageLayout, QPageSize, QPdfWriter, QTextDocument
 from PySide6.QtWidgets import QMessageBox
+from typing_extensions import override
 
 from app.control.notices import TroubleController
 from app.start.threads import Beside, Turns
@@ -319,8 +320,8 @@ def write_pdf(markdown: str, title: str, path: Path) -> None:
 class _Document(QTextDocument):
     """A document that loads nothing."""
 
-    def loadResource(self, kind: int, name: object) -> object:  # noqa: N802
-        """Nothing, for pictures of any address."""
+    @override
+    def loadResource(self, kind: int, name: object) -> object:
         del kind, name
         return None
 

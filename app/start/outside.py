@@ -13,6 +13,7 @@ from PySide6.QtCore import QEvent, QObject, Signal
 from PySide6.QtGui import QFileOpenEvent
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 from PySide6.QtWidgets import QApplication
+from typing_extensions import override
 
 from mlx_engine.values.private_files import is_private
 
@@ -156,8 +157,9 @@ class Application(QApplication):
 
     # Qt
 
+    @override
     def event(self, event: QEvent) -> bool:
-        """Its own events alone: a filter would see every event of every widget."""
+        # an event filter would see every event of every widget
         if isinstance(event, QFileOpenEvent):
             self.opened.emit([event.file() or event.url().toString()])
             return True

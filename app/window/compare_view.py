@@ -6,6 +6,7 @@ from typing import Literal
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QKeyEvent, QTextCursor
 from PySide6.QtWidgets import QFrame, QPushButton, QWidget
+from typing_extensions import override
 
 from app.start.threads import TURN_MS
 from app.state.answers import Growth, RunningAnswer
@@ -406,8 +407,8 @@ class CompareView(QWidget):
 
     # Qt
 
+    @override
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape stops what runs; else it is for the page."""
         if event.key() == Qt.Key.Key_Escape and self._comparison.is_running:
             self._comparison.stop()
         else:

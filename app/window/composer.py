@@ -95,11 +95,9 @@ class MessageBox(QPlainTextEdit):
 
     # Qt
 
+    @override
     def event(self, event: QEvent) -> bool:
-        """Take Ctrl-Backspace while there is text.
-
-        Undo is left to others while there is none to undo, and a jump to the end at the end.
-        """
+        # an undo that is not possible, or a jump to the end from there, is for others
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.ShortcutOverride:
             is_undo = event.matches(QKeySequence.StandardKey.Undo)
             if is_undo and not self.document().isUndoAvailable():
@@ -112,11 +110,9 @@ class MessageBox(QPlainTextEdit):
                 return True
         return super().event(event)
 
+    @override
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Return sends, Shift-Return breaks the line, Up in an empty box edits the last prompt.
-
-        Page Up and Page Down are for what is around it where it has no more pages itself.
-        """
+        # Return sends, Shift-Return breaks the line, Up in an empty box edits the last prompt
         if event.key() in SENDING and event.modifiers() in PLAIN:
             if not is_composing(self):
                 self.send_wanted.emit()
@@ -136,12 +132,12 @@ class MessageBox(QPlainTextEdit):
     def _is_empty(self) -> bool:
         return self.document().isEmpty() and not is_composing(self)
 
+    @override
     def canInsertFromMimeData(self, source: QMimeData) -> bool:
-        """Text and local files, and pictures, of which it is said why they are not."""
         return source.hasText() or source.hasUrls() or source.hasImage()
 
+    @override
     def insertFromMimeData(self, source: QMimeData) -> None:
-        """Files and long texts are for the attachments."""
         files = [Path(url.toLocalFile()) for url in source.urls() if url.isLocalFile()]
         if files:
             self.files_pasted.emit(files)
@@ -150,23 +146,23 @@ class MessageBox(QPlainTextEdit):
         else:
             self.insert(source.text())
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Another width breaks lines elsewhere."""
         super().resizeEvent(event)
         self.fit()
 
+    @override
     def changeEvent(self, event: QEvent) -> None:
-        """Another font has other lines."""
         super().changeEvent(event)
         self.fit()
 
+    @override
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """Tell the frame around it."""
         super().focusInEvent(event)
         self.focused.emit(True)
 
+    @override
     def focusOutEvent(self, event: QFocusEvent) -> None:
-        """Tell the frame around it."""
         super().focusOutEvent(event)
         self.focused.emit(False)
 
@@ -371,7 +367,7 @@ class Composer(QFrame):
 
     # Qt
 
+    @override
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """All of it is the box."""
         self.box.setFocus()
         event.accept()

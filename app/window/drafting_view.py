@@ -329,8 +329,8 @@ class DraftingView(QScrollArea):
 
     # Qt
 
+    @override
     def showEvent(self, event: QShowEvent) -> None:
-        """It has missed what came while it was folded away."""
         super().showEvent(event)
         self._refresh()
 

@@ -15,6 +15,7 @@ from PySide6.QtGui import (
     QResizeEvent,
 )
 from PySide6.QtWidgets import QLabel, QSizePolicy
+from typing_extensions import override
 
 from app.window.look import look
 
@@ -81,27 +82,27 @@ class Chart(QLabel):
 
     # Qt
 
+    @override
     def sizeHint(self) -> QSize:
-        """As high as the values need."""
         return QSize(WIDTH, self.height_at(WIDTH))
 
+    @override
     def minimumSizeHint(self) -> QSize:
-        """Narrower is fine, lower is not."""
         return QSize(NARROWEST, self.height())
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Words in narrower lines are higher."""
         super().resizeEvent(event)
         self.setFixedHeight(self.height_at(self.width()))
 
+    @override
     def changeEvent(self, event: QEvent) -> None:
-        """So are words in a larger font."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self.setFixedHeight(self.height_at(self.width()))
 
+    @override
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint antialiased in the small font."""
         del event
         self._worn = look()
         with QPainter(self) as painter:

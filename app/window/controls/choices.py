@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
     QStyleOptionButton,
     QStyleOptionComboBox,
 )
+from typing_extensions import override
 
 from app.window.controls.bound import Control
 from app.window.controls.icons import paint_icon
@@ -93,8 +94,8 @@ class DropDown(QComboBox):
 
     # Qt
 
+    @override
     def paintEvent(self, event: QPaintEvent) -> None:
-        """The style's own with words that end in "…" where they are too long, and our chevron."""
         del event
         size = look().icon_size
         place = QRect(self.width() - size - 6, (self.height() - size) // 2, size, size)
@@ -112,8 +113,9 @@ class DropDown(QComboBox):
             style.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option, painter, self)
             paint_icon(painter, place, "chevron_down", "muted")
 
+    @override
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """Scroll the panel, never a setting."""
+        # it scrolls the panel
         event.ignore()
 
 
@@ -129,8 +131,8 @@ class _Segment(QPushButton):
 
     # Qt
 
+    @override
     def sizeHint(self) -> QSize:
-        """As wide as bold words are."""
         bold, hint = self.font(), super().sizeHint()
         bold.setWeight(QFont.Weight.DemiBold)
         wider = QFontMetrics(bold).horizontalAdvance(self.text())
@@ -138,8 +140,8 @@ class _Segment(QPushButton):
             QMargins(0, 0, wider - self.fontMetrics().horizontalAdvance(self.text()), 0)
         )
 
+    @override
     def minimumSizeHint(self) -> QSize:
-        """No less."""
         return self.sizeHint()
 
 
@@ -215,8 +217,8 @@ class Segments(Control):
 
     # Qt
 
+    @override
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """The keys are for the value at which Tab stops."""
         stops = (b for b in self._group.buttons() if b.focusPolicy() == Qt.FocusPolicy.StrongFocus)
         next(stops, self).setFocus(event.reason())
 
@@ -261,23 +263,23 @@ class Tick(QCheckBox):
 
     # Qt
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Lines of the new width."""
         super().resizeEvent(event)
         self._wrap()
 
+    @override
     def changeEvent(self, event: QEvent) -> None:
-        """Lines of another font."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self._wrap()
 
+    @override
     def minimumSizeHint(self) -> QSize:
-        """A word or two."""
         return QSize(NARROWEST, super().minimumSizeHint().height())
 
+    @override
     def paintEvent(self, event: QPaintEvent) -> None:
-        """The style's own, and our tick."""
         super().paintEvent(event)
         if not self.isChecked():
             return

@@ -54,8 +54,8 @@ class _KeptKey(QObject):
 
     # Qt
 
+    @override
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Take it."""
         del watched
         is_key = isinstance(event, QKeyEvent) and event.key() == self._key
         if is_key and event.type() == QEvent.Type.ShortcutOverride:
@@ -252,21 +252,21 @@ class Lines(QPlainTextEdit):
 
     # Qt
 
+    @override
     def changeEvent(self, event: QEvent) -> None:
-        """Lines of another font are of another height."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self.fit()
 
+    @override
     def insertFromMimeData(self, source: QMimeData) -> None:
-        """Plain text that is not too long."""
         if self.document().characterCount() + len(source.text()) > LONGEST:
             self.refused.emit()
         else:
             self.insertPlainText(source.text())
 
+    @override
     def focusOutEvent(self, event: QFocusEvent) -> None:
-        """Say so."""
         super().focusOutEvent(event)
         self.left.emit()
 

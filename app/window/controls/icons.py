@@ -8,6 +8,7 @@ from PySide6.QtGui import QIcon, QIconEngine, QPainter, QPaintEvent, QPixmap, QP
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
 from shiboken6 import isValid
+from typing_extensions import override
 
 from app.start.folders import asset_path
 from app.window.controls.labels import set_tip
@@ -35,15 +36,14 @@ class _Drawn(QIconEngine):
 
     # Qt
 
+    @override
     def paint(self, painter: QPainter, rect: QRect, mode: QIcon.Mode, state: QIcon.State) -> None:
-        """In the middle of `rect`."""
         del state
         paint_icon(painter, rect, self._name, self._colour_in(mode), opacity_in(mode))
 
+    @override
     def pixmap(self, size: QSize, mode: QIcon.Mode, state: QIcon.State) -> QPixmap:
-        """Where Qt wants a picture; its size is in device pixels, and none for a button that is
-        squeezed while it is laid out.
-        """
+        # in device pixels; empty for a button that is squeezed while it is laid out
         del state
         if size.isEmpty():
             return QPixmap()
@@ -51,8 +51,9 @@ class _Drawn(QIconEngine):
         side = min(size.width(), size.height())
         return pixmap(self._name, colour, side, opacity=opacity_in(mode))
 
+    @override
     def clone(self) -> QIconEngine:
-        """A second one, kept here until Qt deletes it: Qt does not own what Python makes for it."""
+        # kept here until Qt deletes it: Qt does not own what Python makes for it
         self._clones = [*filter(isValid, self._clones), _Drawn(self._name, self._colour)]
         return self._clones[-1]
 
@@ -161,13 +162,13 @@ class Sign(QWidget):
 
     # Qt
 
+    @override
     def sizeHint(self) -> QSize:
-        """Room for the icon."""
         size = self._size or look().icon_size
         return QSize(size, size)
 
+    @override
     def paintEvent(self, event: QPaintEvent) -> None:
-        """The icon."""
         del event
         with QPainter(self) as painter:
             paint_icon(painter, self.rect(), self._name, self._colour)

@@ -6,6 +6,7 @@ from textwrap import TextWrapper
 from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
+from typing_extensions import override
 
 from app.window.language import said
 
@@ -100,8 +101,8 @@ class SteadyWords(QLabel):
 
     # Qt
 
+    @override
     def changeEvent(self, event: QEvent) -> None:
-        """Lines of another font are of another height."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self.setMinimumHeight(0)  # else that of larger letters stays in its own hint
@@ -109,8 +110,8 @@ class SteadyWords(QLabel):
             self.setFixedHeight(self.sizeHint().height())
             self._fit()
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Lines of another width hold other words."""
         super().resizeEvent(event)
         self._fit()
 
@@ -181,23 +182,23 @@ class ShortLabel(QLabel):
 
     # Qt
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Shorten to the new width."""
         del event
         self._fit()
 
+    @override
     def changeEvent(self, event: QEvent) -> None:
-        """Another font needs other room."""
         super().changeEvent(event)
         self._fit()
 
+    @override
     def sizeHint(self) -> QSize:
-        """Room for the whole text."""
         width = self.fontMetrics().horizontalAdvance(self._whole) + 2
         return QSize(width, super().sizeHint().height())
 
+    @override
     def minimumSizeHint(self) -> QSize:
-        """A few letters."""
         return QSize(24, super().minimumSizeHint().height())
 
 
@@ -229,21 +230,21 @@ class ShortButton(QPushButton):
 
     # Qt
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Shorten to the new width."""
         super().resizeEvent(event)
         self._fit()
 
+    @override
     def changeEvent(self, event: QEvent) -> None:
-        """Another font needs other room."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self._fit()
 
+    @override
     def sizeHint(self) -> QSize:
-        """Room for all words."""
         return self._hint
 
+    @override
     def minimumSizeHint(self) -> QSize:
-        """A few letters."""
         return QSize(SHORTEST, self._hint.height())

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
+from typing_extensions import override
 
 from app.window.controls.icons import icon
 from app.window.controls.labels import set_tip, wrapped
@@ -100,18 +101,19 @@ class _Stack(QStackedWidget):
 
     # Qt
 
+    @override
     def sizeHint(self) -> QSize:
-        """That of the page on show."""
+        # of the page on show: Qt takes the largest of all pages
         page = self.currentWidget()
         return page.sizeHint() if page else super().sizeHint()
 
+    @override
     def minimumSizeHint(self) -> QSize:
-        """That of the page on show."""
         page = self.currentWidget()
         return page.minimumSizeHint() if page else super().minimumSizeHint()
 
+    @override
     def hasHeightForWidth(self) -> bool:
-        """Pages take the height that there is."""
         return False
 
 
@@ -179,8 +181,8 @@ class ChipFlow(QWidget):
 
     # Qt
 
+    @override
     def event(self, event: QEvent) -> bool:
-        """A chip, or this, has another size."""
         if event.type() in (QEvent.Type.LayoutRequest, QEvent.Type.Resize):
             self.place()
         return bool(super().event(event))

@@ -286,7 +286,6 @@ class FirstRunView(QWidget):
 
     @override
     def changeEvent(self, event: QEvent) -> None:
-        """Lines are as wide as the text wants them."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self._page.setMaximumWidth(round(WIDEST * look().zoom))

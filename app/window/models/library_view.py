@@ -312,7 +312,6 @@ class LibraryView(QWidget):
 
     @override
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """The keyboard is for the search field of the place on show."""
         del event
         on_show = self._stack.currentWidget()
         wanted = self.hub if on_show is self.hub else self.here.filter

@@ -318,7 +318,6 @@ class ModelTable(QTreeWidget):
 
     @override
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """The keyboard begins with the first row; a click has a row of its own."""
         super().focusInEvent(event)
         is_click = event.reason() == Qt.FocusReason.MouseFocusReason
         first = self.topLevelItem(0)

@@ -9,6 +9,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from typing_extensions import override
+
 from app.values.chats import DraftedSpan
 from app.values.tools import AnswerStep, ToolUse, gap_after, steps_of
 from app.window.controls.layouts import column
@@ -104,8 +106,8 @@ class ThinkingSegment(QWidget):
 
     # Qt
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
-        """A line beside the thoughts."""
+    @override
+    def paintEvent(self, event: QPaintEvent) -> None:
         if self._body is not None and self.is_open:
             with QPainter(self) as painter:
                 line = look().colour("line")

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QSyntaxHighlighter, QTextDocument
+from typing_extensions import override
 
 from app.window.look import look
 from app.window.transcript.drafted_spans import Tint, in_utf16
@@ -147,8 +148,8 @@ class CodeColours(QSyntaxHighlighter):
 
     # Qt
 
+    @override
     def highlightBlock(self, text: str) -> None:
-        """Colour one line."""
         number, now = self.currentBlock().blockNumber(), look()
         words = self._lines[number] if number < len(self._lines) else []
         colours = {name: now.colour(f"code_{name}") for name in {word.colour for word in words}}

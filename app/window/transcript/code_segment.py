@@ -126,8 +126,8 @@ class CodeText(QPlainTextEdit):
 
     # Qt
 
+    @override
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Tints first, the code on top of them."""
         if self._reader.shows_drafted and self._spans:
             with QPainter(self.viewport()) as painter:
                 area = QRectF(event.rect())
@@ -176,8 +176,9 @@ class CodeText(QPlainTextEdit):
         if event.type() == QEvent.Type.StyleChange and self._is_outdated():
             self._reader.fit(self, lambda _: self.restyle())
 
+    @override
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """Sideways only; up and down belongs to the transcript."""
+        # sideways only: up and down scrolls the transcript
         delta = event.angleDelta()
         if abs(delta.x()) > abs(delta.y()) and self.horizontalScrollBar().maximum() > 0:
             super().wheelEvent(event)
@@ -188,8 +189,8 @@ class CodeText(QPlainTextEdit):
         """The lines that are selected."""
         return self.textCursor().selection().toPlainText()
 
+    @override
     def createMimeDataFromSelection(self) -> QMimeData:
-        """What is selected, here or in several texts."""
         return self._reader.selection.copied() or super().createMimeDataFromSelection()
 
     @Slot()
@@ -198,8 +199,8 @@ class CodeText(QPlainTextEdit):
         """All of the message, then of the chat."""
         self._reader.selection.select_all(self)
 
+    @override
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Scrolling keys belong to the transcript."""
         if event.matches(QKeySequence.StandardKey.SelectAll):
             self.selectAll()
         elif scrolls(event):
@@ -238,8 +239,8 @@ class CodeSegment(QWidget):
 
     # Qt
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
-        """The box around head and lines."""
+    @override
+    def paintEvent(self, event: QPaintEvent) -> None:
         with QPainter(self) as painter:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             painter.setPen(QPen(look().colour("line"), 1))

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer, Slot
 from PySide6.QtGui import QGuiApplication, QMouseEvent, QResizeEvent
+from typing_extensions import override
 
 from app.window.controls.layouts import STRETCH, column
 from app.window.look import look
@@ -325,22 +326,22 @@ class MessageColumn(PinnedScroll):
         if data is not None:
             QGuiApplication.clipboard().setMimeData(data)
 
+    @override
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """A click beside all texts ends what was selected."""
         if event.button() == Qt.MouseButton.LeftButton:
             self._reader.selection.clear()
         super().mousePressEvent(event)
 
+    @override
     def changeEvent(self, event: QEvent) -> None:
-        """Larger text will be higher."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             now = look()
             for view in self._views:
                 view.guess_height(now)
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """The column stays in the middle."""
         self._set_margins()
         super().resizeEvent(event)
         self._make_in_view()

@@ -237,16 +237,16 @@ class MessageActions(QWidget):
 
     # Qt
 
+    @override
     def sizeHint(self) -> QSize:
-        """All in a line."""
         width = sum(self._widths()) + self._lines.spacing()
         return QSize(width, self._lines.sizeHint().height())
 
+    @override
     def minimumSizeHint(self) -> QSize:
-        """In two lines."""
         return QSize(max(self._widths()), self._lines.minimumSize().height())
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """One line or two."""
         super().resizeEvent(event)
         self._arrange()

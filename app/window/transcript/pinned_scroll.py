@@ -4,6 +4,7 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 from shiboken6 import isValid
+from typing_extensions import override
 
 from app.window.transcript.reader import MARGIN
 
@@ -18,8 +19,8 @@ class Content(QWidget):
 
     # Qt
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Say so."""
         super().resizeEvent(event)
         self.resized.emit()
 

@@ -211,8 +211,8 @@ class ProseSegment(QTextBrowser):
 
     # Qt
 
+    @override
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Marks and tints first, the text on top of them."""
         with QPainter(self.viewport()) as painter:
             painter.translate(-self.horizontalScrollBar().value(), 0)
             if "<code" in self._html or "<blockquote" in self._html:
@@ -222,8 +222,9 @@ class ProseSegment(QTextBrowser):
             paint_tints(painter, self.tint_boxes(), QRectF(event.rect()))
         super().paintEvent(event)
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Wrap anew; a text that was wrapped for a width to come only gets its height here."""
+        # a text that was wrapped for a width to come only gets its height here
         super().resizeEvent(event)
         width = event.size().width()
         if width not in (event.oldSize().width(), self.lineWrapColumnOrWidth()):
@@ -235,8 +236,9 @@ class ProseSegment(QTextBrowser):
         if event.type() == QEvent.Type.StyleChange and self._is_outdated():
             self._reader.fit(self, self.restyle)
 
-    def loadResource(self, kind: int, name: QUrl | str) -> object:  # noqa: ARG002, N802
-        """Formulas alone: neither pictures nor style sheets are fetched for an answer."""
+    @override
+    def loadResource(self, kind: int, name: QUrl | str) -> object:
+        # only formulas: neither pictures nor style sheets are fetched for an answer
         place = read_name(name if isinstance(name, str) else name.toString())
         formula = place and self._reader.formulas.get(place.key)
         return place and formula and drawn(formula, place, self.devicePixelRatioF())
@@ -251,8 +253,9 @@ class ProseSegment(QTextBrowser):
         sources = (key.source for key in pictured)
         return re.sub(OBJECT, lambda _: next(sources, ""), words_of(selected_rows(cursor)))
 
+    @override
     def createMimeDataFromSelection(self) -> QMimeData:
-        """The words alone: colours and fonts of this window do not belong into a letter."""
+        # without the colours and fonts of this window
         wide = self._reader.selection.copied()
         if wide is not None:
             return wide
@@ -268,16 +271,17 @@ class ProseSegment(QTextBrowser):
         """All of the message, then of the chat."""
         self._reader.selection.select_all(self)
 
+    @override
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """Sideways only, where a table is wide; up and down belongs to the transcript."""
+        # sideways only: up and down scrolls the transcript
         delta = event.angleDelta()
         if abs(delta.x()) > abs(delta.y()) and self.horizontalScrollBar().maximum() > 0:
             super().wheelEvent(event)
         else:
             event.ignore()
 
+    @override
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Scrolling keys belong to the transcript."""
         if event.matches(QKeySequence.StandardKey.SelectAll):
             self.selectAll()
         elif scrolls(event):
@@ -285,8 +289,8 @@ class ProseSegment(QTextBrowser):
         else:
             super().keyPressEvent(event)
 
+    @override
     def viewportEvent(self, event: QEvent) -> bool:
-        """The tooltip names a link's address or the depth that drafted a word."""
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
             QToolTip.showText(event.globalPos(), plain(self._tip(event)), self)
             return True

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
+from typing_extensions import override
 
 from app.values.chats import DraftedSpan
 from app.window.controls.layouts import Wide, column, row
@@ -160,8 +161,8 @@ class SegmentColumn(QWidget):
 
     # Qt
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """What is added from now on is as wide."""
         super().resizeEvent(event)
         self._width = self.contentsRect().width()
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QEvent, QPoint, QRectF, QSignalBlocker, QSize, Qt, QTimer
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
+from typing_extensions import override
 
 from app.state.answers import Growth
 from app.state.chat import ChatState
@@ -69,17 +70,17 @@ class DraftLegend(QWidget):
 
     # Qt
 
+    @override
     def sizeHint(self) -> QSize:
-        """One line."""
         high = QFontMetrics(look().small_font()).height()
         return QSize(self._width(tr(LEGEND_TITLE), tr(LEGEND_REST)), high + 12)
 
+    @override
     def minimumSizeHint(self) -> QSize:
-        """The samples say what they are to who hears them or points at a word."""
         return QSize(self._width(), self.sizeHint().height())
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
-        """Words, samples, words."""
+    @override
+    def paintEvent(self, event: QPaintEvent) -> None:
         now = look()
         with QPainter(self) as painter:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -328,14 +329,14 @@ class TranscriptView(QWidget):
 
     # Qt
 
+    @override
     def changeEvent(self, event: QEvent) -> None:
-        """What floats keeps its place; what was found is marked in the colours of now."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self._place()
             self._marking.start()
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """The floating button keeps to its edge."""
         super().resizeEvent(event)
         self._place()

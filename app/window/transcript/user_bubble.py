@@ -5,6 +5,7 @@ from html import escape
 from PySide6.QtCore import QEvent, QRect, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QWidget
+from typing_extensions import override
 
 from app.values.attached_text import AttachedText, said_with
 from app.window.controls.labels import set_tip, unmarked
@@ -109,23 +110,23 @@ class UserBubble(QWidget):
 
     # Qt
 
+    @override
     def changeEvent(self, event: QEvent) -> None:
-        """Larger text needs a larger bubble."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self.prose.restyle(self.prose.width())
             self.fit(self._width)
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
-        """The bubble."""
+    @override
+    def paintEvent(self, event: QPaintEvent) -> None:
         with QPainter(self) as painter:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(look().colour("bubble"))
             painter.drawRoundedRect(self._box, 14, 14)
 
+    @override
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Keep to the right side."""
         super().resizeEvent(event)
         if event.size().width() != self._width:
             self._reader.fit(self, self.fit)
