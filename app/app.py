@@ -8,7 +8,6 @@ from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.control.actions import Actions
-from app.control.composer import ComposerController
 from app.control.drops import DropController
 from app.control.files import FileController
 from app.control.notices import NotificationController, SystemNotice, TroubleController
@@ -23,6 +22,7 @@ from app.start.folders import Folders
 from app.start.mistakes import Mistakes
 from app.start.threads import Collector, keep_clipboard
 from app.state.answers import Answers, RunningAnswer
+from app.state.attached_files import AttachedFiles
 from app.state.card import OfferedModel
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
@@ -54,7 +54,6 @@ from app.worker.replies import (
     DraftOutputInUse,
     OldestDropped,
     Reply,
-    TokensCounted,
     WorkerFailed,
 )
 from mlx_engine import PromptFolder
@@ -122,9 +121,8 @@ class App(QObject):
             SystemNotice(widgets.window), answers, settings, self._title_of, self._come_back, self
         )
         ChatModelController(page.offer, chat, models, self)
-        self.composer = composer = ComposerController(
-            widgets.composer, chat, answers, models, drafts, page.edit_last_prompt, settings, self
-        )
+        self.attached = attached = AttachedFiles(chat, drafts, self)
+        widgets.composer.watch(chat, models, attached, settings, page.edit_last_prompt)
         self.last_chat = LastChat(chat, page.reader.turns, settings, folders.being_shown_file, self)
         self.offered = offered = OfferedModel(models, settings, machine, read_card, self)
         self.downloads = downloads = Downloads(hub or Hub(folders.hub_models), settings, self)
@@ -134,7 +132,7 @@ class App(QObject):
             widgets, store, chat, chats, self.troubles, self.mistakes.log_file, settings, self
         )
         self.drops = drops = DropController(
-            widgets, models, offered, known, self.hub, composer, files, settings, self
+            widgets, models, offered, known, self.hub, attached, files, settings, self
         )
         self.actions = Actions(
             widgets, chat, chats, models, offered, rest, compare, look, files, drops, settings, self
@@ -275,8 +273,6 @@ class App(QObject):
                 self.chat.keep_dropped(reply)
             case CostsMeasured() | DraftOutputInUse():
                 self.figures.take(reply)
-            case TokensCounted():
-                self.composer.show_counts(reply)
             case WorkerFailed(problem) if problem.kind == "known":
                 self.troubles.tell(problem.words)
             case WorkerFailed(problem):

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.control.composer import ComposerController
 from app.control.files import FileController
 from app.library.dropped import (
     Dropped,
@@ -19,6 +18,7 @@ from app.library.dropped import (
     what_says,
 )
 from app.start.threads import Beside
+from app.state.attached_files import AttachedFiles
 from app.state.card import OfferedModel
 from app.state.hub import HubState
 from app.state.known_models import KnownModels
@@ -70,7 +70,7 @@ class DropController(QObject):
         offered: OfferedModel,
         known: KnownModels,
         hub: HubState,
-        composer: ComposerController,
+        attached: AttachedFiles,
         files: FileController,
         settings: KeptSettings,
         parent: QObject | None = None,
@@ -80,7 +80,7 @@ class DropController(QObject):
         self._widgets, self._models = widgets, models
         self._overlay, self._notice = widgets.overlay, widgets.notice
         self._offered, self._known, self._hub = offered, known, hub
-        self._composer = composer
+        self._attached = attached
         self._disk = Beside(self)
         self._refusal = ""
         self._hovering: _Examined | None = None
@@ -168,7 +168,8 @@ class DropController(QObject):
             self._files.import_from(*chats)
         if texts := [file.path for file in files if not file.is_chat]:
             self._widgets.window.show_page("chat")
-            self._composer.attach(texts)
+            self._attached.read(texts)
+            self._widgets.composer.setFocus()
 
     def _offer(self, thing: Dropped) -> None:
         match thing:

@@ -1,6 +1,6 @@
 """The model in use and the one that is being loaded; sends requests to the engine's thread."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from app.worker.replies import (
     ModelUnloaded,
     Problem,
     Reply,
+    TokensCounted,
 )
 from app.worker.requests import (
     CancelLoad,
@@ -71,11 +72,12 @@ class ModelState(State):
 
     in_use, description: the request that loaded the model in use, and the model; None for none.
     resting: the model that the next question loads. progress: of the newest load, None while
-    nothing is loaded. memory: bytes that model, draft model and caches take.
+    nothing is loaded. memory: bytes that model, draft model and caches take. token_counts: of the
+    texts counted last with the model in use.
 
     Signals:
-        changed: any of these but progress and memory.
-        progressed: these two.
+        changed: any of these but progress, memory and token_counts.
+        progressed: these three.
         switched: another model is in use, or none is.
         load_failed: Refused, for a load that failed; the model in use is as before.
         noticed: what users should be told of the model in use, in words.
@@ -103,6 +105,7 @@ class ModelState(State):
         self.resting: Resting | None = None
         self.progress: LoadProgress | None = None
         self.memory = 0
+        self.token_counts: Mapping[str, int] = {}
 
     @property
     def loading(self) -> LoadModel | None:
@@ -214,10 +217,14 @@ class ModelState(State):
             case MemoryHeld(nbytes):
                 self.memory = nbytes
                 self.progressed.emit()
+            case TokensCounted(texts, counts):
+                self.token_counts = dict(zip(texts, counts, strict=True))
+                self.progressed.emit()
 
     def _use(self, loaded: ModelLoaded) -> None:
         ended = self._end_load(loaded.path)
         self.in_use, self.description, self.resting = ended.request, loaded.description, None
+        self.token_counts = {}
         self._remember(ended.request, ended.own)
         self.switched.emit()
         self.changed.emit()
@@ -246,7 +253,7 @@ class ModelState(State):
             self.noticed.emit(joined(told, " "))
 
     def _lose(self) -> None:
-        self.in_use, self.description, self.memory = None, None, 0
+        self.in_use, self.description, self.memory, self.token_counts = None, None, 0, {}
         self.switched.emit()
         self.changed.emit()
 

@@ -1,6 +1,6 @@
 """The composer at the foot of a chat: a box that grows, attachments, Send or Stop."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
 from pathlib import Path
 
@@ -19,13 +19,18 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy, QWidget
 from typing_extensions import override
 
-from app.values.attached_text import AttachedText, Refused, SaidWith
+from app.state.attached_files import AttachedFiles
+from app.state.chat import ChatState
+from app.state.models import ModelState
+from app.state.settings import KeptSettings
+from app.values.attached_text import AttachedText, SaidWith, fenced, with_attachments
 from app.window.attachments import AttachmentRow
 from app.window.controls.fields import follow_writing, is_composing
+from app.window.controls.file_dialogs import choose_files
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import restyle, set_tip
 from app.window.controls.layouts import STRETCH, column, row
-from app.window.language import percent, said, tr
+from app.window.language import percent, tr
 from app.window.look import look
 from mlx_engine.values.words import Words
 
@@ -167,7 +172,7 @@ class MessageBox(QPlainTextEdit):
         self.focused.emit(False)
 
 
-HINT = Words("Message…")
+HINT, NO_MODEL = Words("Message…"), Words("Open or drop a model first")
 NEARLY_FULL = 0.75
 """Share of the context from which on it is told."""
 NO_PICTURES = Words("The picture was not pasted: this version reads text only.")
@@ -217,47 +222,63 @@ class ContextRing(QWidget):
 
 
 class Composer(QFrame):
-    """The message, its attachments, and buttons to attach files and to send.
+    """The message of the chat that it watches, its attachments, and a button to send or stop."""
 
-    Signals: `sent`(text, tuple of AttachedText), `stop_wanted`,
-    `attachments_changed`(tuple of AttachedText). The owner reads files that are chosen, pasted or
-    dropped, and calls `attach`.
-    """
-
-    sent = Signal(str, object)
-    stop_wanted = Signal()
-    attachments_changed = Signal(object)
+    _chat: ChatState
+    _models: ModelState
+    _files: AttachedFiles
+    _settings: KeptSettings
 
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "composer")
         self.setAccessibleName(tr("Composer"))
-        self._is_answering = False
+        self._was_answering = False
         self._sent = QElapsedTimer()
-        self._why_not = ""
-        self.box = MessageBox()
-        self.row = AttachmentRow()
-        self.attach_button = IconButton("attach", tr("Attach text files"))
+        self.box, self.row = MessageBox(), AttachmentRow()
+        self.row.setFocusProxy(self.box)
+        self._attach = IconButton("attach", tr("Attach text files"))
         self._send = IconButton("send", tr("Send"), "primary")
         self.ring = ContextRing()
-        foot = row(self.attach_button, STRETCH, self.ring, self._send, spacing=8)
+        foot = row(self._attach, STRETCH, self.ring, self._send, spacing=8)
         column(self.row, self.box, foot, of=self, margins=(10, 8, 8, 8), spacing=4)
         self.setFocusProxy(self.box)
-        self._connect()
-        self.show_ready("")
-
-    def _connect(self) -> None:
-        self.box.send_wanted.connect(self._try_send)
         self.box.long_text_pasted.connect(
             lambda text: self.row.attach([AttachedText(tr("Pasted text"), text)])
         )
         self.box.picture_pasted.connect(lambda: self.row.tell(tr(NO_PICTURES)))
-        self.box.textChanged.connect(self._refresh)
         self.box.focused.connect(lambda has_keys: restyle(self, "focused", has_keys))
-        self.row.changed.connect(self._tell_attachments)
-        self.row.setFocusProxy(self.box)
-        self.row.stop_reading.clicked.connect(self.box.setFocus)
+
+    def watch(
+        self,
+        chat: ChatState,
+        models: ModelState,
+        files: AttachedFiles,
+        settings: KeptSettings,
+        edit_last: Callable[[], object],
+    ) -> None:
+        """Show the unsent message of this chat, and send it. settings: know the folder chosen last.
+        edit_last: edits the last question.
+        """
+        self._chat, self._models, self._files, self._settings = chat, models, files, settings
+        self.box.send_wanted.connect(self._try_send)
+        self.box.edit_last_wanted.connect(edit_last)
+        self.box.files_pasted.connect(files.read)
+        self.box.textChanged.connect(self._keep)
+        self.row.changed.connect(self._count)
+        self.row.stop_reading.clicked.connect(self._give_up_reading)
+        self._attach.clicked.connect(self._choose_files)
         self._send.clicked.connect(self._press)
+        files.changed.connect(self._show_reading)
+        files.arrived.connect(self.row.attach)
+        chat.opened.connect(self._show_unsent)
+        models.progressed.connect(self._show_tokens)
+        models.switched.connect(self._count)
+        for state in (chat, models):
+            state.changed.connect(self._refresh)
+        self._refresh()
+
+    # the message
 
     def text(self) -> str:
         """What is typed."""
@@ -268,102 +289,114 @@ class Composer(QFrame):
         return self.row.attachments()
 
     def message(self) -> SaidWith:
-        """Both."""
+        """What is typed, with what is attached."""
         return SaidWith(self.text(), self.attachments())
 
     def show_message(self, text: str, attachments: Sequence[AttachedText] = ()) -> None:
-        """Put a message in the box, to be edited or sent; one too long for it is attached."""
+        """Put a message in the box, to be edited or sent; a text too long for it is attached."""
         if len(text) > LONGEST:
             attachments, text = (*attachments, AttachedText(tr("Pasted text"), text)), ""
         self.box.setPlainText(text)
-        self.box.moveCursor(self.box.textCursor().MoveOperation.End)
+        self.box.moveCursor(QTextCursor.MoveOperation.End)
         self.row.show_attachments(attachments)
 
-    def attach(self, outcomes: Sequence[AttachedText | Refused]) -> None:
-        """Attach texts; what cannot be is named with its reason."""
-        self.row.attach(outcomes)
-
-    def show_reading(self, names: Sequence[str]) -> None:
-        """The texts of these files are still to come, and sending waits for them."""
-        self.row.show_reading(names)
-        self._refresh()
-
-    def show_tokens(self, counts: Sequence[int | None], room: int | None) -> None:
-        """Tokens of each attachment, in their order, and those a model can read; None: not known.
-
-        What is too long is not sent.
-        """
-        self.row.show_tokens(counts, room)
-        self._refresh()
-
-    def show_ready(self, why_not: str = "") -> None:
-        """Nothing is being answered; why_not: the reason nothing can be sent, "" when it can."""
-        if self._is_answering:
-            self.row.tell("")
-        self._is_answering, self._why_not = False, said(why_not)
-        self._hint(why_not or HINT)
-        self._refresh()
-
-    def show_answering(self) -> None:
-        """An answer is being written: the button stops it."""
-        self._is_answering, self._why_not = True, ""
-        self._hint(HINT)
-        self._refresh()
-
-    def _hint(self, words: str) -> None:
-        """Qt paints another placeholder only where an empty box is painted for another reason."""
-        self.box.setPlaceholderText(said(words))
-        self.box.viewport().update()
-
-    def _problem(self) -> str:
-        """Why nothing can be sent."""
-        return self._why_not or self.row.reading or self.row.too_long
-
-    def _has_message(self) -> bool:
-        return bool(self.text().strip() or self.attachments())
-
     def type(self, text: str) -> None:
-        """What was typed where no text field had the keys, or dropped; too long, it is attached."""
+        """Insert a text that was typed elsewhere or dropped; one that is too long is attached."""
         self.box.setFocus()
         self.box.insert(text)
 
     def quote(self, text: str) -> None:
-        """Put a text before what is typed next, as what is answered to."""
+        """Put a text that is to be answered above what is typed next."""
         self.box.setFocus()
         self.box.moveCursor(QTextCursor.MoveOperation.End)
         above = "\n\n" if self.text().strip() else ""
         lines = "\n".join(f"> {line}".rstrip() for line in text.strip().split("\n"))
         self.box.insert(f"{above}{lines}\n\n")
 
+    def _show_unsent(self) -> None:
+        self.show_message(*self._chat.unsent)
+        self._show_reading()
+
+    def _keep(self) -> None:
+        self._chat.unsent = self.message()
+        self._refresh()
+
+    # attachments
+
+    def _show_reading(self) -> None:
+        self.row.show_reading(self._files.names)
+        self._refresh()
+
+    def _choose_files(self) -> None:
+        title, every_kind = tr("Attach text files"), ""
+        paths = choose_files(self, title, every_kind, self._settings)
+        self._files.read([Path(path) for path in paths])
+
+    def _give_up_reading(self) -> None:
+        self.box.setFocus()
+        self._files.give_up()
+
+    def _count(self) -> None:
+        """Have the tokens of the attachments counted, with the model in use."""
+        self._keep()
+        self._models.count(tuple(map(fenced, self.attachments())))
+        self._show_tokens()
+
+    def _show_tokens(self) -> None:
+        model, counts = self._models.description, self._models.token_counts
+        room = model.context_length if model else None
+        self.row.show_tokens([counts.get(fenced(one)) for one in self.attachments()], room)
+        self._refresh()
+
+    # sending
+
+    @property
+    def _is_answering(self) -> bool:
+        return self._chat.running is not None
+
+    @property
+    def _why_not(self) -> str:
+        """Why nothing can be sent, "" where it can."""
+        no_model = "" if self._models.can_answer else tr(NO_MODEL)
+        return no_model or self.row.reading or self.row.too_long
+
+    def _has_message(self) -> bool:
+        return bool(self.text().strip() or self.attachments())
+
     def _press(self) -> None:
-        """The second click of a double one on Send is no wish to stop."""
+        """Send or stop; the second click of a double one on Send does not stop."""
         self.box.setFocus()
         if not self._is_answering:
             self._try_send()
         elif not self._sent.isValid() or self._sent.elapsed() > DOUBLE_MS:
-            self.stop_wanted.emit()
+            self._chat.stop()
 
     def _try_send(self) -> None:
-        """Send what is there, which stays until it is sent; while an answer runs it waits."""
+        """Send the message, which stays until it is sent; while an answer is written it waits."""
         if self._is_answering and self._has_message():
             self.row.tell(tr(WAIT))
-        if self._is_answering or self._problem() or not self._has_message():
+        if self._is_answering or self._why_not or not self._has_message():
             return
         self._sent.start()
-        self.sent.emit(self.text().strip(), self.attachments())
-
-    def _tell_attachments(self) -> None:
-        self._refresh()
-        self.attachments_changed.emit(self.attachments())
+        if self._chat.send(with_attachments(self.text().strip(), self.attachments())):
+            self.show_message("")
 
     def _refresh(self) -> None:
-        if self._is_answering:
+        """Show what the button does now, and why it cannot."""
+        is_answering = self._is_answering
+        if self._was_answering and not is_answering:
+            self.row.tell("")
+        self._was_answering = is_answering
+        hint = tr(HINT if self._models.can_answer or is_answering else NO_MODEL)
+        if hint != self.box.placeholderText():
+            self.box.setPlaceholderText(hint)
+            self.box.viewport().update()  # Qt paints an empty box anew only for another reason
+        if is_answering:
             self._send.show_icon("stop", tr("Stop (Esc)"))
         else:
             self._send.show_icon("send", tr("Send"))
-            set_tip(self._send, self._problem() or tr("Send (Return)"))
-        can_send = self._has_message() and not self._problem()
-        self._send.setEnabled(self._is_answering or can_send)
+            set_tip(self._send, self._why_not or tr("Send (Return)"))
+        self._send.setEnabled(is_answering or (self._has_message() and not self._why_not))
 
     # Qt
 

@@ -20,7 +20,7 @@ def bring_out_everything(driven: Driven, place: Path) -> None:
     """Widgets that are made for something: an attachment, a folder, a download, code, thinking."""
     (place / "note.txt").write_text("words")
     driven.ask("Show me some code.")
-    driven.app.composer.attach([place / "note.txt"])
+    driven.app.attached.read([place / "note.txt"])
     driven.until(lambda: bool(driven.widgets.composer.attachments()))
     driven.app.downloads.resume("org/small")
     driven.until(lambda: bool(driven.widgets.library.findChildren(DownloadRow)))

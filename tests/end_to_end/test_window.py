@@ -55,7 +55,7 @@ def set_up(app: App, max_tokens: int = 110, **draft: object) -> None:
 
 def ask(app: App, text: str) -> None:
     app.widgets.composer.show_message(text)
-    app.widgets.composer.sent.emit(text, ())
+    app.chat.send(text)
     app.widgets.composer.show_message("")
 
 

@@ -43,7 +43,7 @@ def filled_window(qtbot: QtBot) -> Widgets:
             ShownMessage(3, "assistant", "x", state="failed", notice="The disk is full."),
         )
     )
-    made.composer.attach([AttachedText("notes.txt", "text")])
+    made.composer.row.attach([AttachedText("notes.txt", "text")])
     made.notice.say("Something to know.", "details")
     made.session.show_model(FACTS, None)
     stated = StatedModels()

@@ -459,6 +459,7 @@ def test_what_cannot_be_sent_stays_in_the_composer(driven, source):
     driven.app.models.description = None
     driven.send("Precious words")
     assert driven.widgets.composer.text() == "Precious words"
+    assert not driven.app.chat.send("Precious words")
     assert "No model is loaded" in driven.widgets.notice.words()
 
 
@@ -689,7 +690,7 @@ def test_what_is_attached_and_not_sent_outlives_the_program(qapp, qtbot, tmp_pat
     long = AttachedText("long.txt", "words " * 50_000 + "end")
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         driven.widgets.composer.show_message("Look")
-        driven.widgets.composer.attach([long])
+        driven.widgets.composer.row.attach([long])
         driven.until(lambda: any("words words" in text for text in kept(driven)))
     with running(qapp, qtbot, tmp_path, scripted()) as again:
         assert again.widgets.composer.message() == ("Look", (long,))

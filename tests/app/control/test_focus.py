@@ -159,7 +159,7 @@ def name_a_folder(driven: Driven) -> None:
 
 
 def remove_an_attachment(driven: Driven, press: Callable[[QWidget], object]) -> None:
-    driven.widgets.composer.attach([AttachedText("notes.txt", "Some notes.")])
+    driven.widgets.composer.row.attach([AttachedText("notes.txt", "Some notes.")])
     press(button(driven.widgets.composer, "Remove notes.txt"))
 
 

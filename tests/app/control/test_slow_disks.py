@@ -14,11 +14,11 @@ from PySide6.QtWidgets import QApplication, QLabel, QPlainTextEdit, QToolButton
 from seen import find, words_on
 from windows import Driven
 
-from app.control import composer
 from app.library.dropped import Dropped
 from app.library.machine import Machine
 from app.library.model_card import read_card
 from app.start.threads import Beside
+from app.state import attached_files
 from app.state import settings as settings_file
 from app.state.settings import KeptSettings, read_settings
 from app.values.app_settings import AppSettings, ModelSettings
@@ -100,7 +100,7 @@ def test_a_file_that_is_being_read_belongs_to_its_chat_and_holds_its_question(
             return AttachedText(path.name, "text")
         return Refused(Words("{name} is empty.", name=path.name))
 
-    monkeypatch.setattr(composer, "read_text_file", slowly)
+    monkeypatch.setattr(attached_files, "read_text_file", slowly)
     widget, app = driven.widgets.composer, driven.app
     driven.ask("First")
     first = app.chat.chat_id
@@ -139,9 +139,9 @@ def test_reading_an_attachment_is_given_up_by_hand(driven, gate, monkeypatch):
         wanted.append(is_wanted())
         return AttachedText(path.name, "text")
 
-    monkeypatch.setattr(composer, "read_text_file", slowly)
+    monkeypatch.setattr(attached_files, "read_text_file", slowly)
     widget = driven.widgets.composer
-    driven.app.composer.attach([Path("/far/report.pdf")])
+    driven.app.attached.read([Path("/far/report.pdf")])
     stop = find(widget, QToolButton, "Stop reading")
     assert stop.isVisible()
     stop.click()

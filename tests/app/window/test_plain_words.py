@@ -32,7 +32,7 @@ def window(qtbot):
             ShownMessage(3, "assistant", EVIL, state="failed", notice=EVIL),
         )
     )
-    made.composer.attach([AttachedText(EVIL, "text")])
+    made.composer.row.attach([AttachedText(EVIL, "text")])
     made.notice.offer(EVIL, EVIL, EVIL)
     facts = replace(FACTS, name=EVIL, architecture=EVIL, quantisation=EVIL)
     made.session.show_model(facts, None)

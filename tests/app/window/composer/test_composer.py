@@ -1,14 +1,16 @@
 """The composer sends once, never in the middle of a word, and swallows large pastes."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
-from PySide6.QtCore import QEvent, QMimeData, Qt, QUrl
+from PySide6.QtCore import QEvent, QMimeData, Qt, QUrl, Signal
 from PySide6.QtGui import QImage, QInputMethodEvent, QKeyEvent, QKeySequence, QTextCursor
 from PySide6.QtWidgets import QApplication, QToolButton
 from seen import button, find, press, words_on
 
-from app.values.attached_text import AttachedText, Refused
+from app.state.state import State
+from app.values.attached_text import AttachedText, Refused, SaidWith, fenced
 from app.window.attachments import MOST, AttachmentChip
 from app.window.composer import LONGEST, MOST_LINES, Composer, MessageBox
 from app.window.controls.fields import Lines
@@ -16,9 +18,50 @@ from app.window.controls.fields import Lines
 SHIFT = Qt.KeyboardModifier.ShiftModifier
 
 
+class Watched(State):
+    """The chat, the model and the files of a composer; heard: what it asked them for."""
+
+    opened, switched, progressed = Signal(object), Signal(), Signal()
+    arrived = Signal(object)
+    chat_id, running, description = None, None, None
+    can_answer, unsent = True, SaidWith("")
+
+    def __init__(self):
+        super().__init__()
+        self.heard, self.names, self.token_counts = [], [], {}
+        self.read = self.heard.append
+        self.stop = lambda: self.heard.append("stop")
+        self.give_up = self.names.clear
+
+    def count(self, texts):
+        """Nothing is counted."""
+
+    def send(self, text):
+        """The message stays."""
+        self.heard.append(text)
+
+    def become(self, **what):
+        for name, value in what.items():
+            setattr(self, name, value)
+        self.changed.emit()
+
+    def show_tokens(self, counts, room):
+        """As if the model had counted the tokens of the attachments."""
+        self.description = SimpleNamespace(context_length=room)
+        texts = map(fenced, self.unsent.attachments)
+        self.token_counts = {t: n for t, n in zip(texts, counts, strict=True) if n is not None}
+        self.progressed.emit()
+
+
 @pytest.fixture
-def composer(qtbot):
+def watched():
+    return Watched()
+
+
+@pytest.fixture
+def composer(qtbot, watched):
     widget = Composer()
+    widget.watch(watched, watched, watched, None, lambda: watched.heard.append("edit last"))
     qtbot.addWidget(widget)
     widget.resize(600, 200)
     widget.show()
@@ -31,12 +74,8 @@ def box(composer):
 
 
 @pytest.fixture
-def heard(composer):
-    said = []
-    composer.sent.connect(lambda text, attachments: said.append((text, attachments)))
-    composer.stop_wanted.connect(lambda: said.append("stop"))
-    composer.box.edit_last_wanted.connect(lambda: said.append("edit last"))
-    return said
+def heard(watched):
+    return watched.heard
 
 
 def paste(box, text="", paths=()):
@@ -57,14 +96,15 @@ def test_a_picture_is_not_pasted_and_it_is_said_why(composer, box):
     assert "reads text only" in " ".join(words_on(composer)) and composer.text() == ""
 
 
-def test_return_while_an_answer_is_written_says_why_nothing_is_sent(qtbot, composer, box, heard):
-    composer.show_answering()
+def test_return_while_an_answer_is_written_says_why_nothing_is_sent(qtbot, composer, box, watched):
+    heard = watched.heard
+    watched.become(running=True)
     qtbot.keyClick(box, Qt.Key.Key_Return)
     assert "An answer is being written" not in " ".join(words_on(composer))
     qtbot.keyClicks(box, "Next")
     qtbot.keyClick(box, Qt.Key.Key_Return)
     assert heard == [] and "An answer is being written" in " ".join(words_on(composer))
-    composer.show_ready("")
+    watched.become(running=None)
     assert "An answer is being written" not in " ".join(words_on(composer))
 
 
@@ -83,7 +123,7 @@ def test_return_sends_what_stays_until_it_is_sent(qtbot, composer, box, heard):
     qtbot.keyClick(box, Qt.Key.Key_Return, SHIFT)
     qtbot.keyClicks(box, "there ")
     qtbot.keyClick(box, Qt.Key.Key_Return)
-    assert heard == [("Hello\nthere", ())]
+    assert heard == ["Hello\nthere"]
     assert composer.text() == "  Hello\nthere "
     composer.show_message("")
     qtbot.keyClick(box, Qt.Key.Key_Return)
@@ -93,7 +133,7 @@ def test_return_sends_what_stays_until_it_is_sent(qtbot, composer, box, heard):
 def test_keypad_enter_sends_too(qtbot, box, heard):
     qtbot.keyClicks(box, "1")
     qtbot.keyClick(box, Qt.Key.Key_Enter, Qt.KeyboardModifier.KeypadModifier)
-    assert heard == [("1", ())]
+    assert heard == ["1"]
 
 
 def test_no_sending_while_an_input_method_composes(qtbot, composer, box, heard):
@@ -105,7 +145,7 @@ def test_no_sending_while_an_input_method_composes(qtbot, composer, box, heard):
     finished.setCommitString("日本")
     QApplication.sendEvent(box, finished)
     qtbot.keyClick(box, Qt.Key.Key_Return)
-    assert heard == [("a日本", ())]
+    assert heard == ["a日本"]
 
 
 def test_up_edits_the_last_prompt_only_in_an_empty_box(qtbot, box, heard):
@@ -161,49 +201,48 @@ def test_wrapped_lines_count(qtbot, composer, box):
     assert box.verticalScrollBar().value() == 0
 
 
-def test_stop_while_answering(qtbot, composer, box, heard):
-    composer.show_answering()
+def test_stop_while_answering(qtbot, composer, box, watched, heard):
+    watched.become(running=True)
     qtbot.keyClicks(box, "next question")
     qtbot.keyClick(box, Qt.Key.Key_Return)
     assert heard == []
     assert composer.text() == "next question"
     button(composer, "Stop (Esc)").click()
     assert heard == ["stop"]
-    composer.show_ready()
+    watched.become(running=None)
     press(composer, "Send")
-    assert heard[1] == ("next question", ())
+    assert heard[1] == "next question"
 
 
-def test_why_nothing_can_be_sent(qtbot, composer, box, heard):
-    composer.show_ready("Load a model first")
+def test_why_nothing_can_be_sent(qtbot, composer, box, watched, heard):
+    watched.become(can_answer=False)
     qtbot.keyClicks(box, "hi")
     qtbot.keyClick(box, Qt.Key.Key_Return)
     assert heard == []
     assert not button(composer, "Send").isEnabled()
-    assert button(composer, "Send").toolTip() == "Load a model first"
-    composer.show_ready()
+    assert button(composer, "Send").toolTip() == "Open or drop a model first"
+    watched.become(can_answer=True)
     assert button(composer, "Send").isEnabled()
 
 
-def test_what_is_there_without_having_been_read_has_no_reading_to_give_up(composer):
-    composer.attach([AttachedText("a.py", "x = 1")])
+def test_what_is_there_without_having_been_read_has_no_reading_to_give_up(composer, watched):
+    composer.row.attach([AttachedText("a.py", "x = 1")])
     stop = find(composer, QToolButton, "Stop reading")
     assert not stop.isVisibleTo(composer)
-    composer.show_reading(["b.pdf"])
+    watched.become(names=["b.pdf"])
     assert stop.isVisibleTo(composer)
 
 
 def test_files_are_pasted_as_chips_and_sent(qtbot, tmp_path, composer, box, heard):
     paths = [tmp_path / "a.py", tmp_path / "b.bin"]
-    with qtbot.waitSignal(composer.box.files_pasted) as got:
-        paste(box, paths=paths)
-    assert got.args == [paths]
-    assert composer.text() == ""
-    composer.attach([AttachedText("a.py", "x = 1"), Refused("b.bin is not text.")])
+    paste(box, paths=paths)
+    assert heard == [paths] and composer.text() == ""
+    heard.clear()
+    composer.row.attach([AttachedText("a.py", "x = 1"), Refused("b.bin is not text.")])
     assert [a.name for a in composer.attachments()] == ["a.py"]
     assert any("b.bin is not text" in text for text in words_on(composer))
     qtbot.keyClick(box, Qt.Key.Key_Return)
-    assert heard == [("", (AttachedText("a.py", "x = 1"),))]
+    assert heard == [fenced(AttachedText("a.py", "x = 1"))]
 
 
 def test_a_huge_paste_becomes_a_chip_at_once(composer, box):
@@ -236,22 +275,20 @@ def test_a_huge_message_to_edit_is_attached(composer):
     assert [len(a.text) for a in composer.attachments()] == [1, 2_000_000]
 
 
-def test_chips_show_tokens_and_go_away(qtbot, composer):
-    with qtbot.waitSignal(composer.attachments_changed):
-        composer.show_message("hi", [AttachedText("a.py", "x" * 1200), AttachedText("b", "y")])
-    composer.show_tokens([1234, None], None)
+def test_chips_show_tokens_and_go_away(composer, watched):
+    composer.show_message("hi", [AttachedText("a.py", "x" * 1200), AttachedText("b", "y")])
+    watched.show_tokens([1234, None], 4096)
     chips = [c for c in composer.findChildren(AttachmentChip) if not c.isHidden()]
     assert chips[0].accessibleName() == "Attachment a.py, 1.2 kB · 1,234 tokens"
     assert chips[1].accessibleName() == "Attachment b, 1 B · about 6 tokens"
-    with qtbot.waitSignal(composer.attachments_changed) as got:
-        press(composer, "Remove a.py")
-    assert got.args == [(AttachedText("b", "y"),)]
+    press(composer, "Remove a.py")
+    assert watched.unsent == ("hi", (AttachedText("b", "y"),))
     assert composer.text() == "hi"
 
 
-def test_what_the_model_cannot_read_is_red_and_not_sent(qtbot, composer, box, heard):
+def test_what_the_model_cannot_read_is_red_and_not_sent(qtbot, composer, box, watched, heard):
     composer.show_message("hi", [AttachedText("a.py", "x"), AttachedText("b", "y")])
-    composer.show_tokens([5000, 10], 4096)
+    watched.show_tokens([5000, 10], 4096)
     red, plain = (c for c in composer.findChildren(AttachmentChip) if not c.isHidden())
     assert (red.property("bad"), plain.property("bad")) == (True, False)
     assert "longer than the model can read" in red.accessibleName()
@@ -261,11 +298,11 @@ def test_what_the_model_cannot_read_is_red_and_not_sent(qtbot, composer, box, he
     qtbot.keyClick(box, Qt.Key.Key_Return)
     assert heard == []
     assert composer.text() == "hi"
-    composer.attach([AttachedText("c.py", "z")])
+    composer.row.attach([AttachedText("c.py", "z")])
     assert not button(composer, "Send").isEnabled(), "while the new one is counted"
-    composer.show_tokens([5000, 10, 10], 8192)
+    watched.show_tokens([5000, 10, 10], 8192)
     assert button(composer, "Send").isEnabled()
-    composer.show_tokens([3000, 3000, 0], 4096)
+    watched.show_tokens([3000, 3000, 0], 4096)
     words = "longer than this model can read (6,000 of 4,096 tokens): remove some,"
     assert any(words in text for text in words_on(composer))
     press(composer, "Remove a.py")
@@ -273,7 +310,7 @@ def test_what_the_model_cannot_read_is_red_and_not_sent(qtbot, composer, box, he
 
 
 def test_there_is_an_end_to_attachments(composer):
-    composer.attach([AttachedText(f"{n}.txt", "x") for n in range(MOST + 5)])
+    composer.row.attach([AttachedText(f"{n}.txt", "x") for n in range(MOST + 5)])
     assert len(composer.attachments()) == MOST
     assert any(f"{MOST} attachments at most" in text for text in words_on(composer))
 
