@@ -286,10 +286,8 @@ class App(QObject):
 
     def _offer_again(self) -> None:
         """Open the card of the model in use, where its load options can be changed."""
-        resting = self.models.resting
-        current = self.models.in_use or (resting.request if resting else None)
-        if current is not None:
-            self.offered.offer(current.path)
+        if self.models.current is not None:
+            self.offered.offer(self.models.current.path)
 
     def _show_tool_servers(self) -> None:
         self.widgets.window.show_page("settings")

@@ -25,7 +25,7 @@ from app.state.known_models import KnownModels
 from app.state.models import ModelState
 from app.state.settings import KeptSettings
 from app.values.attached_text import Refused
-from app.window.controls.file_dialogs import choose_files
+from app.window.controls.dialogs import choose_files
 from app.window.language import said, tr
 from app.window.layers import DropPlan
 from app.window.widgets import Widgets

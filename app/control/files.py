@@ -28,7 +28,7 @@ from app.store.transfer import (
 from app.values import VERSION
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
-from app.window.controls.file_dialogs import choose_files, choose_folder, choose_target
+from app.window.controls.dialogs import choose_files, choose_folder, choose_target
 from app.window.controls.icons import app_icon
 from app.window.language import tr
 from app.window.widgets import Widgets

@@ -138,8 +138,7 @@ class ChatModelController(QObject):
             )
 
     def _is_in_use(self, name: str, path: str | None) -> bool:
-        resting = self._models.resting
-        current = self._models.in_use or (resting.request if resting else None)
+        current = self._models.current
         return current is not None and (current.path == path or self._models.model_name == name)
 
     def _load(self) -> None:

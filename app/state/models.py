@@ -113,6 +113,11 @@ class ModelState(State):
         return self._loads[-1].request if self._loads else None
 
     @property
+    def current(self) -> LoadModel | None:
+        """The request of the model in use, or of the one that rests."""
+        return self.in_use or (self.resting.request if self.resting else None)
+
+    @property
     def model_name(self) -> str:
         """Name of the model in use, "" for none."""
         return self.description.name if self.description else ""

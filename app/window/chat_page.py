@@ -13,7 +13,7 @@ from app.state.known_models import KnownModels
 from app.state.models import ModelState, model_name
 from app.values.models import FoundModel
 from app.window.composer import Composer
-from app.window.controls.fields import keep_key
+from app.window.controls.fields import on_key
 from app.window.controls.icons import IconButton, icon
 from app.window.controls.labels import SHORTEST, ShortButton, ShortLabel, set_tip, unmarked
 from app.window.controls.layouts import Wide, centred, column, row, stacked
@@ -55,10 +55,14 @@ class TitleField(QLineEdit):
         self.setEnabled(False)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.returnPressed.connect(self._leave)
-        keep_key(self, Qt.Key.Key_Escape)
+        on_key(self, Qt.Key.Key_Escape, self._give_up)
 
     def _leave(self) -> None:
         self.window().setFocus()
+
+    def _give_up(self) -> None:
+        self._renamed = None
+        self._leave()
 
     def watch(self, chat: ChatState, chats: ChatListState) -> None:
         """Show the title of this chat, and rename it in the list."""
@@ -112,14 +116,6 @@ class TitleField(QLineEdit):
         if chat_id is not None and self.isModified() and typed:
             self._chats.rename(chat_id, typed)
         self._fit()
-
-    @override
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Escape:
-            self._renamed = None
-            self.window().setFocus()
-        else:
-            super().keyPressEvent(event)
 
 
 class HeadBar(QFrame):

@@ -25,8 +25,8 @@ from app.state.models import ModelState
 from app.state.settings import KeptSettings
 from app.values.attached_text import AttachedText, SaidWith, fenced, with_attachments
 from app.window.attachments import AttachmentRow
+from app.window.controls.dialogs import choose_files
 from app.window.controls.fields import follow_writing, is_composing
-from app.window.controls.file_dialogs import choose_files
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import restyle, set_tip
 from app.window.controls.layouts import STRETCH, column, row

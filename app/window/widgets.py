@@ -8,7 +8,7 @@ from typing_extensions import override
 from app.window.chat_page import ChatPage, HeadBar
 from app.window.compare_view import CompareView
 from app.window.composer import Composer
-from app.window.controls.fields import keep_key
+from app.window.controls.fields import on_key
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label
 from app.window.controls.layouts import Wide, column, row
@@ -41,7 +41,7 @@ class Titled(QFrame):
         line.addWidget(close)  # after the content, so that Tab comes by it last
         self.setFocusProxy(content)
         if is_page:
-            keep_key(self, Qt.Key.Key_Escape)  # it would stop an answer that is not on show
+            on_key(self, Qt.Key.Key_Escape)  # it would stop an answer that is not on show
 
     # Qt
 

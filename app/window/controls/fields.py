@@ -45,28 +45,35 @@ def _align(edit: QPlainTextEdit) -> None:
         document.setDefaultTextOption(option)
 
 
-class _KeptKey(QObject):
-    """Answers Qt when it asks whether a key is one here."""
+class _OwnKey(QObject):
+    """Takes a key from the shortcuts of the window; do: None to leave it to the widget."""
 
-    def __init__(self, widget: QWidget, key: Qt.Key) -> None:
+    def __init__(self, widget: QWidget, key: Qt.Key, do: Callable[[], object] | None) -> None:
         super().__init__(widget)
-        self._key = key
+        self._key, self._do = key, do
+        widget.installEventFilter(self)
 
     # Qt
 
     @override
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         del watched
-        is_key = isinstance(event, QKeyEvent) and event.key() == self._key
-        if is_key and event.type() == QEvent.Type.ShortcutOverride:
+        if not isinstance(event, QKeyEvent) or event.key() != self._key:
+            return False
+        if event.type() == QEvent.Type.ShortcutOverride:
             event.accept()
+            return True
+        if event.type() == QEvent.Type.KeyPress and self._do is not None:
+            self._do()
             return True
         return False
 
 
-def keep_key(widget: QWidget, key: Qt.Key) -> None:
-    """A key for this widget and what is in it, instead of the shortcut that it is elsewhere."""
-    widget.installEventFilter(_KeptKey(widget, key))
+def on_key(widget: QWidget, key: Qt.Key, do: Callable[[], object] | None = None) -> None:
+    """Have a key in a widget, or in a part of it that does not use the key, do this instead of the
+    shortcut that it is elsewhere. do: None for what the widget does with the key.
+    """
+    _OwnKey(widget, key, do)
 
 
 def add_clear_button(edit: QLineEdit) -> None:
@@ -81,28 +88,13 @@ SIGN_LEFT, SIGN_RIGHT = 8, 6
 
 
 class SearchField(QLineEdit):
-    """What to look for, behind a magnifying glass that grows with the text.
-
-    Signal `left`: Escape was pressed in it, where that is a shortcut too.
-    """
-
-    left = Signal()
+    """A field for words to search, behind a magnifying glass that grows with the text."""
 
     def __init__(self, placeholder: str, name: str) -> None:
         super().__init__()
         self.setPlaceholderText(placeholder)
         self.setAccessibleName(name)
         add_clear_button(self)
-        keep_key(self, Qt.Key.Key_Escape)
-
-    # Qt
-
-    @override
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Escape:
-            self.left.emit()
-        else:
-            super().keyPressEvent(event)
 
     @override
     def changeEvent(self, event: QEvent) -> None:

@@ -64,58 +64,6 @@ def unmarked(text: str) -> str:
     return text.replace("&", "&&")
 
 
-STEADY_LINES = 1
-
-
-class SteadyWords(QLabel):
-    """Says what goes on, in STEADY_LINES whatever it says, so that nothing below it moves; what has
-    no room in them is in the tooltip.
-    """
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self._whole = ""
-        self.setAccessibleName(name)
-        self.setProperty("role", "effect")
-        self.setTextFormat(Qt.TextFormat.PlainText)
-        self.setWordWrap(True)
-        self.setMinimumWidth(1)
-        self.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
-        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-
-    def show_words(self, words: str) -> None:
-        """Say this from now on."""
-        if words != self._whole:
-            self._whole = words
-            self.setAccessibleDescription(words)
-            self._fit()
-
-    def _fit(self) -> None:
-        shown, cut = self._whole, self._whole
-        self.setText(shown)
-        while self.heightForWidth(self.width()) > self.height() and " " in cut:
-            cut = cut.rpartition(" ")[0]
-            shown = f"{cut} …"
-            self.setText(shown)
-        set_tip(self, self._whole if shown != self._whole else "")
-
-    # Qt
-
-    @override
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.StyleChange:
-            self.setMinimumHeight(0)  # else that of larger letters stays in its own hint
-            self.setText("\n" * (STEADY_LINES - 1))
-            self.setFixedHeight(self.sizeHint().height())
-            self._fit()
-
-    @override
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._fit()
-
-
 def say(target: QLabel, text: str) -> None:
     """Show a text, or hide the label when there is none."""
     target.setText(said(text))
@@ -156,12 +104,18 @@ class ShortLabel(QLabel):
     """
 
     def __init__(
-        self, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight, what: str = ""
+        self,
+        mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight,
+        what: str = "",
+        name: str = "",
     ) -> None:
-        """what: a sentence about the text, for the tooltip."""
+        """what: a sentence about the text, for the tooltip. name: for screen readers, which then
+        hear the text as a description.
+        """
         super().__init__()
-        self._mode, self._what = mode, what
+        self._mode, self._what, self._name = mode, what, name
         self._whole = ""
+        self.setAccessibleName(name)
         self.setAccessibleDescription(what)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -169,7 +123,10 @@ class ShortLabel(QLabel):
     def show_text(self, text: str) -> None:
         """Show one line of text."""
         self._whole = " ".join(said(text).split())
-        self.setAccessibleName(self._whole)
+        if self._name:
+            self.setAccessibleDescription(self._whole)
+        else:
+            self.setAccessibleName(self._whole)
         self._fit()
         self.updateGeometry()
 

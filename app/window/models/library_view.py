@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QPoint, QProcess, Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QFocusEvent, QGuiApplication, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QLineEdit, QMenu, QMessageBox, QPushButton, QTreeWidgetItem, QWidget
+from PySide6.QtWidgets import QLineEdit, QMenu, QPushButton, QTreeWidgetItem, QWidget
 from typing_extensions import override
 
 from app.start.threads import Beside
@@ -18,8 +18,8 @@ from app.state.models import ModelState
 from app.state.settings import KeptSettings
 from app.values.models import FoundModel
 from app.window.controls.choices import Option, Segments
+from app.window.controls.dialogs import choose_folder, confirm
 from app.window.controls.fields import add_clear_button
-from app.window.controls.file_dialogs import choose_folder
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_tip
 from app.window.controls.layouts import STRETCH, Wide, column, row, stacked
@@ -225,17 +225,9 @@ class ModelsHere(QWidget):
             if model.nbytes
             else tr("Move {name} to the Trash?", name=model.name)
         )
-        box = QMessageBox(QMessageBox.Icon.Question, tr("Move to Trash"), "", parent=self)
-        box.setTextFormat(Qt.TextFormat.PlainText)
-        box.setText(question)
         after = tr("The space is free once the Trash is emptied.")
-        box.setInformativeText(f"{model.path}\n{after}")
-        delete = box.addButton(tr("Move to Trash"), QMessageBox.ButtonRole.DestructiveRole)
-        box.addButton(QMessageBox.StandardButton.Cancel)
-        box.setDefaultButton(QMessageBox.StandardButton.Cancel)
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        delete.clicked.connect(lambda: self._known.delete(model))
-        box.open()
+        details, verb = f"{model.path}\n{after}", tr("Move to Trash")
+        confirm(self, question, details, verb, lambda: self._known.delete(model))
 
 
 def _row_of(model: FoundModel, is_in_use: bool) -> ModelRow:

@@ -20,8 +20,8 @@ from app.state.settings import KeptSettings
 from app.values.app_settings import ModelSettings
 from app.window.controls.bound import Bound, Control
 from app.window.controls.choices import Option, Segments, Tick
-from app.window.controls.fields import keep_key
-from app.window.controls.file_dialogs import choose_file, choose_folder
+from app.window.controls.dialogs import choose_file, choose_folder
+from app.window.controls.fields import on_key
 from app.window.controls.labels import describe, label, paragraph, say, set_role
 from app.window.controls.layouts import Group, Wide, column, named, row
 from app.window.controls.numbers import NumberField, NumberKind
@@ -252,7 +252,7 @@ class ModelCardView(QFrame):
         column(Wide(FittingArea(body)), foot, of=self, spacing=0)
         self.load.clicked.connect(self._try_load)
         self._cancel.clicked.connect(self._close)
-        keep_key(self, Qt.Key.Key_Escape)
+        on_key(self, Qt.Key.Key_Escape, self._close)
 
     def watch(self, offered: OfferedModel, settings: KeptSettings) -> None:
         """Show this model, and change how it is loaded. settings: know the folder chosen last."""
@@ -292,10 +292,7 @@ class ModelCardView(QFrame):
 
     @override
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        match event.key():
-            case Qt.Key.Key_Escape:
-                self._close()
-            case Qt.Key.Key_Return | Qt.Key.Key_Enter:
-                (self.other if self.load.isHidden() else self.load).click()
-            case _:
-                super().keyPressEvent(event)
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            (self.other if self.load.isHidden() else self.load).click()
+        else:
+            super().keyPressEvent(event)

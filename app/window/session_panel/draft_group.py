@@ -10,7 +10,7 @@ from app.state.round_history import SpeedBySetting
 from app.window.controls.bound import Bound, Control
 from app.window.controls.choices import DropDown, Option, Segments
 from app.window.controls.icons import Sign
-from app.window.controls.labels import SteadyWords, paragraph, say, set_tip
+from app.window.controls.labels import ShortLabel, paragraph, say, set_tip
 from app.window.controls.layouts import Group, Wide, column, named, row
 from app.window.controls.numbers import NumberField, NumberKind
 from app.window.language import DRAFTING, DRAFTING_HEADS, in_a_sentence, said, tr
@@ -164,7 +164,8 @@ class DraftGroup(Group):
         self._bound = bound
         self._abilities: ModelAbilities | None = None
         self._figures: DraftingFigures | None = None
-        self._dot, self._effect = Sign("dot"), SteadyWords(tr("In effect"))
+        self._dot, self._effect = Sign("dot"), ShortLabel(name=tr("In effect"))
+        self._effect.setProperty("role", "effect")
         self._source = bound.bind(
             "draft.source", DropDown(tr("Guesses come from"), tr(WHAT_SOURCE_DOES))
         )
@@ -212,7 +213,7 @@ class DraftGroup(Group):
         """Say what is in effect, and what was measured with values of two settings."""
         figures, draft = self._figures, self._bound["draft"] or DraftOptions()
         state = figures.history.state if figures else None
-        self._effect.show_words(in_effect(draft, self._abilities, state))
+        self._effect.show_text(in_effect(draft, self._abilities, state))
         is_drafting = figures is not None and figures.history.depth_in_use > 0
         self._dot.show_sign("dot", "accent" if is_drafting else "muted")
         if figures is None:

@@ -40,7 +40,7 @@ from app.state.answers import Answers
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
 from app.values.chats import Folder, ListedChat
-from app.window.controls.fields import keep_key
+from app.window.controls.fields import on_key
 from app.window.controls.labels import label, unmarked
 from app.window.language import tr
 from app.window.sidebar.chat_delegate import ChatDelegate, menu_button
@@ -84,7 +84,7 @@ class ChatList(QListView):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setMouseTracking(True)
-        keep_key(self, Qt.Key.Key_F2)  # for the chat that is marked here, not for the one on show
+        on_key(self, Qt.Key.Key_F2)  # for the chat that is marked here, not for the one on show
         self.clicked.connect(self._click)
         self.doubleClicked.connect(self._click_again)
 

@@ -2,14 +2,15 @@
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSignalBlocker, Qt, QTimer
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QFrame, QMessageBox, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 from typing_extensions import override
 
 from app.state.answers import Answers
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
 from app.state.downloads import Downloads
-from app.window.controls.fields import SearchField
+from app.window.controls.dialogs import confirm
+from app.window.controls.fields import SearchField, on_key
 from app.window.controls.icons import IconButton, icon
 from app.window.controls.labels import label, set_tip
 from app.window.controls.layouts import Wide, column, row
@@ -56,7 +57,7 @@ class Sidebar(QFrame):
         column(top, self._empty, Wide(self.list), self.undo, foot, of=self, spacing=0)
         self._search.textChanged.connect(lambda _: self._pause.start())
         self._pause.timeout.connect(self._look)
-        self._search.left.connect(self._leave_search)
+        on_key(self._search, Qt.Key.Key_Escape, self._leave_search)
         self._search.returnPressed.connect(self._open_first)
         folder.clicked.connect(lambda: self.list.make_folder(self.list.several))
         back.clicked.connect(lambda: self._chats.show_trash(False))
@@ -116,14 +117,8 @@ class Sidebar(QFrame):
         """Say how many chats would be deleted, and delete them if that is agreed to."""
         count = sum(len(group.chats) for group in self._chats.groups)
         question = tr("Delete {n:,} chats for good?", "Delete 1 chat for good?", count)
-        box = QMessageBox(QMessageBox.Icon.Question, tr("Empty Trash"), question, parent=self)
-        box.setInformativeText(tr("This cannot be undone."))
-        empty = box.addButton(tr("Empty Trash"), QMessageBox.ButtonRole.DestructiveRole)
-        box.addButton(QMessageBox.StandardButton.Cancel)
-        box.setDefaultButton(QMessageBox.StandardButton.Cancel)
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        empty.clicked.connect(self._chats.empty_trash)
-        box.open()
+        details, verb = tr("This cannot be undone."), tr("Empty Trash")
+        confirm(self, question, details, verb, self._chats.empty_trash)
 
     def start_search(self) -> None:
         """Put the cursor into the search field."""

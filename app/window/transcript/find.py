@@ -15,7 +15,7 @@ from shiboken6 import isValid
 from typing_extensions import override
 
 from app.values.attached_text import said_with
-from app.window.controls.fields import SearchField, keep_key
+from app.window.controls.fields import SearchField, on_key
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label, tabular
 from app.window.controls.layouts import row
@@ -218,7 +218,7 @@ class FindBar(QFrame):
         search.went.connect(self._show_count)
         buttons = (self._previous, self._next, self.close_button)
         row(self.field, self.count, *buttons, of=self, margins=(20, 2, 20, 6), spacing=4)
-        keep_key(self, Qt.Key.Key_Escape)
+        on_key(self, Qt.Key.Key_Escape, self.close_button.click)
 
     def _show_count(self) -> None:
         current, total = self._search.number, self._search.total
@@ -236,8 +236,6 @@ class FindBar(QFrame):
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             is_back = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
             self._search.step(-1 if is_back else 1)
-        elif event.key() == Qt.Key.Key_Escape:
-            self.close_button.click()
         else:
             super().keyPressEvent(event)
 

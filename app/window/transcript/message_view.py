@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QMimeData, Qt, Signal
-from PySide6.QtGui import QEnterEvent, QGuiApplication, QKeyEvent, QKeySequence, QTextCursor
+from PySide6.QtGui import QEnterEvent, QGuiApplication, QKeyEvent, QTextCursor
 from PySide6.QtWidgets import QMenu, QPushButton, QWidget
 from typing_extensions import override
 
 from app.values.attached_text import AttachedText, said_with, with_attachments
-from app.window.controls.fields import TOO_LONG, Lines, is_composing, keep_key
+from app.window.controls.fields import TOO_LONG, Lines, is_composing, on_key
 from app.window.controls.labels import label, paragraph, say, set_tip
 from app.window.controls.layouts import SPARE, Wide, column, row
 from app.window.language import tr
@@ -75,7 +75,7 @@ class MessageEditor(QWidget):
         column(self.field, *kept, foot, of=self, spacing=8)
         self.field.refused.connect(lambda: say(self._problem, TOO_LONG))
         self.field.accepted.connect(self.send.click)
-        keep_key(self, Qt.Key.Key_Escape)
+        on_key(self, Qt.Key.Key_Escape, self.cancel.click)
 
     @property
     def text(self) -> str:
@@ -89,13 +89,6 @@ class MessageEditor(QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self.field.setFont(look().text_font())
-
-    @override
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.matches(QKeySequence.StandardKey.Cancel):
-            self.cancel.click()
-        else:
-            super().keyPressEvent(event)
 
 
 ROOM = 44

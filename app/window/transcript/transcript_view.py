@@ -134,7 +134,6 @@ class TranscriptView(QWidget):
         lines = column(*parts, of=self, spacing=0)
         lines.setAlignment(self.find_bar, Qt.AlignmentFlag.AlignRight)
         lines.setAlignment(self.legend, Qt.AlignmentFlag.AlignHCenter)
-        self.find_bar.field.left.connect(self.close_find)
         self.find_bar.close_button.clicked.connect(self.close_find)
         self.jump = QPushButton(icon("chevron_down"), tr("Jump to latest"), self)
         self.jump.clicked.connect(self.column.follow)

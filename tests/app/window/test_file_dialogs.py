@@ -5,7 +5,7 @@ from PySide6.QtCore import QStandardPaths
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.state.settings import KeptSettings
-from app.window.controls.file_dialogs import (
+from app.window.controls.dialogs import (
     choose_file,
     choose_files,
     choose_folder,
@@ -38,7 +38,7 @@ def begun(monkeypatch, tmp_path):
 def test_dialogs_begin_in_the_folder_chosen_last(qtbot, tmp_path, begun, monkeypatch):
     downloads = tmp_path / "Downloads"
     monkeypatch.setattr(QStandardPaths, "writableLocation", lambda _: str(downloads))
-    monkeypatch.setattr("app.window.controls.file_dialogs.Path.home", lambda: tmp_path)
+    monkeypatch.setattr("app.window.controls.dialogs.Path.home", lambda: tmp_path)
     parent = QWidget()
     qtbot.addWidget(parent)
     settings = KeptSettings(tmp_path / "settings.json")

@@ -31,7 +31,7 @@ from app.values.app_settings import AppSettings, Language
 from app.values.attached_text import Refused
 from app.values.chats import ListedChat
 from app.values.models import DownloadFigures
-from app.window.controls.labels import SteadyWords
+from app.window.controls.labels import ShortLabel
 from app.window.controls.layouts import Group
 from app.window.drafting_view import kernels_in_words
 from app.window.language import number, said, tr
@@ -283,7 +283,7 @@ def test_why_the_last_answer_was_not_drafted_is_told_whole(speaking, qtbot, wear
     policies = [DepthPolicy(lambda costs=costs: costs) for costs in (never, falls)]
     for _ in range(40):
         policies[1].learn(Choice(1, None, by="mtp"), 1, 0, 1.2)
-    words = SteadyWords("In effect")
+    words = ShortLabel(name="In effect")
     qtbot.addWidget(words)
     words.resize(249, 100)
     words.show()
@@ -292,7 +292,7 @@ def test_why_the_last_answer_was_not_drafted_is_told_whole(speaking, qtbot, wear
     for why in (policy.plan((Offer("mtp"),), "auto", None).why for policy in policies):
         assert why is not None and why.code.startswith("parked")
         whole = in_effect(DraftOptions(), able, LastAnswer(0, 0, 0, why))
-        words.show_words(whole)
-        assert words.text().endswith(" …") and whole.startswith(words.text()[:-2])
+        words.show_text(whole)
+        assert words.text().endswith("…") and whole.startswith(words.text()[:-1].strip())
         assert words.toolTip().split() == whole.split()
         assert words.accessibleDescription() == whole

@@ -25,7 +25,7 @@ from app.state.round_history import DraftingNow, LastAnswer, SpeedBySetting
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.controls.choices import DropDown, Segments
-from app.window.controls.labels import SteadyWords
+from app.window.controls.labels import ShortLabel
 from app.window.controls.layouts import Group
 from app.window.controls.numbers import Slider
 from app.window.session_panel.abilities import SourceAbility, abilities
@@ -302,13 +302,14 @@ def test_a_draft_model_that_is_missing_is_said_where_it_is_the_source(panel):
 
 
 def test_what_is_in_effect_is_as_high_as_its_letters_need_again(qtbot):
-    words = SteadyWords("In effect")
+    words = ShortLabel(name="In effect")
+    words.show_text("Off")
     qtbot.addWidget(words)
     words.show()
     heights = []
     for size in (13, 26, 13):
         words.setStyleSheet(f"font-size: {size}px")
-        heights.append(words.height())
+        heights.append(words.sizeHint().height())
     assert heights[0] == heights[2] < heights[1]
 
 
@@ -317,11 +318,12 @@ def test_newcomers_see_what_is_in_effect_the_depth_and_three_sliders(panel):
     drafting, sampling = panel.draft, panel.sampling
 
     def controls(group):
-        kinds = (QDoubleSpinBox, QPlainTextEdit, DropDown, Segments, Slider, SteadyWords)
+        kinds = (QDoubleSpinBox, QPlainTextEdit, DropDown, Segments, Slider)
         found = [w for kind in kinds for w in group.findChildren(kind)]
         return {w.accessibleName() for w in found if w.isVisibleTo(panel)}
 
-    assert controls(drafting) == {"In effect", "Guess ahead"}
+    assert controls(drafting) == {"Guess ahead"}
+    assert find(panel, QLabel, "In effect").isVisibleTo(panel)
     usual = {"Temperature", "Top k", "Top p"}
     assert controls(sampling) == usual | {f"{name}, slider" for name in usual}
     drafting.advanced.open(True)
@@ -395,8 +397,8 @@ def test_nothing_moves_below_what_is_in_effect_whatever_that_is(panel, wear):
         figures.tell(DraftingNow(0, dataclasses.replace(parked, words=parked.words * 3)))
         assert place() == before
         assert words.height() >= words.heightForWidth(words.width())
-        assert words.text().endswith(" …")
-        assert " ".join(words.toolTip().split()).startswith(words.text()[:-2])
+        assert words.text().endswith("…")
+        assert " ".join(words.toolTip().split()).startswith(words.text()[:-1].strip())
         figures.tell(None)
 
 

@@ -1,12 +1,29 @@
-"""File dialogs that start in the folder of the file that was chosen last."""
+"""Dialogs: questions before something is deleted, and files, from the folder chosen last."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QStandardPaths
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtCore import QStandardPaths, Qt
+from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
 from app.state.settings import KeptSettings
+
+
+def confirm(
+    parent: QWidget, question: str, details: str, verb: str, do: Callable[[], object]
+) -> None:
+    """Ask before something is lost, and do it when the button with the verb is pressed."""
+    box = QMessageBox(QMessageBox.Icon.Question, verb, "", parent=parent)
+    box.setTextFormat(Qt.TextFormat.PlainText)
+    box.setText(question)
+    box.setInformativeText(details)
+    agree = box.addButton(verb, QMessageBox.ButtonRole.DestructiveRole)
+    box.addButton(QMessageBox.StandardButton.Cancel)
+    box.setDefaultButton(QMessageBox.StandardButton.Cancel)
+    box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    agree.clicked.connect(do)
+    box.open()
 
 
 def start_folder(settings: KeptSettings) -> Path:
