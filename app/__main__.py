@@ -51,7 +51,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _in_the_terminal(arguments: Sequence[str]) -> int:
-    """Imported here: for the window they would be a fifth of all that is imported."""
+    """Run a command; imported here, since the window needs none of it."""
     from mlx_engine.command_line.run import run
     from mlx_engine.command_line.runtime import process_runtime
 

@@ -169,7 +169,7 @@ class App(QObject):
             self._load_last()
 
     def _take_old_texts(self) -> None:
-        """From the settings, where an older Headstart and one that could not write left them."""
+        """Move unsent texts from the settings, where an older Headstart left them, to the store."""
         value = self.settings.value
         if value.unsent or value.rewritten:
             self.drafts.add_texts(value.unsent, value.rewritten)
@@ -177,14 +177,14 @@ class App(QObject):
                 self.settings.change(replace(value, unsent={}, rewritten={}))
 
     def _take_old_load_options(self) -> None:
-        """From the chats, with which an older Headstart kept them, to the models of the chats."""
+        """Move load options from the chats, where an older Headstart left them, to the models."""
         with suppress(StoreError):
             found = self.store.chats.take_load_options()
             value = self.settings.value
             self.settings.change(replace(value, models={**found, **value.models}))
 
     def _begin_work(self) -> None:
-        """Importing MLX would hold up the first painting; once begun it goes on."""
+        """Start the engine; not before the first painting, which importing MLX would delay."""
         if not self._is_closed:
             self.worker.start()
             self.server.begin()
@@ -339,7 +339,6 @@ class App(QObject):
         self.widgets.window.setWindowTitle(f"{title} – Headstart")
 
     def _show_context(self) -> None:
-        """The figures of drafting count what the chat takes of the context."""
         model, ring = self.figures.model, self.widgets.composer.ring
         ring.show_context(self.figures.context_used or 0, (model and model.context_length) or 0)
 

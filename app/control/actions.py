@@ -271,7 +271,7 @@ class Actions(QObject):
         return Command(wish, words, choose, on=lambda: settings.value.theme == wish)
 
     def _panel(self, panel: Panel, words: str, keys: str) -> Command:
-        """Show a panel, or fold it away; the Drafting view gives way to what it came over."""
+        """Show or hide a panel; closing the Drafting view restores what it replaced."""
         window = self._window
 
         def toggle() -> None:
@@ -340,7 +340,7 @@ class Actions(QObject):
         window.typed.connect(self._type)
 
     def _run(self, command: Command) -> None:
-        """Leave the focus to the message where a button has it: Space would press it."""
+        """Run a command; the message takes the focus from a button, which Space would press."""
         if command.name not in LEAVE_A_CARD and self._widgets.layer.isVisible():
             self._offered.close()
         command.run()
@@ -385,7 +385,7 @@ class Actions(QObject):
         return self._chats.deeds.newest is not None or self._text_to_undo() is not None
 
     def _text_to_undo(self) -> QPlainTextEdit | QLineEdit | None:
-        """The text that has the focus, where something in it can be undone."""
+        """Return the text that has the focus, None if nothing can be undone in it."""
         text = self._window.focusWidget()
         match text:
             case QPlainTextEdit() if text.document().isUndoAvailable():
@@ -440,7 +440,7 @@ class Actions(QObject):
         return lambda: find() if self._window.page == "chat" else show_and_find()
 
     def _undo(self) -> None:
-        """Undo in the text that has the focus, else the newest deed in the list of chats."""
+        """Undo in the text that has the focus, else the newest change of the list of chats."""
         text = self._text_to_undo()
         if text is not None:
             text.undo()
@@ -448,7 +448,7 @@ class Actions(QObject):
             self._chats.deeds.undo()
 
     def _stop(self) -> None:
-        """End one thing, what the user looks at first; what there is of an answer stays."""
+        """Stop a comparison, the answer on show, or a load; what there is of an answer stays."""
         if self._compare.is_running:
             self._compare.stop()
         elif self._chat.running is not None:
@@ -457,7 +457,7 @@ class Actions(QObject):
             self._models.cancel()
 
     def _switch(self, state: Qt.WindowState) -> Callable[[], object]:
-        """Take the whole screen, or give it back."""
+        """Return a function that switches a state of the window on or off."""
         return lambda: self._window.setWindowState(self._window.windowState() ^ state)
 
     def _toggle_drafted_words(self) -> None:
@@ -507,7 +507,7 @@ class Actions(QObject):
 
 
 def _in_focus(slot: str) -> Callable[[], object]:
-    """A call of this slot of the text that has the focus; nothing where no text has it."""
+    """Return a function that calls a slot of the text that has the focus."""
 
     def do() -> None:
         text = QApplication.focusWidget()

@@ -125,7 +125,7 @@ class DropController(QObject):
         self._disk.run_each(lambda: _things(asked.addresses, asked.text), found)
 
     def _use(self, asked: "_Examined") -> None:
-        """Show the plan or carry it out, once files are examined."""
+        """Do what was dropped, or show the plan, once the files are examined."""
         if asked.things is not None and asked.is_dropped:
             self._carry_out(asked.things)
         elif asked.things is not None and asked is self._hovering:
@@ -261,7 +261,7 @@ def _plan(thing: Dropped, model: ModelDescription | None) -> DropPlan:
 
 
 def _beginning(text: str) -> str:
-    """One line of it."""
+    """Shorten a text to one line."""
     words = " ".join(text[: 2 * SHOWN].split())
     return words if len(words) <= SHOWN else f"{words[:SHOWN]}…"
 

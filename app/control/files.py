@@ -91,7 +91,7 @@ class FileController(QObject):
                 self.export_to(chat_id, target)
 
     def _may_replace(self, target: Path) -> bool:
-        """Ask about a file whose ending was not typed: the dialog has asked about another name."""
+        """Ask before a file is replaced under a name that the dialog has not asked about."""
         if not target.exists():
             return True
         words = tr("“{name}” already exists. Do you want to replace it?", name=target.name)
@@ -209,7 +209,7 @@ class FileController(QObject):
             self._notice.say(joined(notes, " "))
 
     def _refuse(self, error: StoreError) -> None:
-        """Said until the next import."""
+        """Report an error until the next import."""
         self._refused = str(error)
         self._fail(self._refused)
 
@@ -276,7 +276,7 @@ def free_path(folder: Path, name: str, ending: str) -> Path:
 
 
 def _with_ending(path: Path, kind: str) -> Path:
-    """The ending of the kind that was chosen, unless one was typed."""
+    """Add the ending of the chosen kind to a path that was typed without one."""
     if path.suffix.lower() in ENDINGS:
         return path
     return path.with_name(path.name + next((end for end in ENDINGS if end in kind), ".md"))
@@ -327,7 +327,7 @@ class _Document(QTextDocument):
 
 
 def _page() -> QPageLayout:
-    """One page, in the size of the locale's country."""
+    """Return a page of the size that is usual in the country of the locale."""
     is_imperial = QLocale().measurementSystem() == QLocale.MeasurementSystem.ImperialUSSystem
     size = QPageSize.PageSizeId.Letter if is_imperial else QPageSize.PageSizeId.A4
     margins = QMarginsF(MARGIN_MM, MARGIN_MM, MARGIN_MM, MARGIN_MM)

@@ -61,7 +61,7 @@ class SystemNotice(QObject):
         self._open()
 
     def _look(self, state: Qt.ApplicationState) -> None:
-        """Who is here has seen it."""
+        """Hide the icon when the user comes back."""
         if self._icon is not None and state == Qt.ApplicationState.ApplicationActive:
             self._icon.hide()
 
@@ -155,7 +155,7 @@ class TroubleController(QObject):
             self.tell(problem.words, problem.details)
 
     def _show(self, words: str, details: str) -> None:
-        """One box at a time, which counts the others."""
+        """Show an error box, or count the error in the one that is open."""
         open_now = [box for box in self._window.findChildren(CrashBox) if box.isVisible()]
         if open_now:
             open_now[0].count_another()

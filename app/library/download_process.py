@@ -105,7 +105,7 @@ def _say(figures: DownloadFigures) -> None:
 
 
 def _end_with_the_window() -> None:
-    """Its end of our input is closed when it is gone, however it went."""
+    """End the process when the window, which holds the other end of the input, is gone."""
     sys.stdin.read()
     os._exit(1)
 

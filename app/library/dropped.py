@@ -154,7 +154,7 @@ def all_of(dropped: Iterable[str]) -> tuple[Dropped, ...]:
 
 
 def _local_path(text: str) -> Path | None:
-    """The absolute path that is meant; None for links and ids."""
+    """Return the absolute path that a text names; None for links and ids."""
     if text.startswith("file:"):
         return Path(unquote(urlsplit(text).path))
     if text.startswith(("/", "~")):
@@ -171,7 +171,7 @@ def _at(place: Path) -> Dropped:
 
 
 def _file(file: Path, ending: str) -> Dropped:
-    """Judged by its ending, then by its first bytes."""
+    """Classify a file by its name, then by its first bytes."""
     unread = _unread(file.name, ending)
     if unread is not None:
         return Refused(unread)
@@ -185,7 +185,7 @@ def _file(file: Path, ending: str) -> Dropped:
 
 
 def _unread(name: str, ending: str) -> str | None:
-    """Why a file is not even opened."""
+    """Return why a file is not opened, None if it is."""
     if ending in PARTIAL:
         return Words("{name} is not downloaded to its end: wait for it, then drop it.", name=name)
     if ending in UNSAFE:
@@ -209,7 +209,7 @@ def _refused(place: Path, problem: str) -> Refused:
 
 
 def _gguf(file: Path) -> Dropped:
-    """The first shard stands for all of them."""
+    """Classify a GGUF file; the first shard stands for all shards."""
     problem = damage(file)
     if problem is not None:
         return _refused(file, problem)
@@ -245,7 +245,7 @@ folder the system would even ask for leave.
 
 
 def _brief() -> Callable[[], bool]:
-    """Whether to look into one folder more."""
+    """Return a function that tells whether one more folder may be looked into."""
     ends, left = time.monotonic() + LONGEST_S, iter(range(MOST_FOLDERS))
     return lambda: next(left, None) is not None and time.monotonic() < ends
 
@@ -271,7 +271,7 @@ def _folder(folder: Path) -> Dropped:
 
 
 def _folder_of_heads(folder: Path) -> Dropped:
-    """GGUF files that are no models, if it holds any."""
+    """Classify a folder whose GGUF files are heads only, or refuse it."""
     ggufs = (file for file in sorted(folder.iterdir()) if file.suffix.lower() == GGUF)
     heads = [file for file in ggufs if is_heads_file(file)]
     if len(heads) == 1:
@@ -301,9 +301,7 @@ FOREIGN_CHATS = ("conversations.json", ".conversation.json", "messages.jsonl")
 
 
 def _text(file: Path) -> Dropped:
-    """A chat, a text by the rule for attachments, or a document, which is read when it is attached;
-    a GGUF may have lost its ending.
-    """
+    """Classify a chat, a text or a document; a GGUF file may have lost its ending."""
     with open_regular(file) as opened:
         beginning = opened.read(200)
     if beginning.startswith(b"GGUF"):

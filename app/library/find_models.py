@@ -52,7 +52,7 @@ _ADAPTER = Words("it holds a LoRA adapter and no model: take a model that it was
 
 
 def _folder_problem(folder: Path, known: set[str], weights: Sequence[str]) -> str | None:
-    """Why the folder cannot be loaded."""
+    """Return why a folder cannot be loaded, None if it can."""
     if not weights:
         partial = next((n for n in sorted(known) if n.lower().endswith(PARTIAL)), None)
         if partial is not None:
@@ -162,7 +162,7 @@ def recall(recent: Iterable[str]) -> tuple[FoundModel, ...]:
 
 
 def _told_apart(model: FoundModel, among: Iterable[FoundModel]) -> FoundModel:
-    """With as many of its folders behind its name as no other of this name is in."""
+    """Add to the name of a model as many folders as distinguish it from others of the name."""
     parts = model.path.parts
     others = [o.path.parts for o in among if o.name == model.name and o.path != model.path]
     if not others:
@@ -216,7 +216,7 @@ def _in_folder(
     depth: int,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> Iterator[FoundModel]:
-    """Models in a tree; a folder that is a model is not searched further."""
+    """Find models in a tree of folders; a folder that is a model is not searched further."""
     if not goes_on() or not _is_new(folder, seen):
         return
     names = _listing(folder)
@@ -245,7 +245,7 @@ def _holds_drafters(folder: Path) -> bool:
 
 
 def _in_hub_cache(place: Place, seen: set[tuple[int, int]]) -> Iterator[FoundModel]:
-    """One entry a repository: the revision that `main` names, else the newest."""
+    """Find one model a repository: of the revision `main`, else of the newest."""
     for name in _listing(place.folder).folders:
         if not name.startswith("models--"):
             continue
@@ -302,7 +302,7 @@ def _is_repository(place: Path, model: Path) -> bool:
 
 
 def _parts(model: Path) -> tuple[Path, ...]:
-    """The model itself, or all of its shards that are there."""
+    """Return the file or folder of a model, or all shards that exist."""
     shard = shard_of(model.name)
     if model.is_dir() or shard is None:
         return (model,)

@@ -53,7 +53,7 @@ def search(
 
 
 def _finds(models: Iterable[Mapping[str, Any]], machine: Machine) -> Iterator[HubFind]:
-    """Those with weights we read."""
+    """Yield the models that have weights in a format we read."""
     for told in models:
         names = [file["rfilename"] for file in told.get("siblings", ())]
         form = _format(names, told.get("tags", ()))
@@ -82,13 +82,13 @@ BYTES_IN_4_BITS = 0.6
 
 
 def _stored(kind: str, count: int) -> float:
-    """Bytes of so many numbers of a type, as safetensors names it: "BF16", "U32", "F8_E4M3"."""
+    """Return the bytes of `count` numbers of a type of safetensors ("BF16", "U32", "F8_E4M3")."""
     bits = re.search("[0-9]+", kind)
     return count * int(bits[0]) / 8 if bits else 0.0
 
 
 def _format(names: Iterable[str], tags: Iterable[str]) -> Format | None:
-    """None where there are no weights we read."""
+    """Return the format of the weights; None if it is none we read."""
     endings = {PurePosixPath(name).suffix.lower() for name in names}
     if SAFETENSORS in endings:
         return "MLX" if "mlx" in tags else "Safetensors"
@@ -96,7 +96,7 @@ def _format(names: Iterable[str], tags: Iterable[str]) -> Format | None:
 
 
 def _named_heads(hub_id: str, names: Iterable[str]) -> bool | None:
-    """Whether a name says that there are MTP heads; None where none does."""
+    """Whether a file name tells of MTP heads; None if none does."""
     parts = (part for name in (hub_id, *names) for part in re.split("[^a-z0-9]+", name.lower()))
     return True if any(part.startswith("mtp") for part in parts) else None
 

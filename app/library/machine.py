@@ -47,7 +47,7 @@ def usable_bytes(memory_bytes: int, wired_limit_mb: str = "") -> int:
 
 
 def _wired_limit_mb() -> str:
-    """As its user has set it, empty where that was not done."""
+    """Return the limit of GPU memory that the user has set, "" for none."""
     command = ["/usr/sbin/sysctl", "-n", "iogpu.wired_limit_mb"]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     return answer.stdout.strip() if answer.returncode == 0 else ""

@@ -40,7 +40,7 @@ def described(path: Path | None, heads: Path | None = None) -> ModelDescription:
 def _inspect(
     path: Path | None, heads: Path | None, *stamps: Stamp
 ) -> ModelDescription | EngineError:
-    """stamps: of the files that were read; others make another entry."""
+    """Read headers, cached by `stamps`, the names, sizes and times of the files."""
     del stamps
     try:
         return mlx_engine.inspect(None if path is None else str(path), heads=heads)
@@ -49,7 +49,7 @@ def _inspect(
 
 
 def _stamp(path: Path) -> Stamp:
-    """Names, sizes and times of all files that may belong to a model: heads may lie beside it."""
+    """Return names, sizes and times of the files beside a model, where its heads may lie."""
     found = []
     with suppress(OSError), os.scandir(path if path.is_dir() else path.parent) as entries:
         for entry in entries:
@@ -135,7 +135,7 @@ def make_card(
 
 
 def _clamped(model: ModelDescription, asked: int | None) -> tuple[str, ...]:
-    """Say so when a longer context is asked for than the model can read."""
+    """Return a note if a longer context is asked for than the model can read."""
     if asked is None or asked <= model.context_length:
         return ()
     return (
@@ -148,7 +148,7 @@ def _clamped(model: ModelDescription, asked: int | None) -> tuple[str, ...]:
 
 
 def _parameter_words(model: ModelDescription) -> str:
-    """Where a token passes through some of them only, how many."""
+    """Describe the number of parameters, and of active ones of a mixture of experts."""
     total = Words("{count} parameters", count=count_words(model.parameters))
     if model.active_parameters is None:
         return total
@@ -197,7 +197,7 @@ def read_card(
 
 
 def _drafter(load: LoadOptions, machine: Machine) -> ModelDescription | str | None:
-    """A sentence where it is missing; None for one on the hub, and where headers do not tell."""
+    """Describe the draft model; None if it is not on this disk or unreadable."""
     if load.draft_model is None:
         return None
     place = Path(load.draft_model).expanduser()

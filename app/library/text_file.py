@@ -300,7 +300,7 @@ def read_text_file(
 
 
 def _text(content: bytes, encodings: Sequence[str]) -> str | None:
-    """By the first of these in which it can be read."""
+    """Decode with the first encoding that fits."""
     for encoding in encodings:
         with suppress(UnicodeDecodeError):
             return content.decode(encoding)
@@ -308,7 +308,7 @@ def _text(content: bytes, encodings: Sequence[str]) -> str | None:
 
 
 def _decoded(name: str, content: bytes) -> AttachedText | Refused:
-    """UTF-8, Windows-1252 as older Western texts are, or UTF-16 with its mark."""
+    """Decode UTF-8, Windows-1252 (older Western texts), or UTF-16 with a byte order mark."""
     for start, words in _KNOWN_BINARY:
         if content.startswith(start):
             return Refused(Words("{name} is {words}.", name=name, words=words))

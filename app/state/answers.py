@@ -167,7 +167,7 @@ class RunningAnswer:
             self._thought_until = now
 
     def _count(self, stats: RoundStats, now: float) -> None:
-        """The first round's tokens came before its time was taken, so they do not count."""
+        """Count the tokens of a round; those of the first came before the clock started."""
         if self._first_round_at is None:
             self._first_round_at = now
         else:
@@ -504,7 +504,7 @@ class Answers(State):
             self._go_on_calling(answer)
 
     def _finish(self, answer: RunningAnswer) -> None:
-        """Keep it, then end it in the next turn; nothing where the program has ended since."""
+        """Store the answer, and end it in the next turn of the event loop."""
         if answer.message_id in self._unsaved:
             self._keep(answer)
             self._turns.do(lambda: self._finish(answer))
@@ -543,7 +543,7 @@ class Answers(State):
             self._timer.stop()
 
     def _save_what_grew(self) -> None:
-        """What cannot be saved now is tried again the next time."""
+        """Store partial answers; one that cannot be stored is tried again at the next tick."""
         messages = self._store.messages
         self._write_again()
         for answer in [self._running[message_id] for message_id in self._unsaved]:
@@ -553,7 +553,7 @@ class Answers(State):
                 self._unsaved.remove(answer.message_id)
 
     def _write_again(self) -> None:
-        """Answers that have ended; that they could not be written is said already."""
+        """Try again to store answers that have ended."""
         unwritten = self._store.messages.unwritten
         waiting = list(unwritten)
         with suppress(StoreError):
@@ -569,7 +569,7 @@ class Answers(State):
             self.saved.emit(words)
 
     def _saving(self, answer: RunningAnswer, save: Callable[[], object]) -> bool:
-        """False where it cannot be saved, which is said once; the answer goes on."""
+        """Store something; False if that failed, which is told once an answer."""
         try:
             save()
         except StoreError as error:

@@ -274,7 +274,7 @@ class ChatState(State):
                 self._show_from(place)
 
     def _show_from(self, place: int) -> None:
-        """Read the branch again, which is another one from this place on."""
+        """Read the branch again, which has changed from this place on."""
         self.turns = self._store.messages.path(self._number)
         self._tell_replaced(place)
         self.stored.emit(self._number)
@@ -335,8 +335,9 @@ class ChatState(State):
     # how it is done
 
     def _ask(self, place: int, question_of: Callable[[int], StoredMessage]) -> bool:
-        """Store a question, at `place` from now on, and its empty answer, both or neither; then
-        have it answered. False where it could not be stored.
+        """Store a question at `place` with its empty answer, both or neither, and have it answered.
+
+        False if it could not be stored.
         """
         current = self._models.loading or self._models.in_use
         settings = replace(self.settings, model_path=current.path if current else None)
@@ -364,18 +365,18 @@ class ChatState(State):
         return self.chat_id
 
     def _put(self, place: int, question: StoredMessage, answer: StoredMessage) -> None:
-        """The question at this place, unless it is there already, and the answer after it."""
+        """Show the question at a place, and the answer after it."""
         if question.id not in self.turns.ids[place : place + 1]:
             asked = Turn(question, (*self._versions(place), question.id))
             self.turns.replace_from(place, asked)
         self.turns.replace_from(place + 1, Turn(answer, (*self._versions(place + 1), answer.id)))
 
     def _versions(self, place: int) -> tuple[int, ...]:
-        """Ids of the messages that could stand at this place."""
+        """Return the ids of the messages that could stand at this place."""
         return self.turns[place].siblings if place < len(self.turns) else ()
 
     def _question_before(self, message_id: int | None) -> StoredMessage | None:
-        """The question that a message answers, or the message if it is one; the last for None."""
+        """Return the question that a message answers, or is; the last question for None."""
         if message_id is None:
             return self.last_question
         place = self.place(message_id)
@@ -423,9 +424,7 @@ class ChatState(State):
         return self.place(self.settings.read_from) or 0
 
     def _read_before(self, place: int) -> Sequence[int]:
-        """Ids of what is read before the message at a place: not the turns that were dropped,
-        unless it is in one of them.
-        """
+        """Return the ids of the messages that the model reads before the one at a place."""
         first = self.first_read
         return self.turns.ids[first if place >= first else 0 : place]
 

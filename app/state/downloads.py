@@ -234,7 +234,7 @@ class Downloads(State):
 
 
 def _figures(model: HubModel, phase: Phase) -> DownloadFigures:
-    """A download of which nothing but its model is known."""
+    """Make the figures of a download that has not begun."""
     name = f"{model.hub_id}:{model.quantisation}" if model.quantisation else model.hub_id
     if model.file is not None:
         name = f"{model.hub_id} · {model.file}"

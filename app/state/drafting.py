@@ -101,10 +101,7 @@ class DraftingFigures(State):
         self._tell()
 
     def _past_of(self, chat_id: int) -> list[GenerationStats]:
-        """Answers of the model in use; before there is one, of the model that answered last.
-
-        None where the store has trouble, which others tell.
-        """
+        """Return statistics of the model in use, or of the last model if there is none."""
         try:
             past = self._messages.figures(chat_id)
         except StoreError:
@@ -132,7 +129,7 @@ class DraftingFigures(State):
         self._tell()
 
     def _forget(self) -> None:
-        """What was measured with another model says nothing any more."""
+        """Forget what was measured with another model."""
         self.costs = ()
         self._histories: dict[int, RoundHistory] = {}
         self._outputs: dict[str, DraftOutput | None] = {}

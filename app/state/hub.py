@@ -159,7 +159,7 @@ class HubState(State):
         self.changed.emit()
 
     def _ask(self, ask: Callable[[], T], use: Callable[[T], object], words: str = "") -> None:
-        """Use the answer, or say what is wrong with it; words: what is done meanwhile."""
+        """Ask in the background and use the answer, or tell why not. words: told meanwhile."""
 
         def answer() -> T | DownloadFailed:
             try:

@@ -152,7 +152,7 @@ class KnownModels(State):
         self.refresh()
 
     def _take(self, found: FoundHere) -> None:
-        """Show what is there, with the headers known so far, and read all headers."""
+        """Show the models that were found, then read their headers."""
         models = tuple(dict.fromkeys((POCKET, *found.models)))
         self.missing = found.missing
         if not self._has_looked and any(not model.problem for model in found.models):

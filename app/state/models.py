@@ -237,7 +237,7 @@ class ModelState(State):
             self._request(MeasureCosts())  # nobody else asks for the cost of wide passes
 
     def _remember(self, request: LoadModel, own: ModelSettings | None) -> None:
-        """Keep the model in use among the recent ones, and how it was loaded."""
+        """Store the model in use as a recent one, with the settings of its load."""
         value = self._settings.value
         if self.description is not None:
             used = BUILT_IN if request.path is None else self.description.path
@@ -247,7 +247,7 @@ class ModelState(State):
         self._settings.change(value)
 
     def _describe(self, description: ModelDescription) -> None:
-        """Take what was learnt after the load, unless the model is gone already."""
+        """Take what was learnt about the model in use after its load."""
         if self.description is None or self.description.path != description.path:
             return
         known = {*self.description.declined}
@@ -263,7 +263,7 @@ class ModelState(State):
         self.changed.emit()
 
     def _end_load(self, path: str | None) -> _Load:
-        """Take the oldest load of a path off the list; those that waited are withdrawn first."""
+        """Remove the oldest load of a path from the queue and return it."""
         ended = next((load for load in self._loads if load.request.path == path), None)
         if ended is None:
             return _Load(LoadModel(path))

@@ -200,7 +200,7 @@ class RoundHistory:
         )
 
     def _remember(self, stats: GenerationStats) -> None:
-        """A whole answer of which only the sums are known."""
+        """Add a whole answer of which only sums are known."""
         pace = self._pace_drafted if stats.drafted else self._pace_plain
         if stats.tokens_per_second:
             pace.add(

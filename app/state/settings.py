@@ -124,7 +124,7 @@ def _kept_aside(path: Path) -> str:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Either the old or the new text is there afterwards, also after a power cut."""
+    """Replace a file so that a power failure leaves the old or the new text."""
     make_private_folder(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     part = Path(name)
@@ -179,7 +179,7 @@ class KeptSettings(State):
         self._tell(self._save())
 
     def _save(self) -> str:
-        """What is wrong, or "". Of several that wait for each other the first saves the newest."""
+        """Write the settings; return what is wrong, or ""."""
         with self._lock:
             if self._saved != self._value:
                 settings = self._value

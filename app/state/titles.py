@@ -95,7 +95,7 @@ class Titles(QObject):
             self._wanted.append(answer.chat_id)
 
     def _wait(self) -> None:
-        """Wait from now on for a moment in which nothing is asked; what is asked goes first."""
+        """Start the idle time anew; a title that is being written gives way to answers."""
         self._idle.stop()
         is_busy = bool(self._answers.chat_ids) or self._comparison.is_running
         is_away = self._models.description is None
@@ -121,7 +121,7 @@ class Titles(QObject):
                 self._request(Ask(CHAT_ID, str(self._asked), (begun,), SETTINGS))
 
     def _beginning_of(self, chat_id: int) -> Message | None:
-        """What the model is asked; None for a chat that went on or has a title of its user's."""
+        """Make the prompt for a title; None if the chat went on or has a title of the user."""
         with suppress(StoreError):
             turns = self._store.messages.path(chat_id)
             if len(turns) == 2 and self._has_first_words(chat_id, turns[0].message.text):

@@ -248,7 +248,7 @@ class HeadBar(QFrame):
         self._fit()
 
     def _fit(self) -> None:
-        """The name gives way to what is said of a load, and the bar to both."""
+        """Hide the progress bar, then the details, where there is no room for them."""
         has_room = self.width() >= TIGHT * look().zoom
         self._progress.setVisible(self._is_loading and has_room)
         self._detail.setVisible(self._is_loading or self.width() >= ROOMY * look().zoom)

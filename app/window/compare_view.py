@@ -328,7 +328,6 @@ class CompareView(QWidget):
         self._refresh_answers()
 
     def _refresh_run(self) -> None:
-        """The button, by what is typed and what can be run."""
         is_running = self._comparison.is_running
         self._run.setText(tr("Stop") if is_running else tr("Run"))
         can_run = bool(self._prompt.toPlainText().strip()) and not self._why_not
@@ -340,7 +339,7 @@ class CompareView(QWidget):
         return "" if self._comparison.models.can_answer else NO_MODEL
 
     def _refresh_answers(self) -> None:
-        """The figures of both sides, and what can be said of their words so far."""
+        """Show the figures of both sides, and what their words so far have in common."""
         comparison = self._comparison
         is_over = bool(comparison.ending)
         speeds = {
@@ -367,7 +366,7 @@ class CompareView(QWidget):
             self._verdict.show_words(*self._so_far(comparison))
 
     def _state_of(self, comparison: Comparison, side: Side) -> str:
-        """What a side has come to, in words."""
+        """Describe what a side has come to."""
         stats = comparison.stats(side)
         if stats is not None:
             return figures_in_words(stats)
@@ -378,7 +377,7 @@ class CompareView(QWidget):
         return tr("Runs next") if comparison.is_running else tr("Not run yet")
 
     def _so_far(self, comparison: Comparison) -> tuple[str, Verdict]:
-        """What is said of texts that are not complete; they are checked as they come."""
+        """Compare texts that are not complete."""
         state = tr("Running") if comparison.is_running else said(ENDINGS.get(comparison.ending, ""))
         on, off = comparison.said("on"), comparison.said("off")
         if not on or not off:
@@ -390,7 +389,7 @@ class CompareView(QWidget):
         return told, "check"
 
     def _show_answers(self) -> None:
-        """Where there is no room for all of the page: what came out, and the answers below it."""
+        """Scroll to the verdict and the answers where the page does not fit."""
         self._page.verticalScrollBar().setValue(self._verdict.y())
 
     def _press(self) -> None:

@@ -173,7 +173,7 @@ class MainWindow(QMainWindow):
         self._fold()
 
     def _fold(self) -> None:
-        """Hide what is not wanted, has no room, or has no business on this page."""
+        """Hide the sidebar or the panel if it is not wanted or has no room."""
         wants_right = self._wants_right and self.page == "chat"
         most = self.width() - round(NARROWEST_BESIDE_ONE * look().zoom)
         least = self._sidebar.minimumWidth()
@@ -194,12 +194,12 @@ class MainWindow(QMainWindow):
         self.folded.emit()
 
     def _keep_width(self) -> None:
-        """The user drags the edge of the sidebar."""
+        """Remember the width to which the user dragged the sidebar."""
         self.sidebar_width = round(self._sidebar.width() / max(1.0, look().zoom))
         self._fold()
 
     def _show(self, side: QWidget, wanted: bool) -> None:
-        """The page gets the keys of what is folded away."""
+        """Show or hide a side; the page takes the focus of one that is hidden."""
         loses_keys = not wanted and side.isAncestorOf(self.focusWidget())
         side.setVisible(wanted)
         if loses_keys:

@@ -142,7 +142,7 @@ class SettingsView(QWidget):
         self._stack.setCurrentWidget(self._made[name])
 
     def _come_after_the_names(self, pane: QWidget) -> None:
-        """Let Tab come to a new pane next, and not after all other widgets of the window."""
+        """Put the widgets of a new pane next in the order of Tab."""
         before: QWidget = self._tabs
         for widget in pane.findChildren(QWidget):
             takes_focus = widget.focusPolicy() != Qt.FocusPolicy.NoFocus

@@ -188,7 +188,7 @@ class Segments(Control):
         self._take_tab()
 
     def _take_tab(self) -> None:
-        """Tab stops at the value on show, or at the first one; arrow keys go on from there."""
+        """Have Tab stop at the value on show, or the first; arrow keys move from there."""
         buttons = self._group.buttons()
         stop = self._group.checkedButton() or next(iter(buttons), None)
         for button in buttons:
@@ -202,7 +202,7 @@ class Segments(Control):
         return self._options[row].value if row >= 0 else None
 
     def _have_buttons(self, count: int) -> None:
-        """Add or take away at the end: the one that was clicked or has the focus stays."""
+        """Add or remove buttons at the end, so that a clicked or focused one stays."""
         for surplus in self._group.buttons()[count:]:
             self._group.removeButton(surplus)
             self._row.removeWidget(surplus)
@@ -250,7 +250,7 @@ class Tick(QCheckBox):
         self.setChecked(value)
 
     def _wrap(self) -> None:
-        """Break the words where they would go over the right edge."""
+        """Break the words into lines of the width."""
         metrics, lines = self.fontMetrics(), [""]
         room = self.width() - BOX
         for word in self._words.split():

@@ -30,7 +30,7 @@ class _Drawn(QIconEngine):
         self._clones: list[_Drawn] = []
 
     def _colour_in(self, mode: QIcon.Mode) -> Colour:
-        """What stands on the accent colour is off on another ground."""
+        """Return the colour of a mode: a disabled icon does not stand on the accent colour."""
         is_off = mode == QIcon.Mode.Disabled
         return "text" if is_off and self._colour == "on_accent" else self._colour
 
@@ -106,7 +106,7 @@ def pixmap(name: str, colour: str, size: int, scale: float = 1, opacity: float =
 
 @cache
 def _source(name: str) -> str:
-    """What was shown once is shown on in other sizes and colours, should its file go."""
+    """Read the file of an icon, once."""
     return asset_path(f"icons/{name}.svg").read_text(encoding="utf-8")
 
 

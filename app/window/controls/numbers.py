@@ -60,7 +60,7 @@ class NumberEdit(QDoubleSpinBox):
         tabular(self)
 
     def _number(self, text: str) -> float | None:
-        """The number that a text means, None for none."""
+        """Parse a number, None for a text that is none."""
         unset = self.specialValueText()
         if unset and text in ("", unset):
             return self.unset
@@ -202,7 +202,7 @@ class NumberField(Control):
         self._refresh()
 
     def _refresh(self) -> None:
-        """Keep the slider and the colour in step with the number."""
+        """Show the number in the slider, and by the colour whether it was chosen."""
         chosen = self.value
         restyle(self.edit, "unset", chosen is None)
         number = self.edit.start if chosen is None else chosen

@@ -222,7 +222,7 @@ class FirstRunView(QWidget):
         self._refresh()
 
     def _drop_target(self, sign: Sign) -> QFrame:
-        """A dashed frame; the window itself takes the drop."""
+        """Make the dashed frame; the window takes the drop."""
         frame = QFrame()
         frame.setProperty("role", "drop")
         words = paragraph(DROP, "heading")
@@ -264,7 +264,7 @@ class FirstRunView(QWidget):
         self._show_recent(self._known.recent)
 
     def _show_recent(self, entries: Sequence[FoundModel]) -> None:
-        """A button for each of the newest models that can be loaded."""
+        """Show a button for each of the newest models that can be loaded."""
         sound = [entry for entry in entries if not entry.problem][:MOST_RECENT]
         empty(self._recent)
         for entry in sound:

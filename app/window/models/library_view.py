@@ -91,12 +91,12 @@ class FolderSection(QWidget):
         return line
 
     def _follow_target(self) -> None:
-        """Another folder was chosen, or a download got on, which says for itself."""
+        """Show another folder once it is chosen."""
         if self._downloads.folder != self._shown:
             self._show_target()
 
     def _show_target(self) -> None:
-        """Show the folder, and its free space once the disk has told it."""
+        """Show the download folder, then its free space."""
         self._shown = folder = self._downloads.folder
         self._target.show_text(str(folder))
 
@@ -187,7 +187,7 @@ class ModelsHere(QWidget):
             self._offered.offer(None if model.is_built_in else str(model.path))
 
     def _show_menu(self, place: QPoint) -> None:
-        """At the row below the pointer, or at the current one for the menu key."""
+        """Open the menu of the row below the pointer, or of the current row."""
         menu = self.menu_of(self.table.itemAt(place) or self.table.currentItem())
         if menu is not None:
             menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -218,7 +218,7 @@ class ModelsHere(QWidget):
         say(self._problem, "" if reveal(path) else gone)
 
     def _ask_to_delete(self, model: FoundModel) -> None:
-        """Say what would be deleted, and delete it if that is agreed to."""
+        """Ask before a model is moved to the Trash."""
         size = size_words(model.nbytes)
         question = (
             tr("Move {name} ({size}) to the Trash?", name=model.name, size=size)

@@ -254,7 +254,7 @@ class ModelTable(QTreeWidget):
         self.picked.emit()
 
     def _sorted(self, rows: tuple[ModelRow, ...]) -> list[ModelRow]:
-        """As the header says; as they were given where it says nothing."""
+        """Sort by the column of the header, if one is chosen."""
         header = self.header()
         column, order = header.sortIndicatorSection(), header.sortIndicatorOrder()
         if column < 0:
@@ -272,7 +272,7 @@ class ModelTable(QTreeWidget):
                 waiting[:0] = [item.child(number) for number in range(item.childCount())]
 
     def _take(self, item: QTreeWidgetItem) -> None:
-        """A group opens or closes; the line of a problem stands for its row."""
+        """Take a row, or open and close a group; a problem belongs to the row above."""
         row = item.parent() if isinstance(item, _Problem) else item
         if self.entry_at(row) is not None:
             self.taken.emit(self.entry_at(row))
@@ -280,7 +280,7 @@ class ModelTable(QTreeWidget):
             row.setExpanded(not row.isExpanded())
 
     def _fit(self) -> None:
-        """Hide columns that are of no use here, or that there is no room for."""
+        """Hide columns that are empty or have no room."""
         zoom = look().zoom
         for column in range(1, len(COLUMNS)):
             is_narrow = self.width() < HIDDEN_BELOW.get(column, 0) * zoom

@@ -122,7 +122,7 @@ def why_never(draft: DraftOptions, abilities: ModelAbilities) -> str:
 
 
 def _off(never: str, state: DraftingState) -> str:
-    """Say "off", or "off from the next step on" while tokens are still drafted."""
+    """Say why nothing is drafted, or from the next step on if it still is."""
     if not isinstance(state, DraftingNow) or not state.depth:
         return never
     return tr(
@@ -134,7 +134,7 @@ def _off(never: str, state: DraftingState) -> str:
 
 
 def _next(draft: DraftOptions, abilities: ModelAbilities, state: DraftingState) -> str:
-    """What comes, where it is not what is."""
+    """Say what will be drafted, if that differs from now."""
     is_answering = isinstance(state, DraftingNow)
     if draft.depth == "auto":
         is_told = is_answering or (state is not None and state.why is not None)
@@ -157,7 +157,7 @@ def _next(draft: DraftOptions, abilities: ModelAbilities, state: DraftingState) 
 
 
 def _auto(draft: DraftOptions, state: DraftingState) -> str:
-    """What the automatic choice would be, beside a pinned depth."""
+    """Say what the automatic choice would be, beside a fixed depth."""
     auto = state.auto_depth if isinstance(state, DraftingNow) else None
     if draft.depth == "auto" or auto is None:
         return ""

@@ -148,7 +148,7 @@ class PresetsGroup(Group):
         self._refresh()
 
     def _refresh(self) -> None:
-        """A name that is being typed stays where nothing of this has changed."""
+        """Show other presets, if they have changed: a name that is being typed stays."""
         now = self.presets.names, self.presets.current, self.presets.is_changed
         if now != (self._names, self._current, self._is_changed):
             self.show_presets(*now)
@@ -182,7 +182,7 @@ class PresetsGroup(Group):
         self.presets.use(name)
 
     def _show_name(self, is_renamed: bool) -> None:
-        """In the field for names, where a new one takes its place."""
+        """Put the name of the preset into the field, to rename it."""
         self._name.setText(self._choice.currentData() if is_renamed else "")
         if is_renamed:
             self._name.setFocus()

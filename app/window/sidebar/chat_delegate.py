@@ -68,7 +68,7 @@ class ChatDelegate(QStyledItemDelegate):
             painter.drawRoundedRect(rect.adjusted(SIDE, 1, -SIDE, -1), RADIUS, RADIUS)
 
     def _paint_folder(self, painter: QPainter, rect: QRectF, row: Row) -> None:
-        """Which way its arrow points says whether it is open; at the right is how many it holds."""
+        """Paint the arrow of a folder, its name, and the number of its chats."""
         sizes, is_open = look().sizes, row.folder is not None and row.folder.is_open
         inner = rect.adjusted(SIDE + INSET, 0, -SIDE - INSET, 0)
         size = round(CHEVRON * look().zoom)
@@ -86,7 +86,7 @@ class ChatDelegate(QStyledItemDelegate):
     def _paint_chat(
         self, painter: QPainter, rect: QRectF, listed: ListedChat, right: float
     ) -> None:
-        """right: pixels at the right that are something else's."""
+        """Paint title and snippet. right: pixels kept free at the right."""
         inner = rect.adjusted(SIDE + INSET, 0, -SIDE - max(INSET, right), 0)
         sizes, heights = look().sizes, _heights(look().sizes)
         title = QRectF(inner)
@@ -99,7 +99,7 @@ class ChatDelegate(QStyledItemDelegate):
     def _line(
         self, painter: QPainter, rect: QRectF, text: str, found: Sequence[TextRange], pixels: int
     ) -> None:
-        """One elided line, what was found in it in bold."""
+        """Paint one elided line, with what was found in bold."""
         main = pixels == look().sizes.interface
         font = _font(pixels)
         elided = QFontMetrics(font).elidedText(
@@ -118,7 +118,7 @@ class ChatDelegate(QStyledItemDelegate):
         layout.draw(painter, rect.topLeft() + QPointF(0, (rect.height() - line.height()) / 2))
 
     def _paint_ring(self, painter: QPainter, place: QRectF) -> None:
-        """Three quarters of a ring, turned further from picture to picture."""
+        """Paint three quarters of a ring, turned by the frame."""
         ring = QRectF(0, 0, RING, RING)
         ring.moveCenter(place.center())
         pen = QPen(look().colour("accent"), 1.5)
@@ -188,7 +188,7 @@ def menu_button(rect: QRect) -> QRectF:
 
 
 def _step_in(row: Row) -> int:
-    """Chats of a folder stand below its name."""
+    """Return the indent of a row in pixels: chats of a folder are set in."""
     return round(STEP_IN * look().zoom) if row.listed is not None and row.folder is not None else 0
 
 
@@ -201,13 +201,13 @@ class _Heights(NamedTuple):
 
 @cache
 def _heights(sizes: TypeSizes) -> _Heights:
-    """The view asks for every row."""
+    """Return the heights of rows, cached: the view asks for every row."""
     title = QFontMetrics(_font(sizes.interface)).height() + TITLE_PADDING
     return _Heights(title, QFontMetrics(_font(sizes.small)).height() + 2)
 
 
 def _mark_from_the_end(field: QLineEdit) -> None:
-    """All of a text, with its beginning in view; Qt would show its end."""
+    """Select a text with its beginning in view."""
     field.end(False)
     field.home(True)
 
@@ -220,14 +220,14 @@ def _font(pixels: int, *, bold: bool = False) -> QFont:
 
 
 def _marks(elided: str, text: str, found: Sequence[TextRange]) -> list[QTextLayout.FormatRange]:
-    """Mark what was found, as far as it is in front of the three dots."""
+    """Return formats for what was found before the ellipsis."""
     seen = len(elided) if elided == text else len(elided) - 1
     ranges = (TextRange(start, min(end, seen)) for start, end in found if start < seen)
     return [_bold(elided, each) for each in ranges]
 
 
 def _bold(line: str, found: TextRange) -> QTextLayout.FormatRange:
-    """Qt counts in UTF-16 units, of which an emoji takes two."""
+    """Return the format of a range, counted in UTF-16 units as Qt counts."""
     result = QTextLayout.FormatRange()
     result.start = units(line[: found.start])
     result.length = units(line[found.start : found.end])

@@ -118,7 +118,7 @@ class ChatList(QListView):
         self.verticalScrollBar().setValue(place)
 
     def _mark(self, folder: int | None, selected: Sequence[int]) -> None:
-        """Mark what was marked before, as far as it is still listed."""
+        """Select what was selected before, if it is still listed."""
         self._mark_shown()
         index = self._model.index_of_folder(folder)
         if len(selected) == 1:
@@ -134,22 +134,22 @@ class ChatList(QListView):
             marks.select(marked, marks.SelectionFlag.ClearAndSelect)
 
     def _mark_shown(self) -> None:
-        """Mark the chat that is on show; it may not be listed."""
+        """Select the chat that is on show, if it is listed."""
         self._mark_alone(self._model.index_of(self._chat.chat_id))
 
     def _mark_alone(self, index: QModelIndex) -> None:
-        """Also while the Command key is held, with which Qt would add to what is marked."""
+        """Select one row only, also while Command is held."""
         marks = self.selectionModel()
         marks.setCurrentIndex(index, marks.SelectionFlag.ClearAndSelect)
 
     def _mark_shown_again(self) -> None:
-        """After a menu of another chat; several that are marked stay marked."""
+        """Select the chat on show after a menu of another chat."""
         is_edited = self.state() == QAbstractItemView.State.EditingState
         if len(self.selectedIndexes()) <= 1 and not is_edited:
             self._mark_shown()
 
     def _keep_mark(self) -> None:
-        """A click that marks nothing leaves the chat that is open marked."""
+        """Select the chat on show when a click has selected nothing."""
         if not self.selectedIndexes():
             self._mark_shown()
 
@@ -163,7 +163,7 @@ class ChatList(QListView):
             self._frames.stop()
 
     def _turn_rings(self) -> None:
-        """Paint the rows in view of chats that are being answered, and no others."""
+        """Paint the next frame of the rings in view."""
         self._delegate.frame += 1
         first, last = (self.indexAt(QPoint(0, y)).row() for y in (0, self.viewport().height() - 1))
         end = last if last >= 0 else self._model.rowCount() - 1
@@ -210,12 +210,11 @@ class ChatList(QListView):
         self._choose(index)
 
     def _click(self, index: QModelIndex) -> None:
-        """A click that only adds to what is marked opens nothing."""
+        """Open a chat, unless the click only adds to the selection."""
         if not QGuiApplication.keyboardModifiers() & MANY:
             self._choose(index)
 
     def _choose(self, index: QModelIndex) -> None:
-        """Show a chat; open or close a folder."""
         row = self._model.row_at(index)
         if row.own_folder is not None:
             self._chats.open_folder(row.own_folder.id, not row.own_folder.is_open)
@@ -225,7 +224,7 @@ class ChatList(QListView):
             self._chat.open(hit.chat.id, hit.message_id, hit.found)
 
     def _click_again(self, index: QModelIndex) -> None:
-        """Two clicks rename a chat, and open and close a folder."""
+        """Rename a chat, or open and close a folder."""
         if self._model.row_at(index).listed is not None:
             self._edit(index)
         else:
@@ -310,7 +309,7 @@ class ChatList(QListView):
         return menu
 
     def _menu_at(self, index: QModelIndex) -> QMenu | None:
-        """Of all that is marked if this is among it, else of this alone."""
+        """Return the menu of a row, or of the selection that it belongs to."""
         row = self._model.row_at(index)
         if row.own_folder is not None:
             return self.folder_menu_for(row.own_folder, self._model.chats_in(row.own_folder.id))
@@ -322,7 +321,7 @@ class ChatList(QListView):
     # dragging
 
     def _dragged(self, data: QMimeData) -> tuple[int, ...]:
-        """Chats of this list that are dragged; none while folders are not shown."""
+        """Return the ids of dragged chats of this list; none in the Trash."""
         if self._chats.shows_trash or not data.hasFormat(CHATS):
             return ()
         return tuple(json.loads(bytes(data.data(CHATS).data())))

@@ -107,7 +107,7 @@ class ChatListModel(QAbstractListModel):
         return next((n for n, row in rows if row.heading == heading and row.folder is None), None)
 
     def _first_day(self) -> int:
-        """Where the headings of days begin."""
+        """Return the row of the first heading of a day."""
         rows = enumerate(self._rows)
         days = (
             n
@@ -122,7 +122,7 @@ class ChatListModel(QAbstractListModel):
         self.endInsertRows()
 
     def _remove(self, row: int) -> None:
-        """A heading goes with its last chat."""
+        """Remove a chat, and its heading if it is the last one."""
         is_last = row + 1 == len(self._rows) or self._rows[row + 1].listed is None
         is_only = is_last and self._rows[row - 1].listed is None
         first = row - 1 if is_only and self._rows[row - 1].folder is None else row
@@ -228,7 +228,7 @@ class ChatListModel(QAbstractListModel):
 
 
 def _in_words(row: Row) -> str:
-    """For those who hear the list."""
+    """Describe a row for screen readers."""
     if row.own_folder is not None:
         if row.own_folder.is_open:
             return tr("Folder, open, {n:,} chats", "Folder, open, 1 chat", row.size)

@@ -114,7 +114,7 @@ class Sidebar(QFrame):
         return tr("Your chats will be listed here.")
 
     def _ask_to_empty_trash(self) -> None:
-        """Say how many chats would be deleted, and delete them if that is agreed to."""
+        """Ask before the chats in the Trash are deleted."""
         count = sum(len(group.chats) for group in self._chats.groups)
         question = tr("Delete {n:,} chats for good?", "Delete 1 chat for good?", count)
         details, verb = tr("This cannot be undone."), tr("Empty Trash")
@@ -135,7 +135,7 @@ class Sidebar(QFrame):
         self._chats.search(self._search.text())
 
     def _open_first(self) -> None:
-        """Search now for what was typed, not after a pause."""
+        """Search for what is typed, and open the first chat."""
         if self._pause.isActive():
             self._look()
         self.list.choose_at(0)

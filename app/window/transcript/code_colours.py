@@ -68,7 +68,6 @@ def _lexer(language: str) -> Any:
 
 @cache
 def _colour_of(kind: object) -> Colour | None:
-    """Of a token type."""
     return next((colour for prefix, colour in RULES if str(kind).startswith(prefix)), None)
 
 

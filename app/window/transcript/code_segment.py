@@ -94,7 +94,7 @@ class CodeText(QPlainTextEdit):
             self.colours.rehighlight()
 
     def _is_outdated(self) -> bool:
-        """Qt's style sheets give some widgets their former font again."""
+        """Whether the look has changed, or a style sheet has set the former font again."""
         return self._look != look() or self.font().pixelSize() != look().sizes.code
 
     def text(self) -> str:
@@ -118,7 +118,7 @@ class CodeText(QPlainTextEdit):
         return self.blockBoundingGeometry(self.document().lastBlock()).bottom()
 
     def _are_lines_alike(self) -> bool:
-        """Letters of another font, such as emoji, may make a line higher; Qt adds up all lines."""
+        """Whether all lines are equally high: letters of other fonts may be higher."""
         return self._code.isascii()
 
     def _line_height(self) -> float:
@@ -156,7 +156,7 @@ class CodeText(QPlainTextEdit):
         ]
 
     def _lines(self, area: QRectF) -> Iterator[PlacedBlock]:
-        """The lines that touch `area`, which may be a small part of the code."""
+        """Yield the lines that touch an area."""
         if self._are_lines_alike():
             line = self._line_height()
             number = min(max(0, int(area.y() / line)), self.blockCount() - 1)

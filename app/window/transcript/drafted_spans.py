@@ -74,7 +74,7 @@ def aligned(source: str, rendered: str, at: int = 0, start: int = 0) -> Iterator
 
 
 def _find(source: str, word: str, at: int, following: str) -> int:
-    """Where the word stands at or after `at`, -1 if nowhere that can be trusted."""
+    """Find a word at or after `at`; -1 if it is nowhere that can be trusted."""
     near = source.find(word, at, at + NEAR + len(word))
     if near < 0:
         past = MARKUP.match(source, at, at + FAR)
@@ -92,7 +92,7 @@ def _find(source: str, word: str, at: int, following: str) -> int:
 
 
 def _letter_by_letter(source: str, word: re.Match[str], at: int) -> list[Run]:
-    """A word with markers inside it, such as un**believ**able; empty if it is not there whole."""
+    """Align a word with markers inside it, as un**believ**able; [] if a letter is missing."""
     runs = []
     for index, letter in enumerate(word.group()):
         found = source.find(letter, at, at + NEAR)
@@ -186,7 +186,7 @@ class GrowingAlignment:
         return self._runs
 
     def _keep(self, source: str, rendered: str) -> None:
-        """Drop the runs that are not of the unchanged beginning, and those near its end."""
+        """Drop the runs after the unchanged beginning, and those near its end."""
         old_source = self._source[:-MARGIN]
         old_rendered = self._rendered[:-MARGIN]
         same = source.startswith(old_source) and rendered.startswith(old_rendered)

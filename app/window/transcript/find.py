@@ -135,7 +135,7 @@ class ChatSearch(QObject):
         self.went.emit()
 
     def _counts(self) -> Iterator[int]:
-        """Of each message."""
+        """Yield the number of matches of each message."""
         for place, message in enumerate(self._column.messages):
             now = self._as_it_is(place, message)
             yield self._count(searched_thoughts(now)) + self._count(searched_text(now))
@@ -241,7 +241,7 @@ class FindBar(QFrame):
 
 
 def _spaced(text: str) -> str:
-    """A space that does not break is one for a reader."""
+    """Replace no-break spaces by spaces."""
     return text.replace("\xa0", " ")
 
 

@@ -121,7 +121,7 @@ def _is_too_much(mathml: Element) -> bool:
 
 
 def _nodes_of(element: Element, times: int = 1) -> int:
-    """How many nodes ziamath makes of MathML: those of a row or cell twice, to measure it first."""
+    """Count the nodes that ziamath makes of MathML: those of rows and cells twice."""
     inner = 2 * times if element.tag.rpartition("}")[2] in ("math", "mrow", "mtd") else times
     return times + sum(_nodes_of(child, inner) for child in element)
 
@@ -279,7 +279,7 @@ def place_formulas(
 
 
 def _up_to(step: int, length: float) -> int:
-    """Whole pixels of the screen: of an image that ends between two of them Qt leaves out a row."""
+    """Round up to whole pixels of the screen: Qt would leave out a row."""
     return step * ceil(length / step)
 
 

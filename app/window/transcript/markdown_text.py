@@ -112,7 +112,7 @@ class _HtmlWriter:
         return self._formula(token) if kind.startswith("math") or _is_maths(token) else _leaf(token)
 
     def _footnote(self, token: Token) -> str:
-        """Its number where it is referred to, and before the first of its own words."""
+        """Write the number of a footnote where it is referred to, and before its words."""
         if token.type == "footnote_ref":
             return f"<sup>{escape(str(token.meta['label']))}</sup>"
         begins, number = token.type == "footnote_reference_open", self._number
@@ -124,7 +124,7 @@ class _HtmlWriter:
         return f"{start} " if is_text else f"{start}</p>{self._one(token)}"
 
     def _formula(self, token: Token) -> str:
-        """Its source, of which the title tells that it may become a picture."""
+        """Write a formula as its source, with the source as title."""
         is_display = token.type != "math_inline"
         source = escape(FormulaKey(token.content.strip(), is_display).source)
         if token.block:
@@ -144,7 +144,7 @@ class _HtmlWriter:
         return LINE_BREAK.sub("<br>", shown) if self._in_cell else shown
 
     def _cell(self, token: Token) -> str:
-        """A cell, aligned as the rule under the table's head says."""
+        """Write a cell with the alignment of its column."""
         self._in_cell = token.nesting > 0
         if not self._in_cell:
             return f"</{token.tag}>"
@@ -158,7 +158,7 @@ def _is_maths(token: Token) -> bool:
 
 
 def _without_breaks_at_formulas(tokens: list[Token]) -> list[Token]:
-    """All but the breaks beside a formula that is on a line of its own anyway."""
+    """Drop line breaks beside a display formula."""
     return [
         token
         for at, token in enumerate(tokens)
@@ -168,7 +168,7 @@ def _without_breaks_at_formulas(tokens: list[Token]) -> list[Token]:
 
 
 def _leaf(token: Token) -> str:
-    """A token that opens and closes nothing."""
+    """Write a token without children."""
     kind = token.type
     if kind in ("fence", "code_block"):
         code = token.content.removesuffix("\n")
@@ -179,7 +179,7 @@ def _leaf(token: Token) -> str:
 
 
 def _tag(token: Token) -> str:
-    """The opening or closing tag of a paragraph, list, emphasis, ..."""
+    """Write the opening or closing tag of a paragraph, list, emphasis, ..."""
     if token.hidden:
         return ""
     if token.type in ("heading_open", "heading_close"):
@@ -195,13 +195,13 @@ def _tag(token: Token) -> str:
 
 
 def _link(token: Token) -> str:
-    """Links lead to the web or to mail, nowhere else."""
+    """Write a link; only addresses of the web and of mail are kept."""
     address = str(token.attrs.get("href", ""))
     return f'<a href="{escape(address)}">' if address.startswith(SAFE_LINK) else "<a>"
 
 
 def _image(token: Token) -> str:
-    """An image's description as a link to it: images of an answer are not loaded."""
+    """Write a link in place of an image: images are not loaded."""
     address = str(token.attrs.get("src", ""))
     label = escape(tr("Image: {what}", what=token.content or address))
     return f'<a href="{escape(address)}">{label}</a>' if address.startswith(SAFE_LINK) else label
@@ -310,7 +310,7 @@ class _PlainWriter:
 
 
 def _plain_line(tokens: Sequence[Token]) -> str:
-    """The words of a line; a link whose text is not its address is followed by it."""
+    """Write inline tokens as text; a link is followed by its address."""
     parts: list[str] = []
     address, label = "", 0
     for token in tokens:

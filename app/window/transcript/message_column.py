@@ -59,7 +59,7 @@ class MessageColumn(PinnedScroll):
 
     @property
     def _stop(self) -> int:
-        """The place after the last message that has its widget."""
+        """The place after the last message that has a widget."""
         return self._start + len(self._views)
 
     def view(self, message_id: int) -> MessageView | None:
@@ -68,7 +68,7 @@ class MessageColumn(PinnedScroll):
         return next((view for view in reversed(views) if view.message.id == message_id), None)
 
     def _is_whole_below(self) -> bool:
-        """Whether the last message of the chat has its place."""
+        """Whether the last message of the chat has a widget."""
         return self._stop == len(self.messages)
 
     def view_at(self, place: int) -> MessageView | None:
@@ -129,7 +129,7 @@ class MessageColumn(PinnedScroll):
         self.lay_out()
 
     def _make(self, views: Iterable[MessageView]) -> None:
-        """As many of them as fill the view."""
+        """Build as many views as fill the viewport."""
         room = max(self.viewport().height(), 400)
         for view in views:
             view.build(self._width())
@@ -153,7 +153,7 @@ class MessageColumn(PinnedScroll):
         self._mark_last()
 
     def _extend(self) -> None:
-        """Where the edge of the section is nearly in view."""
+        """Add messages at an end of the section that is nearly in view."""
         bar, near = self.verticalScrollBar(), self.viewport().height()
         above = self._start > 0 and bar.value() < near
         below = not self._is_whole_below() and bar.maximum() - bar.value() < near
@@ -217,28 +217,25 @@ class MessageColumn(PinnedScroll):
             self.replace_from(place, [message, *later])
 
     def _hold_the_end(self) -> None:
-        """Where it is in view."""
+        """Stay at the end if it is in view."""
         bar = self.verticalScrollBar()
         if self._is_whole_below() and bar.value() == bar.maximum():
             self._set_pinned(True)
 
     def _stay_with_the_editor(self) -> None:
-        """It would run away from the user with an answer that grows below it."""
+        """Keep the place of an editor above an answer that grows."""
         if any(view.message.state == "live" for view in self._views[-1:]):
             self.stay()
 
     def _unmade_within(self, distance: int) -> list[MessageView]:
-        """The messages in view and so many pixels above and below that have no widgets yet."""
+        """Return views within `distance` pixels of the viewport that are not built."""
         top = self.verticalScrollBar().value() - distance
         bottom = top + self.viewport().height() + 2 * distance
         near = (v for v in self._views if v.y() <= bottom and v.y() + v.height() > top)
         return [view for view in near if not view.is_built]
 
     def _make_in_view(self) -> None:
-        """What is in view is needed now, what is near it soon.
-
-        As one is made the others move, which may bring more into view.
-        """
+        """Build the views in the viewport now, and those near it soon."""
         self._nearby.start()
         if self._is_arranging:
             return
@@ -283,9 +280,7 @@ class MessageColumn(PinnedScroll):
         self._drop(self._views[index:], index)
 
     def _drop(self, views: list[MessageView], index: int) -> None:
-        """Take away these, the first of which has this index; an answer that is being written goes
-        on without a place.
-        """
+        """Remove views, the first at this index; a running answer is kept without a place."""
         for view in views:
             self._column.takeAt(index)  # removeWidget would take ten times as long
             view.hide()
@@ -296,7 +291,7 @@ class MessageColumn(PinnedScroll):
         del self._views[index : index + len(views)]
 
     def _drop_live(self) -> None:
-        """What is being written is not shown any more."""
+        """Forget the running answer that has no place."""
         if self._live is not None:
             self._live.deleteLater()
             self._live = None

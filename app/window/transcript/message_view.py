@@ -258,7 +258,7 @@ class MessageView(QWidget):
             self._open_editor(self._body).field.setFocus()
 
     def _words(self, text: str) -> str:
-        """What of a text is edited: of a question, all but what was attached."""
+        """Return what of a text is edited: of a question, all but its attachments."""
         return said_with(text).text if self.message.role == "user" else text
 
     def _open_editor(self, body: QWidget) -> MessageEditor:

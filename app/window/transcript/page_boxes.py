@@ -63,7 +63,7 @@ def _on_line(line: QTextLine, start: int, end: int) -> QRectF:
 
 
 def _x(line: QTextLine, position: int) -> float:
-    """PySide6 returns the place and the position it belongs to."""
+    """Return the x of a position; PySide6 returns a pair."""
     found = line.cursorToX(position)
     assert isinstance(found, tuple)
     return float(found[0])
@@ -233,7 +233,7 @@ def code_boxes(blocks: Iterable[PlacedBlock], family: str) -> Iterator[QRectF]:
 
 
 def _levels(block: QTextBlock) -> int:
-    """How many quotes a paragraph stands in."""
+    """Return the number of quotes around a paragraph."""
     form = block.blockFormat()
     if not block.isValid() or not form.hasProperty(QTextFormat.Property.BlockQuoteLevel):
         return 0

@@ -86,7 +86,7 @@ class PinnedScroll(QScrollArea):
         self.scrolled.emit()
 
     def _is_whole_below(self) -> bool:
-        """Whether the end of the content is the end of all there is."""
+        """Whether the content goes to the end of all there is."""
         return True
 
     def _grew(self) -> None:
@@ -104,7 +104,7 @@ class PinnedScroll(QScrollArea):
             self.pinned_changed.emit(pinned)
 
     def _remember(self) -> None:
-        """What stands at the top of the view is what must not move."""
+        """Hold what stands at the top of the viewport."""
         top = QPoint(self.content.width() // 2, self.verticalScrollBar().value())
         self._hold(self.content.childAt(top) or self.content.childAt(top + QPoint(0, 24)))
 

@@ -117,7 +117,7 @@ class ProseSegment(QTextBrowser):
         self.fit(width)
 
     def _is_outdated(self) -> bool:
-        """Qt's style sheets give some widgets their former font again."""
+        """Whether the look has changed, or a style sheet has set the former font again."""
         return self._look != look() or self.font().pixelSize() != look().sizes.transcript
 
     def fit(self, width: int) -> None:
@@ -152,7 +152,7 @@ class ProseSegment(QTextBrowser):
         return self._boxes
 
     def _aligned_source(self) -> str:
-        """What an image stands for is one character of it."""
+        """Return the source with one character in place of each pictured formula."""
         parts, at = [], 0
         for latex, _ in self._pictured:
             found = self._source.find(latex, at)
@@ -176,7 +176,7 @@ class ProseSegment(QTextBrowser):
         self._place_formulas()
 
     def _fit_tables(self) -> None:
-        """A table that is too wide scrolls sideways: no number in it is broken."""
+        """Let a text with a table scroll sideways, so that no number is broken."""
         has_table, wrap, policy = "<table" in self._html, QTextOption.WrapMode, Qt.ScrollBarPolicy
         self.setWordWrapMode(wrap.WordWrap if has_table else wrap.WrapAtWordBoundaryOrAnywhere)
         self.setHorizontalScrollBarPolicy(

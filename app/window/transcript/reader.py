@@ -87,7 +87,7 @@ class Reader(QObject):
             self.turns.do(self._fit_next)
 
     def _fit_next(self) -> None:
-        """What has come into view since is first."""
+        """Fit one text, first one that has come into view."""
         self._unfitted = {text: fit for text, fit in self._unfitted.items() if isValid(text)}
         if self._unfitted:
             text = next(filter(meets_window, self._unfitted), next(reversed(self._unfitted)))

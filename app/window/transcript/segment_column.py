@@ -85,7 +85,7 @@ class SegmentColumn(QWidget):
         self._show_from(0 if self._definitions else first)
 
     def _close(self) -> int:
-        """The index of the first segment that changed."""
+        """End the stream; return the index of the first segment that changed."""
         first = self._stream.finish()
         self._definitions = link_definitions(self._stream.segments)
         return first

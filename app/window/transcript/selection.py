@@ -133,7 +133,7 @@ class Selection(QObject):
         return True
 
     def _scroll(self) -> None:
-        """While the mouse selects beyond the edge."""
+        """Scroll while the mouse selects beyond the edge."""
         if self._area is None or not QGuiApplication.mouseButtons() & Qt.MouseButton.LeftButton:
             self._scrolling.stop()
             return

@@ -94,7 +94,7 @@ class Segment:
         return tuple(self._indented() if fence is None else self._fenced(fence))
 
     def _opening(self) -> Fence | None:
-        """The fence in its first line."""
+        """Return the fence in the first line, None for none."""
         return opening_fence(dedented(self.source.partition("\n")[0], self.indent))
 
     def _fenced(self, fence: Fence) -> Iterator[CodePart]:
@@ -313,9 +313,7 @@ class StreamingMarkdown:
             self._table = ""
 
     def _turns(self, line: str) -> bool:
-        """Whether indented code begins with a line or ended before it, which its first letter
-        tells, so that none of it is shown as what it is not.
-        """
+        """Begin or end indented code at a line; whether that was done."""
         is_indented = INDENT.match(line) is not None
         is_new = self._after_blank or ENDS_ITSELF.match(self._last_line) is not None
         may_begin = is_new and not self._in_list and self._inner is None
@@ -374,7 +372,7 @@ class StreamingMarkdown:
         self._notice(line)
 
     def _begins_inner_code(self, line: str) -> bool:
-        """Whether a fence that is set in begins a code segment, which it then has done."""
+        """Begin code at a fence that is set in; whether that was done."""
         found, column = INNER_FENCE.match(line.rstrip("\r\n")), _column(line)
         if found is None or found[1].strip() or self._code_segments == MOST_CODE:
             return False
@@ -450,10 +448,10 @@ class StreamingMarkdown:
 
 
 def _column(line: str) -> int:
-    """How far a line is set in."""
+    """Return the column of the first character of a line."""
     return len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip(" "))
 
 
 def _is_top(line: str) -> bool:
-    """Whether a line is in no list, and not blank."""
+    """Whether a line is neither set in nor blank."""
     return line[0] not in " \t\r\n"

@@ -56,7 +56,7 @@ class DraftLegend(QWidget):
         return QFontMetrics(look().small_font()).horizontalAdvance("4+") + 14
 
     def _width(self, *words: str) -> int:
-        """Of the samples and these words."""
+        """Return the pixels of the samples and these words."""
         metrics = QFontMetrics(look().small_font())
         beside = (metrics.horizontalAdvance(text) + SAMPLE_GAP for text in words if text)
         return DEEPEST_TINT * self._sample() + sum(beside)
@@ -153,7 +153,7 @@ class TranscriptView(QWidget):
         chat.ended.connect(lambda message_id: self._end(chat, message_id))
 
     def _open(self, chat: ChatState, first: int | None) -> None:
-        """What was found in the chat is marked, where it can be seen there."""
+        """Show another chat, and mark what was searched for."""
         self.show_messages(shown_messages(chat), first)
         if first is not None and chat.found:
             self.show_hit(chat.turns.ids[first], chat.found)
@@ -161,7 +161,7 @@ class TranscriptView(QWidget):
                 self.close_find()
 
     def _replace(self, chat: ChatState, place: int) -> None:
-        """An answer that is written there is followed."""
+        """Show other messages from a place on, and follow an answer that is written there."""
         self.replace_from(place, shown_messages(chat, place))
         if chat.running is not None:
             self.column.follow()

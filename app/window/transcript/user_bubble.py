@@ -47,7 +47,7 @@ class UserBubble(QWidget):
         self._show(is_whole=False)
 
     def _chip(self, attachment: AttachedText) -> QPushButton:
-        """A click shows what was attached, the next one hides it."""
+        """Make the button of an attachment, which shows and hides its text."""
         name = attachment.name
         short = name if len(name) <= LONGEST_NAME else f"{name[:20]}…{name[-15:]}"
         chip = QPushButton(unmarked(f"{short} · {size_words(attachment.nbytes)}"))
@@ -65,7 +65,7 @@ class UserBubble(QWidget):
         self._show(is_whole=False)
 
     def _text(self) -> str:
-        """The question, and what of its attachments is open."""
+        """Return the question with the attachment that is open."""
         opened = self._opened.text if self._opened else ""
         return "\n\n".join(filter(None, (self._said.text, opened)))
 
@@ -96,7 +96,7 @@ class UserBubble(QWidget):
         self.update()
 
     def _show(self, is_whole: bool) -> None:
-        """The text up to MOST of it, or its beginning."""
+        """Show the text up to MOST characters, or its beginning."""
         text = self._text()
         shown, rest = beginning_of(text), len(text) - MOST
         self._is_cut = not is_whole and shown != text
@@ -139,7 +139,7 @@ def beginning_of(text: str) -> str:
 
 
 def _lines(text: str) -> str:
-    """A paragraph for each line: long text is laid out faster in many than in one."""
+    """Write a paragraph a line: many are laid out faster than one long one."""
     style = "margin:0; white-space:pre-wrap"
     empty = f'<p style="-qt-paragraph-type:empty; {style}"><br></p>'
     return "".join(
