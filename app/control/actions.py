@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 from itertools import zip_longest
+from typing import NamedTuple
 
 from PySide6.QtCore import QMetaObject, QObject, Qt
 from PySide6.QtGui import QAction, QKeySequence, QShortcut
@@ -14,7 +15,6 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QMenu,
     QMenuBar,
-    QMessageBox,
     QPlainTextEdit,
 )
 
@@ -28,11 +28,12 @@ from app.state.compare import Comparison
 from app.state.models import ModelState
 from app.state.settings import KeptSettings
 from app.values.app_settings import Theme
+from app.window.controls.dialogs import inform
 from app.window.language import tr
 from app.window.layers import Palette
 from app.window.main_window import Page, Panel
 from app.window.sidebar.chat_list import COPY
-from app.window.style_sheet import LookController
+from app.window.style_sheet import THEMES, LookController
 from app.window.widgets import Widgets
 from mlx_engine.values.words import Words
 
@@ -49,11 +50,13 @@ ROLES = {
     "about": QAction.MenuRole.AboutRole,
 }
 VIEW, APPEARANCE = Words("View", "menu"), Words("Appearance", "menu")
-THEMES: dict[Theme, str] = {
-    "system": Words("System"),
-    "light": Words("Light"),
-    "dark": Words("Dark"),
-}
+
+
+class Shortcut(NamedTuple):
+    """Keys, and the words of the command that they run."""
+
+    keys: str
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,27 +486,21 @@ class Actions(QObject):
     def _show_shortcuts(self) -> None:
         rows = [
             f"<td align='right'>{escape(keys)}</td><td>&nbsp;&nbsp;{escape(words)}</td>"
-            for keys, words in (line.split("\t") for line in self.shortcuts_in_words().split("\n"))
+            for keys, words in self.shortcuts()
         ]
         half = (len(rows) + 1) // 2
         pairs = zip_longest(rows[:half], rows[half:], fillvalue="")
         cells = "".join(f"<tr>{left}<td>&nbsp;&nbsp;</td>{right}</tr>" for left, right in pairs)
         words = tr("Keyboard Shortcuts")
-        box = QMessageBox(QMessageBox.Icon.NoIcon, words, words, parent=self._window)
-        box.setInformativeText(f"<table>{cells}</table>")
-        box.open()
+        inform(self._window, words, words, f"<table>{cells}</table>")
 
-    def shortcuts_in_words(self) -> str:
-        """Every command that has a shortcut, a line each: the keys, a tab, the words."""
+    def shortcuts(self) -> list[Shortcut]:
+        """The shortcuts of all commands, as the system writes them."""
         native = QKeySequence.SequenceFormat.NativeText
-        lines = [
-            f"{action.shortcut().toString(native)}\t{action.text()}"
-            for action in self
-            if not action.shortcut().isEmpty()
-        ]
+        actions = (action for action in self if not action.shortcut().isEmpty())
+        found = [Shortcut(a.shortcut().toString(native), a.text()) for a in actions]
         first, last = (QKeySequence(keys).toString(native) for keys in ("Ctrl+1", "Ctrl+9"))
-        words = tr("First to ninth chat")
-        return "\n".join([*lines, f"{first}–{last}\t{words}"])
+        return [*found, Shortcut(f"{first}–{last}", tr("First to ninth chat"))]
 
 
 def _in_focus(slot: str) -> Callable[[], object]:

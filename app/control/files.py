@@ -28,7 +28,7 @@ from app.store.transfer import (
 from app.values import VERSION
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
-from app.window.controls.dialogs import choose_files, choose_folder, choose_target
+from app.window.controls.dialogs import choose_files, choose_folder, choose_target, inform
 from app.window.controls.icons import app_icon
 from app.window.language import tr
 from app.window.widgets import Widgets
@@ -235,14 +235,11 @@ class FileController(QObject):
 
     def show_about(self) -> None:
         """Icon, version, what this is, and links."""
-        box = QMessageBox(
-            QMessageBox.Icon.NoIcon, tr("About Headstart"), "Headstart", parent=self._window
-        )
-        box.setIconPixmap(app_icon().pixmap(ABOUT_ICON))
         version = tr("Version {version}", version=VERSION)
         links = " · ".join(f'<a href="{link}">{tr(words)}</a>' for words, link in LINKS.items())
-        box.setInformativeText(f"<p>{version}</p><p>{tr(ABOUT)}</p><p>{links}</p>")
-        box.open()
+        html = f"<p>{version}</p><p>{tr(ABOUT)}</p><p>{links}</p>"
+        icon = app_icon().pixmap(ABOUT_ICON)
+        inform(self._window, tr("About Headstart"), "Headstart", html, icon)
 
     def _file_name(self, chat_id: int) -> str:
         try:

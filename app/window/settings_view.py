@@ -33,11 +33,6 @@ from app.window.session_panel.sampling_group import SUCH_AS, SamplingGroup, Temp
 from app.window.tools_pane import ToolsPane
 from mlx_engine.values.words import Words, size_words
 
-THEMES = (
-    Option("system", Words("System")),
-    Option("light", Words("Light")),
-    Option("dark", Words("Dark")),
-)
 LANGUAGES = (
     Option("system", Words("System")),
     Option("en", "English"),
@@ -179,9 +174,13 @@ class SettingsView(QWidget):
             size.setAccessibleName(tr("Text size {percent}", percent=percent(zoom)))
 
         self._bound.listen(show_size)
+        themes = Segments(tr("Theme"), [Option(*theme) for theme in THEMES.items()])
         row(size, 8, *(self._zoom_button(*zoom) for zoom in ZOOMS), STRETCH, of=sizes, spacing=8)
         return (
-            named(tr("Theme"), bind("theme", Segments(tr("Theme"), THEMES))),
+            named(
+                tr("Theme"),
+                bind("theme", Segments(tr("Theme"), [Option(*theme) for theme in THEMES.items()])),
+            ),
             named(tr("Text size"), sizes),
             named(tr("Text width"), bind("text_width", Segments(tr("Text width"), WIDTHS))),
         )

@@ -17,6 +17,7 @@ from app.state.settings import KeptSettings
 from app.values.app_settings import Theme as Wish
 from app.values.app_settings import zoomed
 from app.window.look import Look, Scheme, TypeSizes, load_theme, look, mixed, palette_of
+from mlx_engine.values.words import Words
 
 LABELS = """
 QLabel { background: transparent; }
@@ -285,6 +286,11 @@ def style_sheet(wanted: Look) -> str:
     return Template(RULES).substitute(names)
 
 
+THEMES: dict[Wish, str] = {
+    "system": Words("System"),
+    "light": Words("Light"),
+    "dark": Words("Dark"),
+}
 COLOURS: dict[Wish, Qt.ColorScheme] = {
     "system": Qt.ColorScheme.Unknown,
     "light": Qt.ColorScheme.Light,

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QStandardPaths, Qt
+from PySide6.QtGui import QPixmap
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
 from app.state.settings import KeptSettings
@@ -23,6 +24,17 @@ def confirm(
     box.setDefaultButton(QMessageBox.StandardButton.Cancel)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     agree.clicked.connect(do)
+    box.open()
+
+
+def inform(
+    parent: QWidget, title: str, heading: str, html: str, icon: QPixmap | None = None
+) -> None:
+    """Show a text without asking anything."""
+    box = QMessageBox(QMessageBox.Icon.NoIcon, title, heading, parent=parent)
+    if icon is not None:
+        box.setIconPixmap(icon)
+    box.setInformativeText(html)
     box.open()
 
 
