@@ -177,10 +177,7 @@ class SettingsView(QWidget):
         themes = Segments(tr("Theme"), [Option(*theme) for theme in THEMES.items()])
         row(size, 8, *(self._zoom_button(*zoom) for zoom in ZOOMS), STRETCH, of=sizes, spacing=8)
         return (
-            named(
-                tr("Theme"),
-                bind("theme", Segments(tr("Theme"), [Option(*theme) for theme in THEMES.items()])),
-            ),
+            named(tr("Theme"), bind("theme", themes)),
             named(tr("Text size"), sizes),
             named(tr("Text width"), bind("text_width", Segments(tr("Text width"), WIDTHS))),
         )
