@@ -94,13 +94,13 @@ class DropController(QObject):
         self._slow.start()
 
     def leave(self) -> None:
-        """Nothing hovers any more."""
+        """Hide the plan: nothing is dragged over the window any more."""
         self._hovering = None
         self._slow.stop()
         self._overlay.hide()
 
     def take(self, addresses: Sequence[str], text: str = "") -> None:
-        """Do what was dropped to be done; what hovered before is not examined again."""
+        """Do what a drop of these means; files that were examined while dragged are not again."""
         hovered, asked = self._hovering, _Examined(tuple(addresses), text)
         self.leave()
         if hovered is not None and hovered.is_of(asked):
@@ -197,7 +197,7 @@ def _things(addresses: Sequence[str], text: str) -> Sequence[Dropped]:
 
 
 def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> DropPlan:
-    """What letting go of these would do while `model` is in use."""
+    """Return what a drop of these things would do while `model` is in use."""
     refused = [thing for thing in things if isinstance(thing, Refused)]
     texts = [thing for thing in things if isinstance(thing, DroppedText)]
     chats = [text for text in texts if text.is_chat]

@@ -51,7 +51,7 @@ LINKS = {
 
 
 class FileController(QObject):
-    """Chats out of and into files, links and the log opened by other programs."""
+    """Exports and imports chats, and opens links and the log in other programs."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class FileController(QObject):
         self._disk, self._turns = Beside(self), Turns(self)
 
     def export(self, chat_ids: Sequence[int], ending: str = "") -> None:
-        """Ask where to, and write the chats there. ending: of the files, asked for where ""."""
+        """Ask where to write chats, and write them. ending: of the files, "" to ask for it."""
         if len(chat_ids) == 1:
             self._export_one(chat_ids[0], ending)
             return
@@ -127,7 +127,7 @@ class FileController(QObject):
             self._fail(str(why_not))
 
     def export_into(self, chat_ids: Sequence[int], folder: Path, ending: str) -> None:
-        """Write each into a file of its own that was not there, one a turn of the event loop."""
+        """Write each chat into a new file of a folder, one a turn of the event loop."""
         self._turns.do_steps(self._write_each(chat_ids, folder, ending))
 
     def _write_each(self, chat_ids: Sequence[int], folder: Path, ending: str) -> Iterator[None]:
@@ -167,12 +167,12 @@ class FileController(QObject):
         )
 
     def close(self) -> None:
-        """The program ends, and no further file is written."""
+        """Stop writing files: the program ends."""
         self._is_closed = True
         self._turns.stop()
 
     def import_chat(self) -> None:
-        """Ask for files, and add each as a chat."""
+        """Ask for files, and import the chats in them."""
         kinds = tr("Chats (*.md *.json *.jsonl)")
         paths = choose_files(self._window, tr("Import chats"), kinds, self._settings)
         self.import_from(*map(Path, paths))
@@ -214,7 +214,7 @@ class FileController(QObject):
         self._fail(self._refused)
 
     def open_link(self, link: str) -> None:
-        """In the browser; only what the web has, never a file or a program of this computer."""
+        """Open a link of the web or mail in its program; never a file of this computer."""
         url = QUrl(link, QUrl.ParsingMode.StrictMode)
         if url.isValid() and url.scheme() in ("http", "https", "mailto"):
             QDesktopServices.openUrl(url)
@@ -222,7 +222,7 @@ class FileController(QObject):
             self._notice.mention(tr("This link is not opened: {link}", link=link[:200]))
 
     def show_log(self) -> None:
-        """Open the log with whatever shows text here."""
+        """Open the log in the program for texts."""
         if self._log_file.exists():
             QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._log_file)))
         else:
@@ -234,7 +234,7 @@ class FileController(QObject):
             )
 
     def show_about(self) -> None:
-        """Icon, version, what this is, and links."""
+        """Show icon, version, description and links."""
         version = tr("Version {version}", version=VERSION)
         links = " · ".join(f'<a href="{link}">{tr(words)}</a>' for words, link in LINKS.items())
         html = f"<p>{version}</p><p>{tr(ABOUT)}</p><p>{links}</p>"
@@ -266,7 +266,7 @@ def _write_pdf(markdown: str, title: str, path: Path) -> StoreError | None:
 
 
 def free_path(folder: Path, name: str, ending: str) -> Path:
-    """`name` in `folder`, with the first number that no file there has yet."""
+    """Return a path for `name` in `folder` that does not exist, with a number if needed."""
     names = (name if number == 1 else f"{name} {number}" for number in count(1))
     paths = (folder / (name + ending) for name in names)
     return next(path for path in paths if not os.path.lexists(path))

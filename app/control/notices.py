@@ -72,7 +72,7 @@ def is_elsewhere() -> bool:
 
 
 class NotificationController(QObject):
-    """Knows how long answers take, and whether anybody sees them end."""
+    """Notifies the user of a long answer that ends while another program is in front."""
 
     def __init__(
         self,
@@ -134,12 +134,12 @@ class TroubleController(QObject):
         mistakes.made.connect(self._show)
 
     def tell(self, words: str, details: str = "", *, stays: bool = False) -> None:
-        """What went wrong, in the notice and the log."""
+        """Show a problem in the notice bar, and log it."""
         self._mistakes.note(f"{words}\n{details}" if details else words)
         self._notice.say(words, details, is_problem=True, stays=stays)
 
     def tell_of_the_start(self, notes: Sequence[str]) -> None:
-        """What was found when files were opened: on show until it is dismissed."""
+        """Show what was found when files were opened, until it is dismissed."""
         if notes:
             self._mistakes.note("\n".join(notes))
             self._notice.say(joined(notes, " "), stays=True)

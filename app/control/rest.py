@@ -31,7 +31,7 @@ LONGEST_MS = 2**31 - 1
 
 
 class RestController(QObject):
-    """Decides when the engine's thread lets a model go."""
+    """Unloads an idle model, and keeps the machine awake while something is answered."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class RestController(QObject):
 
 
 class ChatModelController(QObject):
-    """Keeps the line true; loads only when it is asked to."""
+    """Offers the model that answered the chat on show, if another one is in use."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Awake:
         self._process: subprocess.Popen[bytes] | None = None
 
     def hold(self, is_needed: bool) -> None:
-        """Keep the machine awake from now on, or no longer."""
+        """Keep the machine awake, or let it sleep again."""
         if self._process is not None and not is_needed:
             self._process.terminate()
             self._process.wait()
@@ -185,7 +185,7 @@ KEPT_AFTER_MS = 500
 
 
 class LastChat(QObject):
-    """Keeps the chat on show in the settings."""
+    """Remembers the chat on show for the next start."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class LastChat(QObject):
         chat.changed.connect(self._mark_being_shown)
 
     def keep(self) -> None:
-        """The chat on show is the last one."""
+        """Store the chat on show as the last one."""
         self._settings.change(replace(self._settings.value, last_chat=self._chat.chat_id))
 
     def _mark_being_shown(self) -> None:

@@ -64,7 +64,7 @@ class Growth:
 
 @dataclass(slots=True)
 class GrowingText:
-    """Text that grows, and which of it was drafted."""
+    """A growing text with the spans of it that were drafted."""
 
     text: str = ""
     spans: list[DraftedSpan] = field(default_factory=list)
@@ -80,7 +80,7 @@ class GrowingText:
         self.spans.append(DraftedSpan(start, len(self.text), piece.depth, piece.source))
 
     def settle(self, text: str) -> None:
-        """This is the whole text after all; spans outside of it go, all of another text's."""
+        """Set the final text; spans beyond it are dropped, all spans if the text is another."""
         if not self.text.startswith(text):
             self.spans.clear()
         self.text = text
@@ -235,14 +235,14 @@ class RunningAnswer:
 
     @property
     def so_far(self) -> AnswerSoFar:
-        """What there is of it now."""
+        """The answer as it is now."""
         spans, seconds = tuple(self.answer.spans), self.thinking_seconds
         text, thinking = self.answer.text, self.thinking.text
         return AnswerSoFar(text, thinking, spans, seconds, self.model, tuple(self.uses))
 
     @property
     def was_complete(self) -> bool:
-        """It went on, and ended at once: there was nothing to add."""
+        """Whether the answer was continued and ended at once, with nothing to add."""
         before, finished = self._before, self.finished
         is_end = finished is not None and finished.reason == "end" and before != NOTHING
         return is_end and (before.text, before.thinking) == (self.answer.text, self.thinking.text)
@@ -254,7 +254,7 @@ class RunningAnswer:
 
     @property
     def thinking_seconds(self) -> float | None:
-        """How long it thought; None while it does, or when it did not."""
+        """Seconds of thinking; None while it thinks, or if it did not."""
         if self._thought_from is None:
             return self._thought_before
         if self._thought_until is None:
@@ -273,7 +273,7 @@ class RunningAnswer:
 
 
 def worth_telling(stats: GenerationStats | None) -> GenerationStats | None:
-    """An answer that was stopped before its first token has no figures."""
+    """Return the figures of an answer; None for one that was stopped before its first token."""
     return stats if stats is not None and stats.generated_tokens else None
 
 
@@ -324,11 +324,11 @@ class Answers(State):
 
     @property
     def chat_ids(self) -> frozenset[int]:
-        """Chats that are being answered."""
+        """Ids of the chats that are being answered."""
         return frozenset(answer.chat_id for answer in self._running.values())
 
     def of_chat(self, chat_id: int | None) -> RunningAnswer | None:
-        """The answer a chat waits for."""
+        """Return the running answer of a chat, None for none."""
         found = (a for a in self._running.values() if a.chat_id == chat_id)
         return next(found, None)
 

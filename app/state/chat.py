@@ -96,7 +96,7 @@ class ChatState(State):
                 self.failed.emit(joined(chat.notes, " "))
 
     def look_again(self) -> None:
-        """The chat on show may have another name, or be pinned."""
+        """Read title and pin of the chat on show again."""
         if self.chat_id is not None:
             with self.reporting():
                 self._show_summary(self.chat_id)
@@ -107,7 +107,7 @@ class ChatState(State):
         self.title, self.pinned = summary.title, summary.pinned
 
     def forget(self, chat_id: int) -> None:
-        """A chat was thrown away: end its answer, and let go what was read of it."""
+        """End the answer of a deleted chat, and drop its caches."""
         self._answers.stop(chat_id)
         self._request(CloseChat(str(chat_id)))
 
@@ -115,7 +115,7 @@ class ChatState(State):
 
     @property
     def running(self) -> RunningAnswer | None:
-        """The answer the chat on show waits for."""
+        """The running answer of the chat on show."""
         return self._answers.of_chat(self.chat_id)
 
     @property
@@ -126,7 +126,7 @@ class ChatState(State):
 
     @property
     def newest(self) -> Iterator[StoredMessage]:
-        """The last messages on show, newest first; of a long chat not all, which takes long."""
+        """The last messages on show, newest first, at most LOOKED_AT."""
         return (turn.message for turn in islice(reversed(self.turns), LOOKED_AT))
 
     @property
@@ -140,11 +140,11 @@ class ChatState(State):
         return next((message for message in self.newest if message.role == "user"), None)
 
     def place(self, message_id: int | None) -> int | None:
-        """The place of a message in the branch on show, None where it is not in it."""
+        """Return the place of a message in the branch on show, None if it is not in it."""
         return self.turns.place(message_id)
 
     def message(self, message_id: int) -> StoredMessage:
-        """A message of the branch on show; KeyError when it is not."""
+        """Return a message of the branch on show; raises KeyError."""
         place = self.place(message_id)
         if place is None:
             raise KeyError(message_id)
@@ -163,7 +163,7 @@ class ChatState(State):
     # what the user does
 
     def send(self, text: str) -> bool:
-        """Ask at the end of the branch; False where that could not be done."""
+        """Ask a question at the end of the branch; False if that could not be done."""
         if self.running is not None or not self._has_model():
             return False
         place, messages = len(self.turns), self._store.messages
@@ -295,7 +295,7 @@ class ChatState(State):
             self._tell_replaced(place)
 
     def stop(self) -> None:
-        """End the answer on show; what there is of it stays."""
+        """End the answer on show; what there is of it is kept."""
         if self.chat_id is not None:
             self._answers.stop(self.chat_id)
 
@@ -325,7 +325,7 @@ class ChatState(State):
         self.settings = settings
 
     def rename_preset(self, name: str, new: str) -> None:
-        """In this chat and all others that began with it."""
+        """Rename a preset in all chats that began with it."""
         with self.reporting():
             self._store.chats.rename_preset(name, new)
             if self.settings.preset == name:
@@ -420,7 +420,7 @@ class ChatState(State):
 
     @property
     def first_read(self) -> int:
-        """The place on show of the first message that is read: 0 where none was dropped."""
+        """Place of the first message that the model reads; 0 if no turns were dropped."""
         return self.place(self.settings.read_from) or 0
 
     def _read_before(self, place: int) -> Sequence[int]:

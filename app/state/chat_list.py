@@ -18,14 +18,14 @@ from mlx_engine.values.words import Words
 
 
 class Deed(NamedTuple):
-    """words: what was done."""
+    """Something that can be undone. words: what was done."""
 
     words: str
     undo: Callable[[], object]
 
 
 class Deeds(State):
-    """What was done in one list. Signal `changed`: there is another newest one, or none."""
+    """Changes that can be undone, the newest first."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -33,16 +33,16 @@ class Deeds(State):
 
     @property
     def newest(self) -> Deed | None:
-        """The one that `undo` undoes."""
+        """The change that `undo` undoes, None for none."""
         return self._deeds[-1] if self._deeds else None
 
     def add(self, words: str, undo: Callable[[], object]) -> None:
-        """Remember how to undo something."""
+        """Add a change with a function that undoes it."""
         self._deeds.append(Deed(words, undo))
         self.changed.emit()
 
     def undo(self) -> None:
-        """Undo the newest one, if there is one."""
+        """Undo the newest change, if there is one."""
         if self._deeds:
             deed = self._deeds.pop()
             self.changed.emit()
@@ -276,7 +276,7 @@ def _one_group(heading: str, chats: Iterable[ChatSummary]) -> tuple[ChatGroup, .
 def in_folders(
     chats: Iterable[ChatSummary], folders: Iterable[Folder], now: float
 ) -> tuple[ChatGroup, ...]:
-    """Folders with their chats below the pinned ones of no folder, then the rest by days."""
+    """Group chats: pinned ones, folders with their chats, the others by day."""
     inside: dict[int, list[ListedChat]] = {folder.id: [] for folder in folders}
     loose = []
     for chat in chats:

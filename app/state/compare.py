@@ -77,7 +77,7 @@ class Comparison(State):
         return None if finished is None or finished.reason == "stopped" else finished.stats
 
     def said(self, side: Side) -> str:
-        """What a side has thought and said so far, as it is compared."""
+        """Return thinking and text of a side so far, as they are compared."""
         answer = self.answers.get(side)
         parts = () if answer is None else (answer.thinking.text, answer.answer.text)
         return "\n\n".join(filter(None, parts))
@@ -108,7 +108,7 @@ class Comparison(State):
         self._ask_next()
 
     def stop(self) -> None:
-        """End what runs; a side that waits does not begin."""
+        """Stop the side that runs; a side that waits does not begin."""
         self._waiting.clear()
         if self.running is not None:
             self._request(StopAnswer(CHAT_IDS[self.running]))

@@ -180,7 +180,7 @@ class Downloads(State):
         self._start_next()
 
     def forget(self, path: str) -> None:
-        """The model that was downloaded to a path was deleted."""
+        """Remove the download of a model that was deleted from a path."""
         for key in [f.key for f in self._figures.values() if f.path == path]:
             self.cancel(key)
 

@@ -57,7 +57,7 @@ class DraftingFigures(State):
         return self.history_of(self.chat.chat_id)
 
     def history_of(self, chat_id: int | None) -> RoundHistory:
-        """Rounds of any chat; none, which are not kept, of a chat without a number."""
+        """Return the rounds of a chat; an empty history for a chat without an id."""
         if chat_id is None:
             return RoundHistory()
         if chat_id not in self._histories:
@@ -86,14 +86,14 @@ class DraftingFigures(State):
 
     @property
     def declined(self) -> tuple[Reason, ...]:
-        """Whatever the model in use cannot do, or does in another way than asked."""
+        """Reasons why the model in use does something else than asked, or nothing."""
         model = self.model
         if model is None:
             return ()
         return (*((model.mtp,) if model.mtp else ()), *model.declined)
 
     def take(self, reply: CostsMeasured | DraftOutputInUse) -> None:
-        """What the engine's thread has measured or chosen."""
+        """Take a reply of the engine about costs or the output head in use."""
         if isinstance(reply, CostsMeasured):
             self.costs = reply.verify_ms
         else:

@@ -59,7 +59,7 @@ class HubState(State):
         self.browse()
 
     def browse(self) -> None:
-        """Bring up the page of the hub."""
+        """Have the page of the hub shown."""
         self.wanted.emit()
 
     def search(self, words: str, wanted: Format | None = None) -> None:
@@ -118,7 +118,7 @@ class HubState(State):
             self._account.run(lambda: is_signed_in(hub), use)
 
     def ask_sign_in(self, link: str) -> None:
-        """A download failed without an account."""
+        """Ask for an account, after a download that failed without one."""
         self.show(link)
         self._net.forget()
         self._patience.stop()
@@ -126,7 +126,7 @@ class HubState(State):
         self._say("")
 
     def close(self) -> None:
-        """Wait for no answer any more."""
+        """Stop waiting for answers."""
         self._net.forget()
         self._account.forget()
         self._patience.stop()

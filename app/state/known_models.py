@@ -133,7 +133,7 @@ class KnownModels(State):
         self._trash.run_each(move, take)
 
     def close(self) -> None:
-        """Wait for no look at a disk any more."""
+        """Stop waiting for disks."""
         self._disk.forget()
 
     def _follow_model(self) -> None:
@@ -142,7 +142,7 @@ class KnownModels(State):
         self.refresh()
 
     def end_first_use(self) -> None:
-        """The user has a model, or wants no first steps."""
+        """Hide the first steps for good."""
         self._settings.change(replace(self._settings.value, is_new=False))
         self.changed.emit()
 

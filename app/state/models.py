@@ -45,7 +45,7 @@ READ_AGAIN = "prompt-file-other"
 
 
 class Resting(NamedTuple):
-    """A model that is not in memory until the next question loads it. why: a sentence for users."""
+    """A model that the next question loads. why: a sentence for the user."""
 
     request: LoadModel
     name: str
@@ -109,7 +109,7 @@ class ModelState(State):
 
     @property
     def loading(self) -> LoadModel | None:
-        """The newest load that runs or waits."""
+        """The newest load that runs or waits, None for none."""
         return self._loads[-1].request if self._loads else None
 
     @property
@@ -167,7 +167,7 @@ class ModelState(State):
         return self.can_answer
 
     def cancel(self) -> None:
-        """Give up the loads that run or wait."""
+        """Cancel the loads that run or wait."""
         self._wanted = None
         if self._loads:
             self._request(CancelLoad())

@@ -111,7 +111,7 @@ class AttachmentRow(QWidget):
         self._refresh("\n".join(problems[:3]))
 
     def tell(self, words: str) -> None:
-        """Why something could not be done, until something else is; "" for nothing any more."""
+        """Show why something could not be done, until something else is."""
         self._refused = words
         self._say()
 

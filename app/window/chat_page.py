@@ -198,7 +198,7 @@ class HeadBar(QFrame):
         self._show_loading(False)
 
     def show_resting(self, name: str, why: str) -> None:
-        """A model that is not in memory until something is asked."""
+        """Show a model that the next question loads."""
         self._in_use = None
         self._name(name)
         self._detail.show_text(why)
@@ -278,7 +278,7 @@ SIDE = 20
 
 
 class ChatPage(QWidget):
-    """Arranges its parts; `show_start` chooses between the start page and the transcript."""
+    """The page of a chat: head, notices, transcript or start page, and composer."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ LOWEST = 220
 
 
 class ComparePane(QFrame):
-    """An answer as in a chat, below its figures. is_strong: its bar is in the accent colour."""
+    """One side: its answer below its figures. is_strong: its bar has the accent colour."""
 
     def __init__(self, title: str, is_strong: bool, reader: Reader) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ LETTERS_SHOWN = 24
 
 
 def verdict(drafted: str, plain: str, on: GenerationStats, off: GenerationStats) -> str:
-    """Both answers are complete: are they the same, character by character?"""
+    """Compare two complete answers, character by character."""
     if drafted == plain and on.generated_tokens == off.generated_tokens:
         return tr("Same {tokens:,} tokens.", tokens=on.generated_tokens)
     if drafted == plain:
@@ -145,10 +145,7 @@ def common_words(drafted: str, plain: str) -> int | None:
 
 
 def gain(on: GenerationStats, off: GenerationStats, pinned: int | None = None) -> str:
-    """What drafting gained, in words that also fit a loss; "" when a speed was not measured.
-
-    pinned: the depth it drafted at, None where it chose.
-    """
+    """Say what drafting gained or lost; "" if a speed was not measured. pinned: a fixed depth."""
     ratio = speed_ratio(on, off)
     if not ratio:
         return ""
@@ -178,7 +175,7 @@ Verdict = Literal["", "check", "warning"]
 
 
 class VerdictCard(QFrame):
-    """Hidden while there is nothing to say."""
+    """The result of a comparison; hidden while there is none."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -31,7 +31,7 @@ WORTH_SAYING = 1.05
 
 @dataclass(frozen=True, slots=True)
 class StripFigures:
-    """Figures that are not in the round history; None where they are not known."""
+    """Figures that are not in the round history; None if not known."""
 
     tokens_per_second: float | None = None
     context_used: int | None = None
@@ -41,7 +41,7 @@ class StripFigures:
 
 
 class StatusStrip(QAbstractButton):
-    """One line of live figures; pressed, it opens the Drafting view."""
+    """A line of live figures; a click opens the Drafting view."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -255,7 +255,7 @@ def _titled(title: str, part: QWidget, legend: str = "") -> tuple[Item, ...]:
 
 
 class DraftingView(QScrollArea):
-    """Shows the figures that it watches; it is left alone while it is folded away."""
+    """Charts and sentences about drafting in the chat on show; not updated while hidden."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -370,7 +370,7 @@ def gain_in_words(history: RoundHistory) -> str:
 
 
 def reasons_in_words(reasons: Iterable[Reason]) -> str:
-    """Every path that was declined, a line each, no words twice."""
+    """List reasons why something is not in use, without repeating one."""
     lines = list(dict.fromkeys(said(reason.words) for reason in reasons))
     return "\n".join(lines) if lines else tr("Everything that speeds up this model is in use.")
 

@@ -149,7 +149,7 @@ class DropPlan:
 
 
 class DropOverlay(Layer):
-    """Says what letting go would do; the parent takes the drop."""
+    """Shows what a drop would do; the window takes the drop."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -238,7 +238,7 @@ class CrashBox(QDialog):
         self.resize(640, 420)
 
     def count_another(self) -> None:
-        """Something else went wrong since."""
+        """Count another error that happened while the box is open."""
         self._others += 1
         say(
             self._more,
@@ -282,7 +282,7 @@ def found(typed: str, actions: Iterable[QAction]) -> list[QAction]:
 
 
 class Palette(QDialog):
-    """The enabled commands with their shortcuts; Return runs the selected one."""
+    """A list of the enabled commands with their shortcuts, filtered by what is typed."""
 
     def __init__(self, actions: Iterable[QAction], parent: QWidget) -> None:
         super().__init__(parent, Qt.WindowType.Popup)

@@ -27,7 +27,7 @@ from app.window.transcript.transcript_view import TranscriptView
 
 
 class Titled(QFrame):
-    """A page or a panel under its title, with a button to close it, which Escape presses too."""
+    """A page or panel under its title, with a button to close it; Escape presses the button."""
 
     def __init__(
         self, title: str, content: QWidget, close_words: str, is_page: bool = True
@@ -54,7 +54,7 @@ class Titled(QFrame):
 
 
 class Widgets:
-    """The whole window, not shown yet; everything is connected by name."""
+    """All widgets of the window, made and laid out."""
 
     def __init__(self) -> None:
         back = tr("Back to the chat")

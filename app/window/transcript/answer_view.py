@@ -151,7 +151,7 @@ class StepView:
 
 
 class AnswerView(QWidget):
-    """width: of the column, until it is laid out."""
+    """The widgets of an answer. width: of the column, until it is laid out."""
 
     def __init__(self, reader: Reader, width: int) -> None:
         super().__init__()

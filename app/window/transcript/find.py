@@ -29,7 +29,7 @@ from app.window.transcript.user_bubble import beginning_of
 
 
 class Match(NamedTuple):
-    """Positions in a widget's document."""
+    """A match in the text of a widget, in positions of its document."""
 
     widget: TextWidget
     start: int
@@ -61,7 +61,7 @@ MARKS = re.compile(
 
 
 def searched_text(message: ShownMessage) -> str:
-    """The text of a message as it is stored, without the marks of markdown."""
+    """Return the text of a message that is searched: without the marks of markdown."""
     if message.role == "user":
         return beginning_of(said_with(message.text).text)
     return MARKS.sub("", message.text)

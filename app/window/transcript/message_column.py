@@ -54,7 +54,7 @@ class MessageColumn(PinnedScroll):
 
     @property
     def views(self) -> list[MessageView]:
-        """The messages that have their places, from the top: all, or a section of very many."""
+        """The views of all messages, or of a section of very many."""
         return self._views
 
     @property
@@ -63,7 +63,7 @@ class MessageColumn(PinnedScroll):
         return self._start + len(self._views)
 
     def view(self, message_id: int) -> MessageView | None:
-        """The widget of a message that has its place, or is being written."""
+        """Return the view of a message, None if it has none."""
         views = (*self._views, self._live) if self._live else self._views
         return next((view for view in reversed(views) if view.message.id == message_id), None)
 
@@ -72,7 +72,7 @@ class MessageColumn(PinnedScroll):
         return self._stop == len(self.messages)
 
     def view_at(self, place: int) -> MessageView | None:
-        """The widget of the message at a place in the chat, if it has one."""
+        """Return the view of the message at a place, None if it has none."""
         return self._views[place - self._start] if self._start <= place < self._stop else None
 
     def show_messages(self, messages: Sequence[ShownMessage], first: int | None = None) -> None:
@@ -91,7 +91,7 @@ class MessageColumn(PinnedScroll):
         super().follow()
 
     def show_end(self) -> None:
-        """Give the last messages their places."""
+        """Make views for the last messages."""
         if not self._is_whole_below() or not self._views:
             self._show_section(len(self.messages))
             self._is_arranging = False
@@ -192,7 +192,7 @@ class MessageColumn(PinnedScroll):
         self._hold_the_end()
 
     def add(self, message: ShownMessage) -> None:
-        """Show one more message and go to it."""
+        """Add a message at the end and scroll to it."""
         self.follow()
         for last in self._views[-1:]:
             last.end_being_last()
@@ -203,7 +203,7 @@ class MessageColumn(PinnedScroll):
         self.follow()
 
     def finish(self, message: ShownMessage) -> None:
-        """An answer is complete."""
+        """Show the final text of an answer."""
         view = self.view(message.id)
         if view is None:
             return
@@ -251,7 +251,7 @@ class MessageColumn(PinnedScroll):
             self._nearby.start()
 
     def view_made_at(self, place: int) -> MessageView:
-        """The widget of the message at a place, with all that is in it."""
+        """Return the built view of the message at a place."""
         if self.view_at(place) is None:
             self._show_section(place)
         view = self._views[place - self._start]
@@ -261,7 +261,7 @@ class MessageColumn(PinnedScroll):
         return view
 
     def make(self, view: MessageView) -> None:
-        """Give one of its messages its widgets, if it has none yet."""
+        """Build the view of a message."""
         view.build(self._width())
 
     def _inserted(self, row: int, messages: Iterable[ShownMessage]) -> list[MessageView]:
@@ -297,7 +297,7 @@ class MessageColumn(PinnedScroll):
             self._live = None
 
     def fit_text(self) -> None:
-        """The reader wants text of another width."""
+        """Take another text width."""
         self._set_margins()
 
     def _width(self) -> int:

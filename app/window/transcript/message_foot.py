@@ -136,11 +136,11 @@ class MessageFooter(QuietButton):
         self.update()
 
     def shown(self) -> str:
-        """The figures on the line."""
+        """The figures as one line."""
         return SEPARATOR.join(self._figures)
 
     def fitting(self) -> str:
-        """The figures that the line has room for: a number that is cut would be another."""
+        """The figures for which the line has room."""
         metrics = QFontMetrics(look().small_font())
         for count in range(len(self._figures), 1, -1):
             line = SEPARATOR.join(self._figures[:count])
@@ -199,7 +199,7 @@ class MessageActions(QWidget):
         self._lines = row(*self._parts, of=self, spacing=2)
 
     def show_message(self, message: ShownMessage) -> None:
-        """Offer what can be done with this message."""
+        """Show the buttons that make sense for a message."""
         is_answer, has_branches = message.role == "assistant", message.branch_count > 1
         self.copy.setVisible(bool(message.text))
         self.regenerate.setVisible(is_answer)
@@ -222,7 +222,7 @@ class MessageActions(QWidget):
         self.next.setEnabled(message.branch_index < message.branch_count - 1)
 
     def paint_all(self, are_shown: bool) -> None:
-        """Show or hide what is of little use while the message is only read."""
+        """Paint or hide the buttons that are of no use for reading."""
         for button in self._words:
             button.is_shown = are_shown
             button.update()

@@ -28,7 +28,7 @@ from mlx_engine.values.words import Words
 
 
 class EditedText(Lines):
-    """Signal `accepted`: Return was pressed without Shift, which breaks the line."""
+    """A text to edit. Signal `accepted`: Return was pressed without Shift."""
 
     accepted = Signal()
 
@@ -99,7 +99,7 @@ NOT_READ = Words("The model no longer reads the messages above: the context was 
 
 
 class MessageView(QWidget):
-    """Until `build` it is an empty widget of about the right height in the look of `now`."""
+    """A message; until `build` an empty widget of about the right height in the look `now`."""
 
     def __init__(self, message: ShownMessage, reader: Reader, now: Look) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class MessageView(QWidget):
 
     @property
     def is_built(self) -> bool:
-        """Whether it has its widgets."""
+        """Whether `build` was called."""
         return self._body is not None
 
     @property
@@ -126,7 +126,7 @@ class MessageView(QWidget):
         return self._body if isinstance(self._body, AnswerView) else None
 
     def build(self, width: int) -> None:
-        """Make the widgets, for a column this wide; no effect the second time."""
+        """Make the widgets for a column of this width; no effect the second time."""
         if self.is_built:
             return
         try:
@@ -199,7 +199,7 @@ class MessageView(QWidget):
         return True
 
     def end_being_last(self) -> None:
-        """It is the last no longer: nothing goes on from its end."""
+        """Stop offering to continue: another message follows."""
         self.message = replace(self.message, can_continue=False, can_drop=False)
         self.show_state()
 
@@ -228,7 +228,7 @@ class MessageView(QWidget):
             thinking.head.setChecked(True)
 
     def parts(self) -> list[Part]:
-        """What can be selected, from the top."""
+        """Return the selectable parts, from the top."""
         if isinstance(self._body, UserBubble):
             prose = self._body.prose
             return [Part(prose, prose.text(), prose.selected_words)]
@@ -300,7 +300,7 @@ class MessageView(QWidget):
         self.window().setFocus()
 
     def markdown(self) -> str:
-        """All of its text so far."""
+        """Return the markdown of the message so far."""
         return self._body.text() if isinstance(self._body, AnswerView) else self.message.text
 
     def _connect(self, buttons: MessageActions) -> None:
@@ -332,13 +332,13 @@ class MessageView(QWidget):
             menu.popup(self.buttons.more.mapToGlobal(corner))
 
     def show_as_last(self, is_last: bool) -> None:
-        """The last message shows its buttons, others where the mouse or the keys are."""
+        """Paint all buttons of the last message, those of others on hover only."""
         self._is_last = is_last
         if self.buttons is not None:
             self.buttons.paint_all(is_last or self.underMouse())
 
     def show_state(self) -> None:
-        """Figures appear when the answer is complete, buttons too unless its words are changed."""
+        """Show figures and buttons if the message is complete and is not being edited."""
         if self.buttons is None or self.footer is None:
             return
         self.buttons.show_message(self.message)
@@ -349,7 +349,7 @@ class MessageView(QWidget):
             self.footer.show_stats(self.message.stats, self.message.model if is_other else "")
 
     def guess_height(self, now: Look) -> None:
-        """Be about as high as it will be, unless it is already made."""
+        """Take about the height that the message will have, unless it is built."""
         if self.is_built:
             return
         line = round(now.sizes.transcript * 1.55)

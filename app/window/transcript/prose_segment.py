@@ -55,7 +55,7 @@ from app.window.transcript.selection import html_of, selected_rows, words_of
 
 
 class ProseSegment(QTextBrowser):
-    """muted: in the colour of what matters less."""
+    """A stretch of rendered prose. muted: in the muted colour."""
 
     def __init__(self, reader: Reader, muted: bool = False, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -132,11 +132,11 @@ class ProseSegment(QTextBrowser):
         return self.toPlainText()
 
     def searched(self) -> Searched:
-        """What can be found in it."""
+        """Return the text in which words are found, formulas as their sources."""
         return in_sources(self.text(), self._pictured)
 
     def tinted(self) -> list[Tint]:
-        """What was drafted, in positions of the document."""
+        """Return what was drafted, in positions of the document."""
         if self._tints is None:
             text = self.text()
             runs = self._alignment.of(self._aligned_source(), text) if self._spans else ()

@@ -79,7 +79,7 @@ class Reader(QObject):
         self._unfitted: dict[QWidget, Callable[[int], None]] = {}
 
     def fit(self, text: QWidget, fit: Callable[[int], None]) -> None:
-        """Have a text wrap at its width: where it can be seen now, elsewhere in a turn to come."""
+        """Wrap a text at its width: at once if it is in view, else in a later turn."""
         if meets_window(text):
             fit(text.width())
         else:
@@ -138,7 +138,7 @@ COPIED_MS = 1500
 
 
 class ActionButton(IconButton):
-    """Muted. Unless `is_shown` it is there for the keyboard and screen readers, but not painted."""
+    """A muted button; unless `is_shown` it is painted only while it has the focus."""
 
     def __init__(self, name: str, words: str) -> None:
         super().__init__(name, words, colour="muted")
@@ -153,7 +153,7 @@ class ActionButton(IconButton):
 
 
 class CopyButton(ActionButton):
-    """Says that it worked once it was clicked."""
+    """A button that shows for a while that it has copied."""
 
     def __init__(self, name: str, words: str) -> None:
         super().__init__(name, words)
@@ -179,7 +179,7 @@ class QuietButton(QAbstractButton):
         self.is_urgent = False
 
     def colour(self) -> Colour:
-        """Of the words."""
+        """Colour of the words."""
         return "text" if self.is_urgent or self.underMouse() else "muted"
 
     def paint_words(self, painter: QPainter, words: str, left: int, inset: int = 0) -> None:
@@ -223,11 +223,11 @@ class FoldHead(QuietButton):
 
 
 def scrolls(event: QKeyEvent) -> bool:
-    """Whether a key without modifiers scrolls the transcript: a text in it must not keep it."""
+    """Whether a key scrolls the transcript, so that a text in it must ignore it."""
     bare = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
     return event.key() in SCROLLING and bare == Qt.KeyboardModifier.NoModifier
 
 
 def keeps_height(widget: QWidget) -> None:
-    """Let a widget be as wide as there is room, and never higher than it needs."""
+    """Make a widget as wide as its column, and as high as its size hint."""
     widget.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)

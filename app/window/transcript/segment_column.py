@@ -30,7 +30,7 @@ TextWidget = ProseSegment | CodeText
 
 
 def searched(widget: TextWidget) -> Searched:
-    """What can be found in a text."""
+    """Return the text of a widget in which words are found."""
     if isinstance(widget, ProseSegment):
         return widget.searched()
     return in_sources(widget.text(), ())
@@ -44,7 +44,7 @@ class Placed(NamedTuple):
 
 
 class SegmentColumn(QWidget):
-    """width: of the column, until it is laid out."""
+    """Streamed markdown as a column of prose and code. width: until it is laid out."""
 
     def __init__(self, reader: Reader, width: int, muted: bool = False) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class SegmentColumn(QWidget):
         self._show_from(self._stream.append(text))
 
     def show_whole(self, text: str, spans: Iterable[DraftedSpan]) -> None:
-        """All of it, and no more will come: each segment is rendered once."""
+        """Show a complete text; each segment is rendered once."""
         self._spans.extend(spans)
         self._stream.append(text)
         self._close()
@@ -75,12 +75,12 @@ class SegmentColumn(QWidget):
         return self._stream.text
 
     def length(self) -> int:
-        """Characters so far."""
+        """Characters of the text so far."""
         segments = self._stream.segments
         return segments[-1].end if segments else 0
 
     def finish(self) -> None:
-        """No more text will come: what was open is closed, and links know their addresses."""
+        """Close the last segment, and resolve reference links."""
         first = self._close()
         self._show_from(0 if self._definitions else first)
 
@@ -91,7 +91,7 @@ class SegmentColumn(QWidget):
         return first
 
     def parts(self) -> list[Part]:
-        """What can be selected, from the top."""
+        """Return the selectable parts, from the top."""
         pairs = zip(self.texts(), self._stream.segments, strict=True)
         return [Part(text, segment.source, text.selected_words) for text, segment in pairs]
 
@@ -168,7 +168,7 @@ class SegmentColumn(QWidget):
 
 
 def link_definitions(segments: Iterable[Segment]) -> str:
-    """The lines of a text that say where its reference links go; those of code do not."""
+    """Return the lines of prose that define reference links and footnotes."""
     prose = (segment.source for segment in segments if segment.kind == "prose")
     lines = (found[0] for source in prose for found in DEFINITION.finditer(source))
     return "\n".join(islice(lines, MOST_DEFINITIONS))

@@ -205,7 +205,7 @@ class Row(NamedTuple):
 
 
 def selected_rows(cursor: QTextCursor) -> list[Row]:
-    """Those that the selection of a cursor touches, with what of them is selected."""
+    """Return the paragraphs and table rows of a selection."""
     rows = list[Row]()
     inside, block = QTextCursor(cursor), cursor.document().findBlock(cursor.selectionStart())
     while block.isValid() and block.position() < cursor.selectionEnd():
@@ -225,12 +225,12 @@ def selected_rows(cursor: QTextCursor) -> list[Row]:
 
 
 def words_of(rows: Iterable[Row]) -> str:
-    """A line for each, with tabs between cells."""
+    """Return a line for each row, with tabs between cells."""
     return "\n".join("\t".join(row.cells) for row in rows)
 
 
 def html_of(rows: Iterable[Row]) -> str:
-    """Paragraphs and tables without any look of their own."""
+    """Return HTML of paragraphs and tables without styles."""
     parts, table = list[str](), object()
     for row in rows:
         if row.table != table:

@@ -92,7 +92,7 @@ def shown_messages(chat: ChatState, first: int = 0) -> Sequence[ShownMessage]:
 
 
 def shown_message(chat: ChatState, place: int) -> ShownMessage:
-    """The message at this place of the branch on show, as it is now."""
+    """Make the message at a place of the branch on show."""
     turn, running = chat.turns[place], chat.running
     message_id, ids = turn.message.id, chat.turns.ids
     if running is not None and message_id == running.message_id:
@@ -104,7 +104,7 @@ def shown_message(chat: ChatState, place: int) -> ShownMessage:
 
 
 def shown_turn(turn: Turn, *, is_last: bool, can_drop: bool) -> ShownMessage:
-    """A message that is not being written; can_drop: there are turns to go on without."""
+    """Make a message that is not being written. can_drop: there are turns to leave unread."""
     message = turn.message
     is_last_answer = is_last and message.role == "assistant"
     is_full = message.finish_reason in ("context-full", "memory-full")
@@ -130,7 +130,7 @@ def shown_turn(turn: Turn, *, is_last: bool, can_drop: bool) -> ShownMessage:
 
 
 def shown_answer(answer: RunningAnswer, turn: Turn) -> ShownMessage:
-    """The answer that is being written in the place of `turn`."""
+    """Make the message of a running answer."""
     return ShownMessage(
         id=answer.message_id,
         role="assistant",

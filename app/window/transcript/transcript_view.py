@@ -62,7 +62,7 @@ class DraftLegend(QWidget):
         return DEEPEST_TINT * self._sample() + sum(beside)
 
     def shown(self) -> tuple[str, str]:
-        """The words before and after the samples, "" for those without room."""
+        """Return the words before and after the samples, "" for those without room."""
         title, rest = tr(LEGEND_TITLE), tr(LEGEND_REST)
         if self._width(title, rest) <= self.width():
             return title, rest
@@ -112,7 +112,7 @@ ROOM = 80
 
 
 class TranscriptView(QWidget):
-    """The messages of the chat that it watches. reader: has the signals of what the user wants."""
+    """The messages of the chat on show. reader: what all parts of the transcript share."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -213,7 +213,7 @@ class TranscriptView(QWidget):
             self._marking.start()
 
     def finish_thinking(self, message_id: int, seconds: float | None) -> None:
-        """The thinking of a live answer took this long."""
+        """Show how long a live answer has thought."""
         view = self.column.view(message_id)
         if view is not None:
             self.column.make(view)
@@ -241,7 +241,7 @@ class TranscriptView(QWidget):
         self._search.find(text, place or 0)
 
     def show_model(self, name: str) -> None:
-        """The name of the model in use; answers of others say whose they are."""
+        """Take the name of the model in use; answers of other models name theirs."""
         if name != self.reader.model:
             self.reader.model = name
             for view in self.column.views:
@@ -255,7 +255,7 @@ class TranscriptView(QWidget):
         self._place()
 
     def set_text_width(self, wish: TextWidth) -> None:
-        """Lines so wide at most."""
+        """Set the widest line."""
         if self.reader.text_width != TEXT_WIDTHS[wish]:
             self.reader.text_width = TEXT_WIDTHS[wish]
             self.column.fit_text()

@@ -29,7 +29,7 @@ SHARE = 0.85
 
 
 class UserBubble(QWidget):
-    """Places its parts itself: see `fit`."""
+    """A message of the user, in a bubble as wide as its text needs."""
 
     def __init__(self, reader: Reader, text: str, width: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class UserBubble(QWidget):
         return "\n\n".join(filter(None, (self._said.text, opened)))
 
     def fit(self, width: int) -> None:
-        """Be as wide as the text needs, at the right side of a column this wide."""
+        """Fit the bubble to its text, at the right side of a column of this width."""
         self._width = width
         self._more.setVisible(self._is_cut)
         most = round(width * SHARE) - 2 * PADDING_X
@@ -133,7 +133,7 @@ class UserBubble(QWidget):
 
 
 def beginning_of(text: str) -> str:
-    """What is shown of a text at first."""
+    """Return the part of a text that is shown at first."""
     shown = "\n".join(text[:SHORT].split("\n", SHORT_LINES)[:SHORT_LINES])
     return shown if len(shown) == len(text) else shown + " …"
 
