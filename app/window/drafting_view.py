@@ -66,7 +66,11 @@ class StatusStrip(QAbstractButton):
 
     def watch(self, figures: DraftingFigures) -> None:
         """Show these figures, whenever there are others."""
-        figures.changed.connect(lambda: self.show_figures(figures.history, strip_figures(figures)))
+        self._watched = figures
+        figures.changed.connect(self._refresh)
+
+    def _refresh(self) -> None:
+        self.show_figures(self._watched.history, strip_figures(self._watched))
 
     def watch_server(self, server: ServerState) -> None:
         """Show what the window's server does, while it is switched on."""

@@ -262,34 +262,36 @@ class SessionPanel(QWidget):
         settings: KeptSettings,
         card_of: Callable[[ModelDescription], ModelCard],
     ) -> None:
-        """Show the chat on show, the model in use, and the presets in the settings."""
-
-        def refresh_model() -> None:
-            model = models.description
-            if model is self._model or (model is None and models.resting is not None):
-                return
-            self._model, in_use = model, models.in_use
-            card = card_of(model) if model else None
-            known = abilities(model, in_use.options if in_use else None) if model else None
-            self.show_model(card, known)
-
-        def keep_folded() -> None:
-            settings.change(replace(settings.value, folded_groups=self.folded_groups()))
-
-        def show_last_seed() -> None:
-            stats = chat.last_stats
-            self.sampling.seed.show_last(stats.seed if stats else None)
-
+        """Show and change the settings of the chat on show. card_of: facts of the model in use."""
+        self._chat, self._models, self._kept, self._card_of = chat, models, settings, card_of
         self.settings.watch(lambda: chat.settings, chat.change_settings, chat.settings_changed)
-        chat.opened.connect(lambda _: self.settings.show_all())
-        chat.changed.connect(show_last_seed)
-        models.changed.connect(refresh_model)
+        chat.opened.connect(self.settings.show_all)
+        chat.changed.connect(self._show_last_seed)
+        models.changed.connect(self._refresh)
         self.draft.watch(figures)
         self.presets.watch(Presets(chat, settings))
         self.fold_groups(settings.value.folded_groups)
         for group in self._groups:
-            group.folded.connect(lambda _: keep_folded())
-        refresh_model()
+            group.folded.connect(self._keep_folded)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Show the model in use; the last one while it rests."""
+        models, model = self._models, self._models.description
+        if model is self._model or (model is None and models.resting is not None):
+            return
+        self._model, in_use = model, models.in_use
+        card = self._card_of(model) if model else None
+        known = abilities(model, in_use.options if in_use else None) if model else None
+        self.show_model(card, known)
+
+    def _show_last_seed(self) -> None:
+        stats = self._chat.last_stats
+        self.sampling.seed.show_last(stats.seed if stats else None)
+
+    def _keep_folded(self) -> None:
+        kept = self._kept
+        kept.change(replace(kept.value, folded_groups=self.folded_groups()))
 
     def folded_groups(self) -> tuple[str, ...]:
         """Names of the groups that are folded away."""
