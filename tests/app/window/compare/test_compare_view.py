@@ -24,7 +24,7 @@ from mlx_engine.values.options import DraftOptions
 def stated(qapp):
     made = StatedComparison()
     yield made
-    made.store.close()
+    made.stated.close()
 
 
 @pytest.fixture
