@@ -30,6 +30,7 @@ from app.window.language import percent, tr
 from app.window.look import look
 from app.window.session_panel.draft_group import DraftGroup
 from app.window.session_panel.sampling_group import SUCH_AS, SamplingGroup, TemplateFields
+from app.window.style_sheet import THEMES
 from app.window.tools_pane import ToolsPane
 from mlx_engine.values.words import Words, size_words
 

@@ -8,7 +8,6 @@ from itertools import groupby
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
-
 from typing_extensions import override
 
 from app.values.chats import DraftedSpan
