@@ -607,7 +607,7 @@ def test_a_card_that_is_higher_than_the_window_is_scrolled(add, theme, qtbot):
     window.show()
     layer.open()
     rows = card.findChildren(Segments)
-    assert len(rows) == 3
+    assert len(rows) == 4
     qtbot.waitUntil(lambda: all(row.height() == row.sizeHint().height() for row in rows))
     assert layer.findChild(QScrollArea).verticalScrollBar().maximum() > 0
     foot = [button(card, name) for name in ("Cancel", "Load")]
