@@ -110,6 +110,8 @@ def main() -> None:
             (off,) = [one for one in choices if one.accessibleName() == "Guess ahead: Off"]
             traced(off.click, trace)
             print(f"A changed depth until the request is queued: {trace}")
+            if "-v" in sys.argv:
+                print(*sorted(name.removeprefix(str(ROOT)) for name in trace.files), sep="\n")
             WindowDesk.request = put
 
 
