@@ -21,7 +21,7 @@ from app.library.model_card import make_card, read_card
 from app.start.folders import Folders
 from app.start.mistakes import Mistakes
 from app.start.threads import Collector, keep_clipboard
-from app.state.answers import Answers, RunningAnswer
+from app.state.answers import Answers
 from app.state.attached_files import AttachedFiles
 from app.state.card import OfferedModel
 from app.state.chat import ChatState
@@ -33,6 +33,7 @@ from app.state.drafts import Drafts
 from app.state.hub import HubState
 from app.state.known_models import KnownModels
 from app.state.models import ModelState
+from app.state.running_answer import RunningAnswer
 from app.state.server import ServerState
 from app.state.settings import KeptSettings
 from app.state.titles import Titles

@@ -9,8 +9,9 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 
 from app.start.mistakes import Mistakes
-from app.state.answers import Answers, RunningAnswer
+from app.state.answers import Answers
 from app.state.chat import ChatState
+from app.state.running_answer import RunningAnswer
 from app.state.settings import KeptSettings
 from app.window.controls.icons import app_icon
 from app.window.controls.notice_bar import NoticeBar

@@ -6,9 +6,10 @@ from itertools import islice
 
 from PySide6.QtCore import QObject, Signal
 
-from app.state.answers import Answers, Growth, RunningAnswer, worth_telling
+from app.state.answers import Answers
 from app.state.drafts import NEW, Drafts
 from app.state.models import ModelState
+from app.state.running_answer import Growth, RunningAnswer, worth_telling
 from app.state.state import State
 from app.store.messages import Removed
 from app.store.session_store import SessionStore

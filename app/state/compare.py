@@ -8,9 +8,9 @@ from typing import Literal
 
 from PySide6.QtCore import QObject, Signal
 
-from app.state.answers import RunningAnswer
 from app.state.chat import ChatState
 from app.state.models import ModelState
+from app.state.running_answer import RunningAnswer
 from app.state.state import State
 from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn
 from app.worker.requests import Ask, CloseChat, Request, StopAnswer

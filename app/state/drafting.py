@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QObject
 
-from app.state.answers import Answers, Growth, RunningAnswer, worth_telling
+from app.state.answers import Answers
 from app.state.chat import ChatState
 from app.state.models import ModelState
 from app.state.round_history import RoundHistory, SpeedBySetting
+from app.state.running_answer import Growth, RunningAnswer, worth_telling
 from app.state.state import State
 from app.store.messages import Messages
 from app.values.errors import StoreError

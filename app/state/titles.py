@@ -6,10 +6,11 @@ from contextlib import suppress
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.state.answers import Answers, RunningAnswer
+from app.state.answers import Answers
 from app.state.chat_list import ChatListState
 from app.state.compare import Comparison
 from app.state.models import ModelState
+from app.state.running_answer import RunningAnswer
 from app.state.settings import KeptSettings
 from app.store.chats import title_from
 from app.store.session_store import SessionStore

@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 from typing_extensions import override
 
 from app.start.threads import TURN_MS
-from app.state.answers import Growth, RunningAnswer
 from app.state.compare import Comparison, Side
+from app.state.running_answer import Growth, RunningAnswer
 from app.window.composer import LONGEST, MessageBox
 from app.window.controls.chart import Part, ShareBar
 from app.window.controls.choices import Option, Segments

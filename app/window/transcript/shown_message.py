@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from app.state.answers import CLOSED, WITHDRAWN, RunningAnswer, worth_telling
+from app.state.answers import CLOSED, WITHDRAWN
 from app.state.chat import ChatState
+from app.state.running_answer import RunningAnswer, worth_telling
 from app.values.chats import DraftedSpan, LazySequence, StoredMessage, Turn
 from app.values.tools import ToolUse
 from app.window.language import said, tr

@@ -7,10 +7,10 @@ from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 from typing_extensions import override
 
-from app.state.answers import Growth
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
 from app.state.drafts import Drafts
+from app.state.running_answer import Growth
 from app.values.app_settings import TextWidth
 from app.window.controls.icons import icon
 from app.window.controls.layouts import Wide, column

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.state import answers as all_answers
-from app.state.answers import Answers, RunningAnswer
+from app.state.answers import Answers
+from app.state.running_answer import RunningAnswer
 from app.store.messages import Messages
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings
