@@ -19,7 +19,7 @@ from app.window.controls.bound import Bound
 from app.window.controls.choices import DropDown, Option
 from app.window.controls.fields import TextField
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import describe, label, set_tip, unmarked
+from app.window.controls.labels import describe, label, unmarked
 from app.window.controls.layouts import STRETCH, Group, Wide, column, row, scrolled
 from app.window.controls.notice_bar import UndoBar
 from app.window.language import tr
@@ -99,6 +99,9 @@ LONGEST_NAME = 60
 LONGEST_ON_A_BUTTON = 16
 
 
+SAVE_AS = Words("Save this chat's settings as a preset")
+
+
 class PresetsGroup(Group):
     """The presets that it watches, to be used, saved, renamed and deleted. undo: shown where one is
     deleted.
@@ -123,7 +126,6 @@ class PresetsGroup(Group):
         describe(self._name, tr("A name under which this chat's settings are saved."))
         self._name.setMaxLength(LONGEST_NAME)
         self._save = QPushButton(tr("Save As"))
-        describe(self._save, tr("Save this chat's settings as a preset"))
         self._update = QPushButton()
         describe(self._update, tr("Let the preset have this chat's settings"))
         self._defaults = QPushButton(tr("Use as Defaults"))
@@ -208,7 +210,8 @@ class PresetsGroup(Group):
         other = tr("Replace") if is_taken else tr("Save As")
         self._save.setText(tr("Rename") if is_renamed else other)
         taken = tr("Another preset has this name") if is_renamed and is_taken else ""
-        set_tip(self._save, taken if name != self._choice.currentData() else "")
+        is_refused = taken and name != self._choice.currentData()
+        describe(self._save, taken if is_refused else tr(SAVE_AS))
         for button in (self._rename, self._delete):
             button.setEnabled(self._choice.currentIndex() >= 0)
 
