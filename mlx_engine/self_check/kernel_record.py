@@ -141,8 +141,9 @@ def with_trial_named(trial: str, verdict: Verdict) -> Verdict:
 def rows_origin(kernels: Kernels) -> Callable[[ModelDescription], dict[str, str]]:
     """Return a function that tells, for a model's description, how its trunk's rows are computed.
 
-    Saved prompts are valid where the description is equal. To be called when the trunk's layers
-    have asked for their kernels; heads ask later and change no row.
+    Saved prompts are valid where the description is equal. It tells which rows were asked for, not
+    whether they were found exact: a comparison cut short finds other words and changes no row. To
+    be called when the trunk's layers have asked for their kernels; heads ask later and change none.
     """
     works = sorted((name, work) for name, asked in kernels.asked.items() for work in asked)
     here = circumstances()
@@ -150,7 +151,8 @@ def rows_origin(kernels: Kernels) -> Callable[[ModelDescription], dict[str, str]
     def origin(model: ModelDescription) -> dict[str, str]:
         rows = [(name, work, sorted(kernels.rows(name, work))) for name, work in works]
         used = hashlib.sha256(repr(rows).encode()).hexdigest()[:8]
-        kinds = {"numerics": model.numerics, "activations": model.activations}
+        numerics = "exact" if kernels.exact else "fast"
+        kinds = {"numerics": numerics, "activations": model.activations}
         return {**here, **kinds, "kernels": used if rows else "none"}
 
     return origin

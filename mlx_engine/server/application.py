@@ -1,5 +1,6 @@
 """The server's application: routes, limits, keys, and errors in the shape of each interface."""
 
+import asyncio
 import hmac
 import re
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ from mlx_engine.values.errors import (
 )
 
 LARGEST_BODY = 32 * 2**20
+BODY_S = 30.0
+"""Seconds without a further byte after which a body that is not whole is given up."""
 LONGEST_ERROR = 600
 """Characters of an error's words, which may hold what was sent."""
 STATUS: Sequence[tuple[type[EngineError], int]] = (
@@ -41,7 +44,7 @@ STATUS: Sequence[tuple[type[EngineError], int]] = (
 TYPE_NAME = re.compile(r"str|int|float|bool|constrained-\w+|\w+\[.*\]")
 """How the validation names one of several types in the place of an error."""
 OF_OBJECTS = ("model_type", "model_attributes_type", "dict_type")
-STATUSES: Sequence[int | str] = (400, 401, 404, 413, 415, 429, 500, 503, "4XX")
+STATUSES: Sequence[int | str] = (400, 401, 404, 408, 413, 415, 429, 500, 503, "4XX")
 """Statuses of errors, as /openapi.json tells them."""
 PORT = re.compile(r":\d*$")
 OPEN_TO_ALL = ("/health",)
@@ -49,13 +52,17 @@ OPEN_TO_ALL = ("/health",)
 
 
 def application(
-    desk: Desk, hosts: Sequence[str], key: str | None = None, origins: Sequence[str] = ()
+    desk: Desk,
+    hosts: Sequence[str],
+    key: str | None = None,
+    origins: Sequence[str] = (),
+    body_s: float = BODY_S,
 ) -> FastAPI:
     """Make the ASGI application.
 
     hosts: names that the server is asked by, others are refused, since a page of the web can let a
     name of its own point here. key: what requests must show; None for nothing. origins: web pages
-    that may ask.
+    that may ask. body_s: seconds to wait for more of a body.
     """
     from mlx_engine import server
 
@@ -73,7 +80,7 @@ def application(
     app.include_router(anthropic_messages.routes(desk), responses=errors)
     _add_small_routes(app, desk)
     _add_errors(app)
-    app.add_middleware(_Door, hosts=[host.lower() for host in hosts], key=key)
+    app.add_middleware(_Door, hosts=[host.lower() for host in hosts], key=key, body_s=body_s)
     if origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]
@@ -181,24 +188,31 @@ def _add_small_routes(app: FastAPI, desk: Desk) -> None:
 class _Door:
     """Middleware that lets in requests to known hosts that show the key, of LARGEST_BODY at most.
 
-    HEAD is answered as GET, whose body the web server leaves out.
+    Raises HTTPException 408 where nothing more of a body comes for body_s seconds. HEAD is answered
+    as GET, whose body the web server leaves out.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Sequence[str], key: str | None) -> None:
-        self._app, self._hosts, self._key = app, hosts, key
+    def __init__(self, app: ASGIApp, hosts: Sequence[str], key: str | None, body_s: float) -> None:
+        self._app, self._hosts, self._key, self._body_s = app, hosts, key, body_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        read, told = 0, int(request.headers.get("content-length", 0))
+        read, told, is_whole = 0, int(request.headers.get("content-length", 0)), False
 
         async def limited() -> Message:
-            nonlocal read
-            message = await receive() if told <= LARGEST_BODY else {}
+            nonlocal read, is_whole
+            if told > LARGEST_BODY:
+                raise HTTPException(413)
+            try:
+                message = await asyncio.wait_for(receive(), None if is_whole else self._body_s)
+            except TimeoutError:
+                raise HTTPException(408, headers={"Connection": "close"}) from None
             read += len(message.get("body", b""))
-            if max(read, told) > LARGEST_BODY:
+            is_whole = not message.get("more_body", False)
+            if read > LARGEST_BODY:
                 raise HTTPException(413)
             return message
 
@@ -246,6 +260,7 @@ def _add_errors(app: FastAPI) -> None:
             400: "The body cannot be read: it is not UTF-8, or nested too deeply.",
             404: f"There is nothing at {request.url.path}: /openapi.json says what there is.",
             405: f"{request.method} is not possible at {request.url.path}.",
+            408: "The rest of the body did not come: send it whole.",
             413: f"The body has more than {LARGEST_BODY // 2**20} MiB: send less.",
         }
         status, told = error.status_code, words.get(error.status_code, error.detail)

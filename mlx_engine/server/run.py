@@ -9,7 +9,7 @@ from errno import EADDRINUSE
 import uvicorn
 
 from mlx_engine import Engine
-from mlx_engine.server.application import application
+from mlx_engine.server.application import BODY_S, application
 from mlx_engine.server.desk import Desk
 from mlx_engine.service.engine_thread import EngineThread
 from mlx_engine.values.errors import BadOption
@@ -57,8 +57,8 @@ class ServerOptions:
 class Server:
     """A server that listens from its making on; `run` answers what is asked of an engine's thread.
 
-    desk: of its endpoints. grace_s: seconds that answers get to end after a request to stop. Raises
-    BadOption where it cannot listen.
+    desk: of its endpoints. grace_s: seconds that answers get to end after a request to stop.
+    body_s: seconds to wait for more of a body. Raises BadOption where it cannot listen.
     """
 
     def __init__(
@@ -67,11 +67,12 @@ class Server:
         options: ServerOptions,
         draft: DraftOptions | None = None,
         grace_s: int = GRACE_S,
+        body_s: float = BODY_S,
     ) -> None:
         """draft: draft options of requests that set none."""
         self._socket = listener(options.host, options.port)
         self.desk = Desk(thread, draft or DraftOptions())
-        app = application(self.desk, options.hosts, options.key, options.origins)
+        app = application(self.desk, options.hosts, options.key, options.origins, body_s)
         config = uvicorn.Config(
             app, log_level="warning", timeout_graceful_shutdown=grace_s, lifespan="off"
         )

@@ -9,6 +9,7 @@ from http.client import HTTPConnection
 from typing import Any, NamedTuple
 
 from mlx_engine import Engine
+from mlx_engine.server.application import BODY_S
 from mlx_engine.server.desk import Desk
 from mlx_engine.server.run import Server, ServerOptions
 from mlx_engine.service.engine_thread import EngineThread
@@ -28,11 +29,15 @@ class LiveServer:
 
 @contextmanager
 def live_server(
-    open_engine: Callable[[], Engine], parallel: int = 4, waiting: int = 64, key: str | None = None
+    open_engine: Callable[[], Engine],
+    parallel: int = 4,
+    waiting: int = 64,
+    key: str | None = None,
+    body_s: float = BODY_S,
 ) -> Iterator[LiveServer]:
     """Serves until the end of the context."""
     thread = EngineThread(open_engine, parallel, waiting)
-    server = Server(thread, ServerOptions(port=0, key=key))
+    server = Server(thread, ServerOptions(port=0, key=key), body_s=body_s)
     thread.start()
     thread.opened.result(60)
     running = threading.Thread(target=server.run)

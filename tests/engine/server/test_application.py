@@ -56,6 +56,24 @@ def test_too_long_bodies_are_refused_whether_told_of_or_not(scripted):
     assert ask(scripted, CHAT, HELLO).status == 200
 
 
+@pytest.mark.parametrize("path", [CHAT, "/v1/messages"])
+def test_a_body_that_stays_half_is_given_up(path):
+    head, body = _post(path, {**HELLO, "max_tokens": 5}).split(b"\r\n\r\n")
+    engine = ScriptedEngine([Answer("a b c d e f", pause_s=0.2)])
+    with (
+        live_server(lambda: engine, body_s=0.3) as server,
+        socket.create_connection(_place(server), timeout=20) as client,
+    ):
+        client.sendall(head + b"\r\n\r\n" + body[:20])
+        data = b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
+        assert data.startswith("HTTP/1.1 408")
+        told = json.loads(data.partition("\r\n\r\n")[2])
+        assert told["error"]["message"].startswith("The rest of the body did not come")
+        assert (told.get("type") == "error") is (path == "/v1/messages")
+        slow = ask(server, path, {**HELLO, "max_tokens": 5})
+        assert (slow.status, "a b c d e f" in slow.text) == (200, True), "answers may take longer"
+
+
 def test_more_requests_than_may_wait_get_429():
     engine = ScriptedEngine([Answer("slow " * 400, pause_s=0.02)])
     with live_server(lambda: engine, parallel=1, waiting=0) as server:
