@@ -1,8 +1,8 @@
-"""Which of our kernels does which work on this machine, and at which row counts.
+"""Choice of Metal kernels: which of ours computes what on this machine, at which row counts.
 
-Layers see a kernel as an alternative to MLX. Exact kernels add in the same order for 1 to 9 rows,
-so that plain decoding and verifying give the same bits. The others only save time, and run where
-they were timed and found faster than MLX.
+Layers fall back to MLX where no kernel is chosen. Exact kernels add in the same order for 1 to 9
+rows, so that plain decoding and verifying give the same bits. The others only save time, and run
+where they were timed and found faster than MLX.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ NO_ROWS = frozenset[int]()
 
 
 class KernelWork(NamedTuple):
-    """Work that a layer of a model wants a Metal kernel for; the sizes that the kernel depends on.
+    """An operation of a layer that a Metal kernel may do: weight format and sizes.
 
     form: name of the weights' format, for attention of the KV cache's. outputs, inputs: sizes of a
     matrix; of values and keys for attention and recurrent states; of the latent and the rotated
@@ -76,8 +76,9 @@ class Verdict(NamedTuple):
 class Kernel:
     """Properties of one of our Metal kernels, by which it is chosen or not.
 
-    is_exact: only with this kernel rows are bit-equal in passes of any size. per_row_count: timing
-    decides for each row count, else by majority for all. fits: whether the kernel can do some work.
+    is_exact: rows are bit-equal in passes of any size, which MLX's own operation does not promise.
+    per_row_count: timing decides for each row count, else by majority for all. fits: whether the
+    kernel supports an operation's sizes.
     """
 
     is_exact: bool = False
@@ -85,7 +86,7 @@ class Kernel:
     fits: Callable[[KernelWork], bool] = lambda _: True
 
     def is_timed(self, work: KernelWork) -> bool:
-        """Whether MLX can do the work to compare: not few rows times GGUF blocks."""
+        """Whether MLX has the operation, for comparison: it lacks few rows times GGUF blocks."""
         return not (self.per_row_count and work.form in BLOCK_FORMS)
 
 
@@ -125,9 +126,9 @@ class Kernels:
 
     launcher: None where no kernel can run. exact: rows must be bit-equal in passes of any size.
     stock: MLX's own operations. verdicts: by trial name. presumed: verdict before a trial; None:
-    MLX does the work until then. asked: all work that layers have requested. changes: counts
-    changes of what is in use. why_none: why no kernel is used at all, or "". try_now: runs the
-    trial of some work.
+    MLX does the work until then. asked: all work that layers have requested. changes: incremented
+    whenever the kernels in use may have changed. why_none: why no kernel is used at all, or "".
+    try_now: runs a kernel's trial for some work.
     """
 
     launcher: Launcher | None
@@ -189,17 +190,17 @@ class Kernels:
         return self.verdicts.get(trial_name(name, work), self.presumed)
 
     def add_verdicts(self, verdicts: Mapping[str, Verdict]) -> None:
-        """Take over results of kernel trials, by trial name, from the next pass on."""
+        """Add results of kernel trials, by trial name; in effect from the next pass on."""
         self.verdicts.update(verdicts)
         self.changes += 1
 
     def disable_all(self, why: str) -> None:
-        """Use none of our kernels from the next pass on; why: the reason to be told."""
+        """Use none of our kernels from the next pass on; why: the reason, for the user."""
         self.why_none = why
         self.changes += 1
 
     def set_exact(self, *, exact: bool) -> None:
-        """Choose kernels for rows with the same bits in any pass, or for speed, from now on."""
+        """Choose kernels for bit-equal rows in passes of any size, or for speed, from now on."""
         self.exact = exact
         self.changes += 1
 
@@ -219,9 +220,9 @@ class Kernels:
 
 
 class ServedRows:
-    """Set of row counts at which one kernel does one work, up to date at every look-up.
+    """Row counts at which a kernel is used for one operation: `rows in served`.
 
-    launcher: runs the kernel.
+    Each test sees the verdicts and settings of `kernels` at that time. launcher: runs the kernel.
     """
 
     __slots__ = ("_as_of", "_counts", "_kernels", "_name", "_work", "launcher")

@@ -1,8 +1,8 @@
-"""MLX operations written with fewer graph nodes for CPUs; MLX is the instance to use here.
+"""StockOperations with fewer graph nodes for CPUs; `MLX` is the instance for this machine.
 
 Sums of squares and scales of rows are matrix products [1, N] by [N, 1] and [1, 1] by [1, N]: one
 node and one BLAS call, which adds each row's numbers in the same order however many rows there are.
-Addends have all axes of their partners, so that nothing is broadcast.
+Operands of sums have the same number of axes, so that nothing is broadcast.
 """
 
 from collections.abc import Callable
@@ -215,4 +215,4 @@ def _rope_by_table(params: RopeParams) -> Callable[[mx.array, int], mx.array]:
 
 
 MLX = StockOperations() if computes_on_gpu() else CpuStockOperations()
-"""Used wherever nobody asks for another."""
+"""The default StockOperations on this machine."""

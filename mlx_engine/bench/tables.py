@@ -106,7 +106,7 @@ def overview(found: DraftingReport) -> Group:
         column.no_wrap, column.width = False, CELL_WIDTH
     for arm in dict.fromkeys(arm for arm, _ in cells):
         rows = [cells.get((arm, kind)) for kind in kinds]
-        table.add_row(arm, *(_cell(row) if row else "" for row in rows))
+        table.add_row(arm, *(_speed_cell(row) if row else "" for row in rows))
     passes = " ".join(f"{ms:.1f}" for ms in found.verify_ms)
     lines = [
         f"A pass of 1 to {len(found.verify_ms)} rows: {passes} ms; head {found.head_ms:.1f} ms"
@@ -118,7 +118,7 @@ def overview(found: DraftingReport) -> Group:
     return Group(table, *map(Text, lines))
 
 
-def _cell(row: Row) -> Text:
+def _speed_cell(row: Row) -> Text:
     if not row.is_same and not row.is_peer:
         return Text("other text", style="bold red")
     if row.tokens_per_second is None or row.ratio is None:

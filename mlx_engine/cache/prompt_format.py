@@ -183,7 +183,7 @@ def _stored(cache: LayerCache, place: LayerSnapshot, start: int) -> list[mx.arra
     if isinstance(place, WindowSnapshot):
         return [mx.array([place.first], dtype=mx.int32), *place.rows]
     assert isinstance(place, RecurrentSnapshot)
-    state = place.state if place.replay is None else place.replay.settled(place.state)
+    state = place.state if place.replay is None else place.replay.apply_to(place.state)
     return [place.window, state]
 
 

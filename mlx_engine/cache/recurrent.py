@@ -26,8 +26,8 @@ from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.contract import LayerSnapshot, Place, RowCount
 
 _FEW = 16
-"""Rows of a block that is kept whole as the next window, which saves a launch; of longer blocks the
-window is copied.
+"""Up to so many rows a block is kept whole as the next convolution window, which saves a launch; of
+longer blocks the window is copied.
 """
 
 
@@ -43,7 +43,7 @@ class Replay(Protocol):
         rows: int32 [1] where only the device knows the number.
         """
 
-    def settled(self, state: mx.array) -> mx.array:
+    def apply_to(self, state: mx.array) -> mx.array:
         """Apply these steps of the delta rule to a recurrent state; returns the new state."""
 
 
@@ -68,9 +68,9 @@ class DeltaRule(Protocol):
 
 
 class StockSteps(NamedTuple):
-    """Steps of the delta rule for MLX's own operation; queries do not change the state.
+    """Delta-rule steps to replay with stock MLX: DeltaRows without queries.
 
-    keys, values, decay, beta: as in DeltaRows.
+    Queries do not change the state.
     """
 
     keys: mx.array
@@ -86,7 +86,7 @@ class StockSteps(NamedTuple):
     def first(self, rows: int | mx.array) -> "StockSteps":
         """The first `rows` of these steps of the delta rule.
 
-        If only the device knows the number, the others stay but have no effect on the state.
+        If only the device knows the number, the other steps stay, with decay 1 and beta 0.
         """
         if isinstance(rows, int):
             keys, values, decay, beta = (part[:, :rows] for part in self[:4])
@@ -95,7 +95,7 @@ class StockSteps(NamedTuple):
         decay, beta = mx.where(taken, self.decay, 1.0), mx.where(taken, self.beta, 0.0)
         return self._replace(decay=decay, beta=beta)
 
-    def settled(self, state: mx.array) -> mx.array:
+    def apply_to(self, state: mx.array) -> mx.array:
         """Apply these delta-rule steps to a state, by stock MLX; returns the new state."""
         return self.stock.delta_rule(DeltaRows(self.keys, *self[:4]), state)[1]
 
@@ -108,7 +108,7 @@ class StockDelta:
 
     def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
         """Apply the steps in `replay` to the state, then the block's rows, by stock MLX."""
-        before = state if replay is None else replay.settled(state)
+        before = state if replay is None else replay.apply_to(state)
         outputs, after = self.stock.delta_rule(rows, before)
         return DeltaBlock(outputs, before, after, StockSteps(*rows[1:], self.stock))
 
@@ -149,7 +149,7 @@ class KernelSteps(NamedTuple):
         """Number of delta-rule steps that count (`taken`), as int32 [1]."""
         return _as_int32(self.taken) if isinstance(self.taken, int) else self.taken
 
-    def settled(self, state: mx.array) -> mx.array:
+    def apply_to(self, state: mx.array) -> mx.array:
         """Apply these steps of the delta rule to a recurrent state; returns the new state.
 
         The delta-rule kernel does it, with one new row of zeros.
@@ -179,7 +179,7 @@ class KernelDelta:
         if count not in self.counts:
             return self.long.run(rows, state, replay)
         if not isinstance(replay, KernelSteps):
-            state = state if replay is None else replay.settled(state)
+            state = state if replay is None else replay.apply_to(state)
             none = _zero_step(ReplaySteps(rows.keys, rows.values, rows.decay))
             replay = KernelSteps(none, 0, self.launcher, self.counts)
         done = gated_delta_block(state, replay.kept, replay.steps, rows, self.launcher)
@@ -188,19 +188,19 @@ class KernelDelta:
         return DeltaBlock(done.y, done.settled, None, whole)
 
 
-class NoSteps(NamedTuple):
-    """Steps of the delta rule for a layer that has no recurrent state: there are none."""
+class EmptyReplay(NamedTuple):
+    """Replay of no steps, for a layer that has a convolution but no recurrent state."""
 
     def arrays(self) -> list[mx.array]:
-        """An empty list, as a layer without a recurrent state has no delta-rule steps."""
+        """An empty list of arrays."""
         return []
 
-    def first(self, rows: int | mx.array) -> "NoSteps":
-        """Itself, as a layer without a recurrent state has no delta-rule steps to cut."""
+    def first(self, rows: int | mx.array) -> "EmptyReplay":
+        """Itself, as there are no steps to cut."""
         del rows
         return self
 
-    def settled(self, state: mx.array) -> mx.array:
+    def apply_to(self, state: mx.array) -> mx.array:
         """The given recurrent state, unchanged, as there are no steps to apply."""
         return state
 
@@ -338,13 +338,13 @@ class RecurrentCache:
         self._block = _WrittenBlock(rows.keys.shape[1], convolved, done)
         return done.outputs
 
-    def move(self, convolved: mx.array) -> None:
-        """Write a block to the cache of a layer that has a convolution but no recurrent state.
+    def write_convolution(self, convolved: mx.array) -> None:
+        """Write a block of a layer that has a convolution but no recurrent state.
 
         convolved: [1, K-1+T, C], the convolution window followed by the block's rows.
         """
         state = self._now.state
-        block = DeltaBlock(convolved, state, state, NoSteps())
+        block = DeltaBlock(convolved, state, state, EmptyReplay())
         self._block = _WrittenBlock(convolved.shape[1] - self._taps, convolved, block)
 
     def commit(self, count: int | RowCount) -> None:

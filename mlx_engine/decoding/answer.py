@@ -33,11 +33,11 @@ from mlx_engine.values.stats import (
 
 
 @dataclass(slots=True)
-class Tally:
+class AnswerTally:
     """Running sums of one answer: tokens, rounds, seconds spent in the engine.
 
-    waited_seconds: time before the prompt was begun. Seconds in the reader of the answer's events
-    do not count.
+    waited_seconds: time before reading of the prompt began. Time that the consumer of the answer's
+    events takes does not count.
     """
 
     seed: int
@@ -61,7 +61,7 @@ class Tally:
         self._look_at_memory()
 
     def _look_at_memory(self) -> None:
-        """Note the peak memory now: another answer may begin meanwhile and reset it."""
+        """Record MLX's peak memory now, as another answer may reset it when it begins."""
         self.peak_memory_bytes = max(self.peak_memory_bytes, mx.get_peak_memory())
 
     def add(self, stats: RoundStats, seconds: float) -> None:
@@ -108,13 +108,13 @@ def _rate(count: float, seconds: float) -> float:
 
 
 class Answer:
-    """One answer, which runs once; `tokens` holds its tokens so far, without the end token.
+    """One answer, which runs once. tokens: of the answer so far, without the end token.
 
     settings: sampling and draft may change while the answer runs; the seed stays. text: turns
-    tokens into text. stopped: asked before every round. grammar: binds the answer. After an error
-    that can be retried everything is read again, because the rows written last may have come from
-    what failed. If the answer is stopped, or its events are not read to the end, the state holds
-    the emitted tokens; after an error the state is empty.
+    tokens into text. stopped: called before every round. grammar: constrains the answer. After an
+    error that can be retried everything is read again, because the rows written last may have come
+    from what failed. If the answer is stopped, or its events are not read to the end, the state
+    holds the emitted tokens; after an error the state is empty.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Answer:
     ) -> None:
         tokens, seed = prompt.tokens, settings.sampling.seed
         self.tokens = list(prompt.answered)
-        self.tally = Tally(fresh_seed() if seed is None else seed, len(tokens))
+        self.tally = AnswerTally(fresh_seed() if seed is None else seed, len(tokens))
         self._config = config
         self.sequence = sequence
         self._drafting = drafting
@@ -197,7 +197,7 @@ class Answer:
         self.sequence.evaluate()
 
     def _may_go_on(self) -> bool:
-        """Whether the answer may begin another round; else the reason is noted."""
+        """Whether the answer may begin another round; if not, sets the reason for its end."""
         if self._must_stop():
             self._finish = "stopped"
         elif not self._has_room():
@@ -205,13 +205,13 @@ class Answer:
         return self._finish is None
 
     def _start_over(self) -> None:
-        """Drop all that the conversation has read, and go on after the answer's tokens so far."""
+        """Empty the caches; prompt and answer so far are read again, and the answer goes on."""
         start_over(self.sequence, self._drafting, self._settings)
         self._prompt = self._prompt._replace(answered=tuple(self.tokens))
         self.rounds = self._new_rounds()
 
     def _pop_events(self) -> list[TextPiece | RoundFinished]:
-        """Take the events of rounds that have not been yielded yet."""
+        """Return and clear the events of rounds that have not been yielded yet."""
         said, self._pending_events = self._pending_events, []
         return said
 
@@ -232,7 +232,7 @@ class Answer:
         return self._must_stop() or not self._has_room()
 
     def _has_room(self) -> bool:
-        """Whether there is memory to go on, after other conversations gave back what they can."""
+        """Whether there is memory to go on; if not, first drops tokens of other conversations."""
         most = self._config.most_bytes
         if most and mx.get_active_memory() > most:
             self._config.make_room()
@@ -375,7 +375,7 @@ def open_answer(
 
 
 def start_over(sequence: SequenceState, drafting: Drafting, settings: Settings) -> None:
-    """Drop all that a conversation has read, after an error, and have a new drafter made."""
+    """Empty a conversation's caches after an error, and have a new drafter made."""
     sequence.forget()
     drafting.forget()
     drafting.begin(sequence, settings.draft)

@@ -34,17 +34,17 @@ class AnswerRounds(Protocol):
         """Passes of the answer's present round, and of the next round if it has begun."""
 
     def knows_ahead(self) -> bool:
-        """Whether the next round can begin before the outcome of the present one is known."""
+        """Whether the next round can begin before the present one's outcome; if so, plan it."""
 
     def begin_next(self) -> Round:
-        """Begin the answer's next round, whatever the outcome of the present one."""
+        """Begin the round planned by `knows_ahead`, before the present one's outcome is known."""
 
     def fail(self, error: Exception) -> None:
         """Note an error, to be raised in place of the answer's next round."""
 
 
 class Answering(Protocol):
-    """An answer that runs, as the batch scheduler knows it."""
+    """What the batch scheduler needs of a running answer (`Answer` in answer.py)."""
 
     @property
     def rounds(self) -> AnswerRounds:
@@ -68,7 +68,7 @@ class BatchScheduler:
         self.shared = 0
         self._answers: list[Answering] = []
         self._waiting: list[Round] = []
-        self._read: Pass | None = None
+        self._last_read: Pass | None = None
         self._latest: Callable[[], object] = lambda: None
 
     @property
@@ -103,7 +103,7 @@ class BatchScheduler:
         self._waiting.append(round_)
 
     def remove_waiting(self, round_: Round) -> None:
-        """Take an answer's round back from those that wait for the next shared pass."""
+        """Withdraw an answer's round from those that wait for the next shared pass."""
         if self._waiting:
             self._waiting = [other for other in self._waiting if other is not round_]
 
@@ -126,20 +126,20 @@ class BatchScheduler:
         if pass_.read_at:
             return
         pass_.wait()
-        free_at = self._read.read_at if self._read else 0.0
+        free_at = self._last_read.read_at if self._last_read else 0.0
         if self._reader is None:
             pass_.took = pass_.read_at - max(pass_.began_at, free_at)
         else:
             since = max(pass_.written_at, free_at)
             pass_.took = pass_.read_at - since
             pass_.idle = max(0.0, pass_.began_at - since)
-        self._read = pass_
+        self._last_read = pass_
 
     def look_ahead(self, pass_: Pass) -> None:
         """Begin the next rounds of all answers in an unread pass, if all of them can."""
         every = [answer.rounds for answer in self._answers]
         elsewhere = [other for rounds in every for other in rounds.passes if other is not pass_]
-        if any(other is self._read or not other.read_at for other in elsewhere):
+        if any(other is self._last_read or not other.read_at for other in elsewhere):
             return
         inside = [rounds for rounds in every if rounds.passes and rounds.passes[0] is pass_]
         try:

@@ -64,7 +64,7 @@ class Limits:
     context_length: int
 
     def end_of(self, tokens: Sequence[int], generated: int, position: int) -> "AnswerEnd | None":
-        """Return where new tokens end an answer, None where it may go on behind them.
+        """Return where new tokens end an answer; None if it may go on after them.
 
         generated: tokens of the answer before them. position: of the first in the conversation.
         """
@@ -77,7 +77,7 @@ class Limits:
         return None
 
     def full(self, generated: int, position: int) -> FinishReason | None:
-        """Return why an answer ends after `generated` tokens, whatever the newest is; else None."""
+        """Return which length limit an answer of `generated` tokens has reached, None for none."""
         if self.max_tokens is not None and generated >= self.max_tokens:
             return "max-tokens"
         if position + 1 >= self.context_length:
@@ -95,7 +95,7 @@ class Limits:
 
 
 class AnswerEnd(NamedTuple):
-    """Why an answer ends, and after how many of a round's tokens, one that ends it included."""
+    """Why an answer ends, and how many of the round's tokens it takes, the end token included."""
 
     rows: int
     reason: FinishReason
@@ -163,7 +163,7 @@ class Lookahead:
         self._looks_ahead = self._follows_drafts = False
         self._sampling, self._draft = settings.sampling, settings.draft
         state.sampler = new_sampler()
-        self._begun: Round | None = None
+        self._present: Round | None = None
         self._next: Round | None = None
         self._choice: Choice | None = None
         self._failed: Exception | None = None
@@ -171,8 +171,8 @@ class Lookahead:
 
     @property
     def passes(self) -> Sequence[Pass]:
-        """Passes of the answer's present round, and of the next where it has begun."""
-        found = [round_.verified_by for round_ in (self._begun, self._next) if round_ is not None]
+        """Passes of the answer's present round, and of the next if it has begun."""
+        found = [round_.verified_by for round_ in (self._present, self._next) if round_ is not None]
         return [pass_ for pass_ in found if pass_ is not None]
 
     @property
@@ -189,9 +189,9 @@ class Lookahead:
         if self._generated >= self._memory_checked_at + CLEAR_EVERY:
             self._check_memory()
         self._is_shared = self._batch.take_turn(self._state)
-        if self._begun is not None and self._next is None and self._are_settings_new():
+        if self._present is not None and self._next is None and self._are_settings_new():
             self.drop()
-        round_ = self._begun = self._begun or self._begin_now(useful)
+        round_ = self._present = self._present or self._begin_now(useful)
         pass_ = round_.verified_by
         was_ahead = pass_ is not None and pass_.queued_at > 0
         pass_ = pass_ or self._batch.begin(round_)
@@ -242,7 +242,7 @@ class Lookahead:
     def commit(self, tokens: Sequence[int], *, goes_on: bool) -> None:
         """Append to the conversation the first tokens of the round that `run` has run.
 
-        All of them if `goes_on`. Raises the error that beginning the next round has met with.
+        All of them if `goes_on`. Raises the error noted by `fail`, if the answer goes on.
         """
         try:
             self._commit(tokens, goes_on)
@@ -250,7 +250,7 @@ class Lookahead:
             self.ended_at = perf_counter()
 
     def _commit(self, tokens: Sequence[int], goes_on: bool) -> None:
-        (round_, following), self._begun, self._next = (self._begun, self._next), None, None
+        (round_, following), self._present, self._next = (self._present, self._next), None, None
         assert round_ is not None
         read = [self._last, *tokens[:-1]]
         self._last, self._generated = tokens[-1], self._generated + len(tokens)
@@ -263,18 +263,18 @@ class Lookahead:
             following.drop()
             following = None
         round_.commit(len(tokens))
-        self._begun = following
+        self._present = following
         self._state.append(read)
         if following is None and goes_on and self._is_shared:
-            self._begun = self._begin_now(self._deepest())
-            self._batch.add_waiting(self._begun)
+            self._present = self._begin_now(self._deepest())
+            self._batch.add_waiting(self._present)
 
     def drop(self) -> None:
         """Roll back the answer's rounds that have begun but were not committed.
 
-        A plain round that has been followed stays committed: it has read the newest token.
+        A plain round whose next round has begun stays committed: it has read the newest token.
         """
-        (round_, following), self._begun, self._next = (self._begun, self._next), None, None
+        (round_, following), self._present, self._next = (self._present, self._next), None, None
         if self._failed is not None:
             self._forget()
             return
@@ -326,8 +326,11 @@ class Lookahead:
         return self._batch.limits if self._is_shared else ALONE
 
     def knows_ahead(self) -> bool:
-        """Whether the next round can begin before this one's outcome is known; choose it then."""
-        round_ = self._begun
+        """Whether the next round can begin before this one's outcome is known; if so, plan it.
+
+        Its draft source and depth are kept for `begin_next`.
+        """
+        round_ = self._present
         assert round_ is not None
         looks = self._follows_drafts if round_.request.depth else self._looks_ahead
         if not (looks and round_.can_be_followed) or self._are_settings_new():
@@ -343,8 +346,8 @@ class Lookahead:
         return self._follows_drafts or self._choice.depth == 0
 
     def begin_next(self) -> Round:
-        """Begin the next round, whatever the outcome of the present one, after `knows_ahead`."""
-        round_, choice, self._choice = self._begun, self._choice, None
+        """Begin the round planned by `knows_ahead`, before the present one's outcome is known."""
+        round_, choice, self._choice = self._present, self._choice, None
         assert round_ is not None
         assert choice is not None
         after = round_.commit_ahead()

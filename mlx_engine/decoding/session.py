@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from mlx_engine.decoding.answer import Tally, open_answer
+from mlx_engine.decoding.answer import AnswerTally, open_answer
 from mlx_engine.decoding.config import ModelParts, Settings
 from mlx_engine.decoding.prompt import EMPTY_ANSWER, UNLIKE_ANY_QUESTION, ChatPrompts, Prompt
 from mlx_engine.decoding.state import shared_prefix
@@ -88,7 +88,7 @@ class Session:
         self._messages: list[Message] = []
         self._stop = threading.Event()
         self._is_busy = False
-        self._tally = Tally(seed=0)
+        self._tally = AnswerTally(seed=0)
         self._tokens: list[int] = []
         self._continues_at: Prompt | None = None
         self._prompts = ChatPrompts(parts, settings)

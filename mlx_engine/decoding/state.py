@@ -17,15 +17,15 @@ MIN_CHECKPOINT_DISTANCE = 512
 """Tokens between two checkpoints on the way through a long prompt, at least."""
 
 CLEAR_EVERY = 256
-"""Tokens between two clearings. Keys and values grow by so many (cache/attention.py), and buffers
-of an outgrown size fit nothing that comes later."""
+"""Tokens between two clearings of MLX's buffer cache. KV buffers grow by so many tokens
+(cache/attention.py), and a freed buffer of a smaller size is of no use again."""
 
 
 class Checkpoint(NamedTuple):
     """Snapshot of a conversation after `length` tokens: the model's caches and the drafter.
 
     drafter: None if another drafter was in use; the present one then reads the tokens again.
-    is_on_the_way: made in the middle of a prompt, where a return is less likely.
+    is_on_the_way: made in the middle of a prompt, to which later prompts go back less often.
     """
 
     length: int
@@ -52,9 +52,9 @@ class SharedPrompts(Protocol):
 class SequenceState:
     """State of one conversation: its tokens, the caches and drafter that have read them.
 
-    The newest token of the conversation has been emitted but not read. model: the model as the
-    drafter wants it run. cache: bits of keys and values. shared: prompts of other conversations.
-    chat: the id of its saved prompts, None outside chats.
+    The newest token of the conversation has been emitted but not read. model: the target, wrapped
+    if the drafter reads more of it than hidden states. cache: bits of keys and values. shared:
+    prompts of other conversations. chat: id under which prompts are saved, None outside chats.
 
     While an answer runs (`is_busy`) two more parts change: last, the newest token, int32 [1], lazy;
     and sampler, which counts tokens for penalties.
@@ -88,9 +88,9 @@ class SequenceState:
 
     @property
     def can_follow(self) -> bool:
-        """Whether rows can be committed before the host knows their number.
+        """Whether a round can be committed while only the device knows how many rows it accepted.
 
-        Only our own layers and some drafters can, and no answer that a grammar binds.
+        Needs the engine's own layers (not mlx-lm's), a drafter that allows it, and no grammar.
         """
         is_free = not self.sampler.is_bound
         return is_free and self.model.joint is not None and self.drafter.can_follow
@@ -103,9 +103,9 @@ class SequenceState:
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
         """Append to the conversation the first `count` rows of the last pass.
 
-        Not committing rolls the pass back. A RowCount (a number that only the device knows) if
-        `can_follow`; it has to be known before the next commit. The host passes the token ids to
-        `append` once it knows them.
+        Not committing rolls the pass back. count: a RowCount, which only the device knows, is
+        allowed if `can_follow`; the host has to know it before the next commit. The host passes
+        the token ids to `append` once it knows them.
         """
         self.caches.commit(count)
         self.drafter.commit(rows, count)
@@ -120,8 +120,7 @@ class SequenceState:
     def append(self, tokens: Sequence[int]) -> None:
         """Append the token ids of committed rows to the conversation.
 
-        Freed buffers are given back every CLEAR_EVERY tokens, those that the device still reads the
-        next time.
+        Clears MLX's buffer cache every CLEAR_EVERY tokens.
         """
         before = len(self.tokens)
         self.tokens.extend(tokens)
@@ -199,16 +198,19 @@ class SequenceState:
             mx.eval(self.drafter.arrays())
 
     def snapshot(self) -> Checkpoint:
-        """Snapshot the conversation at its present length, lazy; the drafter has read all of it."""
+        """Snapshot the conversation now, lazily; the drafter first reads its unread rows."""
         self.drafter.flush()
         return self._lazy_snapshot()
 
     def _lazy_snapshot(self) -> Checkpoint:
-        """Snapshot the conversation now, with the rows that the drafter has not read yet."""
+        """Snapshot the conversation now, lazily, with the drafter's unread rows as unread."""
         return Checkpoint(len(self.tokens), self.caches.snapshot(), self.drafter.snapshot())
 
     def add_checkpoint(self) -> int:
-        """Make a checkpoint here; return the number of rows that MTP heads read for it."""
+        """Save a checkpoint at the present length; evaluates caches and drafter.
+
+        The drafter first reads its unread rows; returns their number.
+        """
         read = self.drafter.flush()
         self._add_checkpoint(self._lazy_snapshot())
         return read
@@ -219,7 +221,10 @@ class SequenceState:
         self.evaluate()
 
     def add_checkpoint_if_far(self) -> None:
-        """Make a checkpoint if the distance to the last one is large for its bytes."""
+        """Save a checkpoint if the last one is far back, measured by the bytes of a new one.
+
+        The drafter's unread rows are saved as unread.
+        """
         last = self.checkpoints[-1] if self.checkpoints else self._empty
         apart = max(MIN_CHECKPOINT_DISTANCE, self.caches.snapshot().nbytes // WORTH_A_TOKEN)
         if len(self.tokens) - last.length >= apart:
@@ -334,10 +339,10 @@ class SequenceState:
 
 
 def thin_checkpoints(places: Sequence[Checkpoint]) -> list[Checkpoint]:
-    """Drop checkpoints of a conversation down to CHECKPOINTS; the first and the newest stay.
+    """Keep at most CHECKPOINTS checkpoints of a conversation, with the first and the newest.
 
-    Between them those stay that leave the largest gap relative to their distance from the end;
-    checkpoints made in the middle of a prompt count a quarter.
+    Drops the one whose neighbours are closest together, relative to its distance from the end; a
+    checkpoint made in the middle of a prompt is dropped as if they were four times closer.
     """
     kept = list(places)
     end = kept[-1].length + 1

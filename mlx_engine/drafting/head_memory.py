@@ -63,10 +63,10 @@ class UnreadRows(NamedTuple):
 class HeadMemory:
     """The caches of an MTP head in one conversation, and committed rows that it has not read yet.
 
-    Old rows that have been unread for too long are left out. unread: how many rows are. gap: how
-    many rows of the caches are from before the last ones left out. open: rows behind all unread
-    ones, of which only the device knows how many count. can_join: a pass of the head may have rows
-    of several conversations.
+    If too many rows are unread, the oldest of them are dropped. waiting: the unread rows; unread:
+    their number. open: rows after these, of which only the device knows how many count. gap: the
+    caches' length when rows were last dropped. can_join: a pass of the head may have rows of
+    several conversations.
     """
 
     def __init__(self, head: MtpHead, bits: CacheBits = 16, *, can_join: bool = True) -> None:
@@ -91,7 +91,7 @@ class HeadMemory:
     def leave_out(self, kept: int) -> None:
         """Drop the oldest rows that the MTP head has not read, all but `kept`.
 
-        With none kept the caches have a gap here, also where there was no such row.
+        Sets `gap`, for kept = 0 even if no row was unread.
         """
         if kept and self.unread <= kept:
             return
@@ -105,7 +105,7 @@ class HeadMemory:
         self.replace_waiting(newest)
 
     def read(self, drafted: Sequence[Rows] = ()) -> mx.array:
-        """Have the MTP head read all unread rows, and drafted rows behind them, to be written over.
+        """Have the MTP head read all unread rows, then drafted rows, whose cache rows do not stay.
 
         Returns the head's states [1, T, H] of all of them; open rows stay unread.
         """
@@ -128,7 +128,10 @@ class HeadMemory:
         return before
 
     def take_unread(self, drafted: Sequence[Rows] = ()) -> UnreadRows:
-        """Take all unread rows, open ones too, and drafted ones behind them, for the next pass."""
+        """Return all unread rows, then `open` ones and drafted ones, as input of the next pass.
+
+        They no longer count as unread.
+        """
         opened, self.open = self.open, None
         if opened is None:
             rows, true_rows = joined([*self.waiting, *drafted]), self.unread
@@ -156,18 +159,21 @@ class HeadMemory:
             self.wait(opened.first(known - 1))
 
     def missing(self, rows: int) -> int:
-        """Return how many of a conversation's `rows` were left out, neither read nor kept to be."""
+        """Return how many of a conversation's first `rows` rows were dropped unread."""
         return max(0, rows - self.caches.length - self.unread)
 
     def within(self, rows: int, missing: int) -> int:
-        """Return the caches' length after `rows` of a conversation without `missing` of them.
+        """Return the caches' length after `rows` rows of a conversation, of which `missing` lack.
 
-        0 where the rows right before the next one are among the missing.
+        0 if that is less than `gap`: the dropped rows would lie right before the next row.
         """
         return rows - missing if rows - missing >= self.gap else 0
 
     def flush(self) -> int:
-        """Have the MTP head read its newest unread rows, in chunks; return how many there were."""
+        """Have the MTP head read its newest unread rows, in chunks; return their number.
+
+        Older ones than ROWS_OF_A_PROMPT are dropped.
+        """
         self.leave_out(ROWS_OF_A_PROMPT)
         waiting, count = self.waiting, self.unread
         self.replace_waiting(())

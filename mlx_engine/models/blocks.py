@@ -64,7 +64,7 @@ class GatedConvolution:
         assert isinstance(cache, RecurrentCache)
         before = cache.window.alone(self._spec.taps - 1).astype(rows.dtype)
         convolved = mx.concatenate([before, rows], axis=1)
-        cache.move(convolved)
+        cache.write_convolution(convolved)
         return self._convolve(convolved)
 
 

@@ -51,7 +51,7 @@ class ChunkedScan:
 
     def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
         """Run a delta rule over a block: apply the replayed steps to the state, then the rows."""
-        before = now = state if replay is None else replay.settled(state)
+        before = now = state if replay is None else replay.apply_to(state)
         steps, count = StockSteps(*rows[1:], self.stock), rows.keys.shape[1]
         if count <= MOST_ROWS:  # those of a draft must not depend on how many they are
             outputs, now = self.stock.delta_rule(rows, before)

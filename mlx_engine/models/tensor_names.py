@@ -18,15 +18,15 @@ from mlx_engine.values.words import Words
 
 T = TypeVar("T")
 Renames = Mapping[str, str]
-"""Names within a layer, or what they begin with up to a dot -> ours."""
+"""A family's tensor name within a layer, or a prefix of it up to a dot -> the canonical one."""
 
 _WRAPPERS = re.compile(
     r"(?:(?:language_|text_)?model\.|llm\.|gpt_neox\.|transformer\.)*(h\.(?=\d))?"
 )
-"""What wraps a text model; `h.` is what some call its layers."""
+"""Prefixes of wrapper models before a text model's tensors; `h.` is GPT-2's name of layers."""
 
 _OUTSIDE = r"(?:[a-z_]+\.)*"
-"""What a name may begin with before any layer is counted."""
+"""Any prefix of a tensor name without a layer number in it."""
 _UNNEEDED = {
     re.compile(
         rf"{_OUTSIDE}(visual|vision|vision_\w+|multi_modal_projector|mm_projector|vit_large_projector|"
@@ -46,13 +46,13 @@ _UNNEEDED = {
     ),
     re.compile(r"(.+\.)?(d2t|t2d)$"): Words("for drafts from a smaller vocabulary"),
 }
-"""Names of tensors, published or as Ollama and llama.cpp have them, that no text needs -> why."""
+"""Names of tensors, published or as Ollama and llama.cpp have them, not needed for text -> why."""
 _LAYER = re.compile(r"layers\.(\d{1,6})\.(.+)")
 _HEAD = re.compile(
     r"(?:mtp_layers\.|mtp_block\.|mtp\.|nextn\.)?(?:layers\.)?(?:(\d{1,6})\.)?(?:transformer\.|mtp_block\.)?(.+)"
 )
 _HEAD_TENSOR = re.compile(r"layers\.(\d{1,6})\.(?:eh_proj|enorm|hnorm)\..+")
-"""Of a layer that is a head: what joins its inputs."""
+"""Tensors that join an MTP head's inputs, in a layer that is a head."""
 
 _OF_KEYS = re.compile(r"\.self_attn\.[kv]_(proj|norm)\.")
 _LIMITS = ("input_max", "input_min", "output_max", "output_min")
@@ -91,12 +91,12 @@ NEXTN_NAMES = HeadNames(
     },
     behind_trunk=True,
 )
-"""Of heads as DeepSeek-V3 publishes them, and most after it."""
+"""Names in MTP heads as DeepSeek-V3 publishes them, and most families after it."""
 
 FINAL_NORM_NAMES = HeadNames(
     {"eh_proj": "join", "shared_head.norm": "norm", "final_layernorm": "norm"}, behind_trunk=True
 )
-"""Of heads of Ling and Hy3, whose GGUF files have them as DeepSeek's."""
+"""Names in MTP heads of Ling and Hy3, whose GGUF files use DeepSeek's."""
 
 MTP_NAMES = HeadNames(
     {
@@ -108,7 +108,7 @@ MTP_NAMES = HeadNames(
     },
     numbered=False,
 )
-"""Of a head as Qwen3-Next publishes it, and others after it."""
+"""Names in an MTP head as Qwen3-Next publishes it, and others after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ def why_skipped(name: str, skipped: Iterable[str] = ()) -> str:
     is_whole = any(other.startswith(layer) and not is_key_value_tensor(other) for other in skipped)
     if is_key_value_tensor(name) and not is_whole:
         return Words("keys of layers that read those of earlier ones")
-    if is_activation_limit(name):
+    if is_clipping_limit(name):
         return Words("limits of rounding that is not done")
     return Words("more drafting heads than are run")
 
@@ -257,8 +257,8 @@ def is_key_value_tensor(name: str) -> bool:
     return _OF_KEYS.search(name) is not None
 
 
-def is_activation_limit(name: str) -> bool:
-    """Whether a tensor name is that of a clipping limit from quantisation-aware training."""
+def is_clipping_limit(name: str) -> bool:
+    """Whether a tensor is a limit for clipping a layer's input or output, from QAT."""
     return name.endswith(_LIMITS)
 
 

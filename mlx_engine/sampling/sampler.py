@@ -374,9 +374,10 @@ class Sampler:
 
 
 class TokenScores(NamedTuple):
-    """Log-probabilities of R rows: of a token of each, float32 [R], and of the k likeliest.
+    """Log-probabilities of one chosen token a row, and of the k likeliest tokens of each row.
 
-    top_ids: the likeliest tokens, int32 [R, k], the likeliest first. top: theirs, float32 [R, k].
+    chosen: float32 [R]. top_ids: the likeliest tokens, int32 [R, k], the likeliest first. top:
+    their log-probabilities, float32 [R, k].
     """
 
     chosen: mx.array

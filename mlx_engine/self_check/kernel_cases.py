@@ -95,12 +95,13 @@ def _matrix(work: KernelWork, dtype: mx.Dtype, seed: int, *stack: int) -> Matrix
     return Matrix(weight, scales, None, 32 if mode == "mxfp4" else 16, 4, mode)
 
 
-def _all_on(launcher: Launcher) -> Kernels:
+def _untried_kernels(launcher: Launcher) -> Kernels:
+    """Kernels that are all used at all row counts, without a trial before."""
     return Kernels(launcher, presumed=Verdict(faster=ALL_ROWS))
 
 
 def _few_rows(matrix: Matrix, launcher: Launcher) -> FewRowMatrix:
-    few_rows = FewRowMatrix.of(matrix, _all_on(launcher), "products")
+    few_rows = FewRowMatrix.of(matrix, _untried_kernels(launcher), "products")
     assert few_rows is not None
     return few_rows
 
@@ -205,7 +206,7 @@ def _experts(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -
 
 def _prompt_products(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     matrix = _matrix(work, dtype, seed)
-    rows = ManyRowMatrix.of(matrix, _all_on(launcher), "prompt-products")
+    rows = ManyRowMatrix.of(matrix, _untried_kernels(launcher), "prompt-products")
     assert rows is not None
     return Case(
         _rows(work.inputs, dtype),
@@ -220,7 +221,7 @@ def _prompt_products(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Lau
 def _prompt_experts(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     matrix = _matrix(work, dtype, seed, EXPERTS)
     rows, product = (
-        ManyRowMatrix.of(matrix, _all_on(launcher), "prompt-experts"),
+        ManyRowMatrix.of(matrix, _untried_kernels(launcher), "prompt-experts"),
         ExpertLinear(matrix),
     )
     assert rows is not None

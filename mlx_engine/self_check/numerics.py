@@ -162,7 +162,7 @@ def _difference(together: mx.array, alone: mx.array, where: str) -> str:
 
 
 def _random_caches(model: Model, keys: int) -> LayerCaches:
-    """Make KV caches with so many random keys and values; recurrent states are of one token."""
+    """Make caches of `keys` random keys and values; recurrent states are those after one token."""
     caches = model.make_caches()
     mx.eval(model.forward(mx.array([[1]]), caches))
     caches.commit(1)

@@ -93,7 +93,7 @@ class MessageFields(Body):
 
 
 def _result(block: Block) -> str:
-    """Return the text of a tool's result."""
+    """Return the text of a tool_result block, marked if it is an error."""
     content = block.content or ""
     text = content if isinstance(content, str) else _texts(content)
     return f"Error: {text}" if block.is_error else text
@@ -110,14 +110,14 @@ def _texts(blocks: list[Block]) -> str:
 
 
 class Thinking(Body):
-    """Whether the model thinks first."""
+    """The field `thinking`: whether the model thinks before it answers, and its most tokens."""
 
     type: Literal["enabled", "disabled", "adaptive"]
     budget_tokens: int | None = None
 
 
 class ToolFields(Body):
-    """A tool that the model may use."""
+    """An entry of the field `tools`: a function that the model may call."""
 
     refused: ClassVar = {"allowed_callers": NO_CODE}
     name: str
@@ -128,21 +128,21 @@ class ToolFields(Body):
 
 
 class ChoiceFields(Body):
-    """Whether the model may use a tool."""
+    """The field `tool_choice`: whether the model may call tools, must, or must call this one."""
 
     type: Literal["auto", "none", "any", "tool"]
     name: str = ""
     disable_parallel_tool_use: bool = False
 
     def as_openai(self) -> str | dict[str, Any]:
-        """Return the same in OpenAI's words."""
+        """Convert to the value of OpenAI's field `tool_choice`."""
         if self.type == "tool":
             return {"type": "function", "name": self.name}
         return "required" if self.type == "any" else self.type
 
 
 class OutputConfig(Body):
-    """Form of the answer, and how much the model thinks before it."""
+    """The field `output_config`: JSON schema of the answer (`format`), and thinking effort."""
 
     refused: ClassVar = {"task_budget": Refusal("no model here knows of budgets: leave it out.")}
     format: dict[str, Any] | None = None
@@ -150,13 +150,13 @@ class OutputConfig(Body):
 
 
 class ContextEdit(Body):
-    """What is taken out of the conversation: earlier thoughts, which chat templates leave out."""
+    """An entry of `context_management.edits`: leave out earlier thinking, as chat templates do."""
 
     type: Literal["clear_thinking_20251015"]
 
 
 class ContextManagement(Body):
-    """How a long conversation is shortened."""
+    """The field `context_management`: what to leave out of a long conversation."""
 
     edits: list[ContextEdit] = Field(default_factory=list)
 

@@ -31,11 +31,12 @@ class Busy(EngineError):
 
 
 class Answering:
-    """An answer that was asked for, or a model to be taken into use.
+    """A queued or running answer, or a queued change of the model.
 
-    done: its result is None once the answer has ended, or the error that ended it. chat: answers of
-    one chat come one after the other; None for a guest, whose number is limited. is_alone: it runs
-    after all earlier ones and before all later ones. ends_guests: it waits for those of chats only.
+    done: finished with None or with the error that ended the answer. chat: answers of one chat run
+    one after the other; None for a guest, such as an HTTP client: a limited number of guests is
+    answered at once. is_alone: runs after all earlier entries and before all later ones.
+    ends_guests: waits for answers of chats only, as it ends those of guests.
     """
 
     def __init__(
@@ -57,19 +58,19 @@ class Answering:
 
     @property
     def is_withdrawn(self) -> bool:
-        """Whether it was stopped before it began."""
+        """Whether the answer was stopped before it began."""
         return self._is_stopped and not self.has_begun
 
     def stop(self, error: EngineError | None = None) -> None:
         """End the answer before its next round, without a further event; from any thread.
 
-        error: what `done` raises.
+        error: to be raised by `done`.
         """
         self._error = self._error or error
         self._is_stopped = True
 
     def go_on(self) -> bool:
-        """Run one round, or read one part of the prompt; return whether the answer goes on."""
+        """Run one round, or read one chunk of the prompt; return whether the answer goes on."""
         try:
             if self._is_stopped:
                 self._close()
@@ -89,7 +90,7 @@ class Answering:
         return False
 
     def finish(self) -> None:
-        """Tell those who wait for `done`."""
+        """Complete the future `done`, with the answer's error if there was one."""
         if self._error is None:
             self.done.set_result(None)
         else:
@@ -104,7 +105,7 @@ class EngineThread:
     """Serves the engine in use, which `use` replaces, until `close`.
 
     parallel: guests that are answered at once; waiting: guests that may wait for their turn.
-    after_turns: called after a round of every answer. report: takes errors that no caller hears of.
+    after_turns: called after a round of every answer. report: called with errors without a caller.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class EngineThread:
         after_turns: Callable[[], None] = lambda: None,
         report: Callable[[BaseException], None] = lambda error: log.error("", exc_info=error),
     ) -> None:
-        """open_engine: called on the thread at its start; `opened` tells how it ended."""
+        """open_engine: called on the thread at its start; `opened` ends with its error, or None."""
         self._open, self._after_turns, self._report = open_engine, after_turns, report
         self._parallel, self._most = parallel, parallel + waiting
         self._changed = threading.Condition()
@@ -133,12 +134,12 @@ class EngineThread:
 
     @property
     def running(self) -> int:
-        """Number of guests that are answered."""
+        """Number of guests' answers (as of HTTP clients) that are being generated."""
         return min(self._guests, self._parallel)
 
     @property
     def waiting(self) -> int:
-        """Number of guests that wait for another to end."""
+        """Number of guests' answers that wait for an earlier one to end."""
         return max(0, self._guests - self._parallel)
 
     @property
@@ -146,7 +147,7 @@ class EngineThread:
         return sum(answer.chat is None for answer in tuple(self._answers))
 
     def start(self) -> None:
-        """Serve in a thread of this object's own."""
+        """Start a thread that serves until `close`; or call `run` in a thread of your own."""
         self._thread.start()
 
     def post(self, function: Callable[[], None]) -> None:
@@ -199,7 +200,7 @@ class EngineThread:
         return asked
 
     def close(self) -> None:
-        """Stop all answers, close the engine and end the thread; wait for that if it is our own."""
+        """Stop all answers, close the engine and end `run`; join the thread if `start` made it."""
         with self._changed:
             self.is_closing = True
             self._changed.notify()
@@ -219,7 +220,7 @@ class EngineThread:
         return self.engine
 
     def use(self, engine: "Engine | None") -> None:
-        """Take an engine, or none, in place of the one in use, which is closed."""
+        """Serve another engine, or None, from now on, and close the present one."""
         if engine is not None:
             engine.give_way(self.is_awaited)
         old, self.engine = self.engine, engine
@@ -228,9 +229,9 @@ class EngineThread:
             old.close()
 
     def replace(self, function: Callable[[], None]) -> Answering:
-        """Run a function that calls `use`, after the answers of chats that were asked for before.
+        """Queue a function that calls `use`, behind the answers of chats queued so far.
 
-        Guests that are being answered end with an error; those that wait are answered after it.
+        Running answers of guests end with an error; waiting ones run afterwards.
         """
 
         def begin() -> Iterator[Event]:
@@ -247,7 +248,7 @@ class EngineThread:
         return asked
 
     def end_guests(self, error: EngineError, *, waiting: bool = False) -> None:
-        """End the answers of guests with an error, also of those that wait if `waiting`."""
+        """End running answers of guests with an error; waiting: those that have not begun, too."""
         for guest in [a for a in self._answers if a.chat is None and (a.has_begun or waiting)]:
             guest.stop(error)
             guest.go_on()
@@ -263,12 +264,12 @@ class EngineThread:
         return bool(self._answers)
 
     def is_awaited(self) -> bool:
-        """Whether anything waits but the answer that runs."""
+        """Whether the thread has anything to do besides the answer that runs now."""
         others = any(answer is not self._current for answer in self._answers)
         return bool(self._urgent or self._calls or self.is_closing or others)
 
     def catch_up(self) -> None:
-        """Do what can't wait for the end of a load: posted functions, and withdrawn questions."""
+        """Run posted functions and remove withdrawn answers; called in the middle of loads, too."""
         for _ in range(len(self._urgent)):
             self._guarded(self._urgent.popleft())
         for answer in [answer for answer in self._answers if answer.is_withdrawn]:
@@ -312,7 +313,7 @@ class EngineThread:
             self._calls.popleft()()
 
     def _turns(self) -> list[Answering]:
-        """Answers that run now: those that no earlier one holds up."""
+        """Answers whose turn it is: those that need not wait for an earlier one."""
         found, chats, guests = list[Answering](), set[str](), 0
         for answer in self._answers:
             if answer.is_alone:

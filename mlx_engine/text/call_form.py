@@ -1,8 +1,8 @@
-"""Bind an answer to tool calls in the model's own form, which its chat template shows.
+"""Grammars for tool calls in the model's own format, which is read off its chat template.
 
-The template is given a conversation with known calls; what it writes for them is the text that the
-model has learnt. Around names and arguments that text becomes a Lark grammar. Arguments are JSON of
-the tool's schema, or an element each, in which strings stand as they are.
+The template renders a conversation with known calls, in the format that the model was trained on.
+The text around names and arguments becomes a Lark grammar. Arguments are one JSON object of the
+tool's schema, or an XML-like element each, in which strings are not quoted.
 """
 
 import json
@@ -18,10 +18,10 @@ from mlx_engine.values.errors import BadChatTemplate, BadOption
 from mlx_engine.values.options import GenerationOptions
 
 WHITESPACE = r"[ ]?|\n{1,2}[ ]{0,20}"
-"""White space between two JSON tokens; without a bound a model may write it for ever."""
+"""White space between two JSON tokens; without a limit a model may generate it endlessly."""
 
 MOST_CALLS = 16
-"""Calls of an answer that a grammar binds, at most."""
+"""Most calls of an answer with a grammar."""
 
 NAMES = ("probe_a_thing", "probe_another")
 TEXT, NUMBER, OBJECT = "a plain text", 73519, {"inner": [5, "x"]}
@@ -30,29 +30,30 @@ _KINDS = zip(ARGUMENTS, ("string", "integer", "object"), strict=True)
 _PROPERTIES = {name: {"type": kind, "description": "-"} for name, kind in _KINDS}
 _PARAMETERS = {"type": "object", "properties": _PROPERTIES, "required": [*_PROPERTIES]}
 TOOLS = tuple(Tool(name, "-", _PARAMETERS) for name in NAMES)
-"""Tools of the calls that the template is given, and their arguments."""
+"""Tools that the template is given; it renders calls of them with ARGUMENTS."""
 
 CALL_ID = re.compile(r"call0000\d|(?<=:)\d(?=<\|tool_call_argument_begin)")
-"""Ids of those calls; in an answer the model makes its own: letters, or in Kimi's form a number."""
+"""Ids of the rendered calls; a model generates others: letters, or in Kimi's format a number."""
 
 
 class ArgumentForm(NamedTuple):
-    """Text around an argument that is an element of its own: opening, key, middle, value, closing.
+    """Text around an argument that is an element: opening, key, before_..., value, closing.
 
-    middle: before a string, which stands as it is; json_middle: before any other value, as JSON.
+    before_text: between key and an unquoted string; before_json: between key and another value, as
+    JSON.
     """
 
     opening: str
-    middle: str
-    json_middle: str
+    before_text: str
+    before_json: str
     closing: str
 
 
 class CallForm(NamedTuple):
     """Text around the calls of an answer: before, name, after_name, arguments, after.
 
-    marker: that opens the calls. argument: None where all arguments are one JSON object. join:
-    between the arguments of a call and the name of the next, None where an answer has one call.
+    marker: markers around the calls. argument: None if all arguments are one JSON object. join:
+    text from the end of a call's arguments to the next call's name, None if an answer has one call.
     """
 
     marker: ToolMarkers
@@ -66,26 +67,26 @@ class CallForm(NamedTuple):
 def call_form(
     template: ChatTemplate, markers: Sequence[ToolMarkers], ends: Iterable[str]
 ) -> CallForm | None:
-    """Read off the chat template how the model writes calls; None where that can't be told.
+    """Read the format of calls off the chat template; None if it cannot be determined.
 
     ends: texts of the tokens that end an answer.
     """
     ends = [text for text in ends if text]
-    written = _written(template, markers, ends, NAMES[:1])
-    if written is None:
+    rendered = _render_calls(template, markers, ends, NAMES[:1])
+    if rendered is None:
         return None
-    before, _, rest = written.text.partition(NAMES[0])
+    before, _, rest = rendered.text.partition(NAMES[0])
     last_value = next((text for text in _as_json(ARGUMENTS) if text in rest), "")
     if last_value:
         after_name, _, after = rest.partition(last_value)
-        form = CallForm(written.marker, before, after_name, None, after, None)
+        form = CallForm(rendered.marker, before, after_name, None, after, None)
     else:
         found = _argument_form(rest)
         if found is None:
             return None
         after_name, argument, last_value, after = found
-        form = CallForm(written.marker, before, after_name, argument, after, None)
-    both = _written(template, markers, ends, NAMES)
+        form = CallForm(rendered.marker, before, after_name, argument, after, None)
+    both = _render_calls(template, markers, ends, NAMES)
     if both is not None and both.text.startswith(before):
         first, _, _ = both.text.rpartition(NAMES[1])
         form = form._replace(join=first.rpartition(last_value)[2])
@@ -94,9 +95,9 @@ def call_form(
 
 
 class _Elements(NamedTuple):
-    """What stands behind the name of a call whose arguments are elements.
+    """Text after the name of a call that has an element for each argument, in its parts.
 
-    last_value: the last argument's value with its closing.
+    last_value: the last argument's value and closing.
     """
 
     after_name: str
@@ -106,21 +107,21 @@ class _Elements(NamedTuple):
 
 
 def _argument_form(text: str) -> _Elements | None:
-    """Read the form of arguments off the text behind a call's name; None where it is irregular."""
+    """Read the format of arguments off the text after a call's name; None if it is irregular."""
     last_value = next((value for value in _as_json(OBJECT) if value in text), "")
     keys = [*ARGUMENTS]
     parts = last_value and _split(text, keys[0], TEXT, keys[1], str(NUMBER), keys[2], last_value)
     if not parts:
         return None
-    first, middle, between, json_middle, again, last_middle, after = parts
+    first, before_text, between, before_json, again, last_middle, after = parts
     tag = re.search(r"\s*<[^<]*$", between)
     opening = tag[0] if tag else ""
     closing = between.removesuffix(opening)
-    is_regular = (between, json_middle) == (again, last_middle) and after.startswith(closing)
+    is_regular = (between, before_json) == (again, last_middle) and after.startswith(closing)
     is_regular = is_regular and first.endswith(opening)
     if not opening or not is_regular or not closing.lstrip().startswith("<"):
         return None
-    argument = ArgumentForm(opening, middle, json_middle, closing)
+    argument = ArgumentForm(opening, before_text, before_json, closing)
     after = after.removeprefix(closing)
     return _Elements(first.removesuffix(opening), argument, last_value + closing, after)
 
@@ -129,31 +130,31 @@ def _as_json(value: object) -> tuple[str, str]:
     return json.dumps(value), json.dumps(value, separators=(",", ":"))
 
 
-def _split(text: str, *places: str) -> list[str] | None:
-    """Split a text at these places in turn; None where one is missing."""
+def _split(text: str, *separators: str) -> list[str] | None:
+    """Split a text at each separator in turn; None if one is missing."""
     parts = []
-    for place in places:
-        before, found, text = text.partition(place)
+    for separator in separators:
+        before, found, text = text.partition(separator)
         if not found:
             return None
         parts.append(before)
     return [*parts, text]
 
 
-class _Written(NamedTuple):
-    """Calls as the chat template writes them, and the marker that opens them."""
+class _RenderedCalls(NamedTuple):
+    """Text of calls as the chat template renders them, and the markers around them."""
 
     marker: ToolMarkers
     text: str
 
 
-def _written(
+def _render_calls(
     template: ChatTemplate,
     markers: Sequence[ToolMarkers],
     ends: Sequence[str],
     names: Sequence[str],
-) -> _Written | None:
-    """Have the template write calls of these tools; None where they are not read back."""
+) -> _RenderedCalls | None:
+    """Render calls of these tools by the chat template; None if ToolReader cannot parse them."""
     for call_id in (
         "call0000{}",
         f"functions.{names[0]}:{{}}",
@@ -180,14 +181,14 @@ def _written(
             read = [(call.name, json.loads(call.arguments)) for call in reader.calls]
             is_text = any(isinstance(p, TextPiece) and not p.text.isspace() for p in pieces)
             if read == [(name, ARGUMENTS) for name in names] and not is_text:
-                return _Written(marker, said)
+                return _RenderedCalls(marker, said)
     return None
 
 
 # grammars
 
-Spelled = Callable[[str], str]
-"""Text -> Lark for it: special tokens by their ids, other text as strings."""
+ToLark = Callable[[str], str]
+"""Text -> Lark that matches it: special tokens by their ids, other text as strings."""
 
 
 def bound_calls(
@@ -197,9 +198,9 @@ def bound_calls(
     tools: Sequence[Tool],
     options: GenerationOptions,
 ) -> str:
-    """Make the Lark grammar of an answer with calls of a chat's tools, or of nothing but calls.
+    """Make the Lark grammar of an answer that may call a chat's tools; with `must_call`, it must.
 
-    Raises BadOption where the model's form of calls cannot be bound.
+    Raises BadOption if the model's format of calls is unknown or cannot express a tool.
     """
     names = {tool.name for tool in tools}
     if missing := next((name for name in options.must_call if name not in names), None):
@@ -219,29 +220,27 @@ def bound_calls(
         if form.marker.only_first:
             raise BadOption("tools: this model's calls are JSON: use strict tools or a schema.")
         answer = _json(options.schema)
-    spelled = _speller(tokenizer)
-    return call_grammar(form, tools, spelled, answer)
+    to_lark = _lark_writer(tokenizer)
+    return call_grammar(form, tools, to_lark, answer)
 
 
-def _speller(tokenizer: Tokenizer) -> Spelled:
-    """Make the function that tells a text in Lark by a model's special tokens."""
+def _lark_writer(tokenizer: Tokenizer) -> ToLark:
+    """Make the function that writes a text as Lark, with a tokenizer's special tokens as tokens."""
     texts = {tokenizer.token_text(token): token for token in tokenizer.special_ids}
     longest_first = sorted(filter(None, texts), key=len, reverse=True)
     special = re.compile(f"({'|'.join(map(re.escape, longest_first)) or '(?!)'})")
 
-    def spelled(text: str) -> str:
+    def to_lark(text: str) -> str:
         return " ".join(
             f"<[{texts[part]}]>" if part in texts else json.dumps(part, ensure_ascii=False)
             for part in special.split(text)
             if part
         )
 
-    return spelled
+    return to_lark
 
 
-def call_grammar(
-    form: CallForm, tools: Sequence[Tool], spelled: Spelled, answer: str | None
-) -> str:
+def call_grammar(form: CallForm, tools: Sequence[Tool], to_lark: ToLark, answer: str | None) -> str:
     """Make the Lark grammar of an answer that is calls of these tools, or an answer in text.
 
     answer: Lark of an answer without calls, "" for any text, before calls too; None where a call
@@ -249,21 +248,21 @@ def call_grammar(
     """
     rules = [f"one: {' | '.join(f'call_{n}' for n in range(len(tools)))}"]
     for number, tool in enumerate(tools):
-        rules += _call_rules(form, tool, f"call_{number}", spelled)
+        rules += _call_rules(form, tool, f"call_{number}", to_lark)
     # no text of the grammar may begin another that could stand in the same place
     shared = _shared_beginning(form.join, form.after) if form.join else form.after
-    after = _literal(form.after.removeprefix(shared), spelled)
-    body = f"one {_literal(shared, spelled)}"
+    after = _literal(form.after.removeprefix(shared), to_lark)
+    body = f"one {_literal(shared, to_lark)}"
     if form.join:
-        rules.append(f"more: {_literal(form.join.removeprefix(shared), spelled)} {body}")
+        rules.append(f"more: {_literal(form.join.removeprefix(shared), to_lark)} {body}")
         body += f" more{{0,{MOST_CALLS - 1}}}"
     opening = form.marker.opening
     if answer != "" or form.marker.only_first:
         start = "calls" if answer is None else f"calls | {answer or NO_CALL}"
-        rules.append(f"calls: GAP {_literal(form.before, spelled)} {body} {after}")
+        rules.append(f"calls: GAP {_literal(form.before, to_lark)} {body} {after}")
         rules.append(r"GAP: /\n{0,2}/")
     else:
-        first, rest = spelled(opening), _literal(form.before.removeprefix(opening), spelled)
+        first, rest = to_lark(opening), _literal(form.before.removeprefix(opening), to_lark)
         is_token = first.startswith("<[")
         start = f"block{{0,{MOST_CALLS}}} TEXT"
         rules.append(f"block: {f'TEXT {first}' if is_token else 'head'} {rest} {body} {after}")
@@ -273,7 +272,7 @@ def call_grammar(
 
 
 NO_CALL = r"/([^{\s](.|\n)*)?/"
-"""Lark of an answer that begins with no JSON object."""
+"""Lark of an answer that does not begin with a JSON object."""
 
 
 def _shared_beginning(left: str, right: str) -> str:
@@ -281,18 +280,18 @@ def _shared_beginning(left: str, right: str) -> str:
     return next((left[:size] for size in sizes if left[:size] == right[:size]), "")
 
 
-def _literal(text: str, spelled: Spelled) -> str:
-    """Make Lark of a text in which the ids of calls stand."""
+def _literal(text: str, to_lark: ToLark) -> str:
+    """Write a text as Lark; ids of calls in it become patterns of ids."""
     parts = re.split(f"({CALL_ID.pattern})", text)
     parts[1::2] = ["/[0-9]{1,2}/" if len(part) == 1 else "/[a-zA-Z0-9]{9}/" for part in parts[1::2]]
-    parts[::2] = [spelled(part) for part in parts[::2]]
+    parts[::2] = [to_lark(part) for part in parts[::2]]
     return " ".join(filter(None, parts))
 
 
-def _call_rules(form: CallForm, tool: Tool, rule: str, spelled: Spelled) -> Iterator[str]:
+def _call_rules(form: CallForm, tool: Tool, rule: str, to_lark: ToLark) -> Iterator[str]:
     """Yield the rules of one call from its name to its arguments. Raises BadOption."""
     schema = {"type": "object", **tool.parameters}
-    name = _literal(tool.name + form.after_name.replace(NAMES[0], tool.name), spelled)
+    name = _literal(tool.name + form.after_name.replace(NAMES[0], tool.name), to_lark)
     if form.argument is None:
         yield f"{rule}: {name} {_json(schema)}"
         return
@@ -301,7 +300,7 @@ def _call_rules(form: CallForm, tool: Tool, rule: str, spelled: Spelled) -> Iter
     parts = [names[key] + ("" if key in required else "?") for key in properties]
     yield f"{rule}: {' '.join([name, *parts])}"
     for key, argument in properties.items():
-        yield from _argument_rules(form, tool, schema, key, argument, names[key], spelled)
+        yield from _argument_rules(form, tool, schema, key, argument, names[key], to_lark)
 
 
 def _argument_rules(
@@ -311,19 +310,19 @@ def _argument_rules(
     key: str,
     argument: Any,
     rule: str,
-    spelled: Spelled,
+    to_lark: ToLark,
 ) -> Iterator[str]:
-    """Yield the rules of an argument that is an element: a string as it is, or JSON."""
+    """Yield the rules of an argument in an element: an unquoted string, or JSON."""
     assert form.argument is not None
-    opening, middle, json_middle, closing = form.argument
+    opening, before_text, before_json, closing = form.argument
     fields = argument if isinstance(argument, Mapping) else {}
     kinds = kinds_of(fields)
     given = fields.get("enum", [fields["const"]] if "const" in fields else ())
     is_text = kinds == {"string"} or not (kinds or given or fields.keys() & REFERRING)
     if not is_text:
         shared = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
-        head = _literal(opening + key + json_middle, spelled)
-        yield f"{rule}: {head} {_json({**fields, **shared})} {_literal(closing, spelled)}"
+        head = _literal(opening + key + before_json, to_lark)
+        yield f"{rule}: {head} {_json({**fields, **shared})} {_literal(closing, to_lark)}"
         return
     if bounds := sorted(fields.keys() & {"pattern", "minLength", "maxLength"}):
         raise BadOption(
@@ -333,15 +332,15 @@ def _argument_rules(
             key=repr(key),
             tool=repr(tool.name),
         )
-    head = _literal(opening + key + middle, spelled)
+    head = _literal(opening + key + before_text, to_lark)
     if given:
-        texts = " | ".join(spelled(str(text)) for text in given)
-        yield f"{rule}: {head} ({texts}) {_literal(closing, spelled)}"
+        texts = " | ".join(to_lark(str(text)) for text in given)
+        yield f"{rule}: {head} ({texts}) {_literal(closing, to_lark)}"
         return
     ends = sorted(set(re.findall(r"<[^<>\s=]+[>=]", opening + closing + form.after)))
     inside = "|".join(re.escape(end).replace("/", r"\/") for end in ends)
     yield f"{rule.upper()}: /(.|\\n)*/ & ~/(.|\\n)*({inside})(.|\\n)*/"
-    first = spelled(closing)
+    first = to_lark(closing)
     if first.startswith("<["):
         yield f"{rule}: {head} {rule.upper()} {first}"
         return
@@ -351,7 +350,7 @@ def _argument_rules(
 
 
 REFERRING = {"$ref", "allOf", "anyOf", "oneOf", "not", "if"}
-"""Keywords of a JSON schema behind which any type may stand."""
+"""Keywords of a JSON schema that may allow any type."""
 
 
 def _json(schema: Mapping[str, Any]) -> str:

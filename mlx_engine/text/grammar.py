@@ -1,9 +1,9 @@
-"""Grammars that bind an answer's text: which tokens may follow, by the llguidance library.
+"""Grammar-constrained answers: masks of the tokens that may come next, by llguidance.
 
 A JSON schema, a regular expression or a Lark grammar is compiled for the model's vocabulary. While
-an answer runs, `allowed` tells for every row of a verify pass which tokens may follow the drafted
-ones before it. So the text is the same with drafting on and off, and always one of the grammar's. A
-limit for thoughts is kept in the same way.
+an answer runs, `allowed` masks every row of a verify pass, given the drafted tokens before that
+row. So the text is the same with drafting on and off, and follows the grammar. Masks also
+enforce a limit of thinking tokens.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 SPECIAL = b"\xff"
-"""Byte before the text of tokens that are no text, which no grammar can spell."""
+"""Byte before the name of special tokens, so that no text of a grammar matches them."""
 
 
 class GrammarTokens:
-    """A model's vocabulary as llguidance reads it; made at the first grammar (a second or less)."""
+    """Compiles grammars for a model's vocabulary.
+
+    llguidance's tokenizer is built at the first grammar, which takes a second or less.
+    """
 
     def __init__(self, tokenizer: Tokenizer, vocabulary: int) -> None:
         self._tokenizer = tokenizer
@@ -40,12 +43,12 @@ class GrammarTokens:
         is_thinking: bool | None,
         calls: str | None = None,
     ) -> "AnswerGrammar | None":
-        """Make the grammar of an answer; None where nothing binds it.
+        """Make the grammar of an answer; None if its tokens are unconstrained.
 
         thought: markers of the model's thoughts, None if it has none. is_thinking: whether a
         thought is open at the end of the prompt, None if the model may open one itself. calls: Lark
-        grammar of an answer with tool calls, in the place of the options'. Raises BadOption for
-        what is no grammar.
+        grammar of an answer with tool calls, used instead of the options' grammar. Raises BadOption
+        for an invalid grammar.
         """
         matcher = self._matcher(options, calls)
         has_thought = thought is not None and is_thinking is not False
@@ -95,7 +98,7 @@ class GrammarTokens:
 
 
 class _Vocabulary:
-    """What `LLTokenizer` reads of a tokenizer: names, types and meaning are the library's."""
+    """Adapter by which `LLTokenizer` reads a tokenizer; attributes as llguidance defines them."""
 
     is_tokenizer_wrapper = True
 
@@ -143,7 +146,7 @@ def _refusal(options: GenerationOptions, calls: str | None, why: str) -> BadOpti
 
 
 class _Thought(NamedTuple):
-    """Tokens that open and close a thought, and how many it may have (None: any number)."""
+    """Tokens that open and close a thought; most: limit of a thought's tokens, or None."""
 
     opening: tuple[int, ...]
     closing: tuple[int, ...]
@@ -151,9 +154,9 @@ class _Thought(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where an answer is: before its first token, inside or after a thought.
+    """State of an answer: before its first token, in an opening marker, a thought, or the text.
 
-    tail: newest tokens, as many as the marker that is looked for has. length: of the thought.
+    tail: the newest tokens, as many as may belong to a marker. length: tokens of the thought.
     """
 
     phase: Literal["begin", "opening", "thought", "text"]
@@ -162,9 +165,10 @@ class _Place(NamedTuple):
 
 
 class AnswerGrammar:
-    """What binds one answer, at the place that the answer has reached: its grammar, its thought.
+    """Grammar state of one answer: which tokens may come next, after the tokens so far.
 
-    A thought is free; where it has as many tokens as it may, its closing marker follows.
+    The grammar applies to the text, not to the thought before it. Once a thought has its most
+    tokens, only the rest of its closing marker may follow.
     """
 
     def __init__(
@@ -182,14 +186,14 @@ class AnswerGrammar:
         self._begin = self._place = place
 
     def fresh(self) -> "AnswerGrammar":
-        """Return this grammar at the beginning of an answer."""
+        """Copy this grammar, reset to the beginning of an answer."""
         matcher = self._matcher and self._matcher.deep_copy()
         if matcher is not None:
             matcher.reset()
         return AnswerGrammar(matcher, self._vocabulary, self._end_ids, self._thought, self._begin)
 
     def commit(self, tokens: Iterable[int]) -> None:
-        """Go on by these tokens of the answer. Raises BadOption for a grammar that is too large."""
+        """Advance past accepted tokens of the answer. Raises BadOption for too large a grammar."""
         for token in tokens:
             self._place = self._after(token)
             if self._place.phase != "text" or self._place.tail:
@@ -205,10 +209,10 @@ class AnswerGrammar:
                 )
 
     def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
-        """Which tokens may follow the answer and the first n drafted tokens, [n + 1, V].
+        """Masks of the tokens that may follow: bool [n + 1, V], row i after i drafted tokens.
 
-        n from 0 to the number of drafted tokens before the first that is not allowed itself. The
-        place of the answer stays.
+        n: number of drafted tokens before the first that is not allowed. Does not advance the
+        grammar.
         """
         place, walked, rows = self._place, 0, [self._row()]
         for token in drafted:
@@ -226,7 +230,7 @@ class AnswerGrammar:
         return np.stack(rows)
 
     def forced(self) -> list[int]:
-        """Tokens that must follow the answer, as its text is usually tokenised; often none.
+        """Tokens that must come next, as the tokenizer encodes the text; [] if there is a choice.
 
         The grammar may allow other tokens for the same text.
         """
@@ -235,13 +239,17 @@ class AnswerGrammar:
             return list(thought.opening[len(tail) :])
         if phase == "thought":
             is_full = thought.most is not None and length >= thought.most
-            return list(thought.closing[_begun(thought.closing, tail) :]) if is_full else []
+            rest = thought.closing[_matched_length(thought.closing, tail) :]
+            return list(rest) if is_full else []
         if phase != "text" or self._matcher is None:
             return []
         return self._matcher.compute_ff_tokens()
 
     def _after(self, token: int) -> _Place:
-        """Return the place after one more token; text has a tail right behind a thought alone."""
+        """Return the place after one more token.
+
+        Of places in the text only that of a thought's last token has a tail: the closing marker.
+        """
         (phase, tail, length), thought = self._place, self._thought
         if phase == "text" or (phase == "begin" and token != thought.opening[0]):
             return _Place("text")
@@ -252,16 +260,16 @@ class AnswerGrammar:
         return _Place("opening", tail) if tail != thought.opening else _Place("thought")
 
     def _consume(self, token: int) -> bool:
-        """Let the grammar go on by a token of the text; False where it cannot."""
+        """Advance the grammar past a token of the text; return False if it is not allowed."""
         return self._matcher is None or bool(self._matcher.try_consume_tokens([token]))
 
     def _row(self) -> NDArray[np.bool_]:
-        """Which tokens may follow here, [V]."""
+        """Mask of the tokens that may come next, bool [V]."""
         row = np.ones(self._vocabulary, dtype=np.bool_)
         (phase, tail, length), thought = self._place, self._thought
         if phase == "thought":
             if thought.most is not None and length >= thought.most:
-                _allow_only(row, thought.closing[_begun(thought.closing, tail)])
+                _allow_only(row, thought.closing[_matched_length(thought.closing, tail)])
         elif phase == "opening":
             _allow_only(row, thought.opening[len(tail)])
         elif self._matcher is not None:
@@ -277,7 +285,7 @@ def _allow_only(row: NDArray[np.bool_], token: int) -> None:
     row[token] = True
 
 
-def _begun(marker: Sequence[int], tail: Sequence[int]) -> int:
+def _matched_length(marker: Sequence[int], tail: Sequence[int]) -> int:
     """Return how many of a marker's first tokens the tail ends with, fewer than all."""
     sizes = range(min(len(marker) - 1, len(tail)), 0, -1)
     return next((n for n in sizes if tuple(tail[-n:]) == tuple(marker[:n])), 0)

@@ -389,7 +389,10 @@ def _nested(text: str, schemas: Schemas) -> list[_Found]:
 
 
 def _element(text: str, tags: Iterator[str], schema: object) -> Any:
-    """Read an element's text and, up to its end, the elements inside it, typed by its schema."""
+    """Parse one element, and those nested in it, to a dict, a list or a value of its schema's type.
+
+    text: after the opening tag. tags: the rest of the call, taken up to the closing tag.
+    """
     fields = schema if isinstance(schema, Mapping) else {}
     kinds, properties = kinds_of(fields), fields.get("properties") or {}
     inside: list[tuple[str, Any]] = []

@@ -36,10 +36,10 @@ class ErrorInWords(Exception):
         super().__init__(text if isinstance(text, Words) else Words(text, comment, n, **fields))
 
 
-def joined(parts: Iterable[str], gap: str = " · ") -> Words:
+def joined(parts: Iterable[str], separator: str = " · ") -> Words:
     """Join the non-empty texts into one translatable text."""
     fields = {f"_{place}": part for place, part in enumerate(filter(None, parts))}
-    return Words(gap.join(f"{{{name}}}" for name in fields), **fields)
+    return Words(separator.join(f"{{{name}}}" for name in fields), **fields)
 
 
 def size_words(nbytes: float) -> Words:
@@ -62,9 +62,10 @@ def percent_words(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f} %" if whole else "–"
 
 
-def _scaled(number: float, units: tuple[str, ...]) -> Words:
-    for unit in units[:-1]:
+def _scaled(number: float, suffixes: tuple[str, ...]) -> Words:
+    """Format a number to three digits; suffixes: for units of 1, 1000, 1000**2, ..."""
+    for suffix in suffixes[:-1]:
         if number < 999.5:
-            return Words("{number:.3g}{unit}", number=number, unit=unit)
+            return Words("{number:.3g}{unit}", number=number, unit=suffix)
         number /= 1000
-    return Words("{number:.3g}{unit}", number=number, unit=units[-1])
+    return Words("{number:.3g}{unit}", number=number, unit=suffixes[-1])

@@ -1,4 +1,4 @@
-"""Base classes of draft models that read inner states of their target; wraps that target."""
+"""Draft models that read inner states of their target: base classes, and the wrapped target."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -14,14 +14,14 @@ from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
 from mlx_engine.values.options import CacheBits
 
 WideForward = Callable[[mx.array, LayerCaches], mx.array]
-"""Tokens [1, T] -> the model's hidden states and the features behind them, [1, T, H + F]."""
+"""Tokens [1, T] -> the model's hidden states, and features appended to each, [1, T, H + F]."""
 
 
 class FeatureModel(Headless):
-    """A target model whose hidden states carry features for a draft model; no MTP heads.
+    """A target model whose hidden states have features for a draft model appended; no MTP heads.
 
-    Decoding hands the wide states [1, T, H + F] on unseen, so features stand for exactly the tokens
-    that hidden states stand for.
+    The decode loop treats the wide states [1, T, H + F] as hidden states, so a token's features are
+    committed and rolled back with its hidden state.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class FeatureModel(Headless):
         return self._forward(tokens, caches)
 
     def logits(self, hidden: mx.array) -> mx.array:
-        """Float32 logits [1, T, V] of the target's states, with or without features behind them."""
+        """Float32 logits [1, T, V] of hidden states [1, T, H] or wide states [1, T, H + F]."""
         return self._model.logits(hidden[..., : self.hidden_size])
 
     def widen(self) -> bool:
@@ -59,7 +59,7 @@ class FeatureModel(Headless):
 class FeatureReader(ABC):
     """Base of draft models for one target, whose inner hidden states or keys and values they read.
 
-    target: to be run in the target's place while this drafts. arrays: all weights, lazy.
+    target: the wrapped target, which is run while this drafts. arrays: all weights, lazy.
     packed_cache: why the draft model's KV cache must stay in 16 bits; None where it may be
     quantised.
     """
@@ -128,7 +128,7 @@ class SmallModel:
 
 @dataclass(frozen=True, slots=True)
 class DraftTarget:
-    """A target model, and what draft models use of it.
+    """A target model, and the parts of it that draft models use.
 
     layers: how many the model has. embed: int tokens [..., T] -> [..., T, H], unscaled.
     with_features: makes a FeatureModel whose features are the residuals after these layers, from -1

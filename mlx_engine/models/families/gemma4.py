@@ -25,7 +25,7 @@ from mlx_engine.models.model_spec import AssistantLayers, BlockSpec, ModelSpec, 
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.rope import rope_spec
 from mlx_engine.models.tensor_names import (
-    is_activation_limit,
+    is_clipping_limit,
     is_key_value_tensor,
     layer_number,
     strip_prefixes,
@@ -35,13 +35,13 @@ from mlx_engine.values.words import Words
 T = TypeVar("T")
 
 FULL, SLIDING = "full_attention", "sliding_attention"
-"""Kinds of layers."""
+"""Layer types in the config's `layer_types`."""
 
 _ROTATIONS: dict[str, dict[str, object]] = {
     FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
     SLIDING: {"rope_type": "default", "rope_theta": 1e4},
 }
-"""Of a config without rope_parameters."""
+"""RoPE parameters by layer type, for configs without `rope_parameters`."""
 
 
 class Gemma4(NativeFamily):
@@ -94,7 +94,7 @@ class Gemma4(NativeFamily):
         bare, blocks = strip_prefixes(name), self.spec.blocks
         number = layer_number(bare)
         reads_others = 0 <= number < len(blocks) and blocks[number].kv_layer is not None
-        return (reads_others and is_key_value_tensor(bare)) or is_activation_limit(bare)
+        return (reads_others and is_key_value_tensor(bare)) or is_clipping_limit(bare)
 
 
 def _windows(fields: ConfigFields) -> list[int | None]:

@@ -22,7 +22,7 @@ from app.window.drafting_view import (
     reasons_in_words,
     summary,
 )
-from mlx_engine.decoding.answer import Tally
+from mlx_engine.decoding.answer import AnswerTally
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
@@ -142,7 +142,7 @@ PARKED = Reason("parked-cost", "Too dear.")
 def test_the_strip_says_one_sentence_or_nothing(depth, why, auto_depth, sentence):
     """Also of an answer from before the program was started, of which the sums are known."""
     stats = RoundStats(0, depth, depth, 0, 1, 1.0, 1.0, 1.0, why, auto_depth)
-    history, tally = RoundHistory(), Tally(seed=0, rounds=[stats])
+    history, tally = RoundHistory(), AnswerTally(seed=0, rounds=[stats])
     history.add([stats])
     shown = drafting_sentence(history)
     assert shown == (sentence if sentence != ALL else "0% of guesses right")
