@@ -112,13 +112,13 @@ def make_card(
     usable, gpu = machine.usable_bytes, machine.gpu_bytes
     packed = (model.packed_cache,) if model.packed_cache and cache != UNQUANTISED else ()
     cache = UNQUANTISED if packed else cache
-    kinds = short_quantisation(model.quantisation)
+    name, kinds = format_name(model), short_quantisation(model.quantisation)
     in_files = sum(group.file_nbytes or group.nbytes for group in model.groups)
     return ModelCard(
         name=model.name,
         architecture=family_name(model.architecture),
         parameters=_parameter_words(model),
-        quantisation=joined(dict.fromkeys((format_name(model), kinds))),
+        quantisation=joined((name if name not in kinds.split(" + ") else "", kinds)),
         context=Words(
             "{tokens:,} tokens, about {words:,} words",
             tokens=model.context_length,

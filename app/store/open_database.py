@@ -188,7 +188,7 @@ def _bring_up_to_date(
         _check_pages(connection, path, "integrity_check(1)")
     if copy is not None:
         notices.append(
-            Words("Your chats were brought up to date; a copy from before is {copy}.", copy=copy)
+            Words("Your chats were updated for this version. A backup is at {copy}.", copy=copy)
         )
     return Database(connection, path, notices=tuple(notices))
 

@@ -97,8 +97,9 @@ def format_name(model: ModelDescription) -> str:
 
 
 def format_words(model: ModelDescription) -> str:
-    """Bits of most weights, and the kind of file: "4-bit GGUF", "8-bit MLX"."""
-    kind = "GGUF" if is_gguf(model) else "MLX"
+    """Bits of most weights and kind of file: "4-bit GGUF", "8-bit MLX", "16-bit Safetensors"."""
+    rounded = "MLX" if " affine" in model.quantisation else "Safetensors"
+    kind = "GGUF" if is_gguf(model) else rounded
     bits = re.search(r"\d+", format_name(model))
     return Words("{bits}-bit {kind}", bits=bits[0], kind=kind) if bits else kind
 

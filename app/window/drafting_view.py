@@ -1,5 +1,6 @@
 """The Drafting view with its charts and words, and the status strip at the foot of the window."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,15 +15,15 @@ from app.state.server import ServerState
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_tip, tabular, wrapped
 from app.window.controls.layouts import STRETCH, Group, Item, Wide, column, row
 from app.window.drafting_charts import CostCurve, DepthBars, PassBars, StageBar
-from app.window.language import DRAFTING, TOKEN, percent, said, tr
+from app.window.language import DRAFTING, STEP, TOKEN, percent, said, tr
 from app.window.look import look
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import KernelState
 from mlx_engine.values.words import Words
 
 WHAT_THIS_IS = Words(
-    "What drafting gains in this chat, tokens per second, and how many of the tokens that fit into "
-    "a chat are used. {token}\nClick to see more of drafting.",
+    "Drafting in this chat, speed, and how much of the longest chat is used. {token}\nClick for "
+    "details.",
     token=TOKEN,
 )
 WORTH_SAYING = 1.05
@@ -174,8 +175,8 @@ def state_in_words(state: DraftingState) -> str:
         case LastAnswer(deepest, why=why):
             if deepest:
                 return tr(
-                    "In the last answer, up to {n} tokens at a time were guessed.",
-                    "In the last answer, 1 token at a time was guessed.",
+                    "Last answer: up to {n} tokens guessed at a time.",
+                    "Last answer: 1 token guessed at a time.",
                     deepest,
                 )
             plain = tr("The last answer was written without drafting.")
@@ -222,30 +223,25 @@ def context_in_words(figures: StripFigures) -> str:
     )
 
 
-STEP = Words(
-    "{token} One check by the whole model is a step; each right guess saves one.", token=TOKEN
-)
 BARS = Words(
-    "Row 1 is the first guessed token of a step, row 2 the second, and so on. A full bar: all "
-    "of them were right. The further ahead, the harder it is to guess."
+    "Row 1 is the first guessed token of a step, row 2 the second, and so on. A full bar "
+    "means every guess was right. The further ahead, the harder it is to guess."
 )
 PASSES = Words(
     "A bar for each of the last steps. Pale: the one token that a step gives in any case. "
     "Dark: what right guesses added."
 )
 COSTS = Words(
-    "At the left, milliseconds that a step takes; below, tokens that it checks at once. Where "
-    "the line stays below the dashed one, guessing can make answers faster. The large dot is "
-    "what is in use."
+    "At the left, milliseconds that a step takes; below, tokens that it checks at once. Dashed: "
+    "the time the same tokens take without drafting. Below it, guessing can pay off. Large dot: "
+    "in use now."
 )
 STAGES = Words(
-    "Of the time of all steps: guessing by the drafting heads, checking by the whole model, "
-    "choosing what is kept, and the rest."
+    "Share of time spent guessing, checking, choosing what to keep, and everything else."
 )
-REASONS = Words("What could make this model faster, and why it does not here.")
+REASONS = Words("What could speed up this model but isn't available here.")
 KERNELS = Words(
-    "Parts of the model's arithmetic for which Headstart has its own programs for the graphics "
-    "processor (GPU)."
+    "Each speeds up one part of the model's arithmetic on the graphics processor (GPU)."
 )
 
 
@@ -276,7 +272,7 @@ class DraftingView(QScrollArea):
         body = QWidget()
         column(
             wrapped(tr(DRAFTING), "muted"),
-            wrapped(tr(STEP), "muted"),
+            wrapped(f"{tr(TOKEN)} {tr(STEP)}", "muted"),
             self._summary,
             *_titled(tr("Speed in this chat"), self._gain),
             *_titled(tr("How many guesses were right"), self._bars, BARS),
@@ -326,6 +322,9 @@ class DraftingView(QScrollArea):
     def show_kernels(self, kernels: Sequence[KernelState]) -> None:
         """Show which kernels of ours the model in use goes through, and why not the others."""
         self._kernels.setText(kernels_in_words(kernels))
+        names = kernel_names(kernels)
+        set_tip(self._kernels, names)
+        self._kernels.setAccessibleDescription(f"{tr(KERNELS)}\n{names}".strip())
 
     def show_costs(self, verify_ms: Sequence[float], depth_in_use: int) -> None:
         """Show the measured cost of a pass of 1 row and more."""
@@ -346,7 +345,7 @@ def summary(history: RoundHistory) -> str:
         sentences.append(
             tr(
                 "{accepted:,} of {drafted:,} guesses were right in this chat ({share}): {mean:.2f} "
-                "tokens per step, where it would be 1 without drafting.",
+                "tokens per step instead of 1.",
                 accepted=history.accepted,
                 drafted=history.drafted,
                 share=percent(history.accepted / history.drafted),
@@ -361,8 +360,7 @@ def gain_in_words(history: RoundHistory) -> str:
     gain = history.gain
     if gain is None:
         return tr(
-            "Not measured yet: that takes steps with and without drafting. The menu Chat, Compare "
-            "With and Without Drafting, runs both."
+            "Not measured yet. To measure it, choose Chat > Compare With and Without Drafting."
         )
     return tr(
         "{drafted:.1f} tokens per second with drafting, {plain:.1f} without: {ratio:.2f} times as "
@@ -380,15 +378,24 @@ def reasons_in_words(reasons: Iterable[Reason]) -> str:
 
 
 def kernels_in_words(kernels: Sequence[KernelState]) -> str:
-    """Those in use on one line; the others on a line for each reason."""
-    used = [said(kernel.words) for kernel in kernels if kernel.in_use]
-    lines = [tr("In use: {kernels}.", kernels=", ".join(used))] if used else []
-    reasons = dict.fromkeys(kernel.why_not for kernel in kernels if not kernel.in_use)
-    for why in reasons:
-        alike = [said(kernel.words) for kernel in kernels if kernel.why_not == why]
-        lines.append(
-            said(why)
-            if len(alike) == len(kernels)
-            else tr("Not {kernels}: {why}", kernels=", ".join(alike), why=why)
-        )
-    return "\n".join(lines) or tr("None is in use.")
+    """How many of all are in use, and how many are off for each plain reason."""
+    reasons = Counter(kernel.why_not for kernel in kernels if not kernel.in_use)
+    if len(kernels) in reasons.values() or not kernels:
+        return " ".join((tr("None is in use."), *map(said, reasons)))
+    used = len(kernels) - reasons.total()
+    told = tr("{used} of {all} speedups are in use.", used=used, all=len(kernels))
+    off = (tr("{n} off: {why}", "1 off: {why}", n, why=why) for why, n in reasons.items())
+    return "\n".join((told, *off))
+
+
+def kernel_names(kernels: Sequence[KernelState]) -> str:
+    """What each computes, and why it is off, for engineers: those alike share a line."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for kernel in kernels:
+        alike.setdefault((kernel.why_not, kernel.details), []).append(said(kernel.words))
+    lines = []
+    for (why_not, details), names in alike.items():
+        start = tr("Off") if why_not else tr("In use")
+        why = said(details or why_not)
+        lines.append(f"{start}: {', '.join(names)}" + (f" ({why.rstrip('.')})" if why else ""))
+    return "\n".join(lines)

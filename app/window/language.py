@@ -12,6 +12,11 @@ DRAFTING = Words(
 )
 DRAFTING_HEADS = Words("Drafting heads are the small part of a model that guesses the next words.")
 TOKEN = Words("A token is a word or a piece of one: 100 tokens are about 75 words.")
+STEP = Words("A step is one check by the whole model; each right guess saves one.")
+PARAMETERS = Words(
+    "Parameters are the numbers a model is made of: more of them means it knows more but runs "
+    "slower."
+)
 """The words of the field that the window uses, each explained."""
 
 QT_TRANSLATIONS = QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)

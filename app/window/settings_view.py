@@ -149,7 +149,9 @@ class SettingsView(QWidget):
     def _general(self) -> Sequence[QWidget]:
         language, bind = DropDown(tr("Language")), self._bound.bind
         language.show_options(LANGUAGES)
-        what = tr("What the model keeps to in every answer of new chats, such as a role or tone.")
+        what = tr(
+            "Instructions the model follows in every answer of new chats, such as a role or tone."
+        )
         hint = tr(SUCH_AS)
         name = tr("System prompt of new chats")
         system = TextField(name, 4, hint, shows_name=False, what=what)

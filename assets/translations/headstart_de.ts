@@ -812,10 +812,6 @@
         <translation>{path} war im Suchindex beschädigt; der Index wurde neu erstellt.</translation>
     </message>
     <message>
-        <source>Your chats were brought up to date; a copy from before is {copy}.</source>
-        <translation>Die Chats wurden auf den neuen Stand gebracht; eine Kopie von vorher ist {copy}.</translation>
-    </message>
-    <message>
         <source>{path} is damaged: it is of no known format.</source>
         <translation>{path} ist beschädigt: Ihr Format ist nicht bekannt.</translation>
     </message>
@@ -846,6 +842,10 @@
     <message>
         <source>{path} is damaged: {error}.</source>
         <translation>{path} ist beschädigt: {error}.</translation>
+    </message>
+    <message>
+        <source>Your chats were updated for this version. A backup is at {copy}.</source>
+        <translation>Ihre Chats wurden für diese Version aktualisiert. Eine Sicherung liegt in {copy}.</translation>
     </message>
     <message>
         <source>{path} is damaged and could not be moved aside ({strerror}): move it elsewhere yourself, then start again.</source>
@@ -1687,12 +1687,6 @@
         <translation>Nicht in Gebrauch</translation>
     </message>
     <message>
-        <source>What drafting gains in this chat, tokens per second, and how many of the tokens that fit into a chat are used. {token}
-Click to see more of drafting.</source>
-        <translation>Was Entwürfe in diesem Chat bringen, Tokens je Sekunde, und wie viele der Tokens, die in einen Chat passen, belegt sind. {token}
-Ein Klick zeigt mehr über Entwürfe.</translation>
-    </message>
-    <message>
         <source>{used:,} of {length:,} tokens</source>
         <translation>{used:,} von {length:,} Tokens</translation>
     </message>
@@ -1720,14 +1714,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
             <numerusform>Rät gerade {n} Tokens voraus.</numerusform>
         </translation>
     </message>
-    <message numerus="yes">
-        <source>In the last answer, up to {n} tokens at a time were guessed.</source>
-        <comment>In the last answer, 1 token at a time was guessed.</comment>
-        <translation>
-            <numerusform>In der letzten Antwort wurde je 1 Token geraten.</numerusform>
-            <numerusform>In der letzten Antwort wurden bis zu {n} Tokens auf einmal geraten.</numerusform>
-        </translation>
-    </message>
     <message>
         <source>The last answer was written without drafting.</source>
         <translation>Die letzte Antwort entstand ohne Entwürfe.</translation>
@@ -1741,32 +1727,60 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>{share} richtig geraten</translation>
     </message>
     <message>
-        <source>{token} One check by the whole model is a step; each right guess saves one.</source>
-        <translation>{token} Eine Prüfung durch das ganze Modell ist ein Schritt; was richtig geraten ist, spart je einen.</translation>
+        <source>Row 1 is the first guessed token of a step, row 2 the second, and so on. A full bar means every guess was right. The further ahead, the harder it is to guess.</source>
+        <translation>Zeile 1 ist das erste geratene Token eines Schritts, Zeile 2 das zweite und so weiter. Ein voller Balken heißt: Alles war richtig geraten. Je weiter voraus, desto schwerer ist es zu raten.</translation>
     </message>
     <message>
-        <source>Row 1 is the first guessed token of a step, row 2 the second, and so on. A full bar: all of them were right. The further ahead, the harder it is to guess.</source>
-        <translation>Zeile 1 ist das erste geratene Token eines Schritts, Zeile 2 das zweite und so weiter. Ein voller Balken: Alle waren richtig. Je weiter voraus, desto schwerer ist es zu raten.</translation>
+        <source>At the left, milliseconds that a step takes; below, tokens that it checks at once. Dashed: the time the same tokens take without drafting. Below it, guessing can pay off. Large dot: in use now.</source>
+        <translation>Links die Millisekunden eines Schritts, unten die Tokens, die er auf einmal prüft. Gestrichelt: die Zeit für dieselben Tokens ohne Entwürfe. Darunter kann sich Raten lohnen. Großer Punkt: gerade im Einsatz.</translation>
+    </message>
+    <message>
+        <source>Share of time spent guessing, checking, choosing what to keep, and everything else.</source>
+        <translation>Anteil der Zeit für Raten, Prüfen, die Wahl dessen, was bleibt, und alles andere.</translation>
+    </message>
+    <message>
+        <source>What could speed up this model but isn&apos;t available here.</source>
+        <translation>Was dieses Modell schneller machen könnte, hier aber nicht zur Verfügung steht.</translation>
+    </message>
+    <message>
+        <source>Each speeds up one part of the model&apos;s arithmetic on the graphics processor (GPU).</source>
+        <translation>Jede beschleunigt einen Teil der Rechnungen des Modells auf dem Grafikprozessor (GPU).</translation>
+    </message>
+    <message>
+        <source>{accepted:,} of {drafted:,} guesses were right in this chat ({share}): {mean:.2f} tokens per step instead of 1.</source>
+        <translation>{accepted:,} von {drafted:,} geratenen Tokens waren in diesem Chat richtig ({share}): {mean:.2f} Tokens je Schritt statt 1.</translation>
+    </message>
+    <message>
+        <source>Not measured yet. To measure it, choose Chat &gt; Compare With and Without Drafting.</source>
+        <translation>Noch nicht gemessen. Zum Messen wählen Sie Chat &gt; Mit und ohne Entwurf vergleichen.</translation>
+    </message>
+    <message>
+        <source>{used} of {all} speedups are in use.</source>
+        <translation>{used} von {all} Beschleunigungen sind im Einsatz.</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n} off: {why}</source>
+        <comment>1 off: {why}</comment>
+        <translation>
+            <numerusform>{n} aus: {why}</numerusform>
+            <numerusform>{n} aus: {why}</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>In use</source>
+        <translation>Im Einsatz</translation>
     </message>
     <message>
         <source>A bar for each of the last steps. Pale: the one token that a step gives in any case. Dark: what right guesses added.</source>
         <translation>Ein Balken für jeden der letzten Schritte. Blass: das eine Token, das ein Schritt immer bringt. Kräftig: was richtig geraten dazukam.</translation>
     </message>
-    <message>
-        <source>At the left, milliseconds that a step takes; below, tokens that it checks at once. Where the line stays below the dashed one, guessing can make answers faster. The large dot is what is in use.</source>
-        <translation>Links die Millisekunden eines Schritts, unten die Tokens, die er auf einmal prüft. Wo die Linie unter der gestrichelten bleibt, kann Raten schneller machen. Der große Punkt ist, was gerade gilt.</translation>
-    </message>
-    <message>
-        <source>Of the time of all steps: guessing by the drafting heads, checking by the whole model, choosing what is kept, and the rest.</source>
-        <translation>Von der Zeit aller Schritte: das Raten der Entwurfsköpfe, das Prüfen durch das ganze Modell, die Wahl dessen, was bleibt, und der Rest.</translation>
-    </message>
-    <message>
-        <source>What could make this model faster, and why it does not here.</source>
-        <translation>Was dieses Modell schneller machen könnte, und warum es das hier nicht tut.</translation>
-    </message>
-    <message>
-        <source>Parts of the model&apos;s arithmetic for which Headstart has its own programs for the graphics processor (GPU).</source>
-        <translation>Teile der Rechnung des Modells, für die Headstart eigene Programme für den Grafikprozessor (GPU) hat.</translation>
+    <message numerus="yes">
+        <source>Last answer: up to {n} tokens guessed at a time.</source>
+        <comment>Last answer: 1 token guessed at a time.</comment>
+        <translation>
+            <numerusform>Letzte Antwort: {n} Token auf einmal geraten.</numerusform>
+            <numerusform>Letzte Antwort: bis zu {n} Tokens auf einmal geraten.</numerusform>
+        </translation>
     </message>
     <message>
         <source>Where the time goes, for the curious.</source>
@@ -1789,16 +1803,8 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Beschleunigungen auf der GPU</translation>
     </message>
     <message>
-        <source>{accepted:,} of {drafted:,} guesses were right in this chat ({share}): {mean:.2f} tokens per step, where it would be 1 without drafting.</source>
-        <translation>{accepted:,} von {drafted:,} geratenen Tokens waren in diesem Chat richtig ({share}): {mean:.2f} Tokens je Schritt, ohne Entwürfe wäre es 1.</translation>
-    </message>
-    <message>
         <source>Nothing has been guessed in this chat yet.</source>
         <translation>In diesem Chat wurde noch nichts geraten.</translation>
-    </message>
-    <message>
-        <source>Not measured yet: that takes steps with and without drafting. The menu Chat, Compare With and Without Drafting, runs both.</source>
-        <translation>Noch nicht gemessen: Dazu braucht es Schritte mit und ohne Entwürfe. Im Menü Chat führt „Mit und ohne Entwürfe vergleichen“ beides aus.</translation>
     </message>
     <message>
         <source>{drafted:.1f} tokens per second with drafting, {plain:.1f} without: {ratio:.2f} times as fast.</source>
@@ -1807,14 +1813,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>Everything that speeds up this model is in use.</source>
         <translation>Nichts wurde abgelehnt.</translation>
-    </message>
-    <message>
-        <source>In use: {kernels}.</source>
-        <translation>Im Einsatz: {kernels}.</translation>
-    </message>
-    <message>
-        <source>Not {kernels}: {why}</source>
-        <translation>Nicht {kernels}: {why}</translation>
     </message>
     <message>
         <source>None is in use.</source>
@@ -1833,20 +1831,12 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Alle Tokens, gerundet</translation>
     </message>
     <message>
-        <source>Weighed by a copy of the model&apos;s last layer in 4 bits.</source>
-        <translation>Abgewogen mit einer Kopie der letzten Schicht des Modells in 4 Bit.</translation>
-    </message>
-    <message>
         <source>Frequent tokens</source>
         <translation>Häufige Tokens</translation>
     </message>
     <message>
         <source>Only the most frequent tokens, and those of the chat, can be guessed.</source>
         <translation>Nur die häufigsten Tokens und die des Chats können geraten werden.</translation>
-    </message>
-    <message>
-        <source>The drafting heads weigh every token they may guess. Weighing fewer, or less exactly, is quicker, and a few more guesses are wrong; the text stays the same.</source>
-        <translation>Die Entwurfsköpfe wägen jedes Token ab, das sie raten dürfen. Weniger oder ungenauer abzuwägen geht schneller, und etwas mehr ist falsch geraten; der Text bleibt derselbe.</translation>
     </message>
     <message>
         <source>Guessing stops before the first token that is less certain than this, from 0 to 1. Higher: fewer guesses, and more of them right.</source>
@@ -1865,16 +1855,8 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Was die nächsten Tokens rät. Der Text bleibt derselbe.</translation>
     </message>
     <message>
-        <source>{setting} {speed:.1f} tok/s</source>
-        <translation>{setting} {speed:.1f} Tok/s</translation>
-    </message>
-    <message>
-        <source>Measured here: {told}.</source>
-        <translation>Hier gemessen: {told}.</translation>
-    </message>
-    <message>
-        <source>Where the last words stood in the chat before, what followed them is guessed to follow again.</source>
-        <translation>Wo die letzten Wörter im Chat schon standen, wird geraten, dass dasselbe wieder folgt.</translation>
+        <source>Tokens per second of drafting with this model, for each value used so far.</source>
+        <translation>Tokens je Sekunde mit Entwürfen bei diesem Modell, für jeden bisher genutzten Wert.</translation>
     </message>
     <message>
         <source>A second, much smaller model guesses. It is chosen in the load options.</source>
@@ -1905,14 +1887,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Nichts wird geraten: keine Entwürfe.</translation>
     </message>
     <message>
-        <source>As the answer does</source>
-        <translation>Wie die Antwort</translation>
-    </message>
-    <message>
-        <source>With the same chance as the answer itself: more guesses are right.</source>
-        <translation>Mit demselben Zufall wie die Antwort selbst: Mehr ist richtig geraten.</translation>
-    </message>
-    <message>
         <source>Most likely</source>
         <translation>Wahrscheinlich</translation>
     </message>
@@ -1921,16 +1895,44 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Immer das wahrscheinlichste Token.</translation>
     </message>
     <message>
-        <source>As many tokens at a time as make answers faster.</source>
-        <translation>So viele Tokens auf einmal, wie Antworten schneller machen.</translation>
-    </message>
-    <message>
         <source>No drafting.</source>
         <translation>Keine Entwürfe.</translation>
     </message>
     <message>
-        <source>As many tokens at a time as you say.</source>
-        <translation>So viele Tokens auf einmal, wie Sie angeben.</translation>
+        <source>Uses a smaller, rounded copy of part of the model.</source>
+        <translation>Nutzt eine kleinere, gerundete Kopie eines Teils des Modells.</translation>
+    </message>
+    <message>
+        <source>The drafting heads consider every possible token. Considering fewer, or rounding, is quicker, but a few more guesses are wrong. The text stays the same.</source>
+        <translation>Die Entwurfsköpfe wägen jedes mögliche Token ab. Weniger davon oder gerundet geht schneller, aber es ist etwas öfter falsch geraten. Der Text bleibt derselbe.</translation>
+    </message>
+    <message>
+        <source>{speed:.1f} tok/s ({setting})</source>
+        <translation>{speed:.1f} tok/s ({setting})</translation>
+    </message>
+    <message>
+        <source>Speed so far: {told}.</source>
+        <translation>Tempo bisher: {told}.</translation>
+    </message>
+    <message>
+        <source>If the latest words already appeared in the chat, guesses that the same words follow again.</source>
+        <translation>Kamen die letzten Wörter im Chat schon vor, wird geraten, dass dieselben Wörter wieder folgen.</translation>
+    </message>
+    <message>
+        <source>Like the answer</source>
+        <translation>Wie die Antwort</translation>
+    </message>
+    <message>
+        <source>Picks as randomly as the answer does, so more guesses are right.</source>
+        <translation>Wählt so zufällig wie die Antwort; so ist mehr richtig geraten.</translation>
+    </message>
+    <message>
+        <source>As many tokens at a time as makes answers faster.</source>
+        <translation>So viele Tokens auf einmal, wie Antworten schneller machen.</translation>
+    </message>
+    <message>
+        <source>A number you choose.</source>
+        <translation>Eine Zahl, die Sie wählen.</translation>
     </message>
     <message>
         <source>What guesses the next tokens, and how.</source>
@@ -1979,6 +1981,12 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>Not drafting now.</source>
         <translation>Gerade ohne Entwurf.</translation>
+    </message>
+    <message>
+        <source>Drafting in this chat, speed, and how much of the longest chat is used. {token}
+Click for details.</source>
+        <translation>Entwürfe in diesem Chat, Tempo, und wie viel des längsten Chats belegt ist. {token}
+Ein Klick zeigt mehr.</translation>
     </message>
     <message>
         <source>answers come faster without drafting here</source>
@@ -2133,10 +2141,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Sie passen in die {size} Speicher, die dieser Rechner für Modelle hat.</translation>
     </message>
     <message>
-        <source>Download {name}</source>
-        <translation>{name} laden</translation>
-    </message>
-    <message>
         <source>Start</source>
         <translation>Start</translation>
     </message>
@@ -2157,10 +2161,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Modelle zum Herunterladen</translation>
     </message>
     <message>
-        <source>The model in use is tiny: it knows little, and English only.</source>
-        <translation>Dieses Modell ist winzig: Es weiß wenig und kann nur Englisch.</translation>
-    </message>
-    <message>
         <source>Write a function that checks whether a text is a palindrome, with tests.</source>
         <translation>Schreibe eine Funktion, die prüft, ob ein Text ein Palindrom ist, mit Tests.</translation>
     </message>
@@ -2175,14 +2175,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>A bat and a ball cost $1.10, the bat $1 more than the ball. What does the ball cost?</source>
         <translation>Schläger und Ball kosten 1,10 €, der Schläger 1 € mehr als der Ball. Was kostet der Ball?</translation>
-    </message>
-    <message>
-        <source>Plan three days in Rome for two people who love food and dislike queues.</source>
-        <translation>Plane drei Tage in Rom für zwei, die gern essen und ungern anstehen.</translation>
-    </message>
-    <message>
-        <source>What speaks for and against a four-day working week?</source>
-        <translation>Was spricht für und gegen eine Viertagewoche?</translation>
     </message>
     <message>
         <source>Explain how vaccines work, for a ten-year-old.</source>
@@ -2205,12 +2197,28 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Von huggingface.co, wo Modelle veröffentlicht werden. Vor Ihrem Klick wird nichts gesendet.</translation>
     </message>
     <message>
+        <source>Download {name}. B stands for billions of parameters.</source>
+        <translation>{name} herunterladen. B steht für Milliarden Parameter.</translation>
+    </message>
+    <message>
         <source>A .gguf file, or an MLX or Hugging Face folder</source>
         <translation>Eine .gguf-Datei oder ein MLX- oder Hugging-Face-Ordner</translation>
     </message>
     <message>
         <source>Open…</source>
         <translation>Öffnen …</translation>
+    </message>
+    <message>
+        <source>This built-in model is tiny. It knows little and only English.</source>
+        <translation>Dieses eingebaute Modell ist winzig. Es weiß wenig und kann nur Englisch.</translation>
+    </message>
+    <message>
+        <source>Plan three days in Rome for two people who love food and hate waiting in line.</source>
+        <translation>Plane drei Tage in Rom für zwei Menschen, die gern essen und ungern Schlange stehen.</translation>
+    </message>
+    <message>
+        <source>What are the pros and cons of a four-day workweek?</source>
+        <translation>Was spricht für und gegen eine Viertagewoche?</translation>
     </message>
     <message>
         <source>Chat with language models on this computer.
@@ -2383,6 +2391,10 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Schnell</translation>
     </message>
     <message>
+        <source>Slightly faster. With drafting, a word may occasionally differ.</source>
+        <translation>Etwas schneller. Mit Entwürfen kann gelegentlich ein Wort abweichen.</translation>
+    </message>
+    <message>
         <source>Context length</source>
         <translation>Kontextlänge</translation>
     </message>
@@ -2391,16 +2403,8 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Automatisch</translation>
     </message>
     <message>
-        <source>Exact where that costs hardly any speed.</source>
-        <translation>Exakt, wo es kaum Tempo kostet.</translation>
-    </message>
-    <message>
         <source>Always the same words, with and without drafting.</source>
         <translation>Immer dieselben Wörter, mit und ohne Entwürfe.</translation>
-    </message>
-    <message>
-        <source>With drafting, a word may be another now and then.</source>
-        <translation>Mit Entwürfen kann ab und zu ein Wort ein anderes sein.</translation>
     </message>
     <message>
         <source>The fastest one on this computer.</source>
@@ -2439,6 +2443,18 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Die Art von 16-Bit-Zahlen, in denen das Modell rechnet. Sie ändert die Geschwindigkeit und Antworten ein wenig.</translation>
     </message>
     <message>
+        <source>How precisely the model remembers the chat. Fewer bits use less memory and change answers slightly.</source>
+        <translation>Wie genau sich das Modell den Chat merkt. Weniger Bits brauchen weniger Speicher und ändern Antworten leicht.</translation>
+    </message>
+    <message>
+        <source>How precisely the drafting heads remember the chat. Fewer bits use less memory; answers stay the same.</source>
+        <translation>Wie genau sich die Entwurfsköpfe den Chat merken. Weniger Bits brauchen weniger Speicher; Antworten bleiben gleich.</translation>
+    </message>
+    <message>
+        <source>Stays in memory even when unused for a long time, so it can answer right away.</source>
+        <translation>Bleibt auch lange unbenutzt im Speicher, damit es sofort antworten kann.</translation>
+    </message>
+    <message>
         <source>Choose…</source>
         <translation>Wählen …</translation>
     </message>
@@ -2459,11 +2475,11 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Zahlenformat</translation>
     </message>
     <message>
-        <source>Memory of a chat</source>
-        <translation>Speicher eines Chats</translation>
+        <source>Chat memory</source>
+        <translation>Speicher des Chats</translation>
     </message>
     <message>
-        <source>Memory of the drafting heads</source>
+        <source>Drafting head memory</source>
         <translation>Speicher der Entwurfsköpfe</translation>
     </message>
     <message>
@@ -2507,14 +2523,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Erneut versuchen</translation>
     </message>
     <message>
-        <source>Parameters are the numbers that a model consists of: with more of them it knows more and is slower. Bits are the digits of each: with fewer of them it is smaller and a little less exact. GGUF and MLX are kinds of files.</source>
-        <translation>Parameter sind die Zahlen, aus denen ein Modell besteht: Mit mehr davon weiß es mehr und ist langsamer. Bits sind die Stellen jeder Zahl: Mit weniger davon ist es kleiner und etwas ungenauer. GGUF und MLX sind Arten von Dateien.</translation>
-    </message>
-    <message>
-        <source>A format such as Q4_K_M says how the numbers of the model are rounded: Q4 means to 4 bits. A model can have parts in several formats.</source>
-        <translation>Ein Format wie Q4_K_M sagt, wie die Zahlen des Modells gerundet sind: Q4 heißt auf 4 Bit. Ein Modell kann Teile in mehreren Formaten haben.</translation>
-    </message>
-    <message>
         <source>Memory for the model itself, for a chat, and to work in. It grows as a chat gets longer.</source>
         <translation>Arbeitsspeicher für das Modell selbst, für einen Chat und zum Rechnen. Er wächst, wenn ein Chat länger wird.</translation>
     </message>
@@ -2523,8 +2531,16 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Speicher</translation>
     </message>
     <message>
-        <source>What else is known of this model</source>
-        <translation>Was sonst noch über dieses Modell bekannt ist</translation>
+        <source>{parameters} Bits say how precisely each is stored: fewer make it smaller and a little less exact. GGUF, MLX and Safetensors are kinds of files.</source>
+        <translation>{parameters} Bits sagen, wie genau jede gespeichert ist: Weniger machen es kleiner und etwas ungenauer. GGUF, MLX und Safetensors sind Arten von Dateien.</translation>
+    </message>
+    <message>
+        <source>The format says how the numbers of the model are rounded. Q4 or IQ4: to about 4 bits. K, IQ: ways to round. XS, S, M, L: from smallest to largest. bfloat16, float16: 16 bits each. A model can have parts in several formats.</source>
+        <translation>Das Format sagt, wie die Zahlen des Modells gerundet sind. Q4 oder IQ4: auf etwa 4 Bits. K, IQ: Arten zu runden. XS, S, M, L: von der kleinsten zur größten. bfloat16, float16: je 16 Bits. Ein Modell kann Teile in mehreren Formaten haben.</translation>
+    </message>
+    <message>
+        <source>More about this model</source>
+        <translation>Mehr über dieses Modell</translation>
     </message>
     <message>
         <source>No model is loaded</source>
@@ -2543,12 +2559,16 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Braucht {needed} von {usable} Arbeitsspeicher</translation>
     </message>
     <message>
+        <source>Needs {short} for a chat of {tokens:,} tokens, {longest} for the longest. Fits in {usable}.</source>
+        <translation>Braucht {short} für einen Chat mit {tokens:,} Tokens, {longest} für den längsten. Passt in {usable}.</translation>
+    </message>
+    <message>
         <source>Model family: {words}</source>
         <translation>Modellfamilie: {words}</translation>
     </message>
     <message>
-        <source>Name of the format: {words}</source>
-        <translation>Name des Formats: {words}</translation>
+        <source>Format: {words}</source>
+        <translation>Format: {words}</translation>
     </message>
     <message>
         <source>Longest chat: {words}</source>
@@ -2671,32 +2691,8 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Wiederholungen</translation>
     </message>
     <message>
-        <source>Higher values keep it from repeating whole passages (DRY); 0 is off</source>
-        <translation>Höhere Werte verhindern, dass ganze Passagen wiederholt werden (DRY); 0 ist aus</translation>
-    </message>
-    <message>
-        <source>Unlikely words</source>
-        <translation>Unwahrscheinliche Wörter</translation>
-    </message>
-    <message>
-        <source>How often it leaves out the likeliest words, to be more inventive (XTC); 0 is off</source>
-        <translation>Wie oft die wahrscheinlichsten Wörter ausgelassen werden, für mehr Einfälle (XTC); 0 ist aus</translation>
-    </message>
-    <message>
-        <source>Unlikely from</source>
-        <translation>Unwahrscheinlich ab</translation>
-    </message>
-    <message>
-        <source>Words at least as likely as this are left out then, all but the last of them</source>
-        <translation>Wörter, die mindestens so wahrscheinlich sind, werden dann ausgelassen, alle bis auf das letzte</translation>
-    </message>
-    <message>
         <source>How the model chooses the next token. {token}</source>
         <translation>Wie das Modell das nächste Token wählt. {token}</translation>
-    </message>
-    <message>
-        <source>What is seldom changed: repetitions, chance, and where answers end.</source>
-        <translation>Was selten geändert wird: Wiederholungen, Zufall, und wo Antworten enden.</translation>
     </message>
     <message>
         <source>Advanced sampling</source>
@@ -2705,10 +2701,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>The longest answer, in tokens. {token}</source>
         <translation>Die längste Antwort, in Tokens. {token}</translation>
-    </message>
-    <message>
-        <source>An answer ends as soon as it would write one of these texts, such as a word or a sign. One per line; \n is a line break.</source>
-        <translation>Eine Antwort endet, sobald sie einen dieser Texte schreiben würde, etwa ein Wort oder ein Zeichen. Einer je Zeile; \n ist ein Zeilenumbruch.</translation>
     </message>
     <message>
         <source>One per line</source>
@@ -2735,10 +2727,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Das aktuelle Modell hat diese Einstellung nicht.</translation>
     </message>
     <message>
-        <source>Such as: Answer briefly, in plain words.</source>
-        <translation>Zum Beispiel: Antworte kurz und in einfachen Worten.</translation>
-    </message>
-    <message>
         <source>Whether the model thinks in writing before it answers. That takes longer and helps with hard questions.</source>
         <translation>Ob das Modell schriftlich nachdenkt, bevor es antwortet. Das dauert länger und hilft bei schweren Fragen.</translation>
     </message>
@@ -2763,20 +2751,12 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Modelle (*.gguf *.safetensors)</translation>
     </message>
     <message>
+        <source>Exact, unless that would noticeably slow things down.</source>
+        <translation>Exakt, außer wenn das spürbar langsamer wäre.</translation>
+    </message>
+    <message>
         <source>Whether answers have exactly the same words with and without drafting.</source>
         <translation>Ob Antworten mit und ohne Entwürfe genau dieselben Wörter haben.</translation>
-    </message>
-    <message>
-        <source>The digits of what a model remembers of a chat (its KV cache). Fewer take less memory and change answers a little.</source>
-        <translation>Die Stellen dessen, was ein Modell sich von einem Chat merkt (sein KV-Cache). Weniger brauchen weniger Speicher und ändern Antworten ein wenig.</translation>
-    </message>
-    <message>
-        <source>The digits of what the drafting heads remember of a chat. Fewer take less memory; answers stay the same.</source>
-        <translation>Die Stellen dessen, was die Entwurfsköpfe sich von einem Chat merken. Weniger brauchen weniger Speicher; Antworten bleiben gleich.</translation>
-    </message>
-    <message>
-        <source>It stays in memory even if nothing is asked for a long time, so it answers at once.</source>
-        <translation>Es bleibt im Speicher, auch wenn lange nichts gefragt wird, und antwortet dann sofort.</translation>
     </message>
     <message>
         <source>Choose: {name}</source>
@@ -2848,8 +2828,8 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Startwert</translation>
     </message>
     <message>
-        <source>“{text}” is no seed: use a whole number from 0 to 2⁶⁴ − 1.</source>
-        <translation>„{text}“ ist kein Startwert: Eine ganze Zahl von 0 bis 2⁶⁴ − 1 verwenden.</translation>
+        <source>“{text}” isn&apos;t a valid seed. Use a whole number from 0 to 2⁶⁴ − 1.</source>
+        <translation>„{text}“ ist kein gültiger Startwert. Nehmen Sie eine ganze Zahl von 0 bis 2⁶⁴ − 1.</translation>
     </message>
     <message>
         <source>The last answer used {last}.</source>
@@ -2884,8 +2864,32 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Häufigkeitsstrafe</translation>
     </message>
     <message>
+        <source>Higher: the answer repeats whole passages less. Off: no difference.</source>
+        <translation>Höher: Die Antwort wiederholt ganze Passagen seltener. Aus: kein Unterschied.</translation>
+    </message>
+    <message>
+        <source>Skip obvious words</source>
+        <translation>Naheliegendes meiden</translation>
+    </message>
+    <message>
+        <source>How often the likeliest words are skipped, to be more inventive. Off: never.</source>
+        <translation>Wie oft die wahrscheinlichsten Wörter übergangen werden, um einfallsreicher zu sein. Aus: nie.</translation>
+    </message>
+    <message>
+        <source>Obvious from</source>
+        <translation>Naheliegend ab</translation>
+    </message>
+    <message>
+        <source>Words at least this likely are skipped, except the least likely of them.</source>
+        <translation>Mindestens so wahrscheinliche Wörter werden übergangen, außer dem unwahrscheinlichsten davon.</translation>
+    </message>
+    <message>
         <source>Sampling</source>
         <translation>Sampling</translation>
+    </message>
+    <message>
+        <source>Rarely changed settings: repetition, randomness, and where answers end.</source>
+        <translation>Selten geänderte Einstellungen: Wiederholungen, Zufall, und wo Antworten enden.</translation>
     </message>
     <message>
         <source>Max tokens</source>
@@ -2894,6 +2898,10 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>no limit</source>
         <translation>kein Limit</translation>
+    </message>
+    <message>
+        <source>An answer ends as soon as it would write one of these texts, such as a word or a symbol. One per line; \n is a line break.</source>
+        <translation>Eine Antwort endet, sobald sie einen dieser Texte schreiben würde, etwa ein Wort oder ein Zeichen. Einer je Zeile; \n ist ein Zeilenumbruch.</translation>
     </message>
     <message>
         <source>Stop strings</source>
@@ -2906,6 +2914,10 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>Gray values are the model&apos;s defaults.</source>
         <translation>Graue Werte sind die des Modells.</translation>
+    </message>
+    <message>
+        <source>For example: Answer briefly, in plain words.</source>
+        <translation>Zum Beispiel: Antworte kurz, in einfachen Worten.</translation>
     </message>
     <message>
         <source>Presets</source>
@@ -2961,10 +2973,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>in Gebrauch</translation>
     </message>
     <message>
-        <source>Presets are settings of a chat under a name, to be used in other chats too.</source>
-        <translation>Voreinstellungen sind Einstellungen eines Chats unter einem Namen, auch für andere Chats.</translation>
-    </message>
-    <message>
         <source>Choosing a preset gives this chat its settings.</source>
         <translation>Wer eine Voreinstellung wählt, gibt diesem Chat ihre Einstellungen.</translation>
     </message>
@@ -2981,8 +2989,12 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Die Einstellungen dieses Chats als Voreinstellung sichern</translation>
     </message>
     <message>
-        <source>Let the preset have this chat&apos;s settings</source>
-        <translation>Der Voreinstellung die Einstellungen dieses Chats geben</translation>
+        <source>Presets are saved chat settings you can reuse in other chats.</source>
+        <translation>Vorlagen sind gespeicherte Einstellungen eines Chats, die Sie in anderen wieder verwenden können.</translation>
+    </message>
+    <message>
+        <source>Update the preset with this chat&apos;s settings</source>
+        <translation>Die Vorlage mit den Einstellungen dieses Chats aktualisieren</translation>
     </message>
     <message>
         <source>Use as Defaults</source>
@@ -3013,6 +3025,10 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Eine andere Voreinstellung heißt so</translation>
     </message>
     <message>
+        <source>Instructions the model follows in every answer, such as a role or tone.</source>
+        <translation>Anweisungen, denen das Modell in jeder Antwort folgt, etwa eine Rolle oder ein Ton.</translation>
+    </message>
+    <message>
         <source>Change how the model is loaded: memory, longest chat, drafting</source>
         <translation>Ändern, wie das Modell geladen wird: Speicher, längster Chat, Entwürfe</translation>
     </message>
@@ -3035,10 +3051,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>Hide this panel</source>
         <translation>Diese Leiste ausblenden</translation>
-    </message>
-    <message>
-        <source>What the model keeps to in all answers of this chat, such as a role or tone.</source>
-        <translation>Woran sich das Modell in allen Antworten dieses Chats hält, etwa eine Rolle oder ein Ton.</translation>
     </message>
     <message>
         <source>System prompt</source>
@@ -3129,10 +3141,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Server</translation>
     </message>
     <message>
-        <source>What the model keeps to in every answer of new chats, such as a role or tone.</source>
-        <translation>Woran sich das Modell in allen Antworten neuer Chats hält, etwa eine Rolle oder ein Ton.</translation>
-    </message>
-    <message>
         <source>Load the last model when Headstart starts</source>
         <translation>Beim Start von Headstart das zuletzt benutzte Modell laden</translation>
     </message>
@@ -3167,6 +3175,10 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>Programs made for OpenAI&apos;s or Anthropic&apos;s interface can ask the model that is loaded here; those for OpenAI&apos;s want /v1 after the address. They can&apos;t read the chats of this window.</source>
         <translation>Programme für die Schnittstelle von OpenAI oder Anthropic können das hier geladene Modell fragen; solche für OpenAI brauchen /v1 hinter der Adresse. Die Chats dieses Fensters können sie nicht lesen.</translation>
+    </message>
+    <message>
+        <source>Instructions the model follows in every answer of new chats, such as a role or tone.</source>
+        <translation>Anweisungen, denen das Modell in jeder Antwort neuer Chats folgt, etwa eine Rolle oder ein Ton.</translation>
     </message>
     <message>
         <source>Delete everything stored of chats</source>
@@ -3493,16 +3505,8 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Mehr</translation>
     </message>
     <message>
-        <source>Copy as Markdown</source>
-        <translation>Als Markdown kopieren</translation>
-    </message>
-    <message>
         <source>Written without drafting</source>
         <translation>Ohne Entwürfe geschrieben</translation>
-    </message>
-    <message>
-        <source>{mean:.1f} tokens each time the model ran (without drafting: 1)</source>
-        <translation>{mean:.1f} Tokens je Lauf des Modells (ohne Entwürfe: 1)</translation>
     </message>
     <message>
         <source>Token {place}: {accepted:,} of {drafted:,} right ({share})</source>
@@ -3525,16 +3529,20 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>{speed:.1f} Tokens je Sekunde</translation>
     </message>
     <message>
-        <source>{seconds:.2f} s until the first one</source>
-        <translation>{seconds:.2f} s bis zum ersten</translation>
+        <source>{mean:.1f} tokens per step (without drafting: 1)</source>
+        <translation>{mean:.1f} Tokens je Schritt (ohne Entwürfe: 1)</translation>
     </message>
     <message>
-        <source>Read before: {prompt_tokens:,} tokens, {reused_tokens:,} of them kept from the last answer</source>
-        <translation>Vorher gelesen: {prompt_tokens:,} Tokens, {reused_tokens:,} davon von der letzten Antwort behalten</translation>
+        <source>{seconds:.2f} s to the first token</source>
+        <translation>{seconds:.2f} s bis zum ersten Token</translation>
     </message>
     <message>
-        <source>The drafting heads read {rows:,} of them in {share} of the reading time</source>
-        <translation>Die Entwurfsköpfe lasen {rows:,} davon in {share} der Lesezeit</translation>
+        <source>Read {prompt_tokens:,} tokens, {reused_tokens:,} of them remembered from before</source>
+        <translation>{prompt_tokens:,} Tokens gelesen, {reused_tokens:,} davon noch von vorher im Gedächtnis</translation>
+    </message>
+    <message>
+        <source>Drafting read {rows:,} of them ({share} of reading time)</source>
+        <translation>Die Entwürfe lasen {rows:,} davon ({share} der Lesezeit)</translation>
     </message>
     <message>
         <source>Edit and send again</source>
@@ -3599,6 +3607,10 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
     <message>
         <source>Keep</source>
         <translation>Behalten</translation>
+    </message>
+    <message>
+        <source>Copy with Formatting Marks (Markdown)</source>
+        <translation>Mit Formatierungszeichen kopieren (Markdown)</translation>
     </message>
     <message>
         <source>New Chat from Here</source>
@@ -3778,8 +3790,8 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>MTP-Kopf</translation>
     </message>
     <message>
-        <source>This computer has no Metal, Apple&apos;s way to compute on the graphics processor: the model is laid out for the main processor and takes {size}.</source>
-        <translation>Dieser Computer hat kein Metal, Apples Weg, auf dem Grafikprozessor zu rechnen: Das Modell liegt so, wie der Hauptprozessor es liest, und belegt {size}.</translation>
+        <source>This computer can&apos;t run the model on its graphics processor (no Apple Metal), so it runs on the main processor and uses {size}.</source>
+        <translation>Dieser Computer kann das Modell nicht auf dem Grafikprozessor ausführen (kein Apple Metal), daher läuft es auf dem Hauptprozessor und belegt {size}.</translation>
     </message>
     <message>
         <source>The recommended sampling was ignored: {origin}: {error}</source>
@@ -3818,8 +3830,8 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>{file}: {name} {shape} ist kein Stapel von {of} Zeilengruppen. Die Datei noch einmal holen.</translation>
     </message>
     <message>
-        <source>{stored} of the file are packed as {name}, which is unpacked here: that takes {values} of memory, or twice as much without Metal.</source>
-        <translation>{stored} der Datei sind als {name} gepackt, was hier entpackt wird: Das belegt {values} Arbeitsspeicher, ohne Metal doppelt so viel.</translation>
+        <source>{stored} of the file ({name}) has to be unpacked and will use at least {values} of memory.</source>
+        <translation>{stored} der Datei ({name}) müssen entpackt werden und belegen mindestens {values} Arbeitsspeicher.</translation>
     </message>
     <message>
         <source>{given}: drafting heads for a model of this family cannot be run yet. Open the model without them.</source>
@@ -5042,26 +5054,6 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>rekurrente Zustände</translation>
     </message>
     <message>
-        <source>No layer of this model can use it.</source>
-        <translation>Keine Schicht dieses Modells kann ihn benutzen.</translation>
-    </message>
-    <message>
-        <source>It waits to be tried on this GPU, after an answer.</source>
-        <translation>Er wartet darauf, nach einer Antwort auf dieser GPU erprobt zu werden.</translation>
-    </message>
-    <message>
-        <source>It waits to be timed on this GPU, after an answer.</source>
-        <translation>Er wartet darauf, nach einer Antwort auf dieser GPU gemessen zu werden.</translation>
-    </message>
-    <message>
-        <source>Stock MLX is measured to be as fast here.</source>
-        <translation>MLX selbst ist hier gemessen ebenso schnell.</translation>
-    </message>
-    <message>
-        <source>Switched off: {why}.</source>
-        <translation>Ausgeschaltet: {why}.</translation>
-    </message>
-    <message>
         <source>inputs of recurrent states</source>
         <translation>Eingaben rekurrenter Zustände</translation>
     </message>
@@ -5110,12 +5102,40 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Normen mit float32-Gewichten</translation>
     </message>
     <message>
-        <source>This computer has no Metal: they are not in use.</source>
-        <translation>Dieser Computer hat kein Metal: Sie werden nicht benutzt.</translation>
+        <source>Not made for the sizes in this model.</source>
+        <translation>Nicht für die Größen in diesem Modell gemacht.</translation>
     </message>
     <message>
-        <source>It takes no sizes of {outputs} x {inputs}, which this model has.</source>
-        <translation>Größen von {outputs} x {inputs}, wie dieses Modell sie hat, nimmt er nicht.</translation>
+        <source>switched off: {why}</source>
+        <translation>ausgeschaltet: {why}</translation>
+    </message>
+    <message>
+        <source>it takes no sizes of {outputs} x {inputs}</source>
+        <translation>nicht für Größen von {outputs} x {inputs}</translation>
+    </message>
+    <message>
+        <source>This computer has no Metal, Apple&apos;s way to use the graphics processor.</source>
+        <translation>Dieser Computer hat kein Metal, Apples Zugang zum Grafikprozessor.</translation>
+    </message>
+    <message>
+        <source>Not needed by this model.</source>
+        <translation>Von diesem Modell nicht gebraucht.</translation>
+    </message>
+    <message>
+        <source>Switched off after an error on this GPU.</source>
+        <translation>Nach einem Fehler auf dieser GPU ausgeschaltet.</translation>
+    </message>
+    <message>
+        <source>Not tried on this GPU yet: that happens after an answer.</source>
+        <translation>Auf dieser GPU noch nicht erprobt: Das geschieht nach einer Antwort.</translation>
+    </message>
+    <message>
+        <source>Not timed on this GPU yet: that happens after an answer.</source>
+        <translation>Auf dieser GPU noch nicht gemessen: Das geschieht nach einer Antwort.</translation>
+    </message>
+    <message>
+        <source>Measured to be no faster on this GPU.</source>
+        <translation>Auf dieser GPU gemessen nicht schneller.</translation>
     </message>
     <message>
         <source>not {trial}: {why}</source>
@@ -5366,6 +5386,14 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Ein Token ist ein Wort oder ein Stück davon: 100 Tokens sind etwa 75 Wörter.</translation>
     </message>
     <message>
+        <source>A step is one check by the whole model; each right guess saves one.</source>
+        <translation>Ein Schritt ist eine Prüfung durch das ganze Modell; was richtig geraten ist, spart je einen.</translation>
+    </message>
+    <message>
+        <source>Parameters are the numbers a model is made of: more of them means it knows more but runs slower.</source>
+        <translation>Parameter sind die Zahlen, aus denen ein Modell besteht: Mit mehr davon weiß es mehr, ist aber langsamer.</translation>
+    </message>
+    <message>
         <source>{percent:.0f}%</source>
         <translation>{percent:.0f}&#xa0;%</translation>
     </message>
@@ -5398,8 +5426,8 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         </translation>
     </message>
     <message>
-        <source>One step without guesses, to see what drafting gains in this chat.</source>
-        <translation>Ein Schritt ohne Raten, um zu sehen, was Entwürfe in diesem Chat bringen.</translation>
+        <source>Now and then one step runs without guesses, to measure what drafting gains.</source>
+        <translation>Ab und zu läuft ein Schritt ohne Raten, um zu messen, was Entwürfe bringen.</translation>
     </message>
     <message>
         <source>Other chats are answered at the same time: guesses would slow all of them.</source>
@@ -5486,8 +5514,8 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Was das Modell in diesem Chat zum Antworten benutzen kann. Vor jedem Aufruf wirst du gefragt.</translation>
     </message>
     <message>
-        <source>The form that every answer in this chat has, such as a list in JSON. It applies to what is written after thinking. Tools are not used meanwhile.</source>
-        <translation>Die Form jeder Antwort in diesem Chat, etwa eine Liste in JSON. Sie gilt für das, was nach dem Nachdenken geschrieben wird. Werkzeuge werden dabei nicht benutzt.</translation>
+        <source>The form of every answer in this chat, after any thinking. JSON is a way to write data that programs can read; a JSON schema says what the data must have. A regular expression is a pattern that text must follow. Tools are off while a format is set.</source>
+        <translation>Die Form jeder Antwort in diesem Chat, nach etwaigem Nachdenken. JSON ist eine Schreibweise für Daten, die Programme lesen können; ein JSON-Schema sagt, was die Daten haben müssen. Ein regulärer Ausdruck ist ein Muster, dem Text folgen muss. Werkzeuge sind aus, solange ein Format gesetzt ist.</translation>
     </message>
     <message>
         <source>JSON schema, or a regular expression. Empty: any text.</source>
@@ -5502,8 +5530,8 @@ Ein Klick zeigt mehr über Entwürfe.</translation>
         <translation>Werkzeug-Server …</translation>
     </message>
     <message>
-        <source>Ask Before Each Call Again</source>
-        <translation>Wieder vor jedem Aufruf fragen</translation>
+        <source>Ask Before Each Use Again</source>
+        <translation>Wieder vor jeder Nutzung fragen</translation>
     </message>
     <message>
         <source>Add, change and remove the programs that give models tools</source>

@@ -43,7 +43,7 @@ COOLDOWN, HOPELESS_COOLDOWN = 16, 512
 
 MEASURING = Reason(
     "measuring-plain",
-    Words("One step without guesses, to see what drafting gains in this chat."),
+    Words("Now and then one step runs without guesses, to measure what drafting gains."),
 )
 SHARED_PASS = Reason(
     "beside-others",

@@ -116,8 +116,8 @@ def _unpacking_reason(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reaso
     if 1.05 * in_file > nbytes:
         return ()
     words = Words(
-        "This computer has no Metal, Apple's way to compute on the graphics processor: the model "
-        "is laid out for the main processor and takes {size}.",
+        "This computer can't run the model on its graphics processor (no Apple Metal), so it runs "
+        "on the main processor and uses {size}.",
         size=size_words(nbytes),
     )
     return (Reason("unpacked-for-cpu", words),)

@@ -1,9 +1,9 @@
 """Describe each Metal kernel for users: what it does, and why a model does not use it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 
-from metal_kernels.choice import KERNELS, KernelName, Kernels, KernelWork, trial_name
+from metal_kernels.choice import KERNELS, KernelName, Kernels, trial_name
 from mlx_engine.values.model_description import KernelState
 from mlx_engine.values.words import Words, joined
 
@@ -26,6 +26,7 @@ KERNEL_WORDS: Mapping[KernelName, Words] = MappingProxyType(
         "norms": Words("norms with float32 weights"),
     }
 )
+MISFIT = Words("Not made for the sizes in this model.")
 
 
 def kernel_states(kernels: Kernels) -> tuple[KernelState, ...]:
@@ -35,38 +36,44 @@ def kernel_states(kernels: Kernels) -> tuple[KernelState, ...]:
 
 def _state(name: KernelName, kernels: Kernels) -> KernelState:
     why_not = why_unused(kernels, name)
-    formats = () if why_not else formats_off(kernels, name)
-    return KernelState(name, joined((KERNEL_WORDS[name], *formats), "; "), why_not)
+    details = joined(formats_off(kernels, name), "; ")
+    if why_not and kernels.why_none:
+        details = Words("switched off: {why}", why=kernels.why_none)
+    elif why_not == MISFIT:
+        asked = min(kernels.asked[name])
+        details = Words(
+            "it takes no sizes of {outputs} x {inputs}", outputs=asked.outputs, inputs=asked.inputs
+        )
+    return KernelState(name, KERNEL_WORDS[name], why_not, details)
 
 
 def why_unused(kernels: Kernels, name: KernelName) -> str:
-    """Say why no layer built so far uses a Metal kernel; "" when one does."""
+    """Say plainly why no layer built so far uses a Metal kernel; "" when one does."""
     if kernels.launcher is None:
-        return Words("This computer has no Metal: they are not in use.")
-    asked = sorted(kernels.asked.get(name, ()))
+        return Words("This computer has no Metal, Apple's way to use the graphics processor.")
+    asked = kernels.asked.get(name, set())
     if not asked:
-        return Words("No layer of this model can use it.")
+        return Words("Not needed by this model.")
     if any(kernels.rows(name, work) for work in asked):
         return ""
     if not any(map(KERNELS[name].fits, asked)):
-        sizes = {"outputs": asked[0].outputs, "inputs": asked[0].inputs}
-        return Words("It takes no sizes of {outputs} x {inputs}, which this model has.", **sizes)
-    return _why_off(kernels, name, asked)
+        return MISFIT
+    return _why_off(kernels, name)
 
 
-def _why_off(kernels: Kernels, name: KernelName, asked: Sequence[KernelWork]) -> Words:
-    reasons = [kernels.why_none, *(kernels.why_off(name, work) for work in asked)]
-    for why in filter(None, reasons):
-        return Words("Switched off: {why}.", why=why)
+def _why_off(kernels: Kernels, name: KernelName) -> Words:
+    asked = kernels.asked[name]
+    if kernels.why_none or any(kernels.why_off(name, work) for work in asked):
+        return Words("Switched off after an error on this GPU.")
     if any(kernels.verdict(name, work) is None for work in asked):
-        return Words("It waits to be tried on this GPU, after an answer.")
+        return Words("Not tried on this GPU yet: that happens after an answer.")
     if any(kernels.needs_timing(name, work) for work in asked):
-        return Words("It waits to be timed on this GPU, after an answer.")
-    return Words("Stock MLX is measured to be as fast here.")
+        return Words("Not timed on this GPU yet: that happens after an answer.")
+    return Words("Measured to be no faster on this GPU.")
 
 
 def formats_off(kernels: Kernels, name: KernelName) -> tuple[Words, ...]:
-    """List the model's weight formats that a kernel in use is switched off for, with reasons."""
+    """List the model's weight formats that a kernel is switched off for, with reasons."""
     asked = sorted(kernels.asked.get(name, ()))
     off = {trial_name(name, work): kernels.why_off(name, work) for work in asked}
     return tuple(

@@ -28,12 +28,14 @@ class KernelState:
     """Whether one of our Metal kernels is in use.
 
     name: a stable identifier ("products"). words: what the kernel computes. why_not: why it is not
-    used, "" when it is.
+    used, in plain words, "" when it is. details: the same for engineers, "" for nothing more; of a
+    kernel in use, the weight formats it is switched off for.
     """
 
     name: str
     words: str
     why_not: str
+    details: str = ""
 
     @property
     def in_use(self) -> bool:

@@ -98,9 +98,13 @@ def tabular(widget: QWidget) -> None:
     widget.setFont(font)
 
 
+AT_A_LINES_END = 8
+"""Letters of room that a line loses to a word that goes to the next."""
+
+
 class ShortLabel(QLabel):
-    """One line that gives way: what does not fit ends in an ellipsis and is in the tooltip, and all
-    of it is the accessible name.
+    """Text on one line, or a few, that gives way: what does not fit ends in an ellipsis and is in
+    the tooltip, and all of it is the accessible name. Its height never changes.
     """
 
     def __init__(
@@ -108,12 +112,14 @@ class ShortLabel(QLabel):
         mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight,
         what: str = "",
         name: str = "",
+        lines: int = 1,
     ) -> None:
         """what: a sentence about the text, for the tooltip. name: for screen readers, which then
         hear the text as a description.
         """
         super().__init__()
-        self._mode, self._what, self._name = mode, what, name
+        self._mode, self._what, self._name, self._lines = mode, what, name, lines
+        self.setWordWrap(lines > 1)
         self._whole = ""
         self.setAccessibleName(name)
         self.setAccessibleDescription(what)
@@ -131,7 +137,12 @@ class ShortLabel(QLabel):
         self.updateGeometry()
 
     def _fit(self) -> None:
-        shown = self.fontMetrics().elidedText(self._whole, self._mode, self.width())
+        metrics, more = self.fontMetrics(), self._lines - 1
+        lost = more * metrics.averageCharWidth() * AT_A_LINES_END
+        room = self.width() * self._lines - lost
+        shown = metrics.elidedText(self._whole, self._mode, room)
+        if more:
+            self.setFixedHeight(self._lines * metrics.lineSpacing() + 2)
         if shown != self.text():
             self.setText(shown)
         cut = self._whole if shown != self._whole else ""

@@ -17,7 +17,7 @@ from app.values.models import DownloadFigures, FoundModel
 from app.window.controls.icons import IconButton, Sign, icon
 from app.window.controls.labels import ShortButton, label, paragraph, say, set_tip, wrapped
 from app.window.controls.layouts import STRETCH, Wide, centred, column, row, scrolled
-from app.window.language import DRAFTING, said, tr
+from app.window.language import DRAFTING, PARAMETERS, said, tr
 from app.window.look import look
 from app.window.models.downloads import DownloadRow
 from mlx_engine.values.model_description import ModelDescription
@@ -29,7 +29,7 @@ PICTURE = 28
 MOST_RECENT = 4
 QUESTIONS = ("What is Headstart?", "How does drafting work?", "How do I read a file line by line?")
 """In English, which is all that the built-in model reads."""
-ABOUT_QUESTIONS = Words("The model in use is tiny: it knows little, and English only.")
+ABOUT_QUESTIONS = Words("This built-in model is tiny. It knows little and only English.")
 TINY = 200_000_000
 """Parameters up to which a model is asked what the built-in one is."""
 CODE_NAMES = re.compile(r"code|devstral|starcoder", re.IGNORECASE)
@@ -40,8 +40,8 @@ FOR_CODE = (
 )
 FOR_THINKING = (
     Words("A bat and a ball cost $1.10, the bat $1 more than the ball. What does the ball cost?"),
-    Words("Plan three days in Rome for two people who love food and dislike queues."),
-    Words("What speaks for and against a four-day working week?"),
+    Words("Plan three days in Rome for two people who love food and hate waiting in line."),
+    Words("What are the pros and cons of a four-day workweek?"),
 )
 FOR_ALL = (
     Words("Explain how vaccines work, for a ten-year-old."),
@@ -120,8 +120,9 @@ class FirstSteps(QFrame):
         )
         self._memory.setText(words)
         for one in suggestions:
+            tip = tr("Download {name}. B stands for billions of parameters.", name=one.name)
             button = row_button(
-                joined((one.name, one.detail)), "drop_model", tr("Download {name}", name=one.name)
+                joined((one.name, one.detail)), "drop_model", f"{tip}\n{tr(PARAMETERS)}"
             )
             button.clicked.connect(lambda _=False, one=one: downloads.resume(one.link))
             self._choices.addWidget(button)

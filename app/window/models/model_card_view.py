@@ -22,7 +22,7 @@ from app.window.controls.bound import Bound, Control
 from app.window.controls.choices import Option, Segments, Tick
 from app.window.controls.dialogs import choose_file, choose_folder
 from app.window.controls.fields import on_key
-from app.window.controls.labels import describe, label, paragraph, say, set_role
+from app.window.controls.labels import describe, label, paragraph, say, set_role, set_tip
 from app.window.controls.layouts import Group, Wide, column, named, row
 from app.window.controls.numbers import NumberField, NumberKind
 from app.window.language import DRAFTING_HEADS, TOKEN, tr
@@ -31,11 +31,19 @@ from mlx_engine.values.options import Misfit
 from mlx_engine.values.words import Words
 
 NUMERICS = (
-    Option("auto", Words("Automatic"), what=Words("Exact where that costs hardly any speed.")),
+    Option(
+        "auto",
+        Words("Automatic"),
+        what=Words("Exact, unless that would noticeably slow things down."),
+    ),
     Option(
         "exact", Words("Exact"), what=Words("Always the same words, with and without drafting.")
     ),
-    Option("fast", Words("Fast"), what=Words("With drafting, a word may be another now and then.")),
+    Option(
+        "fast",
+        Words("Fast"),
+        what=Words("Slightly faster. With drafting, a word may occasionally differ."),
+    ),
 )
 ACTIVATIONS = (
     Option("auto", Words("Automatic"), what=Words("The fastest one on this computer.")),
@@ -57,14 +65,14 @@ ABOUT_ACTIVATIONS = Words(
     "little."
 )
 ABOUT_BITS = Words(
-    "The digits of what a model remembers of a chat (its KV cache). Fewer take less memory and "
-    "change answers a little."
+    "How precisely the model remembers the chat. Fewer bits use less memory and change answers "
+    "slightly."
 )
 ABOUT_HEAD_BITS = Words(
-    "The digits of what the drafting heads remember of a chat. Fewer take less memory; answers "
-    "stay the same."
+    "How precisely the drafting heads remember the chat. Fewer bits use less memory; answers stay "
+    "the same."
 )
-KEEP = Words("It stays in memory even if nothing is asked for a long time, so it answers at once.")
+KEEP = Words("Stays in memory even when unused for a long time, so it can answer right away.")
 MODEL_FILES = Words("Models (*.gguf *.safetensors)")
 CONTEXT = NumberKind(8, 2**31, 1024)
 
@@ -83,6 +91,7 @@ class PlaceField(Control):
         self._edit.setAccessibleName(name)
         self._edit.setPlaceholderText(none)
         describe(self._edit, what)
+        set_tip(self, what)
         choose, menu = QPushButton(tr("Choose…")), QMenu(self)
         choose.setAccessibleName(tr("Choose: {name}", name=name))
         describe(choose, what)
@@ -148,16 +157,16 @@ class LoadFields(Group):
         )
         numerics = Segments(tr("Precision"), NUMERICS, tr(ABOUT_PRECISION))
         activations = Segments(tr("Number format"), ACTIVATIONS, tr(ABOUT_ACTIVATIONS))
-        bits = Segments(tr("Memory of a chat"), BITS, tr(ABOUT_BITS))
-        head_bits = Segments(tr("Memory of the drafting heads"), BITS, tr(ABOUT_HEAD_BITS))
+        bits = Segments(tr("Chat memory"), BITS, tr(ABOUT_BITS))
+        head_bits = Segments(tr("Drafting head memory"), BITS, tr(ABOUT_HEAD_BITS))
         self.add(
             bound.bind("load.context_length", self._context),
             named(tr("Drafting heads"), bound.bind("load.heads", heads)),
             named(tr("Draft model"), bound.bind("load.draft_model", drafter)),
             named(tr("Precision"), bound.bind("load.numerics", numerics)),
             named(tr("Number format"), bound.bind("load.activations", activations)),
-            named(tr("Memory of a chat"), bound.bind("cache.bits", bits)),
-            named(tr("Memory of the drafting heads"), bound.bind("cache.head_bits", head_bits)),
+            named(tr("Chat memory"), bound.bind("cache.bits", bits)),
+            named(tr("Drafting head memory"), bound.bind("cache.head_bits", head_bits)),
             bound.bind("keep", Tick(tr("Keep in memory when idle"), tr(KEEP))),
         )
 

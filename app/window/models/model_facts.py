@@ -6,19 +6,20 @@ from PySide6.QtWidgets import QPushButton, QWidget
 from app.values.models import ModelCard
 from app.window.controls.chart import Part, ShareBar
 from app.window.controls.icons import Sign
-from app.window.controls.labels import ShortLabel, describe, paragraph, say, set_role
+from app.window.controls.labels import ShortLabel, describe, paragraph, say, set_role, set_tip
 from app.window.controls.layouts import Wide, column, row
-from app.window.language import DRAFTING, DRAFTING_HEADS, said, tr
+from app.window.language import DRAFTING, DRAFTING_HEADS, PARAMETERS, said, tr
 from mlx_engine.values.memory_plan import MemoryFit
 from mlx_engine.values.words import Words, size_words
 
 WHAT_NUMBERS_MEAN = Words(
-    "Parameters are the numbers that a model consists of: with more of them it knows more and is "
-    "slower. Bits are the digits of each: with fewer of them it is smaller and a little less "
-    "exact. GGUF and MLX are kinds of files."
+    "{parameters} Bits say how precisely each is stored: fewer make it smaller and a little less "
+    "exact. GGUF, MLX and Safetensors are kinds of files.",
+    parameters=PARAMETERS,
 )
 WHAT_FORMATS_ARE = Words(
-    "A format such as Q4_K_M says how the numbers of the model are rounded: Q4 means to 4 bits. A "
+    "The format says how the numbers of the model are rounded. Q4 or IQ4: to about 4 bits. K, IQ: "
+    "ways to round. XS, S, M, L: from smallest to largest. bfloat16, float16: 16 bits each. A "
     "model can have parts in several formats."
 )
 WHAT_MEMORY_IS_FOR = Words(
@@ -55,7 +56,7 @@ class ModelFacts(QWidget):
         self._details = paragraph("", "muted")
         describe(self._details, tr(WHAT_FORMATS_ARE))
         self._toggle = QPushButton()
-        describe(self._toggle, tr("What else is known of this model"))
+        describe(self._toggle, tr("More about this model"))
         self._toggle.setProperty("role", "disclosure")
         self._toggle.setCheckable(True)
         self._toggle.toggled.connect(self._show_details)
@@ -79,6 +80,7 @@ class ModelFacts(QWidget):
         memory = facts.memory if facts else None
         if memory is not None:
             self._bar.show_parts(said(memory.words), *memory_parts(memory))
+            set_tip(self._bar, f"{said(memory.words)}\n{tr(WHAT_MEMORY_IS_FOR)}")
         self._bar.setVisible(memory is not None)
         say(self._memory, memory_in_words(memory) if memory else "")
         set_role(self._memory, "problem" if memory and memory.fit == "too-large" else "muted")
@@ -118,13 +120,27 @@ def memory_in_words(memory: MemoryFit) -> str:
     )
 
 
+def memory_details(memory: MemoryFit) -> str:
+    """What a short and the longest chat need, where the model fits; else the whole plan."""
+    if memory.fit != "fits":
+        return said(memory.words)
+    return tr(
+        "Needs {short} for a chat of {tokens:,} tokens, {longest} for the longest. Fits in "
+        "{usable}.",
+        short=size_words(memory.short.total),
+        tokens=memory.short.context,
+        longest=size_words(memory.full.total),
+        usable=size_words(memory.usable),
+    )
+
+
 def details_in_words(facts: ModelCard) -> str:
     """Lines about family, format, context and memory, and whatever else is worth knowing."""
     lines = {
         tr("Model family: {words}"): facts.architecture,
-        tr("Name of the format: {words}"): facts.quantisation,
+        tr("Format: {words}"): facts.quantisation,
         tr("Longest chat: {words}"): facts.context,
-        tr("Memory: {words}"): facts.memory.words if facts.memory else "",
+        tr("Memory: {words}"): memory_details(facts.memory) if facts.memory else "",
     }
     told = [line.format(words=said(words)) for line, words in lines.items() if words]
     return "\n".join((*told, *map(said, facts.notes)))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
 from app.state.drafting import DraftingFigures
@@ -28,7 +29,7 @@ OUTPUTS = (
     Option(
         "4-bit",
         Words("All tokens, rounded"),
-        what=Words("Weighed by a copy of the model's last layer in 4 bits."),
+        what=Words("Uses a smaller, rounded copy of part of the model."),
     ),
     Option(
         "frequent",
@@ -41,8 +42,8 @@ PROBABILITY = NumberKind(0, 1, 0.05, 4, off=0)
 TOKENS_AHEAD = NumberKind(1, MAX_DEPTH, slides_to=MAX_DEPTH)
 FIRST_TOKENS_AHEAD = 3
 WHAT_OUTPUT_DOES = Words(
-    "The drafting heads weigh every token they may guess. Weighing fewer, or less exactly, is "
-    "quicker, and a few more guesses are wrong; the text stays the same."
+    "The drafting heads consider every possible token. Considering fewer, or rounding, is quicker, "
+    "but a few more guesses are wrong. The text stays the same."
 )
 WHAT_PROBABILITY_DOES = Words(
     "Guessing stops before the first token that is less certain than this, from 0 to 1. Higher: "
@@ -56,21 +57,26 @@ WHAT_DEPTH_DOES = Words(
 WHAT_SOURCE_DOES = Words("What guesses the next tokens. The text stays the same.")
 
 
+WHAT_SPEEDS_ARE = Words(
+    "Tokens per second of drafting with this model, for each value used so far."
+)
+
+
 def speeds_in_words(speeds: SpeedBySetting, names: Mapping[object, str]) -> str:
-    """ "Measured here: off 41.3 tok/s, 0.2 44.0 tok/s."; "" before anything is known.
+    """ "Speed so far: 41.3 tok/s (off), 44.0 tok/s (0.2)."; "" before anything is known.
 
     names: what values are called, where that is not what they are.
     """
     known = (
         tr(
-            "{setting} {speed:.1f} tok/s",
+            "{speed:.1f} tok/s ({setting})",
             setting=in_a_sentence(names.get(value, value)),
             speed=speed,
         )
         for value, speed in speeds.known.items()
     )
     told = ", ".join(known)
-    return tr("Measured here: {told}.", told=told) if told else ""
+    return tr("Speed so far: {told}.", told=told) if told else ""
 
 
 def output_note(wanted: DraftOutput, in_effect: DraftOutput | None) -> str:
@@ -82,7 +88,7 @@ def output_note(wanted: DraftOutput, in_effect: DraftOutput | None) -> str:
 
 
 REPEATS = Words(
-    "Where the last words stood in the chat before, what followed them is guessed to follow again."
+    "If the latest words already appeared in the chat, guesses that the same words follow again."
 )
 SMALL_MODEL = Words("A second, much smaller model guesses. It is chosen in the load options.")
 SOURCES: dict[DraftSourceName, Option] = {
@@ -104,15 +110,15 @@ SOURCES: dict[DraftSourceName, Option] = {
 RULES = (
     Option(
         "shared-noise",
-        Words("As the answer does"),
-        what=Words("With the same chance as the answer itself: more guesses are right."),
+        Words("Like the answer"),
+        what=Words("Picks as randomly as the answer does, so more guesses are right."),
     ),
     Option("greedy", Words("Most likely"), what=Words("Always the most likely token.")),
 )
 DEPTHS = (
-    Option("auto", Words("Auto"), what=Words("As many tokens at a time as make answers faster.")),
+    Option("auto", Words("Auto"), what=Words("As many tokens at a time as makes answers faster.")),
     Option("off", Words("Off"), what=Words("No drafting.")),
-    Option("custom", Words("Custom"), what=Words("As many tokens at a time as you say.")),
+    Option("custom", Words("Custom"), what=Words("A number you choose.")),
 )
 
 
@@ -164,8 +170,9 @@ class DraftGroup(Group):
         self._bound = bound
         self._abilities: ModelAbilities | None = None
         self._figures: DraftingFigures | None = None
-        self._dot, self._effect = Sign("dot"), ShortLabel(name=tr("In effect"))
+        self._dot, self._effect = Sign("dot"), ShortLabel(name=tr("In effect"), lines=2)
         self._effect.setProperty("role", "effect")
+        self._effect.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
         self._source = bound.bind(
             "draft.source", DropDown(tr("Guesses come from"), tr(WHAT_SOURCE_DOES))
         )
@@ -179,6 +186,8 @@ class DraftGroup(Group):
         self._output = bound.bind("draft.output", DropDown(tr("Guess among"), tr(WHAT_OUTPUT_DOES)))
         self._output.show_options(OUTPUTS)
         self._output_note = paragraph("", "muted")
+        for note in (self._probability_note, self._output_note):
+            set_tip(note, tr(WHAT_SPEEDS_ARE))
         what = tr("How many of the most frequent tokens can be guessed, beside those of the chat.")
         self._vocabulary = bound.bind(
             "draft.vocabulary", NumberField(tr("Tokens"), VOCABULARY, what)
@@ -187,7 +196,8 @@ class DraftGroup(Group):
             "draft.rule", Segments(tr("Which token is guessed"), RULES, tr(WHAT_RULE_DOES))
         )
         shown = QWidget()
-        row(self._dot, Wide(self._effect), of=shown, spacing=6)
+        line = row(self._dot, Wide(self._effect), of=shown, spacing=6)
+        line.setAlignment(self._dot, Qt.AlignmentFlag.AlignTop)
         about = paragraph(DRAFTING, "muted")
         self.add(about, shown, named(tr("Guess ahead"), self._depth), self.advanced)
         shown.setVisible(of_chat)

@@ -45,7 +45,7 @@ def stop_text(stop: tuple[str, ...]) -> str:
 
 FIRST_SEED = 1
 """The seed that locking takes before any answer was given."""
-WORST_SEED = Words("“{text}” is no seed: use a whole number from 0 to 2⁶⁴ − 1.")
+WORST_SEED = Words("“{text}” isn't a valid seed. Use a whole number from 0 to 2⁶⁴ − 1.")
 
 
 def read_seed(text: str) -> int | None:
@@ -200,19 +200,19 @@ RARE = (
         "dry_multiplier",
         Words("Repeated passages"),
         REPEATS,
-        Words("Higher values keep it from repeating whole passages (DRY); 0 is off"),
+        Words("Higher: the answer repeats whole passages less. Off: no difference."),
     ),
     NumberRow(
         "xtc_probability",
-        Words("Unlikely words"),
+        Words("Skip obvious words"),
         SMALL_SHARE,
-        Words("How often it leaves out the likeliest words, to be more inventive (XTC); 0 is off"),
+        Words("How often the likeliest words are skipped, to be more inventive. Off: never."),
     ),
     NumberRow(
         "xtc_threshold",
-        Words("Unlikely from"),
+        Words("Obvious from"),
         SHARE,
-        Words("Words at least as likely as this are left out then, all but the last of them"),
+        Words("Words at least this likely are skipped, except the least likely of them."),
     ),
 )
 
@@ -225,7 +225,7 @@ class SamplingGroup(Group):
 
     def __init__(self, bound: Bound) -> None:
         super().__init__(Words("Sampling"), what=WHAT_SAMPLING_IS)
-        rare = Words("What is seldom changed: repetitions, chance, and where answers end.")
+        rare = Words("Rarely changed settings: repetition, randomness, and where answers end.")
         self.advanced = Group(Words("Advanced sampling"), is_open=False, what=rare)
         self._bound = bound
         self._numbers = {
@@ -240,7 +240,7 @@ class SamplingGroup(Group):
         limit = NumberField(tr("Max tokens"), LIMIT, what, tr("no limit"))
         what = tr(
             "An answer ends as soon as it would write one of these texts, such as a word or a "
-            "sign. One per line; \\n is a line break."
+            "symbol. One per line; \\n is a line break."
         )
         hint = tr("One per line")
         stop = TextField(tr("Stop strings"), 2, hint, read_stop, stop_text, what=what)
@@ -280,7 +280,7 @@ WHAT = Words(
     "true, false, or null. Empty: the model's default."
 )
 NOT_ASKED = Words("The model in use does not have this setting.")
-SUCH_AS = Words("Such as: Answer briefly, in plain words.")
+SUCH_AS = Words("For example: Answer briefly, in plain words.")
 """An example of a system prompt."""
 WHAT_THINKING_DOES = Words(
     "Whether the model thinks in writing before it answers. That takes longer and helps with hard "

@@ -108,7 +108,7 @@ class PresetsGroup(Group):
     """
 
     def __init__(self) -> None:
-        what = Words("Presets are settings of a chat under a name, to be used in other chats too.")
+        what = Words("Presets are saved chat settings you can reuse in other chats.")
         super().__init__(Words("Presets"), is_open=False, what=what)
         self.presets: Presets
         self._names: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ class PresetsGroup(Group):
         self._name.setMaxLength(LONGEST_NAME)
         self._save = QPushButton(tr("Save As"))
         self._update = QPushButton()
-        describe(self._update, tr("Let the preset have this chat's settings"))
+        describe(self._update, tr("Update the preset with this chat's settings"))
         self._defaults = QPushButton(tr("Use as Defaults"))
         describe(self._defaults, tr("New chats start with the settings of this chat"))
         which, name = row(Wide(self._choice), self._rename, self._delete), Wide(self._name)
@@ -233,7 +233,7 @@ class SessionPanel(QWidget):
         self._model: ModelDescription | None = None
         self.fold = IconButton("panel", tr("Hide this panel"))
         self.settings = bound = Bound()
-        what = Words("What the model keeps to in all answers of this chat, such as a role or tone.")
+        what = Words("Instructions the model follows in every answer, such as a role or tone.")
         system = TextField(tr("System prompt"), 5, tr(SUCH_AS), shows_name=False, what=tr(what))
         self.draft, self.sampling = DraftGroup(bound), SamplingGroup(bound)
         self.presets, self._template = PresetsGroup(), TemplateFields(bound)

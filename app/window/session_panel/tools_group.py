@@ -22,8 +22,9 @@ from mlx_engine.values.words import Words
 NONE = Words("The model can use tools, such as searching the web, once you add a tool server.")
 WHAT_TOOLS = Words("What the model can use to answer in this chat. It asks you before each use.")
 WHAT_FORMAT = Words(
-    "The form that every answer in this chat has, such as a list in JSON. It applies to what is "
-    "written after thinking. Tools are not used meanwhile."
+    "The form of every answer in this chat, after any thinking. JSON is a way to write data that "
+    "programs can read; a JSON schema says what the data must have. A regular expression is a "
+    "pattern that text must follow. Tools are off while a format is set."
 )
 ANY = Words("JSON schema, or a regular expression. Empty: any text.")
 
@@ -35,7 +36,7 @@ class ToolsGroup(Group):
         super().__init__(Words("Tools"), what=WHAT_TOOLS)
         self.set_up = QPushButton(tr("Tool Servers…"))
         self._none = paragraph(tr(NONE), "muted")
-        self._forget = QPushButton(tr("Ask Before Each Call Again"))
+        self._forget = QPushButton(tr("Ask Before Each Use Again"))
         describe(self.set_up, tr("Add, change and remove the programs that give models tools"))
         describe(self._forget, tr("Tools that you allowed in this chat ask you again"))
         self._ticks = dict[str, Tick]()

@@ -8,7 +8,7 @@ from typing_extensions import override
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label, paragraph, set_tip, tabular
 from app.window.controls.layouts import STRETCH, column, row
-from app.window.language import DRAFTING, TOKEN, percent, tr
+from app.window.language import DRAFTING, STEP, TOKEN, percent, tr
 from app.window.look import look
 from app.window.transcript.reader import ActionButton, CopyButton, QuietButton
 from app.window.transcript.shown_message import ShownMessage
@@ -35,7 +35,7 @@ def _drafting(stats: GenerationStats) -> tuple[str, ...]:
             drafted=stats.drafted,
         ),
         tr(
-            "{mean:.1f} tokens each time the model ran (without drafting: 1)",
+            "{mean:.1f} tokens per step (without drafting: 1)",
             mean=stats.tokens_per_pass,
         ),
         _tokens_ahead(stats),
@@ -49,7 +49,6 @@ def _drafting(stats: GenerationStats) -> tuple[str, ...]:
             )
             for place, (accepted, drafted) in enumerate(by_place, 1)
         ),
-        tr(DRAFTING),
     )
 
 
@@ -73,24 +72,27 @@ def all_figures(stats: GenerationStats) -> str:
         tr("{n:,} tokens", "1 token", stats.generated_tokens),
     ]
     if stats.time_to_first_token_s:
-        lines.append(tr("{seconds:.2f} s until the first one", seconds=stats.time_to_first_token_s))
-    lines.append(
-        tr(
-            "Read before: {prompt_tokens:,} tokens, {reused_tokens:,} of them kept from the last "
-            "answer",
-            prompt_tokens=stats.prompt_tokens,
-            reused_tokens=stats.reused_tokens,
+        lines.append(tr("{seconds:.2f} s to the first token", seconds=stats.time_to_first_token_s))
+    lines.extend(
+        (
+            "",
+            tr(
+                "Read {prompt_tokens:,} tokens, {reused_tokens:,} of them remembered from before",
+                prompt_tokens=stats.prompt_tokens,
+                reused_tokens=stats.reused_tokens,
+            ),
         )
     )
     if stats.head_rows:
         lines.append(
             tr(
-                "The drafting heads read {rows:,} of them in {share} of the reading time",
+                "Drafting read {rows:,} of them ({share} of reading time)",
                 rows=stats.head_rows,
                 share=percent(stats.head_share),
             )
         )
-    return "\n".join((*lines, tr(TOKEN), "", *_drafting(stats)))
+    told = (tr(words) for words in ((TOKEN, DRAFTING, STEP) if stats.drafted else (TOKEN,)))
+    return "\n".join((*lines, "", *_drafting(stats), "", *told))
 
 
 SEPARATOR = "  ·  "

@@ -308,7 +308,7 @@ class MessageView(QWidget):
         buttons.copy.clicked.connect(self.copy)
         buttons.copy.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
         buttons.copy.addAction(tr("Copy"), self.copy)
-        buttons.copy.addAction(tr("Copy as Markdown"), self.copy_markdown)
+        buttons.copy.addAction(tr("Copy with Formatting Marks (Markdown)"), self.copy_markdown)
         buttons.edit.clicked.connect(self.edit)
         buttons.more.clicked.connect(self._show_menu)
         buttons.regenerate.clicked.connect(lambda: reader.chat.regenerate(message_id))
@@ -320,7 +320,7 @@ class MessageView(QWidget):
     def _show_menu(self) -> None:
         reader, message_id, menu = self._reader, self.message.id, QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        menu.addAction(tr("Copy as Markdown"), self.copy_markdown)
+        menu.addAction(tr("Copy with Formatting Marks (Markdown)"), self.copy_markdown)
         menu.addAction(
             tr("New Chat from Here"), lambda: reader.chats.branch_off(message_id, tr(BRANCH))
         )

@@ -277,8 +277,8 @@ def _reason(name: str, parts: list[GgufPart]) -> Reason:
         for sizes in ([p.file_nbytes for p in parts], [prod(p.shape) * 2 for p in parts])
     )
     words = Words(
-        "{stored} of the file are packed as {name}, which is unpacked here: that takes {values} "
-        "of memory, or twice as much without Metal.",
+        "{stored} of the file ({name}) has to be unpacked and will use at least {values} of "
+        "memory.",
         name=name,
         stored=stored,
         values=values,

@@ -63,10 +63,10 @@ def test_what_is_in_effect_is_said_of_the_chat_on_show(driven):
 def test_what_is_in_effect_with_another_model_is_not_said_any_more(driven, source):
     source.engines["/other"] = WorkerEngine(description=described("Other", 10**6))
     chat(driven, "Drafted")
-    assert "In the last answer" in in_effect(driven)
+    assert "Last answer: up to" in in_effect(driven)
     driven.app.models.load("/other")
     driven.until(lambda: driven.app.models.model_name == "Other")
-    assert "In the last answer" not in in_effect(driven)
+    assert "Last answer: up to" not in in_effect(driven)
 
 
 def in_effect(driven: Driven) -> str:

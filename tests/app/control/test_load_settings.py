@@ -124,7 +124,7 @@ def test_it_is_remembered_over_a_restart(qapp, qtbot, tmp_path, source, model):
 def test_bits_of_keys_and_values_are_those_of_the_model(driven, source, model):
     offer(driven, model)
     driven.widgets.card.load_fields.open(True)
-    press(driven.widgets.card, "Memory of a chat: 8-bit")
+    press(driven.widgets.card, "Chat memory: 8-bit")
     load(driven)
     engine = source.engines[str(model)]
     assert driven.ask("In 8 bits?") == "Yes."

@@ -64,7 +64,7 @@ def test_heads_beside_a_model_say_which_file_they_lie_in():
 def test_a_card_says_in_plain_words_what_the_files_are():
     stored = {
         "8-bit affine, groups of 64": ("/models/a", "8-bit MLX"),
-        "bfloat16": ("/models/a", "16-bit MLX"),
+        "bfloat16": ("/models/a", "16-bit Safetensors"),
         "Q4_K as 4-bit affine, groups of 32 + kept as IQ3_XS blocks": ("/a.gguf", "4-bit GGUF"),
         "Q6_K, unpacked + Q4_K": ("/a-Q4_K_M.gguf", "4-bit GGUF"),
         "": ("/a.gguf", "GGUF"),

@@ -33,7 +33,7 @@ from app.values.chats import ListedChat
 from app.values.models import DownloadFigures
 from app.window.controls.labels import ShortLabel
 from app.window.controls.layouts import Group
-from app.window.drafting_view import kernels_in_words
+from app.window.drafting_view import kernel_names, kernels_in_words
 from app.window.language import number, said, tr
 from app.window.models.downloads import progress_in_words
 from app.window.models.first_run_view import QUESTIONS
@@ -215,12 +215,13 @@ def test_what_is_wrong_with_a_dropped_file_is_said_in_it_too(speaking, tmp_path,
 def test_kernels_are_said_in_it_too(speaking):
     speaking("de")
     none = kernels_in_words(kernel_states(NO_KERNELS))
-    assert none == "Dieser Computer hat kein Metal: Sie werden nicht benutzt."
+    assert none.endswith("Dieser Computer hat kein Metal, Apples Zugang zum Grafikprozessor.")
     kernels = Kernels(EmulatorLauncher())
     kernels.served("attention", KernelWork("", 640, 640))
     told = kernels_in_words(kernel_states(kernels)).split("\n")
-    misfit = "Größen von 640 x 640, wie dieses Modell sie hat, nimmt er nicht."
-    assert f"Nicht Attention: {misfit}" in told
+    assert "1 aus: Nicht für die Größen in diesem Modell gemacht." in told
+    names = kernel_names(kernel_states(kernels))
+    assert "Aus: Attention (nicht für Größen von 640 x 640)" in names
 
 
 def test_what_was_found_of_kernels_is_said_in_it_after_it_was_remembered(speaking, tmp_path):

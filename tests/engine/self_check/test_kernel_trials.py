@@ -148,15 +148,16 @@ def test_a_format_that_is_wrong_is_switched_off_alone() -> None:
     served = asking(kernels)
     trials = ModelTrials(kernels, record, mx.float32)
     assert {name for name, one in served.items() if 1 in one} == set()
-    assert "waits to be tried" in why_unused(kernels, "delta")
+    assert "Not tried on this GPU yet" in why_unused(kernels, "delta")
     assert list(dict.fromkeys(one.trial.name for one in try_pending(trials))) == list(served)
     assert {name for name, one in served.items() if 1 in one} == {"products affine4", "delta 64"}
     (state,) = (one for one in kernel_states(kernels) if one.name == "products")
     assert state.in_use
-    assert "not products q2_k: on this GPU products q2_k is wrong: it lies" in state.words
+    assert "not products q2_k: on this GPU products q2_k is wrong: it lies" in state.details
     again = kernels_here(launcher, "exact", record)
     assert again.served("products", KernelWork("q2_k", 64, 256)) is None
-    assert "q2_k is wrong" in why_unused(again, "products")
+    assert why_unused(again, "products") == "Switched off after an error on this GPU."
+    assert "q2_k is wrong" in formats_off(again, "products")[0]
 
 
 def test_a_trial_is_as_wide_as_the_models_matrix() -> None:
@@ -356,13 +357,15 @@ def test_which_rows_go_through_a_kernel() -> None:
     served = fast.served("products", work)
     assert served is not None
     assert [rows for rows in range(12) if rows in served] == [6, 7, 8, 9]
-    assert why_unused(exact, "products") == "No layer of this model can use it."
+    assert why_unused(exact, "products") == "Not needed by this model."
     assert exact.served("products", work) is not None
     assert why_unused(exact, "products") == ""
     misfit = Kernels(launcher)
     misfit.served("attention", KernelWork("", 640, 640))
-    assert "no sizes of 640 x 640" in why_unused(misfit, "attention")
-    assert "No layer" in why_unused(exact, "noise")
+    assert why_unused(misfit, "attention") == "Not made for the sizes in this model."
+    told = next(state for state in kernel_states(misfit) if state.name == "attention")
+    assert told.details == "it takes no sizes of 640 x 640"
+    assert why_unused(exact, "noise") == "Not needed by this model."
 
 
 def test_layers_see_what_changes_while_they_run() -> None:
@@ -375,7 +378,7 @@ def test_layers_see_what_changes_while_they_run() -> None:
     assert plain is not None
     assert heads is not None
     assert (1 in four, 1 in plain, 1 in heads, 10 in heads) == (False, False, True, False)
-    assert "waits to be tried" in why_unused(kernels, "products")
+    assert "Not tried on this GPU yet" in why_unused(kernels, "products")
     kernels.add_verdicts({"products affine4": Verdict()})
     assert (1 in four, 1 in plain, why_unused(kernels, "products")) == (True, False, "")
     kernels.add_verdicts({"products dense": Verdict(), "products affine4": Verdict("it is wrong")})
@@ -387,7 +390,8 @@ def test_layers_see_what_changes_while_they_run() -> None:
     kernels.disable_all("it died")
     assert 1 not in heads
     assert 1 not in plain
-    assert "Switched off: it died" in why_unused(kernels, "attention")
+    assert why_unused(kernels, "attention") == "Switched off after an error on this GPU."
+    assert "switched off: it died" in {state.details for state in kernel_states(kernels)}
 
 
 @pytest.mark.parametrize("rows", [ALL_ROWS, frozenset({6, 7, 8, 9}), frozenset[int]()])
@@ -410,7 +414,7 @@ def test_nothing_is_faster_before_it_was_timed(
         assert kernels.served("gate-up", wide) is not None
     fast.add_verdicts(dict.fromkeys(["gate-up affine4", "products affine4"], Verdict()))
     assert fast.rows("products", wide) == set()
-    assert "waits to be timed" in why_unused(fast, "gate-up")
+    assert "Not timed on this GPU yet" in why_unused(fast, "gate-up")
     done = try_pending(ModelTrials(exact, record, mx.float32))
     assert [one.verdict.faster for one in done] == [rows, rows]
     assert timed == [KernelWork("affine4", 2**25 // 512, 512)] * 2

@@ -1,22 +1,34 @@
-"""Which kernels are in use is said on a line; the others share a line for each reason."""
+"""How many speedups are in use is said plainly; what each computes is in the tooltip."""
 
-from app.window.drafting_view import kernels_in_words
+from PySide6.QtWidgets import QLabel
+
+from app.window.drafting_view import DraftingView, kernel_names, kernels_in_words
+from mlx_engine.self_check.kernel_states import KERNEL_WORDS
 from mlx_engine.values.model_description import KernelState
 
+UNUSED = "Not needed by this model."
 KERNELS = (
     KernelState("products", "matrix products", ""),
-    KernelState("attention", "attention", "It does not fit this model: heads of 80."),
-    KernelState("delta", "recurrent states", ""),
-    KernelState("experts", "experts read once", "No layer of this model can use it."),
-    KernelState("noise", "noise", "No layer of this model can use it."),
+    KernelState("attention", "attention", "Not made for the sizes in this model.", "no 80 x 80"),
+    KernelState("delta", "recurrent states", "", "not delta 64: it is wrong"),
+    KernelState("pick", "token choice", ""),
+    KernelState("experts", "experts read once", UNUSED),
+    KernelState("noise", "noise", UNUSED),
 )
 
 
 def test_in_use_and_not():
     assert kernels_in_words(KERNELS).split("\n") == [
-        "In use: matrix products, recurrent states.",
-        "Not attention: It does not fit this model: heads of 80.",
-        "Not experts read once, noise: No layer of this model can use it.",
+        "3 of 6 speedups are in use.",
+        "1 off: Not made for the sizes in this model.",
+        "2 off: Not needed by this model.",
+    ]
+    assert kernels_in_words(KERNELS[:1]) == "1 of 1 speedups are in use."
+    assert kernel_names(KERNELS).split("\n") == [
+        "In use: matrix products, token choice",
+        "Off: attention (no 80 x 80)",
+        "In use: recurrent states (not delta 64: it is wrong)",
+        "Off: experts read once, noise (Not needed by this model)",
     ]
 
 
@@ -24,5 +36,18 @@ def test_one_reason_for_all():
     none = tuple(
         KernelState(kernel.name, kernel.words, "There is no Metal here.") for kernel in KERNELS
     )
-    assert kernels_in_words(none) == "There is no Metal here."
+    assert kernels_in_words(none) == "None is in use. There is no Metal here."
     assert kernels_in_words(()) == "None is in use."
+
+
+def test_names_are_in_the_tooltip_only(qtbot):
+    view = DraftingView()
+    qtbot.addWidget(view)
+    states = [KernelState(name, words, "") for name, words in KERNEL_WORDS.items()]
+    view.show_kernels(states)
+    labels = view.findChildren(QLabel)
+    (told,) = (one for one in labels if one.text() == "15 of 15 speedups are in use.")
+    for words in KERNEL_WORDS.values():
+        assert words in " ".join(told.toolTip().split())
+        assert words in told.accessibleDescription()
+        assert not any(words in one.text() for one in labels if words != "attention")

@@ -144,9 +144,9 @@ def test_details_on_demand(card, stated):
     (details,) = [words for words in words_on(card) if "qwen3_5" in words]
     assert details.splitlines() == [
         "Model family: qwen3_5",
-        "Name of the format: Q4_K_M",
+        "Format: Q4_K_M",
         "Longest chat: 256k tokens",
-        f"Memory: {FITS.words}",
+        "Memory: Needs 19 GB for a chat of 4,096 tokens, 27 GB for the longest. Fits in 48 GB.",
         "A note.",
     ]
     press(card, "Hide Details")

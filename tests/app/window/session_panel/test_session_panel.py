@@ -364,12 +364,12 @@ def test_two_settings_say_what_they_do_and_what_that_brought_here(panel):
     by_output.add("4-bit", [fast] * 8)
     by_output.add("4-bit", [fast] * 8)
     figures.changed.emit()
-    assert "Measured here: off 50.0 tok/s, 0.25 100.0 tok/s." in words_on(panel)
-    said = "Measured here: all tokens 50.0 tok/s, all tokens, rounded 100.0 tok/s."
+    assert "Speed so far: 50.0 tok/s (off), 100.0 tok/s (0.25)." in words_on(panel)
+    said = "Speed so far: 50.0 tok/s (all tokens), 100.0 tok/s (all tokens, rounded)."
     assert said in words_on(panel)
     figures.speeds_by_probability, figures.speeds_by_output = SpeedBySetting(), SpeedBySetting()
     figures.changed.emit()
-    assert not any("Measured here" in text for text in words_on(panel))
+    assert not any("Speed so far" in text for text in words_on(panel))
 
 
 def test_nothing_moves_below_what_is_in_effect_whatever_that_is(panel, wear):
@@ -412,7 +412,7 @@ def test_how_weights_are_stored_does_not_widen_the_panel(panel, wear):
         DESCRIPTION, quantisation=words, template_arguments=("reasoning_effort",)
     )
     card = make_card(model, Machine(40 * 10**9))
-    assert card.quantisation == "Q4_K · Q4_K + Q6_K + IQ4_XS"
+    assert card.quantisation == "Q4_K + Q6_K + IQ4_XS"
     panel.show_model(card, dataclasses.replace(CAN, can_switch_thinking=True))
     for group in panel.findChildren(Group):
         group.open(True)

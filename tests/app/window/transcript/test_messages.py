@@ -57,7 +57,7 @@ def test_wishes(view, qtbot):
     assert answer.buttons.number.text() == "2/3"
     qtbot.mouseClick(answer.footer, left)
     (popover,) = answer.footer.findChildren(FiguresPopover)
-    assert "2.6 tokens each time the model ran" in popover.accessibleDescription()
+    assert "2.6 tokens per step" in popover.accessibleDescription()
     popover.close()
 
 
@@ -67,7 +67,7 @@ def test_an_answer_is_copied_as_text_or_markdown_and_an_empty_one_not_at_all(vie
     copy = of(view, 2).buttons.copy
     assert copy.contextMenuPolicy() == Qt.ContextMenuPolicy.ActionsContextMenu
     words, markdown = copy.actions()
-    assert (words.text(), markdown.text()) == ("Copy", "Copy as Markdown")
+    assert (words.text(), markdown.text()) == ("Copy", "Copy with Formatting Marks (Markdown)")
     markdown.trigger()
     assert clipboard.text() == "**Yes**"
     words.trigger()
@@ -182,9 +182,9 @@ def test_the_footer_has_two_figures_and_tells_all(view):
     assert footer.shown() == "41.3 tok/s  ·  212 tokens"
     assert "82% of guesses right (174 of 212)" in footer.accessibleDescription()
     assert "Token 2: 78 of 106 right (74%)" in footer.toolTip()
-    assert "The drafting heads read" not in footer.toolTip()
+    assert "Drafting read" not in footer.toolTip()
     footer.show_stats(replace(STATS, prompt_tokens=8000, head_rows=256, head_share=0.0132))
-    assert "The drafting heads read 256 of them in 1% of the reading time" in footer.toolTip()
+    assert "Drafting read 256 of them (1% of reading time)" in footer.toolTip()
 
 
 def test_a_figure_without_room_is_left_out_whole(qtbot):
