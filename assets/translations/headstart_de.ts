@@ -2559,8 +2559,8 @@ Ein Klick zeigt mehr.</translation>
         <translation>Braucht {needed} von {usable} Arbeitsspeicher</translation>
     </message>
     <message>
-        <source>Needs {short} for a chat of {tokens:,} tokens, {longest} for the longest. Fits in {usable}.</source>
-        <translation>Braucht {short} für einen Chat mit {tokens:,} Tokens, {longest} für den längsten. Passt in {usable}.</translation>
+        <source>Needs {short} for a chat of {tokens:,} tokens ({parts}), {longest} for the longest. Fits in {usable}.</source>
+        <translation>Braucht {short} für einen Chat mit {tokens:,} Tokens ({parts}), {longest} für den längsten. Passt in {usable}.</translation>
     </message>
     <message>
         <source>Model family: {words}</source>

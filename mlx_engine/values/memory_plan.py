@@ -167,8 +167,9 @@ class MemoryPlan:
             return "too-large"
         return "tight" if self.total > TIGHT_SHARE * usable else "fits"
 
-    def words(self, usable: int) -> Words:
-        """The plan in words: "18.2 GB model + 1.3 GB chat at 4,096 tokens = 19.5 GB of 48 GB"."""
+    @property
+    def sum_in_words(self) -> Words:
+        """The parts: "18.2 GB model + 1.3 GB chat"."""
         parts = {
             Words("{size} model", size=size_words(self.weights)): self.weights,
             Words("{size} draft model", size=size_words(self.draft_model)): self.draft_model,
@@ -176,9 +177,13 @@ class MemoryPlan:
             Words("{size} other chats", size=size_words(self.others)): self.others,
             Words("{size} working space", size=size_words(self.work)): self.work,
         }
+        return joined((words for words, nbytes in parts.items() if nbytes), " + ")
+
+    def words(self, usable: int) -> Words:
+        """The plan in words: "18.2 GB model + 1.3 GB chat at 4,096 tokens = 19.5 GB of 48 GB"."""
         return Words(
             "{parts} at {tokens:,} tokens = {needed} of {usable}",
-            parts=joined((words for words, nbytes in parts.items() if nbytes), " + "),
+            parts=self.sum_in_words,
             tokens=self.context,
             needed=size_words(self.total),
             usable=size_words(usable),

@@ -125,8 +125,9 @@ def memory_details(memory: MemoryFit) -> str:
     if memory.fit != "fits":
         return said(memory.words)
     return tr(
-        "Needs {short} for a chat of {tokens:,} tokens, {longest} for the longest. Fits in "
-        "{usable}.",
+        "Needs {short} for a chat of {tokens:,} tokens ({parts}), {longest} for the longest. "
+        "Fits in {usable}.",
+        parts=memory.short.sum_in_words,
         short=size_words(memory.short.total),
         tokens=memory.short.context,
         longest=size_words(memory.full.total),

@@ -136,7 +136,7 @@ def test_the_memory_of_a_model_is_told_in_the_bits_it_was_loaded_with(qapp, qtbo
 
         def cache() -> str:
             texts = (label.text() for label in panel.findChildren(QLabel))
-            (words,) = [text for text in texts if " chat + " in text or " chat at " in text]
+            (words,) = [text for text in texts if " chat + " in text or " chat)" in text]
             return words.partition(" model + ")[2].split(" chat")[0]
 
         assert cache() == "81.9 MB"

@@ -146,7 +146,8 @@ def test_details_on_demand(card, stated):
         "Model family: qwen3_5",
         "Format: Q4_K_M",
         "Longest chat: 256k tokens",
-        "Memory: Needs 19 GB for a chat of 4,096 tokens, 27 GB for the longest. Fits in 48 GB.",
+        "Memory: Needs 19 GB for a chat of 4,096 tokens (18 GB model + 1 GB chat), 27 GB for the "
+        "longest. Fits in 48 GB.",
         "A note.",
     ]
     press(card, "Hide Details")
