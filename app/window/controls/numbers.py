@@ -73,6 +73,18 @@ class NumberEdit(QDoubleSpinBox):
         except ValueError:
             return None
 
+    def _without_unset(self, text: str, at: int) -> tuple[str, int]:
+        """Keep what was typed before the cursor `at` into the word for no number, and where the
+        cursor goes.
+        """
+        unset, after = self.specialValueText(), text[at:]
+        before = unset[: len(unset) - len(after)]
+        is_inside = len(text) > len(unset) and text.startswith(before) and unset.endswith(after)
+        if not is_inside or not unset[:1].isalpha():
+            return text, at
+        typed = text[len(before) : at]
+        return typed, len(typed)
+
     # Qt
 
     @override
@@ -89,6 +101,7 @@ class NumberEdit(QDoubleSpinBox):
 
     @override
     def validate(self, text: str, at: int) -> tuple[QValidator.State, str, int]:
+        text, at = self._without_unset(text, at)
         number, state = self._number(text), QValidator.State.Intermediate
         if number is None:
             begun = ("-", ".", ",", tr("off"), self.specialValueText())

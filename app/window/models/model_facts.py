@@ -42,6 +42,7 @@ class ModelFacts(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
+        self._shown: str | None = None
         self._name = ShortLabel(Qt.TextElideMode.ElideMiddle)
         self._name.setProperty("role", "heading")
         self._what = paragraph("", "muted")
@@ -87,8 +88,11 @@ class ModelFacts(QWidget):
         say(self._warnings, "\n".join(map(said, facts.warnings)) if facts else "")
         self._details.setText(details_in_words(facts) if facts else "")
         self._toggle.setVisible(bool(self._details.text()))
-        self._toggle.setChecked(False)
-        self._show_details(False)
+        name = facts.name if facts else ""
+        if name != self._shown:
+            self._shown = name
+            self._toggle.setChecked(False)
+        self._show_details(self._toggle.isChecked())
 
     def show_name(self, name: str) -> None:
         """Nothing but a name is known yet."""

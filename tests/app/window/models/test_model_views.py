@@ -24,6 +24,7 @@ from app.window.controls.chart import ShareBar
 from app.window.controls.choices import Segments, Tick
 from app.window.controls.labels import ShortButton
 from app.window.controls.layouts import column
+from app.window.controls.numbers import NumberEdit
 from app.window.language import said
 from app.window.layers import CardLayer, DropOverlay, DropPlan
 from app.window.models.downloads import DownloadRow, progress_in_words
@@ -595,6 +596,25 @@ def test_the_overlay_covers_its_window_and_says_the_plan(qtbot, add, theme):
     assert redness() < 20
     overlay.show_plan(DropPlan("refused", "x.zip cannot be used", "It is an archive."))
     assert redness() > 20
+
+
+def test_details_stay_open_when_an_option_is_changed(card, stated):
+    stated.show_card(FACTS)
+    press(card, "Details")
+    stated.show_card(dataclasses.replace(FACTS, memory=TOO_LARGE))
+    assert button(card, "Hide Details").isVisibleTo(card)
+    stated.show_card(dataclasses.replace(FACTS, name="Another"))
+    assert button(card, "Details").isVisibleTo(card)
+
+
+@pytest.mark.parametrize("place", [0, 3, 7])
+def test_a_length_can_be_typed_anywhere_into_the_word_for_the_longest(qtbot, card, stated, place):
+    stated.show_card(FACTS)
+    edit = card.load_fields.findChild(NumberEdit)
+    assert edit.text() == "maximum"
+    edit.lineEdit().setCursorPosition(place)
+    qtbot.keyClicks(edit.lineEdit(), "2048")
+    assert edit.text() == "2048" and edit.value() == 2048
 
 
 def test_a_card_that_is_higher_than_the_window_is_scrolled(add, theme, qtbot):
