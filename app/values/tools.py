@@ -24,7 +24,7 @@ MOST_CHARACTERS = 20_000
 """Characters of a result that a model reads."""
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 """A variable before a command, as in a shell."""
-NOT_CALLED = "The call was not made."
+NOT_CALLED = "The call gave no result."
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def uses_from(content: object) -> tuple[ToolUse, ...]:
-    """Convert parsed JSON to calls; what is not sound is left out, a call that ran was not made."""
+    """Convert parsed JSON to calls; what is not sound is left out, a call that ran has no result."""
     items = content if isinstance(content, list) else []
     uses = [use for item in items if isinstance(item, dict) for use in _sound_use(item)]
     return tuple(sorted(uses, key=lambda use: use.step))

@@ -2291,19 +2291,19 @@ Ein Klick zeigt mehr.</translation>
         <translation>Modelle auf diesem Rechner</translation>
     </message>
     <message>
-        <source>Resume the download</source>
+        <source>Resume Download</source>
         <translation>Download fortsetzen</translation>
     </message>
     <message>
-        <source>Show in its folder</source>
+        <source>Show in Folder</source>
         <translation>Im Ordner zeigen</translation>
     </message>
     <message>
-        <source>Copy path</source>
+        <source>Copy Path</source>
         <translation>Pfad kopieren</translation>
     </message>
     <message>
-        <source>Remove from recent models</source>
+        <source>Remove from Recent Models</source>
         <translation>Aus „Zuletzt benutzt“ entfernen</translation>
     </message>
     <message>
@@ -5610,8 +5610,8 @@ Ein Klick zeigt mehr.</translation>
         <translation>ausgelassen wegen eines fehlerhaften Schemas: {names}</translation>
     </message>
     <message>
-        <source>{tool}: not called</source>
-        <translation>{tool}: nicht aufgerufen</translation>
+        <source>{tool}: no result</source>
+        <translation>{tool}: kein Ergebnis</translation>
     </message>
     <message>
         <source>The model asks to use {tool}</source>

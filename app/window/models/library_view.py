@@ -199,15 +199,15 @@ class ModelsHere(QWidget):
         if not isinstance(model, FoundModel):
             return None
         menu, path = QMenu(self), str(model.path)
-        first = tr("Resume the download") if model.unfinished else tr("Load…")
+        first = tr("Resume Download") if model.unfinished else tr("Load…")
         choose = menu.addAction(first, lambda: self._take(model))
         choose.setEnabled(not model.problem or bool(model.unfinished))
         if not model.is_built_in:
-            menu.addAction(tr("Show in its folder"), lambda: self._reveal(path))
-            menu.addAction(tr("Copy path"), lambda: QGuiApplication.clipboard().setText(path))
+            menu.addAction(tr("Show in Folder"), lambda: self._reveal(path))
+            menu.addAction(tr("Copy Path"), lambda: QGuiApplication.clipboard().setText(path))
         if model.is_recent:
             menu.addSeparator()
-            menu.addAction(tr("Remove from recent models"), lambda: known.forget(path))
+            menu.addAction(tr("Remove from Recent Models"), lambda: known.forget(path))
         if not model.is_built_in:
             menu.addSeparator()
             menu.addAction(tr("Move to Trash…"), lambda: self._ask_to_delete(model))

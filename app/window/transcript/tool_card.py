@@ -19,7 +19,7 @@ from mlx_engine.values.words import Words
 
 PADDING = 8
 HEADS: dict[UseState, Words] = {
-    "new": Words("{tool}: not called"),
+    "new": Words("{tool}: no result"),
     "asked": Words("The model asks to use {tool}"),
     "running": Words("Calling {tool}…"),
     "done": Words("Called {tool}"),

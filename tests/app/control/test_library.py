@@ -133,10 +133,10 @@ def test_a_recent_model_that_is_gone_is_marked_and_can_be_forgotten(driven, tmp_
     assert "no longer there" in entry.problem
     titles = menu_of(driven, lambda entry: str(entry.path) == gone)
     assert not titles["Load…"].isEnabled()
-    titles["Show in its folder"].trigger()
+    titles["Show in Folder"].trigger()
     problems = words_on(driven.widgets.library)
     assert f"{gone} is no longer there." in problems
-    titles["Remove from recent models"].trigger()
+    titles["Remove from Recent Models"].trigger()
     driven.until(lambda: "gone.gguf" not in names(driven))
 
 

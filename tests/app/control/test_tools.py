@@ -169,7 +169,7 @@ def test_stop_while_a_call_waits(driven: Driven, models: CallingModels) -> None:
     driven.until_answered()
     answer = driven.app.chat.last_answer
     assert answer is not None and (answer.state, states(driven)) == ("stopped", ["new"])
-    driven.until(lambda: cards(driven)[-1].head.text() == "get_weather (home): not called")
+    driven.until(lambda: cards(driven)[-1].head.text() == "get_weather (home): no result")
     assert not cards(driven)[-1].buttons["once"].isVisible()
     driven.app.chat.continue_answer()
     driven.until(lambda: states(driven) == ["asked"])

@@ -175,7 +175,7 @@ def test_stop_ends_an_answer_that_waits_and_it_can_go_on(
     assert calling.chat.running is None
     assert not is_running or calling.servers.futures[-1].cancelled()
     assert (calling.stored.state, calling.stored.finish_reason) == ("stopped", "stopped")
-    assert calling.store.messages.conversation([1, 2])[-1].text == "The call was not made."
+    assert calling.store.messages.conversation([1, 2])[-1].text == "The call gave no result."
     calling.chat.continue_answer()
     qtbot.waitUntil(lambda: calling.states == ["asked"])
     calling.chat.decide_call("once")
