@@ -147,7 +147,7 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def uses_from(content: object) -> tuple[ToolUse, ...]:
-    """Convert parsed JSON to calls; what is not sound is left out, a call that ran has no result."""
+    """Convert parsed JSON to calls; what is not sound is left out, what ran then has no result."""
     items = content if isinstance(content, list) else []
     uses = [use for item in items if isinstance(item, dict) for use in _sound_use(item)]
     return tuple(sorted(uses, key=lambda use: use.step))
