@@ -13,13 +13,16 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from mlx_engine import Engine
 from mlx_engine.server.desk import Desk, begun, check_asked, unless_gone, words_on
 from mlx_engine.server.fields import (
+    TOOL_NAME,
     Body,
     Refusal,
     SamplingFields,
+    asking,
     documented,
     effort,
     forced_calls,
     limits,
+    tell,
     timings,
 )
 from mlx_engine.server.openai_responses import NO_CODE
@@ -50,7 +53,7 @@ STOPS: dict[FinishReason, str] = {
 class Block(Body):
     """A block of a message's content: text, thinking, tool_use or tool_result."""
 
-    type: str
+    type: str = tell(enum=["text", "thinking", "tool_use", "tool_result"])
     text: str | None = None
     thinking: str | None = None
     id: str = ""
@@ -120,8 +123,8 @@ class ToolFields(Body):
     """An entry of the field `tools`: a function that the model may call."""
 
     refused: ClassVar = {"allowed_callers": NO_CODE}
-    name: str
-    type: str = "custom"
+    name: str = tell(pattern=TOOL_NAME)
+    type: str = Field("custom", json_schema_extra={"enum": ["custom"]})
     description: str | None = None
     input_schema: dict[str, Any] = Field(default_factory=dict)
     strict: bool = False
@@ -170,7 +173,7 @@ class CountBody(SamplingFields):
         "mcp_servers": Refusal("this server calls no others: give their tools as tools."),
         "thread": Refusal("this server stores no conversations: send all messages."),
     }
-    messages: list[MessageFields] = Field(min_length=1)
+    messages: list[MessageFields] = asking("user")
     system: str | list[Block] | None = None
     thinking: Thinking | None = None
     tools: list[ToolFields] | None = None

@@ -4,7 +4,7 @@ import asyncio
 import hmac
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mlx_engine import Engine
 from mlx_engine.server import anthropic_messages, openai_chat, openai_responses, openai_text
 from mlx_engine.server.desk import ClientGone, Desk, check_asked, words_on
-from mlx_engine.server.fields import Body
+from mlx_engine.server.fields import Body, asking
 from mlx_engine.server.openai_chat import ChatMessage, joined_systems
 from mlx_engine.service.engine_thread import Busy
 from mlx_engine.values.errors import (
@@ -117,13 +117,13 @@ class TokenizeBody(Body):
 class DetokenizeBody(Body):
     """Body of a request to turn tokens into text."""
 
-    tokens: list[int]
+    tokens: list[Annotated[int, Field(json_schema_extra={"minimum": 0})]]
 
 
 class TemplateBody(Body):
     """Body of a request for the prompt that the chat template makes."""
 
-    messages: list[ChatMessage] = Field(min_length=1)
+    messages: list[ChatMessage] = asking("user", "tool")
 
 
 def _add_small_routes(app: FastAPI, desk: Desk) -> None:

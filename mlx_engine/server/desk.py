@@ -31,6 +31,7 @@ from mlx_engine.values.stats import GenerationStats
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
+CLOSING = "The server is closing: ask again when it runs."
 QUIET_S = 10.0
 """Seconds after which a stream without a new event says that it is alive."""
 
@@ -148,7 +149,7 @@ class Desk:
                         return
                 if is_done:
                     asked.done.result()
-                    raise EngineMisuse("The server is closing: ask again when it runs.")
+                    raise EngineMisuse(CLOSING)
         finally:
             tick.cancel()
             asked.stop()

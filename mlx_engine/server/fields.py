@@ -19,6 +19,9 @@ from mlx_engine.values.options import (
 )
 from mlx_engine.values.stats import GenerationStats
 
+TOOL_NAME = r"^[A-Za-z0-9_.\-]{1,64}$"
+NOT_BLANK = "the last message of the user has text that is not blank"
+
 
 class Refusal(NamedTuple):
     """Why this server cannot do what a known field asks. but_for: values that ask for nothing."""
@@ -33,6 +36,17 @@ def _allow_null(schema: dict[str, Any]) -> None:
     for name in set(properties) - set(schema.get("required", ())):
         if {"type": "null"} not in properties[name].get("anyOf", ()):
             properties[name] = {"anyOf": [properties[name], {"type": "null"}]}
+
+
+def tell(**schema: Any) -> Any:
+    """Describe a required field in /openapi.json beyond its type; what is sent is checked later."""
+    return Field(json_schema_extra=schema)
+
+
+def asking(*roles: str) -> Any:
+    """Describe messages of which one has one of these roles."""
+    one: dict[str, Any] = {"properties": {"role": {"enum": [*roles]}}, "required": ["role"]}
+    return Field(min_length=1, description=NOT_BLANK, json_schema_extra={"contains": one})
 
 
 class Body(BaseModel):

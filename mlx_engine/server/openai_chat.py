@@ -16,11 +16,13 @@ from mlx_engine.server.fields import (
     Body,
     Refusal,
     SamplingFields,
+    asking,
     documented,
     effort,
     forced_calls,
     limits,
     logprob_entries,
+    tell,
     timings,
 )
 from mlx_engine.values.conversation import (
@@ -55,7 +57,7 @@ VERBOSITY = Refusal("no model here has such a setting: ask for it in the message
 class Part(Body):
     """A part of a message's content."""
 
-    type: str
+    type: str = tell(enum=["text", "input_text", "output_text", "reasoning_text"])
     text: str | None = None
 
 
@@ -133,7 +135,7 @@ class ChatBody(SamplingFields):
         "verbosity": VERBOSITY,
         "web_search_options": Refusal("this server does not search the web: leave it out."),
     }
-    messages: list[ChatMessage] = Field(min_length=1)
+    messages: list[ChatMessage] = asking("user", "tool")
     stream_options: StreamOptions | None = None
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
@@ -146,7 +148,7 @@ class ChatBody(SamplingFields):
     tool_choice: Literal["auto", "none", "required"] | dict[str, Any] | None = None
     parallel_tool_calls: bool = True
     logprobs: bool = False
-    top_logprobs: int = Field(0, ge=0, le=20)
+    top_logprobs: int = Field(0, ge=0, le=20, description="needs logprobs")
 
     def conversation(self) -> tuple[Message, ...]:
         """Return the messages; system messages at the beginning are joined."""

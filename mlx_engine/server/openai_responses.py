@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from time import time
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import uuid4
 
 from fastapi import APIRouter, Request
@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mlx_engine.server.desk import Desk, begun, unless_gone, words_on
 from mlx_engine.server.fields import (
+    TOOL_NAME,
     Body,
     Refusal,
     SamplingFields,
@@ -23,6 +24,7 @@ from mlx_engine.server.fields import (
     forced_calls,
     limits,
     logprob_entries,
+    tell,
     timings,
 )
 from mlx_engine.server.openai_chat import MODERATION, VERBOSITY, Part, joined_systems, text_of
@@ -67,8 +69,8 @@ class FunctionFields(Body):
         "allowed_callers": NO_CODE,
         "async": Refusal("this server waits for the results of calls: leave it out."),
     }
-    type: str
-    name: str = ""
+    type: str = tell(enum=["function"])
+    name: str = Field("", json_schema_extra={"pattern": TOOL_NAME})
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
@@ -104,7 +106,7 @@ class ResponseBody(SamplingFields):
         "prompt": Refusal("this server stores no prompts: send instructions and input."),
         "truncation": Refusal("this server drops nothing: use “disabled”.", ("disabled",)),
     }
-    input: str | list[InputItem]
+    input: Annotated[str, tell(pattern=r"\S")] | Annotated[list[InputItem], tell(minItems=1)]
     instructions: str | None = None
     previous_response_id: str | None = None
     max_output_tokens: int | None = Field(None, ge=1)

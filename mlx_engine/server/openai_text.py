@@ -42,7 +42,7 @@ class CompletionBody(SamplingFields):
     }
     prompt: str | list[int] | list[str] | list[list[int]] = Field(union_mode="left_to_right")
     stream_options: StreamOptions | None = None
-    max_tokens: int = Field(DEFAULT_MAX_TOKENS, ge=0)
+    max_tokens: int = Field(DEFAULT_MAX_TOKENS, ge=0, description="0 needs echo")
     stop: str | list[str] | None = None
     n: int = Field(1, ge=1, le=MOST_CHOICES)
     echo: bool = False

@@ -1,23 +1,27 @@
 """Run the server: open the model, listen, and end politely."""
 
+import asyncio
 import signal
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from errno import EADDRINUSE
+from math import ceil
 
 import uvicorn
 
 from mlx_engine import Engine
 from mlx_engine.server.application import BODY_S, application
-from mlx_engine.server.desk import Desk
+from mlx_engine.server.desk import CLOSING, Desk
 from mlx_engine.service.engine_thread import EngineThread
-from mlx_engine.values.errors import BadOption
+from mlx_engine.values.errors import BadOption, EngineMisuse
 from mlx_engine.values.options import DraftOptions, require
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 GRACE_S = 5
-"""Seconds that running answers get to end after a request to stop."""
+"""Seconds that answers get to end by themselves after a request to stop."""
+LAST_S = 2
+"""Seconds after which the connections of answers that were ended with an error are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,9 @@ class ServerOptions:
 class Server:
     """A server that listens from its making on; `run` answers what is asked of an engine's thread.
 
-    desk: of its endpoints. grace_s: seconds that answers get to end after a request to stop.
-    body_s: seconds to wait for more of a body. Raises BadOption where it cannot listen.
+    desk: of its endpoints. grace_s: seconds that answers get to end after a request to stop;
+    then they end with an error. body_s: seconds to wait for more of a body. Raises BadOption where
+    it cannot listen.
     """
 
     def __init__(
@@ -66,17 +71,18 @@ class Server:
         thread: EngineThread,
         options: ServerOptions,
         draft: DraftOptions | None = None,
-        grace_s: int = GRACE_S,
+        grace_s: float = GRACE_S,
         body_s: float = BODY_S,
     ) -> None:
         """draft: draft options of requests that set none."""
         self._socket = listener(options.host, options.port)
         self.desk = Desk(thread, draft or DraftOptions())
         app = application(self.desk, options.hosts, options.key, options.origins, body_s)
+        most = ceil(grace_s + LAST_S)
         config = uvicorn.Config(
-            app, log_level="warning", timeout_graceful_shutdown=grace_s, lifespan="off"
+            app, log_level="warning", timeout_graceful_shutdown=most, lifespan="off"
         )
-        self._server = uvicorn.Server(config)
+        self._server = _WebServer(config, thread, grace_s)
 
     @property
     def address(self) -> str:
@@ -95,6 +101,22 @@ class Server:
     def close(self) -> None:
         """Free the address."""
         self._socket.close()
+
+
+class _WebServer(uvicorn.Server):
+    """Web server that ends the answers of guests with an error grace_s seconds after `shutdown`."""
+
+    def __init__(self, config: uvicorn.Config, thread: EngineThread, grace_s: float) -> None:
+        super().__init__(config)
+        self._engine_thread, self._grace_s = thread, grace_s
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        thread, error = self._engine_thread, EngineMisuse(CLOSING)
+        timer = asyncio.get_running_loop().call_later(
+            self._grace_s, thread.post, lambda: thread.end_guests(error, waiting=True)
+        )
+        await super().shutdown(sockets)
+        timer.cancel()
 
 
 def serve(

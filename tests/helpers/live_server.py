@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from mlx_engine import Engine
 from mlx_engine.server.application import BODY_S
 from mlx_engine.server.desk import Desk
-from mlx_engine.server.run import Server, ServerOptions
+from mlx_engine.server.run import GRACE_S, Server, ServerOptions
 from mlx_engine.service.engine_thread import EngineThread
 
 
@@ -34,10 +34,11 @@ def live_server(
     waiting: int = 64,
     key: str | None = None,
     body_s: float = BODY_S,
+    grace_s: float = GRACE_S,
 ) -> Iterator[LiveServer]:
     """Serves until the end of the context."""
     thread = EngineThread(open_engine, parallel, waiting)
-    server = Server(thread, ServerOptions(port=0, key=key), body_s=body_s)
+    server = Server(thread, ServerOptions(port=0, key=key), None, grace_s, body_s)
     thread.start()
     thread.opened.result(60)
     running = threading.Thread(target=server.run)

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 from fuzz_requests import CONTEXT, drawn_request, fault_of
+from jsonschema import Draft202012Validator
 from live_server import ask, live_server
 from scripted_engine import Answer, ScriptedEngine
 from tool_model import tool_folder
@@ -165,6 +166,23 @@ def test_a_client_that_goes_away_ends_its_answer(streams):
         assert ask(server, CHAT, HELLO).status == 200
 
 
+@pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize("streams", [True, False])
+def test_an_answer_that_outlasts_the_server_ends_with_words(path, streams, caplog):
+    engine = ScriptedEngine([Answer("word " * 5000, pause_s=0.01)])
+    body = {**HELLO, "input": "Hello", "max_tokens": 9000, "stream": streams}
+    with socket.socket() as client:
+        with live_server(lambda: engine, grace_s=0.3) as server:
+            client.connect(_place(server))
+            client.sendall(_post(path, body))
+            _wait_for(lambda: server.desk.tokens > 9)
+        data = b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
+    assert data.startswith("HTTP/1.1 200" if streams else "HTTP/1.1 503")
+    assert "The server is closing" in data
+    assert not streams or data.endswith("\r\n0\r\n\r\n"), "it is whole"
+    assert "Traceback" not in caplog.text
+
+
 def test_a_bug_is_500_with_a_name_that_the_log_has(caplog):
     engine = ScriptedEngine([Answer("Half", error=ZeroDivisionError("by zero"))])
     with live_server(lambda: engine) as server:
@@ -173,6 +191,28 @@ def test_a_bug_is_500_with_a_name_that_the_log_has(caplog):
         message = reply.json["error"]["message"]
         assert "bug" in message
         assert message.rstrip(".").split()[-1] in caplog.text
+        assert ask(server, CHAT, HELLO).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [(CHAT, None), ("/v1/responses", "response.failed"), ("/v1/messages", "error")],
+)
+def test_a_bug_in_mid_stream_is_its_last_event(caplog, path, name):
+    engine = ScriptedEngine([Answer("Half a word", error=ZeroDivisionError("by zero"))])
+    body = {**HELLO, "input": "Hello", "max_tokens": 9, "stream": True}
+    with live_server(lambda: engine) as server:
+        reply = ask(server, path, body)
+        assert (reply.status, server.desk.thread.running) == (200, 0)
+        lines = reply.text.split("\n")
+        events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+        last = events[-1].get("response", events[-1])
+        assert events[-1].get("type") == name
+        message = last["error"]["message"]
+        assert "bug" in message
+        assert message.rstrip(".").split()[-1] in caplog.text
+        assert "by zero" not in reply.text
+        assert any("Half" in line for line in lines)
         assert ask(server, CHAT, HELLO).status == 200
 
 
@@ -283,7 +323,7 @@ def test_a_conversation_that_asks_nothing_is_refused(served, path, messages):
         assert "nothing is asked" in reply.text
 
 
-def test_the_document_describes_errors_and_nulls(scripted):
+def test_the_document_describes_errors_nulls_and_what_is_refused(scripted, served):
     document = ask(scripted, "/openapi.json").json
     chat, messages = (document["paths"][path]["post"] for path in (CHAT, "/v1/messages"))
     for operation, name in ((chat, "_OpenAIError"), (messages, "_AnthropicError")):
@@ -295,6 +335,25 @@ def test_the_document_describes_errors_and_nulls(scripted):
     fields = document["components"]["schemas"]["ChatBody"]["properties"]
     assert {"type": "null"} in fields["max_tokens"]["anyOf"]
     assert {"type": "null"} not in fields["messages"].get("anyOf", [])
+    schemas = document["components"]["schemas"]
+    nobody, blank = [{"role": "assistant", "content": "a"}], [{"role": "user", "content": " "}]
+    for path, name, body in (
+        (CHAT, "ChatBody", {"messages": nobody}),
+        ("/v1/messages", "MessagesBody", {"messages": nobody, "max_tokens": 1}),
+        ("/apply-template", "TemplateBody", {"messages": nobody}),
+        ("/v1/responses", "ResponseBody", {"input": " "}),
+        ("/v1/responses", "ResponseBody", {"input": []}),
+        ("/v1/messages", "MessagesBody", _message([{"type": "image"}])),
+        (CHAT, "ChatBody", _message([{"type": "image_url"}])),
+        ("/detokenize", "DetokenizeBody", {"tokens": [-1]}),
+    ):
+        told = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}}
+        assert ask(served, path, body).status == 400
+        assert not Draft202012Validator(told).is_valid(body), body
+        sound = {"tokens": [5], "input": "a", **_message("a")}
+        assert Draft202012Validator(told).is_valid(sound)
+    assert ask(served, CHAT, {"messages": blank}).status == 400
+    assert "not blank" in fields["messages"]["description"]
 
 
 def test_an_address_for_others_needs_a_key_and_a_port_must_be_free():
@@ -310,6 +369,10 @@ def test_an_address_for_others_needs_a_key_and_a_port_must_be_free():
             listener("127.0.0.1", port)
     with pytest.raises(BadOption, match=r"cannot listen at nowhere\.invalid"):
         listener("nowhere.invalid", 0)
+
+
+def _message(content):
+    return {"messages": [{"role": "user", "content": content}], "max_tokens": 1}
 
 
 def _place(server):

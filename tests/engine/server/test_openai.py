@@ -492,6 +492,14 @@ def test_anthropics_interface_has_the_same_tools(tool_client):
             last = stream.get_final_message()
         assert last.content[0].input == whole.content[0].input
         assert last.stop_reason == "tool_use"
+        several = {**asked, "max_tokens": 3, "extra_body": {**calling, "draft": {"depth": 0}}}
+        assert len(client.messages.create(**several).content) == 3
+        one = {**several, "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}
+        alone = client.messages.create(**one)
+        assert (len(alone.content), alone.usage.output_tokens) == (1, 1)
+        with client.messages.stream(**one) as stream:
+            last = stream.get_final_message()
+        assert (len(last.content), last.stop_reason) == (1, "tool_use")
         result = {"type": "tool_result", "tool_use_id": whole.content[0].id, "content": "warm"}
         turn = [
             {"role": "assistant", "content": whole.content},
