@@ -175,8 +175,8 @@ def state_in_words(state: DraftingState) -> str:
         case LastAnswer(deepest, why=why):
             if deepest:
                 return tr(
-                    "Last answer: up to {n} tokens guessed at a time.",
-                    "Last answer: 1 token guessed at a time.",
+                    "Last answer: up to {n} tokens ahead.",
+                    "Last answer: 1 token ahead.",
                     deepest,
                 )
             plain = tr("The last answer was written without drafting.")

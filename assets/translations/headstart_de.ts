@@ -1714,6 +1714,14 @@
             <numerusform>Rät gerade {n} Tokens voraus.</numerusform>
         </translation>
     </message>
+    <message numerus="yes">
+        <source>Last answer: up to {n} tokens ahead.</source>
+        <comment>Last answer: 1 token ahead.</comment>
+        <translation>
+            <numerusform>Letzte Antwort: {n} Token voraus.</numerusform>
+            <numerusform>Letzte Antwort: bis zu {n} Tokens voraus.</numerusform>
+        </translation>
+    </message>
     <message>
         <source>The last answer was written without drafting.</source>
         <translation>Die letzte Antwort entstand ohne Entwürfe.</translation>
@@ -1773,14 +1781,6 @@
     <message>
         <source>A bar for each of the last steps. Pale: the one token that a step gives in any case. Dark: what right guesses added.</source>
         <translation>Ein Balken für jeden der letzten Schritte. Blass: das eine Token, das ein Schritt immer bringt. Kräftig: was richtig geraten dazukam.</translation>
-    </message>
-    <message numerus="yes">
-        <source>Last answer: up to {n} tokens guessed at a time.</source>
-        <comment>Last answer: 1 token guessed at a time.</comment>
-        <translation>
-            <numerusform>Letzte Antwort: {n} Token auf einmal geraten.</numerusform>
-            <numerusform>Letzte Antwort: bis zu {n} Tokens auf einmal geraten.</numerusform>
-        </translation>
     </message>
     <message>
         <source>Where the time goes, for the curious.</source>
@@ -3536,9 +3536,17 @@ Ein Klick zeigt mehr.</translation>
         <source>{seconds:.2f} s to the first token</source>
         <translation>{seconds:.2f} s bis zum ersten Token</translation>
     </message>
+    <message numerus="yes">
+        <source>Read {n:,} tokens</source>
+        <comment>Read 1 token</comment>
+        <translation>
+            <numerusform>{n:,} Token gelesen</numerusform>
+            <numerusform>{n:,} Tokens gelesen</numerusform>
+        </translation>
+    </message>
     <message>
-        <source>Read {prompt_tokens:,} tokens, {reused_tokens:,} of them remembered from before</source>
-        <translation>{prompt_tokens:,} Tokens gelesen, {reused_tokens:,} davon noch von vorher im Gedächtnis</translation>
+        <source>{reused:,} of them remembered from before</source>
+        <translation>{reused:,} davon noch von vorher im Gedächtnis</translation>
     </message>
     <message>
         <source>Drafting read {rows:,} of them ({share} of reading time)</source>
@@ -3790,8 +3798,8 @@ Ein Klick zeigt mehr.</translation>
         <translation>MTP-Kopf</translation>
     </message>
     <message>
-        <source>This computer can&apos;t run the model on its graphics processor (no Apple Metal), so it runs on the main processor and uses {size}.</source>
-        <translation>Dieser Computer kann das Modell nicht auf dem Grafikprozessor ausführen (kein Apple Metal), daher läuft es auf dem Hauptprozessor und belegt {size}.</translation>
+        <source>This computer can&apos;t run the model on its graphics processor (no Apple Metal), so it runs on the main processor. The model itself takes {size} there.</source>
+        <translation>Dieser Computer kann das Modell nicht auf dem Grafikprozessor ausführen (kein Apple Metal), daher läuft es auf dem Hauptprozessor. Das Modell selbst belegt dort {size}.</translation>
     </message>
     <message>
         <source>The recommended sampling was ignored: {origin}: {error}</source>

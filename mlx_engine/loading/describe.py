@@ -117,7 +117,7 @@ def _unpacking_reason(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reaso
         return ()
     words = Words(
         "This computer can't run the model on its graphics processor (no Apple Metal), so it runs "
-        "on the main processor and uses {size}.",
+        "on the main processor. The model itself takes {size} there.",
         size=size_words(nbytes),
     )
     return (Reason("unpacked-for-cpu", words),)

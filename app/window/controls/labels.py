@@ -3,7 +3,7 @@
 from html import escape
 from textwrap import TextWrapper
 
-from PySide6.QtCore import QEvent, QSize, Qt
+from PySide6.QtCore import QEvent, QRect, QSize, Qt
 from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
 from typing_extensions import override
@@ -98,10 +98,6 @@ def tabular(widget: QWidget) -> None:
     widget.setFont(font)
 
 
-AT_A_LINES_END = 8
-"""Letters of room that a line loses to a word that goes to the next."""
-
-
 class ShortLabel(QLabel):
     """Text on one line, or a few, that gives way: what does not fit ends in an ellipsis and is in
     the tooltip, and all of it is the accessible name. Its height never changes.
@@ -137,16 +133,25 @@ class ShortLabel(QLabel):
         self.updateGeometry()
 
     def _fit(self) -> None:
-        metrics, more = self.fontMetrics(), self._lines - 1
-        lost = more * metrics.averageCharWidth() * AT_A_LINES_END
-        room = self.width() * self._lines - lost
-        shown = metrics.elidedText(self._whole, self._mode, room)
-        if more:
-            self.setFixedHeight(self._lines * metrics.lineSpacing() + 2)
+        shown = self._elided() if self._lines == 1 else self._wrapped()
         if shown != self.text():
             self.setText(shown)
         cut = self._whole if shown != self._whole else ""
         set_tip(self, "\n".join(filter(None, (cut, self._what))))
+
+    def _elided(self) -> str:
+        return self.fontMetrics().elidedText(self._whole, self._mode, self.width())
+
+    def _wrapped(self) -> str:
+        """As many words as there are lines for, whose height is taken."""
+        metrics, words, shown = self.fontMetrics(), self._whole.split(), self._whole
+        height = self._lines * metrics.lineSpacing()
+        self.setFixedHeight(height)
+        room, way = QRect(0, 0, self.width(), height), Qt.TextFlag.TextWordWrap
+        while len(words) > 1 and metrics.boundingRect(room, way, shown).height() > height:
+            words.pop()
+            shown = f"{' '.join(words)} …"
+        return shown
 
     # Qt
 

@@ -1,6 +1,6 @@
 """What stands under a message: the figures of an answer, and its buttons."""
 
-from PySide6.QtCore import QPoint, QSize, Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QSizePolicy, QWidget
 from typing_extensions import override
@@ -73,16 +73,11 @@ def all_figures(stats: GenerationStats) -> str:
     ]
     if stats.time_to_first_token_s:
         lines.append(tr("{seconds:.2f} s to the first token", seconds=stats.time_to_first_token_s))
-    lines.extend(
-        (
-            "",
-            tr(
-                "Read {prompt_tokens:,} tokens, {reused_tokens:,} of them remembered from before",
-                prompt_tokens=stats.prompt_tokens,
-                reused_tokens=stats.reused_tokens,
-            ),
-        )
-    )
+    read = tr("Read {n:,} tokens", "Read 1 token", stats.prompt_tokens)
+    if stats.reused_tokens:
+        reused = tr("{reused:,} of them remembered from before", reused=stats.reused_tokens)
+        read = f"{read}, {reused}"
+    lines += ["", read]
     if stats.head_rows:
         lines.append(
             tr(
@@ -153,7 +148,8 @@ class MessageFooter(QuietButton):
     def _open(self) -> None:
         popover = FiguresPopover(self._all, self)
         corner = self.mapToGlobal(self.rect().topLeft())
-        popover.move(corner - QPoint(0, popover.height() + 4))
+        top = self.screen().availableGeometry().top()
+        popover.move(corner.x(), max(top, corner.y() - popover.height() - 4))
         popover.show()
 
     # Qt

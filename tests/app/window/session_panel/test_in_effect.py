@@ -16,7 +16,7 @@ PARKED = Reason("parked-cost", "Drafting parked: a 2-row pass costs 1.74 of one 
 
 
 AUTO = "Auto: guesses ahead where it helps."
-LAST = "Last answer: up to 3 tokens guessed at a time."
+LAST = "Last answer: up to 3 tokens ahead."
 
 
 def now(depth, why=None, auto=None):
@@ -43,7 +43,7 @@ SAID = [
         last(3),
         f"{AUTO} {LAST}",
     ),
-    (DraftOptions(), CAN, last(1), f"{AUTO} Last answer: 1 token guessed at a time."),
+    (DraftOptions(), CAN, last(1), f"{AUTO} Last answer: 1 token ahead."),
     (DraftOptions(), CAN, last(0), f"{AUTO} The last answer was written without drafting."),
     (DraftOptions(source="none"), CAN, last(3), "Off: drafting is switched off for this chat."),
     (

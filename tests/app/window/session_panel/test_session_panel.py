@@ -372,6 +372,17 @@ def test_two_settings_say_what_they_do_and_what_that_brought_here(panel):
     assert not any("Speed so far" in text for text in words_on(panel))
 
 
+def test_what_is_in_effect_after_an_answer_has_room(panel, wear):
+    wear("light", 1.0)
+    panel.resize(288, 900)
+    panel.show_model(None, CAN)
+    Figures(panel).tell(LastAnswer(3, 9, 7))
+    settle()
+    words = find(panel, QLabel, "In effect")
+    assert words.text() == "Auto: guesses ahead where it helps. Last answer: up to 3 tokens ahead."
+    assert words.height() >= words.heightForWidth(words.width())
+
+
 def test_nothing_moves_below_what_is_in_effect_whatever_that_is(panel, wear):
     wear("light", 1.0)
     figures = Figures(panel)

@@ -58,6 +58,7 @@ def test_wishes(view, qtbot):
     qtbot.mouseClick(answer.footer, left)
     (popover,) = answer.footer.findChildren(FiguresPopover)
     assert "2.6 tokens per step" in popover.accessibleDescription()
+    assert popover.y() >= popover.screen().availableGeometry().top()
     popover.close()
 
 
@@ -183,7 +184,9 @@ def test_the_footer_has_two_figures_and_tells_all(view):
     assert "82% of guesses right (174 of 212)" in footer.accessibleDescription()
     assert "Token 2: 78 of 106 right (74%)" in footer.toolTip()
     assert "Drafting read" not in footer.toolTip()
-    footer.show_stats(replace(STATS, prompt_tokens=8000, head_rows=256, head_share=0.0132))
+    few = replace(STATS, prompt_tokens=8000, reused_tokens=0, head_rows=256, head_share=0.0132)
+    footer.show_stats(few)
+    assert "\n\nRead 8,000 tokens\n" in footer.toolTip()
     assert "Drafting read 256 of them (1% of reading time)" in footer.toolTip()
 
 
