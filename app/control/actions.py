@@ -116,6 +116,7 @@ class Actions(QObject):
             *(chat.changed, chats.changed, chats.deeds.changed),
         ):
             changed.connect(self.refresh)
+        chats.deeds.changed.connect(self._forget_typed)
         self.refresh()
 
     def _all(self) -> dict[str, Menu]:
@@ -396,6 +397,12 @@ class Actions(QObject):
             case QLineEdit() if text.isUndoAvailable():
                 return text
         return None
+
+    def _forget_typed(self) -> None:
+        """Let an undo in an empty message be of what changed since it was emptied."""
+        typed = self._widgets.composer.box.document()
+        if typed.isEmpty():
+            typed.clearUndoRedoStacks()
 
     # what commands do
 

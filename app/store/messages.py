@@ -276,7 +276,8 @@ class Messages:
 
     def remove(self, question_id: int) -> Removed:
         """Take a question and its answers out of their chat. What followed one of the answers
-        follows what stood before the question.
+        follows what stood before the question. Where nothing followed what is on show, another
+        version of the question is selected, the one before it first.
         """
         with self._database.transaction():
             question = self.get(question_id)
@@ -298,13 +299,21 @@ class Messages:
             leaf, parent = None if chat is None else chat["leaf"], self._parent(question)
             for message_id in followers:
                 self._follow(message_id, parent)
-            self._database.write(
-                "UPDATE chat SET leaf = ? WHERE id = ?",
-                parent if leaf in gone else leaf,
-                question.chat_id,
-            )
             for message_id in reversed(gone):
                 self._database.write("DELETE FROM message WHERE id = ?", message_id)
+            if leaf in gone:
+                version = self._database.row(
+                    "SELECT id FROM message WHERE chat = ? AND parent IS ? "
+                    "ORDER BY id > ?, abs(id - ?) LIMIT 1",
+                    question.chat_id,
+                    parent,
+                    question_id,
+                    question_id,
+                )
+                sql = "UPDATE chat SET leaf = ? WHERE id = ?"
+                self._database.write(sql, parent, question.chat_id)
+                if version is not None:
+                    self.select(version["id"])
         return Removed(question.chat_id, leaf, tuple(map(dict, rows)), followers)
 
     def put_back(self, removed: Removed) -> None:

@@ -2909,7 +2909,7 @@ Ein Klick zeigt mehr.</translation>
     </message>
     <message>
         <source>Reset to Model Defaults</source>
-        <translation>Auf Werte des Modells zurücksetzen</translation>
+        <translation>Auf Modellwerte zurücksetzen</translation>
     </message>
     <message>
         <source>Gray values are the model&apos;s defaults.</source>

@@ -98,7 +98,11 @@ class Bound:
     def _take(self, path: str, value: object) -> None:
         """Write what the user chose in a control, which shows it already."""
         if self._read is not None and value != self[path]:
-            self._shown = with_field(self._read(), self._prefix + path, value)
+            taken = self._prefix + path
+            self._shown = with_field(self._read(), taken, value)
+            for whole, control in self._controls.items():
+                if taken.startswith(f"{whole}."):
+                    control.set_value(attrgetter(whole)(self._shown))
             self._write(self._shown)
 
 

@@ -1,6 +1,5 @@
 """A stretch of rendered prose whose text can be selected; it loads nothing and never scrolls."""
 
-import re
 from collections.abc import Sequence
 from math import ceil
 
@@ -51,7 +50,7 @@ from app.window.transcript.page_boxes import (
     soften_bullets,
 )
 from app.window.transcript.reader import LIST_STEP, Reader, css, scrolls
-from app.window.transcript.selection import html_of, selected_rows, words_of
+from app.window.transcript.selection import Row, html_of, selected_rows, words_of
 
 
 class ProseSegment(QTextBrowser):
@@ -247,11 +246,10 @@ class ProseSegment(QTextBrowser):
         """Those that are selected: a row of a table is a line with tabs between its cells, and a
         formula is its source.
         """
-        cursor, before = self.textCursor(), QTextCursor(self.document())
-        before.setPosition(cursor.selectionStart(), QTextCursor.MoveMode.KeepAnchor)
-        pictured = self._pictured[before.selectedText().count(OBJECT) :]
-        sources = (key.source for key in pictured)
-        return re.sub(OBJECT, lambda _: next(sources, ""), words_of(selected_rows(cursor)))
+        return words_of(self._selected_rows())
+
+    def _selected_rows(self) -> list[Row]:
+        return selected_rows(self.textCursor(), [key.source for key in self._pictured])
 
     @override
     def createMimeDataFromSelection(self) -> QMimeData:
@@ -259,8 +257,8 @@ class ProseSegment(QTextBrowser):
         wide = self._reader.selection.copied()
         if wide is not None:
             return wide
-        data, rows = QMimeData(), selected_rows(self.textCursor())
-        data.setText(self.selected_words())
+        data, rows = QMimeData(), self._selected_rows()
+        data.setText(words_of(rows))
         if any(row.is_of_table for row in rows):
             data.setHtml(html_of(rows))
         return data

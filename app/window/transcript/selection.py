@@ -1,5 +1,6 @@
 """What is selected in a transcript, also over several texts and messages, and how it is copied."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from PySide6.QtWidgets import QMenu, QPlainTextEdit, QScrollArea, QTextBrowser
 from typing_extensions import override
 
 from app.window.language import tr
+from app.window.transcript.formulas import OBJECT
 from app.window.transcript.markdown_text import copied
 
 Text = QTextBrowser | QPlainTextEdit
@@ -204,24 +206,46 @@ class Row(NamedTuple):
         return self.table is not None
 
 
-def selected_rows(cursor: QTextCursor) -> list[Row]:
-    """Return the paragraphs and table rows of a selection."""
+def selected_rows(cursor: QTextCursor, formulas: Sequence[str] = ()) -> list[Row]:
+    """Return the paragraphs and table rows of a selection, pictures as the sources in `formulas`.
+
+    Of a selection within a table, the rectangle of cells that is painted as selected.
+    """
     rows = list[Row]()
-    inside, block = QTextCursor(cursor), cursor.document().findBlock(cursor.selectionStart())
-    while block.isValid() and block.position() < cursor.selectionEnd():
+    columns, begin, finish = range(0), cursor.selectionStart(), cursor.selectionEnd()
+    if cursor.hasComplexSelection():
+        row, row_count, column, column_count = cursor.selectedTableCells()
+        table, columns = cursor.currentTable(), range(column, column + column_count)
+        begin = table.cellAt(row, column).firstPosition()
+        finish = table.cellAt(row + row_count - 1, columns[-1]).lastPosition()
+    inside, block = QTextCursor(cursor), cursor.document().findBlock(begin)
+    while block.isValid() and block.position() < finish + bool(columns):
         start, end = block.position(), block.position() + block.length() - 1
-        inside.setPosition(max(start, cursor.selectionStart()))
+        inside.setPosition(max(start, begin))
         table = inside.currentTable()
-        inside.setPosition(min(end, cursor.selectionEnd()), QTextCursor.MoveMode.KeepAnchor)
-        words = inside.selectedText().replace("\u2028", "\n").replace("\xa0", " ")
+        inside.setPosition(min(end, finish), QTextCursor.MoveMode.KeepAnchor)
+        block = block.next()
+        if columns and table and table.cellAt(start).column() not in columns:
+            continue
+        words = _with_sources(inside, formulas).replace("\u2028", "\n").replace("\xa0", " ")
         number = table.cellAt(start).row() if table else 0
         is_same_row = rows and table and (rows[-1].table, rows[-1].number) == (table, number)
         if is_same_row:
             rows[-1].cells.append(words)
         else:
             rows.append(Row([words], table, number))
-        block = block.next()
     return rows
+
+
+def _with_sources(cursor: QTextCursor, formulas: Sequence[str]) -> str:
+    """Return what is selected, each picture as its source in the formulas of the document."""
+    words = cursor.selectedText()
+    if OBJECT not in words:
+        return words
+    before = QTextCursor(cursor.document())
+    before.setPosition(cursor.selectionStart(), QTextCursor.MoveMode.KeepAnchor)
+    sources = iter(formulas[before.selectedText().count(OBJECT) :])
+    return re.sub(OBJECT, lambda _: next(sources, ""), words)
 
 
 def words_of(rows: Iterable[Row]) -> str:

@@ -1,6 +1,7 @@
 """Every command stands in a menu once, is enabled when it can be run, and is found by typing."""
 
 from collections import Counter
+from unittest.mock import Mock
 
 import pytest
 from PySide6.QtCore import Qt
@@ -90,6 +91,18 @@ def test_the_keys_of_a_message_are_its_own_while_it_has_text(driven):
     before = text.toPlainText()
     press(driven, Qt.Key.Key_Z)
     assert text.toPlainText() != before
+
+
+def test_a_deletion_is_undone_before_what_was_typed_before_it(driven):
+    driven.ask("Precious")
+    number, text = driven.app.chat.chat_id, box(driven)
+    QTest.keyClicks(text, "some words")
+    text.selectAll()
+    press(driven, Qt.Key.Key_X)
+    driven.app.chats.deeds.add("Something", deed := Mock())
+    press(driven, Qt.Key.Key_Z)
+    deed.assert_called_once_with()
+    assert (driven.app.chat.chat_id, text.toPlainText()) == (number, "")
 
 
 def test_undo_in_the_menu_is_of_the_text_that_has_the_focus(driven):

@@ -68,6 +68,19 @@ def test_a_question_is_removed_with_all_its_answers_and_put_back(store, shown):
     assert store.messages.all_of(chat) == before
 
 
+def test_another_version_of_a_removed_question_comes_on_show(store):
+    chat = talk(store, "hello", "one", "why?", "so")
+    asked = store.messages.path(chat)[2].message.id
+    edited = store.messages.edit(asked, "how?").id
+    removed = store.messages.remove(edited)
+    assert texts(store, chat) == ["hello", "one", "why?", "so"]
+    store.messages.put_back(removed)
+    assert texts(store, chat) == ["hello", "one", "how?"]
+    store.messages.select(asked)
+    store.messages.remove(asked)
+    assert texts(store, chat) == ["hello", "one", "how?"]
+
+
 def test_an_answer_while_it_is_written(store, clock):
     chat = talk(store, "hello")
     answer = store.messages.begin_answer(chat, store.messages.path(chat)[0].message.id, "Tiny")

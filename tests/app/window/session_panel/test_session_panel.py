@@ -31,6 +31,7 @@ from app.window.controls.numbers import Slider
 from app.window.session_panel.abilities import SourceAbility, abilities
 from app.window.session_panel.draft_group import WHAT_OUTPUT_DOES, WHAT_PROBABILITY_DOES
 from app.window.session_panel.session_panel import SessionPanel
+from app.window.session_panel.tools_group import FormatField
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import (
     MAX_DEPTH,
@@ -80,6 +81,20 @@ def test_one_change_changes_one_thing(qtbot, panel, heard):
     assert sampling.frequency_penalty == -0.3
     assert sampling.seed == 99
     assert not rest
+
+
+def test_the_format_of_answers_leaves_the_other_limits(qtbot, panel):
+    type_into(qtbot, panel, "Max tokens", "400")
+    settle_format(panel, "[0-9]+")
+    type_into(qtbot, panel, "Max tokens", "30")
+    settle_format(panel, "")
+    assert panel.owner.settings.generation == GenerationOptions(30)
+
+
+def settle_format(panel, text):
+    field = panel.findChild(FormatField)
+    field.findChild(QPlainTextEdit).setPlainText(text)
+    field.settle()
 
 
 def test_an_empty_field_is_no_choice_or_no_limit(qtbot, panel, heard):

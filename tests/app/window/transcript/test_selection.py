@@ -125,6 +125,31 @@ def test_a_table_is_copied_with_tabs_and_as_a_table(view):
     assert "<table><tr><td>a</td><td>b</td></tr>" in html and "<td>&lt;4</td></tr></table>" in html
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "copied"),
+    [
+        (("a", 0), ("2", 0), "a\tb\n$y$\t2"),
+        (("b", 0), ("$x^2$", 1), "b\n2\n$x^2$"),
+        (("$y$", 0), ("", 0), "$y$\n"),
+    ],
+)
+def test_cells_that_are_marked_are_copied(view, first, last, copied):
+    show(view, ShownMessage(1, "assistant", "$z$ is\n\n|a|b|\n|-|-|\n|$y$|2|\n||$x^2$|\n\nEnd."))
+    (text,) = of(view, 1).texts()
+    cells = ("a", "b", "$y$", "2", "", "$x^2$")
+    (table,) = text.document().rootFrame().childFrames()
+    places = {
+        words: table.cellAt(number // 2, number % 2).firstPosition()
+        for number, words in enumerate(cells)
+    }
+    cursor = text.textCursor()
+    cursor.setPosition(places[first[0]] + first[1])
+    cursor.setPosition(places[last[0]] + last[1], cursor.MoveMode.KeepAnchor)
+    text.setTextCursor(cursor)
+    text.copy()
+    assert clipboard() == copied
+
+
 def test_what_is_selected_can_be_quoted(shown, monkeypatch):
     monkeypatch.setattr(QMenu, "popup", lambda *_: None)
     before, _, after = of(shown, 2).texts()
