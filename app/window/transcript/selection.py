@@ -214,7 +214,8 @@ def selected_rows(cursor: QTextCursor, formulas: Sequence[str] = ()) -> list[Row
     rows = list[Row]()
     columns, begin, finish = range(0), cursor.selectionStart(), cursor.selectionEnd()
     if cursor.hasComplexSelection():
-        row, row_count, column, column_count = cursor.selectedTableCells()
+        cells: tuple[int, int, int, int] = cursor.selectedTableCells()  # type: ignore[assignment]
+        row, row_count, column, column_count = cells
         table, columns = cursor.currentTable(), range(column, column + column_count)
         begin = table.cellAt(row, column).firstPosition()
         finish = table.cellAt(row + row_count - 1, columns[-1]).lastPosition()
@@ -242,9 +243,13 @@ def _with_sources(cursor: QTextCursor, formulas: Sequence[str]) -> str:
     words = cursor.selectedText()
     if OBJECT not in words:
         return words
-    before = QTextCursor(cursor.document())
+    block, before = cursor.document().findBlock(cursor.selectionStart()), QTextCursor(cursor)
+    before.setPosition(block.position())
     before.setPosition(cursor.selectionStart(), QTextCursor.MoveMode.KeepAnchor)
-    sources = iter(formulas[before.selectedText().count(OBJECT) :])
+    count = before.selectedText().count(OBJECT)
+    while (block := block.previous()).isValid():
+        count += block.text().count(OBJECT)
+    sources = iter(formulas[count:])
     return re.sub(OBJECT, lambda _: next(sources, ""), words)
 
 

@@ -133,8 +133,9 @@ def test_a_table_is_copied_with_tabs_and_as_a_table(view):
         (("$y$", 0), ("", 0), "$y$\n"),
     ],
 )
-def test_cells_that_are_marked_are_copied(view, first, last, copied):
+def test_cells_that_are_marked_are_copied(view, qtbot, first, last, copied):
     show(view, ShownMessage(1, "assistant", "$z$ is\n\n|a|b|\n|-|-|\n|$y$|2|\n||$x^2$|\n\nEnd."))
+    qtbot.waitUntil(lambda: not view.reader.formulas.is_busy)
     (text,) = of(view, 1).texts()
     cells = ("a", "b", "$y$", "2", "", "$x^2$")
     (table,) = text.document().rootFrame().childFrames()
