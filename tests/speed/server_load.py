@@ -120,18 +120,21 @@ def server_process(port: int = 8711) -> Iterator[int]:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time of all threads of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Return the processor time of all threads of a process that have not ended."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[0]) for file in threads) / 1e9
 
 
-def beside_the_api(rounds: int = 8, length: int = 160) -> None:
-    """Print speed and time to the first piece of the server and of a session, by turns."""
+def beside_the_api(rounds: int = 12, length: int = 160) -> None:
+    """Print speed and time to the first piece of the server and of a session, A B B A.
+
+    Medians of the answers, and of the ratios of neighbours, which share the machine's mood.
+    """
     engine = mlx_engine.load()
     never_ends = dict.fromkeys(engine.tokenize("<|endoftext|><|im_end|>"), -1000.0)
     greedy = SamplingOptions(temperature=0, logit_bias=never_ends)
     limits = GenerationOptions(length)
-    times: dict[str, list[tuple[float, float]]] = {"api": [], "server": []}
+    measured: dict[str, list[tuple[float, float, float]]] = {"api": [], "server": []}
     bias = {str(token): value for token, value in never_ends.items()}
 
     def api(text: str) -> tuple[float, float]:
@@ -143,7 +146,6 @@ def beside_the_api(rounds: int = 8, length: int = 160) -> None:
                 first = perf_counter() - began
         return first, session.stats.generated_tokens / (perf_counter() - began)
 
-    spent = {"api": 0.0, "server": 0.0}
     port = 8711
     with server_process(port) as server:
         pids = {"api": os.getpid(), "server": server}
@@ -163,17 +165,19 @@ def beside_the_api(rounds: int = 8, length: int = 160) -> None:
             return first, count / (perf_counter() - began)
 
         for turn in range(rounds + 1):
-            for name, way in (("api", api), ("server", served)):
+            ways = [("api", api), ("server", served)]
+            for name, way in ways if turn % 2 else reversed(ways):
                 before = processor_seconds(pids[name])
-                found = way(f"Write function number {turn} that joins paths.")
-                times[name] += [found] if turn else []
-                spent[name] += (processor_seconds(pids[name]) - before) if turn else 0
+                first, speed = way(f"Write function number {turn} that joins paths.")
+                spent = processor_seconds(pids[name]) - before
+                measured[name] += [(first, speed, 1 / spent)] if turn else []
     engine.close()
-    first, speed = ({n: median(t[k] for t in v) for n, v in times.items()} for k in (0, 1))
-    print({name: f"{1000 * s:.1f} ms to the first piece" for name, s in first.items()})
-    print({name: f"{tokens:.1f} tokens/s" for name, tokens in speed.items()})
-    print(f"server / api: {speed['server'] / speed['api']:.3f} by clock,", end=" ")
-    print(f"{spent['api'] / spent['server']:.3f} by processor time")
+    kinds = ("seconds to the first piece", "tokens/s by clock", "answers a second of processor")
+    for index, kind in enumerate(kinds):
+        theirs, ours = ([row[index] for row in rows] for rows in measured.values())
+        ratio = median(a / b for a, b in zip(ours, theirs, strict=True))
+        print(f"{kind}: api {median(theirs):.3f}, server {median(ours):.3f},", end=" ")
+        print(f"{median(ours) / median(theirs):.3f}, of neighbours {ratio:.3f}")
 
 
 RECURRENT = (
