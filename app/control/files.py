@@ -6,6 +6,7 @@ from errno import ENOSPC
 from itertools import count
 from pathlib import Path
 
+from markdown_it import MarkdownIt
 from PySide6.QtCore import QLocale, QMarginsF, QObject, QUrl
 from PySide6.QtGui import QDesktopServices, QPageLayout, QPageSize, QPdfWriter, QTextDocument
 from PySide6.QtWidgets import QMessageBox
@@ -298,7 +299,7 @@ def write_pdf(markdown: str, title: str, path: Path) -> None:
     font = document.defaultFont()
     font.setPointSize(POINTS)
     document.setDefaultFont(font)
-    document.setMarkdown(markdown)
+    document.setMarkdown(_with_line_breaks(markdown))
     document.setMetaInformation(QTextDocument.MetaInformation.DocumentTitle, title)
     try:
         writer = QPdfWriter(str(part))
@@ -312,6 +313,16 @@ def write_pdf(markdown: str, title: str, path: Path) -> None:
     except OSError:
         part.unlink(missing_ok=True)
         raise
+
+
+def _with_line_breaks(markdown: str) -> str:
+    """Have the lines of a paragraph stay lines, as the window shows them."""
+    lines = markdown.split("\n")
+    for token in MarkdownIt("commonmark").enable("table").parse(markdown):
+        if token.type == "inline" and token.map is not None:
+            for at in range(token.map[0], min(token.map[1] - 1, len(lines))):
+                lines[at] += "  "
+    return "\n".join(lines)
 
 
 class _Document(QTextDocument):

@@ -2209,8 +2209,8 @@ Ein Klick zeigt mehr.</translation>
         <translation>Öffnen …</translation>
     </message>
     <message>
-        <source>This built-in model is tiny. It knows little and only English.</source>
-        <translation>Dieses eingebaute Modell ist winzig. Es weiß wenig und kann nur Englisch.</translation>
+        <source>This model is tiny. It knows little and only English.</source>
+        <translation>Dieses Modell ist winzig. Es weiß wenig und kann nur Englisch.</translation>
     </message>
     <message>
         <source>Plan three days in Rome for two people who love food and hate waiting in line.</source>
@@ -4090,8 +4090,8 @@ Ein Klick zeigt mehr.</translation>
         <translation>Das Modell ergab an Stelle {position} NaN oder unendlich. Seine Gewichte sind vielleicht beschädigt oder für 16-Bit-Zahlen zu groß: die Datei neu laden oder eine andere verwenden.</translation>
     </message>
     <message>
-        <source>tools: this model&apos;s chat template does not tell it of tools. Leave them out, or use another model.</source>
-        <translation>tools: Die Chat-Vorlage dieses Modells sagt ihm nichts von Werkzeugen. Lass sie weg oder nimm ein anderes Modell.</translation>
+        <source>This model can&apos;t use tools: its chat template does not tell it of tools. Turn them off, or use another model.</source>
+        <translation>Dieses Modell kann keine Werkzeuge benutzen: Seine Chat-Vorlage sagt ihm nichts von Werkzeugen. Schalte sie aus oder nimm ein anderes Modell.</translation>
     </message>
     <message>
         <source>There is no question to answer again: send one first.</source>

@@ -169,8 +169,8 @@ class Session:
     def tools(self, tools: Sequence[Tool]) -> None:
         if tools and not self._parts.template.reads_tools:
             raise BadOption(
-                "tools: this model's chat template does not tell it of tools. "
-                "Leave them out, or use another model."
+                "This model can't use tools: its chat template does not tell it of tools. "
+                "Turn them off, or use another model."
             )
         self._settings.tools = tuple(tools)
         self._continues_at = None

@@ -29,7 +29,7 @@ PICTURE = 28
 MOST_RECENT = 4
 QUESTIONS = ("What is Headstart?", "How does drafting work?", "How do I read a file line by line?")
 """In English, which is all that the built-in model reads."""
-ABOUT_QUESTIONS = Words("This built-in model is tiny. It knows little and only English.")
+ABOUT_QUESTIONS = Words("This model is tiny. It knows little and only English.")
 TINY = 200_000_000
 """Parameters up to which a model is asked what the built-in one is."""
 CODE_NAMES = re.compile(r"code|devstral|starcoder", re.IGNORECASE)

@@ -45,6 +45,13 @@ def test_its_words_and_its_title_are_in_it(tmp_path, qapp):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["chat.pdf", "secret.png"]
 
 
+def test_lines_of_a_poem_stay_lines(tmp_path, qapp):
+    write_pdf("- Roses are red,\n  violets\n\n`a`\nlast", "Poem", tmp_path / "poem.pdf")
+    (page,) = pypdf.PdfReader(tmp_path / "poem.pdf").pages
+    lines = [normalize("NFKC", line).strip() for line in page.extract_text().splitlines()]
+    assert [line for line in lines if line][-4:] == ["violets", "a", "last", "1"]
+
+
 def test_a_long_chat_has_several_pages(tmp_path, qapp):
     write_pdf(CHAT * 20, "Long", tmp_path / "chat.pdf")
     assert len(pypdf.PdfReader(tmp_path / "chat.pdf").pages) > 3
