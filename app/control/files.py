@@ -78,7 +78,7 @@ class FileController(QObject):
         if len(chat_ids) == 1:
             self._export_one(chat_ids[0], ending)
             return
-        title = tr("Export {n:,} chats", "Export 1 chat", len(chat_ids))
+        title = tr("Export {n:,} Chats", "Export 1 Chat", len(chat_ids))
         folder = choose_folder(self._window, title, self._settings)
         if folder:
             self.export_into(chat_ids, Path(folder), ending or ".json")

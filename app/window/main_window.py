@@ -253,9 +253,9 @@ class MainWindow(QMainWindow):
 
     @override
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        # everything with an address is let in: the plan says what will not be used, and why
+        # from elsewhere, everything with an address: the plan says what will not be used, and why
         dragged = dragged_from(event.mimeData())
-        if any(dragged):
+        if event.source() is None and any(dragged):
             event.setDropAction(Qt.DropAction.CopyAction)
             event.accept()
             self.dragged.emit(*dragged)

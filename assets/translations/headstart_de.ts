@@ -256,8 +256,8 @@
         <translation>Öffnen</translation>
     </message>
     <message numerus="yes">
-        <source>Export {n:,} chats</source>
-        <comment>Export 1 chat</comment>
+        <source>Export {n:,} Chats</source>
+        <comment>Export 1 Chat</comment>
         <translation>
             <numerusform>1 Chat exportieren</numerusform>
             <numerusform>{n:,} Chats exportieren</numerusform>
@@ -3281,7 +3281,7 @@ Ein Klick zeigt mehr.</translation>
         <translation>Chats</translation>
     </message>
     <message numerus="yes">
-        <source>Restore {n:,} chats</source>
+        <source>Restore {n:,} Chats</source>
         <comment>Restore</comment>
         <translation>
             <numerusform>Wiederherstellen</numerusform>
@@ -3289,8 +3289,8 @@ Ein Klick zeigt mehr.</translation>
         </translation>
     </message>
     <message numerus="yes">
-        <source>Delete {n:,} chats for good</source>
-        <comment>Delete for good</comment>
+        <source>Delete {n:,} Chats for Good</source>
+        <comment>Delete for Good</comment>
         <translation>
             <numerusform>Endgültig löschen</numerusform>
             <numerusform>{n:,} Chats endgültig löschen</numerusform>
@@ -3301,7 +3301,7 @@ Ein Klick zeigt mehr.</translation>
         <translation>Umbenennen</translation>
     </message>
     <message numerus="yes">
-        <source>Unpin {n:,} chats</source>
+        <source>Unpin {n:,} Chats</source>
         <comment>Unpin</comment>
         <translation>
             <numerusform>Nicht mehr anheften</numerusform>
@@ -3309,7 +3309,7 @@ Ein Klick zeigt mehr.</translation>
         </translation>
     </message>
     <message numerus="yes">
-        <source>Pin {n:,} chats</source>
+        <source>Pin {n:,} Chats</source>
         <comment>Pin</comment>
         <translation>
             <numerusform>Anheften</numerusform>
@@ -3325,7 +3325,7 @@ Ein Klick zeigt mehr.</translation>
         <translation>Exportieren …</translation>
     </message>
     <message numerus="yes">
-        <source>Delete {n:,} chats</source>
+        <source>Delete {n:,} Chats</source>
         <comment>Delete</comment>
         <translation>
             <numerusform>Löschen</numerusform>
@@ -3333,11 +3333,11 @@ Ein Klick zeigt mehr.</translation>
         </translation>
     </message>
     <message>
-        <source>Move to folder</source>
+        <source>Move to Folder</source>
         <translation>In Ordner bewegen</translation>
     </message>
     <message>
-        <source>Out of its folder</source>
+        <source>Out of Its Folder</source>
         <translation>Aus dem Ordner nehmen</translation>
     </message>
     <message>
@@ -3345,20 +3345,20 @@ Ein Klick zeigt mehr.</translation>
         <translation>Als Markdown …</translation>
     </message>
     <message>
-        <source>As JSON with everything…</source>
+        <source>As JSON with Everything…</source>
         <translation>Als JSON mit allem …</translation>
     </message>
     <message>
-        <source>Remove folder, keep its chats</source>
+        <source>Remove Folder, Keep Its Chats</source>
         <translation>Ordner entfernen, Chats behalten</translation>
     </message>
     <message>
-        <source>Remove folder</source>
+        <source>Remove Folder</source>
         <translation>Ordner entfernen</translation>
     </message>
     <message numerus="yes">
-        <source>Delete its {n:,} chats</source>
-        <comment>Delete its 1 chat</comment>
+        <source>Delete Its {n:,} Chats</source>
+        <comment>Delete Its 1 Chat</comment>
         <translation>
             <numerusform>Den Chat darin löschen</numerusform>
             <numerusform>Die {n:,} Chats darin löschen</numerusform>

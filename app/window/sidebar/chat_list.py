@@ -242,18 +242,18 @@ class ChatList(QListView):
         menu, ids, state = QMenu(self), tuple(listed.chat.id for listed in chats), self._chats
         many = len(chats)
         if state.shows_trash:
-            menu.addAction(tr("Restore {n:,} chats", "Restore", many), lambda: state.restore(*ids))
+            menu.addAction(tr("Restore {n:,} Chats", "Restore", many), lambda: state.restore(*ids))
             menu.addSeparator()
-            for_good = tr("Delete {n:,} chats for good", "Delete for good", many)
+            for_good = tr("Delete {n:,} Chats for Good", "Delete for Good", many)
             menu.addAction(for_good, lambda: state.delete_for_ever(*ids))
             return menu
         if many == 1:
             menu.addAction(tr("Rename"), lambda: self._edit(self._model.index_of(ids[0])))
         is_pinned = all(listed.chat.pinned for listed in chats)
         pin = (
-            tr("Unpin {n:,} chats", "Unpin", many)
+            tr("Unpin {n:,} Chats", "Unpin", many)
             if is_pinned
-            else tr("Pin {n:,} chats", "Pin", many)
+            else tr("Pin {n:,} Chats", "Pin", many)
         )
         menu.addAction(pin, lambda: state.pin(not is_pinned, *ids))
         if many == 1:
@@ -264,22 +264,22 @@ class ChatList(QListView):
         else:
             menu.addAction(tr("Export…"), lambda: self._export(ids, ""))
         menu.addSeparator()
-        menu.addAction(tr("Delete {n:,} chats", "Delete", many), lambda: state.delete(*ids))
+        menu.addAction(tr("Delete {n:,} Chats", "Delete", many), lambda: state.delete(*ids))
         return menu
 
     def _folder_menu(
         self, parent: QMenu, chats: Sequence[ListedChat], ids: tuple[int, ...]
     ) -> QMenu:
         """A menu of the folders that chats can be moved to."""
-        menu, state = QMenu(tr("Move to folder"), parent), self._chats
+        menu, state = QMenu(tr("Move to Folder"), parent), self._chats
         here = {listed.chat.folder for listed in chats}
         for folder in state.folders:
             action = menu.addAction(unmarked(folder.name))
             action.triggered.connect(lambda _, to=folder.id: state.move(ids, to))
             action.setEnabled(here != {folder.id})
         menu.addSeparator()
-        menu.addAction(tr("New folder"), lambda: self.make_folder(ids))
-        out = menu.addAction(tr("Out of its folder"), lambda: state.move(ids, None))
+        menu.addAction(tr("New Folder"), lambda: self.make_folder(ids))
+        out = menu.addAction(tr("Out of Its Folder"), lambda: state.move(ids, None))
         out.setVisible(here != {None})
         return menu
 
@@ -290,9 +290,9 @@ class ChatList(QListView):
             self.rename_folder(made.id)
 
     def _add_export(self, menu: QMenu, ids: tuple[int, ...]) -> None:
-        kinds = menu.addMenu(tr("Export {n:,} chats", "Export 1 chat", len(ids)))
+        kinds = menu.addMenu(tr("Export {n:,} Chats", "Export 1 Chat", len(ids)))
         kinds.addAction(tr("As Markdown…"), lambda: self._export(ids, ".md"))
-        kinds.addAction(tr("As JSON with everything…"), lambda: self._export(ids, ".json"))
+        kinds.addAction(tr("As JSON with Everything…"), lambda: self._export(ids, ".json"))
 
     def folder_menu_for(self, folder: Folder, ids: tuple[int, ...]) -> QMenu:
         """A menu of what can be done with a folder of these chats."""
@@ -301,10 +301,10 @@ class ChatList(QListView):
         if ids:
             self._add_export(menu, ids)
         menu.addSeparator()
-        keep = tr("Remove folder, keep its chats") if ids else tr("Remove folder")
+        keep = tr("Remove Folder, Keep Its Chats") if ids else tr("Remove Folder")
         menu.addAction(keep, lambda: self._chats.remove_folder(folder.id))
         if ids:
-            gone = tr("Delete its {n:,} chats", "Delete its 1 chat", len(ids))
+            gone = tr("Delete Its {n:,} Chats", "Delete Its 1 Chat", len(ids))
             menu.addAction(gone, lambda: self._chats.delete(*ids))
         return menu
 

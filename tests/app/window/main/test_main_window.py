@@ -200,6 +200,21 @@ def test_drops_are_let_in_and_passed_on(window, qtbot):
     assert dragged.args == [["/tmp/model.gguf"], ""]
 
 
+def test_words_dragged_within_the_window_are_not_let_in(window, qtbot):
+    class FromWithin(QDragEnterEvent):
+        def source(self):
+            return window
+
+    data = QMimeData()
+    data.setText("selected words")
+    none, button = Qt.KeyboardModifier.NoModifier, Qt.MouseButton.LeftButton
+    enter = FromWithin(QPoint(5, 5), Qt.DropAction.CopyAction, data, button, none)
+    enter.ignore()
+    with qtbot.assertNotEmitted(window.dragged):
+        window.dragEnterEvent(enter)
+    assert not enter.isAccepted()
+
+
 def test_links_and_texts_can_be_dragged():
     data = QMimeData()
     assert not any(dragged_from(data))

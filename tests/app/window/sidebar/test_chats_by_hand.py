@@ -77,7 +77,7 @@ def test_deleting_undoing_and_the_bin(hands, by_keys):
     hands.press("Trash")
     assert hands.rows[0] == "Trash" and set(hands.rows[1:]) == {"First", "Second"}
     hands.choose("First", "Restore", by_keys=by_keys)
-    hands.choose("Second", "Delete for good", by_keys=by_keys)
+    hands.choose("Second", "Delete for Good", by_keys=by_keys)
     assert hands.rows == []
     hands.press("Trash")
     assert hands.rows == ["Today", "First"]

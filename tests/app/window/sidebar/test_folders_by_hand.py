@@ -126,20 +126,20 @@ def test_several_are_deleted_and_taken_back_at_once(hands, by_keys):
     hands.chats("One", "Two", "Three", "Four")
     hands.click("Four")
     hands.click("Two", UP_TO)
-    hands.choose("Three", "Delete 3 chats", by_keys=by_keys, click=False)
+    hands.choose("Three", "Delete 3 Chats", by_keys=by_keys, click=False)
     assert hands.rows == ["Today", "One"]
     hands.press("Undo")
     assert hands.rows == ["Today", "Four", "Three", "Two", "One"]
     hands.click("Four")
     hands.click("Two", UP_TO)
-    hands.choose("Three", "Pin 3 chats", by_keys=by_keys, click=False)
+    hands.choose("Three", "Pin 3 Chats", by_keys=by_keys, click=False)
     assert hands.rows == ["Pinned", "Four", "Three", "Two", "Today", "One"]
     assert len(hands.sidebar.list.selected()) == 3, "they stay marked"
-    hands.choose("Three", "Delete 3 chats", by_keys=by_keys, click=False)
+    hands.choose("Three", "Delete 3 Chats", by_keys=by_keys, click=False)
     hands.press("Trash")
     hands.click("Four")
     hands.click("Three", UP_TO)
-    hands.choose("Three", "Restore 2 chats", by_keys=by_keys, click=False)
+    hands.choose("Three", "Restore 2 Chats", by_keys=by_keys, click=False)
     assert hands.rows == ["Trash", "Two"]
 
 
@@ -171,13 +171,13 @@ def test_moving_by_the_menu(hands):
     work = make_folder(hands, "R&D")
     hands.click("First")
     hands.click("Second", ADD)
-    assert hands.sub_entries("First", "Move to folder") == ["R&&D", "New folder"]
-    hands.choose_sub("First", "Move to folder", "R&&D")
+    assert hands.sub_entries("First", "Move to Folder") == ["R&&D", "New Folder"]
+    hands.choose_sub("First", "Move to Folder", "R&&D")
     assert folder_of(hands, first) == folder_of(hands, second) == work
-    hands.choose_sub("First", "Move to folder", "Out of its folder")
+    hands.choose_sub("First", "Move to Folder", "Out of Its Folder")
     assert folder_of(hands, first) is None and folder_of(hands, second) is None
     hands.click("First")
-    hands.choose_sub("First", "Move to folder", "New folder")
+    hands.choose_sub("First", "Move to Folder", "New Folder")
     hands.type_title("Play")
     assert hands.rows == ["Play", "First", "R&D", "Today", "Second"]
 
@@ -187,11 +187,11 @@ def test_a_folder_is_removed_with_or_without_its_chats(hands):
     work = make_folder(hands, "Work")
     hands.store.folders.move([first, second], work)
     hands.listed.refresh()
-    hands.choose("Work", "Remove folder, keep its chats", by_keys=True, click=False)
+    hands.choose("Work", "Remove Folder, Keep Its Chats", by_keys=True, click=False)
     assert hands.rows == ["Today", "Second", "First"]
     hands.press("Undo")
     assert hands.rows == ["Work", "Second", "First"]
-    hands.choose("Work", "Delete its 2 chats", by_keys=False, click=False)
+    hands.choose("Work", "Delete Its 2 Chats", by_keys=False, click=False)
     assert hands.rows == ["Work"]
     hands.press("Undo")
     assert hands.rows == ["Work", "Second", "First"]

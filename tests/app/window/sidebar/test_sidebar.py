@@ -99,10 +99,10 @@ def test_the_menu_offers_what_can_be_done(hands):
         menu = chats.menu_for([row.listed])
         return [action.text() for action in menu.actions() if not action.isSeparator()]
 
-    assert offered() == ["Rename", "Pin", "Duplicate", "Move to folder", "Export…", "Delete"]
+    assert offered() == ["Rename", "Pin", "Duplicate", "Move to Folder", "Export…", "Delete"]
     hands.choose("Kernels", "Delete", by_keys=False)
     hands.listed.show_trash(True)
-    assert offered() == ["Restore", "Delete for good"]
+    assert offered() == ["Restore", "Delete for Good"]
     hands.click("Kernels")
     assert len(hands.opened) == 1, "chats in the Trash do not open"
 
