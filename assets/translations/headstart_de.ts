@@ -3978,10 +3978,6 @@ Ein Klick zeigt mehr.</translation>
         <translation>(Gesehen: {where}.)</translation>
     </message>
     <message>
-        <source>Stock MLX runs its {kernels}.</source>
-        <translation>MLX selbst rechnet: {kernels}.</translation>
-    </message>
-    <message>
         <source>{name}={value} is not possible: use {allowed}.</source>
         <translation>{name}={value} ist nicht möglich; erlaubt: {allowed}.</translation>
     </message>

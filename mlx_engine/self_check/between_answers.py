@@ -89,7 +89,7 @@ class SelfCheck:
     def update_description(self) -> None:
         """Update kernels and numerics in the model's description."""
         kernels = self._loaded.kernels
-        described = with_numerics(self.description, self._numerics, self._rows, kernels)
+        described = with_numerics(self.description, self._numerics, self._rows)
         self.description = replace(described, kernels=kernel_states(kernels))
 
     def deepest(self) -> int:

@@ -6,14 +6,13 @@ from time import perf_counter
 
 import mlx.core as mx
 
-from metal_kernels.choice import KERNELS, Kernels
+from metal_kernels.choice import Kernels
 from mlx_engine.cache.attention import RowsCache
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.models.contract import Model
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.self_check.kernel_record import ExactRows
-from mlx_engine.self_check.kernel_states import KERNEL_WORDS, why_unused
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import AskedNumerics
@@ -64,34 +63,24 @@ def is_too_slow(found: ExactRows, asked: AskedNumerics) -> bool:
 
 
 def with_numerics(
-    described: ModelDescription, asked: AskedNumerics, found: ExactRows | Reason, kernels: Kernels
+    described: ModelDescription, asked: AskedNumerics, found: ExactRows | Reason
 ) -> ModelDescription:
     """Return the model's description with the numerics in effect and why rows are not exact.
 
     found: a Reason where it is unknown whether rows are exact.
     """
     declined = [reason for reason in described.declined if reason.code not in CODES]
-    why = found if isinstance(found, Reason) else why_not_exact(found, asked, kernels)
+    why = found if isinstance(found, Reason) else why_not_exact(found, asked)
     if asked != "fast" and why is not None:
         declined.append(why)
     is_exact = asked != "fast" and why is None
     return replace(described, numerics="exact" if is_exact else "fast", declined=tuple(declined))
 
 
-def why_not_exact(found: ExactRows, asked: AskedNumerics, kernels: Kernels) -> Reason | None:
-    """Return the reason for fast numerics, None where rows are exact.
-
-    Names the work that exact kernels would do and stock MLX does.
-    """
+def why_not_exact(found: ExactRows, asked: AskedNumerics) -> Reason | None:
+    """Return the reason for fast numerics, None where rows are exact."""
     if found.differ:
-        stock = [
-            KERNEL_WORDS[name]
-            for name, kernel in KERNELS.items()
-            if kernels.launcher and kernel.is_exact and why_unused(kernels, name)
-        ]
-        told = [ROWS_DIFFER, Words("(Seen {where}.)", where=found.differ)]
-        if stock:
-            told.append(Words("Stock MLX runs its {kernels}.", kernels=joined(stock, ", ")))
+        told = ROWS_DIFFER, Words("(Seen {where}.)", where=found.differ)
         return Reason("rows-differ", joined(told, " "))
     if is_too_slow(found, asked):
         words = Words(

@@ -42,7 +42,6 @@ from mlx_engine.self_check.kernel_trials import (
     kernels_here,
     try_kernel,
 )
-from mlx_engine.self_check.numerics import why_not_exact
 
 HERE = circumstances()
 EXACT = DESCRIPTION
@@ -453,13 +452,3 @@ def test_prompts_in_blocks_are_timed_against_stock(rows: frozenset[int]) -> None
         names = [one.trial.name for one in try_pending(ModelTrials(kernels, record, mx.float32))]
     assert names == ["products q6_k", "prompt-products q6_k"]
     assert ((1 in prompts), 1 in few) == (rows == ALL_ROWS, True)
-
-
-def test_what_stock_mlx_runs_is_named_when_rows_differ() -> None:
-    kernels = Kernels(EmulatorLauncher(), presumed=Verdict())
-    kernels.served("products", KernelWork("dense", 8, 8))
-    seen = ExactRows("in a pass of 9 rows")
-    ours, stock = (why_not_exact(seen, "auto", given) for given in (kernels, NO_KERNELS))
-    assert ours is not None and stock is not None
-    assert ours.words.endswith("Stock MLX runs its attention, recurrent states.")
-    assert stock.words.endswith("(Seen in a pass of 9 rows.)")

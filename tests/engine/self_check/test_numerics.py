@@ -5,10 +5,9 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 from kernel_models import kernel_model
-from metal_emulator import EmulatorLauncher
 from tiny_published import publish
 
-from metal_kernels.choice import Kernels, Verdict
+from metal_kernels.choice import Kernels
 from metal_kernels.stock import AttentionOptions, StockOperations
 from mlx_engine.loading.load import load_model
 from mlx_engine.models.decoder import Decoder
@@ -143,11 +142,10 @@ def test_the_cost_of_exact_rows_is_that_of_the_worse_pass(
 def test_measurement_decides_the_default(tmp_path: Path) -> None:
     folder = publish("llama", tmp_path / "model").folder
     described = load_model(folder, LoadOptions(), folder).description
-    kernels = Kernels(EmulatorLauncher(), presumed=Verdict())
 
     def told(asked: AskedNumerics, found: ExactRows | Reason) -> tuple[str, list[str]]:
-        its = with_numerics(described, asked, found, kernels)
-        again = with_numerics(its, asked, found, kernels)
+        its = with_numerics(described, asked, found)
+        again = with_numerics(its, asked, found)
         assert again == its  # reasons are replaced, not heaped up
         return its.numerics, [reason.code for reason in its.declined]
 
@@ -157,5 +155,5 @@ def test_measurement_decides_the_default(tmp_path: Path) -> None:
     assert told("auto", ExactRows("in a pass of 9 rows")) == ("fast", ["rows-differ"])
     assert told("fast", ExactRows("", 0.0)) == ("fast", [])
     assert told("auto", ExactRows("", 0.12)) == ("fast", ["exact-costs"])
-    words = with_numerics(described, "auto", ExactRows("", 0.12), kernels).declined[0].words
+    words = with_numerics(described, "auto", ExactRows("", 0.12)).declined[0].words
     assert "12% slower on this machine" in words
