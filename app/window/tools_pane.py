@@ -9,6 +9,7 @@ from app.state.settings import KeptSettings
 from app.state.tools import Tools, ToolServerState
 from app.values.tools import ToolServer, servers_from_text, text_of_server
 from app.window.controls.choices import Tick
+from app.window.controls.dialogs import confirm
 from app.window.controls.fields import Lines
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import describe, label, paragraph, restyle, say
@@ -81,8 +82,15 @@ class ToolsPane(QWidget):
             self._tools.connect_to(replace(server, is_on=True))
 
     def remove(self, server: ToolServer) -> None:
-        """Remove a server from the settings."""
+        """Ask, and remove a server from the settings."""
+        question = tr("Remove the tool server “{name}”?", name=server.name)
+        details = tr("Chats no longer have its tools.")
+        confirm(self, question, details, tr("Remove"), lambda: self._remove(server))
+
+    def _remove(self, server: ToolServer) -> None:
         self._keep([other for other in self._shown if other != server])
+        if server.name == self._edited:
+            self._edit(None)
 
     def edit(self, server: ToolServer) -> None:
         """Put a server into the form."""
@@ -108,10 +116,21 @@ class ToolsPane(QWidget):
         say(self._problem, problem)
         restyle(self.start, "bad", bool(problem))
 
+    def _refuse_others_names(self, added: Sequence[ToolServer]) -> None:
+        """Raise BadOption where a server would take the place of one that is not being changed."""
+        taken = {server.name for server in self._shown} - {self._edited}
+        for server in added:
+            if server.name in taken:
+                raise BadOption(
+                    "There is a server “{name}” already: choose another name, or remove that one.",
+                    name=server.name,
+                )
+
     def _save(self) -> None:
-        """Keep what is in the form, in place of servers with the same names, and try it."""
+        """Keep what is in the form, in place of the server that is being changed, and try it."""
         try:
             added = servers_from_text(self.name.text(), self.start.toPlainText())
+            self._refuse_others_names(added)
         except BadOption as problem:
             self._say(str(problem))
             return

@@ -5574,6 +5574,18 @@ Ein Klick zeigt mehr.</translation>
         <translation>Befehl, Adresse oder JSON des Werkzeug-Servers</translation>
     </message>
     <message>
+        <source>Remove the tool server “{name}”?</source>
+        <translation>Werkzeug-Server „{name}“ entfernen?</translation>
+    </message>
+    <message>
+        <source>Chats no longer have its tools.</source>
+        <translation>Chats haben seine Werkzeuge dann nicht mehr.</translation>
+    </message>
+    <message>
+        <source>Remove</source>
+        <translation>Entfernen</translation>
+    </message>
+    <message>
         <source>Add a tool server</source>
         <translation>Werkzeug-Server hinzufügen</translation>
     </message>
@@ -5588,6 +5600,10 @@ Ein Klick zeigt mehr.</translation>
     <message>
         <source>Add</source>
         <translation>Hinzufügen</translation>
+    </message>
+    <message>
+        <source>There is a server “{name}” already: choose another name, or remove that one.</source>
+        <translation>Einen Server „{name}“ gibt es schon: Wähle einen anderen Namen oder entferne jenen.</translation>
     </message>
     <message>
         <source>Change {name}</source>

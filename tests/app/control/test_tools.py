@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent
-from PySide6.QtWidgets import QApplication, QPlainTextEdit
+from PySide6.QtWidgets import QApplication, QMessageBox, QPlainTextEdit
 from pytestqt.qtbot import QtBot
+from seen import press
 from tool_model import CALL_TOKEN, tool_folder
 from windows import Driven, running
 
@@ -188,6 +189,11 @@ def test_a_dead_server_is_told_and_answered_without(driven: Driven, models: Call
     assert "there is no program /no/such/program" in driven.widgets.notice.words()
 
 
+def agree(pane: ToolsPane, verb: str) -> None:
+    (box,) = (box for box in pane.findChildren(QMessageBox) if box.isVisible())
+    press(box, verb)
+
+
 def test_servers_are_added_changed_switched_and_removed(driven: Driven) -> None:
     driven.app.settings.change(replace(driven.app.settings.value, tool_servers=()))
     driven.app._show_tool_servers()
@@ -213,9 +219,25 @@ def test_servers_are_added_changed_switched_and_removed(driven: Driven) -> None:
     pane.start.setPlainText(f"{sys.executable} {PROGRAM}")
     pane.save.click()
     assert names() == ["other"]
+    for name in ("second", "other"):
+        pane.name.setText(name)
+        pane.start.setPlainText("false")
+        pane.save.click()
+    assert pane._problem.text().startswith("There is a server “other” already")
+    assert names() == ["other", "second"]
+    pane._states[1].change.click()
+    pane.name.setText("other")
+    pane.save.click()
+    assert pane._problem.text().startswith("There is a server “other” already")
+    assert names() == ["other", "second"]
+    pane._states[1].remove.click()
+    agree(pane, "Remove")
+    assert names() == ["other"] and pane.name.text() == ""
     pane._states[0].tick.click()
     assert (pane._states[0]._state.text(), list(group._ticks)) == ("Off", [])
     pane._states[0].remove.click()
+    assert names() == ["other"]
+    agree(pane, "Remove")
     assert names() == []
 
 
