@@ -1908,7 +1908,7 @@
     </message>
     <message>
         <source>{speed:.1f} tok/s ({setting})</source>
-        <translation>{speed:.1f} tok/s ({setting})</translation>
+        <translation>{speed:.1f} Tok/s ({setting})</translation>
     </message>
     <message>
         <source>Speed so far: {told}.</source>

@@ -124,6 +124,7 @@ def test_tab_reaches_every_control(qtbot, widgets, page, panel):
 def test_tab_goes_down_the_panel(qtbot, widgets):
     widgets.window.show_panel("session")
     _close, *steps = filter(widgets.session.isAncestorOf, walked(qtbot, widgets))
+    settle()
     heights = [one.mapTo(widgets.session, one.rect().center()).y() for one in steps]
     at_once = zip(steps[1:], heights, heights[1:], strict=False)
     up = [one.accessibleName() for one, before, now in at_once if now < before - ONE_ROW]
