@@ -6,7 +6,8 @@ The JSON is the format of the command line (mlx_engine.values.saved_chat), which
 branch and ignores the rest: "title", "folder" (its name), "settings" without the place of the
 model, what a message has besides its text, and "others", the messages of other branches. A
 message's number is its place in the messages followed by the others, from 0; one of the messages
-follows the one before it, one of the others the number in "parent".
+follows the one before it, one of the others the number in "parent". "order" are all numbers from
+the oldest message to the newest, the order in which versions of a message are counted.
 """
 
 import json
@@ -244,6 +245,7 @@ def _as_json(
             for message in others
             for place in [number.get(message.parent, len(number))]
         ],
+        "order": [number[message_id] for message_id in sorted(filter(None, number))],
     }
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
 
@@ -308,8 +310,24 @@ def _from_json(content: Any, defaults: ChatSettings) -> NewChat:
         for place, item in enumerate([*content["messages"], *others])
     ]
     leaf = (count or len(rows)) - 1
+    place_of = _places(content.get("order"), rows)
+    moved = (replace(row, id=place_of[row.id], parent=place_of.get(row.parent)) for row in rows)
+    rows, leaf = sorted(moved, key=attrgetter("id")), place_of.get(leaf, -1)
     folder = clean_title(text_of(content.get("folder")))
     return NewChat(text_of(content.get("title")), settings, rows, leaf, folder, reading.notes)
+
+
+def _places(order: Any, rows: Sequence[StoredMessage]) -> dict[int | None, int]:
+    """Return the place of each message in "order", in the file where that is none, or has a message
+    before the one it follows.
+    """
+    numbers = range(len(rows))
+    is_whole = isinstance(order, list) and all(type(number) is int for number in order)
+    if is_whole and sorted(order) == list(numbers):
+        place_of: dict[int | None, int] = {number: place for place, number in enumerate(order)}
+        if all(place_of.get(row.parent, -1) < place_of[row.id] for row in rows):
+            return place_of
+    return dict(zip(numbers, numbers, strict=True))
 
 
 def _safe_settings(content: Any) -> Any:

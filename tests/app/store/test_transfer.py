@@ -114,6 +114,38 @@ def test_json_brings_everything_back(store, chat, tmp_path):
     assert store.search.find("two")[0].chat.id == imported.chat_id
 
 
+def versions(store: SessionStore, chat: int) -> list[tuple[int, int]]:
+    """Which version of how many is on show, of each message."""
+    return [(turn.number, len(turn.siblings)) for turn in store.messages.path(chat)]
+
+
+def test_json_keeps_the_order_of_versions(store, tmp_path):
+    """The last, the middle or the first of three is on show before and after."""
+    chat = talk(store, "hello", "one")
+    question, first = (turn.message.id for turn in store.messages.path(chat))
+    ids = [first]
+    for text in ("two", "three"):
+        ids.append(store.messages.begin_answer(chat, question, "Other"))
+        finish_answer(store.messages, ids[-1], finished(text))
+    path = tmp_path / "chat.json"
+    for number, message_id in enumerate(ids, 1):
+        store.messages.select(message_id)
+        export_chat(store, chat, path)
+        imported = import_chat(store, path, ChatSettings()).chat_id
+        assert versions(store, imported) == versions(store, chat) == [(1, 1), (number, 3)]
+        assert texts(store, imported) == texts(store, chat)
+        told = [message.text for message in store.messages.all_of(imported)]
+        assert told == ["hello", "one", "two", "three"]
+
+
+@pytest.mark.parametrize("order", [None, 7, [0], [0, 0], [1, 0], [0, 2], [True, 0], [0, "1"]])
+def test_an_odd_order_is_that_of_the_file(store, tmp_path, order):
+    path = tmp_path / "chat.json"
+    export_chat(store, talk(store, "hello", "one"), path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"order": order}))
+    assert texts(store, import_chat(store, path, ChatSettings()).chat_id) == ["hello", "one"]
+
+
 def test_json_brings_the_folder_back(store, chat, tmp_path):
     """By its name: where there is none it is made, where there is one it is used."""
     work = store.folders.create("Work", [chat])
