@@ -35,7 +35,7 @@ def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> F
     if any(n.lower().endswith(GGUF) for n in known) and not weights:
         return None
     problem = _missing(missing) if missing else _folder_problem(folder, known, weights)
-    return _found(name, folder, place, [folder / n for n in known], problem)
+    return _found(name, folder, place, problem)
 
 
 def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:
@@ -45,7 +45,7 @@ def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:
     names, missing = available_parts(file.name, lambda part: file.with_name(part).exists())
     files = [file.with_name(part) for part in names]
     problem = _missing(missing) if missing else _first_damage(files)
-    return _found(name, file, place, files, problem)
+    return _found(name, file, place, problem)
 
 
 _ADAPTER = Words("it holds a LoRA adapter and no model: take a model that it was merged into")
@@ -89,12 +89,19 @@ def _first_damage(files: list[Path]) -> str | None:
     return None
 
 
-def _found(name: str, path: Path, place: str, files: list[Path], problem: str | None) -> FoundModel:
+def nbytes_on_disk(path: Path) -> int:
+    """Size of a model as users see it: of all files in its folder, or of a GGUF with its shards."""
+    folder = path if path.is_dir() else path.parent
+    shards, _ = available_parts(path.name, lambda part: (folder / part).exists())
     size = 0
-    for file in files:
+    for name in _listing(path).files if path.is_dir() else shards:
         with suppress(OSError):
-            size += file.stat().st_size
-    return FoundModel(name, path, place, size, problem or "", base=base_name(name))
+            size += (folder / name).stat().st_size
+    return size
+
+
+def _found(name: str, path: Path, place: str, problem: str | None) -> FoundModel:
+    return FoundModel(name, path, place, nbytes_on_disk(path), problem or "", base=base_name(name))
 
 
 HUGGING_FACE, LM_STUDIO = "Hugging Face", "LM Studio"

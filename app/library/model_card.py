@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import mlx_engine
+from app.library.find_models import nbytes_on_disk
 from app.library.machine import Machine
 from app.values.app_settings import ModelSettings
 from app.values.models import (
@@ -106,8 +107,8 @@ def make_card(
     draft: ModelDescription | None = None,
     asked: int | None = None,
 ) -> ModelCard:
-    """Pure: a description and a machine in, words and numbers out. draft: a model to draft with.
-    asked: tokens of context that were asked for.
+    """Say what a model is on this machine; only the sizes of its files are looked up. draft: a
+    model to draft with. asked: tokens of context that were asked for.
     """
     usable, gpu = machine.usable_bytes, machine.gpu_bytes
     packed = (model.packed_cache,) if model.packed_cache and cache != UNQUANTISED else ()
@@ -129,7 +130,7 @@ def make_card(
         memory=model.memory_fit(usable, cache, asked=asked, draft=draft, gpu_bytes=gpu),
         notes=tuple(reason.words for reason in (*model.declined, *packed)),
         warnings=_clamped(model, asked),
-        size=size_words(in_files or model.nbytes),
+        size=size_words(nbytes_on_disk(Path(model.path)) or in_files or model.nbytes),
         format=format_words(model),
     )
 

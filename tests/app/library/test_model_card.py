@@ -11,8 +11,10 @@ from model_files import gguf
 from scripted_engine import DESCRIPTION
 
 import mlx_engine
+from app.library.find_models import nbytes_on_disk, recall
 from app.library.machine import Machine, this_machine, usable_bytes
 from app.library.model_card import make_card, read_card
+from app.state.known_models import POCKET
 from app.values.app_settings import ModelSettings
 from app.values.models import ModelCard
 from mlx_engine.built_in_model import built_in_model
@@ -78,6 +80,15 @@ def test_the_size_of_a_card_is_that_of_the_files():
     group = TensorGroup("experts", 3, "Q6_K, unpacked", 10, 9_900_000, file_nbytes=4_900_000)
     model = replace(DESCRIPTION, nbytes=9_900_000, groups=(group,))
     assert make_card(model, MAC).size == "4.9 MB"
+
+
+def test_a_model_has_one_size_on_its_card_and_in_the_list(tmp_path):
+    for path in (built_in_model(), gguf(tmp_path / "small-Q8_0.gguf")):
+        (listed,) = recall([str(path)])
+        assert make_card(replace(DESCRIPTION, path=str(path)), MAC).size == size_words(
+            listed.nbytes
+        )
+    assert nbytes_on_disk(built_in_model()) == POCKET.nbytes
 
 
 def test_a_card_lists_what_else_is_off():
