@@ -3021,6 +3021,10 @@ Ein Klick zeigt mehr.</translation>
         <translation>Noch keine</translation>
     </message>
     <message>
+        <source>“{name}” is replaced.</source>
+        <translation>„{name}“ ist ersetzt.</translation>
+    </message>
+    <message>
         <source>Another preset has this name</source>
         <translation>Eine andere Voreinstellung heißt so</translation>
     </message>

@@ -13,7 +13,7 @@ from app.state.drafting import DraftingFigures
 from app.state.models import ModelState
 from app.state.settings import KeptSettings
 from app.values.app_settings import with_preset, with_preset_named, without_preset
-from app.values.chat_settings import as_preset
+from app.values.chat_settings import ChatSettings, as_preset
 from app.values.models import ModelCard
 from app.window.controls.bound import Bound
 from app.window.controls.choices import DropDown, Option
@@ -64,11 +64,14 @@ class Presets:
             own = replace(preset, model_path=now.model_path, read_from=now.read_from)
             self.chat.change_settings(replace(own, preset=name, allowed_tools=now.allowed_tools))
 
-    def save(self, name: str) -> None:
-        """Keep the chat's settings under this name, in place of a preset that has it."""
-        preset = as_preset(self.chat.settings)
+    def save(self, name: str) -> Callable[[], None] | None:
+        """Keep the chat's settings under this name, in place of a preset that has it; call the
+        result, None where nothing was lost, to have that one back.
+        """
+        old, preset = self.settings.value.presets.get(name), as_preset(self.chat.settings)
         self.settings.change(with_preset(self.settings.value, name, preset))
         self.chat.change_settings(replace(self.chat.settings, preset=name))
+        return None if old is None or as_preset(old) == preset else self._giving_back(name, old)
 
     def rename(self, name: str, new: str) -> None:
         """In all chats that began with it."""
@@ -79,11 +82,10 @@ class Presets:
         """Delete a preset; call the result to have it back. Chats still name it until then."""
         preset = self.settings.value.presets[name]
         self.settings.change(without_preset(self.settings.value, name))
+        return self._giving_back(name, preset)
 
-        def give_back() -> None:
-            self.settings.change(with_preset(self.settings.value, name, preset))
-
-        return give_back
+    def _giving_back(self, name: str, preset: ChatSettings) -> Callable[[], None]:
+        return lambda: self.settings.change(with_preset(self.settings.value, name, preset))
 
     def use_for_new_chats(self) -> None:
         """New chats begin with the settings of this one."""
@@ -104,7 +106,7 @@ SAVE_AS = Words("Save this chat's settings as a preset")
 
 class PresetsGroup(Group):
     """The presets that it watches, to be used, saved, renamed and deleted. undo: shown where one is
-    deleted.
+    deleted or replaced.
     """
 
     def __init__(self) -> None:
@@ -138,7 +140,7 @@ class PresetsGroup(Group):
         self._name.textChanged.connect(self._allow)
         self._name.returnPressed.connect(self._save_as)
         self._save.clicked.connect(self._save_as)
-        self._update.clicked.connect(lambda: self.presets.save(self._current or ""))
+        self._update.clicked.connect(lambda: self._save_under(self._current or ""))
         self._defaults.clicked.connect(lambda _: self.presets.use_for_new_chats())
         self.show_presets(())
 
@@ -201,7 +203,12 @@ class PresetsGroup(Group):
         if is_renamed:
             self.presets.rename(old, name)
         else:
-            self.presets.save(name)
+            self._save_under(name)
+
+    def _save_under(self, name: str) -> None:
+        give_back = self.presets.save(name)
+        if give_back is not None:
+            self._deeds.add(tr("“{name}” is replaced.", name=name), give_back)
 
     def _allow(self) -> None:
         name, is_renamed = self._name.text().strip(), self._rename.isChecked()

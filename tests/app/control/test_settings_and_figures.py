@@ -229,6 +229,25 @@ def test_a_preset_is_renamed_in_all_chats_and_deleted_with_an_undo(driven, sourc
     assert set(driven.app.settings.value.presets) == {"Yours", "Yours too"}
 
 
+@pytest.mark.parametrize("way", ["Save the changes", "Replace"])
+def test_a_preset_that_is_replaced_comes_back_with_an_undo(driven, qtbot, way):
+    panel = driven.widgets.session
+    undo = panel.presets.undo
+    type_into(qtbot, panel, "Name of a new preset", "Mine")
+    type_into(qtbot, panel, "Name of a new preset", "Mine")
+    assert undo.isHidden(), "nothing was lost"
+    type_into(qtbot, panel, "Temperature", "0.1")
+    if way == "Replace":
+        qtbot.keyClicks(find(panel, QLineEdit, "Name of a new preset"), "Mine")
+    next(b for b in panel.findChildren(QPushButton) if b.text().startswith(way)).click()
+    assert driven.app.settings.value.presets["Mine"].sampling.temperature == 0.1
+    assert not undo.isHidden()
+    assert "“Mine” is replaced." in words_on(undo)
+    undo.findChildren(QPushButton)[0].click()
+    assert driven.app.settings.value.presets["Mine"].sampling.temperature is None
+    assert driven.app.chat.settings.sampling.temperature == 0.1, "the chat keeps its own"
+
+
 def test_figures_outlive_the_program(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS))) as driven:
         driven.ask("Count.")
