@@ -193,6 +193,7 @@ def test_another_version_is_shown_where_it_stands(driven, source, qtbot):
 def test_a_message_rewritten_while_an_answer_runs_is_not_lost(driven, source):
     say_next(source, SLOW)
     driven.send("Go")
+    driven.until(lambda: not source.engines["None"].answers)  # it has begun
     transcript = driven.widgets.transcript
     transcript.edit_last_prompt()
     bubble = transcript.column.views[0]

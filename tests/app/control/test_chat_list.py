@@ -77,8 +77,10 @@ def in_effect(driven: Driven) -> str:
 
 
 def test_a_chat_that_is_answered_can_be_deleted(driven, source):
-    source.engines["None"].answers.append(Answer("word " * 500, pause_s=0.01))
+    scripted = source.engines["None"].answers
+    scripted.append(Answer("word " * 500, pause_s=0.01))
     driven.send("Long one")
+    driven.until(lambda: not scripted)  # it has begun
     driven.app.actions["delete-chat"].trigger()
     driven.until(lambda: not driven.app.answers.chat_ids)
     assert listed(driven) == []
