@@ -81,6 +81,16 @@ class DraftingFigures(State):
         return None if stats is None else stats.prompt_tokens + stats.generated_tokens
 
     @property
+    def last_speed(self) -> float | None:
+        """Tokens per second of the newest answer on show of the model in use, of any model where
+        none is.
+        """
+        name = self.model.name if self.model else ""
+        ours = (message for message in self.chat.newest if not name or message.model == name)
+        stats = next(filter(None, (worth_telling(message.stats) for message in ours)), None)
+        return None if stats is None else stats.tokens_per_second
+
+    @property
     def output(self) -> DraftOutput | None:
         """The output head that drafts of the chat on show go through, None if not known."""
         return self._outputs.get(str(self.chat.chat_id))

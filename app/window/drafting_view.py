@@ -144,14 +144,12 @@ def server_words(server: ServerState) -> str:
 
 
 def strip_figures(figures: DraftingFigures) -> StripFigures:
-    """Those of the answer that runs in the chat on show, else of its last one."""
-    running, last, model = figures.chat.running, figures.chat.last_stats, figures.model
+    """Those of the answer that runs in the chat on show, else of the last one of its model."""
+    running, model = figures.chat.running, figures.model
     progress = running.progress if running is not None and running.is_reading else None
     speed = running.tokens_per_second if running else None
-    if speed is None and last is not None:
-        speed = last.tokens_per_second
     return StripFigures(
-        tokens_per_second=speed,
+        tokens_per_second=figures.last_speed if speed is None else speed,
         context_used=figures.context_used,
         context_length=model.context_length if model else None,
         prompt_done=progress.done if progress else None,

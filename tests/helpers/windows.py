@@ -111,6 +111,7 @@ class Driven:
         app.drops.leave()
         app.offered.close()
         app.chats.deeds.forget()
+        widgets.session.presets.deeds.forget()
         widgets.sidebar.clear_search()
         app.chats.show_trash(False)
         for field in widgets.library.findChildren(QLineEdit):

@@ -105,8 +105,8 @@ SAVE_AS = Words("Save this chat's settings as a preset")
 
 
 class PresetsGroup(Group):
-    """The presets that it watches, to be used, saved, renamed and deleted. undo: shown where one is
-    deleted or replaced.
+    """The presets that it watches, to be used, saved, renamed and deleted. undo, deeds: of those
+    deleted or replaced, newest first.
     """
 
     def __init__(self) -> None:
@@ -120,8 +120,8 @@ class PresetsGroup(Group):
         self._rename = IconButton("edit", tr("Rename this preset"))
         self._rename.setCheckable(True)
         self._delete = IconButton("delete", tr("Delete this preset"))
-        self.undo, self._deeds = UndoBar(), Deeds(self)
-        self.undo.watch(self._deeds)
+        self.undo, self.deeds = UndoBar(), Deeds(self)
+        self.undo.watch(self.deeds)
         self._name = QLineEdit()
         self._name.setAccessibleName(tr("Name of a new preset"))
         self._name.setPlaceholderText(tr("Name"))
@@ -159,7 +159,7 @@ class PresetsGroup(Group):
 
     def _delete_current(self) -> None:
         name = self._choice.currentData()
-        self._deeds.add(tr("“{name}” is deleted.", name=name), self.presets.delete(name))
+        self.deeds.add(tr("“{name}” is deleted.", name=name), self.presets.delete(name))
 
     def show_presets(
         self, names: Sequence[str], current: str | None = None, is_changed: bool = False
@@ -208,7 +208,7 @@ class PresetsGroup(Group):
     def _save_under(self, name: str) -> None:
         give_back = self.presets.save(name)
         if give_back is not None:
-            self._deeds.add(tr("“{name}” is replaced.", name=name), give_back)
+            self.deeds.add(tr("“{name}” is replaced.", name=name), give_back)
 
     def _allow(self) -> None:
         name, is_renamed = self._name.text().strip(), self._rename.isChecked()

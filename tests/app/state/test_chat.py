@@ -12,6 +12,7 @@ from app.store.session_store import SessionStore, open_store
 from app.store.transfer import NewChat, insert_chat
 from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage
+from app.window.drafting_view import strip_figures
 from app.worker.replies import AnswerFailed, ModelLoaded, OldestDropped, Problem
 from mlx_engine.values.conversation import GenerationFinished, Message, Role, TextPiece
 from mlx_engine.values.stats import GenerationStats, SourceStats
@@ -228,6 +229,28 @@ def test_tokens_of_the_context_are_of_the_last_answer_and_the_model_in_use(qapp,
     assert figures.context_used == 55
     one.models.take(ModelLoaded("/models/Larger", replace(BUILT_IN, name="Larger")))
     assert figures.context_used is None, "another model has other tokens"
+    one.close()
+
+
+def test_the_speed_on_show_is_of_the_model_in_use(qapp, qtbot, tmp_path):
+    store = open_store(tmp_path / "chats.sqlite")
+    one = StatedChat(store)
+    figures = DraftingFigures(one.chat, one.answers, one.models, store.messages)
+    speeds = []
+
+    def look() -> None:
+        speeds.append(strip_figures(figures).tokens_per_second)
+
+    for name, speed in (("Pocket", 40.0), ("Larger", 8.0)):
+        one.models.take(ModelLoaded(f"/models/{name}", replace(BUILT_IN, name=name)))
+        look()
+        one.chat.send("Hello")
+        look()
+        stats = GenerationStats(generated_tokens=5, tokens_per_second=speed)
+        one.say(TextPiece("Yes."), GenerationFinished("end", stats, "Yes.", ""), model=name)
+        qtbot.waitUntil(lambda: not one.answers.chat_ids)
+        look()
+    assert speeds == [None, None, 40.0, None, None, 8.0]
     one.close()
 
 
