@@ -20,6 +20,7 @@ from mlx_engine.hub.weight_files import (
     gguf_models,
     hub_snapshot,
     is_gguf_model,
+    model_name,
     shard_of,
     weights_among,
 )
@@ -139,7 +140,9 @@ def look_around(places: Iterable[Place], own: Iterable[Path], recent: Iterable[s
     folders = tuple(own)
     mine = [Place(str(folder), folder) for folder in folders]
     models = (*recall(recent), *find_models((*mine, *places)))
-    return FoundHere(models, tuple(folder for folder in folders if not folder.is_dir()))
+    return FoundHere(
+        named_by_path(models), tuple(folder for folder in folders if not folder.is_dir())
+    )
 
 
 def find_models(
@@ -161,17 +164,28 @@ def find_models(
 
 
 def recall(recent: Iterable[str]) -> tuple[FoundModel, ...]:
-    """Recent models as they are now; one that is gone has that as its problem. Those of one name
-    say where they are.
-    """
-    models = [_recalled(Path(path)) for path in recent]
-    return tuple(_told_apart(model, models) for model in models)
+    """Recent models as they are now; one that is gone has that as its problem."""
+    return named_by_path(tuple(_recalled(Path(path)) for path in recent))
 
 
-def _told_apart(model: FoundModel, among: Iterable[FoundModel]) -> FoundModel:
+def named_by_path(models: Iterable[FoundModel]) -> tuple[FoundModel, ...]:
+    """Name models as their cards do; those of one name say where they are."""
+    by_name: dict[str, list[FoundModel]] = {}
+    plain = tuple(model if model.unfinished else _plainly_named(model) for model in models)
+    for model in plain:
+        by_name.setdefault(model.name, []).append(model)
+    return tuple(_told_apart(model, by_name[model.name]) for model in plain)
+
+
+def _plainly_named(model: FoundModel) -> FoundModel:
+    name = model_name(model.path)
+    return replace(model, name=name, base=base_name(name))
+
+
+def _told_apart(model: FoundModel, namesakes: Iterable[FoundModel]) -> FoundModel:
     """Add to the name of a model as many folders as distinguish it from others of the name."""
-    parts = model.path.parts
-    others = [o.path.parts for o in among if o.name == model.name and o.path != model.path]
+    parts = _shown_parts(model.path)
+    others = [_shown_parts(other.path) for other in namesakes if other.path != model.path]
     if not others:
         return model
     alone = (n for n in range(1, len(parts)) if all(o[-n:] != parts[-n:] for o in others))
@@ -179,14 +193,22 @@ def _told_apart(model: FoundModel, among: Iterable[FoundModel]) -> FoundModel:
     return replace(model, name=f"{model.name} ({'/'.join(tail[:-1] or tail)})")
 
 
+def _shown_parts(path: Path) -> tuple[str, ...]:
+    """Folders of a path and its last part; in the hub's cache the names of its id for those."""
+    for folder in path.parents:
+        if folder.parent.name == "snapshots":
+            return (*folder_name(folder).split("/"), *path.relative_to(folder).parts)
+    return path.parts
+
+
 def _recalled(path: Path) -> FoundModel:
     gone = Words("it is no longer there: it was moved or deleted, or its disk is not connected")
     found = None
     if path.is_file():
-        found = gguf_model(path, path.stem, RECENT)
+        found = gguf_model(path, model_name(path), RECENT)
     elif path.is_dir():
-        found = folder_model(path, _listing(path).files, folder_name(path), RECENT)
-    return found or FoundModel(folder_name(path), path, RECENT, problem=gone)
+        found = folder_model(path, _listing(path).files, model_name(path), RECENT)
+    return found or FoundModel(model_name(path), path, RECENT, problem=gone)
 
 
 @dataclass(frozen=True, slots=True)

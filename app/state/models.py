@@ -36,7 +36,7 @@ from app.worker.requests import (
     Request,
     UnloadModel,
 )
-from mlx_engine.hub.weight_files import GGUF, folder_name
+from mlx_engine.hub import weight_files
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import joined
 
@@ -275,4 +275,4 @@ class ModelState(State):
 
 def model_name(path: str | None) -> str:
     """Name of a model before it was looked at."""
-    return BUILT_IN_NAME if path is None else folder_name(Path(path.removesuffix(GGUF)))
+    return BUILT_IN_NAME if path is None else weight_files.model_name(Path(path))

@@ -217,6 +217,11 @@ def folder_name(folder: Path) -> str:
     return around.name if folder.name.lower() in _LAYOUTS and around.name else folder.name
 
 
+def model_name(path: Path) -> str:
+    """Name of the model at a path, wherever it is shown: a GGUF file's stem, or `folder_name`."""
+    return path.stem if path.name.lower().endswith(GGUF) else folder_name(path)
+
+
 def is_same_model(name: str, other: str) -> bool:
     """Whether two model names differ only in words that say how a model is stored.
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from mlx_engine.hub.weight_files import folder_name
+from mlx_engine.hub.weight_files import model_name
 from mlx_engine.loading.find import (
     FromHub,
     ModelFiles,
@@ -82,7 +82,7 @@ def describe(
         *skipped_groups(headers.parts.skipped),
     )
     return ModelDescription(
-        name=files.root.stem if files.kind == "gguf" else folder_name(files.root),
+        name=model_name(files.root),
         path=str(files.root),
         architecture=headers.architecture,
         parameters=sum(weight.parameters for weight in used),

@@ -13,6 +13,7 @@ from app.library.machine import Machine
 from app.library.model_card import read_card, with_headers
 from app.values.models import RECENT, FoundModel, ModelCard
 from mlx_engine.built_in_model import built_in_model
+from mlx_engine.hub.weight_files import model_name
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import count_words
 
@@ -287,6 +288,27 @@ def test_recent_models_of_one_name_are_told_apart(tmp_path):
         "other",
         "same (a)",
         "same (gone)",
+    }
+
+
+def test_a_model_is_named_by_its_path_alone_until_another_has_the_name(tmp_path):
+    kept = gguf(tmp_path / "data" / "gguf" / "small-Q8_0.gguf")
+    gone = gguf(tmp_path / "data" / "gguf" / "small-F16.gguf")
+    folder = model_folder(tmp_path / "data" / "hf")
+    names = {}
+    for recent in ([str(kept), str(gone), str(folder)], [str(folder)], []):
+        for own in ([tmp_path / "data"], [folder]):
+            for model in look_around([], own, recent).models:
+                names.setdefault(model.path, set()).add(model.name)
+    assert names == {kept: {"small-Q8_0"}, gone: {"small-F16"}, folder: {model_name(folder)}}
+    cached = tmp_path / "hub" / "models--org--repo" / "snapshots" / "c0ffee" / "small-F16.gguf"
+    gguf(cached)
+    place = Place("Hugging Face", tmp_path / "hub", "hub-cache")
+    alike = look_around([place], [tmp_path / "data"], []).models
+    assert {model.name for model in alike if model.base == "small"} == {
+        "small-Q8_0",
+        "small-F16 (gguf)",
+        "small-F16 (repo)",
     }
 
 
