@@ -1994,7 +1994,7 @@ Ein Klick zeigt mehr.</translation>
     </message>
     <message>
         <source>Drafting is paused: answers come faster without it here</source>
-        <translation>Entwürfe ruhen: Ohne sie kommen Antworten hier schneller</translation>
+        <translation>Entwürfe sind pausiert: Ohne sie kommen Antworten hier schneller</translation>
     </message>
     <message>
         <source>{ratio:.1f}× faster with drafting</source>
@@ -5442,24 +5442,24 @@ Ein Klick zeigt mehr.</translation>
         <translation>Zugleich wird in anderen Chats geantwortet: Raten würde alle bremsen.</translation>
     </message>
     <message>
-        <source>Drafting rests: nothing can guess in this chat.</source>
-        <translation>Entwürfe ruhen: In diesem Chat kann nichts raten.</translation>
+        <source>Drafting is paused: nothing can guess in this chat.</source>
+        <translation>Entwürfe sind pausiert: In diesem Chat kann nichts raten.</translation>
     </message>
     <message>
         <source>a step with one guess takes {ratio:.2f} times as long as one without</source>
         <translation>ein Schritt mit einem geratenen Token dauert das {ratio:.2f}-fache von einem ohne</translation>
     </message>
     <message>
-        <source>Drafting rests: {cost}, so no guess can help.</source>
-        <translation>Entwürfe ruhen: {cost}, also kann Raten nichts nützen.</translation>
+        <source>Drafting is paused: {cost}, so no guess can help.</source>
+        <translation>Entwürfe sind pausiert: {cost}, also kann Raten nichts nützen.</translation>
     </message>
     <message>
-        <source>Drafting rests: {percent:.0f}% of first guesses are right, and {cost}.</source>
-        <translation>Entwürfe ruhen: {percent:.0f}&#xa0;% der ersten Tokens sind richtig geraten, und {cost}.</translation>
+        <source>Drafting is paused: {percent:.0f}% of first guesses are right, and {cost}.</source>
+        <translation>Entwürfe sind pausiert: {percent:.0f}&#xa0;% der ersten Tokens sind richtig geraten, und {cost}.</translation>
     </message>
     <message>
-        <source>Drafting rests: {percent:.0f}% of first guesses are expected to be right, and {cost}.</source>
-        <translation>Entwürfe ruhen: Vermutlich sind {percent:.0f}&#xa0;% der ersten Tokens richtig geraten, und {cost}.</translation>
+        <source>Drafting is paused: {percent:.0f}% of first guesses are expected to be right, and {cost}.</source>
+        <translation>Entwürfe sind pausiert: Vermutlich sind {percent:.0f}&#xa0;% der ersten Tokens richtig geraten, und {cost}.</translation>
     </message>
     <message numerus="yes">
         <source>{n} tokens at a time is the most that can be guessed here.</source>

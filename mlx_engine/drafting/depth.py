@@ -285,13 +285,13 @@ class SourcePolicy:
     def _why_parked(self) -> Reason:
         ms = self.costs.ms
         if min(self._deepest, len(ms) - 1) == 0:
-            return Reason("no-source", Words("Drafting rests: nothing can guess in this chat."))
+            return Reason("no-source", Words("Drafting is paused: nothing can guess in this chat."))
         cost = Words(
             "a step with one guess takes {ratio:.2f} times as long as one without",
             ratio=ms[1] / ms[0],
         )
         if not self.can_pay:
-            words = Words("Drafting rests: {cost}, so no guess can help.", cost=cost)
+            words = Words("Drafting is paused: {cost}, so no guess can help.", cost=cost)
             return Reason("parked-cost", words)
         alone = self.record.costs.get(0, self.costs).ms
         tokens = self.acceptance.tokens
@@ -301,13 +301,13 @@ class SourcePolicy:
         percent = 100 * self.acceptance.chances[0]
         words = (
             Words(
-                "Drafting rests: {percent:.0f}% of first guesses are right, and {cost}.",
+                "Drafting is paused: {percent:.0f}% of first guesses are right, and {cost}.",
                 percent=percent,
                 cost=cost,
             )
             if self.acceptance.is_measured
             else Words(
-                "Drafting rests: {percent:.0f}% of first guesses are expected to be right, and "
+                "Drafting is paused: {percent:.0f}% of first guesses are expected to be right, and "
                 "{cost}.",
                 percent=percent,
                 cost=cost,

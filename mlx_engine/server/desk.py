@@ -83,8 +83,8 @@ class Desk:
         """Raise ModelNotFound if a request names another model than the loaded one."""
         if asked and asked.casefold() != self.description.name.casefold():
             raise ModelNotFound(
-                "The model {asked} is not loaded, {name} is: ask for that, or start the server "
-                "with the other model.",
+                "The model {asked} is not loaded, {name} is: ask for that, or load the other "
+                "model in the window, or start `headstart serve` with it.",
                 asked=repr(asked[:200]),
                 name=repr(self.description.name),
             )

@@ -53,6 +53,14 @@ def test_no_text_is_filled_in_before_it_is_translated():
     assert found == []
 
 
+def test_drafting_that_stops_for_a_while_is_called_paused_everywhere():
+    said = [text.text for text in texts_in_the_source() if text.text.startswith("Drafting ")]
+    assert len([text for text in said if text.startswith("Drafting is paused")]) > 1
+    assert not [text for text in said if text.startswith("Drafting rests")]
+    for file in TRANSLATIONS:
+        assert "ruhen" not in file.read_text(encoding="utf-8")
+
+
 def messages(file: Path) -> Iterator[tuple[Text, list[str]]]:
     """Each with its translations: that of one and that of many for a count."""
     for message in ElementTree.parse(file).iter("message"):

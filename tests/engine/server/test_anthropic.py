@@ -130,6 +130,7 @@ def test_an_answer_is_bound_to_the_schema_of_its_output_format(client):
     ("options", "kind", "words"),
     [
         ({"model": "claude"}, "not_found_error", "'claude' is not loaded"),
+        ({"model": "claude"}, "not_found_error", "load the other model in the window"),
         ({"max_tokens": 0}, "invalid_request_error", "max_tokens: Input should be greater"),
         ({"extra_body": {"container": "a"}}, "invalid_request_error", "container: this server"),
         ({"messages": []}, "invalid_request_error", "at least 1 item"),
