@@ -135,7 +135,7 @@ class HeadBar(QFrame):
         self._model.setAccessibleName(tr("Model in use"))
         self._model.setIcon(icon("chevron_down", "muted"))
         self._model.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
-        self._is_loading = False
+        self._is_loading, self._narrowest = False, QSize()
         self._known: KnownModels | None = None
         self._commands: tuple[QAction, ...] = ()
         self._in_use: ModelDescription | None = None
@@ -241,6 +241,7 @@ class HeadBar(QFrame):
         held = tr("It uses {size} of memory now.", size=size_words(self._memory))
         parts = tr("{name}: choose another model", name=name), held if self._memory else ""
         set_tip(self._model, "\n".join(filter(None, parts)))
+        self._give_room_to_name()
 
     def _show_loading(self, is_loading: bool) -> None:
         self._is_loading = is_loading
@@ -254,8 +255,21 @@ class HeadBar(QFrame):
         self._detail.setVisible(self._is_loading or self.width() >= ROOMY * look().zoom)
         words = min(self._detail.sizeHint().width(), 2 * self.width() // 5)
         self._detail.setMinimumWidth(words if self._is_loading else 0)
+        self._give_room_to_name()
+
+    def _give_room_to_name(self) -> None:
+        """Cut the title before the model's name; the head itself may become as narrow as before."""
+        self._model.setMinimumWidth(0)
+        self._narrowest = super().minimumSizeHint()
+        spare = max(0, self.width() - self._narrowest.width())
+        wanted = min(self._model.sizeHint().width(), SHORTEST + spare)
+        self._model.setMinimumWidth(wanted)
 
     # Qt
+
+    @override
+    def minimumSizeHint(self) -> QSize:
+        return self._narrowest
 
     @override
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -18,7 +18,7 @@ from app.state.round_history import RoundHistory
 from app.values.attached_text import AttachedText
 from app.values.chat_settings import ChatSettings
 from app.window.controls.chart import Chart
-from app.window.controls.labels import ShortButton, ShortLabel
+from app.window.controls.labels import SHORTEST, ShortButton, ShortLabel
 from app.window.controls.layouts import Group
 from app.window.drafting_view import StripFigures
 from app.window.session_panel.abilities import abilities
@@ -123,3 +123,19 @@ def test_a_load_is_told_in_a_narrow_head(qtbot, wear, speaking, language):
         words = [part for part in made.head.findChildren(ShortLabel) if part.isVisible()]
         assert [part.text() for part in words] == [part.accessibleName() for part in words]
         assert made.window.width() == 800
+
+
+@pytest.mark.parametrize("width", [800, 1000])
+def test_the_title_of_a_chat_gives_way_before_the_name_of_the_model(qtbot, width):
+    made = filled_window(qtbot)
+    made.head.show_model(replace(MODEL, name="qwen35-mtp-2B-Q4_K_M"))
+    made.head.title._title = "How the drafting heads of a model guess what it will say next"
+    made.head.title._fit()
+    made.window.resize(width, 600)
+    settle()
+    name = next(b for b in made.head.findChildren(ShortButton) if b.isVisible())
+    cut = "…" in name.text()
+    assert not cut or made.head.title.width() == SHORTEST, (name.text(), made.head.title.width())
+    made.window.resize(800, 600)
+    settle()
+    assert made.window.width() == 800
