@@ -141,7 +141,9 @@ QLineEdit:hover, QPlainTextEdit[role="field"]:hover, QComboBox:hover, QDoubleSpi
 QLineEdit:focus, QPlainTextEdit[role="field"]:focus, QComboBox:focus, QDoubleSpinBox:focus {
   border-color: $accent;
 }
-QLineEdit[bad="true"], QPlainTextEdit[role="field"][bad="true"] { border-color: $error; }
+QLineEdit[bad="true"], QDoubleSpinBox[bad="true"], QPlainTextEdit[role="field"][bad="true"] {
+  border-color: $error;
+}
 QLineEdit:disabled, QComboBox:disabled, QPlainTextEdit[role="field"]:disabled,
 QDoubleSpinBox:disabled {
   background: transparent; color: $muted;

@@ -1575,6 +1575,10 @@
         <translation>Löschen</translation>
     </message>
     <message>
+        <source>“{text}” isn&apos;t possible here. Use a number from {least} to {most}.</source>
+        <translation>„{text}“ ist hier nicht möglich. Nehmen Sie eine Zahl von {least} bis {most}.</translation>
+    </message>
+    <message>
         <source>{name}, slider</source>
         <translation>{name}, Schieberegler</translation>
     </message>

@@ -3,21 +3,25 @@
 import re
 from dataclasses import dataclass
 
-from PySide6.QtCore import QSignalBlocker, Qt
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QValidator, QWheelEvent
 from PySide6.QtWidgets import QDoubleSpinBox, QSlider
 from typing_extensions import override
 
 from app.window.controls.bound import Control
 from app.window.controls.fields import buddy, settle_timer
-from app.window.controls.labels import describe, restyle, tabular
+from app.window.controls.labels import describe, restyle, say, tabular, wrapped
 from app.window.controls.layouts import Wide, column, row
 from app.window.language import decimal, tr
+from mlx_engine.values.words import Words
 
 GROUPED = re.compile(r"\d{1,3}([., ’\xa0\u202f]\d{3})+")
 """A whole number in groups of three digits: "32,768", "32.768"."""
 GROUPED_SO_FAR = re.compile(r"\d{1,3}([., ’\xa0\u202f]\d{0,3})+")
 """How one begins while it is typed."""
+
+
+NOT_IN_RANGE = Words("“{text}” isn't possible here. Use a number from {least} to {most}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,13 @@ class NumberEdit(QDoubleSpinBox):
     """A number with a decimal point or comma, or a word that stands for one.
 
     The value `unset`, a step below the least number, stands for "not chosen"; the special value
-    text says what is used then, and stepping begins at `start`.
+    text says what is used then, and stepping begins at `start`. A text that is no number in the
+    range stays while it is typed; then `kept` is shown again.
+
+    Signal `refused`(str): such a text was left.
     """
+
+    refused = Signal(str)
 
     def __init__(self, kind: NumberKind, unset: str) -> None:
         """unset: the special value text, "" where there always is a number."""
@@ -54,10 +63,20 @@ class NumberEdit(QDoubleSpinBox):
         self.setSingleStep(kind.step)
         self.setSpecialValueText(unset)
         self.setValue(self.minimum())
+        self.kept = self.value()
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.setMinimumWidth(1)
         tabular(self)
+
+    def is_wrong(self, text: str) -> bool:
+        """Whether no text that begins so is a number in the range."""
+        number = self._number(text)
+        if number is not None:
+            return number > self.maximum()
+        begun = ("-", ".", ",", tr("off"), self.specialValueText())
+        is_group = not self.decimals() and GROUPED_SO_FAR.fullmatch(text)
+        return not is_group and not any(word.startswith(text) for word in begun)
 
     def _number(self, text: str) -> float | None:
         """Parse a number, None for a text that is none."""
@@ -103,16 +122,14 @@ class NumberEdit(QDoubleSpinBox):
     def validate(self, text: str, at: int) -> tuple[QValidator.State, str, int]:
         text, at = self._without_unset(text, at)
         number, state = self._number(text), QValidator.State.Intermediate
-        if number is None:
-            begun = ("-", ".", ",", tr("off"), self.specialValueText())
-            is_group = not self.decimals() and GROUPED_SO_FAR.fullmatch(text)
-            if not is_group and not any(word.startswith(text) for word in begun):
-                state = QValidator.State.Invalid
-        elif number > self.maximum():
-            state = QValidator.State.Invalid
-        elif number >= self._least or number == self.unset:
+        if number is not None and (self._least <= number <= self.maximum() or number == self.unset):
             state = QValidator.State.Acceptable
         return state, text, at
+
+    @override
+    def fixup(self, text: str) -> str:
+        self.refused.emit(text)
+        return self.textFromValue(self.kept)
 
     @override
     def stepBy(self, steps: int) -> None:
@@ -167,7 +184,12 @@ class NumberField(Control):
             describe(self._slider, self._what)
             self._slider.valueChanged.connect(self._slide)
             lines.addWidget(self._slider)
+        self._problem = wrapped("", "problem")
+        self._problem.hide()
+        lines.addWidget(self._problem)
         self.edit.valueChanged.connect(self._change)
+        self.edit.lineEdit().textEdited.connect(self._take_text)
+        self.edit.refused.connect(self._show_problem)
         self.edit.editingFinished.connect(self.leave)
         self._refresh()
 
@@ -182,8 +204,11 @@ class NumberField(Control):
 
     def set_value(self, number: float | None) -> None:
         """Show a number without emitting it."""
+        if number != self.value:
+            self._show_problem("")
         with QSignalBlocker(self.edit):
             self.edit.setValue(self.edit.unset if number is None else number)
+        self.edit.kept = self.edit.value()
         self._pending.stop()
         self._refresh()
 
@@ -203,12 +228,26 @@ class NumberField(Control):
     def settle(self) -> None:
         """Emit the number."""
         self._pending.stop()
+        self.edit.kept = self.edit.value()
         self.chosen.emit(self.value)
 
     def leave(self) -> None:
         """Settle what was typed when the focus leaves."""
         if self._pending.isActive():
             self.settle()
+
+    def _take_text(self, text: str) -> None:
+        """Keep a number that grew out of the range while it was typed from being settled."""
+        is_wrong = self.edit.is_wrong(text)
+        self._show_problem(text if is_wrong else "")
+        if not self.edit.hasAcceptableInput():
+            self._pending.stop()
+
+    def _show_problem(self, text: str) -> None:
+        least, most = decimal(self._kind.least), decimal(self._kind.most)
+        words = tr(NOT_IN_RANGE.template, text=text, least=least, most=most)
+        say(self._problem, words if text else "")
+        restyle(self.edit, "bad", bool(text))
 
     def _change(self) -> None:
         self._pending.start()

@@ -25,6 +25,7 @@ from app.state.round_history import DraftingNow, LastAnswer, SpeedBySetting
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.controls.choices import DropDown, Segments
+from app.window.controls.fields import SETTLED_MS
 from app.window.controls.labels import ShortLabel
 from app.window.controls.layouts import Group
 from app.window.controls.numbers import Slider
@@ -109,17 +110,19 @@ def test_an_empty_field_is_no_choice_or_no_limit(qtbot, panel, heard):
 @pytest.mark.parametrize(
     ("field", "text", "number"),
     [
-        ("Temperature", "11", 1),
+        ("Temperature", "11", None),
         ("Temperature", "hot", None),
         ("Temperature", "nan", None),
-        ("Top k", "1.5", 1),
+        ("Top k", "1.5", None),
+        ("Top k", "1e9", None),
+        ("Max tokens", "99999999999", None),
         ("Max tokens", "1,024", 1024),
         ("Max tokens", "32.768", 32768),
         ("Max tokens", "0", None),
         ("Minimum certainty", "2", None),
     ],
 )
-def test_no_number_out_of_range_can_be_typed(qtbot, panel, heard, field, text, number):
+def test_no_number_out_of_range_is_taken(qtbot, panel, heard, field, text, number):
     type_into(qtbot, panel, field, text)
     numbers = {
         "Temperature": lambda: panel.owner.settings.sampling.temperature,
@@ -128,6 +131,23 @@ def test_no_number_out_of_range_can_be_typed(qtbot, panel, heard, field, text, n
         "Minimum certainty": lambda: panel.owner.settings.draft.min_probability or None,
     }
     assert numbers[field]() == number, heard
+    said = any("Use a number from" in shown for shown in words_on(panel))
+    assert said == (number is None), "the range is told where the text was not taken"
+
+
+def test_a_number_too_large_stays_as_typed_until_the_field_is_left(qtbot, panel, heard):
+    type_into(qtbot, panel, "Top k", "7")
+    field = field_of(panel, "Top k")
+    field.selectAll()
+    qtbot.keyClicks(field, "99999999")
+    assert field.text() == "99999999"
+    qtbot.wait(2 * SETTLED_MS)
+    assert panel.owner.settings.sampling.top_k == 7, "not what it was on the way there"
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    assert field.text() == "7"
+    assert any("from 0 to 1" in shown for shown in words_on(panel))
+    type_into(qtbot, panel, "Top k", "8")
+    assert not any("Use a number from" in shown for shown in words_on(panel))
 
 
 @pytest.mark.parametrize("text", ["-1", "x", "18446744073709551616"])
