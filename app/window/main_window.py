@@ -14,10 +14,10 @@ from PySide6.QtGui import (
     QPaintEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QFrame, QMainWindow, QScrollArea, QSplitter, QWidget
+from PySide6.QtWidgets import QFrame, QMainWindow, QSplitter, QWidget
 from typing_extensions import override
 
-from app.window.controls.layouts import Wide, column, row, stacked
+from app.window.controls.layouts import Wide, column, row, scroll_to, stacked
 from app.window.look import look
 
 Page = Literal["chat", "library", "compare", "settings"]
@@ -244,11 +244,9 @@ class MainWindow(QMainWindow):
     def focusNextPrevChild(self, is_next: bool) -> bool:
         # Qt scrolls only to what was in the same area before
         is_found = super().focusNextPrevChild(is_next)
-        around: QWidget | None = self.focusWidget()
-        while around and not isinstance(around, QScrollArea):
-            around = around.parentWidget()
-        if isinstance(around, QScrollArea):
-            around.ensureWidgetVisible(self.focusWidget())
+        focused = self.focusWidget()
+        if focused is not None:
+            scroll_to(focused)
         return is_found
 
     @override

@@ -5534,6 +5534,14 @@ Ein Klick zeigt mehr.</translation>
         <translation>JSON-Schema oder regulärer Ausdruck. Leer: beliebiger Text.</translation>
     </message>
     <message>
+        <source>Until this is corrected, answers keep the format set before.</source>
+        <translation>Bis das berichtigt ist, behalten Antworten das zuletzt gesetzte Format.</translation>
+    </message>
+    <message>
+        <source>Until this is corrected, answers can be any text.</source>
+        <translation>Bis das berichtigt ist, können Antworten beliebiger Text sein.</translation>
+    </message>
+    <message>
         <source>Tools</source>
         <translation>Werkzeuge</translation>
     </message>

@@ -17,7 +17,7 @@ from typing_extensions import override
 from app.window.controls.bound import Control
 from app.window.controls.icons import paint_icon
 from app.window.controls.labels import describe, label, paragraph, restyle, say
-from app.window.controls.layouts import Wide, column, row
+from app.window.controls.layouts import Wide, column, row, scroll_to
 from app.window.language import tr
 from app.window.look import look
 from mlx_engine.values.errors import BadOption
@@ -163,6 +163,7 @@ class Field(Control):
             value = self._read(self.text())
         except BadOption as problem:
             self._show_problem(str(problem))
+            QTimer.singleShot(0, self, lambda: scroll_to(self.problem))  # once it is laid out
         else:
             self._show_problem("")
             self.chosen.emit(value)

@@ -143,6 +143,15 @@ def scrolled(body: QWidget) -> QScrollArea:
     return area
 
 
+def scroll_to(widget: QWidget) -> None:
+    """Bring a widget into view in the scroll area that it is in, if it is in one."""
+    around: QWidget | None = widget
+    while around and not isinstance(around, QScrollArea):
+        around = around.parentWidget()
+    if isinstance(around, QScrollArea) and widget.isVisible():
+        around.ensureWidgetVisible(widget)
+
+
 WIDEST = 360
 GAP = 6
 

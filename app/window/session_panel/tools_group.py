@@ -17,7 +17,7 @@ from app.window.language import tr
 from app.window.tools_pane import state_in_words
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import GenerationOptions
-from mlx_engine.values.words import Words
+from mlx_engine.values.words import Words, joined
 
 NONE = Words("The model can use tools, such as searching the web, once you add a tool server.")
 WHAT_TOOLS = Words("What the model can use to answer in this chat. It asks you before each use.")
@@ -27,6 +27,8 @@ WHAT_FORMAT = Words(
     "pattern that text must follow. Tools are off while a format is set."
 )
 ANY = Words("JSON schema, or a regular expression. Empty: any text.")
+STILL_BOUND = Words("Until this is corrected, answers keep the format set before.")
+STILL_FREE = Words("Until this is corrected, answers can be any text.")
 
 
 class ToolsGroup(Group):
@@ -93,6 +95,10 @@ class FormatField(TextField):
             name, 3, tr(ANY), self._bound, format_text, shows_name=False, what=tr(WHAT_FORMAT)
         )
         self._options = GenerationOptions()
+        self.chosen.connect(self._keep)
+
+    def _keep(self, options: GenerationOptions) -> None:
+        self._options = options
 
     def set_value(self, value: object) -> None:
         """Show the format in options without emitting it."""
@@ -110,7 +116,11 @@ class FormatField(TextField):
         return (typed.schema, typed.regex) == (value.schema, value.regex)
 
     def _bound(self, text: str) -> GenerationOptions:
-        return options_with_format(self._options, text)
+        try:
+            return options_with_format(self._options, text)
+        except BadOption as problem:
+            kept = STILL_BOUND if format_text(self._options) else STILL_FREE
+            raise BadOption(joined((str(problem), kept), " ")) from problem
 
 
 class FormatGroup(Group):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent
-from PySide6.QtWidgets import QApplication, QMessageBox, QPlainTextEdit
+from PySide6.QtWidgets import QApplication, QMessageBox, QPlainTextEdit, QScrollArea
 from pytestqt.qtbot import QtBot
 from seen import press
 from tool_model import CALL_TOKEN, tool_folder
@@ -18,6 +18,7 @@ from windows import Driven, running
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.values.tools import ToolServer
+from app.window.controls.bound import with_field
 from app.window.session_panel.tools_group import ToolsGroup
 from app.window.tools_pane import ToolsPane
 from app.window.transcript.tool_card import ToolCard
@@ -241,6 +242,9 @@ def test_servers_are_added_changed_switched_and_removed(driven: Driven) -> None:
     assert names() == []
 
 
+MOST = "generation.max_tokens"
+
+
 def test_an_answer_is_bound_to_a_schema(driven: Driven, models: CallingModels) -> None:
     models.engine.calls = 0
     driven.app.chat.begin(ChatSettings(sampling=SETTINGS.sampling))
@@ -254,11 +258,33 @@ def test_an_answer_is_bound_to_a_schema(driven: Driven, models: CallingModels) -
         return field.problem.text()
 
     assert type_in("{").startswith("This is not JSON: Expecting property name")
-    assert type_in('{"type": "odd"}') == "No answer can have this format (Invalid type: odd)."
+    problem = "No answer can have this format (Invalid type: odd)."
+    free = "Until this is corrected, answers can be any text."
+    assert type_in('{"type": "odd"}') == f"{problem} {free}"
     assert type_in("[ab").startswith("No answer can have this format")
     assert type_in('{"enum": ["yes", "no"]}') == ""
     assert driven.ask("Is it?") in ('"yes"', '"no"')
+    assert type_in('{"enum": ["yes"').endswith("answers keep the format set before.")
+    driven.app.chat.change_settings(with_field(driven.app.chat.settings, MOST, 400))
+    assert edit.toPlainText() == '{"enum": ["yes"' and field.problem.text()
+    assert driven.ask("Is it still?") in ('"yes"', '"no"')
+    driven.app.chat.change_settings(with_field(driven.app.chat.settings, MOST, None))
     assert type_in("(a|b){3}") == ""
     assert set(driven.ask("Well?")) <= {"a", "b"}
     assert type_in("") == ""
     assert driven.app.chat.settings.generation == GenerationOptions()
+
+
+def test_a_broken_schema_is_told_in_view(driven: Driven) -> None:
+    window, panel = driven.widgets.window, driven.widgets.session
+    window.show()
+    window.show_panel("session")
+    panel.fold_groups(())
+    field = panel.format.field
+    edit = field.findChild(QPlainTextEdit)
+    area = next(a for a in panel.findChildren(QScrollArea) if a.isAncestorOf(field))
+    assert edit is not None
+    driven.until(lambda: field.isVisible() and area.verticalScrollBar().maximum() > 0)
+    assert edit.visibleRegion().isEmpty()
+    edit.setPlainText('{"type": ')
+    driven.until(lambda: not field.problem.visibleRegion().isEmpty())
