@@ -19,7 +19,12 @@ from app.window.transcript.markdown_text import markdown_html
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import GAP, LIST_STEP, PARAGRAPH_GAP, Reader, keeps_height
 from app.window.transcript.selection import Part
-from app.window.transcript.streaming_markdown import Segment, StreamingMarkdown, settled
+from app.window.transcript.streaming_markdown import (
+    Segment,
+    StreamingMarkdown,
+    is_json,
+    settled,
+)
 
 DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S+.*$", re.MULTILINE)
 MOST_DEFINITIONS = 1000
@@ -87,6 +92,9 @@ class SegmentColumn(QWidget):
     def _close(self) -> int:
         """End the stream; return the index of the first segment that changed."""
         first = self._stream.finish()
+        if not self._muted and is_json(text := self.text()):
+            self._stream.segments[:] = [Segment("code", 0, text, closed=True, is_json=True)]
+            first = 0
         self._definitions = link_definitions(self._stream.segments)
         return first
 

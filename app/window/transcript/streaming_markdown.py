@@ -1,5 +1,6 @@
 """Splits markdown into segments while it arrives, never looking at a finished segment again."""
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -55,7 +56,7 @@ class Segment:
 
     closed: nothing will be added to it any more. head: of the table or fence that it goes on with,
     or "". level: how many lists it stands in that began in segments before it. indent: columns
-    that its lines are set in by these.
+    that its lines are set in by these. is_json: it is code without a fence or an indent.
     """
 
     kind: Kind
@@ -65,6 +66,7 @@ class Segment:
     head: str = ""
     indent: int = 0
     level: int = 0
+    is_json: bool = False
 
     @property
     def end(self) -> int:
@@ -79,6 +81,8 @@ class Segment:
     @property
     def language(self) -> str:
         """First word after the opening fence, "" when there is none (and for prose)."""
+        if self.is_json:
+            return "json"
         fence = self._opening() if self.kind == "code" else None
         return fence.info.split()[0].lower() if fence and fence.info else ""
 
@@ -90,6 +94,9 @@ class Segment:
     @property
     def code_parts(self) -> tuple[CodePart, ...]:
         """What of the source is code, in its order: all between the fences, or each line."""
+        if self.is_json:
+            code = self.source.strip()
+            return (CodePart(self.source.find(code), code),)
         fence = self._opening()
         return tuple(self._indented() if fence is None else self._fenced(fence))
 
@@ -132,6 +139,15 @@ def dedented(source: str, indent: int) -> str:
 def _may_close(line: str, fence: Fence) -> bool:
     """Whether an unfinished line is the beginning of a closing fence."""
     return bool(line) and fence.marker.startswith(line)
+
+
+def is_json(text: str) -> bool:
+    """Whether a whole text is a JSON object or list."""
+    ends = text.strip()[:1] + text.strip()[-1:]
+    try:
+        return ends in ("{}", "[]") and isinstance(json.loads(text), dict | list)
+    except (ValueError, RecursionError):
+        return False
 
 
 def settled(source: str) -> str:

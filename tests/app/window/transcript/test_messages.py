@@ -456,3 +456,29 @@ def test_the_buttons_of_an_answer_need_no_wide_window(view):
     above, below = (b.mapTo(view, QPoint()).y() for b in (buttons.previous, buttons.copy))
     assert below >= above + buttons.previous.height()
     assert of(view, 1).height() >= buttons.mapTo(of(view, 1), QPoint()).y() + buttons.height()
+
+
+DATA = '{"title": "*Zebras*",\n\n    "stripes": [1,\n\n    2]}'
+
+
+@pytest.mark.parametrize("text", [DATA, f"{DATA}\n", "[]"])
+@pytest.mark.parametrize("is_live", [True, False])
+def test_an_answer_that_is_json_is_one_block_of_code(view, text, is_live):
+    if is_live:
+        show(view, ShownMessage(1, "assistant", "", state="live"))
+        for letter in text:
+            of(view, 1).append([TextPiece(letter)])
+        of(view, 1).finish(ShownMessage(1, "assistant", text))
+    else:
+        show(view, ShownMessage(1, "assistant", text))
+    answer = of(view, 1).answer
+    assert answer is not None and answer.text() == text
+    (code,) = answer.texts()
+    assert isinstance(code, CodeText) and code.text() == text.strip()
+    assert "json" in words_on(answer)
+
+
+@pytest.mark.parametrize("text", ["[see](https://example.org)", "{x}", "[1] and [2]", "12"])
+def test_an_answer_that_is_no_json_is_prose(view, text):
+    show(view, ShownMessage(1, "assistant", text))
+    assert not of(view, 1).answer.findChildren(CodeText)
