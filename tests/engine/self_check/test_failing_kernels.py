@@ -182,7 +182,7 @@ def test_stock_goes_on(
     assert text(engine, sampling) == wanted
     assert launcher.runs >= at
     states = {one.name: one for one in engine.description.kernels}
-    assert "does not run" in states[kernel].why_not
+    assert "does not run" in states[kernel].details
     assert states["delta" if kernel != "delta" else "products"].in_use
     assert engine.description.numerics == "fast"
     ran = launcher.runs
@@ -219,7 +219,7 @@ def words_of_prompt(
     launcher.fail_at(launcher.runs + at)
     made = engine.generate(LONG_PROMPT, LENGTH, NOISY, DraftOptions(depth=2), ignore_eos=True)
     states = {one.name: one for one in engine.description.kernels}
-    assert ("does not run" in states[kernel].why_not) != is_off
+    assert ("does not run" in states[kernel].details) != is_off
     assert states["products"].in_use
     engine.close()
     return made.tokens
@@ -256,7 +256,7 @@ def test_a_failure_that_no_trial_shows_switches_all_off(
     engine = opened(folder, "dense", Failing("gated_delta_block", "raises", 3, 1), record)
     assert text(engine) == stock["dense"]
     assert not any(state.in_use for state in engine.description.kernels)
-    assert any("a pass failed" in state.why_not for state in engine.description.kernels)
+    assert any("a pass failed" in state.details for state in engine.description.kernels)
     engine.close()
     again = opened(folder, "dense", EmulatorLauncher(check=False), record)
     assert any(state.in_use for state in again.description.kernels)
@@ -309,7 +309,7 @@ def test_chats_are_kept(
     both_say(1, "d")
     both_say(0, "e")
     states = {one.name: one for one in engine.description.kernels}
-    assert "does not run" in states["delta"].why_not
+    assert "does not run" in states["delta"].details
     assert states["products"].in_use
     engine.close()
     plain.close()
@@ -383,7 +383,7 @@ def test_passes_that_end_the_program_are_not_begun_again(
         program.join()
         assert program.exitcode == status
     again = opened(folder, "dense", Ending("", 1, AssertionError), KernelRecord(file, HERE))
-    whys = [state.why_not for state in again.description.kernels]
+    whys = [state.details for state in again.description.kernels]
     assert any(DIED in why for why in whys)
     assert all(DIED in why or "No layer" in why for why in whys)
     assert text(again)
