@@ -60,6 +60,7 @@ def filled_window(qtbot: QtBot) -> Widgets:
     made.drafting.show_history(history)
     made.drafting.show_costs([5.0, 6.0, 7.0], 1)
     compared = StatedComparison(ChatSettings(sampling=SamplingChoice(seed=1)))
+    made.window.destroyed.connect(compared.stated.close)
     made.compare.watch(compared.comparison)
     compared.run("the same", "the other")
     made.window.show()

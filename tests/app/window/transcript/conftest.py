@@ -10,10 +10,13 @@ def view(qtbot):
     from app.window.transcript.transcript_view import TranscriptView
 
     made = TranscriptView()
-    made.reader.drafts = Drafts(open_passing_store(""))
+    store = open_passing_store("")
+    made.reader.drafts = Drafts(store)
     made.reader.edits = made.reader.drafts.edits
     qtbot.addWidget(made)
     made.resize(700, 500)
     made.show()
     settle()
-    return made
+    yield made
+    made.reader.drafts.close()
+    store.close()
