@@ -40,9 +40,9 @@ SIZES = ((0, 128), (4096, 256), (16384, 512), (65536, 1024))
 MOST_FACTOR = 16
 """With it each of the first three sizes still has whole blocks."""
 
-LONG_AT, DRAFT_ROWS, MOST_SHARE = 256, 4, 0.15
-"""Partial results of DRAFT_ROWS rows take at most this share of the cache's bytes in blocks of
-LONG_AT keys times the factor, unless MOST_FACTOR is reached."""
+DRAFT_ROWS, MOST_SHARE = 4, 0.15
+"""Partial results of DRAFT_ROWS rows take at most this share of the cache's bytes in blocks of the
+second size times the factor, unless MOST_FACTOR is reached."""
 
 BLOCKS = """
 template <int F>
@@ -245,12 +245,13 @@ class KeyBlocks(NamedTuple):
 
     def of(self, key: int) -> int:
         """Number of the block that contains the key at an absolute position."""
-        before = 0
-        for (start, keys), end in zip(SIZES, (*(at for at, _ in SIZES[1:]), None), strict=True):
-            if end is None or key < end:
-                return before + (key - start) // (keys * self.factor)
-            before += (end - start) // (keys * self.factor)
-        raise AssertionError(key)
+        block, (at, size) = 0, SIZES[0]
+        for following, larger in SIZES[1:]:
+            if key < following:
+                break
+            block += (following - at) // (size * self.factor)
+            at, size = following, larger
+        return block + (key - at) // (size * self.factor)
 
     def start(self, block: int) -> int:
         """Absolute position of the first key in a block."""
@@ -270,7 +271,8 @@ def key_blocks(form: KeyValueFormat, size: int, value_size: int, heads_per_key: 
     size, value_size: elements of a key (without its latent) and of a value.
     """
     partial_bytes = heads_per_key * DRAFT_ROWS * (value_size + 2) * 8  # written and read again
-    wanted = partial_bytes / (MOST_SHARE * (size + value_size) * form.element_bytes * LONG_AT)
+    key_bytes = (size + value_size) * form.element_bytes
+    wanted = partial_bytes / (MOST_SHARE * key_bytes * SIZES[1][1])
     factor = 1
     while factor < wanted and factor < MOST_FACTOR:
         factor *= 2

@@ -78,7 +78,7 @@ class CpuStockOperations(StockOperations):
     ) -> mx.array:
         """Multiply rows by chosen matrices in float32, the only type of MLX's CPU backend here."""
         wide, stack = rows.astype(mx.float32), matrices.astype(mx.float32)
-        return mx.gather_mm(wide, stack, its_row, chosen, sorted_indices=is_sorted)
+        return super().gather_product(wide, stack, its_row, chosen, is_sorted=is_sorted)
 
     def l2_norm(self, x: mx.array, heads: int, eps: float, repeats: int = 1) -> mx.array:
         """L2-normalise heads, repeating each head in the same matrix product."""

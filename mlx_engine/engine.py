@@ -149,7 +149,7 @@ class Engine:
             breaking=tokenizer.tokens_with,
             first_suppressed=tokenizer.first_suppressed_ids,
             after_answer=self._after_answer,
-            can_retry=self._self_check.can_retry,
+            can_retry=self._can_retry,
             batch=BatchScheduler(self._self_check.most_rows, outcome_reader()),
             most_bytes=most_bytes(options),
         )
@@ -208,6 +208,14 @@ class Engine:
         is_awaited: asked before every pass whether other work waits for this thread.
         """
         self._self_check.is_awaited = is_awaited
+
+    def _can_retry(self, error: Exception) -> bool:
+        """Whether to retry after an error; conversations at rest in another type are read again."""
+        before = self.description.activations
+        can_retry = self._self_check.can_retry(error)
+        if self.description.activations != before:
+            self._parts.prompts.forget()
+        return can_retry
 
     def _after_answer(self) -> None:
         """Check kernels and time passes a while after an answer, and save prompts."""

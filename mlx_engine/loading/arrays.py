@@ -38,8 +38,11 @@ def half_dtype(asked: AskedActivations, architecture: str) -> mx.Dtype | None:
 
 
 def gpu_architecture() -> str:
-    """Architecture of MLX's default device, such as "applegpu_g13s"; empty for a CPU."""
-    return str(mx.device_info()["architecture"]) if computes_on_gpu() else ""
+    """Architecture of MLX's default device, such as "applegpu_g13s"; empty for a CPU.
+
+    "unknown" where MLX does not tell it, as not every backend does.
+    """
+    return str(mx.device_info().get("architecture", "unknown")) if computes_on_gpu() else ""
 
 
 def dtype_in_memory(dtype: mx.Dtype, half: mx.Dtype | None) -> mx.Dtype:

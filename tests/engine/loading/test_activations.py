@@ -10,7 +10,7 @@ from tiny_published import publish
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
-from mlx_engine.values.conversation import GenerationFinished
+from mlx_engine.values.conversation import GenerationFinished, RoundFinished
 from mlx_engine.values.errors import BadOption, NumericsError
 from mlx_engine.values.options import (
     DraftOptions,
@@ -109,6 +109,25 @@ def test_what_outgrows_float16_goes_on_in_bfloat16(tmp_path: Path, place: str) -
             codes = [reason.code for reason in engine.description.declined]
             assert codes.count("float16-overflowed") == 1
         assert np.isfinite(engine.logits(session.prompt_tokens())).all()
+
+
+def test_other_chats_go_on_when_the_type_changes(tmp_path: Path) -> None:
+    """One at rest is read again; one that runs goes on, of the same length as ever."""
+    folder = publish("llama", tmp_path / "m", dtype="bfloat16").folder
+    with mlx_engine.load(folder, options=LoadOptions(activations="float16")) as engine:
+        limits = GenerationOptions(max_tokens=8, ignore_eos=True)
+        rests, runs = (engine.session(generation=limits) for _ in range(2))
+        list(rests.send("one"))
+        assert rests.nbytes
+        events = runs.send("two")
+        next(event for event in events if isinstance(event, RoundFinished))
+        assert engine.parts.can_retry(NumericsError("It is too large."))
+        assert not rests.nbytes
+        for answer in (events, rests.send("three")):
+            *_, last = answer
+            assert isinstance(last, GenerationFinished)
+            assert last.stats.generated_tokens == 8
+        assert engine.description.activations == "bfloat16"
 
 
 def test_a_damaged_model_is_told_of_in_every_type(tmp_path: Path) -> None:
