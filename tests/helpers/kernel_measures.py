@@ -10,6 +10,7 @@ from metal_emulator import stock_kernels as stock
 from metal_kernels import few_query_attention, few_row_matvec, gated_delta_block
 from metal_kernels.few_query_attention import KeyExtent
 from metal_kernels.key_value_formats import cache_format
+from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.mlx_formats import affine
 from mlx_engine.self_check.kernel_trials import Trial
 
@@ -69,6 +70,26 @@ def stock_wide(rows: int, bits: int) -> PerWeight:
 
 def _packed(bits: int) -> tuple[mx.array, ...]:
     return tuple(mx.quantize(halves((OUTPUTS, INPUTS), 2), 64, bits))
+
+
+def instructions(
+    form: WeightFormat, weights: tuple[mx.array, ...], rows: int, dtype: mx.Dtype = mx.bfloat16
+) -> dict[str, float]:
+    """Instructions by kind and in "total" that a weight takes in a product of so many rows.
+
+    weights: of an even number of units, at least 32 a row.
+    """
+    launcher = RegisterLauncher()
+    x = mx.zeros((rows, 32 * form.unit), dtype)
+    few_row_matvec.few_row_matvec(x, weights, form, launcher)
+    _, unit, *run = launcher.runs[0].need.loops
+    runs = form.unit // 8 if run else 0
+    weights_of_a_trip = form.unit * few_row_matvec.weight_rows(rows)
+    each = {
+        kind: (count + runs * (getattr(run[0], kind) if run else 0)) / weights_of_a_trip
+        for kind, count in unit._asdict().items()
+    }
+    return each | {"total": sum(each.values()) - each["moves"]}
 
 
 class PerKey(NamedTuple):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from metal_emulator import toolchain
 from metal_emulator.errors import EmulatorError
+from metal_emulator.instructions import instructions_by_depth
 from metal_emulator.registers import Registers
 
 CPP = Path(__file__).parent / "cpp"
@@ -140,8 +141,10 @@ def lint(name: str, text: str) -> Registers:
             if said:
                 raise EmulatorError(name, "lint", _shortened(said))
             made.replace(target)
-    found = dict(_COUNTS.findall(target.read_text(encoding="utf-8")))
-    return Registers(int(found["NumVgprs"]), int(found["ScratchSize"]))
+    assembly = target.read_text(encoding="utf-8")
+    found = dict(_COUNTS.findall(assembly))
+    loops = instructions_by_depth(assembly)
+    return Registers(int(found["NumVgprs"]), int(found["ScratchSize"]), loops)
 
 
 def _shortened(said: str, most: int = 40) -> str:

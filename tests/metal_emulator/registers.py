@@ -15,6 +15,8 @@ runs on an M4 Max), of which fewer run at a time.
 
 from typing import NamedTuple
 
+from metal_emulator.instructions import Instructions
+
 MOST_THREADS = 1024
 MOST_REGISTERS = 128
 SHARED_OUT = (
@@ -28,10 +30,14 @@ M1, M3 = 13, 15
 
 
 class Registers(NamedTuple):
-    """Of one thread. count: of 32 bits. in_memory: bytes of its variables that are in none."""
+    """Of one thread. count: of 32 bits. in_memory: bytes of its variables that are in none.
+
+    loops: its instructions outside of loops, in loops, in the loops of those, and so on.
+    """
 
     count: int
     in_memory: int
+    loops: tuple[Instructions, ...] = ()
 
     def most_threads(self, generation: int) -> int:
         """Of a threadgroup on a chip of this generation."""

@@ -1,4 +1,4 @@
-"""Registers are counted near what Apple's compiler gives; threads they do not last for are told."""
+"""Registers and instructions are counted near Apple's; threads that do not fit are told."""
 
 import mlx.core as mx
 import pytest
@@ -46,6 +46,26 @@ def test_an_array_with_an_index_not_known_lies_in_memory() -> None:
 def test_what_all_threads_share_costs_nothing() -> None:
     shared = " + ".join(f"a[{n}]" for n in range(32))
     assert registers(f"out[i] = a[i] * ({shared});").count < 16
+
+
+def test_instructions_are_counted_by_loop() -> None:
+    """Of an outer trip a load, an inner one's two products, one with its sum, and shifts."""
+    outside, outer, inner = registers("""
+        float sum = 0;
+        for (int n = 0; n < int(a[0]); n++) {
+            uint bits = as_type<uint>(a[i + n * 64]);
+            for (int k = 0; k < int(a[1]); k++) {
+                sum = fma(float(bits & 15), 0.37f * float(k), sum);
+                bits >>= 4;
+            }
+        }
+        out[i] = sum;
+    """).loops
+    assert outside.stores == 1
+    assert (outer.loads, outer.fused, outer.stores) == (1, 0, 0)
+    assert (inner.loads, inner.fused, inner.floats) == (0, 1, 1)
+    assert inner.conversions >= 1 and inner.integers >= 2
+    assert inner.total == sum(inner) - inner.moves
 
 
 def test_threads_by_registers() -> None:

@@ -1,0 +1,69 @@
+"""What a GPU executes in the loops of a kernel, integer work included.
+
+Counted in the assembly text that registers are counted in (gfx1030), whose instructions are near
+Apple's: a thread's, of 32 bits. What all threads of a SIMD-group share is left out, as it is done
+once for all of them. One instruction there may be two here: gfx1030 takes a byte and converts it at
+once, and converts float16 inside a product.
+"""
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+
+class Instructions(NamedTuple):
+    """Instructions of one trip of a loop, without those of loops inside it.
+
+    loads, stores: of memory, whatever their width. fused: products with a sum. floats: other
+    arithmetic on floats. conversions: between integers, halves and floats. integers: shifts, masks,
+    addresses. exchanges: across lanes. moves: copies, which other compilers may not need.
+    """
+
+    loads: int = 0
+    stores: int = 0
+    fused: int = 0
+    floats: int = 0
+    conversions: int = 0
+    integers: int = 0
+    exchanges: int = 0
+    moves: int = 0
+
+    @property
+    def total(self) -> int:
+        """All instructions but copies."""
+        return sum(self) - self.moves
+
+
+_KINDS = (
+    ("loads", re.compile(r"(global|flat|buffer|scratch)_load|ds_read")),
+    ("stores", re.compile(r"(global|flat|buffer|scratch)_store|ds_write")),
+    ("exchanges", re.compile(r"; exchanged")),
+    ("fused", re.compile(r"v_(pk_)?(fma|fmac|mad_f|mac_f|fmaak|fmamk)")),
+    ("conversions", re.compile(r"v_cvt")),
+    ("moves", re.compile(r"v_(mov|accvgpr|swap)")),
+    ("floats", re.compile(r"v_(pk_)?\w+_f(16|32)|; computed")),
+    ("integers", re.compile(r"v_")),
+)
+_LABEL = re.compile(r"^(?:\.LBB\d+_\d+:|; %bb\.\d+:)")
+_DEPTH = re.compile(r"Depth[= ](\d+)")
+_CHILD = re.compile(r"Child Loop")
+
+
+def instructions_by_depth(assembly: str) -> tuple[Instructions, ...]:
+    """Instructions of a kernel outside of loops, in its loops, in the loops of those, and so on."""
+    found = dict[int, Counter[str]]()
+    depth, in_label = 0, False
+    for line in assembly.splitlines():
+        code, _, note = line.partition(";")
+        if _LABEL.match(line):
+            depth, in_label = 0, True
+        if in_label and (told := _DEPTH.search(note)) and not _CHILD.search(note):
+            depth = int(told.group(1))
+        word = code.strip()
+        if word and not word.endswith(":"):
+            in_label = False
+        text = word or line.strip()
+        kind = next((name for name, known in _KINDS if known.match(text)), None)
+        if kind is not None:
+            found.setdefault(depth, Counter())[kind] += 1
+    return tuple(Instructions(**found.get(n, {})) for n in range(max(found, default=0) + 1))
