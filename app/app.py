@@ -144,7 +144,8 @@ class App(QObject):
         self._connect_look()
         for state in (chats, settings, answers, drafts, tools):
             state.failed.connect(self.troubles.tell)
-        answers.saved.connect(widgets.notice.withdraw)
+            state.mended.connect(widgets.notice.withdraw)
+        chat.mended.connect(widgets.notice.withdraw)
         self.troubles.tell_of_the_start((*store.notices, *settings.notes))
 
     # from the first window to the last save
@@ -159,7 +160,7 @@ class App(QObject):
         self._take_old_texts()
         self._take_old_load_options()
         if words := self.last_chat.restore(value, titles):
-            self.widgets.notice.say(words)
+            self.widgets.notice.say(words, until=self.chat.opened)
         window.painted.connect(self._begin_work)
         QTimer.singleShot(UNSEEN_MS, self, self._begin_work)
         window.show()
@@ -252,7 +253,7 @@ class App(QObject):
         self.widgets.session.options.clicked.connect(self._offer_again)
         self.worker.replied.connect(self.route)
         models.switched.connect(self._collector.settle)
-        models.noticed.connect(self.widgets.notice.say)
+        models.noticed.connect(lambda words: self.widgets.notice.say(words, until=models.switched))
         self.widgets.notice.taken.connect(self.offered.offer)
         self.offered.changed.connect(self._show_card)
         self.widgets.card.load.clicked.connect(lambda: self.widgets.window.show_page("chat"))
@@ -275,7 +276,7 @@ class App(QObject):
             case CostsMeasured() | DraftOutputInUse():
                 self.figures.take(reply)
             case WorkerFailed(problem) if problem.kind == "known":
-                self.troubles.tell(problem.words)
+                self.troubles.tell(problem.words, until=self.models.switched)
             case WorkerFailed(problem):
                 self.mistakes.report(problem.words, problem.details)
             case _:
@@ -346,6 +347,8 @@ class App(QObject):
     def _show_model(self) -> None:
         model = self.models.description
         self.widgets.transcript.show_model(model.name if model else "")
+        if self.models.in_use is not None:
+            self.widgets.notice.withdraw_offer(self.models.in_use.path)
 
     def _end_answer(self, answer: RunningAnswer) -> None:
         if answer.chat_id == self.chat.chat_id:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from PySide6.QtCore import QObject, Qt
+from PySide6.QtCore import QObject, Qt, SignalInstance
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 
@@ -112,8 +112,8 @@ class NotificationController(QObject):
 
 
 class TroubleController(QObject):
-    """Others tell it in words; why a question was not asked is said until one is, a mistake of ours
-    until it is dismissed.
+    """Others tell it in words; why a question was not asked is said until one is or another chat
+    is shown, a mistake of ours until it is dismissed.
     """
 
     def __init__(
@@ -130,14 +130,22 @@ class TroubleController(QObject):
         self._of_a_question = ""
         chat.failed.connect(self._tell_of_a_question)
         answers.ended.connect(self._tell_of_a_bug)
-        chat.stored.connect(lambda _: notice.withdraw(self._of_a_question))
+        for is_over in (chat.stored, chat.opened):
+            is_over.connect(lambda _: notice.withdraw(self._of_a_question))
         notice.details_wanted.connect(lambda details: self._show(notice.words(), details))
         mistakes.made.connect(self._show)
 
-    def tell(self, words: str, details: str = "", *, stays: bool = False) -> None:
-        """Show a problem in the notice bar, and log it."""
+    def tell(
+        self,
+        words: str,
+        details: str = "",
+        *,
+        stays: bool = False,
+        until: SignalInstance | None = None,
+    ) -> None:
+        """Show a problem in the notice bar, until a signal if one is given, and log it."""
         self._mistakes.note(f"{words}\n{details}" if details else words)
-        self._notice.say(words, details, is_problem=True, stays=stays)
+        self._notice.say(words, details, is_problem=True, stays=stays, until=until)
 
     def tell_of_the_start(self, notes: Sequence[str]) -> None:
         """Show what was found when files were opened, until it is dismissed."""

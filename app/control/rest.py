@@ -24,6 +24,7 @@ from mlx_engine.values.words import Words
 
 AT_START = Words("Not loaded yet. Your next message loads it")
 EJECTED = Words("Ejected. Your next message loads it again")
+GONE = Words("{last} is no longer there; the built-in model is used instead.")
 ANSWERING = Words("An answer is being written: stop it, then eject the model.")
 MINUTE_MS = 60_000
 LONGEST_MS = 2**31 - 1
@@ -47,6 +48,7 @@ class RestController(QObject):
         self.awake = Awake(this_systems_command())
         self._models, self._answers, self._compare = models, answers, compare
         self._settings, self._server, self._notice = settings, server, notice
+        self._gone = ""
         self.idle = QTimer(self, singleShot=True)
         self.idle.timeout.connect(self._let_go)
         for changed in (models.changed, answers.changed, compare.changed, settings.changed):
@@ -58,8 +60,8 @@ class RestController(QObject):
         recent = self._settings.value.recent_models
         last = recent[0] if recent and recent[0] != BUILT_IN else None
         if last is not None and not Path(last).exists():
-            words = tr("{last} is no longer there; the built-in model is used instead.", last=last)
-            self._notice.say(words)
+            self._gone = Words(GONE.template, last=last)
+            self._notice.say(self._gone)
             last = None
         if self._settings.value.load_at_start:
             self._models.load(last)
@@ -76,6 +78,8 @@ class RestController(QObject):
         if not self._is_busy:
             self._notice.withdraw(ANSWERING)
         minutes, in_use = self._settings.value.idle_minutes, self._models.in_use
+        if in_use and in_use.path is not None:
+            self._notice.withdraw(self._gone)
         may_go = in_use and not settings_of(self._settings.value, in_use.path).keep
         is_busy = self._is_busy or self._server.requests > 0
         if minutes and may_go and not is_busy and not self._models.loading:

@@ -48,12 +48,11 @@ class Answers(State):
         ended: a RunningAnswer and the Problem that ended it, None when all went well.
         changed: another set of chats is being answered.
         failed: a StoreError in words, once an answer.
-        saved: those words, when what could not be saved is saved after all.
+        mended: those words, when what could not be saved is saved after all.
     """
 
     grown = Signal(object, object)
     ended = Signal(object, object)
-    saved = Signal(object)
 
     def __init__(
         self,
@@ -319,7 +318,7 @@ class Answers(State):
     def _tell_saved(self, message_id: int) -> None:
         words = self._told.pop(message_id, None)
         if words is not None:
-            self.saved.emit(words)
+            self.mended.emit(words)
 
     def _saving(self, answer: RunningAnswer, save: Callable[[], object]) -> bool:
         """Store something; False if that failed, which is told once an answer."""

@@ -64,6 +64,12 @@ class OfferedModel(State):
         memory = self.facts.memory if self.facts else None
         return memory is not None and memory.fit == "too-large"
 
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the model is so large that it is not loaded anyway either."""
+        memory = self.facts.memory if self.facts else None
+        return memory is not None and memory.is_hopeless
+
     def offer(self, path: str | None, heads: Path | None = None) -> None:
         """Open the card of a model; heads: a file of MTP heads to load it with."""
         own = settings_of(self._settings.value, path)

@@ -22,6 +22,7 @@ from app.worker.requests import ChangeSettings, CloseChat, Request
 from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import Words, joined
 
+NO_MODEL = Words("No model is loaded: open or drop one, then ask again.")
 LOOKED_AT = 100
 """Messages from the end of a chat in which its last question and answer are looked for."""
 
@@ -70,6 +71,7 @@ class ChatState(State):
         self.title, self.pinned, self.found = "", False, ""
         self.settings = settings
         self.turns = Branch([], lambda _: ())
+        models.changed.connect(self._tell_of_a_model)
         answers.grown.connect(self._grow)
         answers.ended.connect(self._end)
 
@@ -386,9 +388,13 @@ class ChatState(State):
 
     def _has_model(self) -> bool:
         if not self._models.wake():
-            self.failed.emit(Words("No model is loaded: open or drop one, then ask again."))
+            self.failed.emit(NO_MODEL)
             return False
         return True
+
+    def _tell_of_a_model(self) -> None:
+        if self._models.can_answer:
+            self.mended.emit(NO_MODEL)
 
     def _tell_opened(self, first: int | None) -> None:
         self.opened.emit(first)

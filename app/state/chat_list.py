@@ -255,6 +255,7 @@ class ChatListState(State):
         made = None
         with self.reporting():
             made = change()
+            self.report("")
             self.refresh()
             self._chat.look_again()
         return made

@@ -26,13 +26,13 @@ class LostTexts(NamedTuple):
 class Drafts(State):
     """Unsent texts. chats: by chat, NEW for a new one. edits: edited wordings by message id.
 
-    Signal `failed`: the texts could not be stored, in words; emitted once until they are.
+    Signals `failed` and `mended`: the texts could not be stored, in words, and then could.
     """
 
     def __init__(self, store: SessionStore, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._store = store
-        self._stored, self._problem = UnsentTexts(), ""
+        self._stored = UnsentTexts()
         try:
             self._stored = store.drafts.read()
         except StoreError as error:
@@ -97,11 +97,10 @@ class Drafts(State):
                     if text != before.messages.get(message):
                         table.write_message(message, text)
         except StoreError as error:
-            if str(error) != self._problem:
-                self._problem = str(error)
-                self.failed.emit(self._problem)
+            self.report(str(error))
             return False
-        self._stored, self._problem = now, ""
+        self._stored = now
+        self.report("")
         return True
 
     def close(self) -> LostTexts:

@@ -158,7 +158,6 @@ class KeptSettings(State):
         reading = read_settings(path)
         self.notes = reading.notes
         self._value = self._saved = reading.value
-        self._problem = ""
         self._beside, self._lock = Beside(self), Lock()
 
     @property
@@ -171,12 +170,12 @@ class KeptSettings(State):
         if settings == self._value:
             return
         self._value = settings
-        self._beside.run_each(self._save, self._tell)
+        self._beside.run_each(self._save, self.report)
         self.changed.emit()
 
     def close(self) -> None:
         """Those of now are on the disk."""
-        self._tell(self._save())
+        self.report(self._save())
 
     def _save(self) -> str:
         """Write the settings; return what is wrong, or ""."""
@@ -189,8 +188,3 @@ class KeptSettings(State):
                     return str(error)
                 self._saved = settings
         return ""
-
-    def _tell(self, problem: str) -> None:
-        is_news, self._problem = problem != self._problem, problem
-        if problem and is_news:
-            self.failed.emit(problem)

@@ -14,10 +14,13 @@ class State(QObject):
     Signals:
         changed: it is no longer as it was shown.
         failed: something could not be done, in words for the user.
+        mended: it is no longer so, in the same words.
     """
 
     changed = Signal()
     failed = Signal(object)
+    mended = Signal(object)
+    _problem = ""
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
@@ -25,4 +28,13 @@ class State(QObject):
         try:
             yield
         except StoreError as error:
-            self.failed.emit(str(error))
+            self._problem = str(error)
+            self.failed.emit(self._problem)
+
+    def report(self, problem: str) -> None:
+        """Announce a problem once until it is another or gone (""), and then that."""
+        before, self._problem = self._problem, problem
+        if before and before != problem:
+            self.mended.emit(before)
+        if problem and before != problem:
+            self.failed.emit(problem)

@@ -30,7 +30,7 @@ class Tools(State):
     """The tool servers that `read_servers` returns; each is started when it is first needed.
 
     `changed`: more or something else is known of a server. `failed`: a server that a chat needs
-    cannot be used.
+    cannot be used. `mended`: it can, or is no longer needed so.
     """
 
     _ended = Signal(object)
@@ -62,6 +62,7 @@ class Tools(State):
         for name, server in list(self._used.items()):
             if current.get(name) != server:
                 del self._used[name]
+                self.mended.emit(self.state(name).problem)
                 self._known.pop(name, None)
                 self._client.disconnect(name)
         self.changed.emit()
@@ -84,6 +85,8 @@ class Tools(State):
         then()
 
     def _tell(self, name: str, state: ToolServerState) -> None:
+        if not state.problem:
+            self.mended.emit(self.state(name).problem)
         self._known[name] = state
         self.changed.emit()
 

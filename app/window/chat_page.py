@@ -1,4 +1,4 @@
-"""The middle of the window: the model in use, notices, the transcript or a start page, composer."""
+"""The middle of the window: the model in use, the transcript or a start page, composer."""
 
 from functools import partial
 
@@ -17,7 +17,6 @@ from app.window.controls.fields import on_key
 from app.window.controls.icons import IconButton, icon
 from app.window.controls.labels import SHORTEST, ShortButton, ShortLabel, set_tip, unmarked
 from app.window.controls.layouts import Wide, centred, column, row, stacked
-from app.window.controls.notice_bar import NoticeBar
 from app.window.language import DRAFTING, said, tr
 from app.window.look import look
 from app.window.models.downloads import BytesBar, bytes_of
@@ -292,12 +291,11 @@ SIDE = 20
 
 
 class ChatPage(QWidget):
-    """The page of a chat: head, notices, transcript or start page, and composer."""
+    """The page of a chat: head, transcript or start page, and composer."""
 
     def __init__(
         self,
         head: HeadBar,
-        notice: NoticeBar,
         start: FirstRunView,
         transcript: TranscriptView,
         composer: Composer,
@@ -309,7 +307,7 @@ class ChatPage(QWidget):
         self._foot = QWidget()
         self._foot.setLayout(centred(composer))
         self._foot.setContentsMargins(SIDE, 0, SIDE, 16)
-        self._lines = column(head, notice, Wide(self._middle), self._foot, of=self, spacing=0)
+        self._lines = column(head, Wide(self._middle), self._foot, of=self, spacing=0)
         # the foot in place of the composer, whose frame changes with the keys
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._composer = composer

@@ -61,8 +61,9 @@ class MainWindow(QMainWindow):
         pages: Mapping[Page, QWidget],
         panels: Mapping[Panel, QWidget],
         strip: QWidget,
+        notice: QWidget,
     ) -> None:
-        """pages share the middle, panels the right side; the strip is at the foot.
+        """pages share the middle under the notice, panels the right side; the strip is at the foot.
 
         sidebar_width: as the user wants it, in pixels at a zoom of 1.
         """
@@ -82,7 +83,8 @@ class MainWindow(QMainWindow):
         self._panel_before_sidebar = self._sidebar_before_page = False
         self._under_drafting = False, False
         middle = QWidget()
-        row(Wide(self._pages), self._right, of=middle, spacing=0)
+        told = column(notice, Wide(self._pages), spacing=0)
+        row(Wide(told), self._right, of=middle, spacing=0)
         self.sidebar_width = SIDEBAR_WIDTH
         self._across = QSplitter()
         self._across.setChildrenCollapsible(False)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QStackedWidget, QTabBar, QToolButton, QWidget
+from PySide6.QtWidgets import QStackedWidget, QTabBar, QWidget
 from typing_extensions import override
 
 from app.state.server import ServerState
@@ -63,12 +63,12 @@ ABOUT_SERVER = Words(
 )
 PORT = Words("Number that programs need to find the server; can be changed while it is off")
 KEY = Words("Programs must show this key; can be changed while the server is off")
-WIDEST = 620
-"""Pixels of a pane at a zoom of 1."""
+WIDEST, SIDE = 620, 24
+"""Pixels of a pane at a zoom of 1, and beside it."""
 
 
 class SettingsView(QWidget):
-    """Panes of settings behind a row of their names; a pane is made when it is first shown."""
+    """Panes of settings under their names; a pane is made when it is first shown."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,19 +91,20 @@ class SettingsView(QWidget):
         self._tabs.setAccessibleName(tr("Settings"))
         self._tabs.setDrawBase(False)
         self._tabs.setExpanding(False)
-        arrows = self._tabs.findChildren(QToolButton)  # Qt has no German for them
-        for arrow, name in zip(
-            arrows, (tr("Earlier Settings"), tr("Further Settings")), strict=True
-        ):
-            arrow.setAccessibleName(name)
+        self._tabs.setUsesScrollButtons(False)
+        self._tabs.setMinimumWidth(1)
         first = (tr("General"), tr("Appearance"), tr("Models"), tr("Drafting"))
-        for name in (*first, tr("Tools"), tr("Server"), tr("Advanced")):
+        names = (*first, tr("Tools"), tr("Server"), tr("Advanced"))
+        for name in names:
             self._tabs.addTab(unmarked(name))
+        self._list = DropDown(tr("Settings"))
+        self._list.show_options([Option(*each) for each in zip(self._panes, names, strict=True)])
+        self._list.chosen.connect(self.show_pane)
         self._stack = QStackedWidget()
         self._tabs.currentChanged.connect(lambda place: self.show_pane(list(self._panes)[place]))
-        self.setFocusProxy(self._tabs)
         tabs = row(STRETCH, self._tabs, STRETCH)
-        column(tabs, Wide(self._stack), of=self, margins=(24, 0, 24, 0), spacing=8)
+        column(tabs, self._list, Wide(self._stack), of=self, margins=(SIDE, 0, SIDE, 0), spacing=8)
+        self._fit_names()
 
     def watch(
         self,
@@ -135,11 +136,23 @@ class SettingsView(QWidget):
             self._stack.addWidget(self._made[name])
             self._come_after_the_names(lines)
         self._tabs.setCurrentIndex(list(self._panes).index(name))
+        self._list.set_value(name)
         self._stack.setCurrentWidget(self._made[name])
+
+    def _fit_names(self) -> None:
+        """Show the names of the panes as a row, or as a list where a row has no room."""
+        has_room = self._tabs.sizeHint().width() <= self.width() - 2 * SIDE
+        shown, hidden = (self._tabs, self._list) if has_room else (self._list, self._tabs)
+        had_focus = hidden.hasFocus()
+        shown.show()
+        hidden.hide()
+        self.setFocusProxy(shown)
+        if had_focus:
+            shown.setFocus()
 
     def _come_after_the_names(self, pane: QWidget) -> None:
         """Put the widgets of a new pane next in the order of Tab."""
-        before: QWidget = self._tabs
+        before: QWidget = self._list
         for widget in pane.findChildren(QWidget):
             takes_focus = widget.focusPolicy() != Qt.FocusPolicy.NoFocus
             if takes_focus and widget.window() is self.window():
@@ -320,6 +333,9 @@ class SettingsView(QWidget):
         elif event.type() == QEvent.Type.StyleChange:
             for lines in self.findChildren(QWidget, "lines"):
                 lines.setMaximumWidth(round(WIDEST * look().zoom))
+            self._fit_names()
+        elif event.type() == QEvent.Type.Resize:
+            self._fit_names()
         return bool(super().event(event))
 
 

@@ -195,7 +195,6 @@ QTabBar::tab {
 QTabBar::tab:hover { background: $hover; }
 QTabBar::tab:selected { background: $selected; }
 QTabBar::tab:focus:selected { border-color: $accent; }
-QTabBar::scroller { width: 40px; }
 """
 
 FRAMES = """

@@ -61,9 +61,7 @@ class Widgets:
         self.sidebar, self.strip = Sidebar(), StatusStrip()
         self.head, self.notice, self.start = HeadBar(), NoticeBar(), FirstRunView()
         self.transcript, self.composer = TranscriptView(), Composer()
-        self.chat_page = ChatPage(
-            self.head, self.notice, self.start, self.transcript, self.composer
-        )
+        self.chat_page = ChatPage(self.head, self.start, self.transcript, self.composer)
         self.library, self.compare, self.settings = LibraryView(), CompareView(), SettingsView()
         self.library_page = Titled(tr("Models"), self.library, back)
         self.compare_page = Titled(tr("Compare"), self.compare, back)
@@ -82,6 +80,7 @@ class Widgets:
             },
             {"session": self.session, "drafting": self.drafting_panel},
             self.strip,
+            self.notice,
         )
         self.card = ModelCardView()
         self.layer = CardLayer(self.card, self.window.body)

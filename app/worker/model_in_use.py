@@ -304,10 +304,10 @@ class ModelInUse:
 
     def _check_fits(self, new: ModelDescription, request: LoadModel) -> None:
         """Raise DoesNotFit while the old model is still in use."""
-        if not request.options.anyway:
-            asked, cache = request.options.context_length, request.cache
-            fit = new.memory_fit(self._memory, cache, asked=asked, gpu_bytes=self._gpu)
-            new.check_fits(fit)
+        options = request.options
+        asked, cache = options.context_length, request.cache
+        fit = new.memory_fit(self._memory, cache, asked=asked, gpu_bytes=self._gpu)
+        new.check_fits(fit, anyway=options.anyway)
 
     def _make_room(self, new: ModelDescription, needed: int) -> None:
         """Free caches first, then the old model: the new one cannot use its caches."""

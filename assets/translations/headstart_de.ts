@@ -1004,6 +1004,10 @@
         <translation>{parts} bei {tokens:,} Tokens = {needed} von {usable}</translation>
     </message>
     <message>
+        <source>{start}: far too large for this computer</source>
+        <translation>{start}: viel zu groß für diesen Computer</translation>
+    </message>
+    <message>
         <source>{start}: fits ({full} with all {tokens:,})</source>
         <translation>{start}: passt ({full} mit allen {tokens:,})</translation>
     </message>
@@ -3133,14 +3137,6 @@ Ein Klick zeigt mehr.</translation>
         <translation>Programme müssen diesen Schlüssel zeigen; änderbar, solange der Server aus ist</translation>
     </message>
     <message>
-        <source>Earlier Settings</source>
-        <translation>Vorige Einstellungen</translation>
-    </message>
-    <message>
-        <source>Further Settings</source>
-        <translation>Weitere Einstellungen</translation>
-    </message>
-    <message>
         <source>General</source>
         <translation>Allgemein</translation>
     </message>
@@ -5048,6 +5044,10 @@ Ein Klick zeigt mehr.</translation>
     <message>
         <source>not loaded: {why}</source>
         <translation>nicht geladen: {why}</translation>
+    </message>
+    <message>
+        <source>{name}: {plan}. Take a smaller or more strongly quantised model.</source>
+        <translation>{name}: {plan}. Ein kleineres oder stärker quantisiertes Modell nehmen.</translation>
     </message>
     <message>
         <source>{name}: {plan}. Ask for a shorter context, take a smaller or more strongly quantised model, or load it anyway: the system may get slow then, or end the program.</source>

@@ -190,6 +190,10 @@ class MemoryPlan:
         )
 
 
+HOPELESS = 3
+"""Times the usable memory beyond which swapping does not help: some two memories of a machine."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryFit:
     """Memory plans of a short and of the full context, compared with `usable` bytes.
@@ -216,10 +220,17 @@ class MemoryFit:
         return "too-large" if self.is_asked else "tight"
 
     @property
+    def is_hopeless(self) -> bool:
+        """Whether the model is so large that loading it anyway would end the program."""
+        return self.short.total > HOPELESS * self.usable
+
+    @property
     def words(self) -> Words:
         """The memory plan in words, and whether the model fits."""
         start = self.short.words(self.usable)
         match self.fit:
+            case "too-large" if self.is_hopeless:
+                return Words("{start}: far too large for this computer", start=start)
             case "fits":
                 return Words(
                     "{start}: fits ({full} with all {tokens:,})",

@@ -199,9 +199,20 @@ class ModelDescription:
         short, whole = plan(min(SHORT_CONTEXT, full)), plan(full)
         return MemoryFit(short, whole, usable, max(0, longest), is_asked=asked is not None)
 
-    def check_fits(self, fit: MemoryFit) -> None:
-        """Raise DoesNotFit when the memory plan `fit` says that the model is "too-large"."""
-        if fit.fit == "too-large":
+    def check_fits(self, fit: MemoryFit, *, anyway: bool = False) -> None:
+        """Raise DoesNotFit when the memory plan `fit` says that the model is "too-large".
+
+        anyway: only if it is hopelessly so.
+        """
+        if fit.is_hopeless:
+            raise DoesNotFit(
+                Words(
+                    "{name}: {plan}. Take a smaller or more strongly quantised model.",
+                    name=self.name,
+                    plan=fit.words,
+                )
+            )
+        if fit.fit == "too-large" and not anyway:
             raise DoesNotFit(
                 Words(
                     "{name}: {plan}. Ask for a shorter context, take a smaller or more strongly "

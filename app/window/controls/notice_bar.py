@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal, SignalInstance
 from PySide6.QtWidgets import QFrame, QPushButton
 
 from app.state.chat_list import Deeds
@@ -52,11 +52,20 @@ class NoticeBar(QFrame):
         self.hide()
 
     def say(
-        self, words: str, details: str = "", *, is_problem: bool = False, stays: bool = False
+        self,
+        words: str,
+        details: str = "",
+        *,
+        is_problem: bool = False,
+        stays: bool = False,
+        until: SignalInstance | None = None,
     ) -> None:
         """Show a notice in place of the one before; one that stays is above the others until it is
-        withdrawn or dismissed.
+        withdrawn or dismissed. until: a signal that withdraws it.
         """
+        if until is not None:
+            once = Qt.ConnectionType.SingleShotConnection
+            until.connect(lambda *_: self.withdraw(words), once)
         self._passing.stop()
         notice = _Notice(said(words), details, is_problem)
         staying = [one for one in self._staying if one.words != notice.words]
@@ -94,6 +103,11 @@ class NoticeBar(QFrame):
         self.take.setText(unmarked(said(button)))
         self.take.setAccessibleName(said(button))
         self.take.show()
+
+    def withdraw_offer(self, model: str | None) -> None:
+        """Show no longer that the model at this path can be loaded."""
+        if not self.take.isHidden() and model == self._offered:
+            self.withdraw(self._newest.words)
 
     def withdraw(self, words: str) -> None:
         """It is no longer so; the others stay."""

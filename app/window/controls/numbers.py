@@ -189,7 +189,7 @@ class NumberField(Control):
         lines.addWidget(self._problem)
         self.edit.valueChanged.connect(self._change)
         self.edit.lineEdit().textEdited.connect(self._take_text)
-        self.edit.refused.connect(self._show_problem)
+        self.edit.refused.connect(lambda text: self._show_problem(text, is_shown=False))
         self.edit.editingFinished.connect(self.leave)
         self._refresh()
 
@@ -243,13 +243,16 @@ class NumberField(Control):
         if not self.edit.hasAcceptableInput():
             self._pending.stop()
 
-    def _show_problem(self, text: str) -> None:
+    def _show_problem(self, text: str, *, is_shown: bool = True) -> None:
+        """Say that a text is no number of the range, "" for none. is_shown: it is in the field."""
         least, most = decimal(self._kind.least), decimal(self._kind.most)
         words = tr(NOT_IN_RANGE.template, text=text, least=least, most=most)
         say(self._problem, words if text else "")
-        restyle(self.edit, "bad", bool(text))
+        restyle(self.edit, "bad", bool(text) and is_shown)
 
     def _change(self) -> None:
+        if self.edit.value() != self.edit.kept:
+            self._show_problem("")
         self._pending.start()
         self._refresh()
 

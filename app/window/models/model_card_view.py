@@ -278,13 +278,14 @@ class ModelCardView(QFrame):
         else:
             self.facts.show_facts(offered.facts)
         is_reading, is_unreadable = phase == "reading", phase == "unreadable"
+        is_refused = is_unreadable or offered.is_hopeless
         self._looking.setVisible(is_reading)
         again = tr("Load") if phase in ("reading", "offered") else tr("Try again")
         self.load.setText(tr("Load anyway") if offered.is_too_large else again)
         self.load.setEnabled(not is_reading)
-        self.load.setVisible(not is_unreadable)
-        self.other.setVisible(phase in ("failed", "unreadable"))
-        set_role(self.other, "primary" if is_unreadable else "")
+        self.load.setVisible(not is_refused)
+        self.other.setVisible(is_refused or phase == "failed")
+        set_role(self.other, "primary" if is_refused else "")
         # settings that make a model unreadable can be taken back
         is_odd = offered.own != ModelSettings()
         fields.setVisible(is_odd if is_unreadable else not is_reading)

@@ -88,9 +88,10 @@ def test_a_folder_that_says_only_its_form_is_called_as_its_card_is(driven, tmp_p
 def test_a_refusal_goes_when_something_else_is_let_go(driven, tmp_path):
     (tmp_path / "notes.txt").write_text("words")
     none, note = mime_of(tmp_path / "none.txt"), mime_of(tmp_path / "notes.txt")
+    driven.widgets.window.show_page("library")
     drag(driven, none)
     drop(driven, none)
-    driven.until(lambda: bool(driven.widgets.notice.words()))
+    driven.until(driven.widgets.notice.isVisible)
     said = driven.widgets.notice.words()
     assert said.startswith("This can't be used.") and "there is no such file" in said
     drag(driven, note)

@@ -118,6 +118,8 @@ def test_full_memory_outside_of_answers_is_a_notice(driven, source):
     driven.app.models.load(str(POCKET))
     driven.until(lambda: "Memory ran out" in driven.widgets.notice.words())
     assert driven.widgets.window.findChild(CrashBox) is None
+    driven.app.models.load(None)
+    driven.until(lambda: driven.widgets.notice.words() == "")
     assert driven.ask("Still there?") == "You said: Still there?"
 
 

@@ -3,13 +3,15 @@
 import json
 import sqlite3
 import threading
+from dataclasses import replace
 
 from chat_stores import without_rights
 from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtWidgets import QApplication, QPlainTextEdit
 from scripted_engine import Answer
-from windows import running, scripted
+from windows import folders_in, running, scripted
 
+from app.state.chat import NO_MODEL
 from app.store.schema import MIGRATIONS
 from app.store.transfer import NewChat, insert_chat
 from app.values.chat_settings import ChatSettings
@@ -133,6 +135,42 @@ def test_a_question_that_cannot_be_stored_now_stays_in_words_until_it_is_sent(
         driven.until_answered()
         assert driven.shown[2:] == ["Can this be saved?", "You said: Can this be saved?"]
         assert composer.text() == "" and notice.words() == ""
+
+
+def test_notices_go_with_what_caused_them(driven, home):
+    app, notice = driven.app, driven.widgets.notice
+    driven.ask("Before")
+    chat_id = app.chat.chat_id
+    kept = folders_in(home).settings_file
+    driven.until(kept.exists)
+    kept.unlink()
+    kept.mkdir()
+    app.settings.change(replace(app.settings.value, notify=False))
+    driven.until(lambda: "could not be written" in notice.words())
+    kept.rmdir()
+    app.settings.change(replace(app.settings.value, notify=True))
+    driven.until(lambda: notice.words() == "")
+    app.models.rest("")
+    app.models.resting = None
+    app.chat.send("Is anybody there?")
+    assert notice.words() == NO_MODEL
+    app.models.load(None)
+    driven.until(lambda: notice.words() == "")
+    other = sqlite3.connect(home / "chats.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    app.chats.rename(chat_id, "Renamed")
+    assert "held by another program" in notice.words()
+    other.close()
+    app.chats.rename(chat_id, "Renamed")
+    assert notice.words() == ""
+    app.chat.failed.emit("Stop the answer first.")
+    app.chats.begin()
+    assert notice.words() == ""
+    notice.offer("Small is downloaded.", "a/small")
+    notice.withdraw_offer("another")
+    assert notice.words() == "Small is downloaded."
+    notice.withdraw_offer("a/small")
+    assert notice.words() == ""
 
 
 def test_broken_settings_are_reset_and_said_so(qapp, qtbot, tmp_path):

@@ -244,7 +244,7 @@ def test_an_answer_that_ends_while_nothing_can_be_written_is_saved_later(
     ended, told, saved = list[object](), list[str](), list[str]()
     answers.ended.connect(lambda _, problem: ended.append(problem))
     answers.failed.connect(told.append)
-    answers.saved.connect(saved.append)
+    answers.mended.connect(saved.append)
     let_go = trouble(store)
     say(answers, answer, TextPiece(LONG))
     if how == "finished":

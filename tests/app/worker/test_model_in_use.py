@@ -308,6 +308,12 @@ def test_what_does_not_fit_is_refused_while_the_model_in_use_stays():
         assert is_answered(room, "old", source)
         room.put(LoadModel("huge", LoadOptions(anyway=True)))
         assert isinstance(outcome(room, "huge"), ModelLoaded)
+    source.engines["huge"] = WorkerEngine([], described("huge", 1_200 * GB))
+    with served(source, memory_bytes=50 * GB) as room:
+        room.put(LoadModel("huge", LoadOptions(anyway=True)))
+        failed = outcome(room, "huge")
+        assert isinstance(failed, LoadFailed)
+        assert "far too large for this computer" in failed.problem.words
 
 
 def test_a_model_is_planned_as_this_machine_holds_it():

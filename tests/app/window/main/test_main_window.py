@@ -38,6 +38,7 @@ def window(qtbot):
         {"chat": QLabel("chat"), "library": QLabel("library")},
         {"session": QLabel("session"), "drafting": QLabel("drafting")},
         QLabel("strip"),
+        QLabel("notice"),
     )
     qtbot.addWidget(made)
     made.restore(bytes([True, 1, 0]))
@@ -77,7 +78,8 @@ def test_a_page_that_comes_back_is_laid_out_for_the_width_it_gets(qtbot):
             widths.append(event.size().width())
 
     chat, other = Chat("chat"), QLabel("library")
-    window = MainWindow(QLabel(), {"chat": chat, "library": other}, {"session": QLabel()}, QLabel())
+    pages = {"chat": chat, "library": other}
+    window = MainWindow(QLabel(), pages, {"session": QLabel()}, QLabel(), QLabel())
     qtbot.addWidget(window)
     window.show_panel("session")
     window.show()

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QPlainTextEdit,
     QPushButton,
+    QTabBar,
 )
 from seen import find, press, words_on
 
@@ -69,6 +70,19 @@ def test_showing_changes_nothing(qtbot, view, settings, wear):
     assert settings.value == given
     assert find(view, QPushButton, "Theme: Dark").isChecked()
     assert find(view, QLabel, "Text size 140%").text() == "140%"
+
+
+def test_no_name_of_a_pane_is_cut_where_a_row_of_them_has_no_room(qtbot, view):
+    bar, names = view.findChild(QTabBar), find(view, DropDown, "Settings")
+    view.resize(1000, 500)
+    bar.setFocus()
+    assert bar.isVisible() and bar.width() >= bar.sizeHint().width() and not names.isVisible()
+    view.resize(bar.sizeHint().width(), 500)
+    assert names.isVisible() and not bar.isVisible() and view.focusProxy() is names
+    QTest.keyClicks(names, "Serv")
+    assert any("OpenAI" in words for words in words_on(view))
+    view.resize(1000, 500)
+    assert bar.isVisible() and bar.tabText(bar.currentIndex()) == "Server"
 
 
 def test_general_and_appearance(view, settings):

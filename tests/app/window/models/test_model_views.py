@@ -120,6 +120,9 @@ def test_a_card_says_why_a_load_failed_and_tries_again(qtbot, card, stated):
     with qtbot.waitSignal(card.load.clicked):
         press(card, "Load anyway")
     assert stated.requests[-1].options.anyway
+    stated.show_card(dataclasses.replace(FACTS, memory=fit(1_200 * GB)))
+    assert not {"Load", "Load anyway"} & set(buttons(card))
+    assert any("far too large for this computer" in words for words in words_on(card))
     stated.show_card(FACTS, "unreadable", "config.json: not JSON.")
     assert not {"Try again", "Load"} & set(buttons(card))
     with qtbot.waitSignal(card.other.clicked):

@@ -140,12 +140,15 @@ def test_a_number_too_large_stays_as_typed_until_the_field_is_left(qtbot, panel,
     field = field_of(panel, "Top k")
     field.selectAll()
     qtbot.keyClicks(field, "99999999")
-    assert field.text() == "99999999"
+    assert field.text() == "99999999" and field.property("bad")
     qtbot.wait(2 * SETTLED_MS)
     assert panel.owner.settings.sampling.top_k == 7, "not what it was on the way there"
     qtbot.keyClick(field, Qt.Key.Key_Return)
     assert field.text() == "7"
     assert any("from 0 to 1" in shown for shown in words_on(panel))
+    assert not field.property("bad"), "what stands there now is good"
+    qtbot.keyClick(field, Qt.Key.Key_Up)
+    assert not any("Use a number from" in shown for shown in words_on(panel))
     type_into(qtbot, panel, "Top k", "8")
     assert not any("Use a number from" in shown for shown in words_on(panel))
 
