@@ -38,7 +38,7 @@ UNROLL for (int m = 0; m < M; m++) {
   }
 }
 #define W_ROW(r) (expert * N + min(first + r, N - 1))
-#define X_VALUE(m, k) float(x[size_t(pairs[m] / PAIRS_PER_X) * K + (k)])
+#define X_ROW(m) (x + size_t(pairs[m] / PAIRS_PER_X) * K)
 #define HAS_ROW(m) (pairs[m] >= 0)
 """
 

@@ -58,7 +58,7 @@ _SETUP = """
 const int K = x_shape[x_ndim - 1];
 const int lane = thread_index_in_simdgroup;
 const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup;
-#define X_VALUE(m, k) float(x[size_t(m) * K + (k)])
+#define X_ROW(m) (x + size_t(m) * K)
 #define HAS_ROW(m) true
 """
 
@@ -97,9 +97,7 @@ for (int unit = lane; unit < units; unit += 32) {
     UNROLL for (int m = 0; m < M; m++) {
       if (HAS_ROW(m)) {
         float x8[8];
-        UNROLL for (int i = 0; i < 8; i++) {
-          x8[i] = X_VALUE(m, start + i);
-        }
+        load_values<8>(X_ROW(m) + start, x8);
         UNROLL for (int r = 0; r < R; r++) {
           float dot = q[r][0] * x8[0];
           UNROLL for (int i = 1; i < 8; i++) {

@@ -22,6 +22,70 @@ An array whose index is not known then lies in memory and not in registers; veri
 to lose most of their speed so. Compilers that do not know the pragma pass over it.
 """
 
+LOADS = """
+// WORDS neighbouring words in loads of up to 16 bytes.
+template <int WORDS>
+METAL_FUNC void load_words(const device uint* from, thread uint* to) {
+  constexpr int WHOLE = WORDS / 4 * 4;
+  UNROLL for (int i = 0; i < WHOLE; i += 4) {
+    const uint4 four = *(const device packed_uint4*)(from + i);
+    UNROLL for (int j = 0; j < 4; j++) {
+      to[i + j] = four[j];
+    }
+  }
+  if (WORDS % 4 == 3) {
+    const uint3 three = *(const device packed_uint3*)(from + WHOLE);
+    UNROLL for (int j = 0; j < 3; j++) {
+      to[WHOLE + j] = three[j];
+    }
+  } else if (WORDS % 4 == 2) {
+    const uint2 two = *(const device packed_uint2*)(from + WHOLE);
+    to[WHOLE] = two.x;
+    to[WHOLE + 1] = two.y;
+  } else if (WORDS % 4 == 1) {
+    to[WHOLE] = from[WHOLE];
+  }
+}
+
+// N neighbouring values as floats, in as few loads where they fill words. Those then begin at one.
+template <int N>
+METAL_FUNC void load_values(const device float* from, thread float* to) {
+  uint words[N];
+  load_words<N>((const device uint*)from, words);
+  UNROLL for (int i = 0; i < N; i++) {
+    to[i] = as_type<float>(words[i]);
+  }
+}
+
+METAL_FUNC float2 pair_of(uint word, half) {
+  return float2(as_type<half2>(word));
+}
+
+METAL_FUNC float2 pair_of(uint word, bfloat16_t) {
+  return float2(as_type<float>(word << 16), as_type<float>(word & 0xffff0000));
+}
+
+template <int N, typename H>
+METAL_FUNC void load_values(const device H* from, thread float* to) {
+  if (N % 2 == 0) {
+    uint words[(N + 1) / 2];
+    load_words<N / 2>((const device uint*)from, words);
+    UNROLL for (int i = 0; i < N / 2; i++) {
+      const float2 two = pair_of(words[i], H(0));
+      to[2 * i] = two.x;
+      to[2 * i + 1] = two.y;
+    }
+  } else {
+    UNROLL for (int i = 0; i < N; i++) {
+      to[i] = float(from[i]);
+    }
+  }
+}
+"""
+"""Stands before every kernel, for loads as wide as a GPU has: compilers do not join those of halves,
+whose addresses might not be those of words.
+"""
+
 MATH = {"math_mode": "safe"}
 """No fast math: sums stay in their order, and infinities are what they are."""
 
@@ -46,7 +110,7 @@ class KernelSource:
     @property
     def preamble(self) -> str:
         """MSL that stands in front of the kernel's function."""
-        return UNROLL + self.header
+        return UNROLL + LOADS + self.header
 
 
 class Parameter(NamedTuple):

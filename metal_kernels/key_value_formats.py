@@ -27,8 +27,9 @@ FETCH = """
 template <int EACH, int SIZE, typename B>
 void fetch_row(B buffer, size_t row_at, int lane, thread float* values) {
   const bool any = EACH * 32 == SIZE || lane * EACH < SIZE;
+  load_values<EACH>(buffer + row_at + (any ? lane * EACH : 0), values);
   UNROLL for (int i = 0; i < EACH; i++) {
-    values[i] = any ? float(buffer[row_at + lane * EACH + i]) : 0.0f;
+    values[i] = any ? values[i] : 0.0f;
   }
 }
 """

@@ -17,8 +17,8 @@ struct Eight {
 
 template <typename P>
 METAL_FUNC Eight eight(P from) {
-  const device ushort* pairs = (const device ushort*)from;
-  return Eight{{pairs[0] | uint(pairs[1]) << 16, pairs[2] | uint(pairs[3]) << 16}};
+  const ushort4 pairs = *(const device packed_ushort4*)from;
+  return Eight{{pairs.x | uint(pairs.y) << 16, pairs.z | uint(pairs.w) << 16}};
 }
 
 // Byte i at the low end, below what else there is.

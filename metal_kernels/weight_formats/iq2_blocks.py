@@ -75,7 +75,7 @@ template <typename W>
 METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {{
   W block = w + (size_t(row) * (K / 256) + unit / 8) * {nbytes};
   const int which = unit % 8;
-  const device ushort* pairs = (const device ushort*)(block + 2) + 4 * which;
+  const ushort4 pairs = *(const device packed_ushort4*)(block + 2 + 8 * which);
   const uint both = {both};
   Iq2Unit it;
   it.d = half_at(block);

@@ -21,18 +21,14 @@ from metal_kernels.weight_formats.contract import WeightFormat
 _DENSE = """
 constant constexpr int RUNS = 1;
 
-template <typename W>
 struct DenseUnit {
-  W values[8];
+  float values[8];
 };
 
 template <typename W>
-METAL_FUNC DenseUnit<W> fetch_dense(const device W* w, int row, int unit, int K) {
-  DenseUnit<W> it;
-  const device W* from = w + size_t(row) * K + unit * 8;
-  UNROLL for (int i = 0; i < 8; i++) {
-    it.values[i] = from[i];
-  }
+METAL_FUNC DenseUnit fetch_dense(const device W* w, int row, int unit, int K) {
+  DenseUnit it;
+  load_values<8>(w + size_t(row) * K + unit * 8, it.values);
   return it;
 }
 
@@ -40,10 +36,9 @@ METAL_FUNC int run_start(int unit, int run) {
   return unit * 8;
 }
 
-template <typename W>
-METAL_FUNC float decode(thread DenseUnit<W>& it, thread float* q) {
+METAL_FUNC float decode(thread DenseUnit& it, thread float* q) {
   UNROLL for (int i = 0; i < 8; i++) {
-    q[i] = float(it.values[i]);
+    q[i] = it.values[i];
   }
   return 1.0f;
 }
@@ -72,9 +67,7 @@ METAL_FUNC AffineUnit<BITS> fetch_affine(W w, S scales, S biases, int row, int u
   constexpr int WORDS = BITS * RUNS / 4;
   AffineUnit<BITS> it;
   const size_t at = size_t(row) * (K / (8 * RUNS)) + unit;  // counted in units
-  UNROLL for (int i = 0; i < WORDS; i++) {
-    it.words[i] = w[at * WORDS + i];
-  }
+  load_words<WORDS>(w + at * WORDS, it.words);
   const size_t group = size_t(row) * (K / GROUP) + unit * (8 * RUNS) / GROUP;
   it.scale = float(scales[group]);
   it.bias = float(biases[group]);
@@ -182,8 +175,7 @@ template <int GROUP, typename W, typename S>
 METAL_FUNC Fp4Unit fetch_fp4(W w, S scales, int row, int unit, int K) {
   Fp4Unit it;
   const size_t at = size_t(row) * (K / 8) + unit * 2;
-  it.words[0] = w[at];
-  it.words[1] = w[at + 1];
+  load_words<2>(w + at, it.words);
   const uint scale = scales[size_t(row) * (K / GROUP) + unit * 16 / GROUP];
   it.scale = GROUP == 32 ? power_of_two(scale) : e4m3(scale);
   return it;

@@ -257,7 +257,9 @@ IdxT elem_to_loc(IdxT element, constant const int* shape, constant const int64_t
   return place;
 }
 
-#define VECTORS(T) typedef metal::vec<T, 2> T##2; typedef metal::vec<T, 3> T##3; typedef metal::vec<T, 4> T##4;
+#define PACKED(T, N) typedef T packed_##T##N __attribute__((ext_vector_type(N), aligned(sizeof(T))));
+#define VECTORS(T) typedef metal::vec<T, 2> T##2; typedef metal::vec<T, 3> T##3; typedef metal::vec<T, 4> T##4; \
+  PACKED(T, 2) PACKED(T, 3) PACKED(T, 4)
 VECTORS(float) VECTORS(half) VECTORS(bool) VECTORS(char) VECTORS(uchar) VECTORS(short)
 VECTORS(ushort) VECTORS(int) VECTORS(uint) VECTORS(long) VECTORS(ulong)
 #define float2(...) metal::made<float2>::of(__VA_ARGS__)

@@ -85,7 +85,13 @@ typedef bfloat bfloat16_t;
 
 template <typename To, typename From> constexpr To as_type(From value) {
   static_assert(sizeof(To) == sizeof(From), "as_type needs types of one size");
-  return __builtin_bit_cast(To, value);
+  if constexpr (__is_trivially_copyable(To) && __is_trivially_copyable(From)) {
+    return __builtin_bit_cast(To, value);
+  } else {
+    To bits;
+    __builtin_memcpy((void*)&bits, (const void*)&value, sizeof bits);
+    return bits;
+  }
 }
 inline uint16_t bfloat16_to_uint16(bfloat x) { return as_type<uint16_t>(x); }
 inline bfloat uint16_to_bfloat16(uint16_t x) { return as_type<bfloat>(x); }

@@ -100,12 +100,28 @@ template <int N> bool all(vec<bool, N> v) { bool r = true; for (int i = 0; i < N
 inline bool any(bool v) { return v; }
 inline bool all(bool v) { return v; }
 
-// Tightly packed, with the alignment of one component.
+template <int BYTES> struct msl_word;
+template <> struct msl_word<4> { typedef unsigned type; };
+template <> struct msl_word<8> { typedef unsigned long long type; };
+template <> struct msl_word<16> { typedef unsigned __int128 type; };
+
+// Tightly packed, with the alignment of one component; read in one access, but three components.
 template <typename T, int N> struct packed_vec {
   T data[N];
   packed_vec() = default;
   packed_vec(vec<T, N> v) { for (int i = 0; i < N; i++) data[i] = v[i]; }
-  operator vec<T, N>() const { vec<T, N> v; for (int i = 0; i < N; i++) v[i] = data[i]; return v; }
+  operator vec<T, N>() const {
+    vec<T, N> v;
+    if constexpr (N == 3 || sizeof *this > 16 || sizeof *this < 4) {
+      for (int i = 0; i < N; i++) v[i] = data[i];
+    } else {
+      typedef typename msl_word<sizeof(T) * N>::type Word;
+      typedef Word Packed __attribute__((aligned(alignof(T)), may_alias));
+      const Word all = *(const Packed*)data;
+      __builtin_memcpy((void*)v.data, (const void*)&all, sizeof all);
+    }
+    return v;
+  }
   T& operator[](int i) { return data[i]; }
   const T& operator[](int i) const { return data[i]; }
 };
