@@ -16,7 +16,14 @@ from functools import cache
 import mlx.core as mx
 
 from metal_kernels import few_row_matvec
-from metal_kernels.few_row_matvec import ACCUMULATE, LaunchShape, RowKernel, row_launch, weight_rows
+from metal_kernels.few_row_matvec import (
+    ACCUMULATE,
+    SUM,
+    LaunchShape,
+    RowKernel,
+    row_launch,
+    weight_rows,
+)
 from metal_kernels.kernel import Launch, Launcher, parameters
 from metal_kernels.weight_formats.contract import WeightFormat
 
@@ -42,17 +49,14 @@ UNROLL for (int m = 0; m < M; m++) {
 #define HAS_ROW(m) (pairs[m] >= 0)
 """
 
-STORE = """
-UNROLL for (int r = 0; r < R; r++) {
-  UNROLL for (int m = 0; m < M; m++) {
-    if (HAS_ROW(m)) {
-      const float all = simd_sum(total[r][m]);
-      if (lane == 0 && first + r < N) {
-        y[size_t(pairs[m]) * N + first + r] = T(all);
-      }
-    }
-  }
-}
+STORE = f"""{SUM}
+int pair = -1;
+UNROLL for (int its = 0; its < M; its++) {{
+  pair = m == its ? pairs[its] : pair;
+}}
+if (pair >= 0 && first + r < N) {{
+  y[size_t(pair) * N + first + r] = T(sum);
+}}
 """
 
 LANES = 32

@@ -73,18 +73,6 @@ hold more of this many registers (a pipeline may take 896 or fewer of 1,024 thre
 """
 
 STEPS = """
-// Each of four numbers summed over all lanes; lane l has the sum of number l % 4.
-inline float sum_of_four(float4 its, int lane) {
-  const bool odd = lane & 1;
-  const bool high = lane & 2;
-  const float first = (odd ? its[1] : its[0]) + simd_shuffle_xor(odd ? its[0] : its[1], 1);
-  const float second = (odd ? its[3] : its[2]) + simd_shuffle_xor(odd ? its[2] : its[3], 1);
-  float sum = (high ? second : first) + simd_shuffle_xor(high ? first : second, 2);
-  sum += simd_shuffle_xor(sum, 4);
-  sum += simd_shuffle_xor(sum, 8);
-  return sum + simd_shuffle_xor(sum, 16);
-}
-
 template <int EACH>
 void add_weighed(float weight, thread const float* values, thread float* out) {
   UNROLL for (int i = 0; i < EACH; i++) {
@@ -136,7 +124,7 @@ for (int key = max(block_start<F>(block), oldest) / 4 * 4; key < last; key += 4)
     KEY(head, min(max(key + j, from), end - 1) - from, lane, its[j]);
   }
   UNROLL for (int r = 0; r < R; r++) {
-    float4 dots;
+    float dots[4];
     UNROLL for (int j = 0; j < 4; j++) {
       float dot = mine[r][0] * its[j][0];
       UNROLL for (int i = 1; i < KEY_EACH; i++) {
@@ -144,7 +132,7 @@ for (int key = max(block_start<F>(block), oldest) / 4 * 4; key < last; key += 4)
       }
       dots[j] = dot;
     }
-    score[r] = sum_of_four(dots, lane);
+    score[r] = sum_of_each<4>(dots, lane);
   }
   UNROLL for (int j = 0; j < 4; j++) {
     VALUE(head, min(max(key + j, from), end - 1) - from, lane, its[j], values[j]);

@@ -7,7 +7,8 @@ algorithm serves every count: the order in which a row adds is fixed by K and th
     x [M, K] float, W [N, K] in a WeightFormat: units of one, two or four runs u of 8 values q_u,
         fetched together, with the runs' scales s_u
     part[l] = sum over the runs u of units l, l + 32, ... of s_u * (q_u . x_u)
-    y[m, n] = part[0] + ... + part[31], by simd_sum; all in float32
+    y[m, n] = part[0] + ... + part[31], neighbours first, then neighbouring pairs and so on
+    all in float32
 
 Two more store what they have multiplied otherwise, so that a launch and its traffic are saved. The
 product is the same bit for bit, and rounded to x's dtype before it meets anything:
@@ -22,7 +23,8 @@ which values of x (X_VALUE) and which of the M rows (HAS_ROW) it works on.
 A SIMD-group takes `R` weight rows and all M rows of x: a lane fetches a unit of each weight row,
 and each x it loads serves R rows. R * M accumulators, at most 27 a thread; beside them the units,
 eight of each unit's values as floats and eight values of one row of x are live, whatever M is.
-Neighbouring lanes fetch neighbouring units, so a SIMD-group reads whole lines. Weight rows beyond N
+Neighbouring lanes fetch neighbouring units, so a SIMD-group reads whole lines. In the end lanes
+exchange what they have added up, and each of the first R * M stores one sum. Weight rows beyond N
 are read as the last one and not stored. Every product is an explicit fma: what a compiler contracts
 could depend on M. The loop over a unit's runs is written out for few rows only: four runs of eight
 rows would be 16 KB of code, which no instruction cache holds, and compilers move so much of it up
@@ -73,10 +75,10 @@ const int first = simd * R;
 
 ACCUMULATE = """
 #define UNROLL_RUNS _Pragma("clang loop unroll_count(AT_ONCE)")
-float total[R][M];
-UNROLL for (int r = 0; r < R; r++) {
-  UNROLL for (int m = 0; m < M; m++) {
-    total[r][m] = 0;
+float total[M][R];
+UNROLL for (int m = 0; m < M; m++) {
+  UNROLL for (int r = 0; r < R; r++) {
+    total[m][r] = 0;
   }
 }
 
@@ -103,7 +105,7 @@ for (int unit = lane; unit < units; unit += 32) {
           UNROLL for (int i = 1; i < 8; i++) {
             dot = fma(q[r][i], x8[i], dot);
           }
-          total[r][m] = fma(scale[r], dot, total[r][m]);
+          total[m][r] = fma(scale[r], dot, total[m][r]);
         }
       }
     }
@@ -111,27 +113,23 @@ for (int unit = lane; unit < units; unit += 32) {
 }
 """
 
-STORE = """
-UNROLL for (int r = 0; r < R; r++) {
-  UNROLL for (int m = 0; m < M; m++) {
-    const float all = simd_sum(total[r][m]);
-    if (lane == 0 && first + r < N) {
-      y[size_t(m) * N + first + r] = T(all);
-    }
-  }
-}
+SUM = """
+const float sum = float(T(sum_of_each<M * R>(total[0], lane)));
+const int m = lane / R;  // whose product with weight row r this lane has
+const int r = lane % R;
 """
 
-STORE_SUM = """
-UNROLL for (int r = 0; r < R; r++) {
-  UNROLL for (int m = 0; m < M; m++) {
-    const float all = float(T(simd_sum(total[r][m])));
-    if (lane == 0 && first + r < N) {
-      const float added = float(c[(EACH_ROW ? size_t(m) * N : 0) + first + r]);
-      y[size_t(m) * N + first + r] = T(all + added);
-    }
-  }
-}
+STORE = f"""{SUM}
+if (m < M && first + r < N) {{
+  y[size_t(m) * N + first + r] = T(sum);
+}}
+"""
+
+STORE_SUM = f"""{SUM}
+if (m < M && first + r < N) {{
+  const float added = float(c[(EACH_ROW ? size_t(m) * N : 0) + first + r]);
+  y[size_t(m) * N + first + r] = T(sum + added);
+}}
 """
 
 PAIR_SETUP = f"""{_SETUP}
@@ -140,16 +138,11 @@ const int first = simd * (R / 2);
 #define W_ROW(r) (min(first + r % (R / 2), N - 1) + (r < R / 2 ? 0 : N))
 """
 
-PAIR_STORE = """
-UNROLL for (int r = 0; r < R / 2; r++) {
-  UNROLL for (int m = 0; m < M; m++) {
-    const float gate = float(T(simd_sum(total[r][m])));
-    const float up = float(T(simd_sum(total[r + R / 2][m])));
-    if (lane == 0 && first + r < N) {
-      y[size_t(m) * N + first + r] = T(gate / (1.0f + exp(-gate)) * up);
-    }
-  }
-}
+PAIR_STORE = f"""{SUM}
+const float up = simd_shuffle_down(sum, R / 2);
+if (m < M && r < R / 2 && first + r < N) {{
+  y[size_t(m) * N + first + r] = T(sum / (1.0f + exp(-sum)) * up);
+}}
 """
 
 

@@ -22,7 +22,7 @@ An array whose index is not known then lies in memory and not in registers; veri
 to lose most of their speed so. Compilers that do not know the pragma pass over it.
 """
 
-LOADS = """
+SHARED = """
 // WORDS neighbouring words in loads of up to 16 bytes.
 template <int WORDS>
 METAL_FUNC void load_words(const device uint* from, thread uint* to) {
@@ -81,9 +81,34 @@ METAL_FUNC void load_values(const device H* from, thread float* to) {
     }
   }
 }
+
+template <int N, int BY>
+METAL_FUNC void add_pairs(thread float* values, int lane) {
+  const bool upper = lane & BY;
+  UNROLL for (int i = 0; i < N / 2; i++) {
+    const float kept = upper ? values[2 * i + 1] : values[2 * i];
+    const float given = upper ? values[2 * i] : values[2 * i + 1];
+    values[i] = kept + simd_shuffle_xor(given, BY);
+  }
+  if (N % 2 == 1) {
+    values[N / 2] = values[N - 1] + simd_shuffle_xor(values[N - 1], BY);
+  }
+}
+
+// Each of N numbers, up to 32, summed over all lanes, in the same tree whatever N is: lane l of N
+// has the sum of number l. A lane exchanges half of what it has left at each step.
+template <int N>
+METAL_FUNC float sum_of_each(thread float* values, int lane) {
+  add_pairs<N, 1>(values, lane);
+  add_pairs<(N + 1) / 2, 2>(values, lane);
+  add_pairs<(N + 3) / 4, 4>(values, lane);
+  add_pairs<(N + 7) / 8, 8>(values, lane);
+  add_pairs<(N + 15) / 16, 16>(values, lane);
+  return values[0];
+}
 """
-"""Stands before every kernel, for loads as wide as a GPU has: compilers do not join those of halves,
-whose addresses might not be those of words.
+"""MSL before every kernel: loads as wide as a GPU has, as compilers do not join those of halves,
+whose addresses might not be those of words; and sums over lanes in an order that we know.
 """
 
 MATH = {"math_mode": "safe"}
@@ -110,7 +135,7 @@ class KernelSource:
     @property
     def preamble(self) -> str:
         """MSL that stands in front of the kernel's function."""
-        return UNROLL + LOADS + self.header
+        return UNROLL + SHARED + self.header
 
 
 class Parameter(NamedTuple):

@@ -6,8 +6,8 @@
 The logits are those of few_row_matvec, bit for bit and rounded to x's dtype, so a row's choice does
 not depend on the rows beside it.
 
-First pass: a SIMD-group takes up to 32 weight rows, so that each lane ends with one value of each
-row of x, and writes the best. Second pass: a threadgroup per row of x picks among those. A row with
+First pass: a SIMD-group takes up to 32 weight rows, a few at a time: a lane has the product of one
+with one row of x, and keeps the best; of each row the best of all lanes is written. Second pass: a threadgroup per row of x picks among those. A row with
 a NaN or an infinite logit picks token -1: the caller raises.
 
 Cost: weights and x read once, 8 bytes a row of x and 32 weight rows written and read again,
@@ -22,6 +22,7 @@ import mlx.core as mx
 from metal_kernels.few_row_matvec import (
     ACCUMULATE,
     SETUP,
+    SUM,
     LaunchShape,
     RowKernel,
     row_launch,
@@ -82,12 +83,8 @@ inline int best_token(
 """
 
 BEGIN = """
-Choice mine[M];
-bool sound[M];
-UNROLL for (int m = 0; m < M; m++) {
-  mine[m] = Choice{-INFINITY, -1};
-  sound[m] = true;
-}
+Choice mine = {-INFINITY, -1};  // of the row whose products this lane has
+bool sound = true;
 for (int tile = 0; tile < TILES; tile++) {
   const int first = (simd * TILES + tile) * R;
   if (first >= N) {
@@ -95,32 +92,30 @@ for (int tile = 0; tile < TILES; tile++) {
   }
 """
 
-TAKE = """
-  UNROLL for (int r = 0; r < R; r++) {
-    const int n = first + r;
-    UNROLL for (int m = 0; m < M; m++) {
-      const float logit = float(T(simd_sum(total[r][m])));
-      if (n < N) {
-        sound[m] = sound[m] && isfinite(logit);
-        if (lane == tile * R + r) {
-          float value = logit;
-          if (NOISY) {
-            const float noise = gumbel_of(keys[2 * m], keys[2 * m + 1], n);
-            value = fma(logit, inverse_temperature, noise);
-          }
-          mine[m] = Choice{value, n};
-        }
-      }
-    }
-  }
-}
-UNROLL for (int m = 0; m < M; m++) {
-  const Choice best = best_of(mine[m]);
-  if (lane == 0 && simd < SIMD_COUNT) {
+TAKE = f"""{SUM}
+  const int n = first + r;
+  if (m < M && n < N) {{
+    sound = sound && isfinite(sum);
+    float value = sum;
+    if (NOISY) {{
+      const float noise = gumbel_of(keys[2 * m], keys[2 * m + 1], n);
+      value = fma(sum, inverse_temperature, noise);
+    }}
+    const Choice its = {{value, n}};
+    if (before(its, mine)) {{
+      mine = its;
+    }}
+  }}
+}}
+UNROLL for (int m = 0; m < M; m++) {{
+  const bool is_its = lane / R == m;
+  const Choice best = best_of(is_its ? mine : Choice{{-INFINITY, -1}});
+  const bool all_sound = simd_all(sound || !is_its);
+  if (lane == 0 && simd < SIMD_COUNT) {{
     values[size_t(m) * SIMD_COUNT + simd] = best.value;
-    tokens[size_t(m) * SIMD_COUNT + simd] = sound[m] ? best.token : -2;
-  }
-}
+    tokens[size_t(m) * SIMD_COUNT + simd] = all_sound ? best.token : -2;
+  }}
+}}
 """
 
 SECOND = """

@@ -29,7 +29,7 @@ def test_a_sound_one_uses_no_variable_before_it_is_written(kernel: str) -> None:
 @pytest.mark.parametrize(
     ("kernel", "old", "new"),
     [
-        ("few_row_gate_up", "total[r][m] = 0;", ""),
+        ("few_row_gate_up", "total[m][r] = 0;", ""),
         ("few_query_attention", "out[r][i] = 0;", ""),
         ("gated_delta_block", "float known = 0;", "float known;"),
     ],

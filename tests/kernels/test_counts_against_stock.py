@@ -13,7 +13,7 @@ def test_weights(rows: int) -> None:
     ours, stock = measures.ours(rows, 4), measures.stock_wide(rows, 4)
     assert ours.lines == 1
     assert stock.lines == -(-rows // 5)
-    assert ours.loads < stock.loads / 3
+    assert ours.loads < stock.loads / 6
     assert ours.operations < (0.7 if rows > 1 else 0.85) * stock.operations
     assert ours.fused < {1: 1.12, 2: 0.8}.get(rows, 0.75) * stock.fused
 
