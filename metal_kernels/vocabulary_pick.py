@@ -7,8 +7,9 @@ The logits are those of few_row_matvec, bit for bit and rounded to x's dtype, so
 not depend on the rows beside it.
 
 First pass: a SIMD-group takes up to 32 weight rows, a few at a time: a lane has the product of one
-with one row of x, and keeps the best; of each row the best of all lanes is written. Second pass: a threadgroup per row of x picks among those. A row with
-a NaN or an infinite logit picks token -1: the caller raises.
+with one row of x, and keeps the best; of each row the best of all lanes is written. Second pass: a
+threadgroup per row of x picks among those. A row with a NaN or an infinite logit picks token -1:
+the caller raises.
 
 Cost: weights and x read once, 8 bytes a row of x and 32 weight rows written and read again,
 M N (2 K + 30) flops, two launches.
