@@ -142,7 +142,7 @@ class Actions(QObject):
             ),
             Words("Edit", "menu"): (
                 Command("undo", Words("Undo"), self._undo, "Ctrl+Z", self._can_undo),
-                Command("redo", Words("Redo"), _in_focus("redo"), "Ctrl+Shift+Z"),
+                Command("redo", Words("Redo"), self._redo, "Ctrl+Shift+Z", self._can_redo),
                 LINE,
                 Command("cut", Words("Cut"), _in_focus("cut"), "Ctrl+X"),
                 Command("copy", Words("Copy"), _in_focus("copy"), "Ctrl+C"),
@@ -388,6 +388,9 @@ class Actions(QObject):
     def _can_undo(self) -> bool:
         return self._chats.deeds.newest is not None or self._text_to_undo() is not None
 
+    def _can_redo(self) -> bool:
+        return self._chats.deeds.can_redo or self._text_to_redo() is not None
+
     def _text_to_undo(self) -> QPlainTextEdit | QLineEdit | None:
         """Return the text that has the focus, None if nothing can be undone in it."""
         text = self._window.focusWidget()
@@ -395,6 +398,16 @@ class Actions(QObject):
             case QPlainTextEdit() if text.document().isUndoAvailable():
                 return text
             case QLineEdit() if text.isUndoAvailable():
+                return text
+        return None
+
+    def _text_to_redo(self) -> QPlainTextEdit | QLineEdit | None:
+        """Return the text that has the focus, None if nothing can be redone in it."""
+        text = self._window.focusWidget()
+        match text:
+            case QPlainTextEdit() if text.document().isRedoAvailable():
+                return text
+            case QLineEdit() if text.isRedoAvailable():
                 return text
         return None
 
@@ -456,6 +469,14 @@ class Actions(QObject):
             text.undo()
         else:
             self._chats.deeds.undo()
+
+    def _redo(self) -> None:
+        """Redo in the text that has the focus, else what was undone last in the list of chats."""
+        text = self._text_to_redo()
+        if text is not None:
+            text.redo()
+        else:
+            self._chats.deeds.redo()
 
     def _stop(self) -> None:
         """Stop a comparison, the answer on show, or a load; what there is of an answer stays."""

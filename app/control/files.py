@@ -1,7 +1,7 @@
 """Files in and out of the window: opened by a dialog, chats exported and imported, the log."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from errno import ENOSPC
 from itertools import count
 from pathlib import Path
@@ -40,6 +40,10 @@ CHATS = Words("Markdown (*.md);;PDF (*.pdf);;JSON with everything (*.json)")
 LONGEST_NAME = 60
 """Characters: a name has at most 255 bytes in most file systems."""
 SAID_EVERY = 25
+QUICKLY_READ = 2_000_000
+"""Bytes of chats that are read before a user asks what goes on."""
+MOST_ERRORS = 3
+"""Of an import that are told."""
 ABOUT = Words(
     "Chat with language models on your Mac. A model's own drafting heads guess a few tokens ahead, "
     "and the model checks them all at once: the same answer, sooner."
@@ -187,32 +191,38 @@ class FileController(QObject):
         def read_all() -> list[NewChat | StoreError]:
             return [chat for path in paths for chat in _read(path, defaults)]
 
+        if sum(map(_nbytes, paths)) > QUICKLY_READ:
+            self._notice.say(tr("Reading {names}…", names=", ".join(path.name for path in paths)))
         self._disk.run_each(read_all, lambda chats: self._turns.do_steps(self._add_each(chats)))
 
-    def _add_each(self, chats: Iterable[NewChat | StoreError]) -> Iterator[None]:
+    def _add_each(self, chats: Sequence[NewChat | StoreError]) -> Iterator[None]:
         self._notice.withdraw(self._refused)
-        last, notes = None, list[str]()
-        for chat in chats:
+        last, notes, errors, total = None, list[str](), list[str](), len(chats)
+        for done, chat in enumerate(chats):
             if self._is_closed:
                 return
+            if done % SAID_EVERY == 0 and total > 1:
+                self._notice.say(
+                    tr("Importing {total:,} chats: {done:,} are done.", total=total, done=done)
+                )
             try:
                 if isinstance(chat, StoreError):
                     raise chat
                 last = yield from insert_in_steps(self._store, chat)
                 notes += chat.notes
             except StoreError as error:
-                self._refuse(error)
+                errors.append(str(error))
             yield
         if last is not None:
+            done = total - len(errors)
+            self._notice.mention(tr("{n:,} chats imported.", "1 chat imported.", done))
+            if notes:
+                self._notice.say(joined(notes, " "))
             self._chats.refresh()
             self._chat.open(last)
-        if notes:
-            self._notice.say(joined(notes, " "))
-
-    def _refuse(self, error: StoreError) -> None:
-        """Report an error until the next import."""
-        self._refused = str(error)
-        self._fail(self._refused)
+        if errors:
+            self._refused = "\n".join(dict.fromkeys(errors[:MOST_ERRORS]))
+            self._fail(self._refused, stays=True)
 
     def open_link(self, link: str) -> None:
         """Open a link of the web or mail in its program; never a file of this computer."""
@@ -249,6 +259,13 @@ class FileController(QObject):
             title = tr("Chat")
         kept = "".join(c if c.isalnum() or c in " -_" else " " for c in title)
         return " ".join(kept.split())[:LONGEST_NAME].strip() or tr("Chat")
+
+
+def _nbytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _read(path: Path, defaults: ChatSettings) -> Sequence[NewChat | StoreError]:

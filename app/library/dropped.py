@@ -293,8 +293,17 @@ def _folder_of_heads(folder: Path) -> Dropped:
     )
 
 
-CHAT = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*"format"\s*:\s*"' + FORMAT.encode() + rb'"')
-"""How a chat in JSON begins."""
+CHATS = tuple(
+    re.compile(rb"(\xef\xbb\xbf)?\s*" + beginning, re.DOTALL)
+    for beginning in (
+        rb'\{.*"format"\s*:\s*"' + FORMAT.encode() + rb'"',
+        rb'\[\s*\{.*"mapping"\s*:\s*\{',
+        rb'\{.*"messages"\s*:\s*\[\s*\{\s*"versions"',
+    )
+)
+"""How chats in JSON begin: ours, ChatGPT's and LM Studio's."""
+BEGINNING = 4096
+"""Bytes of a file that tell what is in it."""
 
 FOREIGN_CHATS = ("conversations.json", ".conversation.json", "messages.jsonl")
 """Ends of the names of files in which ChatGPT, LM Studio and Jan keep chats."""
@@ -303,10 +312,10 @@ FOREIGN_CHATS = ("conversations.json", ".conversation.json", "messages.jsonl")
 def _text(file: Path) -> Dropped:
     """Classify a chat, a text or a document; a GGUF file may have lost its ending."""
     with open_regular(file) as opened:
-        beginning = opened.read(200)
+        beginning = opened.read(BEGINNING)
     if beginning.startswith(b"GGUF"):
         return DroppedModel(file)
-    is_ours = file.suffix.lower() == ".json" and CHAT.match(beginning) is not None
-    is_chat = is_ours or file.name.lower().endswith(FOREIGN_CHATS)
+    holds_chats = any(kind.match(beginning) for kind in CHATS) and file.suffix.lower() == ".json"
+    is_chat = holds_chats or file.name.lower().endswith(FOREIGN_CHATS)
     text = None if is_chat or is_document(file) else read_text_file(file)
     return text if isinstance(text, Refused) else DroppedText(file, file.stat().st_size, is_chat)

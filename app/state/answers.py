@@ -136,10 +136,10 @@ class Answers(State):
             self._interrupt(answer, None, TOO_MANY)
             return
         use = answer.uses[place]
-        tool = next((tool for tool in answer.offered if tool.tool.name == use.name), None)
+        tool = answer.tool_of(use)
         if tool is None:
             self._put_result(answer, ToolResult(f"There is no tool “{use.name}”.", True))
-        elif tool.key in answer.settings.allowed_tools:
+        elif tool.permission in answer.settings.allowed_tools:
             self._call(answer, tool)
         else:
             self._put_use(answer, replace(use, key=tool.key, state="asked"))
@@ -152,8 +152,7 @@ class Answers(State):
             return
         allowed = settings.allowed_tools
         answer.settings = replace(answer.settings, allowed_tools=allowed)
-        use = answer.uses[place]
-        tool = next((tool for tool in answer.offered if tool.tool.name == use.name), None)
+        tool = answer.tool_of(answer.uses[place])
         if tool is not None and is_allowed:
             self._call(answer, tool)
         else:

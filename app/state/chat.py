@@ -308,8 +308,9 @@ class ChatState(State):
         place = None if answer is None else answer.next_use
         if answer is None or place is None:
             return
-        if decision == "chat":
-            allowed = (*self.settings.allowed_tools, answer.uses[place].key)
+        tool = answer.tool_of(answer.uses[place])
+        if decision == "chat" and tool is not None:
+            allowed = (*self.settings.allowed_tools, tool.permission)
             self.change_settings(replace(self.settings, allowed_tools=allowed))
         is_allowed = decision != "deny"
         self._answers.decide(answer.message_id, self.settings, is_allowed=is_allowed)

@@ -16,12 +16,16 @@ from app.store.session_store import SessionStore
 from app.values.chats import PINNED, TODAY, ChatGroup, ChatSummary, Folder, ListedChat
 from mlx_engine.values.words import Words
 
+Again = Callable[[], object]
+Undo = Callable[[], Again | None]
+"""Undoes something, and returns what does it again, None for nothing."""
+
 
 class Deed(NamedTuple):
     """Something that can be undone. words: what was done."""
 
     words: str
-    undo: Callable[[], object]
+    undo: Undo
 
 
 class Deeds(State):
@@ -30,15 +34,22 @@ class Deeds(State):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._deeds: list[Deed] = []
+        self._undone: list[Again] = []
 
     @property
     def newest(self) -> Deed | None:
         """The change that `undo` undoes, None for none."""
         return self._deeds[-1] if self._deeds else None
 
-    def add(self, words: str, undo: Callable[[], object]) -> None:
-        """Add a change with a function that undoes it."""
+    @property
+    def can_redo(self) -> bool:
+        """Whether there is a change that `redo` makes again."""
+        return bool(self._undone)
+
+    def add(self, words: str, undo: Undo) -> None:
+        """Add a change with a function that undoes it; what was undone before stays undone."""
         self._deeds.append(Deed(words, undo))
+        self._undone = []
         self.changed.emit()
 
     def undo(self) -> None:
@@ -46,11 +57,21 @@ class Deeds(State):
         if self._deeds:
             deed = self._deeds.pop()
             self.changed.emit()
-            deed.undo()
+            again = deed.undo()
+            self._undone += [again] if again else []
+            self.changed.emit()
+
+    def redo(self) -> None:
+        """Make the change again that was undone last, if there is one."""
+        if self._undone:
+            *others, again = self._undone
+            again()  # which adds it
+            self._undone = others
+            self.changed.emit()
 
     def forget(self) -> None:
         """Nothing can be undone any more."""
-        self._deeds.clear()
+        self._deeds, self._undone = [], []
         self.changed.emit()
 
 
@@ -152,9 +173,10 @@ class ChatListState(State):
         words = Words("{n:,} chats moved to the Trash", "Moved to the Trash", len(chat_ids))
         self.deeds.add(words, lambda: self._take_back(chat_ids))
 
-    def _take_back(self, chat_ids: Sequence[int]) -> None:
+    def _take_back(self, chat_ids: Sequence[int]) -> Again:
         if self.restore(*chat_ids):
             self._chat.open(chat_ids[0])
+        return lambda: self.delete(*chat_ids)
 
     def restore(self, *chat_ids: int) -> bool:
         """Move chats out of the Trash; False when it failed."""
@@ -172,9 +194,20 @@ class ChatListState(State):
 
     def delete_message(self, message_id: int) -> None:
         """Delete a question of the chat on show with its answers, or what an answer belongs to."""
-        undo = self._chat.delete(message_id)
-        if undo is not None:
-            self.deeds.add(Words("A question and its answer are deleted."), undo)
+        chat_id, put_back = self._chat.chat_id, self._chat.delete(message_id)
+        if chat_id is None or put_back is None:
+            return
+
+        def undo() -> Again:
+            put_back()
+            return again
+
+        def again() -> None:
+            if self._chat.chat_id != chat_id:
+                self._chat.open(chat_id)
+            self.delete_message(message_id)
+
+        self.deeds.add(Words("A question and its answer are deleted."), undo)
 
     def duplicate(self, chat_id: int, how: str) -> None:
         """Copy a chat with all its branches and show the copy. how: the word behind its title."""
@@ -216,8 +249,12 @@ class ChatListState(State):
         folders = self._store.folders
         gone = self._do(lambda: folders.remove(folder))
         if gone is not None:
-            words = Words("Removed the folder {name}", name=gone.folder.name)
-            self.deeds.add(words, lambda: self._do(lambda: folders.give_back(gone)))
+
+            def undo() -> Again | None:
+                back = self._do(lambda: folders.give_back(gone))
+                return None if back is None else lambda: self.remove_folder(back.id)
+
+            self.deeds.add(Words("Removed the folder {name}", name=gone.folder.name), undo)
 
     def move(self, chat_ids: Sequence[int], folder: int | None) -> None:
         """Move chats into a folder, None for out of their folders."""
@@ -233,9 +270,13 @@ class ChatListState(State):
             for old, moved in before.items():
                 folders.move(moved, old)
 
+        def undo() -> Again:
+            self._do(take_back)
+            return lambda: self.move(chat_ids, folder)
+
         if self._do(move):
             words = Words("{n:,} chats moved", "Chat moved", len(chat_ids))
-            self.deeds.add(words, lambda: self._do(take_back))
+            self.deeds.add(words, undo)
 
     # how it is done
 

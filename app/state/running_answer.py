@@ -123,6 +123,10 @@ class RunningAnswer:
         uses = tuple(self.uses) if len(self.uses) > calls else ()
         return Growth(tuple(pieces), tuple(rounds), ends_thinking, uses)
 
+    def tool_of(self, use: ToolUse) -> OfferedTool | None:
+        """Return the tool that a call is of, None if the model was told of none by its name."""
+        return next((tool for tool in self.offered if tool.tool.name == use.name), None)
+
     def _add(self, piece: TextPiece, now: float) -> None:
         if piece.channel == "thinking":
             self._thought_from = now if self._thought_from is None else self._thought_from
@@ -156,13 +160,12 @@ class RunningAnswer:
 
     def _add_calls(self, finished: GenerationFinished) -> None:
         """Add the calls that end a step; the answer goes on after them unless it was stopped."""
-        keys = {offered.tool.name: offered.key for offered in self.offered}
         ends = len(self.answer.text), len(self.thinking.text)
         number = self.uses[-1].step + 1 if self.uses else 0
         for call in finished.calls:
-            key = keys.get(call.name, "")
-            use = ToolUse(call.name, call.arguments, call.id, key, "", "new", number, *ends)
-            self.uses.append(use)
+            use = ToolUse(call.name, call.arguments, call.id, "", "", "new", number, *ends)
+            tool = self.tool_of(use)
+            self.uses.append(replace(use, key=tool.key) if tool else use)
         if finished.calls and finished.reason in ("end", "stop-string"):
             self.finished, self._stats_before = None, finished.stats
             self._first_round_at = self._last_round_at = None

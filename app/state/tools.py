@@ -125,7 +125,8 @@ class Tools(State):
                 while name in found:
                     number += 1
                     name = f"{offered.tool.name[:60]}_{number}"
-                found[name] = replace(offered, tool=replace(offered.tool, name=name))
+                tool = replace(offered.tool, name=name)
+                found[name] = replace(offered, tool=tool, fingerprint=server.fingerprint)
         return tuple(found.values())
 
     def call(self, offered: OfferedTool, arguments: str, then: Returned) -> "Future[ToolResult]":

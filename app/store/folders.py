@@ -75,12 +75,12 @@ class Folders:
             self._database.write("DELETE FROM folder WHERE id = ?", folder)
         return Removed(found, tuple(row["id"] for row in rows))
 
-    def give_back(self, removed: Removed) -> None:
-        """Undo `remove`, except for chats that were deleted or moved since."""
+    def give_back(self, removed: Removed) -> Folder:
+        """Undo `remove`, except for chats that were deleted or moved since; return the folder."""
         there = {
             row["id"] for row in self._database.rows("SELECT id FROM chat WHERE folder IS NULL")
         }
-        self.create(removed.folder.name, [one for one in removed.chat_ids if one in there])
+        return self.create(removed.folder.name, [one for one in removed.chat_ids if one in there])
 
     def _free(self, name: str, but: int | None = None) -> str:
         """Return the name, with the first number that makes it unique."""

@@ -50,8 +50,8 @@ class ChatSettings:
     given, whether or not that of the model in use asks for it. preset: the name of the one these
     settings began with, whether or not they were changed since. read_from: the number of the
     message from which on this chat is read since its context was full, None for its beginning.
-    tool_servers: names of those whose tools the model may ask for. allowed_tools: keys of tools
-    that run without asking.
+    tool_servers: names of those whose tools the model may ask for. allowed_tools: permissions of
+    tools that run without asking.
     """
 
     model_path: str | None = None

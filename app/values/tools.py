@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -42,19 +43,34 @@ class ToolServer:
     headers: Mapping[str, str] = field(default_factory=dict)
     is_on: bool = True
 
+    @property
+    def fingerprint(self) -> str:
+        """Hexadecimal digits that are others once it is started or reached in another way."""
+        tables = sorted(self.environment.items()), sorted(self.headers.items())
+        way = repr((self.command, self.arguments, self.url, tables))
+        return sha256(way.encode("utf-8", "replace")).hexdigest()[:16]
+
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """A tool of a server. name: at the server; tool: as the model is told of it."""
+    """A tool of a server. name: at the server; tool: as the model is told of it. fingerprint: of
+    the server.
+    """
 
     server: str
     name: str
     tool: Tool
+    fingerprint: str = ""
 
     @property
     def key(self) -> str:
-        """Name in the settings of a chat that allows the tool."""
+        """Names of server and tool."""
         return f"{self.server}/{self.name}"
+
+    @property
+    def permission(self) -> str:
+        """Word in the settings of a chat that allows the tool of this very server."""
+        return f"{self.key} {self.fingerprint}"
 
 
 class ToolResult(NamedTuple):

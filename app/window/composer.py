@@ -105,7 +105,12 @@ class MessageBox(QPlainTextEdit):
         # an undo that is not possible, or a jump to the end from there, is for others
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.ShortcutOverride:
             is_undo = event.matches(QKeySequence.StandardKey.Undo)
-            if is_undo and not self.document().isUndoAvailable():
+            is_redo = event.matches(QKeySequence.StandardKey.Redo)
+            can_undo, can_redo = (
+                self.document().isUndoAvailable(),
+                self.document().isRedoAvailable(),
+            )
+            if (is_undo and not can_undo) or (is_redo and not can_redo):
                 return False
             is_jump = event.matches(QKeySequence.StandardKey.MoveToEndOfDocument)
             if is_jump and self.textCursor().atEnd():

@@ -312,6 +312,18 @@
         <translation>Chats importieren</translation>
     </message>
     <message>
+        <source>Importing {total:,} chats: {done:,} are done.</source>
+        <translation>{total:,} Chats werden importiert: {done:,} sind fertig.</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n:,} chats imported.</source>
+        <comment>1 chat imported.</comment>
+        <translation>
+            <numerusform>1 Chat importiert.</numerusform>
+            <numerusform>{n:,} Chats importiert.</numerusform>
+        </translation>
+    </message>
+    <message>
         <source>This link is not opened: {link}</source>
         <translation>Dieser Link wird nicht geöffnet: {link}</translation>
     </message>

@@ -79,6 +79,14 @@ def test_a_deleted_chat_is_undone_by_the_key_in_the_empty_message(driven):
     assert driven.app.chat.chat_id is None and undo.isEnabled()
     press(driven, Qt.Key.Key_Z)
     assert driven.app.chat.chat_id == number and not undo.isEnabled()
+    redo = driven.app.actions["redo"]
+    assert redo.isEnabled()
+    redo.trigger()
+    assert driven.app.chat.chat_id is None and undo.isEnabled() and not redo.isEnabled()
+    undo.trigger()
+    assert driven.app.chat.chat_id == number and redo.isEnabled()
+    driven.app.chats.deeds.add("Something else", lambda: None)
+    assert not redo.isEnabled()
 
 
 def test_the_keys_of_a_message_are_its_own_while_it_has_text(driven):

@@ -549,6 +549,9 @@ def test_a_question_is_deleted_with_its_answer_and_put_back(driven):
         assert [turn.message.text for turn in driven.app.chat.turns] == left
         driven.app.chats.deeds.undo()
         assert driven.shown == shown
+        driven.app.chats.deeds.redo()
+        assert driven.shown == left
+        driven.app.chats.deeds.undo()
     reader.chats.delete_message(driven.app.chat.turns.ids[3])
     assert driven.ask("Fourth") == "You said: Fourth"
     assert [turn.message.role for turn in driven.app.chat.turns] == ["user", "assistant"] * 3

@@ -145,10 +145,15 @@ def test_a_chat_on_a_slow_disk_does_not_hold_up_the_window(driven, tmp_path, mon
         return read_chats(path, defaults)
 
     monkeypatch.setattr(files, "read_chats", slowly)
+    monkeypatch.setattr(files, "QUICKLY_READ", 1)
+    monkeypatch.setattr(files, "SAID_EVERY", 1)
     driven.app.files.import_from(file, file)
+    words, said = driven.widgets.notice.words, set[str]()
+    assert words() == "Reading chat.json, chat.json…"
     assert driven.ask("Still here?") and driven.app.chat.chat_id == first
     seen, beside = set[int](), QTimer()
     beside.timeout.connect(lambda: seen.add(len(driven.app.store.chats.listed())))
+    beside.timeout.connect(lambda: said.add(words()))
     beside.start(0)
     driven.until(lambda: 1 in seen)
     gate.set()
@@ -156,6 +161,7 @@ def test_a_chat_on_a_slow_disk_does_not_hold_up_the_window(driven, tmp_path, mon
     beside.stop()
     assert seen == {1, 2, 3}, "between two of them everything else has its turn"
     driven.until(lambda: driven.app.chat.chat_id != first)
+    assert "Importing 2 chats: 1 are done." in said and words() == "2 chats imported."
 
 
 def test_a_chat_that_goes_on_moves_to_the_top(driven, source):

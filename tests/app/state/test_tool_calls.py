@@ -58,7 +58,8 @@ class CallingChat(StatedChat):
 
     def __init__(self, store: SessionStore, qtbot: Any, problem: str = "") -> None:
         self.servers, self.qtbot = ScriptedServers(problem), qtbot
-        self.tools = Tools(lambda: (SERVER,), self.servers)
+        self.server = SERVER
+        self.tools = Tools(lambda: (self.server,), self.servers)
         self.problems: list[str] = []
         self.tools.failed.connect(self.problems.append)
         super().__init__(store, ChatSettings(tool_servers=("home",)), self.tools)
@@ -143,8 +144,14 @@ def test_allowed_in_this_chat_is_not_asked_again_and_no_preset_has_it(
     assert calling.states == ["done", "running"]
     calling.give("3")
     calling.answer(qtbot, "Done.")
-    assert calling.chat.settings.allowed_tools == ("home/add",)
+    assert calling.chat.settings.allowed_tools == (f"home/add {SERVER.fingerprint}",)
     assert as_preset(calling.chat.settings).allowed_tools == ()
+    calling.server = replace(SERVER, arguments=("--other",))
+    calling.tools.refresh()
+    calling.chat.send("And now?")
+    calling.until_asked(4)
+    calling.call(CALL)
+    assert calling.states == ["asked"], "of another program under the same name"
 
 
 def test_a_call_that_is_not_allowed_is_told_to_the_model(calling: CallingChat, qtbot: Any) -> None:

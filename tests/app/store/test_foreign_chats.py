@@ -176,6 +176,14 @@ def test_a_dropped_file_of_another_program_is_offered_as_chats(tmp_path, name):
     assert what_is(str(tmp_path / name)) == DroppedText(tmp_path / name, 2, is_chat=True)
 
 
+@pytest.mark.parametrize("chats", [[TREE], STUDIO, {"folder": "", "format": "headstart-chat-1"}])
+def test_chats_are_known_by_what_is_in_their_file_however_large(tmp_path, chats):
+    file = tmp_path / "renamed.json"
+    file.write_text(json.dumps(chats) + " " * 13_000_000)
+    dropped = what_is(str(file))
+    assert isinstance(dropped, DroppedText) and dropped.is_chat
+
+
 def test_circles_twins_and_lost_parents_end():
     mapping = {
         "a": node("a", "b", ["b"], "user", "x"),

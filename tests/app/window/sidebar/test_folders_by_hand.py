@@ -77,6 +77,14 @@ def test_chats_are_dragged_into_a_folder_and_out(hands):
     for now in ([None, None, work], [None, work, work], [None, None, None]):
         hands.listed.deeds.undo()
         assert [folder_of(hands, chat) for chat in (second, first, third)] == now
+    for now in ([None, work, work], [None, None, work], [work, None, work]):
+        hands.listed.deeds.redo()
+        assert [folder_of(hands, chat) for chat in (second, first, third)] == now
+    assert not hands.listed.deeds.can_redo
+    hands.listed.remove_folder(work)
+    hands.listed.deeds.undo()
+    hands.listed.deeds.redo()
+    assert hands.listed.folders == () and folder_of(hands, third) is None
 
 
 def test_what_goes_nowhere_changes_nothing(hands):
