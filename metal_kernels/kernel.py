@@ -186,6 +186,11 @@ def pipeline(source: KernelSource, parameters: tuple[Parameter, ...] = ()) -> Pi
     return Pipeline(source, parameters, f"{source.name}_{mark:08x}", body)
 
 
+def pipelines_made() -> int:
+    """Number of different kernels launched so far in this process; MLX compiles each at first."""
+    return pipeline.cache_info().currsize
+
+
 class Launch(NamedTuple):
     """Launch of a Metal kernel without its input arrays; made once for each row count.
 

@@ -202,6 +202,20 @@ class Engine:
         with self._parts.limits.generating():
             return self._self_check.measure(stop)
 
+    def warm_up(self, stop: Callable[[], bool], cache: CacheOptions = UNQUANTISED) -> bool:
+        """Compile the Metal kernels that an answer may run, so that none is compiled in an answer.
+
+        For the time before the first question. Loads the MTP heads, tries kernels that this machine
+        has not tried, and times passes. cache: bits of the conversations' KV caches. Return whether
+        there is no more to do; stop() is asked before every pass, and a later call goes on. Without
+        Metal, and where memory is short, nothing is left to do.
+        """
+        self._check()
+        bits = cache if self.description.packed_cache is None else UNQUANTISED
+        with suppress(OutOfMemory), self._parts.limits.generating():
+            return self._self_check.warm_up(stop, bits)
+        return True
+
     def give_way(self, is_awaited: Callable[[], bool]) -> None:
         """Make the measurements between answers (up to 0.5 s) end early when other work waits.
 

@@ -54,7 +54,7 @@ class WindowDesk:
         gpu_bytes: int = 0,
     ) -> None:
         self.thread = EngineThread(
-            after_turns=self._tell_memory,
+            after_turns=self._tell_changes,
             report=lambda error: reply(WorkerFailed(problem_of(error))),
         )
         self._model = ModelInUse(source, self.thread, reply, memory_bytes, gpu_bytes)
@@ -150,13 +150,13 @@ class WindowDesk:
         if engine is None or engine is not self.thread.engine:
             return True
         costs = engine.measure_costs(self.thread.is_awaited)
-        self._model.tell_changes()
         if costs is not None:
             self._reply(CostsMeasured(costs.verify_ms, costs.draft_ms))
         return costs is not None
 
-    def _tell_memory(self) -> None:
-        """Reply with the memory in use if it changed."""
+    def _tell_changes(self) -> None:
+        """Reply with the model's description and the memory in use where they changed."""
+        self._model.tell_changes()
         if self._model.nbytes != self._told:
             self._told = self._model.nbytes
             self._reply(MemoryHeld(self._told))

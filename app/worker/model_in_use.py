@@ -168,7 +168,7 @@ class KeptChats:
 
     def new_description(self) -> ModelDescription | None:
         """Return the model's description if it changed since the last call, else None."""
-        if self._engine.description is self._told:
+        if self._engine.description == self._told:
             return None
         self._told = self._engine.description
         return self.description
@@ -236,7 +236,7 @@ class ModelInUse:
             forget, is_built_in = self._source.forget_files, request.path is None
             chats = KeptChats(engine, request.cache, forget, is_built_in=is_built_in)
             loaded = ModelLoaded(request.path, chats.description)
-            self._use(engine, chats)
+            self._use(engine, chats, request.cache)
         except LoadStopped:
             self._reply(LoadCancelled(request.path))
         except INTERPRETER_EXITS:
@@ -275,10 +275,15 @@ class ModelInUse:
         """Close the model and all sessions. An error is replied; the model is not used any more."""
         self._use(None, None)
 
-    def _use(self, engine: "Engine | None", chats: KeptChats | None) -> None:
+    def _use(
+        self,
+        engine: "Engine | None",
+        chats: KeptChats | None,
+        cache: CacheOptions = UNQUANTISED,
+    ) -> None:
         """Replace the model. Raises only before the old one is let go."""
         try:
-            self._thread.use(engine)
+            self._thread.use(engine, cache)
         except Exception as error:
             if self._thread.engine is not engine:
                 raise

@@ -12,6 +12,7 @@ from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
+from mlx_engine.sampling.sampler import SamplerKernels
 from mlx_engine.self_check.kernel_record import ExactRows, KernelRecord
 from mlx_engine.self_check.kernel_states import kernel_states
 from mlx_engine.self_check.kernel_trials import ModelTrials
@@ -27,7 +28,7 @@ from mlx_engine.self_check.numerics import (
 from mlx_engine.self_check.pass_costs import CostMeter, pass_timer
 from mlx_engine.self_check.teacher_forced import with_head_check
 from mlx_engine.values.errors import EngineError, NumericsError, Reason, is_out_of_memory
-from mlx_engine.values.options import MAX_DEPTH, LoadOptions
+from mlx_engine.values.options import MAX_DEPTH, CacheOptions, LoadOptions
 from mlx_engine.values.words import Words
 
 LONGEST_S = 0.5
@@ -67,12 +68,17 @@ class SelfCheck:
         self._timer_of = timer_of
         self.is_awaited: Callable[[], bool] = lambda: False
         self._meter = CostMeter(
-            loaded.model, loaded.read_heads, self.deepest, on_host=not runs_on_gpu()
+            loaded.model,
+            loaded.read_heads,
+            self.deepest,
+            on_host=not runs_on_gpu(),
+            sampling=SamplerKernels.of(loaded.kernels, loaded.model.vocabulary),
         )
         self.costs_now, self.go_deep = self._meter.costs_now, self._meter.go_deep
         self._checks_heads = options.check_heads and len(loaded.model.heads) > 0
         self._rows: ExactRows | Reason = ExactRows()
         self._steps: Iterator[None] | None = None  # of kernels and rows, until all is known
+        self._is_warming = False
         if record is not None:
             self._trials = ModelTrials(loaded.kernels, record, activation_dtype(loaded.model))
             self._begin(record)
@@ -127,6 +133,23 @@ class SelfCheck:
                 if not self.can_retry(error):
                     raise
                 return None
+
+    def warm_up(self, stop: Callable[[], bool], cache: CacheOptions) -> bool:
+        """Compile the Metal kernels that an answer may run, whatever its drafts and its sampling.
+
+        Heads are loaded, kernels tried and passes timed with KV caches of these bits. Return
+        whether all is done; stop() is asked before every step.
+        """
+        if self._record is None:
+            return True
+        if not self._is_warming:
+            self._is_warming, self._meter.cache = True, cache
+            with translate_oom():
+                self.use_heads()
+                ask_for_kernels(self._loaded.model, cache)
+            if self._steps is None and self._trials.pending():
+                self._begin(self._record)
+        return self.measure(stop) is not None
 
     def run_a_while(self) -> None:
         """Run pending checks of the model for at most LONGEST_S seconds, or until work waits."""
@@ -239,3 +262,14 @@ def activation_dtype(model: Model) -> mx.Dtype:
     """Return the dtype of a model's activations, without computing anything."""
     token = mx.zeros((1, 1), dtype=mx.int32)
     return model.forward(token, model.make_caches()).dtype
+
+
+def ask_for_kernels(model: Model, cache: CacheOptions) -> None:
+    """Have a model and its heads ask for their kernels, by passes that are never computed.
+
+    cache: bits of their KV caches.
+    """
+    token = mx.zeros((1, 1), dtype=mx.int32)
+    hidden = model.forward(token, model.make_caches(cache.bits))
+    for head in model.heads:
+        head.mtp_logits(head.mtp_forward(token, hidden, head.make_head_caches(cache.head_bits)))

@@ -13,7 +13,7 @@ import mlx.core as mx
 
 import mlx_engine
 from metal_kernels.choice import MOST_ROWS
-from metal_kernels.kernel import Launcher
+from metal_kernels.kernel import Launcher, pipelines_made
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.decoding.config import gpu_bytes, memory_bytes, usable_bytes
 from mlx_engine.loading.describe import inspect_remote
@@ -164,11 +164,14 @@ def check_kernels(
 def check_built_in_model(load: Callable[[], "mlx_engine.Engine"]) -> Iterator[Finding]:
     """Run the built-in model; fail when it says nothing, warn when drafts change text.
 
+    With Metal kernels in use, tells how many were compiled before the first answer and in answers.
     Raises EngineError where it does not load.
     """
     with closing(load()) as engine:
-        engine.measure_costs(lambda: False)  # else kernels come in between the two texts
-        model = engine.description
+        while not engine.warm_up(lambda: False):  # a kernel failed and is off now
+            pass
+        engine.measure_costs(lambda: False)  # else costs come in between the two texts
+        model, warm = engine.description, pipelines_made()
         plain, drafted = (
             engine.generate(PROMPT, LENGTH, GREEDY, DraftOptions(depth=depth)) for depth in (0, 2)
         )
@@ -181,6 +184,10 @@ def check_built_in_model(load: Callable[[], "mlx_engine.Engine"]) -> Iterator[Fi
         "ok",
         f"loads and answers, {speed}; numerics {model.numerics}, {model.activations}",
     )
+    if any(state.in_use for state in model.kernels):
+        late = pipelines_made() - warm
+        words = f"{warm} kernels compiled before the first answer, {late} in answers"
+        yield Finding("cold start", "warn" if late else "ok", words)
     counts = f"{drafted.stats.accepted} of {drafted.stats.drafted} drafted tokens accepted"
     if plain.text != drafted.text:
         yield Finding("same words", "warn", "the text with drafting differs from the plain text")

@@ -14,7 +14,13 @@ from mlx_engine.cache.joint import joint_caches
 from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.drafting.round_costs import PRESUMED, PassCosts
 from mlx_engine.models.contract import Model, MtpHead
-from mlx_engine.values.options import MAX_DEPTH
+from mlx_engine.sampling.sampler import PLAIN_OPS, Sampler, SamplerKernels
+from mlx_engine.values.options import (
+    MAX_DEPTH,
+    UNQUANTISED,
+    CacheBits,
+    SamplingOptions,
+)
 
 CONTEXT = 32
 """Tokens in the caches while passes are timed."""
@@ -38,8 +44,9 @@ class CostMeter:
 
     read_heads: loads the heads' weights; until `use_heads` the cost of heads is presumed.
     deepest: the longest possible draft. on_host: the CPU computes. Plain rounds are queued one
-    ahead there and drafted rounds are not, so passes are timed that way.
-    is_wanted: whether `costs_now` was asked for.
+    ahead there and drafted rounds are not, so passes are timed that way. sampling: kernels that
+    choose tokens, compiled along with the first passes. cache: bits of the KV caches that passes
+    are timed with. is_wanted: whether `costs_now` was asked for.
     """
 
     def __init__(
@@ -49,9 +56,11 @@ class CostMeter:
         deepest: Callable[[], int] = lambda: MAX_DEPTH,
         *,
         on_host: bool = False,
+        sampling: SamplerKernels = PLAIN_OPS,
     ) -> None:
         self._model, self._read_heads = model, read_heads
-        self._deepest, self._on_host = deepest, on_host
+        self._deepest, self._on_host, self._sampling = deepest, on_host, sampling
+        self.cache = UNQUANTISED
         self._fastest: dict[int, float] = {}  # milliseconds by rows
         self._fastest_heads: list[float] = []
         self._per_chat_ms = 0.0
@@ -113,7 +122,7 @@ class CostMeter:
         """Time passes of the target model with these row counts, in sweeps up and down by turns."""
         model = self._model
         tokens = mx.arange(CONTEXT)[None] % model.vocabulary
-        caches = _filled_caches(model, tokens)
+        caches = _filled_caches(model, tokens, self.cache.bits)
         yield
         fastest = dict.fromkeys(counts, float("inf"))
         for sweep in range(REPEATS + 1):  # the first one warms up
@@ -122,7 +131,7 @@ class CostMeter:
                 is_queued = self._on_host and rows == 1
                 took = _behind_another_ms(one_pass) if is_queued else _alone_ms(one_pass)
                 if not sweep:
-                    _compile_picks(model, rows)
+                    _compile_picks(model, rows, self._sampling)
                 fastest[rows] = min(fastest[rows], took)
                 yield
             if sweep:
@@ -135,7 +144,7 @@ class CostMeter:
         if model.joint is None:
             return
         tokens = mx.zeros((1, CONTEXT), dtype=mx.int32)
-        chats = [_filled_caches(model, tokens), _filled_caches(model, tokens)]
+        chats = [_filled_caches(model, tokens, self.cache.bits) for _ in range(2)]
         yield
 
         def shared_pass() -> mx.array:
@@ -162,11 +171,12 @@ class CostMeter:
         fastest = [float("inf")] * len(heads)
         for head in heads:
             for rows in FEW_ROWS:
-                _head_pass_ms(head, state, rows)
+                _head_pass_ms(head, state, rows, self.cache.head_bits)
                 yield
         for _ in range(REPEATS):
             for turn, head in enumerate(heads):
-                fastest[turn] = min(fastest[turn], _head_pass_ms(head, state, turn + 1))
+                took = _head_pass_ms(head, state, turn + 1, self.cache.head_bits)
+                fastest[turn] = min(fastest[turn], took)
                 yield
         self._fastest_heads = fastest
         self._update()
@@ -182,9 +192,9 @@ def pass_timer(model: Model) -> Callable[[int], float]:
     return lambda rows: _alone_ms(partial(_one_pass, model, tokens[:, :rows], caches))
 
 
-def _filled_caches(model: Model, tokens: mx.array) -> LayerCaches:
-    """Make a model's KV caches, filled with these tokens."""
-    caches = model.make_caches()
+def _filled_caches(model: Model, tokens: mx.array, bits: CacheBits = 16) -> LayerCaches:
+    """Make a model's KV caches of this many bits, filled with these tokens."""
+    caches = model.make_caches(bits)
     mx.eval(model.forward(tokens, caches))
     caches.commit(tokens.shape[1])
     mx.eval(caches.arrays())
@@ -221,18 +231,27 @@ def _behind_another_ms(one_pass: Callable[[], mx.array]) -> float:
     return 1000 * (ended[-1] - ended[0]) / (len(ended) - 1)
 
 
-def _compile_picks(model: Model, rows: int) -> None:
-    """Compile the kernels that choose tokens without writing logits, greedy and sampled."""
+def _compile_picks(model: Model, rows: int, sampling: SamplerKernels) -> None:
+    """Compile the kernels that choose tokens: greedy, sampled and filtered."""
     tokens = mx.zeros((1, rows), dtype=mx.int32)
     states = model.forward(tokens, model.make_caches())[..., : model.hidden_size]
     if model.output_rows is not None and model.output_rows.takes(states):
         keys = mx.zeros((rows, 2), dtype=mx.uint32)
         mx.eval([model.output_rows.pick(states, how) for how in (PickOptions(), PickOptions(keys))])
+    if sampling == PLAIN_OPS:
+        return
+    logits = model.logits(states)[0]
+    for options in (SamplingOptions(temperature=1), SamplingOptions(temperature=1, top_k=20)):
+        sampler = Sampler(options, model.vocabulary, 0, sampling)
+        mx.eval(sampler.pick(logits, 0, tokens[0, 1:]))
 
 
-def _head_pass_ms(head: MtpHead, state: mx.array, rows: int) -> float:
-    """Milliseconds of an MTP head's pass over `rows` copies of a hidden state [1, 1, H]."""
-    caches = head.make_head_caches()
+def _head_pass_ms(head: MtpHead, state: mx.array, rows: int, bits: CacheBits) -> float:
+    """Milliseconds of an MTP head's pass over `rows` copies of a hidden state [1, 1, H].
+
+    bits: of its KV caches.
+    """
+    caches = head.make_head_caches(bits)
     tokens, hidden = mx.zeros((1, rows), dtype=mx.int32), mx.repeat(state, rows, axis=1)
     mx.eval(tokens, hidden)
 

@@ -9,11 +9,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from mlx_engine.values.conversation import TURN_ENDS, Event
 from mlx_engine.values.errors import EngineError, EngineMisuse, NoModel
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import UNQUANTISED, CacheOptions
 
 if TYPE_CHECKING:  # a window shows itself before it imports MLX
     from mlx_engine import Engine
@@ -105,7 +107,8 @@ class EngineThread:
     """Serves the engine in use, which `use` replaces, until `close`.
 
     parallel: guests that are answered at once; waiting: guests that may wait for their turn.
-    after_turns: called after a round of every answer. report: called with errors without a caller.
+    after_turns: called after a round of every answer, and after work while idle. report: called
+    with errors without a caller.
     """
 
     def __init__(
@@ -219,10 +222,15 @@ class EngineThread:
             raise NoModel("No model is loaded: open one, then ask again.")
         return self.engine
 
-    def use(self, engine: "Engine | None") -> None:
-        """Serve another engine, or None, from now on, and close the present one."""
+    def use(self, engine: "Engine | None", cache: CacheOptions = UNQUANTISED) -> None:
+        """Serve another engine, or None, from now on, and close the present one.
+
+        Kernels are compiled while nothing is answered; cache: bits of the KV caches by then.
+        """
         if engine is not None:
             engine.give_way(self.is_awaited)
+            warm_up = partial(engine.warm_up, self.is_awaited, cache)
+            self.when_idle(lambda: engine is not self.engine or warm_up())
         old, self.engine = self.engine, engine
         self.description = None if engine is None else engine.description
         if old is not None:
@@ -289,9 +297,9 @@ class EngineThread:
                 self._catch_up_wholly()
                 for answer in self._turns():
                     self._take_turn(answer)
-                self._guarded(self._after_turns)
                 if self._idle and not self.is_awaited():
                     self._guarded(self._work_while_idle)
+                self._guarded(self._after_turns)
         finally:
             for answer in self._answers:
                 answer.stop()

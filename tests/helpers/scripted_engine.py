@@ -236,6 +236,9 @@ class ScriptedEngine:
     def give_way(self, is_awaited: Callable[[], bool]) -> None:
         self.is_awaited = is_awaited
 
+    def warm_up(self, stop: Callable[[], bool], cache: CacheOptions = UNQUANTISED) -> bool:
+        return True
+
     def measure_costs(self, stop: Callable[[], bool]) -> object:
         assert not stop()
         self.answers_before_measuring = len(self.sessions)

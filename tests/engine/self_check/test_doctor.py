@@ -1,15 +1,18 @@
 """Checks say ok, warn or fail for the right reason, and one that breaks does not end the rest."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import pytest
 from kernel_models import FASTER, always_faster
 from metal_emulator import EmulatorLauncher
-from scripted_engine import NO_HEADS, Answer, ScriptedEngine
+from scripted_engine import DESCRIPTION, NO_HEADS, Answer, ScriptedEngine
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
+from metal_kernels.kernel import KernelSource, pipeline
 from mlx_engine.self_check import Finding, doctor
 from mlx_engine.self_check.doctor import (
     Machine,
@@ -24,7 +27,9 @@ from mlx_engine.self_check.doctor import (
 )
 from mlx_engine.self_check.kernel_record import record_here
 from mlx_engine.self_check.kernel_trials import TRIALS
+from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import ModelNotFound
+from mlx_engine.values.model_description import KernelState
 
 MAC = Machine("Metal", "Apple M4 Max", 64 * 10**9, 48 * 10**9)
 LINUX = Machine("CPU", "", 4 * 10**9, 0)
@@ -65,6 +70,20 @@ def test_built_in_model() -> None:
     assert "2 of 2 drafted tokens accepted" in same.words
     assert engine.closed
     assert engine.answers_before_measuring == 0  # no kernel comes in between the two texts
+
+
+def test_kernels_compiled_in_an_answer_are_told() -> None:
+    known = replace(DESCRIPTION, kernels=(KernelState("products", "matrix products", ""),))
+    _, compiled, _ = check_built_in_model(lambda: ScriptedEngine(description=known))
+    assert compiled.state == "ok" and compiled.words.endswith("first answer, 0 in answers")
+
+    class Late(ScriptedEngine):
+        def generate(self, *given: Any, **named: Any) -> Generation:
+            pipeline(KernelSource("late", (), ("y",), "", str(len(self.sessions))))
+            return super().generate(*given, **named)
+
+    _, compiled, _ = check_built_in_model(lambda: Late(description=known))
+    assert compiled.state == "warn" and compiled.words.endswith("first answer, 2 in answers")
 
 
 def test_drafting_that_changes_the_words_is_seen() -> None:

@@ -9,6 +9,7 @@ from scripted_models import WorkerEngine
 from mlx_engine.service.engine_thread import Answering, EngineThread, NoModel
 from mlx_engine.values.conversation import Event, RoundFinished
 from mlx_engine.values.errors import EngineMisuse
+from mlx_engine.values.options import UNQUANTISED, CacheOptions
 from mlx_engine.values.stats import RoundStats
 
 ROUND = RoundFinished(RoundStats(0, 0, 0, 0, 1, 0.0, 1.0, 0.0))
@@ -169,6 +170,32 @@ def test_work_while_idle_gives_way_and_goes_on():
     done.result(TIMEOUT_S)
     turns.thread.close()
     assert worked == ["aa"] * 3
+
+
+class Cold(WorkerEngine):
+    """Has three kernels to compile, one in each call."""
+
+    left = 3
+
+    def warm_up(self, stop: Callable[[], bool], cache: CacheOptions = UNQUANTISED) -> bool:
+        assert not stop()
+        self.left -= 1
+        return self.left == 0
+
+
+def test_an_engine_is_warmed_up_while_nothing_is_answered():
+    warmed = Future[None]()
+
+    def after_turns() -> None:
+        if thread.engine is not None and thread.engine.left == 0 and not warmed.done():
+            warmed.set_result(None)
+
+    thread = EngineThread(Cold, after_turns=after_turns)
+    thread.start()
+    warmed.result(TIMEOUT_S)
+    thread.call(lambda engine: None).result(TIMEOUT_S)
+    assert thread.engine.left == 0
+    thread.close()
 
 
 def test_an_engine_gives_way_to_others_but_not_to_the_answer_that_ends():
