@@ -168,7 +168,7 @@ class DecoderBlock:
     def __init__(
         self, block: model_spec.BlockSpec, part: Part, model: model_spec.ModelSpec
     ) -> None:
-        feed = part.subpart(block.feed.prefix)
+        feed = part.subpart(layer_specs.ExpertsSpec.prefix)
         is_layer_norm = model.norm == "layer"
         norms = {
             n: Norm.read(part, n, model.eps, is_layer_norm=is_layer_norm) for n in block.norm_names
@@ -180,12 +180,12 @@ class DecoderBlock:
         self._out_norm = norms.get("mixer_out_norm")
         self._second_out_norm = norms.get("feed_out_norm")
         self._mixers = [mixer_of(spec, part, model.eps) for spec in block.mixers]
-        self.dtype = self._mixers[0].dtype
-        self._feed = (
-            ExpertFeedForward.read(feed, block.feed, model.eps)
-            if isinstance(block.feed, layer_specs.ExpertsSpec)
-            else GatedFeedForward.read(feed, block.feed)
-        )
+        self.dtypes = [mixer.dtype for mixer in self._mixers]
+        self._feed: ExpertFeedForward | GatedFeedForward | None = None
+        if isinstance(block.feed, layer_specs.ExpertsSpec):
+            self._feed = ExpertFeedForward.read(feed, block.feed, model.eps)
+        elif block.feed is not None:
+            self._feed = GatedFeedForward.read(feed, block.feed)
         self._experts = None
         if block.experts is not None:
             outer = [norms[name] for name in ("dense_out_norm", "experts_norm", "experts_out_norm")]
@@ -220,6 +220,8 @@ class DecoderBlock:
                 x = mixer.out_proj(x, mixed)
             else:
                 x = self._add_to_residual(x, mixer.out_proj.linear(mixed), self._out_norm)
+        if self._feed is None:
+            return x
         if not self._is_parallel:
             read = entered = x
         if self._second_norm is not None:

@@ -48,7 +48,8 @@ class Decoder:
         self.vocabulary, self.hidden_size = spec.vocabulary, spec.hidden
         self._norm = Norm.read(part, "norm", spec.eps, is_layer_norm=spec.norm == "layer")
         self._layers, self._kinds = _read_layers(spec, part)
-        dtype = min((layer.block.dtype for layer in self._layers), key=lambda dtype: dtype.size)
+        dtypes = (dtype for layer in self._layers for dtype in layer.block.dtypes)
+        dtype = min(dtypes, key=lambda dtype: dtype.size)
         self._stock = trunk.kernels.stock
         kernels = trunk.kernels
         self._rows = Embedding.of(matrix, dtype, kernels)

@@ -155,7 +155,8 @@ class Router:
 class ExpertFeedForward:
     """Mixture-of-experts feed-forward (DeepSeekMoE, arXiv 2401.06066) built from an ExpertsSpec.
 
-    gate_up: one fused matrix stack, or the stacks of gate and up.
+    gate_up: one fused matrix stack, or the stacks of gate and up; without a gate that of up.
+    latent_down, latent_up: projections before and behind the experts, or None.
     """
 
     router: Router
@@ -164,6 +165,9 @@ class ExpertFeedForward:
     join: Gate
     shared: GatedFeedForward | None
     shared_gate: Linear | None
+    latent_down: Linear | None
+    latent_up: Linear | None
+    is_gated: bool
     stock: StockOperations
 
     @staticmethod
@@ -174,7 +178,8 @@ class ExpertFeedForward:
         """
         stacks, shared = part.subpart("switch_mlp"), part.subpart("shared_expert")
         router = Router(spec, part, eps)
-        gate_up = ExpertLinear.read(stacks, "gate_proj", "up_proj")
+        names = ("gate_proj", "up_proj") if spec.feed.gated else ("up_proj",)
+        gate_up = ExpertLinear.read(stacks, *names)
         (down,) = ExpertLinear.read(stacks, "down_proj")
         dtype = down.matrices.dtype  # GGUF files have the shared expert's gate in float32
         return ExpertFeedForward(
@@ -187,6 +192,9 @@ class ExpertFeedForward:
             shared_gate=Linear.read(part, "shared_expert_gate", dtype)
             if spec.shared_gate
             else None,
+            latent_down=Linear.read(part, "latent_down") if spec.latent else None,
+            latent_up=Linear.read(part, "latent_up") if spec.latent else None,
+            is_gated=spec.feed.gated,
         )
 
     def __call__(self, x: mx.array, router_input: mx.array | None = None) -> mx.array:
@@ -197,8 +205,11 @@ class ExpertFeedForward:
         rows = x.reshape(-1, x.shape[-1])
         choice = self.router(rows if router_input is None else router_input.reshape(rows.shape))
         asked = self._run_sorted_experts if len(rows) >= SORTED_FROM_ROWS else self._run_experts
-        outputs = asked(rows, choice.experts)
+        read = rows if self.latent_down is None else self.latent_down(rows)
+        outputs = asked(read, choice.experts)
         made = self.stock.elementwise(_weigh_outputs)(outputs, choice.weights).sum(axis=-2)
+        if self.latent_up is not None:
+            made = self.latent_up(made)
         if self.shared is not None:
             shared = self.shared(rows)
             if self.shared_gate is None:
@@ -226,8 +237,8 @@ class ExpertFeedForward:
 
     def _feed_forward(self, x: mx.array, chosen: mx.array, *, is_sorted: bool) -> mx.array:
         made = [linear(x, chosen, is_sorted=is_sorted) for linear in self.gate_up]
-        gate, up = made if len(made) == 2 else mx.split(made[0], 2, axis=-1)
-        return self.down(self.join(gate, up), chosen, is_sorted=is_sorted)
+        parts = mx.split(made[0], 2, axis=-1) if self.is_gated and len(made) == 1 else made
+        return self.down(self.join(*parts), chosen, is_sorted=is_sorted)
 
 
 def _sigmoid_float32(product: mx.array) -> mx.array:

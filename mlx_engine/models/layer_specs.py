@@ -289,7 +289,9 @@ class ExpertsSpec:
     `normalise` (at least least_sum), times `scale`. router_bias: bias of the router's product.
     float32_router: compute that product in float32. router_norm: the router reads RMS-normed rows
     with weights over sqrt(hidden), and weights are multiplied by a factor per expert (Gemma 4).
-    shared_gate: the shared expert is multiplied by a sigmoid gate.
+    shared_gate: the shared expert is multiplied by a sigmoid gate. latent: size of a projection of
+    the hidden state that experts read and write, 0 for none; the router and the shared expert read
+    the hidden state itself (Nemotron 3).
     """
 
     count: int
@@ -308,6 +310,7 @@ class ExpertsSpec:
     scale: float = 1.0
     shared: FeedForwardSpec | None = None
     shared_gate: bool = False
+    latent: int = 0
 
     prefix = "mlp"
 
@@ -330,7 +333,10 @@ class ExpertsSpec:
             made["gate.e_score_correction_bias"] = (self.count,)
         if self.router_norm:
             made |= {"router_norm.weight": (hidden,), "expert_scale": (self.count,)}
-        stacks = self.feed.tensors(hidden)
+        stacks = self.feed.tensors(self.latent or hidden)
+        if self.latent:
+            made |= {"latent_down.weight": (self.latent, hidden)}
+            made |= {"latent_up.weight": (hidden, self.latent)}
         made |= {f"switch_mlp.{name}": (self.count, *shape) for name, shape in stacks.items()}
         if self.shared is not None:
             its = self.shared.tensors(hidden)

@@ -29,6 +29,8 @@ State = Literal["normed", "residual"]
 class BlockSpec:
     """A decoder block: a sequence mixer and a feed-forward, each added to the residual.
 
+    Either may be absent; then norms is "shared".
+
     norms: before each, after each (before it is added), or both; "parallel": before each, both
     reading the block's input; "shared": parallel with a single norm. residual_scale: factor of each
     addend. second_mixer: has the same input, and is added too. experts: routed experts in parallel
@@ -36,8 +38,8 @@ class BlockSpec:
     input vectors, 0 for none. scaled: the block's output is multiplied by a stored number.
     """
 
-    mixer: AttentionSpec | LatentAttentionSpec | RecurrentSpec
-    feed: FeedForwardSpec | ExpertsSpec
+    mixer: AttentionSpec | LatentAttentionSpec | RecurrentSpec | None
+    feed: FeedForwardSpec | ExpertsSpec | None
     norms: Literal["before", "after", "both", "parallel", "shared"] = "before"
     residual_scale: float = 1.0
     second_mixer: RecurrentSpec | None = None
@@ -52,8 +54,13 @@ class BlockSpec:
 
     @property
     def mixers(self) -> tuple[AttentionSpec | LatentAttentionSpec | RecurrentSpec, ...]:
-        """The one or two sequence mixers (attention, recurrence) of a block."""
-        return (self.mixer,) if self.second_mixer is None else (self.mixer, self.second_mixer)
+        """The sequence mixers (attention, recurrence) of a block, two at most."""
+        return tuple(mixer for mixer in (self.mixer, self.second_mixer) if mixer is not None)
+
+    @property
+    def cache(self) -> CacheSize:
+        """Cache size of a block's mixers together."""
+        return sum_of_sizes(mixer.cache for mixer in self.mixers)
 
     def tensors(
         self, hidden: int, *, has_split_kv_b: bool = False, has_norm_bias: bool = False
@@ -67,7 +74,7 @@ class BlockSpec:
         made |= {f"{norm}.{part}": (hidden,) for norm in self.norm_names for part in parts}
         for feed in (self.feed, self.experts):
             shapes = {} if feed is None else feed.tensors(hidden)
-            made |= {f"{self.feed.prefix}.{name}": shape for name, shape in shapes.items()}
+            made |= {f"{ExpertsSpec.prefix}.{name}": shape for name, shape in shapes.items()}
         if self.per_layer_width:
             made["per_layer_input_gate.weight"] = (self.per_layer_width, hidden)
             made["per_layer_projection.weight"] = (hidden, self.per_layer_width)
@@ -234,7 +241,7 @@ class ModelSpec:
     @property
     def cache(self) -> CacheSize:
         """Cache size of all decoder blocks together, MTP heads aside."""
-        return sum_of_sizes(mixer.cache for mixer in self._mixers)
+        return sum_of_sizes(block.cache for block in self.blocks)
 
     @property
     def work(self) -> WorkSize:
@@ -251,7 +258,7 @@ class ModelSpec:
     def packed_cache(self) -> Reason | None:
         """Reason why KV caches of model and MTP heads stay in 16 bits; None if fewer work."""
         every = self.blocks + (self.heads.blocks if self.heads else ())
-        reasons = (block.mixer.packed_cache for block in every)
+        reasons = (mixer.packed_cache for block in every for mixer in block.mixers)
         return next((reason for reason in reasons if reason), None)
 
     @property

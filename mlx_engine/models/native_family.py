@@ -104,7 +104,7 @@ class NativeFamily(Family):
             context_length=spec.context,
             promised_heads=ConfigFields(self.config, self.origin).count(self.heads_key, 0, 0),
             cache=spec.cache,
-            head_caches=tuple(block.mixer.cache for block in heads.blocks) if heads else (),
+            head_caches=tuple(block.cache for block in heads.blocks) if heads else (),
             active_expert_share=spec.active_expert_share,
             packed_cache=spec.packed_cache,
             work=spec.work,

@@ -15,6 +15,7 @@ from mlx_engine.models.families import (
     llama,
     mimo_v2,
     nanochat,
+    nemotron_h,
     plain_experts,
     qwen3,
     qwen3_5,
@@ -26,7 +27,7 @@ from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.values.errors import UnsupportedModel
 
 _TYPES: dict[type[NativeFamily], str] = {
-    qwen3_5.Qwen35: "qwen3_5 qwen3_5_moe qwen3_next",
+    qwen3_5.Qwen35: "qwen3_5 qwen3_5_moe qwen3_8 qwen3_8_moe qwen3_next",
     llama.Llama: "llama iquestcoder xverse mistral ministral ministral3 mixtral seed_oss smollm3",
     llama.Granite: "granite minicpm",
     qwen3.Qwen2: "qwen2 qwen2_vl qwen2_5_vl",
@@ -60,12 +61,13 @@ _TYPES: dict[type[NativeFamily], str] = {
     deepseek_v3.DeepseekV2: "deepseek_v2",
     qwen3.Mimo: "mimo",
     mimo_v2.MimoV2: "mimo_v2_flash mimo_v2",
-    step3p5.Step3p5: "step3p5",
+    step3p5.Step3p5: "step3p5 step3p7",
     plain_experts.Ernie45Moe: "ernie4_5 ernie4_5_moe",
     plain_experts.MiniMaxM2: "minimax_m2 minimax",
     plain_experts.Olmoe: "olmoe",
     plain_experts.Afmoe: "afmoe",
     nanochat.NanoChat: "nanochat",
+    nemotron_h.NemotronH: "nemotron_h",
     lfm2.Lfm2: "lfm2 lfm2_moe",
     falcon_h1.FalconH1: "falcon_h1",
     granite_hybrid.GraniteHybrid: "granitemoe granitemoeshared granitemoehybrid",

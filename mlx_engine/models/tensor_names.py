@@ -21,7 +21,7 @@ Renames = Mapping[str, str]
 """A family's tensor name within a layer, or a prefix of it up to a dot -> the canonical one."""
 
 _WRAPPERS = re.compile(
-    r"(?:(?:language_|text_)?model\.|llm\.|gpt_neox\.|transformer\.)*(h\.(?=\d))?"
+    r"(?:(?:language_|text_)?model\.|llm\.|gpt_neox\.|transformer\.|backbone\.)*(h\.(?=\d))?"
 )
 """Prefixes of wrapper models before a text model's tensors; `h.` is GPT-2's name of layers."""
 

@@ -149,8 +149,10 @@ def convert(
     """
     config = json.loads((folder / "config.json").read_text())
     architecture = architecture or ARCHITECTURES[config["model_type"]]
-    raw = {name: array.astype(np.float32) for name, array in _read(folder).items()}
     first = config.get("num_hidden_layers") or len(config["layers_block_type"])
+    raw = {name: array.astype(np.float32) for name, array in _read(folder).items()}
+    if config["model_type"] == "nemotron_h":
+        raw = {_in_one_block(name, first): array for name, array in raw.items()}
     tensors = [
         Tensor(_renamed(one.name, first), one.value)
         for one in _changed(raw, config, architecture, old_latents=old_latents)
@@ -180,6 +182,17 @@ def convert(
     present = {key: value for key, value in metadata.items() if value is not None}
     file.write_bytes(gguf_bytes(present, stored))
     return file
+
+
+def _in_one_block(name: str, block: int) -> str:
+    """NemotronHModel: a tensor of the two layers of an MTP head gets the number of one."""
+    found = re.fullmatch(r"mtp\.layers\.([01])\.(.+)", name)
+    if found is None:
+        return name
+    if found[0] == "mtp.layers.1.norm.weight":
+        return f"blk.{block}.post_attention_norm.weight"
+    within = found[2].replace("final_layernorm", "shared_head.norm")
+    return f"backbone.layers.{block}.{within}"
 
 
 def _is_wanted(name: str, heads: str, first: int) -> bool:

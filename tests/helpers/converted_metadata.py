@@ -39,7 +39,8 @@ def converted_metadata(architecture: str, config: Config, blocks: int) -> dict[s
         values = (config[name] for name in names if config.get(name) is not None)
         found[key] = next(values, None)
     found["block_count"] = blocks
-    heads = blocks - config.get("num_hidden_layers", blocks)
+    kinds = config.get("layers_block_type")
+    heads = blocks - config.get("num_hidden_layers", len(kinds) if kinds else blocks)
     if heads:
         found["nextn_predict_layers"] = heads
     if any(config.get(key) for key in _NORM) and architecture in _NORMED:
@@ -166,7 +167,9 @@ def _mamba2(config: Config) -> dict[str, object]:
     heads = config.get("mamba_n_heads") or config["mamba_num_heads"]
     size = config.get("mamba_d_head") or config["mamba_head_dim"]
     kinds = config.get("layers_block_type") or config["layer_types"]
-    kept = [config["num_key_value_heads"] * (kind == "attention") for kind in kinds]
+    kinds = [*kinds, *["attention"] * config.get("num_nextn_predict_layers", 0)]
+    attends = [kind in ("attention", "full_attention") for kind in kinds]
+    kept = [config["num_key_value_heads"] * does for does in attends]
     return {
         "attention.head_count_kv": np.array(kept, np.int32),
         "ssm.conv_kernel": config.get("mamba_d_conv") or config["conv_kernel"],

@@ -24,7 +24,8 @@ published names (part.py). Model families know nothing of GGUF.
 | olmo2, olmoe, exaone4 | OLMo 2 and 3, OLMoE, EXAONE 4 | |
 | qwen2moe, gemma2 | Qwen2 with experts, Gemma 2 | |
 | gemma4 | Gemma 4 | its assistant's, beside |
-| granitehybrid, nemotron_h, nemotron_h_moe | Granite 4, Nemotron-H and 3 | not run |
+| granitehybrid | Granite 4 | |
+| nemotron_h, nemotron_h_moe | Nemotron-H, Nemotron 3 and 3.5 | inside |
 | gemma3n, falcon-h1, hunyuan-moe | Gemma 3n, Falcon-H1, Hunyuan-A13B | |
 | phi2, starcoder2, stablelm, nemotron | Phi-2, StarCoder 2, StableLM, Nemotron 3 and 4 | |
 | lfm2, lfm2moe, cohere2, hunyuan-dense, hunyuan_vl | of the same names | |

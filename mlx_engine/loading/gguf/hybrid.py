@@ -3,7 +3,14 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from mlx_engine.loading.gguf.architecture import ATTENTION, DENSE, EXPERTS, OUTSIDE, Architecture
+from mlx_engine.loading.gguf.architecture import (
+    ATTENTION,
+    DENSE,
+    EXPERTS,
+    HEAD,
+    OUTSIDE,
+    Architecture,
+)
 from mlx_engine.loading.gguf.llama import GRANITE_KEYS, granite_factors
 from mlx_engine.loading.gguf.part import Change, Placement
 
@@ -200,6 +207,10 @@ class NemotronHGguf(Architecture):
         "ffn_latent_down": "mixer.fc1_latent_proj",
         "ffn_latent_up": "mixer.fc2_latent_proj",
     }
+    head_names: ClassVar = HEAD | {
+        "post_attention_norm": "post_attention_layernorm",
+        "nextn.shared_head_norm": "final_layernorm",
+    }
 
     def _own_config(self) -> dict[str, object]:
         count, heads = self._metadata.count, self._positive_count("ssm.time_step_rank")
@@ -229,7 +240,8 @@ class NemotronHGguf(Architecture):
         }
 
     def _kind(self, block: int) -> str:
-        signs = {"ssm_in": "mamba", "attn_q": "attention", "ffn_gate_inp": "moe"}
+        attention = dict.fromkeys(("attn_q", "attn_qkv"), "attention")
+        signs = {"ssm_in": "mamba", **attention, "ffn_gate_inp": "moe"}
         found = (kind for name, kind in signs.items() if self._block_has(block, f"{name}.weight"))
         return next(found, "mlp")
 

@@ -12,7 +12,7 @@ each variant of a config one in the table of tests/engine/models/test_plain_fami
 
 | models | model_type | MTP heads | compared with |
 |---|---|---|---|
-| Qwen3.5, 3.6, dense and with experts | qwen3_5, qwen3_5_moe | 1, reused | transformers, mlx-lm |
+| Qwen3.5, 3.6, 3.8, also with experts | qwen3_5, qwen3_8, ..._moe | 1, reused | transformers, mlx-lm |
 | Qwen3-Next | qwen3_next | 1, reused | transformers, mlx-lm |
 | GLM-4.5, 4.6, 4.7, Air | glm4_moe | 1, reused | transformers |
 | GLM-4.7-Flash | glm4_moe_lite | 1, reused | transformers |
@@ -20,7 +20,7 @@ each variant of a config one in the table of tests/engine/models/test_plain_fami
 | DeepSeek-V2, Youtu | deepseek_v2, youtu | none | transformers |
 | MiMo-7B | mimo | 1, reused | plain PyTorch, mlx-lm |
 | MiMo-V2-Flash, V2.5, Pro | mimo_v2_flash, mimo_v2 | 3, one a token | transformers, plain PyTorch |
-| Step-3.5-Flash, 3.7 | step3p5 | 3, one a token | plain PyTorch, mlx-lm |
+| Step-3.5-Flash, 3.7 | step3p5, step3p7 | 3, one a token | plain PyTorch, mlx-lm |
 | Llama, Mistral, Ministral, Ministral 3, Mixtral | their names | none | transformers |
 | Qwen2, Qwen3, Qwen3 MoE, Qwen3-VL | their names | none | transformers |
 | Gemma 1 to 3, gpt-oss, Phi-3, GLM-4 (`glm`, `glm4`), OLMo 2 | their names | none | transformers |
@@ -36,6 +36,7 @@ each variant of a config one in the table of tests/engine/models/test_plain_fami
 | LFM2, LFM2 with experts | lfm2, lfm2_moe | none | transformers, mlx-lm |
 | Granite 3 with experts, Granite 4 | granitemoe, granitemoehybrid | none | transformers, mlx-lm |
 | Falcon-H1 | falcon_h1 | none | transformers |
+| Nemotron-H, Nemotron 3, 3.5 | nemotron_h | 1, reused | transformers, PyTorch (head), mlx-lm |
 
 "Compared": logits and draft logits of tiny random checkpoints in the published layout agree in
 float32, and each test fails when the hidden state, the order of the concatenation or the offset of

@@ -1,4 +1,4 @@
-"""Qwen3.5, 3.6 and Qwen3-Next, dense and with experts: Gated DeltaNet and gated attention.
+"""Qwen3.5, 3.6, 3.8 and Qwen3-Next, dense and with experts: Gated DeltaNet and gated attention.
 
 Every full_attention_interval-th layer has attention with a sigmoid gate, unless `layer_types` says
 otherwise; the others are recurrent. The MTP head (`mtp.*`) is an attention layer that reads hidden
@@ -23,12 +23,12 @@ from mlx_engine.models.tensor_recipes import Recipe, Recipes, expert_recipes, fu
 if TYPE_CHECKING:
     import mlx.core as mx
 
-_WITH_EXPERTS = ("qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next")
+_WITH_EXPERTS = ("qwen3_5_moe", "qwen3_8_moe", "qwen3_next")
 _CONVOLUTION = ".linear_attn.conv1d.weight"
 
 
 class Qwen35(NativeFamily):
-    """Qwen3.5 and 3.6 (`qwen3_5`, `qwen3_5_moe`) and Qwen3-Next (`qwen3_next`)."""
+    """Qwen3.5 to 3.8 (`qwen3_5`, `qwen3_8`, `..._moe`) and Qwen3-Next (`qwen3_next`)."""
 
     head_names = MTP_NAMES
     heads_key = "mtp_num_hidden_layers"
@@ -126,7 +126,7 @@ def _feed_forward(fields: ConfigFields, layer: int) -> FeedForwardSpec | Experts
 
 def _has_experts(fields: ConfigFields) -> bool:
     """Whether a Qwen3.5 model has experts, by its model_type or by `num_experts`."""
-    named = any(kind in _WITH_EXPERTS for kind in fields.model_types)
+    named = any(kind.removesuffix("_text") in _WITH_EXPERTS for kind in fields.model_types)
     return named or (fields.has("num_experts") and fields.count("num_experts", minimum=0) > 0)
 
 

@@ -37,7 +37,6 @@ _NORMS_SEVERAL = {
     "deepseek_v32": "norm_topk_prob",
     "glm_moe_dsa": "norm_topk_prob",
     "kimi_linear": "moe_renormalize",
-    "nemotron_h": "norm_topk_prob",
 }
 """Types whose classes leave the share of a single expert as it is -> the field to make it one."""
 

@@ -95,7 +95,6 @@ _RENAMED = {
         f".block_sparse_moe.{one}_proj.": f".mlp.{one}_proj." for one in ("gate", "up", "down")
     },
     "laguna": {".shared_experts.": ".shared_expert."},
-    "nemotron_h": {"model.": "backbone."},
     "phimoe": {".mlp.router.": ".block_sparse_moe.gate.", ".mlp.": ".block_sparse_moe."},
     "llama4_text": {"lm_head.": "output."},
     "olmo_hybrid": {

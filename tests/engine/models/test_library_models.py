@@ -48,7 +48,6 @@ CASES = {
     "jamba": ("jamba", {}),
     "glm_moe_dsa": ("glm_moe_dsa", {}),
     "llama4 without experts": ("llama4_text", {}),
-    "nemotron_h": ("nemotron_h", {}),
     "olmo hybrid": ("olmo_hybrid", {}),
     "mamba 2 of two groups": ("mamba2", {}),
     "mamba 2 of one group": ("mamba2", {"n_groups": 1}),
@@ -120,7 +119,7 @@ def test_long_and_short_texts_are_rotated_by_their_own_lists(tmp_path):
     engine.close()
 
 
-@pytest.mark.parametrize("kind", ["laguna", "nemotron_h", "phimoe"])
+@pytest.mark.parametrize("kind", ["laguna", "phimoe"])
 def test_experts_stacked_as_transformers_has_them(tmp_path, kind):
     tiny = publish(kind, tmp_path / "m")
     model = hf.AutoModelForCausalLM.from_pretrained(tiny.folder)

@@ -11,7 +11,7 @@ import torch
 from compared import relative
 from qwen_reference import QwenReference, qwen_reference
 from tiny_qwen3_5 import tiny_config, write_tiny_qwen3_5
-from tiny_qwen_experts import KINDS, experts_values, write_tiny_experts
+from tiny_qwen_experts import KINDS, experts_config, experts_values, write_tiny_experts
 from tiny_tokenizer import make_tiny_tokenizer
 from transformers import (
     Qwen3_5ForCausalLM,
@@ -25,6 +25,7 @@ from transformers import (
 import mlx_engine
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.layer_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.registry import family_for
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import EngineError
 
@@ -106,6 +107,21 @@ def test_the_comparison_notices(engine, reference, fault):
         wrong = reference.draft_logits(fault(reference))
         head.load_state_dict(before)
     assert relative(engine.draft_logits(TOKENS)[0], wrong) > 1e-2
+
+
+@pytest.mark.parametrize("kind", ["qwen3_5", "qwen3_5_moe"])
+def test_other_names_of_the_same_models(kind):
+    """With `hidden_act` and the context left out, whose defaults are by name."""
+    made = (experts_config if "moe" in kind else lambda _: tiny_config())(kind)
+    text = {k: v for k, v in made["text_config"].items() if k != "max_position_embeddings"}
+    newer = kind.replace("5", "8")
+    specs = [
+        family_for(
+            name, {"model_type": name, "text_config": text | {"model_type": inner}}, "x"
+        ).spec
+        for name, inner in ((kind, kind), (newer, newer), (newer, f"{newer}_text"))
+    ]
+    assert specs[0] == specs[1] == specs[2]
 
 
 def test_layers_by_their_kinds_alone(tmp_path):

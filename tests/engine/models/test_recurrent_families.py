@@ -127,8 +127,31 @@ CASES |= {
         },
     ),
 }
+NEMOTRON = ["mamba", "attention", "moe", "mamba", "mlp", "moe"]
+CASES |= {
+    "nemotron_h": Case("nemotron_h"),
+    "nemotron_h, latent experts, groups": Case(
+        "nemotron_h",
+        {
+            **{"layers_block_type": NEMOTRON, "moe_latent_size": 32, "n_routed_experts": 8},
+            **{"n_group": 4, "topk_group": 2, "norm_topk_prob": False},
+        },
+    ),
+    "nemotron_h, dense, biases, pattern": Case(
+        "nemotron_h",
+        {
+            **{"layers_block_type": ["mamba", "mlp", "attention", "mlp"], "mlp_bias": True},
+            **{"use_bias": True, "use_conv_bias": False, "n_groups": 4},
+        },
+        {
+            **{"layers_block_type": None, "hybrid_override_pattern": "M-*-"},
+            **{"mamba_proj_bias": True},  # which mlx-lm looks for
+        },
+    ),
+}
 CONVERTED = ("lfm2, biases", "lfm2_moe", "granite 4", "granite 4, no experts, clipped steps")
-DRAFTED = ("lfm2", "lfm2_moe", "granite 4", "falcon_h1")
+CONVERTED += ("nemotron_h, latent experts, groups", "nemotron_h, dense, biases, pattern")
+DRAFTED = ("lfm2", "lfm2_moe", "granite 4", "falcon_h1", "nemotron_h, latent experts, groups")
 
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
 WAYS = {

@@ -32,6 +32,7 @@ SIZES += (
     "n_inner",
     "num_shared_experts",
     "mamba_d_ssm",
+    "moe_shared_expert_intermediate_size",
 )
 """Fields that a silent config does not pass over, because tensors have another shape then."""
 
@@ -72,6 +73,12 @@ OF_TYPES = {
         *("summary_type", "summary_use_proj"),
     },
     "gpt_oss": {"hidden_act"},
+    "nemotron_h": {
+        *("chunk_size", "expand", "mamba_proj_bias", "mamba_ssm_cache_dtype", "num_logits_to_keep"),
+        *("moe_shared_expert_overlap", "rescale_prenorm_residual", "residual_in_fp32"),
+        *("time_step_floor", "time_step_max", "time_step_min", "use_mamba_kernels"),
+        "num_nextn_predict_layers",
+    },
     "smollm3": {"sliding_window"},
     "youtu": {"num_key_value_heads"},
 }
@@ -93,6 +100,7 @@ CONTEXTS: tuple[dict[str, object], ...] = (
     },
     {"enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 8},
     {"block_auto_adjust_ff_dim": True, "intermediate_size": 9999, "block_multiple_of": 8},
+    {"layers_block_type": ["attention", "mlp"]},
     {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0}},
 )
 """Changes to a config with which fields count that do not otherwise."""

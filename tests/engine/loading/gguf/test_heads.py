@@ -8,6 +8,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
+import tiny_nemotron
 import tiny_nextn
 from converted_gguf import Storage, convert
 from model_edits import all_logits, drop_tensors
@@ -16,9 +17,10 @@ from tiny_stacks import write_stack
 import mlx_engine
 
 STACKS = ("mimo_v2_flash", "step3p5")
-FAMILIES = (*tiny_nextn.TYPES, "exaone_moe", "hy_v3", *STACKS)
+FAMILIES = (*tiny_nextn.TYPES, "exaone_moe", "hy_v3", *STACKS, "nemotron_h")
 TOKENS = [5, 9, 200, 31, 77, 8, 150, 2, 2, 64, 12, 4]
-Q8_0 = Storage(lambda name: None if "gate_inp" in name or "attn_k_b" in name
+_DENSE = ("gate_inp", "attn_k_b", "ssm_")
+Q8_0 = Storage(lambda name: None if any(part in name for part in _DENSE)
                else gguf.GGMLQuantizationType.Q8_0)  # fmt: skip
 
 
@@ -31,6 +33,8 @@ def published(tmp_path_factory):
     def get(family: str) -> Path:
         if family in STACKS:
             return write_stack(place / family, family)
+        if family == "nemotron_h":
+            return tiny_nemotron.publish(place / family).folder
         return tiny_nextn.publish(
             family, place / family, own=family in ("glm4_moe", "glm4_moe_lite")
         ).folder
@@ -78,7 +82,7 @@ def test_heads_that_were_dropped_or_lie_elsewhere(published, tmp_path, family):
     other = other.rename(place / "bare-Instruct-NextN.gguf")
     assert mlx_engine.inspect(bare).heads_from == ""
     dense = shutil.copytree(folder, tmp_path / "folder")
-    layers = json.loads((dense / "config.json").read_text())["num_hidden_layers"]
+    layers = json.loads((dense / "config.json").read_text()).get("num_hidden_layers", 99)
     for part in ("mtp.", *(f"layers.{layers + number}." for number in range(3))):
         drop_tensors(dense, part)
     shutil.copy(other, dense)
