@@ -12,7 +12,7 @@ each variant of a config one in the table of tests/engine/models/test_plain_fami
 
 | models | model_type | MTP heads | compared with |
 |---|---|---|---|
-| Qwen3.5, 3.6, 3.8, also with experts | qwen3_5, qwen3_8, ..._moe | 1, reused | transformers, mlx-lm |
+| Qwen3.5 to 3.8, also with experts | qwen3_5, qwen3_8, ..._moe | 1, reused | transformers, mlx-lm |
 | Qwen3-Next | qwen3_next | 1, reused | transformers, mlx-lm |
 | GLM-4.5, 4.6, 4.7, Air | glm4_moe | 1, reused | transformers |
 | GLM-4.7-Flash | glm4_moe_lite | 1, reused | transformers |
