@@ -13,7 +13,8 @@ from speed.dry_run import FORMATS, DryRun, dry_run, read_config, table_of
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 # enough for one layer of each kind
-LAYERS = {"Gemma-3-27B": 6, "Nemotron-3.5-30B-A3B": 7, "DeepSeek-V3": 4, "MiMo-V2-Flash": 2, "MiMo-7B": 2}
+LAYERS = {"Gemma-3-27B": 6, "DeepSeek-V3": 4, "MiMo-V2-Flash": 2, "MiMo-7B": 2}
+LAYERS |= {"Nemotron-3.5-30B-A3B": 7}
 SCANS = {"Nemotron-3.5-30B-A3B": "96 x Matmul [1, 8, 8, 128, 64] float32"}
 """Products of prompts with recurrent states, which are float32."""
 HEADLESS = ("Llama-3.1-8B", "Qwen3-8B", "Qwen3-30B-A3B", "Gemma-3-27B", "gpt-oss-20b")
