@@ -22,7 +22,6 @@ from app.window.transcript.selection import Part
 from app.window.transcript.streaming_markdown import (
     Segment,
     StreamingMarkdown,
-    is_json,
     settled,
 )
 
@@ -56,7 +55,7 @@ class SegmentColumn(QWidget):
         keeps_height(self)
         self._reader, self._muted = reader, muted
         self._width = width
-        self._stream = StreamingMarkdown()
+        self._stream = StreamingMarkdown(may_be_json=not muted)
         self._spans: list[DraftedSpan] = []
         self._widgets: list[ProseSegment | CodeSegment] = []
         self._places: list[Placed] = []
@@ -92,9 +91,6 @@ class SegmentColumn(QWidget):
     def _close(self) -> int:
         """End the stream; return the index of the first segment that changed."""
         first = self._stream.finish()
-        if not self._muted and is_json(text := self.text()):
-            self._stream.segments[:] = [Segment("code", 0, text, closed=True, is_json=True)]
-            first = 0
         self._definitions = link_definitions(self._stream.segments)
         return first
 

@@ -141,12 +141,20 @@ def _may_close(line: str, fence: Fence) -> bool:
     return bool(line) and fence.marker.startswith(line)
 
 
+BEGINS_JSON = re.compile(r'\s*+(?:\{\s*+"|\[\s*+[{"]|\{\s*+\}\s*+$|\[\s*+\]\s*+$)')
+JSON_END = 8
+"""Characters before the end of a text in which a word of JSON may be cut."""
+
+
 def is_json(text: str) -> bool:
-    """Whether a whole text is a JSON object or list."""
-    ends = text.strip()[:1] + text.strip()[-1:]
+    """Whether a whole text is a JSON object or list, or the beginning of one that was cut."""
+    begins = text.lstrip()[:1]
     try:
-        return ends in ("{}", "[]") and isinstance(json.loads(text), dict | list)
-    except (ValueError, RecursionError):
+        return begins in ("{", "[") and isinstance(json.loads(text), dict | list)
+    except json.JSONDecodeError as error:
+        is_cut = error.msg.startswith("Unterminated") or error.pos > len(text) - JSON_END
+        return BEGINS_JSON.match(text) is not None and is_cut and error.msg != "Extra data"
+    except RecursionError:
         return False
 
 
@@ -207,8 +215,10 @@ class StreamingMarkdown:
     code inside a quote or a footnote stays in its prose, and so does a fence around maths.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_be_json: bool = False) -> None:
+        """may_be_json: a text that begins as JSON is one code segment, unless it ends as none."""
         self.segments: list[Segment] = []
+        self._may_be_json, self._is_json = may_be_json, False
         self._code_segments = 0
         self._text = ""
         self._begun = 0
@@ -243,6 +253,10 @@ class StreamingMarkdown:
 
     def append(self, text: str) -> int:
         """Add text; the index of the first segment that changed or is new."""
+        if self._may_be_json and self._begins_json(text):
+            self._text += text
+            self.segments = [Segment("code", 0, self._text, closed=False, is_json=True)]
+            return 0
         first = len(self.segments) - (bool(self.segments) and not self.segments[-1].closed)
         del self.segments[first:]
         self._text += text
@@ -256,6 +270,8 @@ class StreamingMarkdown:
 
     def finish(self) -> int:
         """Close the last segment; the index of the first that changed."""
+        if self._may_be_json and (self._is_json or is_json(self.text)):
+            return self._finish_json(self.text)
         if not self.segments or self.segments[-1].closed:
             return len(self.segments)
         last = replace(self.segments.pop(), closed=True)
@@ -263,6 +279,22 @@ class StreamingMarkdown:
         self._text = ""
         self._begin("prose", last.end)
         return len(self.segments) - 1
+
+    def _begins_json(self, text: str) -> bool:
+        """Whether all text is JSON as far as it goes, `text` added."""
+        if not self._is_json and len(self.segments) < 2:
+            self._is_json = BEGINS_JSON.match(self.text + text) is not None
+        return self._is_json
+
+    def _finish_json(self, text: str) -> int:
+        if is_json(text):
+            self.segments = [Segment("code", 0, text, closed=True, is_json=True)]
+        else:
+            markdown = StreamingMarkdown()
+            markdown.append(text)
+            markdown.finish()
+            self.segments = markdown.segments
+        return 0
 
     def _split_lines(self) -> None:
         while True:

@@ -461,13 +461,15 @@ def test_the_buttons_of_an_answer_need_no_wide_window(view):
 DATA = '{"title": "*Zebras*",\n\n    "stripes": [1,\n\n    2]}'
 
 
-@pytest.mark.parametrize("text", [DATA, f"{DATA}\n", "[]"])
+@pytest.mark.parametrize("text", [DATA, f"{DATA}\n", "[]", DATA[:12], DATA[:-4]])
 @pytest.mark.parametrize("is_live", [True, False])
 def test_an_answer_that_is_json_is_one_block_of_code(view, text, is_live):
     if is_live:
         show(view, ShownMessage(1, "assistant", "", state="live"))
         for letter in text:
             of(view, 1).append([TextPiece(letter)])
+            if of(view, 1).answer.text().startswith('{"'):
+                assert isinstance(of(view, 1).answer.texts()[0], CodeText), "while it grows too"
         of(view, 1).finish(ShownMessage(1, "assistant", text))
     else:
         show(view, ShownMessage(1, "assistant", text))
@@ -478,7 +480,12 @@ def test_an_answer_that_is_json_is_one_block_of_code(view, text, is_live):
     assert "json" in words_on(answer)
 
 
-@pytest.mark.parametrize("text", ["[see](https://example.org)", "{x}", "[1] and [2]", "12"])
+@pytest.mark.parametrize(
+    "text", ["[see](https://example.org)", "{x}", "[1] and [2]", "12", f"{DATA} is **JSON**."]
+)
 def test_an_answer_that_is_no_json_is_prose(view, text):
-    show(view, ShownMessage(1, "assistant", text))
-    assert not of(view, 1).answer.findChildren(CodeText)
+    show(view, ShownMessage(1, "assistant", "", state="live"))
+    of(view, 1).append([TextPiece(text)])
+    of(view, 1).finish(ShownMessage(1, "assistant", text))
+    (shown,) = of(view, 1).answer.texts()[:1]
+    assert not isinstance(shown, CodeText)
