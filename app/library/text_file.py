@@ -140,8 +140,7 @@ def _what_is_wrong(error: Exception) -> Words:
             return NO_READERS
         case MemoryError():
             return NO_MEMORY
-    kind = type(error).__name__
-    return Words("is damaged and cannot be read ({kind}: {error}).", kind=kind, error=str(error))
+    return Words("is damaged and cannot be read ({error}).", error=str(error))
 
 
 class NotReadable(Exception):

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
-from app.values.errors import KnownError
+from app.values.errors import ToolServerFailed
 from app.values.tools import MOST_CHARACTERS, OfferedTool, ToolResult, ToolServer, cut_result
 from mlx_engine.values.conversation import Tool
 
@@ -29,10 +29,6 @@ CLOSE_S = 6.0
 MOST_PAGES = 50
 NAME = re.compile(r"[^\w.-]", re.ASCII)
 """A character that no name of a tool may have."""
-
-
-class ToolServerFailed(KnownError):
-    """A tool server could not be started, reached or understood."""
 
 
 class Listed(NamedTuple):
@@ -326,5 +322,7 @@ def _failure(
         return ToolServerFailed(
             "“{name}” can't be reached at {url}. Is it running?", name=name, url=server.url
         )
-    why = " ".join((printed or str(cause) or type(cause).__name__).split())[:300]
+    why = " ".join((printed or str(cause)).split())[:300]
+    if not why:
+        return ToolServerFailed("“{name}” failed as a tool server, without a reason.", name=name)
     return ToolServerFailed("“{name}” failed as a tool server ({why}).", name=name, why=why)

@@ -80,11 +80,7 @@ class Mistakes(QObject):
         if issubclass(kind, KeyboardInterrupt):
             sys.__excepthook__(kind, error, trace)
             return
-        words = Words(
-            "{kind}: {error}. Your chats are kept; the window goes on.",
-            kind=kind.__name__,
-            error=str(error).removesuffix("."),
-        )
+        words = Words("Headstart made a mistake. Your chats are kept; the window goes on.")
         details = "".join(traceback.format_exception(kind, error, trace))
         # else Python holds what these frames held until the next mistake, on whatever thread it is
         traceback.clear_frames(trace)

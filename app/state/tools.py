@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from PySide6.QtCore import QObject, Qt, Signal
 
-from app.library.tool_servers import Listed, ToolServerFailed, ToolServers
+from app.library.tool_servers import Listed, ToolServers
 from app.state.state import State
+from app.values.errors import ToolServerFailed
 from app.values.tools import OfferedTool, ToolResult, ToolServer
 
 

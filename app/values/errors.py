@@ -47,5 +47,9 @@ class BadChatFile(StoreError):
     """A file to import or export that cannot be."""
 
 
+class ToolServerFailed(KnownError):
+    """A tool server could not be started, reached or understood."""
+
+
 class SettingsNotSaved(KnownError):
     """The settings file cannot be written."""

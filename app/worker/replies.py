@@ -191,11 +191,7 @@ def problem_of(error: BaseException) -> Problem:
         return Problem("known", code, str(error))
     if is_out_of_memory(error):
         return Problem("known", OutOfMemory.__name__, MEMORY_FULL)
-    words = Words(
-        "Headstart made a mistake ({code}: {error}). What was answered so far is kept.",
-        code=code,
-        error=error,
-    )
+    words = Words("Headstart made a mistake. What was answered so far is kept.")
     return Problem("bug", code, words, "".join(traceback.format_exception(error)))
 
 

@@ -488,10 +488,6 @@
         <translation>braucht zum Lesen zu viel Speicher: den wichtigen Teil einfügen.</translation>
     </message>
     <message>
-        <source>is damaged and cannot be read ({kind}: {error}).</source>
-        <translation>ist beschädigt und nicht lesbar ({kind}: {error}).</translation>
-    </message>
-    <message>
         <source>holds no text, at most pictures: have its text recognised first, or paste it.</source>
         <translation>enthält keinen Text, höchstens Bilder: erst per Texterkennung umwandeln oder den Text einfügen.</translation>
     </message>
@@ -672,6 +668,10 @@
         <translation>{heads}, anscheinend von einem anderen Modell</translation>
     </message>
     <message>
+        <source>is damaged and cannot be read ({error}).</source>
+        <translation>ist beschädigt und nicht lesbar ({error}).</translation>
+    </message>
+    <message>
         <source>a picture, which this version cannot read</source>
         <translation>ein Bild, das diese Version nicht lesen kann</translation>
     </message>
@@ -726,10 +726,6 @@
     <message>
         <source>Headstart is open already, but does not answer. Two of them would harm each other&apos;s chats: wait a moment or force the other one to quit, then start again.</source>
         <translation>Headstart ist schon geöffnet, antwortet aber nicht. Zwei davon würden einander die Chats beschädigen: einen Moment warten oder das andere sofort beenden, dann noch einmal starten.</translation>
-    </message>
-    <message>
-        <source>{kind}: {error}. Your chats are kept; the window goes on.</source>
-        <translation>{kind}: {error}. Die Chats sind gesichert; das Fenster läuft weiter.</translation>
     </message>
     <message>
         <source>Chat {chat_id} is not there any more: open another.</source>
@@ -3733,8 +3729,8 @@ Ein Klick zeigt mehr.</translation>
         <translation>Der Speicher ist voll. Was bisher geantwortet wurde, bleibt erhalten. Andere Programme schließen, einen neuen Chat beginnen oder ein kleineres oder stärker quantisiertes Modell nehmen, dann noch einmal versuchen.</translation>
     </message>
     <message>
-        <source>Headstart made a mistake ({code}: {error}). What was answered so far is kept.</source>
-        <translation>In Headstart ist ein Fehler aufgetreten ({code}: {error}). Was bisher geantwortet wurde, bleibt erhalten.</translation>
+        <source>Headstart made a mistake. What was answered so far is kept.</source>
+        <translation>Headstart hat einen Fehler gemacht. Was bisher geantwortet wurde, bleibt erhalten.</translation>
     </message>
     <message>
         <source>{number:.3g}{unit}</source>
@@ -4170,8 +4166,16 @@ Ein Klick zeigt mehr.</translation>
         <translation>{hub_id}: Das Laufwerk ist voll. Platz schaffen, dann fortsetzen: Der Download macht weiter, wo er aufhörte.</translation>
     </message>
     <message>
-        <source>{hub_id}: no connection to the hub ({kind}). Check the network and try again.</source>
-        <translation>{hub_id}: Keine Verbindung zum Hub ({kind}). Netz prüfen und noch einmal versuchen.</translation>
+        <source>{hub_id}: the hub&apos;s answer cannot be read. Try again in a while; in a hotel or an office, sign in to its network first.</source>
+        <translation>{hub_id}: Die Antwort des Hubs ist nicht lesbar. In einer Weile noch einmal versuchen; in Hotel oder Büro zuerst im dortigen Netz anmelden.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: no connection to the hub. Check the network and try again: a download goes on where it stopped.</source>
+        <translation>{hub_id}: keine Verbindung zum Hub. Das Netzwerk prüfen und noch einmal versuchen: Ein Download geht da weiter, wo er aufhörte.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: no connection to the hub. Check the network and try again.</source>
+        <translation>{hub_id}: Keine Verbindung zum Hub. Netz prüfen und noch einmal versuchen.</translation>
     </message>
     <message>
         <source>The hub refuses the token that is stored here, and this model needs one. Sign in again with `hf auth login`.</source>
@@ -4184,14 +4188,6 @@ Ein Klick zeigt mehr.</translation>
     <message>
         <source>{hub_id}: {strerror}.</source>
         <translation>{hub_id}: {strerror}.</translation>
-    </message>
-    <message>
-        <source>{hub_id}: the hub&apos;s answer cannot be read ({kind}). Try again in a while; in a hotel or an office, sign in to its network first.</source>
-        <translation>{hub_id}: Die Antwort des Hubs ist nicht lesbar ({kind}). In einer Weile noch einmal versuchen; in Hotel oder Büro zuerst im dortigen Netz anmelden.</translation>
-    </message>
-    <message>
-        <source>{hub_id}: no connection to the hub ({kind}). Check the network and try again: a download goes on where it stopped.</source>
-        <translation>{hub_id}: keine Verbindung zum Hub ({kind}). Das Netzwerk prüfen und noch einmal versuchen: Ein Download geht da weiter, wo er aufhörte.</translation>
     </message>
     <message>
         <source>{hub_id}: the download was stopped; what was downloaded is kept.</source>
@@ -4974,12 +4970,12 @@ Ein Klick zeigt mehr.</translation>
         <translation>{origin}: Die Chatvorlage hat {source} Zeichen, mehr als die {longest_source}, die gelesen werden: eine kürzere verwenden.</translation>
     </message>
     <message>
-        <source>{origin}: the chat template cannot be read ({kind}: {error}). Get it again, or replace it.</source>
-        <translation>{origin}: Die Chat-Vorlage ist nicht lesbar ({kind}: {error}). Sie erneut holen oder ersetzen.</translation>
+        <source>{origin}: the chat template cannot be read ({error}). Get it again, or replace it.</source>
+        <translation>{origin}: Die Chat-Vorlage ist nicht lesbar ({error}). Sie erneut holen oder ersetzen.</translation>
     </message>
     <message>
-        <source>{origin}: the chat template fails ({kind}: {error}). Change the conversation, or replace the template.</source>
-        <translation>{origin}: Die Chatvorlage schlägt fehl ({kind}: {error}). Das Gespräch ändern oder die Vorlage ersetzen.</translation>
+        <source>{origin}: the chat template fails ({error}). Change the conversation, or replace the template.</source>
+        <translation>{origin}: Die Chatvorlage schlägt fehl ({error}). Das Gespräch ändern oder die Vorlage ersetzen.</translation>
     </message>
     <message>
         <source>The messages use every private-use character of Unicode: remove some.</source>
@@ -5712,6 +5708,34 @@ Ein Klick zeigt mehr.</translation>
     <message>
         <source>Steps wait for one another here: memory is short of a second copy of this chat.</source>
         <translation>Schritte warten hier aufeinander: Für eine zweite Kopie dieses Chats fehlt Speicher.</translation>
+    </message>
+    <message>
+        <source>Headstart made a mistake. Your chats are kept; the window goes on.</source>
+        <translation>Headstart hat einen Fehler gemacht. Die Chats sind gesichert; es geht weiter.</translation>
+    </message>
+    <message>
+        <source>Tools need a package that is not installed: pip install &apos;headstart[tools]&apos;.</source>
+        <translation>Für Werkzeuge fehlt ein Paket: pip install &apos;headstart[tools]&apos;.</translation>
+    </message>
+    <message>
+        <source>“{name}” did not answer within {seconds:.0f} s.</source>
+        <translation>„{name}“ hat nicht innerhalb von {seconds:.0f} s geantwortet.</translation>
+    </message>
+    <message>
+        <source>“{name}”: there is no program {command}. Check its command in Settings, Tools.</source>
+        <translation>„{name}“: Es gibt kein Programm {command}. Den Befehl in Einstellungen, Werkzeuge prüfen.</translation>
+    </message>
+    <message>
+        <source>“{name}” can&apos;t be reached at {url}. Is it running?</source>
+        <translation>„{name}“ ist unter {url} nicht erreichbar. Läuft er?</translation>
+    </message>
+    <message>
+        <source>“{name}” failed as a tool server, without a reason.</source>
+        <translation>„{name}“ ist als Werkzeug-Server gescheitert, ohne einen Grund zu nennen.</translation>
+    </message>
+    <message>
+        <source>“{name}” failed as a tool server ({why}).</source>
+        <translation>„{name}“ ist als Werkzeug-Server gescheitert ({why}).</translation>
     </message>
 </context>
 </TS>

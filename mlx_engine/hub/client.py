@@ -48,7 +48,6 @@ def _failure(error: Exception, hub_id: str, *, resumes: bool) -> DownloadFailed:
 def _error_words(error: Exception, hub_id: str, *, resumes: bool) -> Words:
     from huggingface_hub import errors
 
-    kind = type(error).__name__
     match error:
         case errors.HFValidationError():
             words = Words("{hub_id}: no model can have this name. Check it.", hub_id=hub_id)
@@ -93,23 +92,20 @@ def _error_words(error: Exception, hub_id: str, *, resumes: bool) -> Words:
             | errors.SafetensorsParsingError()
         ):
             words = Words(
-                "{hub_id}: the hub's answer cannot be read ({kind}). Try again in a while; in a "
+                "{hub_id}: the hub's answer cannot be read. Try again in a while; in a "
                 "hotel or an office, sign in to its network first.",
                 hub_id=hub_id,
-                kind=kind,
             )
         case _ if resumes:  # what is left are errors of the connection, without a common class
             words = Words(
-                "{hub_id}: no connection to the hub ({kind}). Check the network and try again: "
+                "{hub_id}: no connection to the hub. Check the network and try again: "
                 "a download goes on where it stopped.",
                 hub_id=hub_id,
-                kind=kind,
             )
         case _:
             words = Words(
-                "{hub_id}: no connection to the hub ({kind}). Check the network and try again.",
+                "{hub_id}: no connection to the hub. Check the network and try again.",
                 hub_id=hub_id,
-                kind=kind,
             )
     return words
 

@@ -243,19 +243,17 @@ class ChatTemplate:
             return TemplateSandbox().compile_source(self.source)
         except Exception as error:
             raise BadChatTemplate(
-                "{origin}: the chat template cannot be read ({kind}: {error}). Get it again, or "
+                "{origin}: the chat template cannot be read ({error}). Get it again, or "
                 "replace it.",
                 origin=self.origin,
-                kind=type(error).__name__,
                 error=_shorten_error(error),
             ) from error
 
     def _rendering_error(self, error: Exception) -> BadChatTemplate:
         return BadChatTemplate(
-            "{origin}: the chat template fails ({kind}: {error}). Change the"
+            "{origin}: the chat template fails ({error}). Change the"
             " conversation, or replace the template.",
             origin=self.origin,
-            kind=type(error).__name__,
             error=_shorten_error(error),
         )
 

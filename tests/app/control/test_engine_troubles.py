@@ -84,7 +84,7 @@ def test_the_card_of_one_model_is_left_alone_by_the_load_of_another(driven, sour
 def test_a_bug_in_an_answer_has_details_to_copy_and_is_in_the_log(driven, source, home, qtbot):
     source.engines["None"].answers.append(Answer("Half", error=KeyError("lost")))
     driven.send("Why?")
-    driven.until(lambda: "KeyError" in driven.widgets.notice.words())
+    driven.until(lambda: "Headstart made a mistake." in driven.widgets.notice.words())
     press(driven.widgets.notice, "Details")
     box = driven.widgets.window.findChild(CrashBox)
     assert box.isVisible()

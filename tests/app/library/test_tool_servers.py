@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from app.library.tool_servers import ToolServerFailed, ToolServers
+from app.library.tool_servers import ToolServers
+from app.values.errors import ToolServerFailed
 from app.values.tools import MOST_CHARACTERS, ToolServer
 
 PROGRAM = Path(__file__).parents[2] / "helpers" / "tool_server.py"

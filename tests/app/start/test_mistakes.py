@@ -70,13 +70,6 @@ def test_what_failed_is_let_go_once_it_is_told(mistakes):
     assert 'raise ValueError("lost")' in mistakes.log_file.read_text()
 
 
-@pytest.mark.parametrize("said", ["its icon is missing.", "its icon is missing"])
-def test_a_mistake_is_told_in_whole_sentences(mistakes, said):
-    mistakes.take(OSError, OSError(said), None)
-    told = mistakes.log_file.read_text()
-    assert "OSError: its icon is missing. Your chats are kept" in told
-
-
 def test_the_log_does_not_grow_for_ever(mistakes):
     for _ in range(5):
         mistakes.note("x" * (LARGEST_LOG // 2))

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from chat_states import StatedChat
 
-from app.library.tool_servers import Listed, ToolServerFailed, ToolServers
+from app.library.tool_servers import Listed, ToolServers
 from app.state.tools import Tools
 from app.store.session_store import SessionStore, open_store
 from app.store.transfer import export_chat, insert_chat, read_chat
 from app.values.chat_settings import ChatSettings, as_preset
+from app.values.errors import ToolServerFailed
 from app.values.tools import MOST_CALLS, OfferedTool, ToolResult, ToolServer
 from mlx_engine.values.conversation import (
     FinishReason,

@@ -253,7 +253,8 @@ def test_a_bug_is_reported_with_its_traceback_and_the_chat_starts_anew():
         failed = room.until_a(AnswerFailed)
         assert isinstance(failed, AnswerFailed)
         assert failed.problem.kind == "bug"
-        assert "KeyError" in failed.problem.words
+        assert failed.problem.words.startswith("Headstart made a mistake.")
+        assert "KeyError: 'lost'" in failed.problem.details
         assert "scripted_engine.py" in failed.problem.details
         room.put(ask("Why?", message_id="again"))
         assert room.until_answered("again").text == "Well."

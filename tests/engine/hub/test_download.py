@@ -113,7 +113,7 @@ def test_a_download_that_stalls_ends_and_goes_on_where_it_stopped(
     fake.stalls_at["model.safetensors"] = 3 * 2**20
     with monkeypatch.context() as patch:
         patch.setattr("mlx_engine.hub.client.LONGEST_SILENCE_S", 1)
-        with pytest.raises(DownloadFailed, match=r"ReadTimeout.* goes on where it stopped"):
+        with pytest.raises(DownloadFailed, match=r"no connection .* goes on where it stopped"):
             fetched(hub)
     assert plan_download(hub, MODEL).have_bytes > 2 * 2**20
     assert contents(fetched(hub))["model.safetensors"] == WEIGHTS
@@ -321,7 +321,7 @@ def test_several_ggufs_are_a_choice_with_sizes_and_shards_are_one(hub: Hub, fake
 def test_no_connection_in_words(tmp_path: Path) -> None:
     with serving(FakeHub()) as gone:
         hub = Hub(tmp_path, gone.endpoint, token=False)
-    with pytest.raises(DownloadFailed, match=r"org/small: no connection to the hub"):
+    with pytest.raises(DownloadFailed, match=r"org/small: no connection to the hub\. "):
         plan_download(hub, MODEL)
 
 

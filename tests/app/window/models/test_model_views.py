@@ -415,7 +415,7 @@ def test_who_is_not_signed_in_can_do_so_where_that_is_needed(qtbot, library, sta
 def test_a_download_that_failed_gives_no_room_to_the_others(qtbot, library, stated):
     library.resize(900, 900)
     library.show()
-    words = "no connection to the hub (ReadTimeout). Check the network and try again."
+    words = "no connection to the hub. Check the network and try again."
     failed = DownloadFigures("a", "A", "failed", 1, 2, words=words)
     stated.show_downloads(failed, DownloadFigures("b", "B", "done", 2, 2))
     rows = library.findChildren(DownloadRow)
