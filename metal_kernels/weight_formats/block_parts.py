@@ -21,6 +21,28 @@ METAL_FUNC Eight eight(P from) {
   return Eight{{pairs.x | uint(pairs.y) << 16, pairs.z | uint(pairs.w) << 16}};
 }
 
+// q = scale * byte + offset of each, of every other byte where it lies: 256 times as large.
+METAL_FUNC void scaled(thread const Eight& it, float scale, float offset, thread float* q) {
+  UNROLL for (int i = 0; i < 2; i++) {
+    const ushort2 even = as_type<ushort2>(it.words[i] & 0x00ff00ff);
+    const ushort2 odd = as_type<ushort2>(it.words[i] & 0xff00ff00);
+    q[4 * i] = fma(scale, float(even.x), offset);
+    q[4 * i + 1] = fma(scale * 0.00390625f, float(odd.x), offset);
+    q[4 * i + 2] = fma(scale, float(even.y), offset);
+    q[4 * i + 3] = fma(scale * 0.00390625f, float(odd.y), offset);
+  }
+}
+
+// The low bits of each byte, below `by` times those of another's.
+METAL_FUNC Eight joined(
+    thread const Eight& low, uint low_mask, thread const Eight& high, uint high_mask, uint by) {
+  Eight it;
+  UNROLL for (int i = 0; i < 2; i++) {
+    it.words[i] = (low.words[i] & low_mask) | ((high.words[i] & high_mask) * by);
+  }
+  return it;
+}
+
 // Byte i at the low end, below what else there is.
 METAL_FUNC uint byte_of(thread const Eight& it, int i) {
   return it.words[i / 4] >> (8 * (i % 4));

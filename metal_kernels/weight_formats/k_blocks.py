@@ -84,9 +84,7 @@ METAL_FUNC Q6Unit fetch_q6(W w, int row, int unit, int K) {
 
 METAL_FUNC float decode(thread Q6Unit& it, thread float* q) {
   const Eight low = take(it.low);
-  UNROLL for (int i = 0; i < 8; i++) {
-    q[i] = float(int((byte_of(low, i) & 15) | ((byte_of(it.high, i) & 3) << 4)) - 32);
-  }
+  scaled(joined(low, 0x0f0f0f0f, it.high, 0x03030303, 16), 1.0f, -32.0f, q);
   const float scale = it.d * float(char(it.scales));
   it.high = moved(it.high, 2);
   it.scales >>= 8;
@@ -123,9 +121,7 @@ METAL_FUNC Q3Unit fetch_q3(W w, int row, int unit, int K) {
 }
 
 METAL_FUNC float decode(thread Q3Unit& it, thread float* q) {
-  UNROLL for (int i = 0; i < 8; i++) {
-    q[i] = float(int((byte_of(it.low, i) & 3) | ((byte_of(it.high, i) & 1) << 2)) - 4);
-  }
+  scaled(joined(it.low, 0x03030303, it.high, 0x01010101, 4), 1.0f, -4.0f, q);
   const float scale = it.d * float(int(it.scales & 63) - 32);
   it.low = moved(it.low, 2);
   it.high = moved(it.high, 1);
@@ -162,9 +158,7 @@ METAL_FUNC Q2Unit fetch_q2(W w, int row, int unit, int K) {
 METAL_FUNC float decode(thread Q2Unit& it, thread float* q) {
   const float scale = it.d * float(it.scales & 15);
   const float minimum = -it.dmin * float((it.scales >> 4) & 15);
-  UNROLL for (int i = 0; i < 8; i++) {
-    q[i] = fma(scale, float(byte_of(it.bits, i) & 3), minimum);
-  }
+  scaled(joined(it.bits, 0x03030303, it.bits, 0, 0), scale, minimum, q);
   it.bits = moved(it.bits, 2);
   it.scales >>= 8;
   return 1.0f;

@@ -3,7 +3,8 @@
 Affine: w = scale * q + bias, q of 2 to 8 bits, groups of 32, 64 or 128. A row is one little-endian
 stream of bits: value j lies at bits [j * BITS, (j + 1) * BITS). Eight values are exactly BITS
 bytes; a unit has so many of them that it is whole words of 32 bits and no more than a group: 32
-values at 2, 3 and 5 bits, 16 at 4, 6 and 8.
+values at 2, 3 and 5 bits, 16 at 4, 6 and 8. A shift costs M1 and M2 four masks, so values of 4 and
+8 bits are taken where they lie: (2^-n scale) (2^n q) = scale q, exact for scales above 2^-114.
 
 mxfp4 (groups of 32, power-of-two scales) and nvfp4 (groups of 16, E4M3 scales): a value is E2M1,
 scale * {0, 0.5, 1, 1.5, 2, 3, 4, 6} with a sign in bit 3, low nibble first, and without an offset
@@ -66,9 +67,9 @@ template <int BITS, int GROUP, typename W, typename S>
 METAL_FUNC AffineUnit<BITS> fetch_affine(W w, S scales, S biases, int row, int unit, int K) {
   constexpr int WORDS = BITS * RUNS / 4;
   AffineUnit<BITS> it;
-  const size_t at = size_t(row) * (K / (8 * RUNS)) + unit;  // counted in units
+  const uint at = uint(row) * uint(K / (8 * RUNS)) + unit;  // counted in units
   load_words<WORDS>(w + at * WORDS, it.words);
-  const size_t group = size_t(row) * (K / GROUP) + unit * (8 * RUNS) / GROUP;
+  const uint group = uint(row) * uint(K / GROUP) + unit * (8 * RUNS) / GROUP;
   it.scale = float(scales[group]);
   it.bias = float(biases[group]);
   return it;
@@ -82,13 +83,29 @@ template <int BITS>
 METAL_FUNC float decode(thread AffineUnit<BITS>& it, thread float* q) {
   constexpr int WORDS = BITS * RUNS / 4;
   constexpr uint mask = (1u << BITS) - 1;
-  UNROLL for (int i = 0; i < 8; i++) {
-    const int from = i * BITS % 32;
-    uint bits = it.words[i * BITS / 32] >> from;
-    if (from + BITS > 32) {
-      bits |= it.words[i * BITS / 32 + 1] << (32 - from);
+  if (BITS == 4 || BITS == 8) {
+    constexpr int EACH = 16 / BITS;  // values of half a word
+    float scale = it.scale;
+    UNROLL for (int i = 0; i < EACH; i++) {
+      UNROLL for (int word = 0; word < BITS / 4; word++) {
+        // of both halves one value, where it lies: 2^(BITS i) times as large
+        const ushort2 two = as_type<ushort2>(it.words[word] & ((mask * 0x10001) << (BITS * i)));
+        q[word * 2 * EACH + i] = fma(scale, float(two.x), it.bias);
+        q[word * 2 * EACH + EACH + i] = fma(scale, float(two.y), it.bias);
+      }
+      if (i + 1 < EACH) {
+        scale *= BITS == 4 ? 0.0625f : 0.00390625f;
+      }
     }
-    q[i] = fma(it.scale, float(bits & mask), it.bias);
+  } else {
+    UNROLL for (int i = 0; i < 8; i++) {
+      const int from = i * BITS % 32;
+      uint bits = it.words[i * BITS / 32] >> from;
+      if (from + BITS > 32) {
+        bits |= it.words[i * BITS / 32 + 1] << (32 - from);
+      }
+      q[i] = fma(it.scale, float(bits & mask), it.bias);
+    }
   }
   constexpr int WHOLE = BITS / 4;       // words and bits of a run
   constexpr int REST = 8 * (BITS % 4);
@@ -161,11 +178,13 @@ METAL_FUNC int run_start(int unit, int run) {
 }
 
 METAL_FUNC float decode(thread Fp4Unit& it, thread float* q) {
-  UNROLL for (int i = 0; i < 8; i++) {
-    const uint code = it.words[0] >> (4 * i);
+  UNROLL for (int i = 0; i < 4; i++) {
+    // at the top of both halves a code, the sign first
+    const uint codes = it.words[0] << (12 - 4 * i);
     // as float16 its sign, exponent and mantissa are those of a number 2^14 times smaller
-    const ushort bits = ushort(((code & 7) << 9) | ((code & 8) << 12));
-    q[i] = float(as_type<half>(bits)) * 16384.0f;
+    const half2 two = as_type<half2>((codes & 0x80008000) | ((codes & 0x70007000) >> 3));
+    q[i] = float(two.x) * 16384.0f;
+    q[i + 4] = float(two.y) * 16384.0f;
   }
   it.words[0] = it.words[1];
   return it.scale;
@@ -174,9 +193,9 @@ METAL_FUNC float decode(thread Fp4Unit& it, thread float* q) {
 template <int GROUP, typename W, typename S>
 METAL_FUNC Fp4Unit fetch_fp4(W w, S scales, int row, int unit, int K) {
   Fp4Unit it;
-  const size_t at = size_t(row) * (K / 8) + unit * 2;
+  const uint at = uint(row) * uint(K / 8) + unit * 2;
   load_words<2>(w + at, it.words);
-  const uint scale = scales[size_t(row) * (K / GROUP) + unit * 16 / GROUP];
+  const uint scale = scales[uint(row) * uint(K / GROUP) + unit * 16 / GROUP];
   it.scale = GROUP == 32 ? power_of_two(scale) : e4m3(scale);
   return it;
 }

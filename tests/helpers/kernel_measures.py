@@ -75,7 +75,7 @@ def _packed(bits: int) -> tuple[mx.array, ...]:
 def instructions(
     form: WeightFormat, weights: tuple[mx.array, ...], rows: int, dtype: mx.Dtype = mx.bfloat16
 ) -> dict[str, float]:
-    """Instructions by kind and in "total" that a weight takes in a product of so many rows.
+    """Instructions by kind, "slow" and in "total" that a weight takes in a product of some rows.
 
     weights: of an even number of units, at least 32 a row.
     """
@@ -89,7 +89,8 @@ def instructions(
         kind: (count + runs * (getattr(run[0], kind) if run else 0)) / weights_of_a_trip
         for kind, count in unit._asdict().items()
     }
-    return each | {"total": sum(each.values()) - each["moves"]}
+    total = sum(each.values()) - each["moves"]
+    return each | {"total": total, "slow": each["conversions"] + each["shifts"]}
 
 
 class PerKey(NamedTuple):

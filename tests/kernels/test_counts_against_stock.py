@@ -8,21 +8,22 @@ import pytest
 def test_weights(rows: int) -> None:
     """Lines once whatever the rows; loads and arithmetic below those of M3 and later.
 
-    For one row, where memory is the bound, decoding a weight whole takes as much.
+    For one row, where memory is the bound, decoding a weight whole takes as much. Integers are not
+    counted: three products of scales for eight weights replace as many shifts.
     """
     ours, stock = measures.ours(rows, 4), measures.stock_wide(rows, 4)
     assert ours.lines == 1
     assert stock.lines == -(-rows // 5)
     assert ours.loads < stock.loads / 6
-    assert ours.operations < (0.7 if rows > 1 else 0.85) * stock.operations
-    assert ours.fused < {1: 1.12, 2: 0.8}.get(rows, 0.75) * stock.fused
+    assert ours.operations < (0.6 if rows > 1 else 0.95) * stock.operations
+    assert ours.fused < {1: 1.25, 2: 0.83}.get(rows, 0.78) * stock.fused
 
 
 @pytest.mark.parametrize("rows", [2, 8])
 def test_weights_before_m3(rows: int) -> None:
     stock = measures.stock_narrow(rows, 4)
     assert stock.lines == rows
-    assert measures.ours(rows, 4).fused < 0.8 * stock.fused
+    assert measures.ours(rows, 4).fused < 0.85 * stock.fused
 
 
 @pytest.mark.parametrize(("rows", "heads"), [(2, 6), (4, 8)])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 import pytest
-from compared import normal
+from compared import normal, wide
 from gguf_blocks import random_blocks
 from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
@@ -47,6 +47,20 @@ def test_affine(bits: int, group: int) -> None:
     arrays = mx.quantize(normal((13, width), bits, mx.float16), group_size=group, bits=bits)
     counts = ALL if group == 64 and bits in (3, 4) else SOME
     check(tuple(arrays), affine(bits, group), width, mx.float16, counts)
+
+
+@pytest.mark.parametrize("bits", [3, 4, 8])
+def test_a_weight_is_rounded_once(bits: int) -> None:
+    """Each is scale * q + bias to the last bit, however it is unpacked."""
+    data = np.random.default_rng(bits).integers(0, 2**32, (7, bits), dtype=np.uint32)
+    scales, biases = normal((7, 1), 3, mx.float16), normal((7, 1), 4, mx.float16)
+    ones = mx.ones((7, 1))
+    codes = mx.dequantize(mx.array(data), ones, mx.zeros_like(ones), 32, bits)
+    truth = wide(scales) * wide(codes) + wide(biases)
+    eye, arrays = mx.eye(32), (mx.array(data), scales, biases)
+    for first in (0, 8, 16, 24):
+        mine = few_row_matvec(eye[first : first + 8], arrays, affine(bits, 32), kernel_launcher())
+        assert np.array_equal(np.array(mine), truth[:, first : first + 8].T.astype(np.float32))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 Counted in the assembly text that registers are counted in (gfx1030), whose instructions are near
 Apple's: a thread's, of 32 bits. What all threads of a SIMD-group share is left out, as it is done
-once for all of them. One instruction there may be two here: gfx1030 takes a byte and converts it at
-once, and converts float16 inside a product.
+once for all of them. gfx1030 converts any byte of a register at once, where Apple's move the upper
+one of a half down first: that counts as a shift, too. Both read half a register as it lies.
 """
 
 import re
@@ -15,8 +15,9 @@ class Instructions(NamedTuple):
     """Instructions of one trip of a loop, without those of loops inside it.
 
     loads, stores: of memory, whatever their width. fused: products with a sum. floats: other
-    arithmetic on floats. conversions: between integers, halves and floats. integers: shifts, masks,
-    addresses. exchanges: across lanes. moves: copies, which other compilers may not need.
+    arithmetic on floats. conversions: between integers, halves and floats. shifts: of bits, and
+    products of integers. integers: masks, sums, comparisons, choices. exchanges: across lanes.
+    moves: copies, which other compilers may not need.
     """
 
     loads: int = 0
@@ -24,6 +25,7 @@ class Instructions(NamedTuple):
     fused: int = 0
     floats: int = 0
     conversions: int = 0
+    shifts: int = 0
     integers: int = 0
     exchanges: int = 0
     moves: int = 0
@@ -32,6 +34,11 @@ class Instructions(NamedTuple):
     def total(self) -> int:
         """All instructions but copies."""
         return sum(self) - self.moves
+
+    @property
+    def slow(self) -> int:
+        """Those that M1 and M2 execute at a quarter of the rate of the others."""
+        return self.conversions + self.shifts
 
 
 _KINDS = (
@@ -42,8 +49,10 @@ _KINDS = (
     ("conversions", re.compile(r"v_cvt")),
     ("moves", re.compile(r"v_(mov|accvgpr|swap)")),
     ("floats", re.compile(r"v_(pk_)?\w+_f(16|32)|; computed")),
+    ("shifts", re.compile(r"v_(lshl|lshr|ashr|bfe|alignb|perm|bcnt|ff|mul_(lo|hi|u|i)|mad_(u|i))")),
     ("integers", re.compile(r"v_")),
 )
+_ODD_BYTE = re.compile(r"v_cvt_f32_ubyte[13]|v_cvt.*BYTE_[13]")
 _LABEL = re.compile(r"^(?:\.LBB\d+_\d+:|; %bb\.\d+:)")
 _DEPTH = re.compile(r"Depth[= ](\d+)")
 _CHILD = re.compile(r"Child Loop")
@@ -66,4 +75,5 @@ def instructions_by_depth(assembly: str) -> tuple[Instructions, ...]:
         kind = next((name for name, known in _KINDS if known.match(text)), None)
         if kind is not None:
             found.setdefault(depth, Counter())[kind] += 1
+            found[depth]["shifts"] += bool(_ODD_BYTE.match(text))
     return tuple(Instructions(**found.get(n, {})) for n in range(max(found, default=0) + 1))
