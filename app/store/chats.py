@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import chain, count, islice
 from typing import TypeVar, cast
 
-from app.store.database import Database
+from app.store.database import Database, storable
 from app.store.rows import seconds_of, text_of
 from app.store.salvage import copy_file
 from app.store.words import WordFinder, like_patterns, match_expression, query_words
@@ -322,7 +322,7 @@ class Search:
         Words match inside other words, in any case and without accents; a query has no operators.
         Each hit names the newest matching message. Raises StoreError.
         """
-        words = query_words(query)
+        words = query_words(storable(query))
         if not words:
             return ()
         finder = WordFinder(words)

@@ -1,17 +1,18 @@
 """One SQLite database: how it is opened, read and written; its errors come out as ours.
 
-Texts may be any str: what SQLite cannot keep is replaced (app.store.words.storable).
+Texts may be any str: `storable` replaces what SQLite cannot keep.
 """
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from operator import methodcaller
 from pathlib import Path
 from threading import Thread
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from app.store.words import index_column, storable
+from app.store.words import index_column
 from app.values.errors import (
     StoreBusy,
     StoreDamaged,
@@ -22,6 +23,7 @@ from app.values.errors import (
 )
 from mlx_engine.values.words import Words
 
+T = TypeVar("T")
 Access = Literal["rwc", "rw", "ro", "immutable", "damaged"]
 IN_MEMORY = Path(":memory:")
 BUSY_TIMEOUT_MS = 100
@@ -58,6 +60,19 @@ _KNOWN: dict[int, tuple[type[StoreError], str]] = {
     ),
     sqlite3.SQLITE_TOOBIG: (StoreError, Words("cannot hold a text this long: make it shorter")),
 }
+
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def storable(value: T) -> T | str:
+    """Replace the characters of a text that SQLite cannot keep: NUL and lone surrogates.
+
+    One for one, by U+FFFD. Values of other types are returned unchanged.
+    """
+    if not isinstance(value, str) or (value.isascii() and "\0" not in value):
+        return value
+    return _UNSTORABLE.sub("\ufffd", value)
 
 
 @contextmanager

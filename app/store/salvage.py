@@ -10,9 +10,8 @@ from pathlib import Path
 from shutil import disk_usage
 from typing import Any
 
-from app.store.database import connect, transaction
+from app.store.database import connect, storable, transaction
 from app.store.schema import Columns, sound_columns
-from app.store.words import storable
 from mlx_engine.values.private_files import make_private_file
 
 DAY_S = 24 * 3600.0

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from app.store.chats import AT_ONCE, clean_title, end_step, result_of, title_from
+from app.store.database import storable
 from app.store.foreign_chats import ForeignChat, chat_from_lines, foreign_chats
 from app.store.rows import (
     sound_message,
@@ -32,7 +33,6 @@ from app.store.rows import (
     uses_to_json,
 )
 from app.store.session_store import SessionStore
-from app.store.words import storable
 from app.values.chat_settings import ChatSettings
 from app.values.chats import Chat, StoredMessage
 from app.values.errors import BadChatFile

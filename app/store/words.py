@@ -9,11 +9,9 @@ letters are not in it.
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import TypeVar
 
 from app.values.chats import TextRange
 
-T = TypeVar("T")
 MAX_QUERY_CHARACTERS = 300
 MAX_QUERY_WORDS = 16
 INDEXED = 3
@@ -21,17 +19,7 @@ INDEXED = 3
 AROUND_WORDS = "\"'`“”„‚‘’«»*^(){}[]<>,;:!?-"
 """Marks that are left out at both ends of a word of a query."""
 
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _ACCENT = "[\u0300-\u036f]"
-
-
-def storable(value: T) -> T | str:
-    """A text with what SQLite cannot keep (NUL, half characters) replaced, one for one; anything
-    else as it is.
-    """
-    if not isinstance(value, str) or (value.isascii() and "\0" not in value):
-        return value
-    return _UNSTORABLE.sub("\ufffd", value)
 
 
 class _Folded(dict[int, str]):
@@ -63,8 +51,7 @@ def index_column(raw: bytes | None) -> str:
 
 def query_words(query: str) -> list[str]:
     """Return the words of whatever a user typed, those without a letter or digit left out."""
-    text = storable(query[:MAX_QUERY_CHARACTERS])
-    words = [word.strip(AROUND_WORDS) for word in text.split()]
+    words = [word.strip(AROUND_WORDS) for word in query[:MAX_QUERY_CHARACTERS].split()]
     return [word for word in words if re.search(r"[^\W_]", word)][:MAX_QUERY_WORDS]
 
 
