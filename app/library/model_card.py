@@ -149,11 +149,12 @@ def _clamped(model: ModelDescription, asked: int | None) -> tuple[str, ...]:
 
 
 def _parameter_words(model: ModelDescription) -> str:
-    """Describe the number of parameters, and of active ones of a mixture of experts."""
+    """Describe the number of parameters, and of those a mixture of experts uses for a token."""
     total = Words("{count} parameters", count=count_words(model.parameters))
     if model.active_parameters is None:
         return total
-    return Words("{total}, {count} active", total=total, count=count_words(model.active_parameters))
+    active = count_words(model.active_parameters)
+    return Words("{total}, {count} used at a time", total=total, count=active)
 
 
 def _heads_misfit(model: ModelDescription) -> bool:

@@ -210,7 +210,7 @@ class VerdictCard(QFrame):
 
 AUTO, PINNED = "auto", "pinned"
 INTRODUCTION = Words(
-    "Runs one prompt twice with the same seed, with drafting and without. The words "
+    "Answers one prompt twice, with drafting and without. The words "
     "must be the same; only the speed may differ."
 )
 TOO_LONG = Words("That text is too long to compare with: choose a shorter one.")

@@ -22,8 +22,8 @@ from mlx_engine.values.model_description import KernelState
 from mlx_engine.values.words import Words
 
 WHAT_THIS_IS = Words(
-    "Drafting in this chat, speed, and how much of the longest chat is used. {token}\nClick for "
-    "details.",
+    "Drafting in this chat, its speed, and how many tokens it has of those that the model can "
+    "read. {token}\nClick for details.",
     token=TOKEN,
 )
 WORTH_SAYING = 1.05
@@ -387,13 +387,11 @@ def kernels_in_words(kernels: Sequence[KernelState]) -> str:
 
 
 def kernel_names(kernels: Sequence[KernelState]) -> str:
-    """What each computes, and why it is off, for engineers: those alike share a line."""
-    alike: dict[tuple[str, str], list[str]] = {}
+    """List what each kernel speeds up: a line for those in use, one for each reason to be off."""
+    alike: dict[str, list[str]] = {}
     for kernel in kernels:
-        alike.setdefault((kernel.why_not, kernel.details), []).append(said(kernel.words))
-    lines = []
-    for (why_not, details), names in alike.items():
-        start = tr("Off") if why_not else tr("In use")
-        why = said(details or why_not)
-        lines.append(f"{start}: {', '.join(names)}" + (f" ({why.rstrip('.')})" if why else ""))
-    return "\n".join(lines)
+        is_partial = kernel.in_use and kernel.details
+        in_use = tr("In use for some number formats") if is_partial else tr("In use")
+        line = tr("Off. {why}", why=kernel.why_not).rstrip(".") if kernel.why_not else in_use
+        alike.setdefault(line, []).append(said(kernel.words))
+    return "\n".join(f"{line}: {', '.join(names)}." for line, names in alike.items())

@@ -44,10 +44,6 @@
         <translation>{error} Die Antwort bleibt hier, bis sie gesichert ist.</translation>
     </message>
     <message>
-        <source>The context is full. Edit an earlier message or start a new chat.</source>
-        <translation>Der Kontext ist voll. Eine frühere Nachricht bearbeiten oder einen neuen Chat beginnen.</translation>
-    </message>
-    <message>
         <source>Memory is full. Close other programs or chats and continue, or start a new chat.</source>
         <translation>Der Speicher ist voll. Andere Programme oder Chats schließen und fortsetzen, oder einen neuen Chat beginnen.</translation>
     </message>
@@ -62,6 +58,10 @@
     <message>
         <source>Stopped at this chat&apos;s token limit.</source>
         <translation>Zu Ende am Token-Limit dieses Chats.</translation>
+    </message>
+    <message>
+        <source>This chat is as long as the model can read. Edit an earlier message or start a new chat.</source>
+        <translation>Dieser Chat ist so lang, wie das Modell lesen kann. Bearbeiten Sie eine frühere Nachricht oder beginnen Sie einen neuen Chat.</translation>
     </message>
     <message>
         <source>Interrupted.</source>
@@ -644,10 +644,6 @@
         <translation>{count} Parameter</translation>
     </message>
     <message>
-        <source>{total}, {count} active</source>
-        <translation>{total}, {count} aktiv</translation>
-    </message>
-    <message>
         <source>Without drafting: {words}</source>
         <translation>Ohne Entwürfe: {words}</translation>
     </message>
@@ -662,6 +658,10 @@
     <message>
         <source>{heads}, from {name}</source>
         <translation>{heads}, aus {name}</translation>
+    </message>
+    <message>
+        <source>{total}, {count} used at a time</source>
+        <translation>{total}, {count} gleichzeitig genutzt</translation>
     </message>
     <message>
         <source>{heads}, seemingly of another model</source>
@@ -1375,6 +1375,10 @@
         </translation>
     </message>
     <message>
+        <source>Answers one prompt twice, with drafting and without. The words must be the same; only the speed may differ.</source>
+        <translation>Beantwortet eine Frage zweimal, mit Entwürfen und ohne. Die Wörter müssen dieselben sein; nur die Geschwindigkeit darf sich unterscheiden.</translation>
+    </message>
+    <message>
         <source>Guess ahead</source>
         <translation>Vorausraten</translation>
     </message>
@@ -1449,10 +1453,6 @@
     <message>
         <source>Seed {seed}</source>
         <translation>Startwert {seed}</translation>
-    </message>
-    <message>
-        <source>Runs one prompt twice with the same seed, with drafting and without. The words must be the same; only the speed may differ.</source>
-        <translation>Führt einen Prompt zweimal mit demselben Startwert aus, mit Entwürfen und ohne. Die Wörter müssen dieselben sein; nur das Tempo darf sich unterscheiden.</translation>
     </message>
     <message>
         <source>That text is too long to compare with: choose a shorter one.</source>
@@ -1707,6 +1707,12 @@
         <translation>{used:,} von {length:,} Tokens</translation>
     </message>
     <message>
+        <source>Drafting in this chat, its speed, and how many tokens it has of those that the model can read. {token}
+Click for details.</source>
+        <translation>Entwürfe in diesem Chat, sein Tempo und wie viele Tokens er hat von denen, die das Modell lesen kann. {token}
+Für Details klicken.</translation>
+    </message>
+    <message>
         <source>Server: not running</source>
         <translation>Server: läuft nicht</translation>
     </message>
@@ -1795,6 +1801,14 @@
         <translation>Im Einsatz</translation>
     </message>
     <message>
+        <source>In use for some number formats</source>
+        <translation>Im Einsatz für einige Zahlenformate</translation>
+    </message>
+    <message>
+        <source>Off. {why}</source>
+        <translation>Aus. {why}</translation>
+    </message>
+    <message>
         <source>A bar for each of the last steps. Pale: the one token that a step gives in any case. Dark: what right guesses added.</source>
         <translation>Ein Balken für jeden der letzten Schritte. Blass: das eine Token, das ein Schritt immer bringt. Kräftig: was richtig geraten dazukam.</translation>
     </message>
@@ -1843,10 +1857,6 @@
         <translation>So genau wie die Antwort selbst.</translation>
     </message>
     <message>
-        <source>All tokens, rounded</source>
-        <translation>Alle Tokens, gerundet</translation>
-    </message>
-    <message>
         <source>Frequent tokens</source>
         <translation>Häufige Tokens</translation>
     </message>
@@ -1857,10 +1867,6 @@
     <message>
         <source>Guessing stops before the first token that is less certain than this, from 0 to 1. Higher: fewer guesses, and more of them right.</source>
         <translation>Das Raten endet vor dem ersten Token, das weniger sicher ist als hier angegeben, von 0 bis 1. Höher: Es wird weniger geraten, und mehr davon ist richtig.</translation>
-    </message>
-    <message>
-        <source>Which token is guessed. The text stays the same.</source>
-        <translation>Welches Token geraten wird. Der Text bleibt derselbe.</translation>
     </message>
     <message>
         <source>How many tokens are guessed at a time. More can be faster, but the further ahead, the more guesses are wrong.</source>
@@ -1915,12 +1921,20 @@
         <translation>Keine Entwürfe.</translation>
     </message>
     <message>
-        <source>Uses a smaller, rounded copy of part of the model.</source>
-        <translation>Nutzt eine kleinere, gerundete Kopie eines Teils des Modells.</translation>
+        <source>All tokens, less exact</source>
+        <translation>Alle Tokens, weniger genau</translation>
     </message>
     <message>
-        <source>The drafting heads consider every possible token. Considering fewer, or rounding, is quicker, but a few more guesses are wrong. The text stays the same.</source>
-        <translation>Die Entwurfsköpfe wägen jedes mögliche Token ab. Weniger davon oder gerundet geht schneller, aber es ist etwas öfter falsch geraten. Der Text bleibt derselbe.</translation>
+        <source>Uses a smaller copy of part of the model, with rounded numbers.</source>
+        <translation>Nutzt eine kleinere Kopie eines Teils des Modells, mit gerundeten Zahlen.</translation>
+    </message>
+    <message>
+        <source>Which tokens the drafting heads consider. Fewer of them, or less exact ones, are quicker, but a few more guesses are wrong. The text stays the same.</source>
+        <translation>Welche Tokens die Entwurfsköpfe erwägen. Weniger oder weniger genaue sind schneller, doch etwas öfter falsch geraten. Der Text bleibt derselbe.</translation>
+    </message>
+    <message>
+        <source>Which of the likely tokens is guessed: the most likely, or one picked at random as in the answer. The text stays the same.</source>
+        <translation>Welches der wahrscheinlichen Tokens geraten wird: das wahrscheinlichste, oder ein zufällig gezogenes wie in der Antwort. Der Text bleibt derselbe.</translation>
     </message>
     <message>
         <source>{speed:.1f} tok/s ({setting})</source>
@@ -1997,12 +2011,6 @@
     <message>
         <source>Not drafting now.</source>
         <translation>Gerade ohne Entwurf.</translation>
-    </message>
-    <message>
-        <source>Drafting in this chat, speed, and how much of the longest chat is used. {token}
-Click for details.</source>
-        <translation>Entwürfe in diesem Chat, Tempo, und wie viel des längsten Chats belegt ist. {token}
-Ein Klick zeigt mehr.</translation>
     </message>
     <message>
         <source>answers come faster without drafting here</source>
@@ -2663,10 +2671,6 @@ Ein Klick zeigt mehr.</translation>
         <translation>Auto würde {auto} wählen.</translation>
     </message>
     <message>
-        <source>The number that chance starts from: the same seed, settings and messages give the same answer. Empty: another seed for every answer.</source>
-        <translation>Die Zahl, mit der der Zufall beginnt: Gleicher Startwert, gleiche Einstellungen und Nachrichten geben dieselbe Antwort. Leer: für jede Antwort ein anderer.</translation>
-    </message>
-    <message>
         <source>The seed is locked. Click to use another one for every answer</source>
         <translation>Der Startwert ist festgehalten. Ein Klick nimmt für jede Antwort einen anderen</translation>
     </message>
@@ -2705,6 +2709,14 @@ Ein Klick zeigt mehr.</translation>
     <message>
         <source>Repeated passages</source>
         <translation>Wiederholungen</translation>
+    </message>
+    <message>
+        <source>Chance of obvious words</source>
+        <translation>Chance naheliegender Wörter</translation>
+    </message>
+    <message>
+        <source>Words with at least this chance, from 0 to 1, are obvious. The least likely of them can still be chosen.</source>
+        <translation>Wörter mit mindestens dieser Chance, von 0 bis 1, gelten als naheliegend. Das unwahrscheinlichste von ihnen kann noch gewählt werden.</translation>
     </message>
     <message>
         <source>How the model chooses the next token. {token}</source>
@@ -2848,6 +2860,10 @@ Ein Klick zeigt mehr.</translation>
         <translation>„{text}“ ist kein gültiger Startwert. Nehmen Sie eine ganze Zahl von 0 bis 2⁶⁴ − 1.</translation>
     </message>
     <message>
+        <source>The number that random choices start from: the same seed, settings and messages give the same answer. Empty: another seed for every answer.</source>
+        <translation>Die Zahl, von der zufällige Entscheidungen ausgehen: Derselbe Startwert, dieselben Einstellungen und Nachrichten ergeben dieselbe Antwort. Leer: für jede Antwort ein anderer.</translation>
+    </message>
+    <message>
         <source>The last answer used {last}.</source>
         <translation>Die letzte Antwort nutzte {last}.</translation>
     </message>
@@ -2890,14 +2906,6 @@ Ein Klick zeigt mehr.</translation>
     <message>
         <source>How often the likeliest words are skipped, to be more inventive. Off: never.</source>
         <translation>Wie oft die wahrscheinlichsten Wörter übergangen werden, um einfallsreicher zu sein. Aus: nie.</translation>
-    </message>
-    <message>
-        <source>Obvious from</source>
-        <translation>Naheliegend ab</translation>
-    </message>
-    <message>
-        <source>Words at least this likely are skipped, except the least likely of them.</source>
-        <translation>Mindestens so wahrscheinliche Wörter werden übergangen, außer dem unwahrscheinlichsten davon.</translation>
     </message>
     <message>
         <source>Sampling</source>
@@ -2968,9 +2976,9 @@ Ein Klick zeigt mehr.</translation>
         <translation>Größe</translation>
     </message>
     <message>
-        <source>Heads</source>
-        <comment>drafting heads of a model, as the title of a column</comment>
-        <translation>Köpfe</translation>
+        <source>Drafting</source>
+        <comment>whether a model has drafting heads, as the title of a column</comment>
+        <translation>Entwürfe</translation>
     </message>
     <message>
         <source>About</source>
@@ -3520,10 +3528,6 @@ Ein Klick zeigt mehr.</translation>
         <source>Written without drafting</source>
         <translation>Ohne Entwürfe geschrieben</translation>
     </message>
-    <message>
-        <source>Token {place}: {accepted:,} of {drafted:,} right ({share})</source>
-        <translation>Token {place}: {accepted:,} von {drafted:,} richtig ({share})</translation>
-    </message>
     <message numerus="yes">
         <source>Guessed {n} tokens ahead</source>
         <comment>Guessed 1 token ahead</comment>
@@ -3545,6 +3549,10 @@ Ein Klick zeigt mehr.</translation>
         <translation>{mean:.1f} Tokens je Schritt (ohne Entwürfe: 1)</translation>
     </message>
     <message>
+        <source>Guess {place} of a step: {accepted:,} of {drafted:,} right ({share})</source>
+        <translation>Vermutung {place} eines Schritts: {accepted:,} von {drafted:,} richtig ({share})</translation>
+    </message>
+    <message>
         <source>{seconds:.2f} s to the first token</source>
         <translation>{seconds:.2f} s bis zum ersten Token</translation>
     </message>
@@ -3561,8 +3569,8 @@ Ein Klick zeigt mehr.</translation>
         <translation>{reused:,} davon noch von vorher im Gedächtnis</translation>
     </message>
     <message>
-        <source>Drafting read {rows:,} of them ({share} of reading time)</source>
-        <translation>Die Entwürfe lasen {rows:,} davon ({share} der Lesezeit)</translation>
+        <source>{rows:,} of them read again to guess from ({share} of reading time)</source>
+        <translation>{rows:,} davon zum Raten noch einmal gelesen ({share} der Lesezeit)</translation>
     </message>
     <message>
         <source>Edit and send again</source>
@@ -3822,8 +3830,8 @@ Ein Klick zeigt mehr.</translation>
         <translation>{key}={value} ist keine Zahl im zulässigen Bereich.</translation>
     </message>
     <message>
-        <source>Weights in fp8 are unpacked to 16 bits ({times:.1f} times their size in the file), because MLX cannot multiply by fp8 matrices. Values are rounded by 0.2% at most. Without Metal they become float32.</source>
-        <translation>Gewichte in fp8 werden auf 16 Bit entpackt (das {times:.1f}-fache ihrer Größe in der Datei), weil MLX nicht mit fp8-Matrizen multiplizieren kann. Werte werden um höchstens 0,2 % gerundet. Ohne Metal werden sie zu float32.</translation>
+        <source>The model&apos;s 8-bit numbers (fp8) are unpacked to 16 bits, {times:.1f} times their size in the file, because no graphics processor of a Mac computes with them. They are rounded by 0.2% at most. Without Metal they take 32 bits.</source>
+        <translation>Die 8-Bit-Zahlen (fp8) des Modells werden auf 16 Bits entpackt, das {times:.1f}-Fache ihrer Größe in der Datei, weil kein Grafikprozessor eines Macs mit ihnen rechnet. Sie werden um höchstens 0,2 % gerundet. Ohne Metal brauchen sie 32 Bits.</translation>
     </message>
     <message>
         <source>{origin}: weight_block_size is {size}, which should be two counts above 0. Get the config again from where the weights come from.</source>
@@ -3890,8 +3898,16 @@ Ein Klick zeigt mehr.</translation>
         <translation>Den Entwurfsköpfen in {origin} fehlt der Tensor {name}; sie lassen sich nicht verwenden.</translation>
     </message>
     <message>
-        <source>The config promises {promised} drafting heads; drafts are made with {used}.</source>
-        <translation>Die Config verspricht {promised} Entwurfsköpfe; geraten wird mit {used}.</translation>
+        <source>This model was made with {promised} drafting heads; this copy of it has {used}.</source>
+        <translation>Dieses Modell wurde mit {promised} Entwurfsköpfen gemacht; diese Kopie hat {used}.</translation>
+    </message>
+    <message>
+        <source>This model was made with {heads}, but this copy of it has none ({sign}). Get a copy with heads, or give the heads of the original.</source>
+        <translation>Zu diesem Modell gehören {heads}, doch in dieser Kopie fehlen sie ({sign}). Laden Sie eine Kopie mit Köpfen, oder geben Sie die Köpfe des Originals an.</translation>
+    </message>
+    <message>
+        <source>This model was made with {heads} (nextn_predict_layers in {name}), but this copy of it has none (no nextn.* tensor). Get a copy with heads, or give a file that has them.</source>
+        <translation>Zu diesem Modell gehören {heads} (nextn_predict_layers in {name}), doch in dieser Kopie fehlen sie (kein Tensor nextn.*). Laden Sie eine Kopie mit Köpfen, oder geben Sie eine Datei an, die sie hat.</translation>
     </message>
     <message>
         <source>The drafting heads in {origin} belong to another model: {tensor} is {shape} where this one needs {needed}.</source>
@@ -3906,24 +3922,16 @@ Ein Klick zeigt mehr.</translation>
         <translation>{place}: Köpfe werden aus .safetensors oder .gguf gelesen, oder aus einem Ordner.</translation>
     </message>
     <message>
-        <source>The metadata of {name} promise {heads} (nextn_predict_layers), but the file has no nextn.* tensor: this conversion dropped them. Get one with heads, or give a file that has them.</source>
-        <translation>Die Metadaten von {name} versprechen {heads} (nextn_predict_layers), aber die Datei hat keinen Tensor nextn.*: Diese Konvertierung hat sie weggelassen. Eine mit Köpfen holen oder eine Datei angeben, die sie hat.</translation>
+        <source>This model cannot take back wrong guesses, so it runs without drafting.</source>
+        <translation>Dieses Modell kann falsch Geratenes nicht zurücknehmen und läuft deshalb ohne Entwürfe.</translation>
     </message>
     <message>
-        <source>The config promises {heads}, but this conversion dropped the heads: {sign}. Get a conversion with heads, or give the heads of the original.</source>
-        <translation>Die Config verspricht {heads}, aber diese Konvertierung hat die Köpfe weggelassen: {sign}. Eine Konvertierung mit Köpfen holen oder die Köpfe des Originals angeben.</translation>
+        <source>Chat memory stays in 16 bits: this model can have no other.</source>
+        <translation>Das Chat-Gedächtnis bleibt bei 16 Bits: Dieses Modell kann kein anderes haben.</translation>
     </message>
     <message>
-        <source>Layers of this model cannot take back rejected tokens, so it runs without drafting.</source>
-        <translation>Schichten dieses Modells können keinen Teil eines Durchlaufs zurücknehmen; deshalb kann nichts dafür entworfen werden, und es läuft ohne Entwürfe.</translation>
-    </message>
-    <message>
-        <source>Keys and values stay in 16 bits: this model runs in a class of mlx-lm with caches of its own.</source>
-        <translation>Schlüssel und Werte bleiben in 16 Bit: Dieses Modell läuft in einer Klasse von mlx-lm mit eigenen Caches.</translation>
-    </message>
-    <message>
-        <source>Keys and values stay in 16 bits: {told}.</source>
-        <translation>Schlüssel und Werte bleiben in 16 Bit: {told}.</translation>
+        <source>Chat memory stays in 16 bits: {told}.</source>
+        <translation>Das Chat-Gedächtnis bleibt bei 16 Bits: {told}.</translation>
     </message>
     <message>
         <source>{origin}: the class that mlx-lm has for {module} needs a package that is not here. Take another model.</source>
@@ -3966,20 +3974,16 @@ Ein Klick zeigt mehr.</translation>
         <translation>{origin}: verlangt {key} {value}, was mlx-lm für diese Architektur nicht kennt. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
-        <source>Keys and values stay in 16 bits: the head size {odd} is not a multiple of {least}, the group size of 8 and 4 bits.</source>
-        <translation>Schlüssel und Werte bleiben in 16 Bit: Köpfe der Breite {odd} sind keine ganzen Gruppen von {least}, die sich in 8 und 4 Bit eine Skala teilen.</translation>
+        <source>On this computer the chance of a token depends a little on how many tokens are computed at once: where two are almost equally likely, text with drafting may differ from text without it.</source>
+        <translation>Auf diesem Computer hängt die Chance eines Tokens ein wenig davon ab, wie viele Tokens auf einmal berechnet werden: Wo zwei fast gleich wahrscheinlich sind, kann Text mit Entwürfen anders sein als ohne.</translation>
     </message>
     <message>
-        <source>On this machine a token&apos;s scores depend a little on how many tokens are computed at once, so text with drafting may differ from text without it where two tokens are almost equally likely.</source>
-        <translation>Auf diesem Rechner hängen die Werte eines Tokens ein wenig davon ab, wie viele Tokens zugleich berechnet werden. Text mit Entwürfen kann deshalb vom Text ohne Entwürfe abweichen, wo zwei Tokens fast gleich wahrscheinlich sind.</translation>
+        <source>Whether text with drafting can differ from text without it on this computer is checked after an answer. Until then it may, where two tokens are almost equally likely.</source>
+        <translation>Ob Text mit Entwürfen auf diesem Computer anders sein kann als ohne, wird nach einer Antwort geprüft. Bis dahin kann er es, wo zwei Tokens fast gleich wahrscheinlich sind.</translation>
     </message>
     <message>
-        <source>Whether text with drafting can differ from text without it on this machine is checked after an answer. Until then it may, where two tokens are almost equally likely.</source>
-        <translation>Ob Text mit Entwürfen auf diesem Rechner vom Text ohne Entwürfe abweichen kann, wird nach einer Antwort geprüft. Bis dahin kann er es, wo zwei Tokens fast gleich wahrscheinlich sind.</translation>
-    </message>
-    <message>
-        <source>Exact precision would make a step {percent:.0f}% slower on this machine, more than the {most:.0f}% accepted by default, so text with drafting may differ from text without it where two tokens are almost equally likely. Choose exact precision to rule that out.</source>
-        <translation>Exakte Genauigkeit würde einen Schritt auf diesem Rechner um {percent:.0f}&#xa0;% verlangsamen, mehr als die {most:.0f}&#xa0;%, die ohne Ihr Zutun hingenommen werden; darum kann Text mit Entwürfen von Text ohne sie abweichen, wo zwei Tokens fast gleich wahrscheinlich sind. Die Genauigkeit „Exakt“ schließt das aus.</translation>
+        <source>Exact precision would make a step {percent:.0f}% slower on this computer, more than the {most:.0f}% accepted by default. So where two tokens are almost equally likely, text with drafting may differ from text without it, unless exact precision is chosen.</source>
+        <translation>Genau gerechnet dauerte ein Schritt auf diesem Computer {percent:.0f} % länger, mehr als die {most:.0f} %, die sonst hingenommen werden. Wo zwei Tokens fast gleich wahrscheinlich sind, kann Text mit Entwürfen daher anders sein als ohne, außer Sie wählen die Präzision „Genau“.</translation>
     </message>
     <message>
         <source>Checking whether text with drafting can differ from text without it ended with an error and is repeated at the next load. Until then it may, where two tokens are almost equally likely. ({told})</source>
@@ -4538,6 +4542,10 @@ Ein Klick zeigt mehr.</translation>
         <translation>sie ist {other}</translation>
     </message>
     <message>
+        <source>a part of it is missing or wrong ({error})</source>
+        <translation>ein Teil fehlt oder ist falsch ({error})</translation>
+    </message>
+    <message>
         <source>{path}: {name} is also in {file_name}. Two versions of a model were put into one folder: keep one of them.</source>
         <translation>{path}: {name} ist auch in {file_name}. Zwei Versionen eines Modells liegen in einem Ordner: nur eine davon behalten.</translation>
     </message>
@@ -4604,10 +4612,6 @@ Ein Klick zeigt mehr.</translation>
     <message>
         <source>{origin}: {name} has the shape {shape}, the config asks for {wanted}. The config does not belong to these weights.</source>
         <translation>{origin}: {name} hat die Form {shape}, die Config verlangt {wanted}. Die Config gehört nicht zu diesen Gewichten.</translation>
-    </message>
-    <message>
-        <source>Chats answered at the same time take turns: this model runs in a class of mlx-lm or changes its position encoding for long prompts, so that passes cannot be shared.</source>
-        <translation>Chats, die zugleich beantwortet werden, wechseln sich ab: Durchläufe dieses Modells lassen sich nicht teilen, weil es in einer Klasse von mlx-lm läuft oder bei langen Prompts seine Positionskodierung wechselt.</translation>
     </message>
     <message>
         <source>text_zoom={text_zoom} is not possible: use {smallest_zoom} to {largest_zoom}.</source>
@@ -5054,72 +5058,76 @@ Ein Klick zeigt mehr.</translation>
         <translation>nicht geladen: {why}</translation>
     </message>
     <message>
-        <source>{name}: {plan}. Take a smaller or more strongly quantised model.</source>
-        <translation>{name}: {plan}. Ein kleineres oder stärker quantisiertes Modell nehmen.</translation>
+        <source>{name}: {plan}. It is too large for this computer. Take a smaller model.</source>
+        <translation>{name}: {plan}. Es ist zu groß für diesen Computer. Ein kleineres Modell nehmen.</translation>
     </message>
     <message>
-        <source>{name}: {plan}. Ask for a shorter context, take a smaller or more strongly quantised model, or load it anyway: the system may get slow then, or end the program.</source>
-        <translation>{name}: {plan}. Einen kürzeren Kontext verlangen, ein kleineres oder stärker quantisiertes Modell nehmen, oder es trotzdem laden: das System kann dann langsam werden oder das Programm beenden.</translation>
-    </message>
-    <message>
-        <source>matrix products</source>
-        <translation>Matrixprodukte</translation>
+        <source>{name}: {plan}. Limit chats to fewer tokens, take a smaller model, or load it anyway: the computer may then slow down, or end the program.</source>
+        <translation>{name}: {plan}. Beschränken Sie Chats auf weniger Tokens, nehmen Sie ein kleineres Modell, oder laden Sie es trotzdem: Der Computer kann dann langsam werden oder das Programm beenden.</translation>
     </message>
     <message>
         <source>attention</source>
         <translation>Attention</translation>
     </message>
     <message>
-        <source>recurrent states</source>
-        <translation>rekurrente Zustände</translation>
+        <source>the model&apos;s main calculations</source>
+        <translation>die Hauptrechnungen des Modells</translation>
     </message>
     <message>
-        <source>inputs of recurrent states</source>
-        <translation>Eingaben rekurrenter Zustände</translation>
+        <source>looking back over the chat</source>
+        <translation>Zurückblicken auf den Chat</translation>
     </message>
     <message>
-        <source>fused gate and up projections</source>
-        <translation>Gate und Up in einem Schritt</translation>
+        <source>a running summary of the chat</source>
+        <translation>laufende Zusammenfassung des Chats</translation>
     </message>
     <message>
-        <source>products added to the residual</source>
-        <translation>Produkte, aufs Residuum addiert</translation>
+        <source>preparing the running summary</source>
+        <translation>Vorbereiten der laufenden Zusammenfassung</translation>
     </message>
     <message>
-        <source>each chosen expert read once</source>
-        <translation>jeder gewählte Experte einmal gelesen</translation>
+        <source>two calculations done as one</source>
+        <translation>zwei Rechnungen in einer</translation>
     </message>
     <message>
-        <source>prompt products on GGUF blocks</source>
-        <translation>Prompt-Produkte mit GGUF-Blöcken</translation>
+        <source>calculating and adding in one go</source>
+        <translation>Rechnen und Addieren in einem</translation>
     </message>
     <message>
-        <source>prompt experts on GGUF blocks</source>
-        <translation>Prompt-Experten mit GGUF-Blöcken</translation>
+        <source>parts of the model chosen for each token</source>
+        <translation>Teile des Modells, die für jedes Token gewählt werden</translation>
     </message>
     <message>
-        <source>embeddings in GGUF blocks</source>
-        <translation>Einbettungen in GGUF-Blöcken</translation>
+        <source>reading messages with GGUF files</source>
+        <translation>Lesen von Nachrichten mit GGUF-Dateien</translation>
     </message>
     <message>
-        <source>input of drafting heads</source>
-        <translation>Eingabe der Entwurfsköpfe</translation>
+        <source>reading messages with chosen parts of GGUF files</source>
+        <translation>Lesen von Nachrichten mit gewählten Teilen von GGUF-Dateien</translation>
     </message>
     <message>
-        <source>token choice without logits</source>
-        <translation>Tokenwahl ohne Logits</translation>
+        <source>looking up tokens in GGUF files</source>
+        <translation>Nachschlagen von Tokens in GGUF-Dateien</translation>
     </message>
     <message>
-        <source>token choice with filters</source>
-        <translation>Tokenwahl mit Filtern</translation>
+        <source>starting each guess</source>
+        <translation>Beginnen jedes Ratens</translation>
     </message>
     <message>
-        <source>sampling noise</source>
-        <translation>Rauschen für die Auswahl</translation>
+        <source>choosing the likeliest token</source>
+        <translation>Wählen des wahrscheinlichsten Tokens</translation>
     </message>
     <message>
-        <source>norms with float32 weights</source>
-        <translation>Normen mit float32-Gewichten</translation>
+        <source>choosing a token by the sampling settings</source>
+        <translation>Wählen eines Tokens nach den Einstellungen der Auswahl</translation>
+    </message>
+    <message>
+        <source>drawing random numbers</source>
+        <translation>Ziehen von Zufallszahlen</translation>
+    </message>
+    <message>
+        <source>keeping numbers in range</source>
+        <translation>Halten der Zahlen in ihrem Bereich</translation>
     </message>
     <message>
         <source>Not made for the sizes in this model.</source>
@@ -5198,8 +5206,8 @@ Ein Klick zeigt mehr.</translation>
         <translation>eine Zeile von {rows} ist neben {more} weiteren eine andere</translation>
     </message>
     <message>
-        <source>This model&apos;s numbers outgrew float16, so it computes in bfloat16 now. Load it with activations in bfloat16 to spare it the conversion.</source>
-        <translation>Die Zahlen dieses Modells wurden zu groß für float16; es rechnet jetzt in bfloat16. Mit Aktivierungen in bfloat16 geladen, bleibt ihm die Umwandlung erspart.</translation>
+        <source>This model&apos;s numbers outgrew float16, so it computes in bfloat16 now. To avoid the switch, load it with bfloat16 as its number format.</source>
+        <translation>Die Zahlen dieses Modells wurden zu groß für float16; es rechnet jetzt in bfloat16. Um den Wechsel zu vermeiden, laden Sie es mit bfloat16 als Zahlenformat.</translation>
     </message>
     <message>
         <source>{path}: {error}</source>
@@ -5216,10 +5224,6 @@ Ein Klick zeigt mehr.</translation>
     <message>
         <source>{origin}: MiniMax-Text-01, M1 or VL-01, whose lightning attention this version does not run. Take MiniMax-M2 or another model.</source>
         <translation>{origin}: MiniMax-Text-01, M1 oder VL-01, deren Lightning Attention diese Version nicht ausführt. MiniMax-M2 oder ein anderes Modell nehmen.</translation>
-    </message>
-    <message>
-        <source>{origin}: model_type {name} is not one this version runs. Take another model.</source>
-        <translation>{origin}: model_type {name} führt diese Version nicht aus. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
         <source>Repacked weights of an earlier load cannot be used and are made again: {error}</source>
@@ -5466,12 +5470,16 @@ Ein Klick zeigt mehr.</translation>
         <translation>Entwürfe sind pausiert: {cost}, also kann Raten nichts nützen.</translation>
     </message>
     <message>
-        <source>Drafting is paused: {percent:.0f}% of first guesses are right, and {cost}.</source>
-        <translation>Entwürfe sind pausiert: {percent:.0f}&#xa0;% der ersten Tokens sind richtig geraten, und {cost}.</translation>
+        <source>Drafting is paused for a moment: it has saved too little time so far to risk wrong guesses.</source>
+        <translation>Entwürfe sind kurz pausiert: Sie haben bisher zu wenig Zeit gespart, um falsches Raten zu riskieren.</translation>
     </message>
     <message>
-        <source>Drafting is paused: {percent:.0f}% of first guesses are expected to be right, and {cost}.</source>
-        <translation>Entwürfe sind pausiert: Vermutlich sind {percent:.0f}&#xa0;% der ersten Tokens richtig geraten, und {cost}.</translation>
+        <source>Drafting is paused: {cost}, and only {percent:.0f}% of first guesses are right.</source>
+        <translation>Entwürfe sind pausiert: {cost}, und nur {percent:.0f} % der ersten Vermutungen sind richtig.</translation>
+    </message>
+    <message>
+        <source>Drafting is paused: {cost}, and only {percent:.0f}% of first guesses are expected to be right.</source>
+        <translation>Entwürfe sind pausiert: {cost}, und nur {percent:.0f} % der ersten Vermutungen sind wohl richtig.</translation>
     </message>
     <message numerus="yes">
         <source>{n} tokens at a time is the most that can be guessed here.</source>
@@ -5480,10 +5488,6 @@ Ein Klick zeigt mehr.</translation>
             <numerusform>Mehr als 1 Token auf einmal kann hier nicht geraten werden.</numerusform>
             <numerusform>Mehr als {n} Tokens auf einmal können hier nicht geraten werden.</numerusform>
         </translation>
-    </message>
-    <message>
-        <source>The drafting heads of {origin} seem not to fit this model: in a test text they foresaw {agreed} of {judged} tokens the model was sure of. Usual causes: heads of another model or of another training of it; norm weights stored with or without 1 added; heads made for the hidden state at another place. Text stays right, but drafting will not pay.</source>
-        <translation>Die Entwurfsköpfe aus {origin} passen anscheinend nicht zu diesem Modell: In einem Testtext sahen sie {agreed} von {judged} Tokens voraus, deren sich das Modell sicher war. Übliche Ursachen: Köpfe eines anderen Modells oder eines anderen Trainings davon; Normgewichte, die mit oder ohne addierte 1 gespeichert sind; Köpfe für den Hidden State an einer anderen Stelle. Der Text bleibt richtig, aber Entwürfe lohnen sich nicht.</translation>
     </message>
     <message>
         <source>A quotation mark is not closed: close it.</source>
@@ -5706,8 +5710,24 @@ Ein Klick zeigt mehr.</translation>
         <translation>Ergebnis</translation>
     </message>
     <message>
-        <source>Steps wait for one another here: memory is short of a second copy of this chat.</source>
-        <translation>Schritte warten hier aufeinander: Für eine zweite Kopie dieses Chats fehlt Speicher.</translation>
+        <source>Each step waits for the one before it: memory is too short to prepare one early.</source>
+        <translation>Jeder Schritt wartet auf den vorigen: Der Speicher reicht nicht, um einen früher vorzubereiten.</translation>
+    </message>
+    <message>
+        <source>Chats answered at the same time take turns: this model can work on only one at a time.</source>
+        <translation>Chats, die gleichzeitig beantwortet werden, wechseln sich ab: Dieses Modell kann nur an einem auf einmal arbeiten.</translation>
+    </message>
+    <message>
+        <source>Chat memory stays in 16 bits: this model&apos;s numbers come in groups of {odd}, and 8 or 4 bits need a multiple of {least}.</source>
+        <translation>Das Chat-Gedächtnis bleibt bei 16 Bits: Die Zahlen dieses Modells kommen in Gruppen zu {odd}, und 8 oder 4 Bits brauchen ein Vielfaches von {least}.</translation>
+    </message>
+    <message>
+        <source>{origin}: this version cannot run models of the type {name}. Choose another model.</source>
+        <translation>{origin}: Diese Version kann Modelle der Art {name} nicht ausführen. Ein anderes Modell wählen.</translation>
+    </message>
+    <message>
+        <source>The drafting heads of {origin} seem not to fit this model: in a test text they guessed {agreed} of {judged} tokens that the model was sure of. They may belong to another model, or to another version of this one. The text stays right, but drafting hardly speeds it up.</source>
+        <translation>Die Entwurfsköpfe von {origin} passen wohl nicht zu diesem Modell: In einem Prüftext errieten sie {agreed} von {judged} Tokens, bei denen das Modell sicher war. Vielleicht gehören sie zu einem anderen Modell oder zu einer anderen Fassung von diesem. Der Text bleibt richtig, doch Entwürfe machen ihn kaum schneller.</translation>
     </message>
     <message>
         <source>Headstart made a mistake. Your chats are kept; the window goes on.</source>
@@ -5736,6 +5756,10 @@ Ein Klick zeigt mehr.</translation>
     <message>
         <source>“{name}” failed as a tool server ({why}).</source>
         <translation>„{name}“ ist als Werkzeug-Server gescheitert ({why}).</translation>
+    </message>
+    <message>
+        <source>a layer of attention or Mamba</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 </TS>

@@ -44,7 +44,7 @@ from mlx_engine.values.words import Words
 
 SHORT_OF_MEMORY = Reason(
     "lookahead-memory",
-    Words("Steps wait for one another here: memory is short of a second copy of this chat."),
+    Words("Each step waits for the one before it: memory is too short to prepare one early."),
 )
 
 ALREADY_DONE_S = 5e-5

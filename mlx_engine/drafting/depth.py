@@ -238,7 +238,7 @@ class SourcePolicy:
             wants_plain = costs.wants_plain(gains[best])
             return Choice(0, MEASURING) if wants_plain else Choice(best, None)
         if chance is not None:
-            return self._parked()
+            return self._parked(chance)
         can_pay = self.can_pay
         self._why = None
         is_due = not self._cooldown and (can_pay or self._plain_rounds >= HOPELESS_COOLDOWN)
@@ -277,12 +277,12 @@ class SourcePolicy:
         budget = record.loss_budget + LOSS * cost + tokens - cost
         record.loss_budget = min(MAX_SAVED, max(-MAX_DEBT, budget))
 
-    def _parked(self) -> Choice:
+    def _parked(self, chance: float | None = None) -> Choice:
         if self._why is None:
-            self._why = self._why_parked()
+            self._why = self._why_parked(chance)
         return Choice(0, self._why)
 
-    def _why_parked(self) -> Reason:
+    def _why_parked(self, chance: float | None) -> Reason:
         ms = self.costs.ms
         if min(self._deepest, len(ms) - 1) == 0:
             return Reason("no-source", Words("Drafting is paused: nothing can guess in this chat."))
@@ -298,17 +298,23 @@ class SourcePolicy:
         gains_alone = [tokens[depth] * alone[0] / ms for depth, ms in enumerate(alone)]
         if self._others and _best(gains_alone):
             return SHARED_PASS
-        percent = 100 * self.acceptance.chances[0]
+        if chance is None and self.best():
+            words = Words(
+                "Drafting is paused for a moment: it has saved too little time so far to risk "
+                "wrong guesses."
+            )
+            return Reason("parked-loss", words)
+        percent = 100 * (self.acceptance.chances[0] if chance is None else chance)
         words = (
             Words(
-                "Drafting is paused: {percent:.0f}% of first guesses are right, and {cost}.",
+                "Drafting is paused: {cost}, and only {percent:.0f}% of first guesses are right.",
                 percent=percent,
                 cost=cost,
             )
-            if self.acceptance.is_measured
+            if self.acceptance.is_measured and chance is None
             else Words(
-                "Drafting is paused: {percent:.0f}% of first guesses are expected to be right, and "
-                "{cost}.",
+                "Drafting is paused: {cost}, and only {percent:.0f}% of first guesses are expected "
+                "to be right.",
                 percent=percent,
                 cost=cost,
             )

@@ -104,9 +104,9 @@ def fp8_unpacking_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
         return ()
     loaded, stored = (sum(column) for column in zip(*ours, strict=True))
     words = Words(
-        "Weights in fp8 are unpacked to 16 bits ({times:.1f} times their size in the file), "
-        "because MLX cannot multiply by fp8 matrices. Values are rounded by 0.2% at most. "
-        "Without Metal they become float32.",
+        "The model's 8-bit numbers (fp8) are unpacked to 16 bits, {times:.1f} times their size in "
+        "the file, because no graphics processor of a Mac computes with them. They are rounded by "
+        "0.2% at most. Without Metal they take 32 bits.",
         times=loaded / max(1, stored),
     )
     return (Reason("unpacked-fp8", words),)

@@ -294,7 +294,7 @@ def _fewer_heads_note(candidate: _Candidate, family: Family) -> tuple[Reason, ..
     if promised <= used:
         return ()
     words = Words(
-        "The config promises {promised} drafting heads; drafts are made with {used}.",
+        "This model was made with {promised} drafting heads; this copy of it has {used}.",
         promised=promised,
         used=used,
     )
@@ -368,16 +368,15 @@ def _why_no_heads(family: Family, files: ModelFiles) -> Reason:
         return NO_HEADS
     heads = Words("{n} drafting heads", "1 drafting head", promised)
     words = Words(
-        "The config promises {heads}, but this conversion dropped the heads: {sign}. "
-        "Get a conversion with heads, or give the heads of the original.",
+        "This model was made with {heads}, but this copy of it has none ({sign}). Get a copy with "
+        "heads, or give the heads of the original.",
         heads=heads,
         sign=family.missing_heads_hint(),
     )
     if files.kind == "gguf":
         words = Words(
-            "The metadata of {name} promise {heads} (nextn_predict_layers), but the file has no "
-            "nextn.* tensor: this conversion dropped them. Get one with heads, or give a file "
-            "that has them.",
+            "This model was made with {heads} (nextn_predict_layers in {name}), but this copy of "
+            "it has none (no nextn.* tensor). Get a copy with heads, or give a file that has them.",
             name=files.root.name,
             heads=heads,
         )

@@ -88,7 +88,10 @@ def read_header(path: Path) -> tuple[TensorInfo, ...]:
     except SafetensorError as error:
         if (other := describe_wrong_file(start)) is not None:
             raise_damaged(path, Words("it is {other}", other=other))
-        raise_damaged(path, shorten_value(str(error)))
+        raise_damaged(
+            path,
+            Words("a part of it is missing or wrong ({error})", error=shorten_value(str(error))),
+        )
 
 
 def merge_headers(paths: Iterable[Path]) -> dict[str, TensorInfo]:

@@ -23,10 +23,7 @@ class JointForward(Protocol):
 
 PASSES_OF_ONE = Reason(
     "passes-of-one",
-    Words(
-        "Chats answered at the same time take turns: this model runs in a class of mlx-lm or "
-        "changes its position encoding for long prompts, so that passes cannot be shared."
-    ),
+    Words("Chats answered at the same time take turns: this model can work on only one at a time."),
 )
 
 

@@ -65,8 +65,8 @@ def why_not_packed(*sizes: int) -> Reason | None:
     return Reason(
         "cache-head-size",
         Words(
-            "Keys and values stay in 16 bits: the head size {odd} is not a multiple of "
-            "{least}, the group size of 8 and 4 bits.",
+            "Chat memory stays in 16 bits: this model's numbers come in groups of {odd}, and 8 "
+            "or 4 bits need a multiple of {least}.",
             odd=odd,
             least=LEAST_GROUP,
         ),

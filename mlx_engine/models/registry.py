@@ -98,7 +98,7 @@ def family_for(model_type: str, config: Mapping[str, object], origin: str) -> Fa
     if module_of(model_type) is not None:
         return MlxLmFamily(model_type, config, origin)
     raise UnsupportedModel(
-        "{origin}: model_type {name} is not one this version runs. Take another model.",
+        "{origin}: this version cannot run models of the type {name}. Choose another model.",
         origin=origin,
         name=ascii(model_type)[:60],
     )

@@ -37,8 +37,8 @@ LONGEST_S = 0.5
 FLOAT16_OVERFLOWED = Reason(
     "float16-overflowed",
     Words(
-        "This model's numbers outgrew float16, so it computes in bfloat16 now. Load it with "
-        "activations in bfloat16 to spare it the conversion."
+        "This model's numbers outgrew float16, so it computes in bfloat16 now. To avoid the "
+        "switch, load it with bfloat16 as its number format."
     ),
 )
 

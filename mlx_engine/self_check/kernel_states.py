@@ -9,21 +9,21 @@ from mlx_engine.values.words import Words, joined
 
 KERNEL_WORDS: Mapping[KernelName, Words] = MappingProxyType(
     {
-        "products": Words("matrix products"),
-        "attention": Words("attention"),
-        "delta": Words("recurrent states"),
-        "delta-inputs": Words("inputs of recurrent states"),
-        "gate-up": Words("fused gate and up projections"),
-        "product-add": Words("products added to the residual"),
-        "experts": Words("each chosen expert read once"),
-        "prompt-products": Words("prompt products on GGUF blocks"),
-        "prompt-experts": Words("prompt experts on GGUF blocks"),
-        "embedding": Words("embeddings in GGUF blocks"),
-        "mtp-input": Words("input of drafting heads"),
-        "pick": Words("token choice without logits"),
-        "filtered-pick": Words("token choice with filters"),
-        "noise": Words("sampling noise"),
-        "norms": Words("norms with float32 weights"),
+        "products": Words("the model's main calculations"),
+        "attention": Words("looking back over the chat"),
+        "delta": Words("a running summary of the chat"),
+        "delta-inputs": Words("preparing the running summary"),
+        "gate-up": Words("two calculations done as one"),
+        "product-add": Words("calculating and adding in one go"),
+        "experts": Words("parts of the model chosen for each token"),
+        "prompt-products": Words("reading messages with GGUF files"),
+        "prompt-experts": Words("reading messages with chosen parts of GGUF files"),
+        "embedding": Words("looking up tokens in GGUF files"),
+        "mtp-input": Words("starting each guess"),
+        "pick": Words("choosing the likeliest token"),
+        "filtered-pick": Words("choosing a token by the sampling settings"),
+        "noise": Words("drawing random numbers"),
+        "norms": Words("keeping numbers in range"),
     }
 )
 MISFIT = Words("Not made for the sizes in this model.")

@@ -35,15 +35,14 @@ CPU routines do not depend on the number of keys. With Metal all comparisons fol
 """
 
 ROWS_DIFFER = Words(
-    "On this machine a token's scores depend a little on how many tokens are computed at once, so "
-    "text with drafting may differ from text without it where two tokens are almost equally "
-    "likely."
+    "On this computer the chance of a token depends a little on how many tokens are computed at "
+    "once: where two are almost equally likely, text with drafting may differ from text without it."
 )
 
 ROWS_PENDING = Reason(
     "rows-pending",
     Words(
-        "Whether text with drafting can differ from text without it on this machine is checked "
+        "Whether text with drafting can differ from text without it on this computer is checked "
         "after an answer. Until then it may, where two tokens are almost equally likely.",
     ),
 )
@@ -84,10 +83,9 @@ def why_not_exact(found: ExactRows, asked: AskedNumerics) -> Reason | None:
         return Reason("rows-differ", joined(told, " "))
     if is_too_slow(found, asked):
         words = Words(
-            "Exact precision would make a step {percent:.0f}% slower on this machine, more than "
-            "the {most:.0f}% accepted by default, so text with drafting may differ from text "
-            "without it where two tokens are almost equally likely. Choose exact precision to rule "
-            "that out.",
+            "Exact precision would make a step {percent:.0f}% slower on this computer, more than "
+            "the {most:.0f}% accepted by default. So where two tokens are almost equally likely, "
+            "text with drafting may differ from text without it, unless exact precision is chosen.",
             percent=100 * found.cost,
             most=100 * MOST_COST,
         )

@@ -208,16 +208,17 @@ def measure_fit(model: Model, tokens: Sequence[int]) -> HeadFit:
 def with_head_check(loaded: LoadedModel, description: ModelDescription) -> ModelDescription:
     """Return the model's description, with a reason where its MTP heads do not fit it.
 
-    Reads the heads' weights.
+    Reads the heads' weights. Usual causes: heads of another model or of another training of it;
+    norm weights stored with or without 1 added; heads made for the hidden state at another place.
     """
     fit = measure_fit(loaded.model, loaded.tokenizer.encode(TEXT, add_special=True))
     if not fit.is_misfit:
         return description
     words = Words(
-        "The drafting heads of {origin} seem not to fit this model: in a test text they foresaw "
-        "{agreed} of {judged} tokens the model was sure of. Usual causes: heads of another model "
-        "or of another training of it; norm weights stored with or without 1 added; heads made "
-        "for the hidden state at another place. Text stays right, but drafting will not pay.",
+        "The drafting heads of {origin} seem not to fit this model: in a test text they guessed "
+        "{agreed} of {judged} tokens that the model was sure of. They may belong to another model, "
+        "or to another version of this one. The text stays right, but drafting hardly speeds it "
+        "up.",
         origin=loaded.head_origin,
         agreed=fit.agreed,
         judged=fit.judged,

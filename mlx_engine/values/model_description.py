@@ -207,7 +207,7 @@ class ModelDescription:
         if fit.is_hopeless:
             raise DoesNotFit(
                 Words(
-                    "{name}: {plan}. Take a smaller or more strongly quantised model.",
+                    "{name}: {plan}. It is too large for this computer. Take a smaller model.",
                     name=self.name,
                     plan=fit.words,
                 )
@@ -215,9 +215,8 @@ class ModelDescription:
         if fit.fit == "too-large" and not anyway:
             raise DoesNotFit(
                 Words(
-                    "{name}: {plan}. Ask for a shorter context, take a smaller or more strongly "
-                    "quantised model, or load it anyway: the system may get slow then, or end the "
-                    "program.",
+                    "{name}: {plan}. Limit chats to fewer tokens, take a smaller model, or load it "
+                    "anyway: the computer may then slow down, or end the program.",
                     name=self.name,
                     plan=fit.words,
                 )

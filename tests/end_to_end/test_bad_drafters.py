@@ -136,7 +136,7 @@ def test_promised_heads_that_are_not_there(target):
     """Plain, and the chat says why."""
     status, said = command("chat", target, "--once", "hi", "--max-tokens", "4")
     assert status == 0
-    assert "this conversion dropped the heads" in said
+    assert "this copy of it has none" in said
 
 
 def test_an_assistant_on_a_target_without_shared_layers(tmp_path):

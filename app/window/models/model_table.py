@@ -30,7 +30,7 @@ COLUMNS = (
     Words("Parameters"),
     Words("Format"),
     Words("Size"),
-    Words("Heads", "drafting heads of a model, as the title of a column"),
+    Words("Drafting", "whether a model has drafting heads, as the title of a column"),
     Words("Memory"),
     Words("About"),
 )

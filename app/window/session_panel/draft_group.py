@@ -28,8 +28,8 @@ OUTPUTS = (
     Option("full", Words("All tokens"), what=Words("As exact as the answer itself.")),
     Option(
         "4-bit",
-        Words("All tokens, rounded"),
-        what=Words("Uses a smaller, rounded copy of part of the model."),
+        Words("All tokens, less exact"),
+        what=Words("Uses a smaller copy of part of the model, with rounded numbers."),
     ),
     Option(
         "frequent",
@@ -42,14 +42,17 @@ PROBABILITY = NumberKind(0, 1, 0.05, 4, off=0)
 TOKENS_AHEAD = NumberKind(1, MAX_DEPTH, slides_to=MAX_DEPTH)
 FIRST_TOKENS_AHEAD = 3
 WHAT_OUTPUT_DOES = Words(
-    "The drafting heads consider every possible token. Considering fewer, or rounding, is quicker, "
-    "but a few more guesses are wrong. The text stays the same."
+    "Which tokens the drafting heads consider. Fewer of them, or less exact ones, are quicker, but "
+    "a few more guesses are wrong. The text stays the same."
 )
 WHAT_PROBABILITY_DOES = Words(
     "Guessing stops before the first token that is less certain than this, from 0 to 1. Higher: "
     "fewer guesses, and more of them right."
 )
-WHAT_RULE_DOES = Words("Which token is guessed. The text stays the same.")
+WHAT_RULE_DOES = Words(
+    "Which of the likely tokens is guessed: the most likely, or one picked at random as in the "
+    "answer. The text stays the same."
+)
 WHAT_DEPTH_DOES = Words(
     "How many tokens are guessed at a time. More can be faster, but the further ahead, the more "
     "guesses are wrong."

@@ -63,8 +63,8 @@ class SeedField(LineField):
         super().__init__(
             tr("Seed"),
             tr(
-                "The number that chance starts from: the same seed, settings and messages give the "
-                "same answer. Empty: another seed for every answer."
+                "The number that random choices start from: the same seed, settings and messages "
+                "give the same answer. Empty: another seed for every answer."
             ),
             tr("random", "seed"),
             read_seed,
@@ -210,9 +210,12 @@ RARE = (
     ),
     NumberRow(
         "xtc_threshold",
-        Words("Obvious from"),
+        Words("Chance of obvious words"),
         SHARE,
-        Words("Words at least this likely are skipped, except the least likely of them."),
+        Words(
+            "Words with at least this chance, from 0 to 1, are obvious. The least likely of them "
+            "can still be chosen."
+        ),
     ),
 )
 

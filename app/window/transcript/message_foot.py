@@ -41,7 +41,7 @@ def _drafting(stats: GenerationStats) -> tuple[str, ...]:
         _tokens_ahead(stats),
         *(
             tr(
-                "Token {place}: {accepted:,} of {drafted:,} right ({share})",
+                "Guess {place} of a step: {accepted:,} of {drafted:,} right ({share})",
                 place=place,
                 accepted=accepted,
                 drafted=drafted,
@@ -81,7 +81,7 @@ def all_figures(stats: GenerationStats) -> str:
     if stats.head_rows:
         lines.append(
             tr(
-                "Drafting read {rows:,} of them ({share} of reading time)",
+                "{rows:,} of them read again to guess from ({share} of reading time)",
                 rows=stats.head_rows,
                 share=percent(stats.head_share),
             )

@@ -73,7 +73,9 @@ class ShownMessages(Sequence[ShownMessage]):
 ENDINGS = {
     "stopped": Words("Stopped."),
     "max-tokens": Words("Stopped at this chat's token limit."),
-    "context-full": Words("The context is full. Edit an earlier message or start a new chat."),
+    "context-full": Words(
+        "This chat is as long as the model can read. Edit an earlier message or start a new chat."
+    ),
     "memory-full": Words(
         "Memory is full. Close other programs or chats and continue, or start a new chat."
     ),

@@ -49,15 +49,12 @@ A = TypeVar("A", bound=Model)
 
 PLAIN_ONLY = Reason(
     "plain-only",
-    Words("Layers of this model cannot take back rejected tokens, so it runs without drafting."),
+    Words("This model cannot take back wrong guesses, so it runs without drafting."),
 )
 
 OWN_CACHES = Reason(
     "cache-of-library",
-    Words(
-        "Keys and values stay in 16 bits: this model runs in a class of mlx-lm with "
-        "caches of its own."
-    ),
+    Words("Chat memory stays in 16 bits: this model can have no other."),
 )
 
 _NAMES_IN_A_MESSAGE = 6
@@ -175,7 +172,7 @@ def cache_16bit_reason(model: Model) -> Reason | None:
     except ValueError as error:  # of mx.quantize: rows that are no whole groups
         return Reason(
             "cache-head-size",
-            Words("Keys and values stay in 16 bits: {told}.", told=_error_summary(error)),
+            Words("Chat memory stays in 16 bits: {told}.", told=_error_summary(error)),
         )
     return None
 

@@ -146,12 +146,12 @@ def test_what_a_family_cannot_have_is_refused_with_a_reason(tmp_path, kind, code
     assert mlx_engine.inspect(tmp_path / kind).packed_cache.code == code
     engine = mlx_engine.load(tmp_path / kind)
     assert engine.description.packed_cache.code == code
-    with pytest.raises(BadOption, match="stay in 16 bits"):
+    with pytest.raises(BadOption, match="stays in 16 bits"):
         engine.session(cache=CacheOptions(bits=8))
-    with pytest.raises(BadOption, match="stay in 16 bits"):
+    with pytest.raises(BadOption, match="stays in 16 bits"):
         engine.generate(PROMPT, 3, cache=CacheOptions(head_bits=4))
     session = engine.session()
-    with pytest.raises(BadOption, match="stay in 16 bits"):
+    with pytest.raises(BadOption, match="stays in 16 bits"):
         session.cache = CacheOptions(bits=4)
     assert session.cache == CacheOptions()
 

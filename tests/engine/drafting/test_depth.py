@@ -179,13 +179,28 @@ def test_where_no_draft_can_pay_it_is_hardly_tried():
 def test_parked_because_drafts_fall_and_back_when_they_stand():
     chat = Chat(MILD)
     assert chat.next().depth > 0
-    while (choice := chat.next()).depth or choice.why.code == "measuring-plain":
+    while (choice := chat.next()).depth or choice.why.code in ("measuring-plain", "parked-loss"):
         chat.policy.learn(choice, choice.depth, 0, MILD.round_ms(choice.depth))
     assert choice.why.code == "parked-acceptance"
     assert "%" in choice.why.words
     assert chat.plain_until_a_draft(10.0) >= COOLDOWN - 2
     depths = chat.run(300, MILD.round_ms)
     assert depths[-1] == 8
+
+
+def test_parked_for_a_loss_though_guesses_are_right():
+    """One slow draft has used up the loss budget: neither acceptance nor cost are the reason."""
+    chat = Chat(MILD)
+    assert chat.next().depth > 0
+    chat.ran(1, 1, 11.5, times=20)
+    chat.mtp.record.loss_budget = -30.0
+    chat.choice = None
+    assert chat.mtp.best()
+    assert chat.next().why.code == "parked-loss"
+    assert "%" not in chat.next().why.words
+    unsure = copy(0.01)
+    why = Chat(MILD, unsure).next().why
+    assert (why.code, "only 1% of first guesses" in why.words) == ("parked-acceptance", True)
 
 
 def test_a_guess_is_not_told_as_a_measurement():

@@ -29,8 +29,8 @@ def test_fewer_heads_than_promised_are_used_and_it_says_so(tmp_path, kind, prese
     told = engine.description
     assert (told.mtp_heads, told.mtp) == (present, None)
     (reason,) = [reason for reason in told.declined if reason.code == "fewer-heads"]
-    assert "promises 3" in reason.words
-    assert f"with {present}." in reason.words
+    assert "with 3 drafting heads" in reason.words
+    assert f"this copy of it has {present}." in reason.words
     options = {"max_tokens": 12, "sampling": SamplingOptions(seed=3)}
     plain = engine.generate([5, 1, 30], draft=DraftOptions(source="none"), **options)
     found = engine.generate([5, 1, 30], draft=DraftOptions(depth=3), **options)

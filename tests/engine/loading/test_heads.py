@@ -143,7 +143,7 @@ def test_a_broken_promise(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m", heads="none")
     code, words = why(folder)
     assert code == "heads-dropped"
-    assert "dropped the heads: no mtp.* tensor" in words
+    assert "has none (no mtp.* tensor" in words
     assert described(folder).mtp_heads == 0
 
 

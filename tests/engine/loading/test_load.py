@@ -227,7 +227,7 @@ def test_config_that_is_none(tmp_path: Path, content: bytes | None) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "gpt5", "text_config": {}}, "'gpt5' is not one this version runs"),
+        ({"model_type": "gpt5", "text_config": {}}, "cannot run models of the type 'gpt5'"),
         ({"model_type": "qwen3_5_mtp"}, "drafting heads only"),
         ({"quantization_config": {"quant_method": "gptq"}}, "packed by 'gptq', which"),
         ({"quantization_config": {"quant_method": "fp8", "fmt": "e5m2"}}, "packed by 'fp8'"),
@@ -337,7 +337,7 @@ def test_what_does_not_fit_is_refused_with_its_plan_before_weights_are_read(tmp_
     told = inspect_model(folder, unused).on(metal=False)
     shortest, whole = (told.memory_plan(context).total for context in (100, told.context_length))
     read: list[int] = []
-    refused = r"model .* at 512 tokens = .*: does not fit, .* too much\. Ask for a shorter"
+    refused = r"model .* at 512 tokens = .*: does not fit, .* too much\. Limit chats to"
     with pytest.raises(DoesNotFit, match=refused):
         load_model(
             folder, LoadOptions(), unused, lambda done, _: read.append(done), usable=whole - 1

@@ -46,7 +46,7 @@ def test_dropped_heads(folder, name):
     drop_tensors(place, HEAD)
     code, words = why(place)
     assert code == "heads-dropped"
-    assert f"this conversion dropped the heads: layer {LAYER} has no eh_proj" in words
+    assert f"this copy of it has none (layer {LAYER} has no eh_proj)" in words
     engine = mlx_engine.load(place)
     assert engine.generate([1, 2, 3], max_tokens=2).tokens
     engine.close()
@@ -115,7 +115,7 @@ def test_more_heads_promised_than_present(folder):
     described = inspect_model(place, place, None)
     assert described.mtp_heads == 1
     assert [reason.words for reason in described.declined] == [
-        "The config promises 3 drafting heads; drafts are made with 1."
+        "This model was made with 3 drafting heads; this copy of it has 1."
     ]
 
 

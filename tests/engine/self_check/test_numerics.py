@@ -156,4 +156,4 @@ def test_measurement_decides_the_default(tmp_path: Path) -> None:
     assert told("fast", ExactRows("", 0.0)) == ("fast", [])
     assert told("auto", ExactRows("", 0.12)) == ("fast", ["exact-costs"])
     words = with_numerics(described, "auto", ExactRows("", 0.12)).declined[0].words
-    assert "12% slower on this machine" in words
+    assert "12% slower on this computer" in words

@@ -403,7 +403,7 @@ def test_two_settings_say_what_they_do_and_what_that_brought_here(panel):
     by_output.add("4-bit", [fast] * 8)
     figures.changed.emit()
     assert "Speed so far: 50.0 tok/s (off), 100.0 tok/s (0.25)." in words_on(panel)
-    said = "Speed so far: 50.0 tok/s (all tokens), 100.0 tok/s (all tokens, rounded)."
+    said = "Speed so far: 50.0 tok/s (all tokens), 100.0 tok/s (all tokens, less exact)."
     assert said in words_on(panel)
     figures.speeds_by_probability, figures.speeds_by_output = SpeedBySetting(), SpeedBySetting()
     figures.changed.emit()

@@ -64,6 +64,6 @@ def test_a_loaded_model_tells_what_it_holds(tmp_path: Path) -> None:
 def test_dropped_heads_are_told_in_the_words_of_the_file(tmp_path: Path) -> None:
     why = mlx_engine.inspect(write_tiny_gguf(tmp_path / "m.gguf", heads="none")).mtp
     assert why is not None
-    assert "m.gguf promise 1 drafting head (nextn_predict_layers)" in why.words
+    assert "with 1 drafting head (nextn_predict_layers in m.gguf)" in why.words
     assert "mtp." not in why.words
     assert "config" not in why.words
