@@ -26,7 +26,7 @@ from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 """Tensors outside the blocks."""
 
-ATTENTION = {
+NAMES = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -35,49 +35,18 @@ ATTENTION = {
     "attn_q_norm": "self_attn.q_norm",
     "attn_k_norm": "self_attn.k_norm",
     "post_attention_norm": "post_attention_layernorm",
-}
-LATENT = {
-    "attn_q_a": "self_attn.q_a_proj",
-    "attn_q_a_norm": "self_attn.q_a_layernorm",
-    "attn_q_b": "self_attn.q_b_proj",
-    "attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa",
-    "attn_kv_a_norm": "self_attn.kv_a_layernorm",
-    "attn_kv_b": "self_attn.kv_b_proj",
-    "attn_k_b": "self_attn.embed_q",
-    "attn_v_b": "self_attn.unembed_out",
-}
-RECURRENT = {
-    "attn_qkv": "linear_attn.in_proj_qkv",
-    "attn_gate": "linear_attn.in_proj_z",
-    "ssm_in": "linear_attn.in_proj_qkvz",
-    "ssm_ba": "linear_attn.in_proj_ba",
-    "ssm_beta": "linear_attn.in_proj_b",
-    "ssm_alpha": "linear_attn.in_proj_a",
-    "ssm_norm": "linear_attn.norm",
-    "ssm_out": "linear_attn.out_proj",
-    "ssm_conv1d": "linear_attn.conv1d",
-    "ssm_dt.bias": "linear_attn.dt_bias",
-    "ssm_a": "linear_attn.A_log",
-}
-DENSE = {
     "ffn_norm": "post_attention_layernorm",
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
-}
-EXPERTS = {
     "ffn_gate_inp": "mlp.gate",
     "ffn_gate_exps": "mlp.switch_mlp.gate_proj",
     "ffn_up_exps": "mlp.switch_mlp.up_proj",
     "ffn_down_exps": "mlp.switch_mlp.down_proj",
-}
-SHARED = {
     "exp_probs_b.bias": "mlp.gate.e_score_correction_bias",
     "ffn_gate_shexp": "mlp.shared_experts.gate_proj",
     "ffn_up_shexp": "mlp.shared_experts.up_proj",
     "ffn_down_shexp": "mlp.shared_experts.down_proj",
-}
-HEAD = {
     "nextn.eh_proj": "eh_proj",
     "nextn.enorm": "enorm",
     "nextn.hnorm": "hnorm",
@@ -85,13 +54,13 @@ HEAD = {
     "nextn.shared_head_norm": "shared_head.norm",
     "nextn.shared_head_head": "shared_head.head",
 }
-"""Tensor names that only MTP heads have, which are blocks after the trunk's."""
+"""Usual names of tensors in blocks."""
 
 ONE_SHARED = {
-    **{base: name.replace("shared_experts", "shared_expert") for base, name in SHARED.items()},
+    **{f"ffn_{part}_shexp": f"mlp.shared_expert.{part}_proj" for part in ("gate", "up", "down")},
     "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
 }
-"""Tensor names of a single shared expert with a gate, in place of SHARED."""
+"""Tensor names of a single shared expert with a gate, in place of several."""
 
 SOFTMAX, SIGMOID = 1, 2
 """Values of expert_gating_func."""
@@ -123,8 +92,8 @@ class Architecture:
     Built from headers; raises BadModelFile for contradictory metadata. Subclasses set:
 
     - model_type: of the config; "" where `_find_model_type` decides;
-    - outside, names, head_names: GGUF -> Hugging Face tensor names outside layers, in layers, in
-      MTP heads;
+    - outside, names: GGUF -> Hugging Face tensor names outside and in layers; head_names: those in
+      MTP heads, which are layers after the trunk's, that differ from layers of the trunk;
     - changes: tensor name endings -> what undoes llama.cpp's change of values in conversion;
     - supported: keys of _VARIANT_KEYS that the architecture handles;
     - rope_kinds: supported kinds of RoPE scaling;
@@ -135,8 +104,8 @@ class Architecture:
     model_type = ""
     supported: ClassVar[tuple[str, ...]] = ()
     outside: ClassVar[Mapping[str, str]] = OUTSIDE
-    names: ClassVar[Mapping[str, str]] = ATTENTION | DENSE
-    head_names: ClassVar[Mapping[str, str]] = HEAD
+    names: ClassVar[Mapping[str, str]] = NAMES
+    head_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
     changes: ClassVar[Mapping[str, Change]] = MappingProxyType({})
     rotates_whole_heads = True
     rope_kinds: ClassVar[tuple[Kind, ...]] = KINDS

@@ -6,13 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mlx_engine.loading.gguf.architecture import (
-    ATTENTION,
-    DENSE,
-    MOST_BLOCKS,
-    OUTSIDE,
-    Architecture,
-)
+from mlx_engine.loading.gguf.architecture import MOST_BLOCKS, NAMES, OUTSIDE, Architecture
 from mlx_engine.loading.gguf.metadata import (
     ROPE_FACTORS,
     Kind,
@@ -41,11 +35,10 @@ class Gemma3Gguf(GemmaGguf):
     model_type = "gemma3_text"
     rope_kinds: ClassVar[tuple[Kind, ...]] = ("linear",)
     default_base = 1e6
-    names = (
-        ATTENTION
-        | DENSE
-        | {"ffn_norm": "pre_feedforward_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}
-    )
+    names = NAMES | {
+        "ffn_norm": "pre_feedforward_layernorm",
+        "post_ffw_norm": "post_feedforward_layernorm",
+    }
 
     def _own_config(self) -> dict[str, object]:
         window = self._metadata.count("attention.sliding_window", 0)

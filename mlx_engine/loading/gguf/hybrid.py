@@ -3,16 +3,12 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from mlx_engine.loading.gguf.architecture import (
-    ATTENTION,
-    DENSE,
-    EXPERTS,
-    HEAD,
-    OUTSIDE,
-    Architecture,
-)
+from mlx_engine.loading.gguf.architecture import NAMES, OUTSIDE, Architecture
 from mlx_engine.loading.gguf.llama import GRANITE_KEYS, granite_factors
 from mlx_engine.loading.gguf.part import Change, Placement
+
+_PARTS = ("gate", "up", "down")
+_EXPERTS = ("ffn_gate_inp", *(f"ffn_{part}_exps" for part in _PARTS))
 
 
 class Lfm2Gguf(Architecture):
@@ -20,23 +16,19 @@ class Lfm2Gguf(Architecture):
 
     model_type = "lfm2"
     changes: ClassVar[Mapping[str, Change]] = {"shortconv.conv.weight": "add last axis"}
-    names = (
-        ATTENTION
-        | DENSE
-        | {
-            "attn_norm": "operator_norm",
-            "attn_output": "self_attn.out_proj",
-            "attn_q_norm": "self_attn.q_layernorm",
-            "attn_k_norm": "self_attn.k_layernorm",
-            "shortconv.conv": "conv.conv",
-            "shortconv.in_proj": "conv.in_proj",
-            "shortconv.out_proj": "conv.out_proj",
-            "ffn_norm": "ffn_norm",
-            "ffn_gate": "feed_forward.w1",
-            "ffn_down": "feed_forward.w2",
-            "ffn_up": "feed_forward.w3",
-        }
-    )
+    names = NAMES | {
+        "attn_norm": "operator_norm",
+        "attn_output": "self_attn.out_proj",
+        "attn_q_norm": "self_attn.q_layernorm",
+        "attn_k_norm": "self_attn.k_layernorm",
+        "shortconv.conv": "conv.conv",
+        "shortconv.in_proj": "conv.in_proj",
+        "shortconv.out_proj": "conv.out_proj",
+        "ffn_norm": "ffn_norm",
+        "ffn_gate": "feed_forward.w1",
+        "ffn_down": "feed_forward.w2",
+        "ffn_up": "feed_forward.w3",
+    }
     _final_norms: ClassVar = ("token_embd_norm.weight", "output_norm.weight")
 
     def placements(self, name: str) -> tuple[Placement, ...]:
@@ -67,8 +59,8 @@ class Lfm2MoeGguf(Lfm2Gguf):
     model_type = "lfm2_moe"
     names = (
         Lfm2Gguf.names
-        | {base: name.replace("mlp.", "feed_forward.", 1) for base, name in EXPERTS.items()}
-        | {f"ffn_{part}": f"feed_forward.{part}_proj" for part in ("gate", "up", "down")}
+        | {base: NAMES[base].replace("mlp.", "feed_forward.", 1) for base in _EXPERTS}
+        | {f"ffn_{part}": f"feed_forward.{part}_proj" for part in _PARTS}
         | {"exp_probs_b.bias": "feed_forward.expert_bias"}
     )
 
@@ -106,10 +98,9 @@ class GraniteHybridGguf(Architecture):
     changes: ClassVar[Mapping[str, Change]] = MAMBA2_CHANGES
     supported = GRANITE_KEYS
     names = (
-        ATTENTION
-        | DENSE
+        NAMES
         | {base: f"mamba.{name}" for base, name in MAMBA2.items()}
-        | {base: name.replace("mlp.", "block_sparse_moe.", 1) for base, name in EXPERTS.items()}
+        | {base: NAMES[base].replace("mlp.", "block_sparse_moe.", 1) for base in _EXPERTS}
         | {"ffn_gate_inp": "block_sparse_moe.router.layer"}
         | {
             "ffn_gate_shexp": "shared_mlp.gate_proj",
@@ -152,9 +143,9 @@ class FalconH1Gguf(Architecture):
     default_base = 1e11
     outside: ClassVar = OUTSIDE | {"output_norm": "model.final_layernorm"}
     names = (
-        ATTENTION
+        NAMES
         | {base: f"mamba.{name}" for base, name in MAMBA2.items()}
-        | {f"ffn_{part}": f"feed_forward.{part}_proj" for part in ("gate", "up", "down")}
+        | {f"ffn_{part}": f"feed_forward.{part}_proj" for part in _PARTS}
         | {"ffn_norm": "pre_ff_layernorm"}
     )
 
@@ -186,12 +177,12 @@ class NemotronHGguf(Architecture):
     model_type = "nemotron_h"
     changes: ClassVar[Mapping[str, Change]] = MAMBA2_CHANGES
     rotates_whole_heads = False
-    outside: ClassVar = {
+    outside: ClassVar = OUTSIDE | {
         "token_embd": "backbone.embeddings",
         "output_norm": "backbone.norm_f",
-        "output": "lm_head",
     }
     names: ClassVar = {
+        **NAMES,
         **{base: f"mixer.{name}" for base, name in MAMBA2.items()},
         **{f"attn_{part}": f"mixer.{part}_proj" for part in "qkv"},
         "attn_norm": "norm",
@@ -207,10 +198,7 @@ class NemotronHGguf(Architecture):
         "ffn_latent_down": "mixer.fc1_latent_proj",
         "ffn_latent_up": "mixer.fc2_latent_proj",
     }
-    head_names: ClassVar = HEAD | {
-        "post_attention_norm": "post_attention_layernorm",
-        "nextn.shared_head_norm": "final_layernorm",
-    }
+    head_names: ClassVar = {"nextn.shared_head_norm": "final_layernorm"}
 
     def _own_config(self) -> dict[str, object]:
         count, heads = self._metadata.count, self._positive_count("ssm.time_step_rank")

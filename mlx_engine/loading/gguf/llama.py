@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
-from mlx_engine.loading.gguf.architecture import EXPERTS, Architecture
+from mlx_engine.loading.gguf.architecture import NAMES, Architecture
 from mlx_engine.loading.gguf.metadata import KINDS, GgufMetadata, Kind
 from mlx_engine.loading.gguf.part import Placement
 
@@ -58,8 +58,8 @@ class LlamaGguf(PlainGguf):
             part = _PUBLISHED[single[1]]
             return f"block_sparse_moe.experts.{single[2]}.{part}.{single[3]}"
         base, _, kind = name.rpartition(".")
-        if base in EXPERTS:
-            return f"block_sparse_moe.{EXPERTS[base].removeprefix('mlp.')}.{kind}"
+        if base in ("ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"):
+            return f"block_sparse_moe.{NAMES[base].removeprefix('mlp.')}.{kind}"
         return super()._published_name(block, name)
 
 

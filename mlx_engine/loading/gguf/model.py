@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mlx_engine.loading.gguf import dense, experts, gemma, hybrid, llama, nextn, qwen
+from mlx_engine.loading.gguf import gemma, hybrid, llama, nextn, qwen, standard
 from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.metadata import GgufMetadata
@@ -29,38 +29,38 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "smollm3": partial(llama.LlamaGguf, model_type="smollm3"),
     **dict.fromkeys(("exaone", "seed_oss", "pangu-embedded"), llama.PlainGguf),
     **dict.fromkeys(("qwen2", "qwen2vl"), partial(Architecture, model_type="qwen2")),
-    "qwen2moe": experts.Qwen2MoeGguf,
-    "olmoe": experts.OlmoeGguf,
+    "qwen2moe": standard.Qwen2MoeGguf,
+    "olmoe": standard.OlmoeGguf,
     **dict.fromkeys(("qwen3", "qwen3vl"), partial(Architecture, model_type="qwen3")),
-    **dict.fromkeys(("qwen3moe", "qwen3vlmoe"), experts.Qwen3MoeGguf),
+    **dict.fromkeys(("qwen3moe", "qwen3vlmoe"), standard.Qwen3MoeGguf),
     "gemma": gemma.GemmaGguf,
     "gemma2": gemma.Gemma2Gguf,
     "gemma3": gemma.Gemma3Gguf,
-    "command-r": dense.CohereGguf,
-    "cohere2": dense.Cohere2Gguf,
-    **dict.fromkeys(("hunyuan-dense", "hunyuan_vl"), dense.HunyuanGguf),
+    "command-r": standard.CohereGguf,
+    "cohere2": standard.Cohere2Gguf,
+    **dict.fromkeys(("hunyuan-dense", "hunyuan_vl"), standard.HunyuanGguf),
     "lfm2": hybrid.Lfm2Gguf,
     "lfm2moe": hybrid.Lfm2MoeGguf,
     "gemma3n": gemma.Gemma3nGguf,
     "gemma4": gemma.Gemma4Gguf,
-    "phi2": dense.Phi2Gguf,
-    "starcoder2": dense.Starcoder2Gguf,
-    "stablelm": dense.StablelmGguf,
-    "nemotron": dense.NemotronGguf,
-    "hunyuan-moe": experts.HunyuanMoeGguf,
+    "phi2": standard.Phi2Gguf,
+    "starcoder2": standard.Starcoder2Gguf,
+    "stablelm": standard.StablelmGguf,
+    "nemotron": standard.NemotronGguf,
+    "hunyuan-moe": standard.HunyuanMoeGguf,
     "falcon-h1": hybrid.FalconH1Gguf,
     "granitehybrid": hybrid.GraniteHybridGguf,
     **dict.fromkeys(("nemotron_h", "nemotron_h_moe"), hybrid.NemotronHGguf),
-    "gpt-oss": experts.GptOssGguf,
-    "phi3": dense.Phi3Gguf,
-    "glm4": dense.Glm4Gguf,
-    "chatglm": partial(dense.Glm4Gguf, model_type="glm"),
-    "olmo2": dense.Olmo2Gguf,
-    "exaone4": partial(dense.Olmo2Gguf, model_type="exaone4"),
+    "gpt-oss": standard.GptOssGguf,
+    "phi3": standard.Phi3Gguf,
+    "glm4": standard.Glm4Gguf,
+    "chatglm": partial(standard.Glm4Gguf, model_type="glm"),
+    "olmo2": standard.Olmo2Gguf,
+    "exaone4": partial(standard.Olmo2Gguf, model_type="exaone4"),
     "exaone-moe": nextn.ExaoneMoeGguf,
-    "ernie4_5": dense.Ernie45Gguf,
-    "ernie4_5-moe": experts.Ernie45MoeGguf,
-    "minimax-m2": experts.MiniMaxM2Gguf,
+    "ernie4_5": standard.Ernie45Gguf,
+    "ernie4_5-moe": standard.Ernie45MoeGguf,
+    "minimax-m2": standard.MiniMaxM2Gguf,
     "glm4moe": nextn.Glm4MoeGguf,
     "dots1": partial(nextn.Glm4MoeGguf, model_type="dots1"),
     "bailingmoe2": nextn.BailingMoe2Gguf,
@@ -139,10 +139,8 @@ def read_gguf_model(path: Path) -> GgufModel:
 
 
 def _is_factor(made: Architecture, name: str) -> bool:
-    """Whether a GGUF tensor is another tensor's scale factor, and no tensor of the architecture."""
-    within = name.split(".", 2)[-1]
-    is_scale = name.endswith((".scale", ".input_scale"))
-    return is_scale and made.placements(name)[0].name.endswith(within)
+    """Whether a tensor is the scale factor of another, as of NVFP4, and no weight by itself."""
+    return name.endswith((".scale", ".input_scale")) and name.split(".", 2)[-1] not in made.names
 
 
 def _architecture_class(architecture: str, path: Path) -> Callable[[GgufFile], Architecture]:

@@ -7,17 +7,7 @@ Step-3.5, sliding-window layers have their own head counts, head sizes and RoPE.
 
 from typing import ClassVar
 
-from mlx_engine.loading.gguf.architecture import (
-    ATTENTION,
-    DENSE,
-    EXPERTS,
-    HEAD,
-    LATENT,
-    SHARED,
-    SIGMOID,
-    SOFTMAX,
-    Architecture,
-)
+from mlx_engine.loading.gguf.architecture import NAMES, SIGMOID, SOFTMAX, Architecture
 from mlx_engine.loading.gguf.metadata import Kind, layer_types, rope_base
 from mlx_engine.loading.gguf.qwen import MtpGguf
 from mlx_engine.values.errors import UnsupportedModel
@@ -31,7 +21,6 @@ class Glm4MoeGguf(Architecture):
 
     model_type = "glm4_moe"
     rotates_whole_heads = False
-    names = ATTENTION | DENSE | EXPERTS | SHARED
 
     def _own_config(self) -> dict[str, object]:
         self._check_sigmoid()
@@ -63,7 +52,7 @@ class ExaoneMoeGguf(MtpGguf, Glm4MoeGguf):
 class BailingMoe2Gguf(Glm4MoeGguf):
     """GGUF files of Ling and Ring 2.0, stored like GLM-4.5."""
 
-    head_names: ClassVar = HEAD | {"layer_output_norm": "shared_head.norm"}
+    head_names: ClassVar = {"layer_output_norm": "shared_head.norm"}
 
 
 class Deepseek2Gguf(Architecture):
@@ -71,7 +60,16 @@ class Deepseek2Gguf(Architecture):
 
     rotates_whole_heads = False
     rope_kinds: ClassVar[tuple[Kind, ...]] = ("yarn",)
-    names = ATTENTION | LATENT | DENSE | EXPERTS | SHARED
+    names = NAMES | {
+        "attn_q_a": "self_attn.q_a_proj",
+        "attn_q_a_norm": "self_attn.q_a_layernorm",
+        "attn_q_b": "self_attn.q_b_proj",
+        "attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa",
+        "attn_kv_a_norm": "self_attn.kv_a_layernorm",
+        "attn_kv_b": "self_attn.kv_b_proj",
+        "attn_k_b": "self_attn.embed_q",
+        "attn_v_b": "self_attn.unembed_out",
+    }
 
     def _own_config(self) -> dict[str, object]:
         count, nope = self._metadata.count, self._head_dim - self._rotary_dim()
@@ -176,14 +174,8 @@ class Mimo2Gguf(WindowedGguf):
 
     model_type = "mimo_v2_flash"
     rope_kinds = ()
-    names = (
-        ATTENTION
-        | DENSE
-        | EXPERTS
-        | SHARED
-        | {"attn_sinks.weight": "self_attn.attention_sink_bias"}
-    )
-    head_names: ClassVar = HEAD | {
+    names = NAMES | {"attn_sinks.weight": "self_attn.attention_sink_bias"}
+    head_names: ClassVar = {
         "ffn_norm": "pre_mlp_layernorm",
         "layer_output_norm": "final_layernorm",
     }
@@ -232,17 +224,15 @@ class Step35Gguf(WindowedGguf):
 
     model_type = "step3p5"
     names = (
-        ATTENTION
-        | DENSE
-        | EXPERTS
-        | {base: name.replace("shared_experts", "share_expert") for base, name in SHARED.items()}
+        NAMES
+        | {f"ffn_{part}_shexp": f"mlp.share_expert.{part}_proj" for part in ("gate", "up", "down")}
         | {
             "attn_gate": "self_attn.g_proj",
             "ffn_gate_inp": "mlp.gate.gate",
             "exp_probs_b.bias": "mlp.gate.router_bias",
         }
     )
-    head_names: ClassVar = HEAD | {
+    head_names: ClassVar = {
         "nextn.shared_head_norm": "transformer.shared_head.norm",
         "nextn.shared_head_head": "transformer.shared_head.output",
     }

@@ -10,15 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from mlx_engine.loading.gguf.architecture import (
-    ATTENTION,
-    DENSE,
-    EXPERTS,
-    MOST_ROWS,
-    ONE_SHARED,
-    RECURRENT,
-    Architecture,
-)
+from mlx_engine.loading.gguf.architecture import MOST_ROWS, NAMES, ONE_SHARED, Architecture
 from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.part import Change, Placement
 from mlx_engine.values.errors import BadModelFile
@@ -66,7 +58,19 @@ class Qwen35Gguf(MtpGguf):
     rope_kinds = ()
     default_base = 1e7
     default_divisor = 4
-    names = ATTENTION | RECURRENT | DENSE
+    names = NAMES | {
+        "attn_qkv": "linear_attn.in_proj_qkv",
+        "attn_gate": "linear_attn.in_proj_z",
+        "ssm_in": "linear_attn.in_proj_qkvz",
+        "ssm_ba": "linear_attn.in_proj_ba",
+        "ssm_beta": "linear_attn.in_proj_b",
+        "ssm_alpha": "linear_attn.in_proj_a",
+        "ssm_norm": "linear_attn.norm",
+        "ssm_out": "linear_attn.out_proj",
+        "ssm_conv1d": "linear_attn.conv1d",
+        "ssm_dt.bias": "linear_attn.dt_bias",
+        "ssm_a": "linear_attn.A_log",
+    }
 
     def __init__(self, file: GgufFile, model_type: str = "") -> None:
         super().__init__(file, model_type)
@@ -140,7 +144,7 @@ class Qwen35MoeGguf(Qwen35Gguf):
     """GGUF files of Qwen3.5 with experts and a gated shared expert."""
 
     model_type = "qwen3_5_moe"
-    names = Qwen35Gguf.names | EXPERTS | ONE_SHARED
+    names = Qwen35Gguf.names | ONE_SHARED
 
     def _own_config(self) -> dict[str, object]:
         shared = self._output_size("ffn_gate_shexp.weight")  # older files have no key for it

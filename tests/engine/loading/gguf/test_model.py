@@ -96,6 +96,20 @@ def zeros(name: str, *shape: int, kind: int = 0) -> RawTensor:
     return RawTensor(name, kind, shape, bytes((8 if kind else 4) * math.prod(shape)))
 
 
+def test_a_matrix_may_have_a_scale_of_its_own(tmp_path: Path) -> None:
+    """As llama.cpp writes NVFP4: `.scale` is a factor of `.weight`, `.input_scale` is not used."""
+    file = write_tiny_gguf(tmp_path / "m.gguf")
+    wanted = all_logits(file, TOKENS)
+    up = next(t for t in gguf.GGUFReader(file).tensors if t.name == "blk.0.ffn_up.weight")
+    halved = RawTensor(up.name, 0, tuple(map(int, up.shape[::-1])), (up.data / 2).tobytes())
+    two, unused = (
+        RawTensor(f"blk.0.ffn_up.{kind}", 0, (1,), np.float32(number).tobytes())
+        for kind, number in (("scale", 2), ("input_scale", 9))
+    )
+    with_tensors(file, halved, two, unused, without=up.name)
+    np.testing.assert_array_equal(all_logits(file, TOKENS), wanted)
+
+
 def test_a_sidecar_may_share_the_embedding_of_the_model(tmp_path: Path) -> None:
     model = write_tiny_gguf(tmp_path / "m.gguf", heads="none")
     beside = write_tiny_gguf(tmp_path / "mtp-m.gguf", heads="only")

@@ -1,11 +1,11 @@
-"""GGUF architectures of dense models: OLMo 2, Phi, GLM-4, ERNIE 4.5, Hunyuan, Command R, ..."""
+"""GGUF architectures of attention layers, dense or with experts: OLMo, Phi, GLM-4, gpt-oss, ..."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
-from mlx_engine.loading.gguf.architecture import ATTENTION, DENSE, OUTSIDE, Architecture
+from mlx_engine.loading.gguf.architecture import NAMES, ONE_SHARED, OUTSIDE, Architecture
 from mlx_engine.loading.gguf.metadata import Kind, layer_types
 from mlx_engine.loading.gguf.part import Change, Placement
 
@@ -13,7 +13,7 @@ from mlx_engine.loading.gguf.part import Change, Placement
 class Olmo2Gguf(Architecture):
     """GGUF files of OLMo 2, with norms after attention and MLP; OLMo 3 with sliding windows."""
 
-    names = ATTENTION | DENSE | {"post_ffw_norm": "post_feedforward_layernorm"}
+    names = NAMES | {"post_ffw_norm": "post_feedforward_layernorm"}
 
     def _find_model_type(self) -> str:
         return "olmo3" if self._metadata.count("attention.sliding_window", 0) else "olmo2"
@@ -39,7 +39,7 @@ class Phi3Gguf(Architecture):
     model_type = "phi3"
     rotates_whole_heads = False
     rope_kinds: ClassVar[tuple[Kind, ...]] = ("longrope",)
-    names = ATTENTION | DENSE | {"ffn_up": "mlp.gate_up_proj"}
+    names = NAMES | {"ffn_up": "mlp.gate_up_proj"}
 
     def _own_config(self) -> dict[str, object]:
         count = self._metadata.count
@@ -63,15 +63,11 @@ class Glm4Gguf(Architecture):
     model_type = "glm4"
     rotates_whole_heads = False
     default_divisor = 2
-    names = (
-        ATTENTION
-        | DENSE
-        | {
-            "ffn_up": "mlp.gate_up_proj",
-            "post_attention_norm": "post_self_attn_layernorm",
-            "post_ffw_norm": "post_mlp_layernorm",
-        }
-    )
+    names = NAMES | {
+        "ffn_up": "mlp.gate_up_proj",
+        "post_attention_norm": "post_self_attn_layernorm",
+        "post_ffw_norm": "post_mlp_layernorm",
+    }
 
     def _own_config(self) -> dict[str, object]:
         return {"partial_rotary_factor": self._partial_factor()}
@@ -108,11 +104,10 @@ class HunyuanGguf(Architecture):
     """GGUF files of dense Hunyuan: QK norms after RoPE; RoPE scaling is folded into the base."""
 
     model_type = "hunyuan_v1_dense"
-    names = (
-        ATTENTION
-        | DENSE
-        | {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"}
-    )
+    names = NAMES | {
+        "attn_q_norm": "self_attn.query_layernorm",
+        "attn_k_norm": "self_attn.key_layernorm",
+    }
 
 
 class CohereGguf(Architecture):
@@ -159,7 +154,7 @@ class Phi2Gguf(_LayerNormed):
 
     model_type = "phi"
     outside: ClassVar = OUTSIDE | {"output_norm": "model.final_layernorm"}
-    names = ATTENTION | {
+    names = NAMES | {
         "attn_output": "self_attn.dense",
         "ffn_up": "mlp.fc1",
         "ffn_down": "mlp.fc2",
@@ -171,7 +166,7 @@ class Starcoder2Gguf(_LayerNormed):
 
     model_type = "starcoder2"
     eps_key = "norm_epsilon"
-    names = ATTENTION | DENSE | {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
+    names = NAMES | {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
 
     def _own_config(self) -> dict[str, object]:
         return super()._own_config() | {"sliding_window": 4096}
@@ -198,6 +193,127 @@ class NemotronGguf(_LayerNormed):
     eps_key = "norm_eps"
 
     def _own_config(self) -> dict[str, object]:
-        return super()._own_config() | {
-            "hidden_act": "relu2",
+        return super()._own_config() | {"hidden_act": "relu2"}
+
+
+class OlmoeGguf(Architecture):
+    """GGUF files of OLMoE: QK norms over all heads together, experts in every layer."""
+
+    model_type = "olmoe"
+
+    def _own_config(self) -> dict[str, object]:
+        own = self._experts("num_experts", "num_experts_per_tok", "intermediate_size")
+        return own | {"norm_topk_prob": False}
+
+
+class GptOssGguf(Architecture):
+    """GGUF files of gpt-oss: attention sinks, biases, every other layer windowed, YaRN."""
+
+    model_type = "gpt_oss"
+    rope_kinds: ClassVar[tuple[Kind, ...]] = ("yarn",)
+    names = (
+        NAMES
+        | {f"ffn_{part}_exps": f"mlp.experts.{part}_proj" for part in ("gate", "up", "down")}
+        | {
+            "attn_post_norm": "post_attention_layernorm",
+            "attn_sinks.weight": "self_attn.sinks",
+            "ffn_gate_inp": "mlp.router",
+        }
+    )
+
+    def _own_config(self) -> dict[str, object]:
+        kinds = ("sliding_attention", "full_attention")
+        return {
+            **self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size"),
+            "sliding_window": self._metadata.count("attention.sliding_window"),
+            "layer_types": [kinds[n % 2] for n in range(self._main_blocks)],
+        }
+
+    def _scaling(self) -> dict[str, object] | None:
+        scaling = super()._scaling()
+        return None if scaling is None else scaling | {"truncate": False}
+
+
+class Ernie45MoeGguf(Ernie45Gguf):
+    """GGUF files of ERNIE 4.5 with experts in some layers, and a bias for expert selection."""
+
+    model_type = "ernie4_5_moe"
+
+    def _own_config(self) -> dict[str, object]:
+        experts = [n for n in range(self._main_blocks) if self._block_has(n, "ffn_gate_inp.weight")]
+        return {
+            **super()._own_config(),
+            **self._experts("moe_num_experts", "moe_k", "moe_intermediate_size"),
+            "moe_num_shared_experts": self._metadata.count("expert_shared_count", 0),
+            "moe_layer_start_index": min(experts, default=0),
+            "moe_layer_end_index": max(experts, default=0),
+            "moe_layer_interval": self._metadata.count("interleave_moe_layer_step", 1) or 1,
+        }
+
+
+class MiniMaxM2Gguf(Architecture):
+    """GGUF files of MiniMax-M2: partial RoPE, a sigmoid router with a bias for expert selection."""
+
+    model_type = "minimax_m2"
+    rotates_whole_heads = False
+
+    def _own_config(self) -> dict[str, object]:
+        self._check_sigmoid()
+        return {
+            **self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size"),
+            "rotary_dim": self._rotary_dim(),
+            "use_qk_norm": self._any_block_has("attn_q_norm.weight"),
+        }
+
+
+class HunyuanMoeGguf(HunyuanGguf):
+    """GGUF files of Hunyuan-A13B: experts in every layer and a shared expert."""
+
+    model_type = "hunyuan"
+    names = (
+        HunyuanGguf.names
+        | {"ffn_gate_inp": "mlp.gate.wg"}
+        | {f"ffn_{part}_shexp": f"mlp.shared_mlp.{part}_proj" for part in ("gate", "up", "down")}
+    )
+
+    def _own_config(self) -> dict[str, object]:
+        return {
+            **self._experts("num_experts", "moe_topk", "moe_intermediate_size"),
+            "num_shared_expert": self._metadata.count("expert_shared_count", 1),
+            "use_mixed_mlp_moe": self._any_block_has("ffn_up_shexp.weight"),
+            "use_qk_norm": self._any_block_has("attn_q_norm.weight"),
+            "use_cla": False,
+            "cla_share_factor": 1,
+        }
+
+    def _scaling(self) -> dict[str, object] | None:
+        """Return RoPE scaling of factor 1, since the GGUF has it folded into the RoPE base."""
+        return {"type": "dynamic", "factor": 1.0, "alpha": 1.0}
+
+
+class Qwen3MoeGguf(Architecture):
+    """GGUF files of Qwen3 with experts in every layer and normalised expert weights."""
+
+    model_type = "qwen3_moe"
+
+    def _own_config(self) -> dict[str, object]:
+        return {
+            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            "norm_topk_prob": True,
+            "decoder_sparse_step": 1,
+            "mlp_only_layers": [],
+        }
+
+
+class Qwen2MoeGguf(Architecture):
+    """GGUF files of Qwen1.5 and Qwen2 with experts and a gated shared expert."""
+
+    model_type = "qwen2_moe"
+    changes: ClassVar[Mapping[str, Change]] = {"ffn_gate_inp_shexp.weight": "add first axis"}
+    names = NAMES | ONE_SHARED
+
+    def _own_config(self) -> dict[str, object]:
+        return {
+            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            "shared_expert_intermediate_size": self._output_size("ffn_up_shexp.weight"),
         }
