@@ -57,27 +57,6 @@ def read_gguf(path: Path) -> GgufFile:
     count = _number(opened, "split.count", 1)
     if count <= 1:
         return GgufFile(path, opened.metadata, opened.tensors)
-    parts = _part_paths(path, count)
-    headers = [opened if part == path else read_gguf_header(part) for part in parts]
-    tensors: dict[str, GgufTensor] = {}
-    for place, header in enumerate(headers):
-        _check_place(header, place, count)
-        for name, tensor in header.tensors.items():
-            if name in tensors:
-                raise BadModelFile(
-                    "{path}: {name} is also in {file_name}: these parts do "
-                    "not belong together. Download them again.",
-                    path=header.path,
-                    name=name,
-                    file_name=tensors[name].file.name,
-                )
-            tensors[name] = tensor
-    _check_total(headers[0], len(tensors))
-    return GgufFile(path, headers[0].metadata, tensors)
-
-
-def _part_paths(path: Path, count: int) -> tuple[Path, ...]:
-    """Paths of all files of a split GGUF, in order. Raises BadModelFile for a missing one."""
     shard = shard_of(path.name)
     if shard is None or shard.total != count:
         raise BadModelFile(
@@ -94,33 +73,46 @@ def _part_paths(path: Path, count: int) -> tuple[Path, ...]:
             name=path.name,
             count=count,
         )
-    return tuple(map(path.with_name, names))
+    headers = [
+        opened if name == path.name else read_gguf_header(path.with_name(name)) for name in names
+    ]
+    return GgufFile(path, headers[0].metadata, _joined(headers))
 
 
-def _check_place(header: GgufHeader, place: int, count: int) -> None:
-    number, total = _number(header, "split.no", 0), _number(header, "split.count", 1)
-    if number != place or total != count:
-        raise BadModelFile(
-            "{path}: says it is part {number} of {total}, its name says part "
-            "{place} of {count}. Download it again.",
-            path=header.path,
-            number=number + 1,
-            total=total,
-            place=place + 1,
-            count=count,
-        )
-
-
-def _check_total(first: GgufHeader, found: int) -> None:
-    wanted = _number(first, "split.tensors.count", found)
-    if wanted != found:
+def _joined(parts: list[GgufHeader]) -> dict[str, GgufTensor]:
+    """Join the tensors of all files of a split GGUF. Raises BadModelFile for foreign parts."""
+    tensors: dict[str, GgufTensor] = {}
+    for place, part in enumerate(parts):
+        number, total = _number(part, "split.no", 0), _number(part, "split.count", 1)
+        if (number, total) != (place, len(parts)):
+            raise BadModelFile(
+                "{path}: says it is part {number} of {total}, its name says part "
+                "{place} of {count}. Download it again.",
+                path=part.path,
+                number=number + 1,
+                total=total,
+                place=place + 1,
+                count=len(parts),
+            )
+        if twice := next((name for name in part.tensors if name in tensors), None):
+            raise BadModelFile(
+                "{path}: {name} is also in {file_name}: these parts do "
+                "not belong together. Download them again.",
+                path=part.path,
+                name=twice,
+                file_name=tensors[twice].file.name,
+            )
+        tensors |= part.tensors
+    wanted = _number(parts[0], "split.tensors.count", len(tensors))
+    if wanted != len(tensors):
         raise BadModelFile(
             "{path}: its parts hold {found} tensors where {wanted} are promised. Download "
             "them again.",
-            path=first.path,
-            found=found,
+            path=parts[0].path,
+            found=len(tensors),
             wanted=wanted,
         )
+    return tensors
 
 
 def _number(header: GgufHeader, key: str, default: int) -> int:

@@ -39,7 +39,7 @@ class GgufMetadata:
         """Look up a string in GGUF metadata by its full key, None when absent."""
         value = self._table.get(key)
         if value is not None and not isinstance(value, str):
-            raise self._wrong_type(key, value, Words("a text"))
+            raise self.wrong(key, value, Words("a text"))
         return value
 
     def architecture_text(self, key: str) -> str | None:
@@ -54,14 +54,14 @@ class GgufMetadata:
         """Look up a boolean at `<architecture>.<key>` in GGUF metadata, False when absent."""
         value = self._value(key, False)
         if not isinstance(value, bool):
-            raise self._wrong_type(key, value, Words("yes or no"))
+            raise self.wrong(key, value, Words("yes or no"))
         return value
 
     def number(self, key: str, default: float) -> float:
         """Look up a number at `<architecture>.<key>` in GGUF metadata, as a float."""
         value = self._value(key, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self._wrong_type(key, value, Words("a number"))
+            raise self.wrong(key, value, Words("a number"))
         return float(value)
 
     def numbers(self, key: str, length: int, default: float) -> tuple[float, ...]:
@@ -70,7 +70,7 @@ class GgufMetadata:
         if not isinstance(value, np.ndarray):
             return (self.number(key, default),) * length
         if value.dtype.kind not in "iuf" or value.size < length or not np.isfinite(value).all():
-            raise self._wrong_type(key, value, f"a list of {length} numbers")
+            raise self.wrong(key, value, f"a list of {length} numbers")
         return tuple(map(float, value[:length]))
 
     def count(self, key: str, default: int | None = None) -> int:
@@ -79,7 +79,7 @@ class GgufMetadata:
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
             value = int(value.max())
         if type(value) is not int or not 0 <= value <= _MOST:
-            raise self._wrong_type(key, value, Words("a whole number"))
+            raise self.wrong(key, value, Words("a whole number"))
         return value
 
     def counts(self, key: str, length: int, default: int | None = None) -> tuple[int, ...]:
@@ -89,7 +89,7 @@ class GgufMetadata:
             return (self.count(key, default),) * length
         listed = value[:length].tolist() if value.dtype.kind in "iub" else []
         if len(listed) < max(1, length) or not all(0 <= count <= _MOST for count in listed):
-            raise self._wrong_type(key, value, f"a list of {length} whole numbers")
+            raise self.wrong(key, value, f"a list of {length} whole numbers")
         return tuple(listed)
 
     def layer_count(self, key: str, layer: int, default: int | None = None) -> int:
@@ -105,7 +105,8 @@ class GgufMetadata:
     def _value(self, key: str, default: object) -> object:
         return self._table.get(f"{self.architecture}.{key}", default)
 
-    def _wrong_type(self, key: str, value: object, wanted: str) -> BadModelFile:
+    def wrong(self, key: str, value: object, wanted: str) -> BadModelFile:
+        """Make the error for a value in GGUF metadata; wanted: what it should be."""
         return BadModelFile(
             "{path}: {key} is {value}, where {wanted} is needed. Get the file again.",
             path=self.path,
@@ -127,14 +128,8 @@ def layer_types(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:
     if len(set(pattern)) == 1 and pattern[0] > 1:
         pattern = tuple(int((n + 1) % pattern[0] != 0) for n in range(blocks))
     if any(flag > 1 for flag in pattern):
-        raise BadModelFile(
-            "{path}: {architecture}.{key} is {pattern}, where an "
-            "interval or a list of yes and no is needed. Get the file again.",
-            path=metadata.path,
-            architecture=metadata.architecture,
-            key=key,
-            pattern=list(pattern)[:9],
-        )
+        wanted = Words("an interval or a list of yes and no")
+        raise metadata.wrong(key, list(pattern)[:9], wanted)
     return ["sliding_attention" if flag else "full_attention" for flag in pattern]
 
 
@@ -226,18 +221,11 @@ def rope_factors(file: GgufFile, factors: str, pairs: int) -> list[float]:
             shape=list(tensor.shape),
         )
     values = tensor.blocks(map_file(tensor.file)).reshape(-1).view("<f4")
-    if not ((values > 0) & (values < math.inf)).all():
+    if len(values) < pairs or not ((values > 0) & (values < math.inf)).all():
         raise BadModelFile(
-            "{path}: {factors} holds values that cannot be factors. Get the file again.",
+            "{path}: {factors} does not hold {pairs} positive numbers. Get the file again.",
             path=file.path,
             factors=factors,
-        )
-    if len(values) < pairs:
-        raise BadModelFile(
-            "{path}: {factors} has {values} factors where {pairs} are needed. Get the file again.",
-            path=file.path,
-            factors=factors,
-            values=len(values),
             pairs=pairs,
         )
     return [float(value) for value in values[:pairs]]
@@ -246,11 +234,5 @@ def rope_factors(file: GgufFile, factors: str, pairs: int) -> list[float]:
 def _positive_number(metadata: GgufMetadata, key: str, default: float) -> float:
     value = metadata.number(key, default)
     if not 0 < value < 1e12 or (key.startswith("rope.freq_base") and value <= 1):
-        raise BadModelFile(
-            "{path}: {architecture}.{key} is {value}, which is not valid. Get the file again.",
-            path=metadata.path,
-            architecture=metadata.architecture,
-            key=key,
-            value=value,
-        )
+        raise metadata.wrong(key, value, Words("a positive number"))
     return value

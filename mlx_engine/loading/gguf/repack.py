@@ -136,53 +136,21 @@ def _centred_codes(codes: mx.array, scales: mx.array, middle: int) -> _DecodedBl
     return _DecodedBlocks(codes, scales, scales * -middle)
 
 
-def _q4_0(blocks: mx.array) -> _DecodedBlocks:
-    """Decode Q4_0: 18 bytes for 32 values: half d, nibbles [16]; value = d (q - 8)."""
-    return _centred_codes(unpack_planes(blocks[..., 2:], 16, FOURS, 15), float16_at(blocks, 0), 8)
-
-
-def _q4_1(blocks: mx.array) -> _DecodedBlocks:
-    """Decode Q4_1: 20 bytes for 32 values: half d, half m, nibbles [16]; value = d q + m."""
-    codes = unpack_planes(blocks[..., 4:], 16, FOURS, 15)
-    return _DecodedBlocks(codes, float16_at(blocks, 0), float16_at(blocks, 2))
-
-
-def _q5_0(blocks: mx.array) -> _DecodedBlocks:
-    """Decode Q5_0: 22 bytes for 32 values: half d, fifth bits [4], nibbles [16]; d (q - 16)."""
-    return _centred_codes(_five_bits(blocks[..., 2:]), float16_at(blocks, 0), 16)
-
-
-def _q5_1(blocks: mx.array) -> _DecodedBlocks:
-    """Decode Q5_1: 24 bytes for 32 values: halves d, m; fifth bits [4], nibbles [16]; d q + m."""
-    return _DecodedBlocks(_five_bits(blocks[..., 4:]), float16_at(blocks, 0), float16_at(blocks, 2))
+def _nibbles(data: mx.array, run: int = 16) -> mx.array:
+    """Unpack 4-bit codes: of each run of bytes the low nibbles, then the high ones."""
+    return unpack_planes(data, run, FOURS, 15)
 
 
 def _five_bits(data: mx.array) -> mx.array:
     """Join 32 fifth bits (4 bytes) with the 16 bytes of nibbles that follow to 5-bit codes."""
-    nibbles = unpack_planes(data[..., 4:], 16, FOURS, 15)
+    nibbles = _nibbles(data[..., 4:])
     return nibbles | (unpack_planes(data[..., :4], 1, BITS, 1).reshape(nibbles.shape) << 4)
-
-
-def _q8_0(blocks: mx.array) -> _DecodedBlocks:
-    """Decode Q8_0: 34 bytes for 32 values: half d, int8 [32]; value = d q."""
-    return _centred_codes(blocks[..., 2:] ^ 128, float16_at(blocks, 0), 128)
-
-
-def _q8_k(blocks: mx.array) -> _DecodedBlocks:
-    """Decode Q8_K: 292 bytes for 256 values: float d, int8 [256], sums; value = d q."""
-    scales = mx.contiguous(blocks[..., :4]).view(mx.float32)
-    return _centred_codes(blocks[..., 4:260] ^ 128, scales, 128)
 
 
 def _q1_0(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q1_0: 18 bytes for 128 values: half d, bits [16]; value = d (2 q - 1)."""
     d = float16_at(blocks, 0)
     return _DecodedBlocks(unpack_planes(blocks[..., 2:], 1, BITS, 1), d + d, -d)
-
-
-def _q2_0(blocks: mx.array) -> _DecodedBlocks:
-    """Decode Q2_0: 18 bytes for 64 values: half d, bit pairs [16]; value = d (q - 1)."""
-    return _centred_codes(unpack_planes(blocks[..., 2:], 1, PAIRS, 3), float16_at(blocks, 0), 1)
 
 
 def _q3_k(blocks: mx.array) -> _DecodedBlocks:
@@ -192,14 +160,9 @@ def _q3_k(blocks: mx.array) -> _DecodedBlocks:
     return _centred_codes((products + 124).astype(mx.uint8), float16_at(blocks, 108), 124)
 
 
-def _q4_k(blocks: mx.array) -> _DecodedBlocks:
-    """Decode Q4_K: 144 bytes for 256 values: d, dmin, scales and minima [12], nibbles [128]."""
-    return _k_codes(blocks, unpack_planes(blocks[..., 16:], 32, FOURS, 15))
-
-
 def _q5_k(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q5_K: 176 bytes for 256 values: as Q4_K, with fifth bits [32] before the nibbles."""
-    nibbles = unpack_planes(blocks[..., 48:], 32, FOURS, 15)
+    nibbles = _nibbles(blocks[..., 48:], 32)
     fifth = unpack_planes(blocks[..., 16:48], 32, BITS, 1).reshape(nibbles.shape)
     return _k_codes(blocks, nibbles | (fifth << 4))
 
@@ -214,16 +177,6 @@ def _k_codes(blocks: mx.array, codes: mx.array) -> _DecodedBlocks:
         float16_at(blocks, 0) * scales.astype(mx.float32),
         -float16_at(blocks, 2) * minima.astype(mx.float32),
     )
-
-
-def _iq4_nl(blocks: mx.array) -> _DecodedBlocks:
-    """Decode IQ4_NL: 18 bytes for 32 values: half d, nibbles [16]; value = d table[q]."""
-    return _centred_codes(_iq4_table_codes(blocks[..., 2:]), float16_at(blocks, 0), 128)
-
-
-def _iq4_xs(blocks: mx.array) -> _DecodedBlocks:
-    """Decode IQ4_XS (iq4_blocks.py): table entries with one scale for 32 of 256 values."""
-    return _centred_codes(_iq4_table_codes(blocks[..., 8:]), iq4_xs_scales(blocks), 128)
 
 
 def _iq4_table_codes(nibbles: mx.array) -> mx.array:
@@ -242,25 +195,17 @@ def _iq4_pair_table() -> mx.array:
     return mx.array(words)
 
 
-def _mxfp4(blocks: mx.array) -> _DecodedBlocks:
-    """Decode MXFP4: 17 bytes for 32 values: E8M0 scale, nibbles [16]."""
-    return _DecodedBlocks(unpack_planes(blocks[..., 1:], 16, FOURS, 15), blocks[..., :1], None)
-
-
 def _nvfp4(blocks: mx.array) -> _DecodedBlocks:
     """Decode NVFP4: 36 bytes for 64 values: UE4M3 scales [4], nibbles [32]; scale 0x7F is 0."""
     scales = blocks[..., :4]
     scales = mx.where(scales == _UE4M3_ZERO, mx.array(0, mx.uint8), scales)
-    return _DecodedBlocks(unpack_planes(blocks[..., 4:], 8, FOURS, 15), scales, None)
+    return _DecodedBlocks(_nibbles(blocks[..., 4:], 8), scales, None)
 
 
 def _tq1_0(blocks: mx.array) -> _DecodedBlocks:
     """Decode TQ1_0: 54 bytes for 256 values: base-3 digits in three runs, half d; d (q - 1)."""
-    runs = [
-        _digits(blocks[..., :32], 5),
-        _digits(blocks[..., 32:48], 5),
-        _digits(blocks[..., 48:52], 4),
-    ]
+    ends = ((0, 32, 5), (32, 48, 5), (48, 52, 4))
+    runs = [_digits(blocks[..., start:end], count) for start, end, count in ends]
     return _centred_codes(mx.concatenate(runs, axis=-1), float16_at(blocks, 52), 1)
 
 
@@ -269,11 +214,6 @@ def _digits(data: mx.array, count: int) -> mx.array:
     powers = mx.array([3**place for place in range(count)], mx.uint16)[:, None]
     fractions = (data[..., None, :].astype(mx.uint16) * powers) & 255
     return ((fractions * 3) >> 8).astype(mx.uint8).reshape(*data.shape[:-1], -1)
-
-
-def _tq2_0(blocks: mx.array) -> _DecodedBlocks:
-    """Decode TQ2_0: 66 bytes for 256 values: bit pairs [64], half d; value = d (q - 1)."""
-    return _centred_codes(unpack_planes(blocks[..., :64], 32, PAIRS, 3), float16_at(blocks, 64), 1)
 
 
 def _iq1_s(blocks: mx.array) -> _DecodedBlocks:
@@ -297,7 +237,7 @@ def _iq1_m(blocks: mx.array) -> _DecodedBlocks:
     uint16 [4], each with four scales s of three bits and a quarter of half d. Values are d / 8
     times odd numbers from -135 to 135.
     """
-    nibbles = unpack_planes(blocks[..., 32:48], 1, FOURS, 15).reshape(*blocks.shape[:-1], 32)
+    nibbles = _nibbles(blocks[..., 32:48], 1).reshape(*blocks.shape[:-1], 32)
     index = blocks[..., :32].astype(mx.uint16) | ((nibbles & 7).astype(mx.uint16) << 8)
     eighths = 8 * _lattice("IQ1_S")[index] + (1 - 2 * (nibbles >> 3).astype(mx.int8))[..., None]
     words = _words(blocks[..., 48:])
@@ -337,32 +277,41 @@ def _iq3_s(blocks: mx.array) -> _DecodedBlocks:
     high = unpack_planes(blocks[..., 66:74], 1, BITS, 1).reshape(*blocks.shape[:-1], 64)
     index = blocks[..., 2:66].astype(mx.uint16) | (high.astype(mx.uint16) << 8)
     values = _signed("IQ3_S", index, blocks[..., 74:106])
-    steps = unpack_planes(blocks[..., 106:], 1, FOURS, 15).reshape(*blocks.shape[:-1], 8)
+    steps = _nibbles(blocks[..., 106:], 1).reshape(*blocks.shape[:-1], 8)
     scales = float16_at(blocks, 0) * (steps * 2 + 1).astype(mx.float32)
     return _DecodedBlocks(((values + 15) >> 1).astype(mx.uint8), scales * 2, scales * -15)
 
 
 _CODES: dict[str, Callable[[mx.array], _DecodedBlocks]] = {
-    "Q4_0": _q4_0,
-    "Q4_1": _q4_1,
-    "Q5_0": _q5_0,
-    "Q5_1": _q5_1,
-    "Q8_0": _q8_0,
-    "Q8_K": _q8_k,
-    "Q1_0": _q1_0,
-    "Q2_0": _q2_0,
-    "Q3_K": _q3_k,
-    "Q4_K": _q4_k,
+    # half d, codes: d (q - middle)
+    "Q4_0": lambda b: _centred_codes(_nibbles(b[..., 2:]), float16_at(b, 0), 8),
+    "Q5_0": lambda b: _centred_codes(_five_bits(b[..., 2:]), float16_at(b, 0), 16),
+    "Q8_0": lambda b: _centred_codes(b[..., 2:] ^ 128, float16_at(b, 0), 128),
+    "Q2_0": lambda b: _centred_codes(unpack_planes(b[..., 2:], 1, PAIRS, 3), float16_at(b, 0), 1),
+    "IQ4_NL": lambda b: _centred_codes(_iq4_table_codes(b[..., 2:]), float16_at(b, 0), 128),
+    # bit pairs [64], half d
+    "TQ2_0": lambda b: _centred_codes(
+        unpack_planes(b[..., :64], 32, PAIRS, 3), float16_at(b, 64), 1
+    ),
+    # float d, int8 [256], sums
+    "Q8_K": lambda b: _centred_codes(
+        b[..., 4:260] ^ 128, mx.contiguous(b[..., :4]).view(mx.float32), 128
+    ),
+    # halves d and m, codes: d q + m
+    "Q4_1": lambda b: _DecodedBlocks(_nibbles(b[..., 4:]), float16_at(b, 0), float16_at(b, 2)),
+    "Q5_1": lambda b: _DecodedBlocks(_five_bits(b[..., 4:]), float16_at(b, 0), float16_at(b, 2)),
+    # E8M0 scale, nibbles [16]
+    "MXFP4": lambda b: _DecodedBlocks(_nibbles(b[..., 1:]), b[..., :1], None),
+    "IQ4_XS": lambda b: _centred_codes(_iq4_table_codes(b[..., 8:]), iq4_xs_scales(b), 128),
+    "IQ2_XXS": _iq2_xxs,
+    "Q4_K": lambda b: _k_codes(b, _nibbles(b[..., 16:], 32)),
     "Q5_K": _q5_k,
-    "IQ4_NL": _iq4_nl,
-    "IQ4_XS": _iq4_xs,
-    "MXFP4": _mxfp4,
+    "Q3_K": _q3_k,
     "NVFP4": _nvfp4,
+    "Q1_0": _q1_0,
     "TQ1_0": _tq1_0,
-    "TQ2_0": _tq2_0,
     "IQ1_S": _iq1_s,
     "IQ1_M": _iq1_m,
-    "IQ2_XXS": _iq2_xxs,
     "IQ3_XXS": _iq3_xxs,
     "IQ3_S": _iq3_s,
 }
