@@ -6,8 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
@@ -27,9 +26,10 @@ if TYPE_CHECKING:
 
     Options = TypeVar("Options", bound=DataclassInstance)
 
-DEPTHS: Mapping[str, int | Literal["auto"]] = MappingProxyType(
-    {"auto": "auto", "off": 0, **{str(depth): depth for depth in range(MAX_DEPTH + 1)}}
-)
+DEPTHS: Mapping[str, int | Literal["auto"]] = {
+    **{"auto": "auto", "off": 0},
+    **{str(depth): depth for depth in range(MAX_DEPTH + 1)},
+}
 _BIAS = re.compile(r"(\d{1,9})[:=]([-+]?\d{1,9}(?:\.\d{1,9})?)")
 
 
@@ -58,10 +58,6 @@ def read_count(text: str) -> int:
     return int(text)
 
 
-def _read_seed(text: str) -> int | None:
-    return None if text == "new" else int(text)
-
-
 def _read_texts(text: str) -> tuple[str, ...]:
     """Read a JSON list of texts. Raises BadOption."""
     try:
@@ -81,41 +77,22 @@ def _read_schema(path: str) -> dict[str, Any]:
     return schema
 
 
-READERS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
-    {
-        "temperature": float,
-        "top_k": int,
-        "top_p": float,
-        "min_p": float,
-        "repetition_penalty": float,
-        "presence_penalty": float,
-        "frequency_penalty": float,
-        "xtc_probability": float,
-        "xtc_threshold": float,
-        "dry_multiplier": float,
-        "dry_base": float,
-        "dry_allowed_length": int,
-        "dry_penalty_last_n": int,
-        "dry_sequence_breakers": _read_texts,
-        "logit_bias": read_biases,
-        "seed": _read_seed,
-        "schema": _read_schema,
-        "max_thinking": int,
-        "depth": read_depth,
-        "min_probability": float,
-        "vocabulary": int,
-        "bits": int,
-        "head_bits": int,
-        "cache_bits": int,
-        "head_cache_bits": int,
-        "context_length": int,
-        "max_tokens": int,
-        "port": int,
-        "parallel": read_count,
-        "heads": Path,
-        "repack_cache": Path,
-    }
-)
+READERS: Mapping[str, Callable[[str], Any]] = {
+    **{
+        name: kind
+        for options in (LoadOptions, SamplingOptions, DraftOptions, GenerationOptions)
+        for name, hint in get_type_hints(options).items()
+        for kind in (float, int, Path)
+        if hint in (kind, kind | None)
+    },
+    **dict.fromkeys(("bits", "head_bits", "cache_bits", "head_cache_bits", "port"), int),
+    "parallel": read_count,
+    "depth": read_depth,
+    "seed": lambda text: None if text == "new" else int(text),
+    "logit_bias": read_biases,
+    "dry_sequence_breakers": _read_texts,
+    "schema": _read_schema,
+}
 """Readers of an option's value from text, by field; other values are the text itself."""
 
 
