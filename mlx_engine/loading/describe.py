@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlx_engine.hub.weight_files import model_name
 from mlx_engine.loading.find import (
@@ -74,7 +74,11 @@ def describe(
         for weight in members
         if name != "MTP head" or headers.heads.tensors
     ]
-    recommended = _recommended(headers)
+    recommended = (
+        recommendation_from_folder(files.root)
+        if headers.gguf is None
+        else recommendation_from_gguf(headers.gguf.metadata, files.root)
+    )
     heads = head_count(headers.heads.tensors)
     nbytes = sum(weight.nbytes for weight in used)
     groups = (
@@ -225,13 +229,6 @@ class Recommendation(NamedTuple):
     ignored: Reason | None = None
 
 
-def _recommended(headers: ModelHeaders) -> Recommendation:
-    root = headers.files.root
-    if headers.gguf is not None:
-        return recommendation_from_gguf(headers.gguf.metadata, root)
-    return recommendation_from_folder(root)
-
-
 def recommendation_from_folder(folder: Path) -> Recommendation:
     """Read recommended sampling options from generation_config.json."""
     path = folder / "generation_config.json"
@@ -259,21 +256,9 @@ def _read_options(read: Callable[[], Mapping[str, object]], origin: str) -> Reco
 
 def _sampling_options(config: Mapping[str, object]) -> SamplingOptions:
     """Make SamplingOptions from generation_config.json's keys; `do_sample: false` gives greedy."""
-    usual = SamplingOptions()
-    temperature = _number(config, "temperature", usual.temperature)
-    return SamplingOptions(
-        temperature=0.0 if config.get("do_sample") is False else temperature,
-        top_k=max(0, int(_number(config, "top_k", usual.top_k))),
-        top_p=_number(config, "top_p", usual.top_p),
-        min_p=_number(config, "min_p", usual.min_p),
-        repetition_penalty=_number(config, "repetition_penalty", usual.repetition_penalty),
-    )
-
-
-def _number(config: Mapping[str, object], key: str, default: float) -> float:
-    value = config.get(key)
-    if value is None:
-        return default
-    if not isinstance(value, int | float) or isinstance(value, bool) or not -1e9 < value < 1e9:
-        raise BadOption("{key}={value} is not a number in range.", key=key, value=repr(value))
-    return float(value)
+    given: dict[str, Any] = {key: config[key] for key in _GGUF_KEYS if config.get(key) is not None}
+    top_k = given.get("top_k")
+    if isinstance(top_k, int | float) and abs(top_k) < 1e9:  # some write 50.0, or -1 for off
+        given["top_k"] = max(0, int(top_k))
+    options = SamplingOptions(**given)
+    return replace(options, temperature=0.0) if config.get("do_sample") is False else options

@@ -1,6 +1,6 @@
 """Separate draft models: headers checked when the target model loads, weights read on first use."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,49 +83,21 @@ def build_drafter(
     numbers = {name: arrays.pop(name) for name in _NUMBERS if name in arrays}
     layout = column_layout if half == mx.float32 else stored_layout
     table = WeightTable(arrays, files.origin, layout=layout, computed=half)
-    return _BUILD[files.kind](files, table, numbers, target)
-
-
-Numbers = Mapping[str, mx.array]
-
-
-def _eagle3(
-    files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model
-) -> FeatureReader:
+    if files.kind == "gemma4-assistant":
+        layers = target.spec.assistant_layers if isinstance(target, Decoder) else None
+        if not isinstance(target, Decoder) or layers is None:
+            raise BadModelFile(
+                "{origin}: this is the assistant of a Gemma 4 model, and the model here is "
+                "another. Use a draft model made for this one.",
+                origin=files.origin,
+            )
+        sizes = AssistantConfig.read(files.config, files.origin)
+        return Gemma4Assistant(sizes, table, numbers.get(_ORDERING), target, layers)
     lends = draft_target(target, files.origin)
-    sizes = Eagle3Config.read(files.config, lends.layers, files.origin)
-    return Eagle3(sizes, table, numbers.get("d2t"), lends)
-
-
-def _assistant(
-    files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model
-) -> FeatureReader:
-    layers = target.spec.assistant_layers if isinstance(target, Decoder) else None
-    if not isinstance(target, Decoder) or layers is None:
-        raise BadModelFile(
-            "{origin}: this is the assistant of a Gemma 4 model, and the model here is another. "
-            "Use a draft model made for this one.",
-            origin=files.origin,
-        )
-    sizes = AssistantConfig.read(files.config, files.origin)
-    return Gemma4Assistant(sizes, table, numbers.get(_ORDERING), target, layers)
-
-
-def _dflash(
-    files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model
-) -> FeatureReader:
-    del numbers
-    lends = draft_target(target, files.origin)
-    return DFlash(DFlashConfig.read(files.config, files.origin), table, lends)
-
-
-_BUILD: Mapping[
-    DrafterKind, Callable[[DrafterFiles, WeightTable, Numbers, Model], FeatureReader]
-] = {
-    "eagle3": _eagle3,
-    "gemma4-assistant": _assistant,
-    "dflash": _dflash,
-}
+    if files.kind == "dflash":
+        return DFlash(DFlashConfig.read(files.config, files.origin), table, lends)
+    config = Eagle3Config.read(files.config, lends.layers, files.origin)
+    return Eagle3(config, table, numbers.get("d2t"), lends)
 
 
 def read_arrays(drafter: FeatureReader, origin: str) -> FeatureReader:

@@ -56,12 +56,10 @@ def weights_by_group(headers: ModelHeaders, *, wide: bool) -> dict[str, list[Wei
     family, trunk = headers.family, headers.parts.trunk
     trunk_shapes = _packed_shapes(trunk, family.config) | dict(family.trunk_shapes(trunk))
     groups: dict[str, list[Weight]] = {}
-    for name, tensor in trunk.items():
-        if _is_weight(name, trunk):
-            weight = _weight(name, tensor, trunk, trunk_shapes, wide=wide)
-            groups.setdefault(family.group(name), []).append(weight)
+    for name, weight in _weights(trunk, trunk_shapes, wide=wide).items():
+        groups.setdefault(family.group(name), []).append(weight)
     head = headers.heads.tensors or headers.parts.head
-    groups["MTP head"] = _weights(head, family.head_shapes(head), wide=wide)
+    groups["MTP head"] = [*_weights(head, family.head_shapes(head), wide=wide).values()]
     return groups
 
 
@@ -71,7 +69,8 @@ def skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
     for name, tensor in skipped.items():
         reasons.setdefault(why_skipped(name, skipped), {})[name] = tensor
     for why_not, tensors in sorted(reasons.items()):
-        yield replace(group_of(Words("skipped"), _weights(tensors, {})), why_not=why_not)
+        weights = [*_weights(tensors, {}).values()]
+        yield replace(group_of(Words("skipped"), weights), why_not=why_not)
 
 
 def unpack_small_model(weights: Mapping[str, list[Weight]]) -> dict[str, list[Weight]]:
@@ -153,55 +152,44 @@ def _group_size(
 
 def _weights(
     tensors: Mapping[str, TensorInfo], shapes: Mapping[str, Shape], *, wide: bool = False
-) -> list[Weight]:
-    return [
-        _weight(name, tensor, tensors, shapes, wide=wide)
-        for name, tensor in tensors.items()
-        if _is_weight(name, tensors)
-    ]
+) -> dict[str, Weight]:
+    """Make the Weight of each stored tensor but the scales and biases of quantised ones, by name.
+
+    shapes: of unpacked weights. wide: 16-bit floats become float32, as without Metal.
+    """
+    found = {}
+    for name, tensor in tensors.items():
+        owner, _, part = name.rpartition(".")
+        if part in ("scales", "biases") and f"{owner}.weight" in tensors:
+            continue
+        matrix = name.removesuffix(".weight")
+        parts = {part: tensors.get(f"{matrix}.{part}") for part in ("scales", "biases")}
+        weight = _weight(tensor, **parts, shape=shapes.get(name), wide=wide)
+        found[name] = _gguf_weight(tensor, weight) if isinstance(tensor, GgufPart) else weight
+    return found
 
 
-def _is_weight(name: str, tensors: Mapping[str, TensorInfo]) -> bool:
-    """Whether a tensor is a weight, and not the scales or biases of a quantised weight."""
-    matrix, _, part = name.rpartition(".")
-    return part not in ("scales", "biases") or f"{matrix}.weight" not in tensors
-
-
-def _weight(
-    name: str,
-    tensor: TensorInfo,
-    tensors: Mapping[str, TensorInfo],
-    shapes: Mapping[str, Shape],
-    *,
-    wide: bool,
-) -> Weight:
-    """Make the Weight of a stored tensor; wide: 16-bit floats become float32, as without Metal."""
-    loaded = _loaded_weight(name, tensor, tensors, shapes, wide=wide)
-    if not isinstance(tensor, GgufPart):
-        return loaded
-    words, kind = loaded.storage, tensor.stored.type.name
-    if tensor.plan.storage == "blocks":
-        words = f"kept as {kind} blocks (our kernel)"
+def _gguf_weight(tensor: GgufPart, loaded: Weight) -> Weight:
+    """Return the Weight of a GGUF tensor; loaded: that of the arrays that it becomes."""
+    kind, plan = tensor.stored.type.name, tensor.plan
+    if plan.storage == "blocks":
         size = prod(tensor.unpacked_shape)
+        words = f"kept as {kind} blocks (our kernel)"
         return Weight(words, size, tensor.nbytes, True, tensor.file_nbytes)
-    if tensor.plan.storage == "unpacked":
-        words = f"{kind}, unpacked"
-    elif tensor.plan.storage != "dense":
-        words = f"{kind} as {tensor.plan.words}"
+    forms = {"dense": loaded.storage, "unpacked": f"{kind}, unpacked"}
+    words = forms.get(plan.storage, f"{kind} as {plan.words}")
     return loaded._replace(storage=words, file_nbytes=tensor.file_nbytes)
 
 
-def _loaded_weight(
-    name: str,
+def _weight(
     tensor: TensorInfo,
-    tensors: Mapping[str, TensorInfo],
-    shapes: Mapping[str, Shape],
+    scales: TensorInfo | None,
+    biases: TensorInfo | None,
+    shape: Shape | None,
     *,
     wide: bool,
 ) -> Weight:
-    matrix = name.removesuffix(".weight")
-    scales, biases = (tensors.get(f"{matrix}.{part}") for part in ("scales", "biases"))
-    parts = [tensor] if scales is None else [part for part in (tensor, scales, biases) if part]
+    parts = [part for part in (tensor, scales, scales and biases) if part]
     nbytes = sum(
         2 * part.nbytes if wide and part.dtype in _HALVES else part.nbytes for part in parts
     )
@@ -213,15 +201,14 @@ def _loaded_weight(
         if in_fp8 is not None:
             in_file, words = in_fp8, f"fp8 as {words}"
         return Weight(words, prod(tensor.shape), nbytes, _is_matrix(tensor), in_file)
-    shape = shapes.get(name)
     if shape is None or not (_is_matrix(tensor) and len(scales.shape) == len(shape)):
         return Weight("packed", prod(tensor.shape), nbytes, True, in_file)
     words = _packed_words(tensor, scales, shape[-1], affine=biases is not None)
-    is_affine = biases is not None and len(shape) == 2
-    if not is_affine:
-        return Weight(words, prod(shape), nbytes, True, in_file)
+    weight = Weight(words, prod(shape), nbytes, True, in_file)
+    if biases is None or len(shape) != 2:
+        return weight
     sums = prod(scales.shape)
-    return Weight(words, prod(shape), nbytes, True, in_file, _columns_nbytes(shape, sums), sums)
+    return weight._replace(column_layout=_columns_nbytes(shape, sums), group_sums=sums)
 
 
 def _is_matrix(tensor: TensorInfo) -> bool:
