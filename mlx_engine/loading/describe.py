@@ -8,14 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlx_engine.hub.weight_files import model_name
-from mlx_engine.loading.find import (
-    FromHub,
-    ModelFiles,
-    locate_headers,
-    locate_heads,
-    locate_model,
-    read_json_object,
-)
+from mlx_engine.loading.find import FromHub, locate_headers, locate_heads, locate_model
+from mlx_engine.loading.folder import ModelFiles, read_json_object
 from mlx_engine.loading.headers import ModelHeaders, keep_gguf_blocks, read_headers
 from mlx_engine.loading.heads import head_count
 from mlx_engine.loading.stored_weights import (

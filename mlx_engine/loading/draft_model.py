@@ -8,7 +8,8 @@ import mlx.core as mx
 
 from mlx_engine.loading.arrays import cast_floats, evaluate_arrays, gpu_architecture, half_dtype
 from mlx_engine.loading.describe import read_text_parts
-from mlx_engine.loading.find import FromHub, ModelFiles, locate_model, read_json_object
+from mlx_engine.loading.find import FromHub, locate_model
+from mlx_engine.loading.folder import ModelFiles, read_json_object
 from mlx_engine.loading.fp8 import pair_fp8_scales
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.loading.load import LoadedModel, load_model

@@ -1,262 +1,31 @@
-"""Find a model's files by a folder, a GGUF file, or a Hugging Face hub id."""
+"""Find a model's files by a path, or by a Hugging Face hub id, from where they are downloaded."""
 
-import math
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
+from os import truncate
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, NamedTuple
 
-from mlx_engine.hub.client import Hub
+from mlx_engine.hub.client import Hub, content, in_words, listing, piece, too_large
 from mlx_engine.hub.download import cached, fetch
+from mlx_engine.hub.plan import plan_from
 from mlx_engine.hub.repository import HubModel, read_hub_link
-from mlx_engine.hub.weight_files import (
-    FOREIGN,
-    GGUF,
-    INDEX,
-    PARTIAL,
-    SAFETENSORS,
-    UNSAFE,
-    gguf_models,
-    hub_snapshot,
-    may_be_gguf_head,
-    may_be_heads,
-    mentions_heads,
-    shard_of,
-    tensor_names,
-    weights_among,
-)
-from mlx_engine.loading.hub_headers import fetch_headers
-from mlx_engine.loading.no_model import adapter, are_mtp_heads, heads_only_error
-from mlx_engine.values.errors import (
-    BadModelFile,
-    DownloadFailed,
-    ModelNotFound,
-    UnsafeModelFile,
-    UnsupportedModel,
-    why_not_read,
-)
+from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS, UNSAFE
+from mlx_engine.loading.folder import ModelFiles, files_at, read_folder
+from mlx_engine.loading.gguf.header import read_gguf_header
+from mlx_engine.loading.gguf.metadata import LONGROPE_FACTORS, ROPE_FACTORS
+from mlx_engine.values.errors import BadModelFile, DownloadFailed, ModelNotFound, UnsafeModelFile
 from mlx_engine.values.options import require
-from mlx_engine.values.untrusted import CONFIG_BYTES, read_json
-from mlx_engine.values.words import Words
 
 _FILES = (GGUF, SAFETENSORS, *UNSAFE)
-_MOST_NAMED = 9
-_INFINITY = {"__float__": "Infinity"}
-"""Infinity in the JSON of transformers 5."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFiles:
-    """Paths of the files of a model: config, weights, and files that may hold MTP heads.
-
-    root: the folder, or the file of a GGUF, which is its own config. shards: weight files of a
-    folder. heads: further files that may hold MTP heads, judging by their name, their folder's name
-    or their tensors. absent: tensor name -> missing file, from the index of shards. incomplete: a
-    sentence on what is missing, an error only if a required tensor is.
-    """
-
-    root: Path
-    kind: Literal["folder", "gguf"]
-    shards: tuple[Path, ...]
-    config: Path
-    heads: tuple[Path, ...] = ()
-    absent: Mapping[str, str] = field(default_factory=dict)
-    incomplete: str = ""
-
-
-def read_folder(root: Path) -> ModelFiles:
-    """Find a model's files in a folder in Hugging Face or MLX layout, or the only GGUF in it.
-
-    Missing shards are noted in ModelFiles.incomplete, since an index may be another model's. Raises
-    BadModelFile when only incomplete weights exist, UnsafeModelFile when all weights could run
-    code, UnsupportedModel for a LoRA adapter, ModelNotFound without weights.
-    """
-    names = _names(root)
-    own, lost = weights_among(names)
-    if own and all("adapter" in name for name in own):
-        raise adapter(root)
-    listed = _read_index(root, names)
-    if listed.shards and not listed.problem:
-        own, lost = listed.shards, None
-    shards = tuple(root / name for name in own)
-    incomplete = listed.problem or (_missing_shard_words(root / lost, own[0]) if lost else "")
-    if incomplete and not shards:
-        raise BadModelFile(incomplete)
-    head_files = tuple(_heads_beside(root, names, shards))
-    if not shards:
-        return _without_safetensors(root, names, bool(head_files))
-    config = root / "config.json"
-    return ModelFiles(root, "folder", shards, config, head_files, listed.absent, incomplete)
-
-
-def gguf_file(file: Path) -> ModelFiles:
-    """Find the files of a GGUF model: the file, and GGUFs beside it that may hold MTP heads."""
-    names: list[str] = []
-    with suppress(ModelNotFound):  # the folder may be unreadable where the file is not
-        names = _names(file.parent)
-    head_files = [name for name in names if may_be_gguf_head(name) and name != file.name]
-    return ModelFiles(file, "gguf", (), file, tuple(file.parent / name for name in head_files))
-
-
-def read_json_object(path: Path) -> dict[str, object]:
-    """Read a JSON file such as config.json as a dict. Raises BadModelFile where it is no object."""
-    if not os.path.lexists(path):
-        raise BadModelFile(
-            "{path}: missing. A model folder needs it: get it from where the weights come from.",
-            path=path,
-        )
-    return read_json(
-        path, CONFIG_BYTES, object_hook=lambda entry: math.inf if entry == _INFINITY else entry
-    )
-
-
-def safetensors_in(folder: Path) -> tuple[Path, ...]:
-    """List the .safetensors files of a folder, sorted by name."""
-    return tuple(folder / name for name in _names(folder) if name.endswith(".safetensors"))
-
-
-def unsafe_file_error(path: Path) -> UnsafeModelFile:
-    """Make the UnsafeModelFile error for weights in a format that can run code when opened."""
-    return UnsafeModelFile(
-        "{path}: files of this format can run code when they are opened, so they are refused."
-        " Use the .safetensors files of the model.",
-        path=path,
-    )
-
-
-def _heads_beside(root: Path, names: list[str], shards: tuple[Path, ...]) -> Iterator[Path]:
-    """Yield files in a model's folder whose name, folder or tensors indicate MTP heads."""
-    for path in (root / name for name in names if name.endswith(SAFETENSORS)):
-        if path not in shards and (may_be_heads(path.name) or _holds_heads(path)):
-            yield path
-    for folder in (root / name for name in names if mentions_heads(name)):
-        inner = safetensors_in(folder) if folder.is_dir() else ()
-        yield from (path for path in inner if path not in shards)
-    yield from (root / name for name in names if shards and may_be_gguf_head(name))
-
-
-def _holds_heads(file: Path) -> bool:
-    """Whether the tensors of a file are MTP heads; False for an unreadable file."""
-    try:
-        return are_mtp_heads(tensor_names(file))
-    except OSError:
-        return False
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-    except OSError as error:
-        raise ModelNotFound(why_not_read(folder, error)) from error
-
-
-class _IndexedShards(NamedTuple):
-    """Weight files listed in a folder's model.safetensors.index.json, and those that are missing.
-
-    absent: tensor name -> missing file. problem: a sentence on what is missing, "" if nothing is.
-    """
-
-    shards: tuple[str, ...] = ()
-    absent: Mapping[str, str] = {}
-    problem: str = ""
-
-
-def _read_index(root: Path, names: list[str]) -> _IndexedShards:
-    """Read a folder's model.safetensors.index.json, else its first other index of weight files."""
-    indexes = sorted(name for name in names if name.endswith(INDEX))
-    if not indexes:
-        return _IndexedShards()
-    index = root / (f"model{INDEX}" if f"model{INDEX}" in indexes else indexes[0])
-    try:
-        table = _weight_map(index)
-    except BadModelFile as error:
-        return _IndexedShards(problem=str(error))
-    listed = sorted(set(table.values()))
-    lost = {name for name in listed if not os.access(root / name, os.F_OK)}
-    if not lost:
-        return _IndexedShards(tuple(listed))
-    absent = {tensor: name for tensor, name in table.items() if name in lost}
-    return _IndexedShards((), absent, _missing_shard_words(root / min(lost), index.name))
-
-
-def _weight_map(index: Path) -> dict[str, str]:
-    """Read a safetensors index as tensor name -> file in its folder. Raises BadModelFile."""
-    table = read_json_object(index).get("weight_map")
-    if not isinstance(table, dict) or not table:
-        raise BadModelFile("{index}: lists no shards (weight_map). Get it again.", index=index)
-    for name in {str(value) for value in table.values()}:
-        inside = not Path(name).is_absolute() and ".." not in Path(name).parts
-        if not inside or not name.endswith(".safetensors") or not name.isprintable():
-            raise BadModelFile(
-                "{index}: lists the shard {name}, which cannot be one.",
-                index=index,
-                name=ascii(name)[:80],
-            )
-    return {tensor: str(name) for tensor, name in table.items()}
-
-
-def _missing_shard_words(shard: Path, told_by: str) -> Words:
-    return Words(
-        "{shard}: missing, though {told_by} says the model has it. Download that file too.",
-        shard=str(shard)[:300],
-        told_by=told_by,
-    )
-
-
-def _gguf_models(folder: Path) -> list[Path]:
-    """List the GGUF models of a folder, each by its first numbered file, else by any other."""
-    names: list[str] = []
-    with suppress(ModelNotFound):
-        names = [name for name in _names(folder) if name.lower().endswith(GGUF)]
-    found = [files.names[0] for files in gguf_models(names)]
-    return [folder / name for name in found or [*islice(filter(shard_of, names), 1)]]
-
-
-def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> ModelFiles:
-    ggufs = _gguf_models(root)
-    if not ggufs:  # or one folder for each quantisation
-        inner = (root / name for name in names if (root / name).is_dir())
-        ggufs = [file for folder in inner for file in _gguf_models(folder)]
-    if len(ggufs) == 1:
-        return gguf_file(ggufs[0])
-    if ggufs:
-        raise ModelNotFound(
-            "{root}: holds {count} GGUF files; open one of them: {names}.",
-            root=root,
-            count=len(ggufs),
-            names=", ".join(str(file.relative_to(root)) for file in ggufs[:_MOST_NAMED]),
-        )
-    unsafe = [name for name in names if name.lower().endswith(UNSAFE)]
-    if unsafe:
-        raise unsafe_file_error(root / unsafe[0])
-    if has_heads or any(map(may_be_gguf_head, names)):
-        raise heads_only_error(root)
-    for place in (root, *(root / name for name in names)):
-        _refuse_other_formats(place)
-    raise ModelNotFound(
-        "{root}: no model in this folder. It needs config.json and .safetensors files, or a GGUF.",
-        root=root,
-    )
-
-
-def _refuse_other_formats(place: Path) -> None:
-    """Raise an error for a path whose ending is a partial download's or another program's."""
-    ending = place.suffix.lower()
-    if ending in PARTIAL:
-        raise BadModelFile(
-            "{place}: the download is not complete. Continue it, or start it again.", place=place
-        )
-    if ending in FOREIGN:
-        raise UnsupportedModel(
-            "{place}: holds weights in the format of {program}, which this version does not "
-            "read. Use a GGUF of the model, or a folder with .safetensors files.",
-            place=place,
-            program=FOREIGN[ending],
-        )
+_CONFIGS = ("config.json", "generation_config.json")
+_LOOK, _MOST = 2**21, 2**26
+"""Bytes downloaded of a GGUF at first and at most; its header's length is unknown, 12 MB for a
+vocabulary of 250,000 tokens.
+"""
+_IN_ALL, _FACTORS_MOST = 2**28, 2**20
+"""Most bytes of all headers of a model (30 MB for 200 shards), and of a tensor of RoPE factors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,12 +46,12 @@ class FromHub:
         files: ModelFiles | None = None
         with suppress(BadModelFile, UnsafeModelFile):
             here = cached(hub, model)
-            found = None if here is None else _files_at(here)
+            found = None if here is None else files_at(here)
             files = found if found is not None and found.config.exists() else None
             if files is not None and not files.incomplete:
                 return files
         try:
-            return _files_at(fetch(hub, model, self.on_progress, self.stop))
+            return files_at(fetch(hub, model, self.on_progress, self.stop))
         except DownloadFailed:
             if files is None:
                 raise
@@ -293,7 +62,7 @@ class FromHub:
         """Context manager: a hub model's files, only their headers downloaded unless cached."""
         model, hub = self._named(name), self.hub or Hub.for_this_user()
         with TemporaryDirectory() as folder:
-            yield _files_at(cached(hub, model) or fetch_headers(hub, model, Path(folder)))
+            yield files_at(cached(hub, model) or _fetch_headers(hub, model, Path(folder)))
 
     def heads(self, name: str) -> Path:
         """Download MTP heads by hub id unless cached; return the path. Raises DownloadFailed."""
@@ -324,7 +93,7 @@ def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = 
     if path is None:
         return read_folder(built_in)
     place = _existing_path(path)
-    return (hub or FromHub()).model(str(path)) if place is None else _files_at(place)
+    return (hub or FromHub()).model(str(path)) if place is None else files_at(place)
 
 
 @contextmanager
@@ -368,25 +137,66 @@ def _existing_path(path: str | Path) -> Path | None:
         ) from error
 
 
-def _files_at(place: Path) -> ModelFiles:
-    """Find a model's files at a path; a repository of the hub cache means its main branch."""
-    if place.is_dir():
-        is_repository = place.name.startswith("models--")
-        return read_folder((hub_snapshot(place) if is_repository else None) or place)
-    return _files_of_file(place)
+FetchRange = Callable[[int, int], bytes]
+"""Function that downloads the bytes [start, end) of a file."""
 
 
-def _files_of_file(file: Path) -> ModelFiles:
-    ending = file.suffix.lower()
-    _refuse_other_formats(file)
-    if ending == ".gguf":
-        return gguf_file(file)
-    if ending in UNSAFE:
-        raise unsafe_file_error(file)
-    if ending in (".safetensors", ".json"):
-        return read_folder(file.parent)
-    raise UnsupportedModel(
-        "{file}: not a model file. Give a .gguf file, a model folder, or a .safetensors file in "
-        "one.",
-        file=file,
-    )
+def _fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
+    """Download a hub model's config and weight headers into `folder`; return the model's path.
+
+    Raises DownloadFailed.
+    """
+    with in_words(model.hub_id):
+        plan = plan_from(hub, model, listing(hub, model))
+        asked = 0
+        place = folder / f"models--{model.hub_id.replace('/', '--')}" / "snapshots" / plan.commit
+        for file in plan.files:
+            here = place / file.name
+            here.parent.mkdir(parents=True, exist_ok=True)
+            if file.name.lower().endswith((GGUF, SAFETENSORS)):
+
+                def fetch_range(start: int, end: int, name: str = file.name) -> bytes:
+                    nonlocal asked
+                    asked += end - start
+                    if asked > _IN_ALL:
+                        raise too_large(model.hub_id, name, _IN_ALL)
+                    return piece(hub, model.hub_id, name, plan.commit, start, end)
+
+                _write_header(here, file.nbytes, fetch_range)
+            elif here.name in _CONFIGS or here.name.endswith(INDEX):
+                here.write_bytes(content(hub, model.hub_id, file.name, plan.commit))
+    first = place / plan.files[0].name
+    return first if first.suffix.lower() == GGUF else place
+
+
+def _write_header(file: Path, nbytes: int, fetch_range: FetchRange) -> None:
+    """Download a weight file's header; of a GGUF, ever more bytes until it can be parsed."""
+    file.touch()
+    truncate(file, nbytes)  # sparse, in full length, so that header readers work as usual
+    have, is_gguf = 0, file.suffix.lower() == GGUF
+    end = _LOOK if is_gguf else 8 + min(int.from_bytes(fetch_range(0, 8), "little"), _MOST)
+    while have < min(end, nbytes):
+        _write_at(file, have, fetch_range(have, end))
+        have = end
+        if is_gguf and end < _MOST and not _is_readable(file):
+            end *= 2
+    for tensor in read_gguf_header(file).tensors.values() if is_gguf else ():
+        if (
+            tensor.name in (ROPE_FACTORS, *LONGROPE_FACTORS) and tensor.nbytes <= _FACTORS_MOST
+        ):  # RoPE factors are tensors
+            _write_at(
+                file, tensor.offset, fetch_range(tensor.offset, tensor.offset + tensor.nbytes)
+            )
+
+
+def _write_at(file: Path, start: int, data: bytes) -> None:
+    with file.open("r+b") as target:
+        target.seek(start)
+        target.write(data)
+
+
+def _is_readable(file: Path) -> bool:
+    try:
+        return bool(read_gguf_header(file).tensors)
+    except BadModelFile:
+        return False

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mlx_engine.hub.weight_files import has_head_tensors
 from mlx_engine.loading.assembled_tensors import assemble_tensors
-from mlx_engine.loading.find import ModelFiles, read_json_object
+from mlx_engine.loading.folder import ModelFiles, read_json_object
 from mlx_engine.loading.fp8 import fp8_unpacking_reasons, pair_fp8_scales
 from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.model import read_gguf_model

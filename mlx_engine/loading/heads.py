@@ -15,7 +15,7 @@ from mlx_engine.hub.weight_files import (
     shard_of,
 )
 from mlx_engine.loading.assembled_tensors import assemble_tensors
-from mlx_engine.loading.find import ModelFiles, safetensors_in, unsafe_file_error
+from mlx_engine.loading.folder import ModelFiles, safetensors_in, unsafe_file_error
 from mlx_engine.loading.fp8 import pair_fp8_scales
 from mlx_engine.loading.gguf.model import read_gguf_model
 from mlx_engine.loading.gguf.part import GgufPart

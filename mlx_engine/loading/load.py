@@ -18,7 +18,8 @@ from mlx_engine.loading.arrays import (
     half_dtype,
 )
 from mlx_engine.loading.describe import describe, read_text_parts
-from mlx_engine.loading.find import FromHub, ModelFiles, locate_heads, locate_model
+from mlx_engine.loading.find import FromHub, locate_heads, locate_model
+from mlx_engine.loading.folder import ModelFiles
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import ModelHeaders, keep_gguf_blocks, read_headers
 from mlx_engine.loading.heads import HeadTensors

@@ -34,7 +34,7 @@ from mlx_engine.drafting.depth import Choice
 from mlx_engine.drafting.drafter import NoDraft, Rows
 from mlx_engine.drafting.head_memory import HeadMemory
 from mlx_engine.drafting.mtp import MtpDraft
-from mlx_engine.loading.find import read_json_object
+from mlx_engine.loading.folder import read_json_object
 from mlx_engine.loading.gguf.header import GgufTensor, block_types
 from mlx_engine.loading.gguf.part import Placement, kept_in_blocks, split_into_parts
 from mlx_engine.models.config_fields import ConfigFields

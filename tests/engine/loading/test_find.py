@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from mlx_engine.hub.client import Hub
-from mlx_engine.loading.find import FromHub, gguf_file, locate_heads, locate_model
+from mlx_engine.loading.find import FromHub, locate_heads, locate_model
+from mlx_engine.loading.folder import gguf_file
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.values.errors import (
     BadModelFile,

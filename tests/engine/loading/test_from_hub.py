@@ -189,7 +189,7 @@ def published(fake: FakeHub, name: str, place: Path) -> None:
 def test_headers_that_never_end_are_not_fetched(
     tmp_path: Path, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mlx_engine.loading.hub_headers._IN_ALL", 1000)
+    monkeypatch.setattr("mlx_engine.loading.find._IN_ALL", 1000)
     published(fake, "org/m", publish("llama", tmp_path / "m").folder)
     with pytest.raises(DownloadFailed, match="has more than 1000 bytes"):
         inspect_remote("org/m", tmp_path)
@@ -253,7 +253,7 @@ def test_memory_is_planned_without_a_download(
     tmp_path: Path, fake: FakeHub, form: str, no_ranges: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a Llama 3, whose GGUF holds the factors of its rotation; cut as larger headers are."""
-    monkeypatch.setattr("mlx_engine.loading.hub_headers._LOOK", 2**12)
+    monkeypatch.setattr("mlx_engine.loading.find._LOOK", 2**12)
     here = publish("llama", tmp_path / "m").folder
     whole = here if form == "folder" else convert(here, tmp_path / "m-F32.gguf")
     wanted = inspect_model(whole, whole)
