@@ -24,6 +24,46 @@ _NOT_SIGNED_IN, _NO_SUCH_BYTES = 401, 416
 T = TypeVar("T")
 
 
+_SENTENCES = {
+    "HFValidationError": Words("{hub_id}: no model can have this name. Check it."),
+    "GatedRepoError": Words(
+        "{hub_id}: its owners ask you to accept their terms first. Open its page on the hub, "
+        "accept them, sign in here with `hf auth login`, and try again."
+    ),
+    "RepositoryNotFoundError": Words(
+        "{hub_id}: there is no such model on the hub, or it is private. Check the name."
+    ),
+    "RevisionNotFoundError": Words("{hub_id}: it has no such branch, tag or commit."),
+    "HfHubHTTPError": Words(
+        "{hub_id}: the hub answered with error {status}. Try again in a while."
+    ),
+    "OfflineModeIsEnabled": Words(
+        "{hub_id}: the hub is switched off here. Start again without HF_HUB_OFFLINE."
+    ),
+    "OSError": Words("{hub_id}: {strerror}."),
+    **dict.fromkeys(
+        ("ValueError", "TypeError", "KeyError", "AttributeError", "SafetensorsParsingError"),
+        Words(
+            "{hub_id}: the hub's answer cannot be read. Try again in a while; in a hotel "
+            "or an office, sign in to its network first."
+        ),
+    ),
+}
+"""Messages by an error's class or its nearest base."""
+
+_DISK_FULL = Words(
+    "{hub_id}: the disk is full. Make room on it, then resume: a download goes on where it stopped."
+)
+_NO_CONNECTION = {
+    False: Words("{hub_id}: no connection to the hub. Check the network and try again."),
+    True: Words(
+        "{hub_id}: no connection to the hub. Check the network and try again: a download "
+        "goes on where it stopped."
+    ),
+}
+"""Of the errors that are left, which have no common base; by whether a download can go on."""
+
+
 @contextmanager
 def in_words(hub_id: str, *, resumes: bool = False) -> Iterator[None]:
     """Context manager that raises errors of huggingface_hub and of the disk as DownloadFailed.
@@ -35,79 +75,22 @@ def in_words(hub_id: str, *, resumes: bool = False) -> Iterator[None]:
     except EngineError:
         raise
     except Exception as error:
-        raise _failure(error, hub_id, resumes=resumes) from error
+        from huggingface_hub.errors import GatedRepoError, HfHubHTTPError
 
-
-def _failure(error: Exception, hub_id: str, *, resumes: bool) -> DownloadFailed:
-    from huggingface_hub.errors import GatedRepoError
-
-    kind = SignInNeeded if isinstance(error, GatedRepoError) else DownloadFailed
-    return kind(_error_words(error, hub_id, resumes=resumes))
-
-
-def _error_words(error: Exception, hub_id: str, *, resumes: bool) -> Words:
-    from huggingface_hub import errors
-
-    match error:
-        case errors.HFValidationError():
-            words = Words("{hub_id}: no model can have this name. Check it.", hub_id=hub_id)
-        case errors.GatedRepoError():
-            words = Words(
-                "{hub_id}: its owners ask you to accept their terms first. Open its page on the "
-                "hub, accept them, sign in here with `hf auth login`, and try again.",
-                hub_id=hub_id,
-            )
-        case errors.RepositoryNotFoundError():
-            words = Words(
-                "{hub_id}: there is no such model on the hub, or it is private. Check the name.",
-                hub_id=hub_id,
-            )
-        case errors.RevisionNotFoundError():
-            words = Words("{hub_id}: it has no such branch, tag or commit.", hub_id=hub_id)
-        case errors.HfHubHTTPError():
-            words = Words(
-                "{hub_id}: the hub answered with error {status}. Try again in a while.",
-                hub_id=hub_id,
-                status=error.response.status_code,
-            )
-        case errors.OfflineModeIsEnabled():
-            words = Words(
-                "{hub_id}: the hub is switched off here. Start again without HF_HUB_OFFLINE.",
-                hub_id=hub_id,
-            )
-        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
-            words = Words(
-                "{hub_id}: the disk is full. Make room on it, then resume: a download goes on "
-                "where it stopped.",
-                hub_id=hub_id,
-            )
-        case OSError():
-            strerror = error.strerror or str(error)
-            words = Words("{hub_id}: {strerror}.", hub_id=hub_id, strerror=strerror)
-        case (
-            ValueError()
-            | TypeError()
-            | KeyError()
-            | AttributeError()
-            | errors.SafetensorsParsingError()
-        ):
-            words = Words(
-                "{hub_id}: the hub's answer cannot be read. Try again in a while; in a "
-                "hotel or an office, sign in to its network first.",
-                hub_id=hub_id,
-            )
-        case _ if resumes:  # what is left are errors of the connection, without a common class
-            words = Words(
-                "{hub_id}: no connection to the hub. Check the network and try again: "
-                "a download goes on where it stopped.",
-                hub_id=hub_id,
-            )
-        case _:
-            words = Words(
-                "{hub_id}: no connection to the hub. Check the network and try again.",
-                hub_id=hub_id,
-            )
-    return words
+        bases = (kind.__name__ for kind in type(error).__mro__)
+        sentence = next(
+            (_SENTENCES[base] for base in bases if base in _SENTENCES), _NO_CONNECTION[resumes]
+        )
+        number, said = (error.errno, error.strerror) if isinstance(error, OSError) else (None, None)
+        if number in (errno.ENOSPC, errno.EDQUOT):
+            sentence = _DISK_FULL
+        kind = SignInNeeded if isinstance(error, GatedRepoError) else DownloadFailed
+        raise kind(
+            sentence.template,
+            hub_id=hub_id,
+            status=error.response.status_code if isinstance(error, HfHubHTTPError) else 0,
+            strerror=said or str(error),
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

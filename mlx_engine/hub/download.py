@@ -116,17 +116,17 @@ def _ensure_downloaded(
     on_bytes: gets how many bytes of the file are there.
     """
     blobs = hub.repository(plan.model.hub_id) / "blobs"
-    if not _is_whole(blobs, file):
+    whole = blobs / file.blob
+
+    def is_whole() -> bool:
+        return whole.is_file() and whole.stat().st_size == file.nbytes
+
+    if not is_whole():
         blobs.mkdir(parents=True, exist_ok=True)
         with _locked(hub, plan, file, lambda: on_bytes(partial_bytes(blobs, file))):
-            if not _is_whole(blobs, file):  # another process may have downloaded it meanwhile
+            if not is_whole():  # another process may have downloaded it meanwhile
                 _complete_file(hub, plan, file, on_bytes)
     on_bytes(file.nbytes)
-
-
-def _is_whole(blobs: Path, file: HubFile) -> bool:
-    whole = blobs / file.blob
-    return whole.is_file() and whole.stat().st_size == file.nbytes
 
 
 @contextmanager
