@@ -3826,10 +3826,6 @@ Für Details klicken.</translation>
         <translation>Das empfohlene Sampling wurde nicht übernommen: {origin}: {error}</translation>
     </message>
     <message>
-        <source>{key}={value} is not a number in range.</source>
-        <translation>{key}={value} ist keine Zahl im zulässigen Bereich.</translation>
-    </message>
-    <message>
         <source>The model&apos;s 8-bit numbers (fp8) are unpacked to 16 bits, {times:.1f} times their size in the file, because no graphics processor of a Mac computes with them. They are rounded by 0.2% at most. Without Metal they take 32 bits.</source>
         <translation>Die 8-Bit-Zahlen (fp8) des Modells werden auf 16 Bits entpackt, das {times:.1f}-Fache ihrer Größe in der Datei, weil kein Grafikprozessor eines Macs mit ihnen rechnet. Sie werden um höchstens 0,2 % gerundet. Ohne Metal brauchen sie 32 Bits.</translation>
     </message>
@@ -4678,10 +4674,6 @@ Für Details klicken.</translation>
         <translation>{path}: {what} ({architecture}.{key}) ist nicht gültig. Die Datei noch einmal holen.</translation>
     </message>
     <message>
-        <source>{path}: {architecture}.{key} is {pattern}, where an interval or a list of yes and no is needed. Get the file again.</source>
-        <translation>{path}: {architecture}.{key} ist {pattern}; nötig ist ein Abstand oder eine Liste aus Ja und Nein. Die Datei noch einmal holen.</translation>
-    </message>
-    <message>
         <source>{path}: has no general.architecture, so there is no telling how to run it.</source>
         <translation>{path}: hat kein general.architecture; es lässt sich also nicht sagen, wie es auszuführen ist.</translation>
     </message>
@@ -4706,6 +4698,10 @@ Für Details klicken.</translation>
         <translation>{path}: {key} ist {value}; nötig ist {wanted}. Die Datei noch einmal holen.</translation>
     </message>
     <message>
+        <source>an interval or a list of yes and no</source>
+        <translation>ein Abstand oder eine Liste aus Ja und Nein</translation>
+    </message>
+    <message>
         <source>{path}: extends its context by rope scaling {kind}, which this version does not support for this architecture. Use the model without it.</source>
         <translation>{path}: dehnt den Kontext mit der RoPE-Skalierung {kind}, was diese Version für diese Architektur nicht tut. Das Modell ohne sie nehmen.</translation>
     </message>
@@ -4714,16 +4710,12 @@ Für Details klicken.</translation>
         <translation>{path}: {factors} ist als {name} {shape} gespeichert; nötig ist eine Liste von F32. Die Datei noch einmal holen.</translation>
     </message>
     <message>
-        <source>{path}: {factors} holds values that cannot be factors. Get the file again.</source>
-        <translation>{path}: {factors} enthält Werte, die keine Faktoren sein können. Die Datei noch einmal holen.</translation>
+        <source>{path}: {factors} does not hold {pairs} positive numbers. Get the file again.</source>
+        <translation>{path}: {factors} enthält nicht {pairs} positive Zahlen. Die Datei noch einmal holen.</translation>
     </message>
     <message>
-        <source>{path}: {factors} has {values} factors where {pairs} are needed. Get the file again.</source>
-        <translation>{path}: {factors} hat {values} Faktoren, nötig sind {pairs}. Die Datei noch einmal holen.</translation>
-    </message>
-    <message>
-        <source>{path}: {architecture}.{key} is {value}, which is not valid. Get the file again.</source>
-        <translation>{path}: {architecture}.{key} ist {value}, was nicht gültig ist. Die Datei noch einmal holen.</translation>
+        <source>a positive number</source>
+        <translation>eine positive Zahl</translation>
     </message>
     <message>
         <source>{path}: selects experts by a function that this version does not support (expert_gating_func). Use another model.</source>
@@ -5759,7 +5751,7 @@ Für Details klicken.</translation>
     </message>
     <message>
         <source>a layer of attention or Mamba</source>
-        <translation type="unfinished"></translation>
+        <translation>eine Schicht mit Attention oder Mamba</translation>
     </message>
 </context>
 </TS>
