@@ -15,7 +15,8 @@ digits so far are counted into 2^11 bins by the next, and the bins are walked un
 is sought. Three digits find the last distance. Where not all tokens at that distance are kept, two
 more find the last id among them. Sums of integers are exact in any order, so threads may add as
 they come, and the reference, which sorts, keeps the same tokens. Masses below 2^-40 of the
-likeliest count as nothing.
+likeliest count as nothing; with top_p their tokens, most of a vocabulary and crowded into few bins,
+are not counted: what is sought is reached before them.
 
 A threadgroup a row, whose logits it walks five times (seven at ties), in rounds of as many
 neighbours as there are threads; the bins lie in its memory. A mass is added in two halves: whoever
@@ -42,7 +43,7 @@ from metal_kernels.vocabulary_pick import HEADER as CHOICE_HEADER
 MOST_TOKENS = 2**21
 """Of a vocabulary: what 21 bits tell apart."""
 
-THREADS = 512
+THREADS = 1024
 """A row's."""
 
 _COLDEST = 1e-30  # a temperature that any float32 logits can be divided by, without 0 / 0
@@ -50,9 +51,9 @@ _WHOLE = 2.0**40  # the mass of a row's likeliest token
 _SHARE_BITS = 32
 
 HEADER = """
-inline ulong place_of(float distance, uint token) {
-  // without the sign: the distance of equal zeros is -0 where the row's largest logit is -0
-  return (ulong(as_type<uint>(distance) & 0x7fffffff) << 21) | token;
+// Without the sign: the distance of equal zeros is -0 where the row's largest logit is -0.
+inline uint bits_of(float distance) {
+  return as_type<uint>(distance) & 0x7fffffff;
 }
 
 inline ulong mass_of(float distance) {
@@ -81,7 +82,7 @@ threadgroup float largest_values[GROUPS];
 threadgroup bool are_unsound[GROUPS];
 threadgroup float best_values[GROUPS];
 threadgroup int best_tokens[GROUPS];
-threadgroup ulong found_prefix;
+threadgroup uint found_prefix;
 threadgroup bool found_all;
 
 const int thread_id = thread_index_in_threadgroup;
@@ -109,10 +110,8 @@ if (lane == 0) {
   are_unsound[simd] = is_unsound;
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
-for (int s = 0; s < GROUPS; s++) {
-  largest = max(largest, largest_values[s]);
-  sound = sound && !are_unsound[s];
-}
+largest = simd_max(largest_values[lane % GROUPS]);
+sound = !simd_any(are_unsound[lane % GROUPS]);
 if (!sound || largest == -INFINITY) {
   if (thread_id == 0) {
     picked[row] = -1;
@@ -120,16 +119,18 @@ if (!sound || largest == -INFINITY) {
   return;
 }
 
-// What a place begins with, above the lowest `shift` bits: that of the last one that is kept.
-ulong prefix = 0;
-int shift = 52;
-// What is left to be reached among places that begin so; thread 0 keeps it.
+// The last place that is kept: bits of its distance, and its id among equal ones.
+uint last_distance = 0x7fffffff;
+uint last_id = 0xffffffff;
+// What is left to be reached among places that begin with the digits found; thread 0 keeps it.
 uint count_left = top_k == 0 ? uint(V) : min(top_k, uint(V));
 ulong mass_left = 0;
+uint prefix = 0;
+int above = 31;  // bits that are not found
 bool by_mass = share != 0;
 for (int digit = 0; digit < 5 && (top_k != 0 || share != 0); digit++) {
-  const int above = shift;
-  shift -= digit == 0 || digit == 3 ? 11 : 10;
+  const bool by_id = digit > 2;
+  const int shift = above - (digit == 0 || digit == 3 ? 11 : 10);
   for (int bin = thread_id; bin < BINS; bin += THREADS) {
     atomic_store_explicit(&counts[bin], 0u, memory_order_relaxed);
     atomic_store_explicit(&low[bin], 0u, memory_order_relaxed);
@@ -138,11 +139,14 @@ for (int digit = 0; digit < 5 && (top_k != 0 || share != 0); digit++) {
   threadgroup_barrier(mem_flags::mem_threadgroup);
   for (int n = thread_id; n < V; n += THREADS) {
     const float distance = DISTANCE(n);
-    const ulong place = place_of(distance, n);
-    if ((place >> above) == prefix) {
-      const int bin = (place >> shift) & ((1 << (above - shift)) - 1);
+    const uint its_bits = bits_of(distance);
+    const uint digits = by_id ? uint(n) : its_bits;
+    const bool is_level = !by_id || its_bits == last_distance;
+    const bool has_mass = share == 0 || distance < 28.0f;
+    if ((digits >> above) == prefix && is_level && has_mass) {
+      const int bin = (digits >> shift) & ((1 << (above - shift)) - 1);
       atomic_fetch_add_explicit(&counts[bin], 1u, memory_order_relaxed);
-      if (by_mass && digit < 3) {
+      if (by_mass && !by_id) {
         const ulong mass = mass_of(distance);
         const uint lower = uint(mass);
         const uint before = atomic_fetch_add_explicit(&low[bin], lower, memory_order_relaxed);
@@ -188,7 +192,7 @@ for (int digit = 0; digit < 5 && (top_k != 0 || share != 0); digit++) {
       found_prefix = (prefix << (above - shift)) | bin;
       found_all = false;
       if (digit == 2) {
-        const ulong each = mass_of(as_type<float>(uint(found_prefix)));
+        const ulong each = mass_of(as_type<float>(found_prefix));
         if (by_mass && each > 0) {
           count_left = uint(min(ulong(count_left), (mass_left + each - 1) / each));
         }
@@ -199,6 +203,14 @@ for (int digit = 0; digit < 5 && (top_k != 0 || share != 0); digit++) {
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   prefix = found_prefix;
+  above = shift;
+  if (digit == 2) {
+    last_distance = prefix;
+    prefix = 0;
+    above = 21;
+  } else if (digit == 4) {
+    last_id = prefix;
+  }
   if (found_all) {
     break;
   }
@@ -207,7 +219,9 @@ for (int digit = 0; digit < 5 && (top_k != 0 || share != 0); digit++) {
 Choice mine = {-INFINITY, -1};
 for (int n = thread_id; n < V; n += THREADS) {
   const float distance = DISTANCE(n);
-  if ((place_of(distance, n) >> shift) <= prefix && distance <= farthest) {
+  const uint its_bits = bits_of(distance);
+  const bool is_kept = its_bits < last_distance || (its_bits == last_distance && uint(n) <= last_id);
+  if (is_kept && distance <= farthest) {
     const float noise = gumbel_of(keys[2 * row], keys[2 * row + 1], n);
     const Choice its = {fma(LOGIT(n) - largest, inverse_temperature, noise), n};
     if (before(its, mine)) {

@@ -59,7 +59,7 @@ inline Choice best_of(Choice mine) {
   return Choice{value, token == 0x7fffffff ? -1 : token};
 }
 
-// The best token of a threadgroup's `simds` SIMD-groups, -1 if any thread saw a bad logit.
+// The best token of a threadgroup's `simds` SIMD-groups, up to 32; -1 if any thread saw a bad logit.
 inline int best_token(
     Choice mine, bool bad, threadgroup float* values, threadgroup int* tokens, int simds,
     int simd, int lane) {
@@ -70,16 +70,8 @@ inline int best_token(
     tokens[simd] = any_bad ? -2 : top.token;
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  Choice winner = {-INFINITY, -1};
-  bool unsound = false;
-  for (int s = 0; s < simds; s++) {
-    const Choice its = {values[s], tokens[s]};
-    unsound = unsound || its.token == -2;
-    if (before(its, winner)) {
-      winner = its;
-    }
-  }
-  return unsound ? -1 : winner.token;
+  const Choice its = lane < simds ? Choice{values[lane], tokens[lane]} : Choice{-INFINITY, -1};
+  return simd_any(its.token == -2) ? -1 : best_of(its).token;
 }
 """
 
