@@ -115,7 +115,7 @@ KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
         "pick": Kernel(False, True, _inputs_in_eights),
         "filtered-pick": Kernel(fits=lambda work: work.outputs <= MOST_TOKENS),
         "noise": Kernel(),
-        "norms": Kernel(),
+        "norms": Kernel(fits=lambda work: work.inputs >= 8),
     }
 )
 

@@ -2,13 +2,15 @@
 
     y[p] = x[row(p)] W[expert(p)]^T    for pairs p = (row, choice), W [E, N, K]
 
-A pass of M rows with `top` experts each has M * top pairs, and rows of one text often select the
-same experts. The threadgroups of a pair look up all pairs with the same expert and end if there is
-an earlier one; the first pair of an expert computes all of its at most M rows, reading the weights
-once. So the grouping happens on the device, without another launch or a wait for the host. A pair's
-sum has the bits of few_row_matvec, whatever other pairs there are.
+A pass of a few rows with `top` experts each has rows * top pairs, and rows of one text often select
+the same experts. The threadgroups of a pair look up the pairs with the same expert: the first of
+each M of them computes all M, reading the weights once, and the others end. So the grouping happens
+on the device, without another launch or a wait for the host. M is 4: seldom do more rows of a pass
+select one expert, and each takes registers. A pair's sum has the bits of few_row_matvec, whatever
+other pairs there are.
 
-Cost: the weights of each distinct expert read once, x once a pair, y written; 2 N K flops a pair.
+Cost: the weights of each distinct expert read once for four rows, x once a pair, y written; 2 N K
+flops a pair.
 """
 
 from functools import cache
@@ -35,14 +37,27 @@ const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_thr
 const int first = simd * R;
 const int leader = threadgroup_position_in_grid.y;
 const int expert = experts[leader];
-int pairs[M];  // of each row the one that has this expert, -1 for none
+int before = 0;  // earlier pairs of this expert
+int taken = 0;
+int pairs[M];    // this pair and those after it, -1 for none
 UNROLL for (int m = 0; m < M; m++) {
-  const bool is_its = lane < TOP && experts[m * TOP + lane] == expert;
+  pairs[m] = -1;
+}
+for (int row = 0; row < ROWS; row++) {
+  const bool is_its = lane < TOP && experts[row * TOP + lane] == expert;
   const uint found = uint(ulong(simd_ballot(is_its)));
-  pairs[m] = found != 0 ? m * TOP + int(ctz(found)) : -1;
-  if (pairs[m] >= 0 && pairs[m] < leader) {
-    return;
+  const int pair = row * TOP + int(ctz(found));
+  if (found != 0 && pair < leader) {
+    before++;
+  } else if (found != 0) {
+    UNROLL for (int m = 0; m < M; m++) {
+      pairs[m] = m == taken ? pair : pairs[m];
+    }
+    taken++;
   }
+}
+if (before % M != 0) {
+  return;
 }
 #define W_ROW(r) (expert * N + min(first + r, N - 1))
 #define X_ROW(m) (x + size_t(pairs[m] / PAIRS_PER_X) * K)
@@ -61,6 +76,9 @@ if (pair >= 0 && first + r < N) {{
 
 LANES = 32
 """Of a SIMD-group: as many choices of a row are looked at together."""
+
+MOST_SHARED = 4
+"""Rows of a pass that weights are read once for."""
 
 KERNEL = RowKernel("expert_union_matvec", SETUP + ACCUMULATE + STORE, before=("x", "experts"))
 
@@ -86,9 +104,10 @@ def _launch(
 ) -> Launch:
     count, top = chosen
     assert top <= LANES, top
-    pairs, together = count * top, weight_rows(count)
-    cut = LaunchShape(count, together, -(-outputs // together), deep=pairs)
-    extra = parameters(TOP=top, PAIRS_PER_X=pairs // rows)
+    pairs, shared = count * top, min(count, MOST_SHARED)
+    together = weight_rows(shared)
+    cut = LaunchShape(shared, together, -(-outputs // together), deep=pairs)
+    extra = parameters(ROWS=count, TOP=top, PAIRS_PER_X=pairs // rows)
     return row_launch(KERNEL, form, dtype, (((pairs, outputs), dtype),), cut, extra)
 
 

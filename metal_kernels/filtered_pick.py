@@ -220,8 +220,8 @@ Choice mine = {-INFINITY, -1};
 for (int n = thread_id; n < V; n += THREADS) {
   const float distance = DISTANCE(n);
   const uint its_bits = bits_of(distance);
-  const bool is_kept = its_bits < last_distance || (its_bits == last_distance && uint(n) <= last_id);
-  if (is_kept && distance <= farthest) {
+  const bool is_among = its_bits == last_distance && uint(n) <= last_id;
+  if ((its_bits < last_distance || is_among) && distance <= farthest) {
     const float noise = gumbel_of(keys[2 * row], keys[2 * row + 1], n);
     const Choice its = {fma(LOGIT(n) - largest, inverse_temperature, noise), n};
     if (before(its, mine)) {

@@ -59,7 +59,7 @@ inline Choice best_of(Choice mine) {
   return Choice{value, token == 0x7fffffff ? -1 : token};
 }
 
-// The best token of a threadgroup's `simds` SIMD-groups, up to 32; -1 if any thread saw a bad logit.
+// The best token of up to 32 SIMD-groups of a threadgroup, -1 if any thread saw a bad logit.
 inline int best_token(
     Choice mine, bool bad, threadgroup float* values, threadgroup int* tokens, int simds,
     int simd, int lane) {

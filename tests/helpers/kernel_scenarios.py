@@ -171,11 +171,12 @@ def norm(launcher: Breaking) -> None:
 
 
 def experts(launcher: Breaking) -> None:
-    x, weights = normal((ROWS, WIDTH), 11), four_bits(5, 13)
-    chosen = mx.array([[0, 3], [3, 1], [0, 1]], dtype=mx.int32)
+    """One expert has five rows, so that its weights are read twice; one has four, one three."""
+    x, weights = normal((6, WIDTH), 11), four_bits(5, 13)
+    chosen = mx.array([[0, 3], [3, 1], [0, 1], [3, 0], [0, 3], [1, 0]], dtype=mx.int32)
     whole = expert_union_matvec.expert_union_matvec(x, chosen, weights, FOUR, launcher)
     near(whole, expert_union_matvec.reference(x, chosen, weights, FOUR))
-    launcher.read_once("w", share=3 / 5, loads=16 / 13 * 3 / 5)
+    launcher.read_once("w", share=4 / 5, loads=16 / 13 * 4 / 5)
     few = expert_union_matvec.expert_union_matvec(x[:1], chosen[:1], weights, FOUR, launcher)
     equal(few, whole[:2], "rows")
 

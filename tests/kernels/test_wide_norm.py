@@ -12,7 +12,7 @@ EPS = 1e-6
 
 
 @pytest.mark.parametrize("dtype", [mx.bfloat16, mx.float16])
-@pytest.mark.parametrize("size", [1, 33, 128, 512, 513, 2880])
+@pytest.mark.parametrize("size", [9, 33, 128, 512, 513, 2880])
 def test_a_norm_is_rounded_once(size: int, dtype: mx.Dtype) -> None:
     x = (3 * mx.random.normal((5, size), key=mx.random.key(1))).astype(dtype)
     weight = 1 + 0.3 * mx.random.normal((size,), key=mx.random.key(2))
