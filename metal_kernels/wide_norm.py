@@ -6,8 +6,8 @@ Files keep such weights in float32: GGUF all of them, and families whose norms a
 bits would round by up to 0.4 %. Stock MLX casts the row up, norms it, and casts it down: three
 launches for a row of a few kilobytes, a quarter of all launches of a small model's pass.
 
-x [R, N] of any floating dtype T, N at least 8, w float32 [N], or [W, N] where row r has weight r mod
-W, as heads have -> y [R, N] of T. A threadgroup of SIMDS SIMD-groups has a row, so that a row's
+x [R, N] of any floating dtype T, N at least 8; w float32 [N], or [W, N] where row r has weight r
+mod W, as heads have -> y [R, N] of T. A threadgroup of SIMDS SIMD-groups has a row, so that a row's
 bits do not depend on the rows beside it. A lane takes four neighbours at a time.
 
 Cost: x read twice (the second time from cache), y written, w read once a row; 4 R N flops.
