@@ -16,6 +16,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import (
     QAbstractButton,
+    QBoxLayout,
     QButtonGroup,
     QCheckBox,
     QComboBox,
@@ -146,7 +147,10 @@ class _Segment(QPushButton):
 
 
 class Segments(Control):
-    """Values side by side; arrow keys move. Signal `chosen`: the value that the user picked."""
+    """Values side by side, or under each other where there is no room; arrow keys move.
+
+    Signal `chosen`: the value that the user picked.
+    """
 
     def __init__(self, name: str, options: Sequence[Option] = (), what: str = "") -> None:
         """what: the choice in a sentence."""
@@ -215,7 +219,35 @@ class Segments(Control):
             if before is not None:
                 self.setTabOrder(before, button)
 
+    def _fit(self) -> None:
+        """Put the buttons under each other where they would be cut beside each other."""
+        beside = self.sizeHint().width() <= self.width()
+        self._row.setDirection(
+            QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom
+        )
+
     # Qt
+
+    @override
+    def sizeHint(self) -> QSize:
+        beside = sum(button.sizeHint().width() for button in self._group.buttons())
+        return QSize(beside, super().sizeHint().height())
+
+    @override
+    def minimumSizeHint(self) -> QSize:
+        widest = max(button.sizeHint().width() for button in self._group.buttons())
+        return QSize(widest, super().minimumSizeHint().height())
+
+    @override
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    @override
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest:
+            self._fit()
+        return super().event(event)
 
     @override
     def focusInEvent(self, event: QFocusEvent) -> None:

@@ -84,7 +84,7 @@ class HubView(QWidget):
         add_clear_button(self._words)
         self._format = Segments(tr("Format"))
         self._format.show_options(FORMATS, "")
-        self._heading, self._state = label("", "muted"), paragraph("", "muted")
+        self._heading, self._state = paragraph("", "muted"), paragraph("", "muted")
         self._sign_in = SignIn()
         self.table = ModelTable(tr("Models on Hugging Face"))
         self._what = paragraph("", "muted")

@@ -8,6 +8,7 @@ from painted import solid_colours
 from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QIcon, QPainter, QPalette, QPixmap
 from PySide6.QtWidgets import QMenu, QPushButton, QToolButton, QWidget
+from shown_transcript import settle
 
 from app.start.folders import asset_path
 from app.window.controls import icons
@@ -189,3 +190,14 @@ def test_a_chosen_segment_has_room_for_its_bold_words(qtbot):
     bold = button.font()
     bold.setWeight(QFont.Weight.DemiBold)
     assert button.width() >= QFontMetrics(bold).horizontalAdvance(button.text()) + 2 * 15
+    beside, holder = segments.sizeHint(), QWidget()
+    qtbot.addWidget(holder)
+    column(segments, of=holder)
+    holder.resize(beside.width() - 1, 100)
+    holder.show()
+    settle()
+    first, second = segments.findChildren(QPushButton)
+    assert first.width() >= first.sizeHint().width() and second.y() > first.y()
+    holder.resize(beside.width(), 100)
+    settle()
+    assert segments.sizeHint() == beside and second.y() == first.y()

@@ -104,8 +104,12 @@ def test_nothing_scrolls_sideways_and_no_line_is_cut(qtbot, wear, speaking, lang
     look_at("drafting")
     window.show_page("compare")
     look_at("compare")
+    window.show_page("library")
+    look_at("library")
+    made.library.show_place("hub")
+    look_at("hub")
     window.show_page("settings")
-    for pane in ("general", "appearance", "models", "drafting", "advanced"):
+    for pane in ("general", "appearance", "models", "drafting", "server", "advanced"):
         made.settings.show_pane(pane)
         look_at(f"settings, {pane}")
 
