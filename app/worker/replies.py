@@ -179,7 +179,7 @@ Reply = (
 
 MEMORY_FULL = Words(
     "Memory ran out. What was answered so far is kept. Close other programs, begin "
-    "a new chat, or take a smaller or more strongly quantised model, then try "
+    "a new chat, or take a smaller model, then try "
     "again."
 )
 

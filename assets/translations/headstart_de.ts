@@ -3733,8 +3733,8 @@ Für Details klicken.</translation>
         <translation>{old} wurde zuerst geschlossen: Zusammen mit {new} passt es nicht in den Speicher.</translation>
     </message>
     <message>
-        <source>Memory ran out. What was answered so far is kept. Close other programs, begin a new chat, or take a smaller or more strongly quantised model, then try again.</source>
-        <translation>Der Speicher ist voll. Was bisher geantwortet wurde, bleibt erhalten. Andere Programme schließen, einen neuen Chat beginnen oder ein kleineres oder stärker quantisiertes Modell nehmen, dann noch einmal versuchen.</translation>
+        <source>Memory ran out. What was answered so far is kept. Close other programs, begin a new chat, or take a smaller model, then try again.</source>
+        <translation>Der Arbeitsspeicher ist ausgegangen. Die Antwort bis hier ist gesichert. Schließen Sie andere Programme, beginnen Sie einen neuen Chat, oder nehmen Sie ein kleineres Modell; dann noch einmal.</translation>
     </message>
     <message>
         <source>Headstart made a mistake. What was answered so far is kept.</source>
@@ -5050,8 +5050,8 @@ Für Details klicken.</translation>
         <translation>nicht geladen: {why}</translation>
     </message>
     <message>
-        <source>{name}: {plan}. It is too large for this computer. Take a smaller model.</source>
-        <translation>{name}: {plan}. Es ist zu groß für diesen Computer. Ein kleineres Modell nehmen.</translation>
+        <source>{name}: {plan}. Take a smaller model.</source>
+        <translation>{name}: {plan}. Ein kleineres Modell nehmen.</translation>
     </message>
     <message>
         <source>{name}: {plan}. Limit chats to fewer tokens, take a smaller model, or load it anyway: the computer may then slow down, or end the program.</source>

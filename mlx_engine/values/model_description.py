@@ -207,7 +207,7 @@ class ModelDescription:
         if fit.is_hopeless:
             raise DoesNotFit(
                 Words(
-                    "{name}: {plan}. It is too large for this computer. Take a smaller model.",
+                    "{name}: {plan}. Take a smaller model.",
                     name=self.name,
                     plan=fit.words,
                 )
