@@ -183,18 +183,17 @@ def test_a_chosen_segment_has_room_for_its_bold_words(qtbot):
     """Whatever padding a page's own style sheet gives it."""
     segments = Segments("Where", [Option("here", "On this computer"), Option("hub", "Hub")])
     segments.setStyleSheet("QPushButton { padding: 4px 14px; border: 1px solid; }")
-    qtbot.addWidget(segments)
+    holder = QWidget()
+    qtbot.addWidget(holder)
+    column(segments, of=holder)
     segments.set_value("here")
-    segments.show()
+    holder.show()
     button = segments.findChildren(QPushButton)[0]
     bold = button.font()
     bold.setWeight(QFont.Weight.DemiBold)
     assert button.width() >= QFontMetrics(bold).horizontalAdvance(button.text()) + 2 * 15
-    beside, holder = segments.sizeHint(), QWidget()
-    qtbot.addWidget(holder)
-    column(segments, of=holder)
+    beside = segments.sizeHint()
     holder.resize(beside.width() - 1, 100)
-    holder.show()
     settle()
     first, second = segments.findChildren(QPushButton)
     assert first.width() >= first.sizeHint().width() and second.y() > first.y()
