@@ -40,7 +40,7 @@ class ComparePane(QFrame):
         self.view: AnswerView | None = None
         self.setProperty("role", "card")
         self.setAccessibleName(title)
-        self._speed, self._figures = paragraph("", "figure"), paragraph("", "muted")
+        self._speed, self._figures = paragraph("", "title"), paragraph("", "muted")
         for figures in (self._speed, self._figures):
             tabular(figures)
         self._bar = ShareBar(tr("{title}: speed", title=title))
@@ -184,7 +184,7 @@ class VerdictCard(QFrame):
         self._words = paragraph("", "heading")
         self._words.setAccessibleName(tr("Verdict"))
         self._gain, self._seed = paragraph("", "muted"), paragraph("", "muted")
-        self._ratio = label("", "figure")
+        self._ratio = label("", "title")
         self._ratio.setAccessibleName(tr("Speed with drafting over speed without"))
         tabular(self._ratio)
         top = row(self._sign, Wide(self._words), self._ratio, spacing=10)

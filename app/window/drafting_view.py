@@ -14,6 +14,7 @@ from app.state.round_history import DraftingNow, DraftingState, LastAnswer, Roun
 from app.state.server import ServerState
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_tip, tabular, wrapped
 from app.window.controls.layouts import STRETCH, Group, Item, Wide, column, row
+from app.window.controls.scroll_bar import overlay_bar
 from app.window.drafting_charts import CostCurve, DepthBars, PassBars, StageBar
 from app.window.language import DRAFTING, STEP, TOKEN, percent, said, tr
 from app.window.look import look
@@ -291,6 +292,7 @@ class DraftingView(QScrollArea):
         for part in (self, body):
             part.setProperty("role", "side")
         self.setWidget(body)
+        overlay_bar(self)
         self._figures: DraftingFigures | None = None
         self.show_history(RoundHistory())
         self.show_kernels(())

@@ -190,7 +190,7 @@ class DropOverlay(Layer):
         paint_icon(painter, place, ICONS[self._plan.kind], self._colour())
         wraps = Qt.AlignmentFlag.AlignHCenter | Qt.TextFlag.TextWordWrap
         font = QFont(self.font())
-        font.setPixelSize(round(now.sizes.interface * 1.45))
+        font.setPixelSize(now.sizes.title)
         font.setWeight(QFont.Weight.DemiBold)
         painter.setFont(font)
         painter.setPen(now.colour("text"))

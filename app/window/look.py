@@ -65,12 +65,14 @@ def _colours(theme: Theme) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class TypeSizes:
-    """Text sizes in pixels at a zoom of 1; spacing follows a grid of 4 pixels."""
+    """All text sizes, in pixels at a zoom of 1; spacing follows a grid of 4 pixels. Code has the
+    size of the interface.
+    """
 
+    small: int = 12
     interface: int = 13
     transcript: int = 15
-    code: int = 13
-    small: int = 12
+    title: int = 19
 
     def zoomed(self, zoom: float) -> "TypeSizes":
         """The same at another text zoom."""
@@ -121,7 +123,7 @@ class Look:
     def code_font(self) -> QFont:
         """Of code blocks."""
         font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
-        font.setPixelSize(self.sizes.code)
+        font.setPixelSize(self.sizes.interface)
         return font
 
     def small_font(self) -> QFont:

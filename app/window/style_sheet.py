@@ -1,7 +1,7 @@
 """The style sheet of the window and its application, at the theme and text zoom of the settings.
 
 Widgets choose a look by the dynamic property `role`. Labels: title, heading, error-heading, muted,
-note, figure, effect, problem, warning. Push buttons: primary, quiet, disclosure, link, row,
+note, effect, problem, warning. Push buttons: primary, quiet, disclosure, link, row,
 segment. Tool buttons: group, primary. Frames: side, card, composer, chip, drop. Editors: field,
 message.
 """
@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QApplication
 from app.state.settings import KeptSettings
 from app.values.app_settings import Theme as Wish
 from app.values.app_settings import zoomed
+from app.window.controls.scroll_bar import SYSTEM_HAS_THEM
 from app.window.look import Look, Scheme, TypeSizes, load_theme, look, mixed, palette_of
 from mlx_engine.values.words import Words
 
@@ -26,7 +27,6 @@ QLabel[role="heading"] { font-weight: 600; }
 QLabel[role="error-heading"] { color: $error; font-weight: 600; }
 QLabel[role="muted"] { color: $muted; font-size: ${small}px; }
 QLabel[role="note"] { color: $text; font-size: ${small}px; }
-QLabel[role="figure"] { font-size: ${figure}px; font-weight: 600; }
 QLabel[role="problem"] { color: $error; font-size: ${small}px; }
 QLabel[role="warning"] { color: $warning; font-size: ${small}px; }
 QLabel[role="effect"] { color: $text; font-size: ${small}px; }
@@ -230,7 +230,7 @@ SCROLL_BARS = """
 QScrollBar { background: transparent; border: none; }
 QScrollBar:vertical { width: 10px; }
 QScrollBar:horizontal { height: 10px; }
-QScrollBar::handle { background: $outline; border-radius: 3px; margin: 2px; }
+QScrollBar::handle { background: $thumb; border-radius: 3px; margin: 2px; }
 QScrollBar::handle:vertical { min-height: 32px; }
 QScrollBar::handle:horizontal { min-width: 32px; }
 QScrollBar::handle:hover { background: $muted; }
@@ -252,7 +252,9 @@ QPushButton[role="row"]:checked { background: $selected; }
 QPushButton[role="row"]:focus { border-color: $accent; }
 """
 
-RULES = LABELS + BUTTONS + BARS + GROUPS + FIELDS + CHOICES + TABS + FRAMES + SCROLL_BARS + SIDEBAR
+RULES = LABELS + BUTTONS + BARS + GROUPS + FIELDS + CHOICES + TABS + FRAMES + SIDEBAR
+if not SYSTEM_HAS_THEM:
+    RULES += SCROLL_BARS
 
 
 def apply_theme(application: QApplication, scheme: Scheme, zoom: float) -> None:
@@ -273,15 +275,13 @@ def style_sheet(wanted: Look) -> str:
     theme, sizes = wanted.theme, wanted.sizes
     names = {
         **asdict(theme),
-        "small": sizes.small,
-        "transcript": sizes.transcript,
+        **asdict(sizes),
         "icon": wanted.icon_size,
-        "title": round(sizes.interface * 1.45),
-        "figure": round(sizes.interface * 1.7),
         "box": round(sizes.interface * 1.15),
         "line_height": round(sizes.interface * 1.4),
         "accent_over": mixed(theme.accent, theme.text, 0.14),
         "marked": mixed(theme.page, theme.accent, 0.25),  # formulas keep their colour on it
+        "thumb": mixed(theme.line, theme.muted, 0.5),
         "outline": mixed(theme.line, theme.muted, 0.3),
     }
     return Template(RULES).substitute(names)

@@ -104,6 +104,8 @@ def pages(made: object, settle: object) -> Iterator[tuple[str, QWidget]]:
         settle()
         return name, widget
 
+    made.window.show_page("chat")
+    made.chat_page.show_start(False)
     yield shown("sidebar", made.sidebar)
     yield shown("chat", made.chat_page)
     made.window.show_panel("session")

@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from app.window.controls.icons import icon
 from app.window.controls.labels import set_tip, wrapped
+from app.window.controls.scroll_bar import overlay_bar
 from app.window.language import said, tr
 
 
@@ -140,6 +141,7 @@ def scrolled(body: QWidget) -> QScrollArea:
     area.setWidgetResizable(True)
     area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     area.setWidget(body)
+    overlay_bar(area)
     return area
 
 

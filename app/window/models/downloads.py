@@ -10,6 +10,7 @@ from app.values.models import DownloadFigures, Phase
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
 from app.window.controls.layouts import Wide, column, row
+from app.window.controls.scroll_bar import overlay_bar
 from app.window.language import in_a_sentence, number, said, tr
 from mlx_engine.values.words import Words, size_words
 
@@ -47,6 +48,7 @@ class DownloadList(QScrollArea):
         self._column = column(of=inner, spacing=GAP)
         self.setWidgetResizable(True)
         self.setWidget(inner)
+        overlay_bar(self)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

@@ -25,6 +25,7 @@ from app.window.controls.fields import on_key
 from app.window.controls.labels import describe, label, paragraph, say, set_role, set_tip
 from app.window.controls.layouts import Group, Wide, column, named, row
 from app.window.controls.numbers import NumberField, NumberKind
+from app.window.controls.scroll_bar import overlay_bar
 from app.window.language import DRAFTING_HEADS, TOKEN, tr
 from app.window.models.model_facts import ModelFacts
 from mlx_engine.values.options import Misfit
@@ -212,6 +213,7 @@ class FittingArea(QScrollArea):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setWidget(body)
+        overlay_bar(self)
         for ground in (self.viewport(), body):
             ground.setAutoFillBackground(False)
 

@@ -19,6 +19,7 @@ from typing_extensions import override
 from app.values.models import FITS
 from app.window.controls.icons import icon
 from app.window.controls.labels import plain
+from app.window.controls.scroll_bar import overlay_bar
 from app.window.language import said, tr
 from app.window.look import look
 from mlx_engine.values.memory_plan import Fit
@@ -190,6 +191,7 @@ class ModelTable(QTreeWidget):
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.setVerticalScrollMode(QTreeWidget.ScrollMode.ScrollPerPixel)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        overlay_bar(self)
         self.setIndentation(14)
         self.setExpandsOnDoubleClick(False)
         header = self.header()

@@ -42,6 +42,7 @@ from app.state.chat_list import ChatListState
 from app.values.chats import Folder, ListedChat
 from app.window.controls.fields import on_key
 from app.window.controls.labels import label, unmarked
+from app.window.controls.scroll_bar import overlay_bar
 from app.window.language import tr
 from app.window.sidebar.chat_delegate import ChatDelegate, menu_button
 from app.window.sidebar.chat_list_model import ANSWERING_ROLE, ChatListModel
@@ -83,6 +84,7 @@ class ChatList(QListView):
         self.setDropIndicatorShown(False)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        overlay_bar(self)
         self.setMouseTracking(True)
         on_key(self, Qt.Key.Key_F2)  # for the chat that is marked here, not for the one on show
         self.clicked.connect(self._click)

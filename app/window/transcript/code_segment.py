@@ -95,7 +95,7 @@ class CodeText(QPlainTextEdit):
 
     def _is_outdated(self) -> bool:
         """Whether the look has changed, or a style sheet has set the former font again."""
-        return self._look != look() or self.font().pixelSize() != look().sizes.code
+        return self._look != look() or self.font().pixelSize() != look().sizes.interface
 
     def text(self) -> str:
         """The code on show."""

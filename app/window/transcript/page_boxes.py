@@ -185,14 +185,14 @@ def quote_bars(blocks: Sequence[PlacedBlock]) -> Iterator[QRectF]:
 
 def soften_bullets(document: QTextDocument, pixels: int) -> None:
     """Make bullets of lists smaller and move them away from their words: Qt draws them in the font
-    of the block. pixels: of the text's font.
+    of the block. pixels: of the bullets' font.
     """
     first = block = document.begin()
     while block.isValid():
         style = block.textList().format().style() if block.textList() else None
         if style in BULLETS and block.blockFormat().marker() == NO_MARKER:
             form = block.charFormat()
-            form.setProperty(QTextFormat.Property.FontPixelSize, round(pixels * 0.75))
+            form.setProperty(QTextFormat.Property.FontPixelSize, pixels)
             form.setFontStretch(WIDE)
             QTextCursor(block).setBlockCharFormat(form)
         block = block.next()

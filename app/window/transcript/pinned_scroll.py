@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 from shiboken6 import isValid
 from typing_extensions import override
 
+from app.window.controls.scroll_bar import overlay_bar
 from app.window.transcript.reader import MARGIN
 
 SLACK = 4
@@ -48,6 +49,7 @@ class PinnedScroll(QScrollArea):
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        overlay_bar(self)
         self.verticalScrollBar().valueChanged.connect(self._moved)
         self.verticalScrollBar().rangeChanged.connect(self._grew)
 

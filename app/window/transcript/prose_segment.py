@@ -169,7 +169,7 @@ class ProseSegment(QTextBrowser):
         self._fit_tables()
         document.setHtml(self._html)
         if "<li" in self._html:
-            soften_bullets(document, self._look.sizes.transcript)
+            soften_bullets(document, self._look.sizes.small)
         if "<blockquote" in self._html:
             set_in_from_right(document)
         self._place_formulas()

@@ -103,7 +103,7 @@ def meets_window(part: QWidget) -> bool:
 
 def css(look: Look, muted: bool) -> str:
     """The style sheet of a prose document."""
-    theme, size = look.theme, look.sizes.transcript
+    theme, sizes = look.theme, look.sizes
     colour = theme.muted if muted else theme.text
     family = look.code_font().family()
     line = f"line-height:{LINE_HEIGHT}%"
@@ -114,10 +114,10 @@ def css(look: Look, muted: bool) -> str:
         li {{ margin:0 0 4px 0; }}
         li p {{ margin:0 0 4px 0; }}
         .h1, .h2, .h3 {{ color:{colour}; font-weight:600; }}
-        .h1 {{ font-size:{round(size * 1.25)}px; margin:14px 0 8px 0; }}
-        .h2 {{ font-size:{round(size * 1.1)}px; margin:14px 0 6px 0; }}
-        .h3 {{ font-size:{size}px; margin:10px 0 4px 0; }}
-        code, pre {{ font-family:'{family}'; font-size:{look.sizes.code}px; }}
+        .h1 {{ font-size:{sizes.title}px; margin:16px 0 8px 0; }}
+        .h2 {{ font-size:{sizes.transcript}px; margin:16px 0 6px 0; }}
+        .h3 {{ font-size:{sizes.transcript}px; margin:10px 0 4px 0; }}
+        code, pre {{ font-family:'{family}'; font-size:{sizes.interface}px; }}
         pre {{ background-color:{theme.code}; margin:4px 0 8px 0; white-space:pre-wrap; }}
         blockquote {{ color:{theme.muted}; margin:0 0 {PARAGRAPH_GAP}px {QUOTE_STEP}px; }}
         blockquote p {{ color:{theme.muted}; }}
@@ -127,7 +127,7 @@ def css(look: Look, muted: bool) -> str:
         td {{ color:{colour}; }}
         a {{ color:{theme.accent}; text-decoration:none; }}
         hr {{ background-color:{theme.line}; }}
-        .footnote {{ color:{theme.muted}; font-size:{look.sizes.small}px; margin:0 0 4px 0; }}
+        .footnote {{ color:{theme.muted}; font-size:{sizes.small}px; margin:0 0 4px 0; }}
         .problem {{ color:{theme.error}; }}
         .display {{ line-height:100%; margin:4px 0 {PARAGRAPH_GAP}px 0; }}
     """

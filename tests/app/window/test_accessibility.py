@@ -1,10 +1,17 @@
-"""A screen reader is told what every control on every page is, and the words of every figure."""
+"""A screen reader is told what every control on every page is, and the words of every figure; all
+text on every page has one of four sizes.
+"""
+
+import dataclasses
+import re
 
 import pytest
 from accessibility_dump import CONTROLS, pages, told_of
 from filled_window import filled_window
 from panel_driving import Owner
+from PySide6.QtCore import QBuffer
 from PySide6.QtGui import QAccessible
+from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractSpinBox,
@@ -15,21 +22,30 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
     QWidget,
 )
+from pytestqt.qtbot import QtBot
 from shown_transcript import settle
 
 from app.window.controls.chart import Chart, ShareBar
 from app.window.controls.layouts import Group
 from app.window.controls.numbers import NumberField, Slider
+from app.window.look import TypeSizes
+from app.window.style_sheet import apply_theme
 
 ROLE = QAccessible.Role
 
 
-@pytest.fixture
-def made(qtbot):
-    window = filled_window(qtbot)
-    owner = Owner(window.session)
-    window.session.settings.watch(lambda: owner.settings, owner.change, owner.changed)
-    return window
+@pytest.fixture(scope="module")
+def made(qapp, request):
+    apply_theme(qapp, "light", 1.0)
+    widgets = filled_window(QtBot(request))
+    widgets.window.setProperty("stays", True)
+    owner = Owner(widgets.session)
+    widgets.session.settings.watch(lambda: owner.settings, owner.change, owner.changed)
+    yield widgets
+    widgets.window.close()
+    widgets.window.deleteLater()
+    settle()
+    qapp.setStyleSheet("")
 
 
 def test_every_control_has_a_name_and_every_number_a_value(made):
@@ -52,6 +68,17 @@ def test_every_figure_is_told_in_words(made):
                 interface = QAccessible.queryAccessibleInterface(chart)
                 assert interface.role() == ROLE.StaticText
                 assert interface.text(QAccessible.Text.Name) == chart.words() != ""
+
+
+def test_all_text_has_one_of_four_sizes(made):
+    """As it is painted: a picture in SVG tells the size of each text."""
+    shown = set[str]()
+    for _, widget in pages(made, settle):
+        picture, svg = QBuffer(), QSvgGenerator()
+        svg.setOutputDevice(picture)
+        widget.render(svg)
+        shown |= set(re.findall(r'font-size="(\d+)', bytes(picture.data().data()).decode()))
+    assert {int(size) for size in shown} == set(dataclasses.astuple(TypeSizes()))
 
 
 def explained(control: QWidget, root: QWidget) -> bool:

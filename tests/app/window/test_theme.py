@@ -61,5 +61,5 @@ def test_tints_deepen_and_then_stay(theme):
 
 
 def test_zoom():
-    assert TypeSizes().zoomed(2) == TypeSizes(26, 30, 26, 24)
+    assert TypeSizes().zoomed(2) == TypeSizes(24, 26, 30, 38)
     assert TypeSizes().zoomed(0.1).small == 8
