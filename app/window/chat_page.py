@@ -22,6 +22,7 @@ from app.window.look import look
 from app.window.models.downloads import BytesBar, bytes_of
 from app.window.models.first_run_view import FirstRunView
 from app.window.models.model_card_view import LOOKING
+from app.window.transcript.reader import MARGIN, TEXT_WIDTHS
 from app.window.transcript.transcript_view import TranscriptView
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words, joined, size_words
@@ -286,8 +287,7 @@ PAGE_STEPS = {
     Qt.Key.Key_PageUp: QAbstractSlider.SliderAction.SliderPageStepSub,
     Qt.Key.Key_PageDown: QAbstractSlider.SliderAction.SliderPageStepAdd,
 }
-WIDEST = 800
-SIDE = 20
+WIDEST = TEXT_WIDTHS["usual"]
 
 
 class ChatPage(QWidget):
@@ -306,7 +306,7 @@ class ChatPage(QWidget):
         composer.setMaximumWidth(WIDEST)
         self._foot = QWidget()
         self._foot.setLayout(centred(composer))
-        self._foot.setContentsMargins(SIDE, 0, SIDE, 16)
+        self._foot.setContentsMargins(MARGIN, 0, MARGIN, 16)
         self._lines = column(head, Wide(self._middle), self._foot, of=self, spacing=0)
         # the foot in place of the composer, whose frame changes with the keys
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
@@ -320,7 +320,7 @@ class ChatPage(QWidget):
             self._start.place_composer(self._foot)
         else:
             self._lines.addWidget(self._foot)
-        self._foot.setContentsMargins(0 if is_empty else SIDE, 0, 0 if is_empty else SIDE, 16)
+        self._foot.setContentsMargins(0 if is_empty else MARGIN, 0, 0 if is_empty else MARGIN, 16)
         self._middle.setCurrentWidget(self._start if is_empty else self._transcript)
         if has_focus:
             self._composer.setFocus()

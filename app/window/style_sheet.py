@@ -34,13 +34,13 @@ QLabel:disabled { color: $muted; }
 QToolTip { color: $text; background: $bubble; border: 1px solid $line; padding: 4px 8px; }
 QMenu {
   background: $page; color: $text; border: 1px solid $line; padding: 4px;
-  menu-scrollable: 1;
+  font-size: ${interface}px; menu-scrollable: 1;
 }
 QMenu::item { padding: 5px 24px 5px 12px; border-radius: 5px; }
 QMenu::item:selected { background: $hover; }
 QMenu::item:disabled { color: $muted; }
 QMenu::separator { background: $line; height: 1px; margin: 4px 8px; }
-QMenuBar { background: $side; color: $text; }
+QMenuBar { background: $side; color: $text; font-size: ${interface}px; }
 QMenuBar::item { padding: 4px 10px; background: transparent; border-radius: 5px; }
 QMenuBar::item:selected { background: $hover; }
 """
@@ -109,7 +109,7 @@ QToolButton[role="group"]:checked, QToolButton[role="group"]:hover { background:
 QToolButton[role="group"]:focus { border-color: transparent; text-decoration: underline; }
 QPushButton[role="segment"] {
   background: $page; border: 1px solid $line; border-right: none; border-radius: 0;
-  padding: 4px 2px; min-height: ${line_height}px; min-width: 14px;
+  padding: 4px 5px; min-height: ${line_height}px;
 }
 QPushButton[role="segment"][edge="first"] {
   border-top-left-radius: 6px; border-bottom-left-radius: 6px;
@@ -133,7 +133,8 @@ QLineEdit, QPlainTextEdit[role="field"], QComboBox, QDoubleSpinBox {
 }
 QPlainTextEdit[role="field"] { padding: 2px 3px; }
 QDoubleSpinBox::up-button, QDoubleSpinBox::down-button { width: 1px; border: none; }
-QDoubleSpinBox QLineEdit { border: none; padding: 0 7px; min-height: 0; background: transparent; }
+QDoubleSpinBox { padding: 3px 0 2px 0; }
+QDoubleSpinBox QLineEdit { border: none; min-height: 0; background: transparent; }
 QDoubleSpinBox[unset="true"] { color: $muted; }
 QLineEdit:hover, QPlainTextEdit[role="field"]:hover, QComboBox:hover, QDoubleSpinBox:hover {
   border-color: $outline;
@@ -198,7 +199,7 @@ QTabBar::tab:focus:selected { border-color: $accent; }
 """
 
 FRAMES = """
-QListWidget, QTreeView { background: transparent; border: none; outline: none; }
+QTreeView { background: transparent; border: none; outline: none; icon-size: ${icon}px; }
 QTreeView::item { padding: 4px 4px; border: none; }
 QTreeView::item:hover { background: $hover; }
 QTreeView::item:selected { background: $selected; color: $text; }
@@ -213,7 +214,6 @@ QDialog[role="palette"] QTreeWidget::item:selected { background: $selected; colo
 QProgressBar { background: $line; border: none; border-radius: 2px; max-height: 4px; }
 QProgressBar::chunk { background: $accent; border-radius: 2px; }
 QWidget[role="side"] { background: $side; }
-QFrame[role="right"] { background: $side; border: none; border-left: 1px solid $line; }
 QFrame[role="right"] { background: $side; border: none; border-left: 1px solid $line; }
 QFrame[role="card"] { background: $page; border: 1px solid $line; border-radius: 10px; }
 QFrame[role="composer"] { background: $page; border: 1px solid $outline; border-radius: 14px; }
@@ -230,6 +230,7 @@ SCROLL_BARS = """
 QScrollBar { background: transparent; border: none; }
 QScrollBar:vertical { width: 10px; }
 QScrollBar:horizontal { height: 10px; }
+QPlainTextEdit QScrollBar:horizontal { margin: 0 8px; }
 QScrollBar::handle { background: $thumb; border-radius: 3px; margin: 2px; }
 QScrollBar::handle:vertical { min-height: 32px; }
 QScrollBar::handle:horizontal { min-width: 32px; }

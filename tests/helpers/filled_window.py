@@ -23,7 +23,7 @@ from mlx_engine.values.stats import RoundStats
 ANSWER = (
     "# Title\n\nWords with `code`, **bold** and a [link](https://example.org).\n\n> a quote\n\n"
     '```py\ndef f(x):  # why\n    return "1" + 2\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n'
-    "## More\n\n- first\n- second\n"
+    "## More\n\n- first\n- second\n\n  ```sh\n  ls\n  ```\n"
 )
 
 

@@ -94,7 +94,7 @@ def add(layout: QBoxLayout, item: Item) -> None:
 
 def centred(widget: QWidget) -> QHBoxLayout:
     """In the middle, as wide as it may be."""
-    return row(STRETCH, Wide(widget, 100), STRETCH)
+    return row(SPARE, Wide(widget), SPARE, spacing=0)
 
 
 class _Stack(QStackedWidget):

@@ -40,6 +40,10 @@ class NumberKind:
     slides_to: float | None = None
 
 
+INSET = 7
+"""Pixels between the edge of a field and its text, as the style sheet gives other fields."""
+
+
 class NumberEdit(QDoubleSpinBox):
     """A number with a decimal point or comma, or a word that stands for one.
 
@@ -67,6 +71,7 @@ class NumberEdit(QDoubleSpinBox):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.setMinimumWidth(1)
+        self.lineEdit().setTextMargins(INSET, 0, INSET, 0)  # a style sheet's padding has no effect
         tabular(self)
 
     def is_wrong(self, text: str) -> bool:

@@ -170,7 +170,7 @@ class FirstRunView(QWidget):
         self._place = column()
         self._composer: QWidget | None = None
         self._page = page = QWidget()
-        first = (self._title, self._about, self._target, self._steps, 8, self._place, 4)
+        first = (self._title, self._about, 8, self._target, self._steps, 8, self._place, 4)
         ask = (self._about_questions, self._questions)
         recent = (8, self._recent_heading, self._recent)
         column(*first, *ask, *recent, of=page, margins=(24, 24, 24, 24), spacing=8)

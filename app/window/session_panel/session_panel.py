@@ -254,7 +254,7 @@ class SessionPanel(QWidget):
         groups = (prompt, self.presets, self.tools, self.sampling, self.draft, model, self.format)
         self._groups = (*groups, self.draft.advanced, self.sampling.advanced)
         body = QWidget()
-        column(*groups, STRETCH, of=body, margins=(12, 0, 16, 16), spacing=4)
+        column(*groups, STRETCH, of=body, margins=(16, 0, 16, 16), spacing=4)
         top = QWidget()
         heading = label(tr("Chat Settings"), "heading")
         row(Wide(heading), self.fold, of=top, margins=(16, 8, 8, 4))

@@ -160,9 +160,8 @@ class PageMarks:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
         theme = look().theme
-        painter.setBrush(QColor(mixed(theme.line, theme.muted, 0.25)))
-        for bar in self._bars:
-            painter.drawRoundedRect(bar, 1.5, 1.5)
+        for bar in self._bars:  # whole pixels: where two bars meet, no seam is seen
+            painter.fillRect(bar.toAlignedRect(), QColor(mixed(theme.line, theme.muted, 0.25)))
         painter.setBrush(QColor(theme.bubble))
         for box in self._boxes:
             painter.drawRoundedRect(box, 4, 4)

@@ -76,7 +76,6 @@ class ProseSegment(QTextBrowser):
         self.setUndoRedoEnabled(False)
         self.viewport().setAutoFillBackground(False)
         self.document().setDocumentMargin(0)
-        self.document().setIndentWidth(LIST_STEP)
         self.anchorClicked.connect(lambda url: reader.link_clicked.emit(url.toString()))
         self._set_fonts()
         reader.selection.watch(self)
@@ -162,6 +161,7 @@ class ProseSegment(QTextBrowser):
 
     def _set_fonts(self) -> None:
         self.setFont(self._look.text_font())
+        self.document().setIndentWidth(round(LIST_STEP * self._look.zoom))
         self.document().setDefaultStyleSheet(css(self._look, self._muted))
 
     def _set_html(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
+from PySide6.QtCore import QEvent
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 from typing_extensions import override
@@ -12,6 +13,7 @@ from typing_extensions import override
 from app.values.chats import DraftedSpan
 from app.window.controls.layouts import Wide, column, row
 from app.window.language import tr
+from app.window.look import look
 from app.window.transcript.code_segment import CodeSegment, CodeText
 from app.window.transcript.drafted_spans import within
 from app.window.transcript.formulas import Searched, in_sources
@@ -137,7 +139,7 @@ class SegmentColumn(QWidget):
 
     def _add(self, segment: Segment) -> None:
         widget: ProseSegment | CodeSegment
-        left = segment.level * LIST_STEP
+        left = segment.level * round(LIST_STEP * look().zoom)
         self._places.append(Placed(self._column.count(), segment.level))
         if segment.kind == "code":
             widget = CodeSegment(self._reader, segment.language)
@@ -169,6 +171,17 @@ class SegmentColumn(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._width = self.contentsRect().width()
+
+    @override
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            ends = (*(place.items for place in self._places[1:]), self._column.count())
+            for place, end in zip(self._places, ends, strict=False):
+                inset = self._column.itemAt(end - 1).layout()
+                if inset is not None:
+                    left = place.level * round(LIST_STEP * look().zoom)
+                    inset.setContentsMargins(left, 0, 0, 0)
 
 
 def link_definitions(segments: Iterable[Segment]) -> str:
