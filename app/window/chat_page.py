@@ -306,7 +306,7 @@ class ChatPage(QWidget):
         composer.setMaximumWidth(WIDEST)
         self._foot = QWidget()
         self._foot.setLayout(centred(composer))
-        self._foot.setContentsMargins(MARGIN, 0, MARGIN, 16)
+        self._foot.setContentsMargins(MARGIN, 8, MARGIN, 16)
         self._lines = column(head, Wide(self._middle), self._foot, of=self, spacing=0)
         # the foot in place of the composer, whose frame changes with the keys
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
@@ -320,7 +320,8 @@ class ChatPage(QWidget):
             self._start.place_composer(self._foot)
         else:
             self._lines.addWidget(self._foot)
-        self._foot.setContentsMargins(0 if is_empty else MARGIN, 0, 0 if is_empty else MARGIN, 16)
+        side, top = (0, 0) if is_empty else (MARGIN, 8)
+        self._foot.setContentsMargins(side, top, side, 16)
         self._middle.setCurrentWidget(self._start if is_empty else self._transcript)
         if has_focus:
             self._composer.setFocus()

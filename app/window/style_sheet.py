@@ -125,6 +125,7 @@ QPushButton[role="segment"]:checked:disabled { background: $hover; }
 """
 
 FIELDS = """
+QLineEdit, QPlainTextEdit { placeholder-text-color: $muted; }
 QTextBrowser, QPlainTextEdit { selection-background-color: $marked; selection-color: $text; }
 QLineEdit, QPlainTextEdit[role="field"], QComboBox, QDoubleSpinBox {
   background: $page; color: $text; border: 1px solid $line; border-radius: 6px;

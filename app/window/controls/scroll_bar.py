@@ -38,7 +38,7 @@ class _OverlayBar(QScrollBar):
         own, view = self._own, self._area.viewport().geometry()
         width = self.sizeHint().width()
         self.setGeometry(view.right() + 1 - width, view.top(), width, view.height())
-        self.setPageStep(own.pageStep())
+        self.setPageStep(view.height())  # its own is set after its range
         self.setSingleStep(own.singleStep())
         self.setRange(own.minimum(), own.maximum())
         self.setValue(own.value())

@@ -178,8 +178,8 @@ class SegmentColumn(QWidget):
         if event.type() == QEvent.Type.StyleChange:
             ends = (*(place.items for place in self._places[1:]), self._column.count())
             for place, end in zip(self._places, ends, strict=False):
-                inset = self._column.itemAt(end - 1).layout()
-                if inset is not None:
+                item = self._column.itemAt(end - 1)
+                if item is not None and (inset := item.layout()) is not None:
                     left = place.level * round(LIST_STEP * look().zoom)
                     inset.setContentsMargins(left, 0, 0, 0)
 

@@ -3,6 +3,8 @@
 import dataclasses
 
 import pytest
+from PySide6.QtGui import QColor, QPalette
+from PySide6.QtWidgets import QLineEdit, QPlainTextEdit
 
 from app.window.look import DEEPEST_TINT, TypeSizes
 
@@ -10,9 +12,9 @@ CODE = ("code_keyword", "code_string", "code_number", "code_comment", "code_name
 ON = {
     "page": ("text", "muted", "accent", "warning", "error"),
     "side": ("text", "muted", "accent", "warning", "error"),
-    "bubble": ("text", "muted"),
-    "hover": ("text",),
-    "selected": ("text",),
+    "bubble": ("text", "muted", "accent", "warning", "error"),
+    "hover": ("text", "muted", "accent"),
+    "selected": ("text", "muted", "accent"),
     "code": CODE,
     "accent": ("on_accent",),
 }
@@ -40,6 +42,14 @@ def test_text_on_every_ground(theme):
                 text,
                 ground,
             )
+
+
+def test_a_hint_in_an_empty_field_is_muted(qtbot, theme):
+    for field in (QLineEdit(), QPlainTextEdit()):
+        qtbot.addWidget(field)
+        field.ensurePolished()
+        hint = field.palette().color(QPalette.ColorRole.PlaceholderText)
+        assert hint == QColor(theme.muted)
 
 
 def test_text_on_tinted_words(theme):
