@@ -66,6 +66,12 @@ def passes(monkeypatch):
     return rows
 
 
+@pytest.fixture(scope="module")
+def said_alone():
+    """Answers of each prompt by itself, by way and draft: the same whether rounds wait or not."""
+    return {}
+
+
 @pytest.mark.parametrize(
     ("way", "draft"),
     [
@@ -75,7 +81,7 @@ def passes(monkeypatch):
     ],
 )
 @pytest.mark.usefixtures("looks_ahead")
-def test_each_of_many_is_what_it_is_alone(engine, passes, way, draft):
+def test_each_of_many_is_what_it_is_alone(engine, passes, said_alone, way, draft):
     asked = {
         "max_tokens": 12,
         "sampling": WAYS.get(way, PICKS),
@@ -83,8 +89,9 @@ def test_each_of_many_is_what_it_is_alone(engine, passes, way, draft):
         "cache": FORMATS.get(way, CacheOptions()),
         "stop": ["qu", " sl"],
     }
-    alone = [engine.generate(prompt, **asked) for prompt in PROMPTS]
-    before = len(passes)
+    if (way, draft) not in said_alone:
+        said_alone[way, draft] = [engine.generate(prompt, **asked) for prompt in PROMPTS]
+    alone, before = said_alone[way, draft], len(passes)
     many = engine.generate_many(PROMPTS, **asked)
     assert [its.tokens for its in many] == [its.tokens for its in alone]
     assert [its.text for its in many] == [its.text for its in alone]
@@ -270,6 +277,12 @@ CHATS = (
 )
 
 
+@pytest.fixture(scope="module")
+def truth(engine):
+    """Tokens of each chat's answer when it runs alone and waits for its rounds."""
+    return [list_of(chat.session(engine), chat) for chat in CHATS]
+
+
 def in_turns(events: list[Iterator[object]], after: Callable[[int, object], None]) -> None:
     """Every conversation's rounds by turns, to the end of all; after: each event."""
     running = dict(enumerate(events))
@@ -311,9 +324,8 @@ def test_sessions_driven_in_turns_say_what_they_say_alone(engine, passes):
 
 
 @pytest.mark.usefixtures("looks_ahead")
-def test_one_event_from_each_by_turns_is_as_good(engine):
+def test_one_event_from_each_by_turns_is_as_good(engine, truth):
     """Nothing depends on the order in which somebody drives them."""
-    truth = [list_of(chat.session(engine), chat) for chat in CHATS]
     sessions = [chat.session(engine) for chat in CHATS]
     events = [its.send(chat.text) for its, chat in zip(sessions, CHATS, strict=True)]
     for _ in itertools.zip_longest(*events):
@@ -328,8 +340,7 @@ def list_of(session, chat):
 @pytest.mark.usefixtures("looks_ahead")
 @pytest.mark.parametrize("end", ["stop", "close", "error", "forget", "settings", "NaN"])
 @pytest.mark.parametrize("at", [1, 3])
-def test_what_ends_one_leaves_the_others_alone(engine, end, at):
-    truth = [list_of(chat.session(engine), chat) for chat in CHATS]
+def test_what_ends_one_leaves_the_others_alone(engine, truth, end, at):
     sessions = [chat.session(engine) for chat in CHATS]
     events = [its.send(chat.text) for its, chat in zip(sessions, CHATS, strict=True)]
     rounds = itertools.count(1)

@@ -59,7 +59,7 @@ class Weighed(CyclingDepth):
 
 
 @pytest.mark.parametrize(("kind", "with_penalties"), [("head", True), ("dialled", False)])
-def test_300_rounds_hold_no_more_than_the_caches(kind, with_penalties):
+def test_150_rounds_hold_no_more_than_the_caches(kind, with_penalties):
     model = tiny_model(3, TinySizes(layers=2, vocabulary=37))
     penalties = {"frequency_penalty": 0.2, "repetition_penalty": 1.1} if with_penalties else {}
     options = SamplingOptions(temperature=1.0, **penalties)
@@ -72,8 +72,8 @@ def test_300_rounds_hold_no_more_than_the_caches(kind, with_penalties):
     )
     sequence = SequenceState(model, source)
     depths = Weighed(sequence)
-    run(model, PROMPT, source, depths, options=options, max_tokens=400, sequence=sequence)
-    assert len(depths.beyond) > 250
+    run(model, PROMPT, source, depths, options=options, max_tokens=220, sequence=sequence)
+    assert len(depths.beyond) > 130
     settled = depths.beyond[20:]
     assert max(settled) - min(settled) <= SLACK, "rounds leave something behind"
     assert abs(live() - before - sequence.nbytes) <= SLACK, "what is counted is what is held"
@@ -126,8 +126,8 @@ def test_sessions_that_are_left_give_back_what_is_over_the_bound(tmp_path, bound
 def test_an_answer_ends_where_memory_does_and_all_goes_on_after_it(tmp_path, depth):
     """What others have read is given back first; with more memory the rest is as ever."""
     engine = mlx_engine.load(tiny_folder(tmp_path / "m"))
-    wanted = session_of(engine, depth=depth, max_tokens=400)
-    wanted.generation = GenerationOptions(max_tokens=400, ignore_eos=True)
+    wanted = session_of(engine, depth=depth, max_tokens=240)
+    wanted.generation = GenerationOptions(max_tokens=240, ignore_eos=True)
     *_, words = wanted.send("Go on.")
     takes = wanted.nbytes
     engine.forget_conversations()
@@ -138,10 +138,10 @@ def test_an_answer_ends_where_memory_does_and_all_goes_on_after_it(tmp_path, dep
     assert other.nbytes > takes / 3
     bound = before + int(0.8 * takes)
     engine._parts = replace(engine._parts, most_bytes=bound)
-    session = session_of(engine, depth=depth, max_tokens=400)
+    session = session_of(engine, depth=depth, max_tokens=240)
     session.generation = wanted.generation
     *_, ended = session.send("Go on.")
-    assert (ended.reason, 100 < len(session.tokens) < 400) == ("memory-full", True)
+    assert (ended.reason, 60 < len(session.tokens) < 240) == ("memory-full", True)
     assert other._sequence.tokens == []
     assert mx.get_active_memory() < before + 1.2 * takes
     *_, ended = session.continue_answer()

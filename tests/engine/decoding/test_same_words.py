@@ -58,15 +58,15 @@ def plain(model):
 
 
 def pairs():
-    """Four depths a way: every depth, with all that it may be next to, in half of the ways.
+    """Two depths a way: every depth in three of the twelve ways.
 
     Of the first draft, while there is room for all of it, every other time all but the last token
-    is right. Every way and every depth has either rule.
+    is right. Every way has either rule.
     """
     return [
-        (way, (place + 2 * step) % 8 + 1, step % 2, ("shared-noise", "greedy")[step // 2])
+        (way, (place + 4 * step) % 8 + 1, (place + step) % 2, ("shared-noise", "greedy")[step])
         for place, way in enumerate(WAYS)
-        for step in range(4)
+        for step in range(2)
     ]
 
 
@@ -90,7 +90,7 @@ def test_the_comparison_means_something(plain):
     assert all(len(set(ran.tokens)) > 3 for ran in plain.values())
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     depths=st.lists(st.integers(0, 8), min_size=1, max_size=6),
     right=st.lists(st.integers(0, 8), min_size=1, max_size=12),
