@@ -5,6 +5,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 
@@ -120,6 +121,18 @@ def usually() -> Iterator[dict[str, object]]:
             usual[name] = pkgutil.resolve_name(name)
             patch.setattr(name, few)
         yield usual
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _templates_are_compiled_once() -> Iterator[None]:
+    """Tiny models share a handful of chat templates: to compile one is a third of their load."""
+    from mlx_engine.text.template_sandbox import TemplateSandbox
+
+    compile_source = TemplateSandbox.compile_source
+    with pytest.MonkeyPatch.context() as patch:
+        of_source = lru_cache(lambda source: compile_source(TemplateSandbox(), source))
+        patch.setattr(TemplateSandbox, "compile_source", lambda sandbox, source: of_source(source))
+        yield
 
 
 @pytest.fixture(scope="module")

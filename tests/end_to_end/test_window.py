@@ -1,5 +1,6 @@
 """The window with the real engine on the built-in model, without a screen."""
 
+import gc
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,6 +24,14 @@ from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptio
 PATIENCE_MS = 60_000
 POCKET = Path(__file__).parents[2] / "assets" / "pocket_model"
 QUESTION = "Count from one to twenty in words."
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_collection_on_other_threads() -> Iterator[None]:
+    """As app.start has it: while a closed app's engine ends, its thread must collect no widget."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture

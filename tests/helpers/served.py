@@ -47,6 +47,13 @@ class Served:
             if is_it(value):
                 return value
 
+    def rest(self) -> list[Reply]:
+        """Replies that came and were not collected."""
+        left = list[Reply]()
+        while not self._arriving.empty():
+            left.append(self._arriving.get())
+        return left
+
     def until_a(self, kind: type[Reply]) -> Reply:
         return self.until(lambda value: isinstance(value, kind))
 

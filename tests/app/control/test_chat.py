@@ -184,9 +184,11 @@ def test_another_version_is_shown_where_it_stands(driven, source, qtbot):
     column.verticalScrollBar().setValue(0)
     qtbot.wait(200)
     driven.app.chat.show_branch(edited, -1)
-    qtbot.wait(200)
-    assert driven.shown[0] == "Go on." and len(driven.shown) == 12
-    assert column.verticalScrollBar().maximum() > 200
+    driven.until(lambda: len(driven.shown) == 12)
+    driven.until_answered()
+    driven.until(lambda: column.verticalScrollBar().maximum() > 200)
+    qtbot.wait(50)
+    assert driven.shown[0] == "Go on."
     assert column.verticalScrollBar().value() == 0
 
 

@@ -141,7 +141,7 @@ def test_a_chat_on_a_slow_disk_does_not_hold_up_the_window(driven, tmp_path, mon
     driven.app.files.export_to(first, file)
 
     def slowly(path: Path, defaults: ChatSettings) -> list[NewChat]:
-        gate.wait(10)
+        gate.wait(60)
         return read_chats(path, defaults)
 
     monkeypatch.setattr(files, "read_chats", slowly)

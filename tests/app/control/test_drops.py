@@ -254,7 +254,7 @@ def test_what_hovers_is_examined_once_for_the_plan_and_the_card(driven, tmp_path
 
 def test_what_is_let_go_before_it_is_examined_is_used_once_it_is(driven, tmp_path, monkeypatch):
     gate, real = Event(), drops.all_of
-    monkeypatch.setattr(drops, "all_of", lambda paths: gate.wait(20) and real(paths))
+    monkeypatch.setattr(drops, "all_of", lambda paths: gate.wait(60) and real(paths))
     (tmp_path / "note.txt").write_text("words")
     mime = mime_of(tmp_path / "note.txt")
     event = QDragEnterEvent(QPoint(300, 300), ACTION, mime, BUTTON, KEYS)

@@ -1,6 +1,5 @@
 """What goes wrong with models and the engine is said, logged, and not in the way of the end."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from PySide6.QtWidgets import QLabel
 from scripted_engine import Answer
 from scripted_models import ScriptedCosts, WorkerEngine, described
 from seen import press, words_on
-from windows import Driven, running, scripted
+from windows import PATIENCE_MS, Driven, running, scripted
 
 from app.window.controls.labels import ShortLabel
 from app.window.layers import CrashBox
@@ -44,8 +43,8 @@ def offer(driven: Driven, path: Path) -> None:
     driven.until(driven.widgets.layer.isVisible)
 
 
-def test_closing_in_the_middle_of_a_load_is_quick(alone, source):
-    source.pause_s, source.slices = 0.02, 1000
+def test_closing_in_the_middle_of_a_load_ends_it(alone, source):
+    source.pause_s, source.slices = 0.02, 10_000
     offer(alone, POCKET)
     alone.app.offered.load()
     head = alone.widgets.head
@@ -54,10 +53,8 @@ def test_closing_in_the_middle_of_a_load_is_quick(alone, source):
             "of 1.00 GB" in label.accessibleName() for label in head.findChildren(ShortLabel)
         )
     )
-    started = time.perf_counter()
     alone.widgets.window.close()
-    assert time.perf_counter() - started < 10
-    assert not alone.app.worker.isRunning()
+    assert alone.app.worker.wait(PATIENCE_MS)
     assert str(POCKET) not in source.loaded
 
 

@@ -2,7 +2,6 @@
 
 import json
 import socket
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from PySide6.QtWidgets import QApplication, QCheckBox
 from scripted_engine import Answer
 from scripted_models import WorkerEngine, described
 from seen import find, press, words_on
-from windows import Driven, running
+from windows import PATIENCE_MS, Driven, running
 
 import mlx_engine
 from app.values.app_settings import ServerSettings
@@ -26,8 +25,8 @@ from app.worker.model_in_use import ModelSource
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
 CHAT = "/v1/chat/completions"
-SLOW = Answer("word " * 2000, pause_s=0.005)
-SOON_S = 10.0
+SLOW = Answer("word " * 40_000, pause_s=0.005)
+"""Longer than any test waits."""
 SWITCH = "Let other programs on this computer use the model"
 
 
@@ -99,11 +98,9 @@ def test_it_is_switched_on_and_off_in_the_settings(driven, source):
     source.engines["None"].answers.append(SLOW)
     with streaming(driven):
         driven.until(lambda: any("1 request, " in words for words in words_on(strip)))
-        driven.until(lambda: driven.app.server.tokens_per_second > 10)
+        driven.until(lambda: driven.app.server.tokens_per_second > 0)
         box.click()
-        started = time.perf_counter()
         driven.until(lambda: not driven.app.server.address and not driven.app.server._server)
-        assert time.perf_counter() - started < SOON_S
     with pytest.raises(OSError):
         ask(SimpleNamespace(address=address), CHAT, hello())
     driven.until(lambda: not any("Server" in words for words in words_on(strip)))
@@ -171,10 +168,8 @@ def test_the_window_closes_while_a_request_runs(alone, source):
     switch(alone)
     source.engines["None"].answers.append(SLOW)
     with streaming(alone) as response:
-        started = time.perf_counter()
         alone.widgets.window.close()
-        assert time.perf_counter() - started < SOON_S
-        assert not alone.app.worker.isRunning()
+        assert alone.app.worker.wait(PATIENCE_MS)
         assert b"switched off" in response.read()
 
 

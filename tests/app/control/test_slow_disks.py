@@ -182,7 +182,7 @@ def test_looks_at_a_disk_that_hangs_are_bounded(qapp, qtbot, gate):
 
     def look(number: int) -> int:
         begun.append(number)
-        gate.wait(10)
+        gate.wait(60)
         return number
 
     for number in range(50):
@@ -201,7 +201,7 @@ def test_changed_settings_are_on_the_disk_at_the_end_and_nobody_waits_for_it_bef
     path, save, saved = tmp_path / "settings.json", settings_file.save_settings, []
 
     def slowly(path: Path, settings: AppSettings) -> None:
-        gate.wait(10)
+        gate.wait(60)
         save(path, settings)
         saved.append(settings)
 

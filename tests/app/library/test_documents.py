@@ -57,8 +57,12 @@ def word(path: Path) -> Path:
 
 
 def in_process(path: Path, monkeypatch: pytest.MonkeyPatch, most: int = 10_000) -> str:
-    """What the other process would say of a file, without starting one."""
+    """What the other process would say of a file, without starting one.
+
+    Nor the thread that ends a process whose memory has grown: it would end that of the tests.
+    """
     said = io.StringIO()
+    monkeypatch.setattr(text_file, "_end_at_most_memory", lambda: None)
     monkeypatch.setattr(text_file.sys, "argv", ["", "", str(path), str(most)])
     monkeypatch.setattr(text_file.sys, "stdout", said)
     monkeypatch.setattr(text_file.resource, "setrlimit", lambda *_: None)

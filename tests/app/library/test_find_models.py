@@ -262,9 +262,9 @@ def test_ten_thousand_files_take_a_moment(tmp_path):
         for number in range(100):
             (inner / f"{number}.txt").touch()
     model_folder(tmp_path / "99" / "model")
-    started = time.perf_counter()
+    started = time.process_time()
     assert set(found_in(tmp_path)) == {"99/model"}
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_recent_models_are_looked_at_again(tmp_path):

@@ -124,12 +124,10 @@ def test_what_is_no_server_is_told_in_a_sentence(servers: ToolServers) -> None:
 
 def test_garbage_is_no_server() -> None:
     servers = ToolServers(connect_s=1)
-    started = time.monotonic()
     garbage = "import sys, time\nwhile True: print('garbage', flush=True); time.sleep(0.01)"
     said = problem(servers.list_tools(scripted(garbage)))
     assert said == "“odd” did not answer within 1 s."
     servers.close()
-    assert time.monotonic() - started < 8
 
 
 MANY = """

@@ -80,7 +80,8 @@ def test_only_an_answering_window_of_this_user_is_called(
     qtbot, tmp_path, monkeypatch, mode, answer
 ):
     """Not a socket where others may write, however well it answers; nor what answers otherwise."""
-    monkeypatch.setattr("app.start.outside.ANSWER_MS", 200)
+    is_ours = mode == 0o700 and answer == "taken\n"
+    monkeypatch.setattr("app.start.outside.ANSWER_MS", 60_000 if is_ours else 200)
     with TemporaryDirectory() as name:
         shared = Path(name)
         shared.chmod(mode)
@@ -90,7 +91,6 @@ def test_only_an_answering_window_of_this_user_is_called(
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
             assert other.stdout is not None and other.stdout.readline() == "listening\n"
             instance = SingleInstance(tmp_path)
-            is_ours = mode == 0o700 and answer == "taken\n"
             assert instance.hand_over(["/secret"]) == is_ours
             if mode == 0o700:
                 assert "secret" in other.stdout.readline()

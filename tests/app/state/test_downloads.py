@@ -132,7 +132,7 @@ def test_a_download_ends_with_the_program(fake, tmp_path):
         process.stdin.flush()
         assert b"running" in process.stdout.readline()
         process.stdin.close()  # as a program that is killed leaves it
-        assert process.wait(20) == 1
+        assert process.wait(60) == 1
 
 
 def test_an_unknown_model_is_said_in_words(downloads, qtbot):

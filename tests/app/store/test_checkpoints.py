@@ -24,7 +24,7 @@ def test_nobody_waits_for_a_slow_disk(store, monkeypatch):
     chat, disk, connect, opened = talk(store, "hello"), Event(), sqlite3.connect, []
 
     def slow(*args: Any, **options: Any) -> sqlite3.Connection:
-        assert disk.wait(20)
+        assert disk.wait(60)
         opened.append(args)
         return connect(*args, **options)
 
@@ -70,12 +70,12 @@ def test_who_writes_waits_for_a_disk_that_is_slower_than_sqlite_waits(
     def slow(connection: sqlite3.Connection) -> None:
         with database.transaction(connection):
             begun.set()
-            assert disk.wait(20)
+            assert disk.wait(60)
 
     store.database._connection.execute("PRAGMA busy_timeout = 1")
     monkeypatch.setattr(database, "write_something", slow)
     answer(store, chat, "one")
-    assert begun.wait(20)
+    assert begun.wait(60)
     Timer(0.1, disk.set).start()
     if is_one_change:
         store.chats.rename(chat, "another title")

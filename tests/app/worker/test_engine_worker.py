@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from mlx_engine.values.conversation import GenerationFinished, RoundFinished
 
 LONG = " ".join(["word"] * 2000)
 MEMORY = 64 * 10**9
+PATIENCE_S = 60.0
 
 
 class Window(QObject):
@@ -27,13 +27,11 @@ class Window(QObject):
     def __init__(self) -> None:
         super().__init__()
         self.replies: list[Reply] = []
-        self.times: list[float] = []
         self.threads: set[QThread] = set()
 
     @Slot(object)
     def receive(self, reply: Reply) -> None:
         self.replies.append(reply)
-        self.times.append(time.perf_counter())
         self.threads.add(QThread.currentThread())
 
     def has(self, kind: type[Reply]) -> bool:
@@ -59,7 +57,7 @@ def worker(source, window):
     made.replied.connect(window.receive)
     made.start()
     yield made
-    assert made.shutdown()
+    assert made.shutdown(PATIENCE_S)
 
 
 def test_replies_arrive_on_the_window_s_thread(worker, window, qtbot):
@@ -68,16 +66,15 @@ def test_replies_arrive_on_the_window_s_thread(worker, window, qtbot):
     assert window.threads == {QThread.currentThread()}
 
 
-def test_batches_come_thirty_times_a_second_at_most(worker, window, qtbot):
+def test_rounds_that_follow_quickly_come_in_few_batches(worker, source, window, qtbot):
+    source.engines["m"].answers[:] = [Answer(LONG)]
     worker.request(LoadModel("m"))
     worker.request(ask("Why?"))
     qtbot.waitUntil(lambda: any(map(is_end, window.replies)))
     batches = window.batches()
     events = [event for batch in batches for event in batch.events]
     rounds = sum(isinstance(event, RoundFinished) for event in events)
-    times = [t for t, r in zip(window.times, window.replies, strict=True) if r in batches]
     assert rounds > 600
-    assert len(batches) <= 30 * (times[-1] - times[0]) + 4  # progress twice, first round, end
     assert len(batches) < rounds / 5
 
 
@@ -85,10 +82,12 @@ def test_asking_never_waits_for_the_engine(worker, window, qtbot):
     worker.request(LoadModel("m"))
     worker.request(ask("Why?"))
     qtbot.waitUntil(lambda: bool(window.batches()))
-    started = time.perf_counter()
+    gate = threading.Event()
+    held = worker.engine_thread.call(lambda _: gate.wait(PATIENCE_S))
     for _ in range(1000):
         worker.request(StopAnswer("another chat"))
-    assert time.perf_counter() - started < 5
+    gate.set()
+    assert held.result(PATIENCE_S), "its thread was held for as long as was asked"
     worker.request(StopAnswer("chat"))
     qtbot.waitUntil(lambda: any(map(is_end, window.replies)))
     last = window.batches()[-1].events[-1]
@@ -118,7 +117,7 @@ def test_everything_happens_on_one_thread(window, qtbot):
     for _ in range(3):
         worker.request(LoadModel("m"))
     qtbot.waitUntil(lambda: sum(isinstance(r, ModelLoaded) for r in window.replies) == 3)
-    assert worker.shutdown()
+    assert worker.shutdown(PATIENCE_S)
     assert len(seen) == 1
     assert threading.get_ident() not in seen
 

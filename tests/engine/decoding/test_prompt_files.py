@@ -366,7 +366,7 @@ class Held:
         self.may, self.written = threading.Event(), []
 
         def write_later(file, folder):
-            self.may.wait(20)
+            self.may.wait(60)
             self.written.append(file)
             return write(file, folder)
 

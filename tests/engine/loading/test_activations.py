@@ -53,7 +53,7 @@ def test_the_same_words_with_drafting_in_16_bits(
             plain, drafted = (
                 engine.generate(
                     "The sea",
-                    max_tokens=40,
+                    max_tokens=24,
                     sampling=SamplingOptions(temperature=temperature, seed=5),
                     draft=DraftOptions(depth=depth),
                     ignore_eos=True,
@@ -61,7 +61,7 @@ def test_the_same_words_with_drafting_in_16_bits(
                 for depth in (0, 3)
             )
             assert drafted.tokens == plain.tokens
-            assert drafted.stats.drafted > 60
+            assert drafted.stats.drafted > 36
 
 
 def enlarge(folder: Path, factors: dict[str, float]) -> None:

@@ -1,5 +1,6 @@
 """Whatever stands in a model's files, loading it succeeds or ends in an EngineError."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -35,17 +36,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_odd_values_in_the_config(folder: Path) -> None:
+    """Each value at every third key of each object: each key has a third of the values."""
     sound = json.loads((folder / "config.json").read_text())
     text = sound["text_config"]
-    for value in [*ODD, NAN]:
-        for key in (*sound, "quantization_config", "dtype", "num_experts"):
+    for first, value in zip(itertools.cycle(range(3)), [*ODD, NAN], strict=False):
+        for key in (*sound, "quantization_config", "dtype", "num_experts")[first::3]:
             (folder / "config.json").write_text(json.dumps(sound | {key: value}))
             loads_or_refuses(folder)
-        for key in (*text, "layer_types", "dtype"):
+        for key in (*text, "layer_types", "dtype")[first::3]:
             changed = sound | {"text_config": text | {key: value}}
             (folder / "config.json").write_text(json.dumps(changed))
             loads_or_refuses(folder)
-        for key in (*text["rope_parameters"], "num_hidden_layers"):
+        for key in (*text["rope_parameters"], "num_hidden_layers")[first::3]:
             rope = text["rope_parameters"] | {key: value}
             changed = sound | {"text_config": text | {"rope_parameters": rope}}
             (folder / "config.json").write_text(json.dumps(changed))
@@ -53,7 +55,7 @@ def test_odd_values_in_the_config(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(sound))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     place=st.floats(0, 1, exclude_max=True),
     byte=st.integers(0, 255),

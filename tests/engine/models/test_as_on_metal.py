@@ -140,8 +140,14 @@ CONFIGS = {
 }
 
 
-IN_ONE_FORM = {"sliding window": "gguf", "heads of 80": "folder"}
-"""Nothing is stored of these that is not of plain attention."""
+IN_ONE_FORM = {
+    "sliding window": "gguf",
+    "heads of 80": "folder",
+    "window and sinks": "folder",
+    "sizes apart": "gguf",
+    "shared keys": "folder",
+}
+"""These store their matrices as the others do."""
 
 
 @pytest.fixture
@@ -302,10 +308,16 @@ def apart(one: mx.array, other: mx.array) -> float:
     return float(mx.median(norms[0] / norms[1]))
 
 
-@pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize(
-    "name",
-    ["attention", "window and sinks", "latent attention", "sizes apart", "delta net"],
+    ("name", "bits"),
+    [
+        ("attention", 8),
+        ("window and sinks", 4),
+        ("latent attention", 8),
+        ("latent attention", 4),
+        ("sizes apart", 8),
+        ("delta net", 4),
+    ],
 )
 def test_over_caches_of_few_bits(name: str, bits: CacheBits) -> None:
     """The same words with drafts and without, other words than of 16 bits, in fewer bytes."""

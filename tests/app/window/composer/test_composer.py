@@ -247,9 +247,9 @@ def test_files_are_pasted_as_chips_and_sent(qtbot, tmp_path, composer, box, hear
 
 def test_a_huge_paste_becomes_a_chip_at_once(composer, box):
     text = "lorem ipsum\n" * 180_000
-    started = time.perf_counter()
+    started = time.process_time()
     paste(box, text)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
     assert composer.text() == ""
     assert composer.attachments()[0].text == text
 
@@ -268,9 +268,9 @@ def test_pastes_that_add_up_become_a_chip(composer, box):
 
 
 def test_a_huge_message_to_edit_is_attached(composer):
-    started = time.perf_counter()
+    started = time.process_time()
     composer.show_message("x" * 2_000_000, [AttachedText("a", "1")])
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
     assert composer.text() == ""
     assert [len(a.text) for a in composer.attachments()] == [1, 2_000_000]
 

@@ -158,9 +158,9 @@ def test_words_survive(text):
      "|" * 4096 + "\n|-|", "![" * 2000, "<" * 4096, "**a_" * 1000, "$" + "{" * 4000 + "$"],
 )  # fmt: skip
 def test_a_hostile_segment_takes_no_time(html, text):
-    started = time.perf_counter()
+    started = time.process_time()
     html(text)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 BESIDE_CJK = [
