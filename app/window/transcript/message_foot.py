@@ -1,6 +1,6 @@
 """What stands under a message: the figures of an answer, and its buttons."""
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QPoint, QSize, Qt
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QSizePolicy, QWidget
 from typing_extensions import override
@@ -147,9 +147,12 @@ class MessageFooter(QuietButton):
 
     def _open(self) -> None:
         popover = FiguresPopover(self._all, self)
-        corner = self.mapToGlobal(self.rect().topLeft())
-        top = self.screen().availableGeometry().top()
-        popover.move(corner.x(), max(top, corner.y() - popover.height() - 4))
+        place = self.mapToGlobal(QPoint(0, -4 - popover.height()))
+        if place.y() < self.window().mapToGlobal(QPoint()).y():  # below, as far as the screen goes
+            below = self.mapToGlobal(QPoint(0, self.height() + 4)).y()
+            lowest = self.screen().availableGeometry().bottom() - popover.height()
+            place.setY(min(below, lowest))
+        popover.move(place)
         popover.show()
 
     # Qt
