@@ -19,6 +19,7 @@ from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
 KernelName = Literal[
     "products",
+    "tiles",
     "attention",
     "delta",
     "delta-inputs",
@@ -78,16 +79,18 @@ class Kernel:
 
     is_exact: rows are bit-equal in passes of any size, which MLX's own operation does not promise.
     per_row_count: timing decides for each row count, else by majority for all. fits: whether the
-    kernel supports an operation's sizes.
+    kernel supports an operation's sizes. adds_otherwise: it replaces an exact kernel by one whose
+    rows have other bits, so timing always decides and the caller minds exact numerics.
     """
 
     is_exact: bool = False
     per_row_count: bool = False
     fits: Callable[[KernelWork], bool] = lambda _: True
+    adds_otherwise: bool = False
 
     def is_timed(self, work: KernelWork) -> bool:
-        """Whether MLX has the operation, for comparison: it lacks few rows times GGUF blocks."""
-        return not (self.per_row_count and work.form in BLOCK_FORMS)
+        """Whether there is another way, for comparison: MLX lacks few rows times GGUF blocks."""
+        return self.adds_otherwise or not (self.per_row_count and work.form in BLOCK_FORMS)
 
 
 def _inputs_in_eights(work: KernelWork) -> bool:
@@ -102,6 +105,7 @@ def _can_share_heads(work: KernelWork) -> bool:
 KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
     {
         "products": Kernel(True, True, _inputs_in_eights),
+        "tiles": Kernel(False, True, _inputs_in_eights, adds_otherwise=True),
         "attention": Kernel(True, fits=_can_share_heads),
         "delta": Kernel(True, fits=lambda work: work.inputs % 16 == 0),
         "delta-inputs": Kernel(),
@@ -214,7 +218,7 @@ class Kernels:
         if (self.exact and kernel.is_exact) or not kernel.is_timed(work):
             return ALL_ROWS
         faster = verdict.faster or NO_ROWS
-        if kernel.per_row_count and not self.exact:
+        if kernel.adds_otherwise or (kernel.per_row_count and not self.exact):
             return faster
         return ALL_ROWS if 2 * len(faster) > MOST_ROWS else NO_ROWS
 

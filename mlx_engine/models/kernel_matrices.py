@@ -17,16 +17,22 @@ from metal_kernels.few_row_matvec import (
 from metal_kernels.kernel import Launcher
 from metal_kernels.many_row_product import many_row_experts, many_row_product
 from metal_kernels.mtp_input import Norms, mtp_input
+from metal_kernels.tile_product import MOST_ROWS as MOST_OF_BLOCKS
+from metal_kernels.tile_product import tile_product
 from metal_kernels.vocabulary_pick import PickOptions, vocabulary_pick
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 from metal_kernels.weight_formats.mlx_formats import DENSE, MXFP4, NVFP4, affine
 from mlx_engine.models.matrix import Matrix
 
-MOST_OF_BLOCKS = 32
-"""Rows up to which blocks go eight by eight through a kernel, and not through the one for many
-rows, whose tiles have 64. Presumed, not measured.
+MOST_TILED = 16
+"""Rows beyond which MLX multiplies by what it can read; blocks are tiled up to MOST_OF_BLOCKS,
+from where on the kernel for many rows takes them, whose tiles have 64. Presumed, not measured.
 """
+
+
+FEWEST_TILED = 6
+"""Rows below which tiles, whose cost is that of eight, cannot be faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +49,49 @@ class _CountsUpTo:
 
 
 @dataclass(frozen=True, slots=True)
+class _TiledCounts:
+    """Row counts at which 8 x 8 tiles multiply: where they were found to be faster.
+
+    With exact numerics only those beyond a pass.
+    """
+
+    served: ServedRows
+    kernels: Kernels
+    most: int
+
+    def __contains__(self, rows: object) -> bool:
+        if not isinstance(rows, int) or not FEWEST_TILED <= rows <= self.most:
+            return False
+        if rows > MOST_OF_A_PASS:
+            return MOST_OF_A_PASS in self.served
+        return not self.kernels.exact and rows in self.served
+
+
+@dataclass(frozen=True, slots=True)
+class _CountsBut:
+    """Row counts at which a fused kernel is used: `counts` without those of tiles."""
+
+    counts: Container[int]
+    tiled: Container[int]
+
+    def __contains__(self, rows: object) -> bool:
+        return rows in self.counts and rows not in self.tiled
+
+
+@dataclass(frozen=True, slots=True)
 class FewRowMatrix:
     """A weight matrix [N, K], or a stack, multiplied by the engine's kernels for few rows.
 
     counts: row counts served. A launch takes up to nine rows; more rows are split, and a row's
-    result does not depend on the other rows of its launch.
+    result does not depend on the other rows of its launch. tiled: row counts at which products go
+    by 8 x 8 tiles instead, whose rows have other bits than those of shorter passes.
     """
 
     arrays: tuple[mx.array, ...]
     form: WeightFormat
     launcher: Launcher
     counts: Container[int]
+    tiled: Container[int] = ()
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "FewRowMatrix | None":
@@ -61,18 +99,31 @@ class FewRowMatrix:
         form = format_of(matrix)
         if form is None:
             return None
-        served = kernels.served(kernel, work_of(matrix, form))
+        served, is_blocks = (
+            kernels.served(kernel, work_of(matrix, form)),
+            matrix.mode in BLOCK_FORMS,
+        )
         if served is None:
             return None
-        counts = _CountsUpTo(MOST_OF_BLOCKS, served) if matrix.mode in BLOCK_FORMS else served
-        return FewRowMatrix(matrix.parts, form, served.launcher, counts)
+        counts = _CountsUpTo(MOST_OF_BLOCKS, served) if is_blocks else served
+        tiled: Container[int] = ()
+        if kernel in ("products", "gate-up", "product-add") and (is_blocks or not kernels.exact):
+            tiles = kernels.served("tiles", work_of(matrix, form))
+            most = MOST_OF_BLOCKS if is_blocks else MOST_TILED
+            tiled = () if tiles is None else _TiledCounts(tiles, kernels, most)
+        if kernel == "products":
+            return FewRowMatrix(matrix.parts, form, served.launcher, counts, tiled)
+        return FewRowMatrix(matrix.parts, form, served.launcher, _CountsBut(counts, tiled))
 
     def takes(self, x: mx.array) -> bool:
-        """Whether the matrix kernel for few rows serves as many rows as x [..., K] has."""
-        return x.size // x.shape[-1] in self.counts
+        """Whether the matrix kernels for few rows serve as many rows as x [..., K] has."""
+        rows = x.size // x.shape[-1]
+        return rows in self.counts or rows in self.tiled
 
     def product(self, x: mx.array) -> mx.array:
         """Multiply x [..., K] by the weight matrix, by a kernel: x W^T [..., N]."""
+        if x.size // x.shape[-1] in self.tiled:
+            return tile_product(x, self.arrays, self.form, self.launcher)
         return self._in_chunks(few_row_matvec, x)
 
     def product_plus_bias(self, bias: mx.array, x: mx.array) -> mx.array:

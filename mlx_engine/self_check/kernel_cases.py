@@ -23,6 +23,7 @@ from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import cache_form
 from metal_kernels.stock import AttentionOptions
 from metal_kernels.stock_on_cpu import MLX
+from metal_kernels.tile_product import tile_product
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_bytes, block_name_for
 from metal_kernels.weight_formats.mlx_formats import GROUP
 from mlx_engine.models.experts import ExpertLinear
@@ -33,6 +34,9 @@ from mlx_engine.models.matrix import Matrix
 EPS = 1e-6
 KEY_HEADS, TAPS = 2, 4
 EXPERTS, CHOSEN, ROWS_OF_EXPERT = 8, 2, 7
+TILED = 17
+"""Rows of a checked product by tiles of eight."""
+
 PROMPT = 40
 """Rows of a checked prompt: more than a SIMD-group takes, fewer than a threadgroup does."""
 
@@ -45,6 +49,7 @@ class Case(NamedTuple):
     x: makes the input of n rows. kernel: runs the kernel. reference: plain ops that add in the
     kernel's order. stock: what layers do without the kernel. is_exact: the reference has the bits,
     or tokens, of the kernel. most: rows of the longest checked pass. timed: rows of timed passes.
+    other: another way that the kernel has to be faster than.
     """
 
     x: Callable[[int], mx.array]
@@ -54,6 +59,7 @@ class Case(NamedTuple):
     is_exact: bool = False
     most: int = 8
     timed: tuple[int, ...] = (1, 2, 4, 8)
+    other: Run | None = None
 
 
 MakeCase = Callable[[KernelWork, mx.Dtype, int, Launcher], Case]
@@ -132,6 +138,22 @@ def _matrix_case(
 _products = _matrix_case(
     FewRowMatrix.product, lambda few, x: matvec.reference(x, few.arrays, few.form), Linear.__call__
 )
+
+
+def _tiles(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+    matrix = _matrix(work, dtype, seed)
+    few = _few_rows(matrix, launcher)
+    return Case(
+        _rows(work.inputs, dtype),
+        lambda x: tile_product(x, few.arrays, few.form, launcher),
+        lambda x: many.reference(x, few.arrays, few.form),
+        few.product,
+        most=TILED,
+        timed=(6, 9),
+        other=None if work.form in BLOCK_FORMS else Linear(matrix),
+    )
+
+
 _gate_up = _matrix_case(
     FewRowMatrix.gate_up,
     lambda few, x: matvec.gate_up_reference(x, few.arrays, few.form),
@@ -422,6 +444,7 @@ def _delta_inputs(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launch
 CASES: Mapping[KernelName, MakeCase] = MappingProxyType(
     {
         "products": _products,
+        "tiles": _tiles,
         "attention": _attention,
         "delta": _delta,
         "delta-inputs": _delta_inputs,

@@ -10,6 +10,7 @@ from mlx_engine.values.words import Words, joined
 KERNEL_WORDS: Mapping[KernelName, Words] = MappingProxyType(
     {
         "products": Words("the model's main calculations"),
+        "tiles": Words("calculating many rows at once"),
         "attention": Words("looking back over the chat"),
         "delta": Words("a running summary of the chat"),
         "delta-inputs": Words("preparing the running summary"),

@@ -16,11 +16,11 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from metal_kernels.tile_product import MOST_ROWS as ROWS
 from mlx_engine.drafting.drafter import Rows
 from mlx_engine.drafting.head_memory import HeadMemory
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
-from mlx_engine.models.kernel_matrices import MOST_OF_BLOCKS as ROWS
 from mlx_engine.sampling.sampler import token_scores
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription

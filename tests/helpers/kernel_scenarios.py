@@ -23,6 +23,7 @@ from metal_kernels import (
     many_row_product,
     mtp_input,
     noise,
+    tile_product,
     vocabulary_pick,
     wide_norm,
 )
@@ -323,6 +324,20 @@ def many_rows(launcher: Breaking) -> None:
         launcher.read_once("w", loads=12)  # some bits for each run and each lane beyond the last
 
 
+def tiles(launcher: Breaking) -> None:
+    """A tile of rows and some of a second; units that are no whole number of fours."""
+    x, weights = normal((11, 352), 4), tuple(mx.quantize(normal((37, 352), 2), 32, 4))
+    form = affine(4, 32)
+    whole = tile_product.tile_product(x, weights, form, launcher)
+    near(whole, few_row_matvec.reference(x, weights, form))
+    equal(tile_product.tile_product(x[9:], weights, form, launcher), whole[9:], "rows")
+    scaled = tuple(mx.quantize(normal((16, 352), 3), mode="mxfp4"))
+    near(
+        tile_product.tile_product(x, scaled, MXFP4, launcher),
+        few_row_matvec.reference(x, scaled, MXFP4),
+    )
+
+
 def many_experts(launcher: Breaking) -> None:
     """One expert has no rows, one more than a tile."""
     form, chosen = BLOCK_FORMS["q6_k"], mx.array([0] * 3 + [1] * 67 + [3] * 5, dtype=mx.uint32)
@@ -364,6 +379,7 @@ SCENARIOS: dict[str, Scenario] = {
     "mxfp4": packed(MXFP4, 32, 4),
     "nvfp4": packed(NVFP4, 16, 4),
     **{name: blocks(name) for name in BLOCK_FORMS},
+    "tile_product": tiles,
     "many_row_product": many_rows,
     "many_row_experts": many_experts,
     "block_embedding": embedded,

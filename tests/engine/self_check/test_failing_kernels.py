@@ -56,6 +56,7 @@ SOURCES: dict[KernelName, str] = {
 }
 OTHERS: dict[KernelName, str] = {
     "prompt-products": "many_row_product",
+    "tiles": "tile_product",
     "prompt-experts": "many_row_experts",
     "embedding": "block_embedding",
     "norms": "wide_norm",
@@ -217,7 +218,8 @@ def words_of_prompt(
         model = replace(model, model=halves)
     engine = Engine(model, OPTIONS, None, record)
     launcher.fail_at(launcher.runs + at)
-    made = engine.generate(LONG_PROMPT, LENGTH, NOISY, DraftOptions(depth=2), ignore_eos=True)
+    prompt = LONG_PROMPT[:20] if kernel == "tiles" else LONG_PROMPT
+    made = engine.generate(prompt, LENGTH, NOISY, DraftOptions(depth=2), ignore_eos=True)
     states = {one.name: one for one in engine.description.kernels}
     assert ("does not run" in states[kernel].details) != is_off
     assert states["products"].in_use
@@ -227,7 +229,7 @@ def words_of_prompt(
 
 def blocks_for(kernel: KernelName, file: Path) -> Path:
     """A GGUF whose matrices, or experts, are in blocks."""
-    if kernel in ("prompt-products", "embedding"):
+    if kernel in ("prompt-products", "embedding", "tiles"):
         return write_kept_gguf(file, blocks=True, kind=GGMLQuantizationType.Q6_K)
     kind = GGMLQuantizationType.Q6_K
     return write_tiny_gguf_experts(file, "qwen3_5_moe", quantised=kind, sizes=OF_EXPERTS)

@@ -16,13 +16,13 @@ from tiny_published import publish
 
 import mlx_engine
 from metal_kernels.choice import ALL_ROWS, NO_KERNELS, Kernels, KernelWork, Verdict
+from metal_kernels.tile_product import MOST_ROWS as MOST_OF_BLOCKS
 from mlx_engine.drafting.output_head import make_output
 from mlx_engine.engine import Engine
 from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import keep_gguf_blocks, read_headers
 from mlx_engine.loading.load import LoadedModel, load_model
-from mlx_engine.models.kernel_matrices import MOST_OF_BLOCKS
 from mlx_engine.models.matrix import dequantised, dequantised_tiles
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions

@@ -109,8 +109,8 @@ def test_every_kernel_is_tried() -> None:
 @pytest.mark.parametrize(
     ("words", "tampering", "said"),
     [
-        ("products affine4", ("few_row_matvec", "T(all)", "T(all * 1.01f)"), "off its reference"),
-        ("products affine4", ("few_row_matvec", "T(all)", "T(all + M * 1e-6f)"), "a row of"),
+        ("products affine4", ("few_row_matvec", "T(sum)", "T(sum * 1.01f)"), "off its reference"),
+        ("products affine4", ("few_row_matvec", "T(sum)", "T(sum + M * 1e-6f)"), "a row of"),
         ("noise", ("position_noise", "value;", "value + 1e-6f;"), "not that of its reference"),
         ("delta 128", ("gated_delta", "t < kept[0]", "t + 1 < kept[0]"), "off its reference"),
         (
@@ -141,7 +141,7 @@ def asking(kernels: Kernels) -> dict[str, ServedRows]:
 
 
 def test_a_format_that_is_wrong_is_switched_off_alone() -> None:
-    launcher = Tampering("few_row_matvec_q2_k", "T(all)", "T(all * 1.01f)")
+    launcher = Tampering("few_row_matvec_q2_k", "T(sum)", "T(sum * 1.01f)")
     record = KernelRecord(None, HERE)
     kernels = kernels_here(launcher, "exact", record)
     served = asking(kernels)
