@@ -5066,6 +5066,10 @@ Für Details klicken.</translation>
         <translation>die Hauptrechnungen des Modells</translation>
     </message>
     <message>
+        <source>calculating many rows at once</source>
+        <translation>Viele Zeilen auf einmal rechnen</translation>
+    </message>
+    <message>
         <source>looking back over the chat</source>
         <translation>Zurückblicken auf den Chat</translation>
     </message>
