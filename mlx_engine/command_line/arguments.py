@@ -70,7 +70,7 @@ LOADING = {
     "--heads PATH": "take the MTP heads from this file instead",
     "--head-bits 4|8": "quantise heads in 16 or 32 bits to this many (default: as they are)",
     "--draft-model MODEL": "for --source model: a small model with the same tokenizer, or an "
-    "EAGLE-3, DFlash or Gemma 4 assistant model made for this one",
+    "EAGLE-3, DFlash, DSpark or Gemma 4 assistant model made for this one",
     "--repack-cache DIR": "keep repacked GGUF weights in this folder (default: repack at every "
     "load)",
     "--numerics auto|exact|fast": "exact: the same text with drafting on and off, and beside other "

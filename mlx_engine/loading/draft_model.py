@@ -1,6 +1,6 @@
 """Separate draft models: headers checked when the target model loads, weights read on first use."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from mlx_engine.loading.no_model import DrafterKind, drafter_kind
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.models.contract import Model
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.models.drafters.dflash import DFlash, DFlashConfig
+from mlx_engine.models.drafters.dflash import DFlash
+from mlx_engine.models.drafters.dflash_config import DFlashConfig, dflash_name
 from mlx_engine.models.drafters.eagle3 import Eagle3, Eagle3Config, plain_name
 from mlx_engine.models.drafters.gemma4_assistant import (
     AssistantConfig,
@@ -38,6 +39,13 @@ _BUFFERS = ("t2d",)
 _ORDERING = "masked_embedding.token_ordering"
 _NUMBERS = ("d2t", _ORDERING)
 """Names of integer tensors."""
+
+_NAMES: Mapping[DrafterKind, Callable[[str], str]] = {
+    "eagle3": plain_name,
+    "gemma4-assistant": assistant_name,
+    "dflash": dflash_name,
+}
+"""Functions that turn names of the files into the draft model's."""
 
 _MOST_UNKNOWN = 0.01
 """Largest share of token ids that only one of two compatible tokenizers knows (added tokens)."""
@@ -77,7 +85,7 @@ def build_drafter(
     """
     half = half_dtype(activations, gpu_architecture())
     stored = load_tensors(files.tensors, half)
-    renamed = assistant_name if files.kind == "gemma4-assistant" else plain_name
+    renamed = _NAMES[files.kind]
     arrays = cast_floats({renamed(name): array for name, array in stored.items()}, half)
     for name in _BUFFERS:
         arrays.pop(name, None)

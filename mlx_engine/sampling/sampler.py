@@ -416,14 +416,19 @@ class DraftPicks:
         self._probabilities: list[mx.array] = []
         self._prefix = mx.zeros((0,), dtype=mx.int32)
 
-    def pick(self, logits: mx.array) -> mx.array:
-        """Draft the next token int32 [1] from logits [1, V]; lazy."""
+    def pick(self, logits: mx.array, probability: mx.array | None = None) -> mx.array:
+        """Draft the next token int32 [1] from logits [1, V]; lazy.
+
+        probability: [1], of the token to be accepted; None for its share of the distribution.
+        """
         prefix = self._prefix
         if not self._picked:
             logits = self._sampler.bound_draft(logits)
         token = self._pick(logits, self._position + len(self._picked), prefix)
         if self._least > 0:
-            self._probabilities.append(self._sampler.probability(logits, token, prefix))
+            if probability is None:
+                probability = self._sampler.probability(logits, token, prefix)
+            self._probabilities.append(probability)
         self._picked.append(token)
         self._prefix = mx.concatenate(self._picked) if len(self._picked) > 1 else token
         return token

@@ -1,4 +1,4 @@
-"""Tiny DFlash checkpoints in z-lab's layout, and what they say in plain PyTorch.
+"""Tiny DFlash, DFlash 2 and DSpark checkpoints as published, and what they say in plain PyTorch.
 
 The reference reads everything anew for every block and loops over rows and heads; it shares no code
 with the engine.
@@ -7,16 +7,21 @@ with the engine.
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 import torch
 from safetensors.torch import save_file
 
 HEADS, KV_HEADS, SIZE, INNER, EPS, BASE, BLOCK, MASK = 4, 2, 16, 80, 1e-6, 10000.0, 6, 299
+TAPS, GROUP, RANK = 3, 16, 8
 
 
 @dataclass(frozen=True)
 class TinyDFlash:
-    """layers: outputs of the target that are joined; window: of the second layer, None for none."""
+    """layers: outputs of the target that are joined; window: of the second layer, None for none.
+
+    newest_drafts: DSpark's newest token is a row that drafts. sure: it has a confidence head.
+    """
 
     target_hidden: int
     vocabulary: int
@@ -24,6 +29,27 @@ class TinyDFlash:
     window: int | None = None
     cap: float | None = None
     seed: int = 4
+    kind: Literal["dflash", "dflash2", "dspark"] = "dflash"
+    newest_drafts: bool = True
+    sure: bool = True
+    sinks: bool = False
+    candidates: int = 5
+
+    @property
+    def drafts(self) -> int:
+        return BLOCK if self.kind == "dspark" else BLOCK - 1
+
+    @property
+    def unread(self) -> int:
+        """Rows in front that draft nothing."""
+        return 0 if self.kind == "dspark" and self.newest_drafts else 1
+
+
+class Block(NamedTuple):
+    """Of a draft in float64: logits [drafts, V] and normed states [drafts, H] of its rows."""
+
+    logits: torch.Tensor
+    states: torch.Tensor
 
 
 def tensors_of(tiny: TinyDFlash) -> dict[str, torch.Tensor]:
@@ -57,6 +83,22 @@ def tensors_of(tiny: TinyDFlash) -> dict[str, torch.Tensor]:
             f"{layer}.mlp.up_proj.weight": matrix(INNER, wide),
             f"{layer}.mlp.down_proj.weight": matrix(wide, INNER),
         }
+        for end in ("attention_conv", "mlp_conv") if tiny.kind == "dflash2" else ():
+            made[f"{layer}.{end}.base_kernel"] = torch.randn(2, TAPS, wide, generator=draw)
+            taps = 2 * TAPS * (wide // GROUP)
+            made[f"{layer}.{end}.kernel_projection.weight"] = matrix(taps, wide)
+        if tiny.sinks:
+            made[f"{inner}.attention_sink_bias"] = torch.randn(HEADS, generator=draw)
+    if tiny.kind == "dflash2":
+        books = ("predecessor_codebook", "successor_codebook")
+        made |= {f"candidate_selector.{book}": 2 * matrix(tiny.vocabulary, RANK) for book in books}
+        made["candidate_selector.hidden_projection.weight"] = 2 * matrix(RANK, wide)
+    if tiny.kind == "dspark":
+        for n in (1, 2):
+            made[f"markov_head.markov_w{n}.weight"] = 3 * matrix(tiny.vocabulary, RANK)
+    if tiny.kind == "dspark" and tiny.sure:
+        made["confidence_head.proj.weight"] = 3 * matrix(1, wide + RANK)
+        made["confidence_head.proj.bias"] = norm(1) - 1
     return made
 
 
@@ -82,6 +124,13 @@ def write_tiny_dflash(folder: Path, tiny: TinyDFlash, **changes: torch.Tensor | 
         "rope_theta": BASE,
         "dflash_config": own,
     }
+    if tiny.kind == "dflash2":
+        own |= {"conv_kernel_size": TAPS, "conv_group_size": GROUP}
+        own |= {"selector_rank": RANK, "selector_top_k": tiny.candidates}
+    if tiny.kind == "dspark":
+        own |= {"projector_type": "dspark", "markov_rank": RANK, "markov_head_type": "vanilla"}
+        own |= {"sample_from_anchor": tiny.newest_drafts, "enable_confidence_head": tiny.sure}
+    own |= {"attention_sink_bias": True} if tiny.sinks else {}
     if tiny.window:
         config["layer_types"] = ["full_attention", "sliding_attention"]
         config["sliding_window"] = tiny.window
@@ -101,33 +150,90 @@ def reference(
     newest: int,
     embedding: torch.Tensor,
     output: torch.Tensor,
-) -> torch.Tensor:
-    """Logits [BLOCK - 1, V] after residuals [T, H] of the joined layers and the newest token."""
-    w = {name: value.double() for name, value in tensors_of(tiny).items()}
+) -> Block:
+    """Block after residuals [T, H] of the joined layers and the newest token."""
+    w = _wide(tiny)
     joined = torch.cat([r.double() for r in residuals], dim=-1) @ w["fc.weight"].T
     context = _norm(joined, w["hidden_norm.weight"])
-    x = embedding.double()[[newest] + [MASK] * (BLOCK - 1)]
+    x = embedding.double()[[newest] + [MASK] * (tiny.drafts - 1 + tiny.unread)]
     for n in range(2):
         window = tiny.window if n == 1 else None
-        x = _layer(w, f"layers.{n}", x, context, window)
-    logits = _norm(x, w["norm.weight"])[1:] @ output.double().T
+        x = _layer(w, f"layers.{n}", x, context, window, sees_back=tiny.kind == "dflash")
+    states = _norm(x, w["norm.weight"])[tiny.unread :]
+    logits = states @ output.double().T
     if tiny.cap:
         logits = torch.tanh(0.5 * logits / tiny.cap) * tiny.cap
-    return logits
+    return Block(logits, states)
 
 
-def _layer(w, name, x, context, window):
-    normed = _norm(x, w[f"{name}.input_layernorm.weight"])
-    x = x + _attended(w, f"{name}.self_attn", normed, context, window)
-    inner = _norm(x, w[f"{name}.post_attention_layernorm.weight"])
-    gate = torch.nn.functional.silu(inner @ w[f"{name}.mlp.gate_proj.weight"].T)
-    return (
-        x
-        + (gate * (inner @ w[f"{name}.mlp.up_proj.weight"].T)) @ w[f"{name}.mlp.down_proj.weight"].T
-    )
+def likeliest(tiny: TinyDFlash, block: Block, newest: int) -> list[int]:
+    """The tokens of a greedy draft, each chosen with the one before."""
+    w, before, path = _wide(tiny), newest, []
+    for logits, state in zip(block.logits, block.states, strict=True):
+        scores = logits
+        if tiny.kind == "dspark":
+            both = w["markov_head.markov_w1.weight"][before] @ w["markov_head.markov_w2.weight"].T
+            scores = logits + both
+        if tiny.kind == "dflash2":
+            some = logits.topk(tiny.candidates).indices.tolist()
+            read = w["candidate_selector.hidden_projection.weight"] @ state
+            pair = w["candidate_selector.predecessor_codebook"][before] * read
+            after = w["candidate_selector.successor_codebook"]
+            scores = torch.full_like(logits, -torch.inf)
+            for token in some:
+                scores[token] = logits[token] + pair @ after[token]
+        before = int(scores.argmax())
+        path.append(before)
+    return path
 
 
-def _attended(w, name, x, context, window):
+def confidences(tiny: TinyDFlash, block: Block, newest: int) -> list[float]:
+    """What DSpark's confidence head says of the tokens of a greedy draft."""
+    w = _wide(tiny)
+    befores = [newest, *likeliest(tiny, block, newest)[:-1]]
+    joined = torch.cat([block.states, w["markov_head.markov_w1.weight"][befores]], dim=1)
+    told = joined @ w["confidence_head.proj.weight"][0] + w["confidence_head.proj.bias"]
+    return torch.sigmoid(told).tolist()
+
+
+def _wide(tiny: TinyDFlash) -> dict[str, torch.Tensor]:
+    return {name: value.double() for name, value in tensors_of(tiny).items()}
+
+
+def _layer(w, name, x, context, window, *, sees_back):
+    def feed(inner):
+        gate = torch.nn.functional.silu(inner @ w[f"{name}.mlp.gate_proj.weight"].T)
+        up = inner @ w[f"{name}.mlp.up_proj.weight"].T
+        return (gate * up) @ w[f"{name}.mlp.down_proj.weight"].T
+
+    def attend(inner):
+        return _attended(w, f"{name}.self_attn", inner, context, window, sees_back=sees_back)
+
+    x = x + _convolved(w, f"{name}.attention_conv", x, w[f"{name}.input_layernorm.weight"], attend)
+    norm = w[f"{name}.post_attention_layernorm.weight"]
+    return x + _convolved(w, f"{name}.mlp_conv", x, norm, feed)
+
+
+def _convolved(w, name, x, norm, inner):
+    """inner(norm(x)), convolved before and behind where there are such weights."""
+    normed = _norm(x, norm)
+    if f"{name}.base_kernel" not in w:
+        return inner(normed)
+    dynamic = (normed @ w[f"{name}.kernel_projection.weight"].T).view(len(x), 2, TAPS, -1)
+
+    def end(rows, number):
+        made = torch.zeros_like(rows)
+        for t in range(len(rows)):
+            for back in range(min(t + 1, TAPS)):
+                taps = w[f"{name}.base_kernel"][number, back]
+                taps = taps + dynamic[t, number, back].repeat_interleave(GROUP)
+                made[t] += taps * rows[t - back]
+        return made
+
+    return end(inner(end(normed, 0)), 1)
+
+
+def _attended(w, name, x, context, window, *, sees_back):
     length, everything = context.shape[0], torch.cat([context, x])
     places = torch.arange(everything.shape[0])
     q = (x @ w[f"{name}.q_proj.weight"].T).view(-1, HEADS, SIZE)
@@ -139,12 +245,15 @@ def _attended(w, name, x, context, window):
     for t in range(x.shape[0]):
         seen = places >= 0  # a whole block sees itself; windows only look back
         if window is not None:
-            seen = (places <= length + t) & (places > length + t - window)
+            seen = places > length + t - window
+            seen &= (places <= length + t) if sees_back else seen
         heads = []
         for h in range(HEADS):
             group = h * KV_HEADS // HEADS
             scores = k[seen, group] @ q[t, h] * SIZE**-0.5
-            heads.append(torch.softmax(scores, dim=0) @ v[seen, group])
+            sink = w.get(f"{name}.attention_sink_bias", torch.full((HEADS,), -torch.inf))[h, None]
+            shares = torch.softmax(torch.cat([scores, sink]), dim=0)[:-1]
+            heads.append(shares @ v[seen, group])
         rows.append(torch.cat(heads))
     return torch.stack(rows) @ w[f"{name}.o_proj.weight"].T
 

@@ -1,13 +1,14 @@
-"""DFlash: a small model that drafts a whole block in one pass (z-lab's DFlash, 2025).
+"""DFlash, DFlash 2 and DSpark: small models that draft a whole block in one pass.
 
 For each token read, fc and a norm join residuals of the target into one state, of which each layer
 makes keys and values. A block holds the newest token and mask tokens; its rows attend to those keys
-and to one another, and row i predicts token i of the block. Embedding and output head are the
-target's.
+and to one another, and row i predicts token i of the block; DSpark's newest token is a row that
+predicts, too. Embedding and output head are the target's. DFlash 2 (z-lab, 2026) convolves along
+the block; it and DSpark choose each token by the one before (block_choice.py).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import NamedTuple
 
 import mlx.core as mx
 from typing_extensions import override
@@ -15,109 +16,62 @@ from typing_extensions import override
 from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import WindowCache
-from mlx_engine.models import layer_specs, model_spec
-from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.drafters.target import DraftTarget, FeatureDrafter, check_widths
-from mlx_engine.models.families.llama import plain_feed_forward
-from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, RotaryEmbedding
-from mlx_engine.models.rope import rope_spec
+from mlx_engine.models.drafters.block_choice import BlockChoice, CandidateSelector, MarkovHead
+from mlx_engine.models.drafters.dflash_config import (
+    ConvolutionSizes,
+    DFlashConfig,
+    MarkovSizes,
+    SelectorSizes,
+)
+from mlx_engine.models.drafters.target import DraftTarget, FeatureDrafter, Pick, check_widths
+from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm, RotaryEmbedding
 from mlx_engine.models.weights import Part, WeightTable
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.options import CacheBits
 
-_KINDS = ("full_attention", "sliding_attention")
 LONGEST_BLOCK = 15
 """Tokens that are used of a block at most: the target verifies them in a pass of 16 rows."""
 
-_NEWER = ("selector_rank", "conv_kernel_size")
-"""Keys of DFlash 2, whose layers have convolutions."""
+ContextCache = AttentionCache | WindowCache
 
 
-@dataclass(frozen=True, slots=True)
-class DFlashConfig:
-    """Sizes of a DFlash draft model.
+class _Taps(NamedTuple):
+    """Rows [1, T, H] before a layer, and the dynamic taps [1, T, K, G] of its result."""
 
-    layers: layers of the target whose residuals are read, in the order of `fc`. block: rows of a
-    draft, the newest token's included. windows: for each layer how many tokens a row sees, None for
-    all. causal: for each layer whether rows of a block see only those before them. scale,
-    multiplier: of embeddings and logits; cap: of logits.
+    rows: mx.array
+    finish: mx.array
+
+
+class _Convolution:
+    """DFlash 2's causal convolution along a block, before and behind attention or feed-forward.
+
+    Taps are learnt ones plus dynamic ones, which each row's normed state yields for both ends:
+    out[t] = sum over o of (base[o] + dynamic[t, o, group]) * x[t - o], with zeros before the block.
     """
 
-    layers: tuple[int, ...]
-    block: int
-    mask_token: int
-    hidden: int
-    attention: layer_specs.AttentionSpec
-    feed: layer_specs.FeedForwardSpec
-    eps: float
-    vocabulary: int
-    windows: tuple[int | None, ...]
-    causal: tuple[bool, ...]
-    scale: float
-    multiplier: float
-    cap: float | None
+    def __init__(self, part: Part, sizes: ConvolutionSizes) -> None:
+        self._sizes = sizes
+        self._base = part.vector("base_kernel")
+        self._taps = Linear.read(part, "kernel_projection")
 
-    @staticmethod
-    def read(config: Mapping[str, object], origin: str) -> "DFlashConfig":
-        """Read a DFlash model's config.
+    def prepare(self, x: mx.array) -> _Taps:
+        """Convolve normed rows [1, T, H]; the taps for `finish` are of the same rows."""
+        taps = self._taps(x).reshape(1, x.shape[1], 2, self._sizes.taps, -1)
+        return _Taps(self._run(x, taps[:, :, 0], self._base[0]), taps[:, :, 1])
 
-        Raises BadModelFile for a wrong key, UnsupportedModel for variants that are not run.
-        """
-        own = config.get("dflash_config")
-        flat = {**config, **(own if isinstance(own, Mapping) else {})}
-        fields = ConfigFields(flat, origin)
-        if any(fields.has(key) for key in _NEWER):
-            raise UnsupportedModel(
-                "{origin}: is a DFlash 2 model, which is not run yet.", origin=origin
-            )
-        fields.require({"attention_bias": False})
-        kinds = fields.layer_types(*_KINDS) or (_KINDS[0],) * fields.layers()
-        sliding = [kind == _KINDS[1] for kind in kinds]
-        window = fields.count("sliding_window") if any(sliding) else None
-        causal = fields.flag("is_causal", default=False) if fields.has("is_causal") else None
-        layers = fields.counts("target_layer_ids")
-        hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
-        size = fields.count("head_dim", max(1, hidden // heads))
-        vocabulary = fields.count("vocab_size")
-        if not layers:
-            raise BadModelFile(
-                "{origin}: the config names no target_layer_ids. Get it again.", origin=origin
-            )
-        return DFlashConfig(
-            layers=layers,
-            block=fields.count("block_size", 16, minimum=2, maximum=256),
-            mask_token=fields.count("mask_token_id", minimum=0, maximum=vocabulary - 1),
-            hidden=hidden,
-            attention=layer_specs.AttentionSpec(
-                heads, fields.kv_heads(heads), size, size, rope_spec(fields, size), qk_norm="head"
-            ),
-            feed=plain_feed_forward(fields),
-            eps=fields.number("rms_norm_eps", 1e-6),
-            vocabulary=vocabulary,
-            windows=tuple(window if slides else None for slides in sliding),
-            causal=tuple(slides if causal is None else causal for slides in sliding),
-            scale=fields.number("input_embedding_scale", 1.0),
-            multiplier=fields.number("output_multiplier", 1.0),
-            cap=fields.number("final_logit_softcapping", 1.0)
-            if fields.has("final_logit_softcapping")
-            else None,
-        )
+    def finish(self, x: mx.array, taps: mx.array) -> mx.array:
+        """Convolve what the layer made of the rows, [1, T, H]."""
+        return self._run(x, taps, self._base[1])
 
-    def tensors(self) -> layer_specs.Shapes:
-        """Tensor name -> shape for all tensors of a DFlash model."""
-        hidden = self.hidden
-        block = model_spec.BlockSpec(self.attention, self.feed).tensors(hidden)
-        made: layer_specs.Shapes = {
-            "fc.weight": (hidden, len(self.layers) * hidden),
-            "hidden_norm.weight": (hidden,),
-            "norm.weight": (hidden,),
-        }
-        for number in range(len(self.windows)):
-            made |= {f"layers.{number}.{name}": shape for name, shape in block.items()}
-        return made
-
-
-ContextCache = AttentionCache | WindowCache
+    def _run(self, x: mx.array, dynamic: mx.array, base: mx.array) -> mx.array:
+        rows, group = x.shape[1], self._sizes.group
+        padded = mx.pad(x, [(0, 0), (self._sizes.taps - 1, 0), (0, 0)])
+        made = mx.zeros_like(x).reshape(1, rows, -1, group)
+        for offset in range(self._sizes.taps):
+            start = self._sizes.taps - 1 - offset
+            shifted = padded[:, start : start + rows].reshape(made.shape)
+            kernel = base[offset].reshape(1, 1, -1, group).astype(x.dtype)
+            made = made + (kernel + dynamic[:, :, offset, :, None]) * shifted
+        return made.reshape(x.shape)
 
 
 class _Layer:
@@ -138,6 +92,11 @@ class _Layer:
         self._key_norm = Norm.read(inner, "k_norm", eps)
         self._second_norm = Norm.read(part, "post_attention_layernorm", eps)
         self._feed_forward = GatedFeedForward.read(part.subpart("mlp"), sizes.feed)
+        self._sinks = inner.vector("attention_sink_bias") if sizes.sinks else None
+        self._convolutions = None
+        if sizes.convolution is not None:
+            ends = (part.subpart(name) for name in ("attention_conv", "mlp_conv"))
+            self._convolutions = [_Convolution(end, sizes.convolution) for end in ends]
 
     def remember(self, context: mx.array, cache: ContextCache) -> None:
         """Write keys and values of the target's states [1, T, H] to the cache, uncommitted."""
@@ -145,8 +104,14 @@ class _Layer:
 
     def __call__(self, x: mx.array, cache: ContextCache) -> mx.array:
         """Run a draft block [1, B, H] behind the cached tokens, whose rows stay uncommitted."""
-        x = x + self._attend(self._norm(x), cache)
-        return self._feed_forward.add_to(x, self._second_norm(x))
+        if self._convolutions is None:
+            x = x + self._attend(self._norm(x), cache)
+            return self._feed_forward.add_to(x, self._second_norm(x))
+        first, second = self._convolutions
+        rows, taps = first.prepare(self._norm(x))
+        x = x + first.finish(self._attend(rows, cache), taps)
+        rows, taps = second.prepare(self._second_norm(x))
+        return x + second.finish(self._feed_forward(rows), taps)
 
     def _attend(self, x: mx.array, cache: ContextCache) -> mx.array:
         rows, start = x.shape[1], cache.length
@@ -158,6 +123,7 @@ class _Layer:
             *seen,
             scale=self._sizes.key_dim**-0.5,
             mask=self._mask(rows, start, seen.keys.shape[2] - rows),
+            sinks=None if self._sinks is None else self._sinks.astype(x.dtype),
         )
         return self._out(attended.transpose(0, 2, 1, 3).reshape(1, rows, -1))
 
@@ -181,23 +147,36 @@ class _Layer:
         return seen if self._window is None else seen & (keys > queries - self._window)
 
 
+def _read_choice(part: Part, sizes: DFlashConfig) -> BlockChoice | None:
+    match sizes.choice:
+        case SelectorSizes(candidates=candidates):
+            return CandidateSelector(part.subpart("candidate_selector"), candidates)
+        case MarkovSizes(_, has, joined):
+            return MarkovHead(part, has_confidence=has, joined=joined)
+    return None
+
+
 class DFlash(FeatureDrafter):
-    """DFlash draft model: drafts a block of tokens in one pass, `block` - 1 of them at most."""
+    """DFlash, DFlash 2 or DSpark draft model: drafts a block of tokens in one pass."""
 
     def __init__(self, sizes: DFlashConfig, table: WeightTable, target: DraftTarget) -> None:
         origin = table.origin
         check_widths(sizes.hidden, sizes.vocabulary, target.model, origin)
         self._sizes, self.packed_cache = sizes, sizes.attention.packed_cache
-        self.limit = min(LONGEST_BLOCK, sizes.block - 1)
-        self._embed = target.embed
+        self.limit = min(LONGEST_BLOCK, sizes.drafts)
+        self._embed: Callable[[mx.array], mx.array] = target.embed
         self.target = target.with_residuals(sizes.layers, origin)
-        part = Part(table, "", sizes.tensors())
+        part = Part(table, "", sizes.tensors(table.names))
+        if "embed_tokens.weight" in part:
+            own = part.matrix("embed_tokens")
+            self._embed = Embedding.of(own, own.dtype, part.kernels)
         self._fc = Linear.read(part, "fc")
         self._join_norm = Norm.read(part, "hidden_norm", sizes.eps)
         self._layers = [
             _Layer(part.subpart(f"layers.{n}"), sizes, n) for n in range(len(sizes.windows))
         ]
         self._norm = Norm.read(part, "norm", sizes.eps)
+        self._choice = _read_choice(part, sizes)
         table.check_all_used()
         self.arrays = table.taken_arrays
 
@@ -222,27 +201,33 @@ class DFlash(FeatureDrafter):
         hidden: mx.array | None,
         caches: LayerCaches,
         depth: int,
-        pick: Callable[[mx.array], mx.array],
+        pick: Pick,
     ) -> int:
         """Draft `depth` tokens in one pass; returns 1, the passes. `hidden` is not read."""
         del hidden
-        logits = self.logits(self.block(token, caches)[:, :depth]).squeeze(0)
+        states = self.block(token, caches)[:, :depth]
+        logits, before = self.logits(states).squeeze(0), token
         for row in range(depth):
-            pick(logits[row : row + 1])
+            scores, sure = logits[row : row + 1], None
+            if self._choice is not None:
+                scores = self._choice.scores(scores, states[:, row], before)
+                sure = self._choice.confidence(states[:, row], before)
+            before = pick(scores, sure)
         return 1
 
     def block(self, token: mx.array, caches: LayerCaches) -> mx.array:
-        """Run the newest token, int [1], and masks; returns the drafts' states [1, block - 1, H].
+        """Run the newest token, int [1], and masks; returns the drafts' states [1, drafts, H].
 
         Always a whole block, as the model was trained, however few tokens are wanted.
         """
-        masks = mx.full((self._sizes.block - 1,), self._sizes.mask_token, dtype=token.dtype)
+        unread = 0 if self._sizes.from_newest else 1
+        masks = mx.full((self._sizes.drafts - 1 + unread,), self._sizes.mask_token, token.dtype)
         x = self._embed(mx.concatenate([token, masks])[None]) * self._sizes.scale
         for layer, cache in zip(self._layers, caches.layers, strict=True):
             assert isinstance(cache, AttentionCache | WindowCache)
             x = layer(x, cache)
         caches.commit(0)
-        return self._norm(x)[:, 1:]
+        return self._norm(x)[:, unread:]
 
     def logits(self, states: mx.array) -> mx.array:
         """Float32 logits [1, T, V] of draft states [1, T, H], through the target's output head."""

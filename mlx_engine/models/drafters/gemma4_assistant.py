@@ -8,7 +8,7 @@ width; the first state is the target's after its final norm. An ordered output h
 the clusters of tokens whose centroids fit best.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from mlx_engine.models.attention import KeyValueCache, Masks
 from mlx_engine.models.blocks import DecoderBlock
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.models.drafters.target import FeatureDrafter, FeatureModel, check_widths
+from mlx_engine.models.drafters.target import FeatureDrafter, FeatureModel, Pick, check_widths
 from mlx_engine.models.families.gemma4 import (
     FULL,
     SLIDING,
@@ -268,7 +268,7 @@ class Gemma4Assistant(FeatureDrafter):
         hidden: mx.array | None,
         caches: LayerCaches,
         depth: int,
-        pick: Callable[[mx.array], mx.array],
+        pick: Pick,
     ) -> int:
         """Draft `depth` tokens, in a pass each; returns the number of passes.
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Protocol
 
 import mlx.core as mx
 
@@ -56,6 +57,17 @@ class FeatureModel(Headless):
         return hidden[..., self.hidden_size :]
 
 
+class Pick(Protocol):
+    """Picks the next token of a draft."""
+
+    def __call__(self, logits: mx.array, probability: mx.array | None = None) -> mx.array:
+        """Logits [1, V] -> token int32 [1].
+
+        probability: [1], that the token is accepted, where the draft model knows it better than by
+        its logits.
+        """
+
+
 class FeatureReader(ABC):
     """Base of draft models for one target, whose inner hidden states or keys and values they read.
 
@@ -96,12 +108,12 @@ class FeatureDrafter(FeatureReader):
         hidden: mx.array | None,
         caches: LayerCaches,
         depth: int,
-        pick: Callable[[mx.array], mx.array],
+        pick: Pick,
     ) -> int:
         """Draft `depth` tokens, each picked from logits [1, V]; returns the number of passes.
 
         token: the newest one, int [1]. hidden: the target's state before it [1, 1, H]; None where
-        that is not known. pick: takes logits, returns the next token int32 [1].
+        that is not known.
         """
 
 

@@ -32,6 +32,7 @@ NONE = DraftOptions(source="none")
 HOPELESS = PassCosts(tuple(10.0 * row for row in range(1, 10)), 5.0)
 CHEAP = PassCosts((10.0,) * 9, 0.0)
 SLIDING = partial(TinyDFlash, window=7)
+TWO, SPARK = (partial(TinyDFlash, kind=kind, candidates=256) for kind in ("dflash2", "dspark"))
 
 
 def drafter(folder, name, write, sizes):
@@ -49,6 +50,8 @@ MADE = {
     "eagle3 on qwen3.5": lambda folder: drafter(folder, "qwen3_5", write_tiny_eagle, TinyEagle),
     "assistant": lambda folder: write_pair(folder, ordered=False).assistant,
     "dflash on gpt-oss": lambda folder: drafter(folder, "gpt_oss", write_tiny_dflash, SLIDING),
+    "dflash 2 on qwen3.5": lambda folder: drafter(folder, "qwen3_5", write_tiny_dflash, TWO),
+    "dspark on nemotron": lambda folder: drafter(folder, "nemotron_h", write_tiny_dflash, SPARK),
 }
 
 

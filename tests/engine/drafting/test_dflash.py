@@ -1,4 +1,4 @@
-"""DFlash blocks equal a reference in plain PyTorch; what does not fit is told in words."""
+"""Blocks of DFlash, DFlash 2 and DSpark equal plain PyTorch; what does not fit is told in words."""
 
 from dataclasses import replace
 
@@ -10,8 +10,16 @@ from compared import relative
 from drafts_again import propose_again, tell
 from lazy_graph import primitives
 from looked_into import Target, hidden_of, opened
-from model_edits import edit_config
-from tiny_dflash import BLOCK, TinyDFlash, reference, tensors_of, write_tiny_dflash
+from model_edits import edit_config, edit_tensors
+from tiny_dflash import (
+    BLOCK,
+    TinyDFlash,
+    confidences,
+    likeliest,
+    reference,
+    tensors_of,
+    write_tiny_dflash,
+)
 from tiny_published import VOCABULARY
 
 from mlx_engine.drafting.drafter import DraftRequest
@@ -25,6 +33,11 @@ FORMS = {
     "full": TINY,
     "a window": replace(TINY, window=7),
     "a cap": replace(TINY, cap=3.0, layers=(2, 0, 1)),
+    "two": replace(TINY, kind="dflash2"),
+    "two, a window, a cap": replace(TINY, kind="dflash2", window=7, cap=3.0),
+    "spark": replace(TINY, kind="dspark"),
+    "spark, masks alone": replace(TINY, kind="dspark", newest_drafts=False, sure=False, window=9),
+    "spark, sinks": replace(TINY, kind="dspark", sinks=True),
 }
 
 
@@ -51,10 +64,13 @@ def found(drafter, target, chunks=(4,)):
     return np.array(drafter.logits(states)[0])
 
 
-def wanted(tiny, target):
+def block_of(tiny, target):
     residuals = [target.residuals[layer + 1][:-1] for layer in tiny.layers]
-    newest = target.tokens[-1]
-    return reference(tiny, residuals, newest, target.embedding, target.output).numpy()
+    return reference(tiny, residuals, target.tokens[-1], target.embedding, target.output)
+
+
+def wanted(tiny, target):
+    return block_of(tiny, target).logits.numpy()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -93,19 +109,53 @@ def test_a_draft_copies_nothing_of_its_context(target, tmp_path):
     assert primitives(states)["Concatenate"] == rotations + 1  # of the newest token and the masks
 
 
-def test_a_draft_is_one_pass(target, tmp_path):
-    """Greedy drafts are the best of each row, however few are asked for."""
-    drafter = opened(write_tiny_dflash(tmp_path / "d", TINY), target.model)
-    best = wanted(TINY, target).argmax(axis=-1).tolist()
+@pytest.mark.parametrize("form", FORMS)
+def test_a_draft_is_one_pass(target, tmp_path, form):
+    """Greedy drafts are the best of each row given the token before, however few are asked for."""
+    tiny = FORMS[form]
+    drafter = opened(write_tiny_dflash(tmp_path / "d", tiny), target.model)
+    best = likeliest(tiny, block_of(tiny, target), target.tokens[-1])
+    assert (best == wanted(tiny, target).argmax(axis=-1).tolist()) is (tiny.kind == "dflash")
     sampler = Sampler(SamplingOptions(temperature=0), VOCABULARY, 0)
     for depth in (1, 3, 8):
         source = observed(drafter, target.tokens[:-1], (3,))
         draft = propose_again(
             source, DraftRequest(depth, mx.array(target.tokens[-1:]), 17), sampler
         )
-        assert draft.tokens.tolist() == best[: min(depth, BLOCK - 1)]
+        assert draft.tokens.tolist() == best[: min(depth, tiny.drafts)]
         assert draft.passes == 1
-    assert source.limit == BLOCK - 1
+    assert source.limit == tiny.drafts
+
+
+def test_a_draft_ends_where_the_model_is_less_sure(target, tmp_path):
+    """By DSpark's confidence head, which looks at the token before."""
+    tiny = replace(FORMS["spark"], seed=11)
+    drafter = opened(write_tiny_dflash(tmp_path / "d", tiny), target.model)
+    block, newest = block_of(tiny, target), target.tokens[-1]
+    sure, best = confidences(tiny, block, newest), likeliest(tiny, block, newest)
+    least = min(sure[1:]) + 1e-4
+    count = next(n for n, each in enumerate(sure) if each < least)
+    assert 0 < count < tiny.drafts
+    source = observed(drafter, target.tokens[:-1], ())
+    source.options = DraftOptions(rule="greedy", min_probability=least)
+    sampler = Sampler(SamplingOptions(temperature=0), VOCABULARY, 0)
+    draft = source.draft(DraftRequest(8, mx.array([newest]), 17), sampler)
+    assert draft.tokens.tolist() == best[:count]
+
+
+def test_codebooks_with_the_ending_of_matrices(target, tmp_path):
+    """As converters for MLX have them, beside a prefix."""
+    tiny = FORMS["two"]
+    folder = write_tiny_dflash(tmp_path / "d", tiny)
+    edit_tensors(
+        folder,
+        lambda arrays: {
+            f"model.{n}.weight" if n.endswith("codebook") else f"model.{n}": a
+            for n, a in arrays.items()
+        },
+    )
+    drafter = opened(folder, target.model)
+    assert relative(found(drafter, target), wanted(tiny, target)) < 1e-4
 
 
 def test_a_place_to_go_back_to(target, tmp_path):
@@ -147,9 +197,15 @@ def test_what_does_not_fit_is_told(target, tmp_path, name):
 def test_kinds_that_are_not_run(target, tmp_path):
     folder = write_tiny_dflash(tmp_path / "d", TINY)
     edit_config(folder, selector_rank=8)
-    with pytest.raises(UnsupportedModel, match="DFlash 2"):
+    with pytest.raises(BadModelFile, match="selector_top_k"):
         opened(folder, target.model)
-    edit_config(folder, selector_rank=None, dflash_config={"mask_token_id": 1})
+    edit_config(folder, selector_rank=None, markov_rank=8, markov_head_type="gated")
+    with pytest.raises(UnsupportedModel, match="markov_head_type"):
+        opened(folder, target.model)
+    edit_config(folder, markov_rank=None, conv_kernel_size=3, conv_group_size=7)
+    with pytest.raises(BadModelFile, match="conv_group_size"):
+        opened(folder, target.model)
+    edit_config(folder, conv_kernel_size=None, dflash_config={"mask_token_id": 1})
     with pytest.raises(BadModelFile, match="no target_layer_ids"):
         opened(folder, target.model)
     edit_config(folder, dflash_config={"target_layer_ids": [0, 2], "mask_token_id": VOCABULARY})

@@ -107,7 +107,7 @@ def test_a_type_nobody_knows(tmp_path):
     (folder / "config.json").write_text(
         json.dumps(config | {"model_type": "gpt5", "text_config": {}})
     )
-    with pytest.raises(UnsupportedModel, match=r"config\.json: model_type 'gpt5' is not one"):
+    with pytest.raises(UnsupportedModel, match=r"config\.json: .* of the type 'gpt5'"):
         mlx_engine.load(folder)
 
 

@@ -1,0 +1,194 @@
+"""Configs of DFlash, DFlash 2 and DSpark draft models: sizes, options, tensor shapes."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from mlx_engine.models import layer_specs, model_spec
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.drafters.block_choice import CandidateSelector, MarkovHead
+from mlx_engine.models.families.llama import plain_feed_forward
+from mlx_engine.models.rope import rope_spec
+from mlx_engine.values.errors import BadModelFile
+
+_KINDS = ("full_attention", "sliding_attention")
+_CODEBOOKS = ("predecessor_codebook", "successor_codebook")
+
+
+def dflash_name(name: str) -> str:
+    """Name of a DFlash model's tensor without prefix; codebooks get the ending of matrices."""
+    bare = name.removeprefix("model.")
+    return f"{bare}.weight" if bare.endswith(_CODEBOOKS) else bare
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionSizes:
+    """DFlash 2's convolutions: taps, and how many neighbouring elements share dynamic ones."""
+
+    taps: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorSizes:
+    """DFlash 2's candidate selector: size of its codebooks' rows, candidates of each row."""
+
+    rank: int
+    candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class MarkovSizes:
+    """DSpark's Markov head: its rank, whether there is a confidence head and what that reads."""
+
+    rank: int
+    has_confidence: bool
+    joined: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DFlashConfig:
+    """Sizes of a DFlash draft model.
+
+    layers: layers of the target whose residuals are read, in the order of `fc`. drafts: tokens of a
+    block; from_newest: the newest token's row predicts the first of them, else a mask's does.
+    windows: for each layer how many tokens a row sees, None for all. causal: for each layer whether
+    rows of a block see only those before them. sinks: an extra logit for each head. scale,
+    multiplier: of embeddings and logits; cap: of logits. convolution, choice: None in the first
+    DFlash.
+    """
+
+    layers: tuple[int, ...]
+    drafts: int
+    from_newest: bool
+    mask_token: int
+    hidden: int
+    attention: layer_specs.AttentionSpec
+    feed: layer_specs.FeedForwardSpec
+    eps: float
+    vocabulary: int
+    windows: tuple[int | None, ...]
+    causal: tuple[bool, ...]
+    scale: float
+    multiplier: float
+    cap: float | None
+    sinks: bool
+    convolution: ConvolutionSizes | None
+    choice: SelectorSizes | MarkovSizes | None
+
+    @staticmethod
+    def read(config: Mapping[str, object], origin: str) -> "DFlashConfig":
+        """Read a DFlash model's config.
+
+        Raises BadModelFile for a wrong key, UnsupportedModel for variants that are not run.
+        """
+        own = config.get("dflash_config")
+        flat = {**config, **(own if isinstance(own, Mapping) else {})}
+        fields = ConfigFields(flat, origin)
+        fields.require({"attention_bias": False})
+        is_dspark = fields.has("markov_rank") or fields.string("projector_type", "") == "dspark"
+        is_newer = is_dspark or fields.has("selector_rank")
+        if is_dspark:
+            fields.require({"projector_type": "dspark", "markov_head_type": "vanilla"})
+        kinds = fields.layer_types(*_KINDS) or (_KINDS[0],) * fields.layers()
+        sliding = [kind == _KINDS[1] for kind in kinds]
+        window = next((n for n in ("swa_window_size", "sliding_window") if fields.has(n)), "")
+        size_of_window = fields.count(window or "sliding_window") if any(sliding) else None
+        names = ("causal", "is_causal", "dflash_query_causal")
+        told = next((fields.flag(name, default=False) for name in names if fields.has(name)), None)
+        causal = False if told is None and is_newer else told
+        layers = fields.counts("target_layer_ids")
+        hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
+        size = fields.count("head_dim", max(1, hidden // heads))
+        vocabulary = fields.count("vocab_size")
+        if not layers:
+            raise BadModelFile(
+                "{origin}: the config names no target_layer_ids. Get it again.", origin=origin
+            )
+        block = fields.count("block_size", 16, minimum=2, maximum=256)
+        has_newest = not is_dspark or fields.flag("dspark_bonus_anchor", default=False)
+        return DFlashConfig(
+            layers=layers,
+            drafts=block - 1 if has_newest else block,
+            from_newest=is_dspark and fields.flag("sample_from_anchor", default=True),
+            mask_token=fields.count("mask_token_id", minimum=0, maximum=vocabulary - 1),
+            hidden=hidden,
+            attention=layer_specs.AttentionSpec(
+                heads,
+                fields.kv_heads(heads),
+                size,
+                size,
+                rope_spec(
+                    fields,
+                    size,
+                    interleaved=not fields.flag("rope_is_neox_style", default=True),
+                ),
+                qk_norm="head",
+            ),
+            feed=plain_feed_forward(fields),
+            eps=fields.number("rms_norm_eps", 1e-6),
+            vocabulary=vocabulary,
+            windows=tuple(size_of_window if slides else None for slides in sliding),
+            causal=tuple(slides if causal is None else causal for slides in sliding),
+            scale=fields.number("input_embedding_scale", 1.0),
+            multiplier=fields.number("output_multiplier", 1.0),
+            cap=fields.number("final_logit_softcapping", 1.0)
+            if fields.has("final_logit_softcapping")
+            else None,
+            sinks=fields.flag("attention_sink_bias", default=False),
+            convolution=_convolution(fields, hidden),
+            choice=_markov(fields) if is_dspark else _selector(fields, vocabulary),
+        )
+
+    def tensors(self, present: Collection[str] = ()) -> layer_specs.Shapes:
+        """Tensor name -> shape for all tensors of a DFlash model; present: names in the file."""
+        hidden = self.hidden
+        block = model_spec.BlockSpec(self.attention, self.feed).tensors(hidden)
+        made: layer_specs.Shapes = {
+            "fc.weight": (hidden, len(self.layers) * hidden),
+            "hidden_norm.weight": (hidden,),
+            "norm.weight": (hidden,),
+        }
+        if self.sinks:
+            block["self_attn.attention_sink_bias"] = (self.attention.heads,)
+        if self.convolution is not None:
+            taps, groups = self.convolution.taps, hidden // self.convolution.group
+            for name in ("attention_conv", "mlp_conv"):
+                block[f"{name}.base_kernel"] = (2, taps, hidden)
+                block[f"{name}.kernel_projection.weight"] = (2 * taps * groups, hidden)
+        for number in range(len(self.windows)):
+            made |= {f"layers.{number}.{name}": shape for name, shape in block.items()}
+        if "embed_tokens.weight" in present:
+            made["embed_tokens.weight"] = (self.vocabulary, hidden)
+        match self.choice:
+            case SelectorSizes(rank=rank):
+                pairs = CandidateSelector.tensors(hidden, self.vocabulary, rank)
+                made |= {f"candidate_selector.{name}": shape for name, shape in pairs.items()}
+            case MarkovSizes(rank, has, joined):
+                made |= MarkovHead.tensors(
+                    hidden, self.vocabulary, rank, has_confidence=has, joined=joined
+                )
+        return made
+
+
+def _convolution(fields: ConfigFields, hidden: int) -> ConvolutionSizes | None:
+    if not fields.has("conv_kernel_size"):
+        return None
+    taps, group = fields.count("conv_kernel_size", maximum=64), fields.count("conv_group_size")
+    if hidden % group:
+        raise fields.wrong("conv_group_size", group, f"a divisor of {hidden}")
+    return ConvolutionSizes(taps, group)
+
+
+def _selector(fields: ConfigFields, vocabulary: int) -> SelectorSizes | None:
+    if not fields.has("selector_rank"):
+        return None
+    rank = fields.count("selector_rank", maximum=2**14)
+    return SelectorSizes(rank, fields.count("selector_top_k", maximum=vocabulary))
+
+
+def _markov(fields: ConfigFields) -> MarkovSizes:
+    return MarkovSizes(
+        rank=fields.count("markov_rank", 256, maximum=2**14),
+        has_confidence=fields.flag("enable_confidence_head", default=False),
+        joined=fields.flag("confidence_head_with_markov", default=True),
+    )
