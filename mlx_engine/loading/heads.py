@@ -1,10 +1,9 @@
 """Find MTP heads by their tensors: in the model's files, beside them, or where the user says."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from glob import escape
 from pathlib import Path
-from typing import NamedTuple
 
 from mlx_engine.hub.weight_files import (
     UNSAFE,
@@ -42,7 +41,7 @@ ONLY_HEADS_HAVE = (".join.", ".enorm.", ".hnorm.")
 
 @dataclass(frozen=True, slots=True)
 class HeadTensors:
-    """Headers of the tensors of usable MTP heads, or the reason why there are none.
+    """Headers of the tensors of MTP heads, or the reason why there are none that can be used.
 
     tensors: the engine's tensor name -> header, empty without heads. inside: stored in the model's
     own weight files, hence in the form of its other tensors. remarks: notes for the user on
@@ -51,18 +50,9 @@ class HeadTensors:
 
     tensors: Mapping[str, TensorInfo]
     origin: str
-    inside: bool
-    why_not: Reason | None
+    inside: bool = False
+    why_not: Reason | None = None
     remarks: tuple[Reason, ...] = ()
-
-
-class _Candidate(NamedTuple):
-    """Headers of tensors that may be MTP heads; damage: what is wrong with their files, or None."""
-
-    tensors: Mapping[str, TensorInfo]
-    origin: Path
-    inside: bool
-    damage: str | None = None
 
 
 def find_heads(
@@ -83,7 +73,7 @@ def find_heads(
         if found.why_not is None:
             return found
         problem = problem or found.why_not
-    return HeadTensors({}, str(files.root), False, problem or _why_no_heads(family, files))
+    return HeadTensors({}, str(files.root), why_not=problem or _why_no_heads(family, files))
 
 
 def without_trunk_copies(
@@ -117,7 +107,7 @@ def _unsupported_heads(
             given=given,
         )
     if not own:
-        return HeadTensors({}, str(files.root), False, _why_unread(files) or NO_HEADS)
+        return HeadTensors({}, str(files.root), why_not=_why_unread(files) or NO_HEADS)
     words = Words("The files hold drafting heads, but heads of this family cannot be run yet.")
     return HeadTensors({}, str(files.root), True, Reason("heads-not-run", words))
 
@@ -150,7 +140,8 @@ def _chosen_heads(place: Path, family: Family) -> HeadTensors:
             "{place}: no drafting heads in there. Give the file or folder of the heads.",
             place=place,
         )
-    misfit = _misshapen_tensor(candidate, family, family.head_shapes(candidate.tensors))
+    tensors, origin = candidate.tensors, candidate.origin
+    misfit = _misshapen_tensor(tensors, origin, family, family.head_shapes(tensors))
     if misfit is not None:
         raise BadModelFile("{misfit} Give the heads made for this model.", misfit=misfit)
     return _check_usable(candidate, family)
@@ -158,14 +149,14 @@ def _chosen_heads(place: Path, family: Family) -> HeadTensors:
 
 def _candidates(
     files: ModelFiles, own: Mapping[str, TensorInfo], family: Family
-) -> Iterator[_Candidate]:
+) -> Iterator[HeadTensors]:
     """Yield tensor headers of files that may hold MTP heads, in the order of preference.
 
     The model's weight files, others beside them, folders of the model's name and "-MTP", then other
     copies of the model: a GGUF in the folder, or a sibling folder of a matching name.
     """
     if own:
-        yield _Candidate(own, files.root, True)
+        yield HeadTensors(own, str(files.root), inside=True)
     together: dict[Path, list[Path]] = {}
     for path in files.heads:
         shard = shard_of(path.name)
@@ -204,10 +195,10 @@ def _folders_of_same_model(root: Path) -> Iterator[Path]:
             yield from () if found is None else (found,)
 
 
-def _read(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
+def _read(origin: Path, paths: tuple[Path, ...], family: Family) -> HeadTensors:
     tensors = pair_fp8_scales(_tensors(paths), family.config, family.origin)
     parts = family.split_heads_file(tensors, str(origin))
-    return _Candidate(assemble_tensors(parts.head, parts.head_recipes), origin, False)
+    return HeadTensors(assemble_tensors(parts.head, parts.head_recipes), str(origin))
 
 
 def _tensors(paths: tuple[Path, ...]) -> Mapping[str, TensorInfo]:
@@ -216,12 +207,12 @@ def _tensors(paths: tuple[Path, ...]) -> Mapping[str, TensorInfo]:
     return merge_headers(paths)
 
 
-def _read_or_note_damage(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
-    """Read headers of files that may hold MTP heads; errors are noted in `damage`, not raised."""
+def _read_or_note_damage(origin: Path, paths: tuple[Path, ...], family: Family) -> HeadTensors:
+    """Read headers of files that may hold MTP heads; an error becomes their `why_not`."""
     try:
         return _read(origin, paths, family)
     except EngineError as error:
-        return _Candidate({}, origin, False, str(error))
+        return HeadTensors({}, str(origin), why_not=_unreadable(str(error)))
 
 
 def _files_at(place: Path) -> tuple[Path, ...]:
@@ -241,64 +232,62 @@ def _files_at(place: Path) -> tuple[Path, ...]:
     return (place,)
 
 
-def _check_usable(candidate: _Candidate, family: Family) -> HeadTensors:
-    remarks: tuple[Reason, ...] = ()
-    origin = str(candidate.origin)
-    trimmed = _trimmed_outputs(candidate, family)
+def _check_usable(candidate: HeadTensors, family: Family) -> HeadTensors:
+    """Return MTP heads with remarks, or without tensors and with the reason why they are not used.
+
+    Output matrices with fewer rows than the vocabulary has tokens are left out.
+    """
+    rows, origin = family.figures().vocabulary, candidate.origin
+    trimmed = {
+        name.removesuffix(".weight")
+        for name, tensor in candidate.tensors.items()
+        if name.endswith(".output.weight") and tensor.shape[:1] < (rows,)
+    }
+    kept = {n: t for n, t in candidate.tensors.items() if n.rpartition(".")[0] not in trimmed}
+    problem = candidate.why_not or _problem(kept, origin, family)
+    if problem is not None:
+        return replace(candidate, tensors={}, why_not=problem)
+    remarks = []
     if trimmed:
         words = Words(
             "The drafting heads in {origin} have an output matrix for fewer tokens, which is not "
             "used: drafts use the model's own.",
             origin=origin,
         )
-        remarks = (Reason("trimmed-output-unused", words),)
-        kept = {n: t for n, t in candidate.tensors.items() if n.rpartition(".")[0] not in trimmed}
-        candidate = candidate._replace(tensors=kept)
-    problem = _problem(candidate, family)
-    if problem is not None:
-        return HeadTensors({}, origin, candidate.inside, problem)
-    remarks += _fewer_heads_note(candidate, family)
-    return HeadTensors(candidate.tensors, origin, candidate.inside, None, remarks)
+        remarks.append(Reason("trimmed-output-unused", words))
+    promised, used = family.figures().promised_heads, head_count(kept)
+    if promised > used:
+        words = Words(
+            "This model was made with {promised} drafting heads; this copy of it has {used}.",
+            promised=promised,
+            used=used,
+        )
+        remarks.append(Reason("fewer-heads", words))
+    return replace(candidate, tensors=kept, remarks=tuple(remarks))
 
 
-def _problem(candidate: _Candidate, family: Family) -> Reason | None:
-    """Why MTP heads cannot be used: damaged, incomplete or of another model; None if they can."""
-    if candidate.damage is not None:
-        return _unreadable(candidate.damage)
-    wanted = family.head_shapes(candidate.tensors)
-    if (missing := _missing_tensor(candidate.tensors, wanted)) is not None:
+def _problem(tensors: Mapping[str, TensorInfo], origin: str, family: Family) -> Reason | None:
+    """Why MTP heads cannot be used: incomplete or of another model; None if they can."""
+    wanted = family.head_shapes(tensors)
+    if (missing := _missing_tensor(tensors, wanted)) is not None:
         words = Words(
             "The drafting heads in {origin} lack the tensor {name}, so they cannot be used.",
-            origin=candidate.origin,
+            origin=origin,
             name=family.published_name(missing),
         )
         return Reason("heads-incomplete", words)
-    misfit = _misshapen_tensor(candidate, family, wanted)
-    misfit = misfit or _surplus_tensor(candidate, family, wanted)
+    misfit = _misshapen_tensor(tensors, origin, family, wanted)
+    matrices = {name.rpartition(".")[0] for name in wanted if name.endswith(".weight")}
+    for name in sorted(set(tensors) - set(wanted)):
+        matrix, _, part = name.rpartition(".")
+        if misfit is None and (matrix not in matrices or part not in ("scales", "biases")):
+            misfit = Words(
+                "The drafting heads in {origin} have the tensor {tensor}, which this version has "
+                "no place for.",
+                origin=origin,
+                tensor=family.published_name(name),
+            )
     return None if misfit is None else Reason("heads-do-not-fit", misfit)
-
-
-def _trimmed_outputs(candidate: _Candidate, family: Family) -> set[str]:
-    """Names of MTP heads' output matrices with fewer rows than the vocabulary has tokens."""
-    rows = family.figures().vocabulary
-    return {
-        name.removesuffix(".weight")
-        for name, tensor in candidate.tensors.items()
-        if name.endswith(".output.weight") and tensor.shape[:1] < (rows,)
-    }
-
-
-def _fewer_heads_note(candidate: _Candidate, family: Family) -> tuple[Reason, ...]:
-    """Tell the user where fewer MTP heads are used than the config promises; else empty."""
-    promised, used = family.figures().promised_heads, head_count(candidate.tensors)
-    if promised <= used:
-        return ()
-    words = Words(
-        "This model was made with {promised} drafting heads; this copy of it has {used}.",
-        promised=promised,
-        used=used,
-    )
-    return (Reason("fewer-heads", words),)
 
 
 def head_count(tensors: Iterable[str]) -> int:
@@ -321,41 +310,25 @@ def _missing_tensor(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shap
 
 
 def _misshapen_tensor(
-    candidate: _Candidate, family: Family, wanted: Mapping[str, Shape]
+    tensors: Mapping[str, TensorInfo], origin: str, family: Family, wanted: Mapping[str, Shape]
 ) -> str | None:
     """Describe the first MTP head tensor of a wrong shape, or None; packed weights by rows only."""
-    for name, shape in wanted.items():
-        tensor = candidate.tensors.get(name)
-        if tensor is None:
+    for name, tensor in tensors.items():
+        if name not in wanted:
             continue
-        stored, needed = tensor.shape, shape
+        stored, needed = tensor.shape, wanted[name]
         if isinstance(tensor, GgufPart):
             stored = tensor.unpacked_shape
         elif tensor.dtype == "U32":
-            stored, needed = tensor.shape[:-1], shape[:-1]
+            stored, needed = stored[:-1], needed[:-1]
         if stored != needed:
             return Words(
                 "The drafting heads in {origin} belong to another model: {tensor} is {shape} "
                 "where this one needs {needed}.",
-                origin=candidate.origin,
+                origin=origin,
                 tensor=family.published_name(name),
                 shape=list(tensor.shape),
-                needed=list(shape),
-            )
-    return None
-
-
-def _surplus_tensor(candidate: _Candidate, family: Family, wanted: Collection[str]) -> str | None:
-    """Describe the first tensor of MTP heads that the model family does not know, or None."""
-    matrices = {name.rpartition(".")[0] for name in wanted if name.endswith(".weight")}
-    for name in sorted(set(candidate.tensors) - set(wanted)):
-        matrix, _, part = name.rpartition(".")
-        if matrix not in matrices or part not in ("scales", "biases"):
-            return Words(
-                "The drafting heads in {origin} have the tensor {tensor}, which this version has "
-                "no place for.",
-                origin=candidate.origin,
-                tensor=family.published_name(name),
+                needed=list(wanted[name]),
             )
     return None
 
