@@ -123,10 +123,6 @@ def _packed_shapes(
     """
     shapes: dict[str, Shape] = {}
     for name, weight in tensors.items():
-        if isinstance(weight, GgufPart):
-            if weight.is_weight:
-                shapes[name] = weight.unpacked_shape
-            continue
         matrix = name.removesuffix(".weight")
         scales = tensors.get(f"{matrix}.scales")
         if scales is not None and name != matrix and weight.shape and scales.shape:
@@ -164,8 +160,11 @@ def _weights(
             continue
         matrix = name.removesuffix(".weight")
         parts = {part: tensors.get(f"{matrix}.{part}") for part in ("scales", "biases")}
-        weight = _weight(tensor, **parts, shape=shapes.get(name), wide=wide)
-        found[name] = _gguf_weight(tensor, weight) if isinstance(tensor, GgufPart) else weight
+        if isinstance(tensor, GgufPart):
+            weight = _weight(tensor, **parts, shape=tensor.unpacked_shape, wide=wide)
+            found[name] = _gguf_weight(tensor, weight)
+        else:
+            found[name] = _weight(tensor, **parts, shape=shapes.get(name), wide=wide)
     return found
 
 
@@ -177,7 +176,7 @@ def _gguf_weight(tensor: GgufPart, loaded: Weight) -> Weight:
         words = f"kept as {kind} blocks (our kernel)"
         return Weight(words, size, tensor.nbytes, True, tensor.file_nbytes)
     forms = {"dense": loaded.storage, "unpacked": f"{kind}, unpacked"}
-    words = forms.get(plan.storage, f"{kind} as {plan.words}")
+    words = forms.get(plan.storage, f"{kind} as {loaded.storage}")
     return loaded._replace(storage=words, file_nbytes=tensor.file_nbytes)
 
 

@@ -28,15 +28,6 @@ class BlockPlan(NamedTuple):
     bits: int = 0
     group_size: int = 0
 
-    @property
-    def words(self) -> str:
-        """Describe the form in memory for users, as "4-bit affine, groups of 32"."""
-        if self.storage == "dense":
-            return f"{self.bits}-bit floats"
-        if self.storage == "affine":
-            return f"{self.bits}-bit affine, groups of {self.group_size}"
-        return f"{self.storage}, groups of {self.group_size}"
-
 
 # MLX packs affine weights in groups of 32, 64 or 128, with codes of 2 to 6 or 8 bits. Types with a
 # scale for 32 values keep their codes; codebooks and lattices of whole numbers take the bits their
