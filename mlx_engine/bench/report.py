@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import reduce
+from itertools import chain, zip_longest
 from operator import add
 from pathlib import Path
 from statistics import median
@@ -179,23 +180,18 @@ def _row(arm: str, runs: Sequence[Run], off: Sequence[Run], *, is_peer: bool) ->
         passes=last.passes,
         drafted=last.drafted,
         accepted=last.accepted,
-        accepted_by_depth=tuple(
-            (accepted[depth] if depth < len(accepted) else 0) / count
-            for depth, count in enumerate(drafted)
-        ),
+        accepted_by_depth=tuple(a / d for a, d in zip_longest(accepted, drafted, fillvalue=0)),
         depths=dict(sorted(Counter(stats.drafted for stats in last.rounds).items())),
-        why=whys.most_common(1)[0][0] if whys else None,
+        why=next((why for why, _ in whys.most_common(1)), None),
     )
     if not is_same and not is_peer:
         return row
-    speeds = [
-        (run.tokens_per_second, beside.tokens_per_second)
-        for run, beside in zip(runs, off, strict=True)
-    ]
+    speeds = [run.tokens_per_second for run in runs]
+    pairs = zip(speeds, (run.tokens_per_second for run in off), strict=True)
     return replace(
         row,
-        tokens_per_second=_median(speed for speed, _ in speeds),
-        ratio=_median(speed / beside for speed, beside in speeds if speed and beside),
+        tokens_per_second=_median(speeds),
+        ratio=_median(speed / beside for speed, beside in pairs if speed and beside),
         prompt_tokens_per_second=_median(run.prompt_tokens / run.first_s for run in runs),
         wall_s=_median(run.wall_s for run in runs),
         cpu_ms=_median(1000 * run.cpu_s / run.later for run in runs if run.later and run.cpu_s),
@@ -214,14 +210,6 @@ class KindRows:
     kind: str
     prompt_tokens: int
     rows: tuple[Row, ...]
-
-    @property
-    def difference(self) -> str | None:
-        """Where a drafted text first differs from the plain one, in words; None for nowhere."""
-        for row in self.rows:
-            if not row.is_same and not row.is_peer:
-                return f"{self.kind}, {row.arm}: token {row.equal_tokens} differs"
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,9 +268,14 @@ class BenchReport:
     @property
     def difference(self) -> str | None:
         """Where a drafted text first differs from the plain one, in words; None for nowhere."""
-        kinds = [kind.difference for kind in self.drafting.kinds] if self.drafting else []
-        chats = [f"{row.arm}: chats at once" for row in self.chats or () if not row.is_same]
-        return next(filter(None, [*kinds, *chats]), None)
+        drafted = (
+            f"{kind.kind}, {row.arm}: token {row.equal_tokens} differs"
+            for kind in (self.drafting.kinds if self.drafting else ())
+            for row in kind.rows
+            if not row.is_same and not row.is_peer
+        )
+        chats = (f"{row.arm}: chats at once" for row in self.chats or () if not row.is_same)
+        return next(chain(drafted, chats), None)
 
     def as_json(self) -> str:
         """Return the bench report as one line of JSON; keys are the field names."""

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from rich.console import Console, RenderableType
 from rich.progress import Progress, TextColumn, TimeRemainingColumn
@@ -221,14 +221,6 @@ class _Bench:
         return runs
 
 
-class _ChatsRun(NamedTuple):
-    """One run of several chats: texts, tokens per second, passes of the weights per token."""
-
-    texts: tuple[tuple[int, ...], ...]
-    speed: float
-    passes: float
-
-
 def _chats_row(
     engine: Engine, plan: Plan, asked: list[Question], setting: DraftSetting
 ) -> ChatsRow:
@@ -245,26 +237,24 @@ def _chats_row(
         return [engine.generate(prompt, *limits, ignore_eos=eos) for prompt in prompts]
 
     ways = [at_once, one_by_one]
-    runs: dict[Callable[[], list[Generation]], list[_ChatsRun]] = {way: [] for way in ways}
+    texts, speeds, passes = set[tuple[tuple[int, ...], ...]](), defaultdict(list), {}
     for way in in_turns(ways, plan.repeats + 1):
-        runs[way].append(_timed(engine, way))
-    together, alone = runs[at_once][1:], runs[one_by_one][1:]
+        shared, started = engine.parts.batch.shared, perf_counter()
+        made = way()
+        seconds = perf_counter() - started
+        read = sum(each.stats.passes for each in made) - engine.parts.batch.shared + shared
+        tokens = max(1, sum(each.stats.generated_tokens for each in made))
+        texts.add(tuple(each.tokens for each in made))
+        speeds[way].append(tokens / seconds)
+        passes[way] = read / tokens
+    together, alone = speeds[at_once][1:], speeds[one_by_one][1:]
     return ChatsRow(
         arm=setting.name,
         chats=len(prompts),
-        alone=median(run.speed for run in alone),
-        at_once=median(run.speed for run in together),
-        ratio=median(a.speed / b.speed for a, b in zip(together, alone, strict=True)),
-        alone_passes=alone[-1].passes,
-        passes=together[-1].passes,
-        is_same=len({run.texts for way in ways for run in runs[way]}) == 1,
+        alone=median(alone),
+        at_once=median(together),
+        ratio=median(a / b for a, b in zip(together, alone, strict=True)),
+        alone_passes=passes[one_by_one],
+        passes=passes[at_once],
+        is_same=len(texts) == 1,
     )
-
-
-def _timed(engine: Engine, answer: Callable[[], list[Generation]]) -> _ChatsRun:
-    shared, started = engine.parts.batch.shared, perf_counter()
-    made = answer()
-    seconds = perf_counter() - started
-    passes = sum(each.stats.passes for each in made) - engine.parts.batch.shared + shared
-    tokens = max(1, sum(each.stats.generated_tokens for each in made))
-    return _ChatsRun(tuple(each.tokens for each in made), tokens / seconds, passes / tokens)

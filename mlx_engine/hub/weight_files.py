@@ -2,7 +2,7 @@
 
 import re
 import struct
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,19 +96,14 @@ def models_among(names: Iterable[str]) -> list[Weights]:
 
     Takes linear time.
     """
-    sets: dict[Shard | str, list[str]] = {}
+    sets: dict[str, list[str]] = {}
     for name in sorted(names):
         shard = shard_of(name)
-        sets.setdefault(name if shard is None else shard._replace(number=1), []).append(name)
-    return [Weights(tuple(files), _first_missing(kind, files)) for kind, files in sets.items()]
-
-
-def _first_missing(kind: Shard | str, files: Collection[str]) -> str | None:
-    if isinstance(kind, str):
-        return None
-    there = set(files)
-    every = (kind.name(number) for number in range(1, kind.total + 1))
-    return next((name for name in every if name not in there), None)
+        sets.setdefault(name if shard is None else shard.name(1), []).append(name)
+    return [
+        Weights(tuple(files), available_parts(first, set(files).__contains__).missing)
+        for first, files in sets.items()
+    ]
 
 
 def weights_among(names: Iterable[str]) -> Weights:

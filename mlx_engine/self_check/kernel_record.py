@@ -111,12 +111,10 @@ class KernelRecord:
                 name: ExactRows(str(where), float(cost))
                 for name, (where, cost) in content["rows"].items()
             }
-            trying = str(content["trying"])
+            died = [str(content["trying"])] if content["trying"] else []
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return
-        self.trials, self.rows = trials, rows
-        if trying:
-            self.trials[trying] = Verdict(DIED)
+        self.trials, self.rows = trials | dict.fromkeys(died, Verdict(DIED)), rows
 
 
 def record_here(file: Path | None = None) -> KernelRecord:

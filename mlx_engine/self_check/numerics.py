@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from time import perf_counter
 
 import mlx.core as mx
@@ -153,28 +154,20 @@ def _random_caches(model: Model, keys: int) -> LayerCaches:
     caches = model.make_caches()
     mx.eval(model.forward(mx.array([[1]]), caches))
     caches.commit(1)
-    random_by_shape: dict[tuple[int, ...], mx.array] = {}
+
+    @lru_cache
+    def normal(shape: tuple[int, ...]) -> mx.array:
+        return mx.random.normal(shape, key=mx.random.key(shape[3]))
+
+    def drawn(like: mx.array) -> mx.array:
+        return normal((*like.shape[:2], keys - 1, like.shape[3])).astype(like.dtype)
+
     for cache in caches.layers:
         if isinstance(cache, RowsCache):
-            cache.write(
-                *(
-                    _random_like(array, keys - 1, random_by_shape)
-                    for array in cache.keys_and_values()
-                )
-            )
+            cache.write(*(drawn(array) for array in cache.keys_and_values()))
             cache.commit(keys - 1)
     mx.eval(caches.arrays())
     return caches
-
-
-def _random_like(
-    like: mx.array, rows: int, random_by_shape: dict[tuple[int, ...], mx.array]
-) -> mx.array:
-    """Draw random numbers in an array's shape; those of equal shapes are drawn only once."""
-    shape = (*like.shape[:2], rows, like.shape[3])
-    if shape not in random_by_shape:
-        random_by_shape[shape] = mx.random.normal(shape, key=mx.random.key(shape[3]))
-    return random_by_shape[shape].astype(like.dtype)
 
 
 def exact_cost(kernels: Kernels, pass_ms: Callable[[int], float]) -> Generator[None, None, float]:
