@@ -59,7 +59,6 @@ def test_another_text_of_ours_has_no_speed_and_a_peers_has() -> None:
     assert (ours.is_same, ours.equal_tokens, ours.tokens_per_second) == (False, 2, None)
     assert (peer.is_same, peer.equal_tokens, peer.reference_tokens) == (False, 2, 3)
     assert peer.tokens_per_second == 10
-    rows = figures(runs, ["peer"])
 
 
 @pytest.mark.parametrize("tokens", [(7, 8), (7, 8, 9, 9)])
