@@ -4782,10 +4782,6 @@ Für Details klicken.</translation>
         <translation>für jede Schicht eines von {known}</translation>
     </message>
     <message>
-        <source>{origin}: is a DFlash 2 model, which is not run yet.</source>
-        <translation>{origin}: ist ein DFlash-2-Modell, das noch nicht läuft.</translation>
-    </message>
-    <message>
         <source>the kind of every layer</source>
         <translation>die Art jeder Schicht</translation>
     </message>
