@@ -1,1 +1,1 @@
-"""The state of the app: one observable object for each thing, which views watch."""
+"""Observable state of the app: one object for each thing, which views watch."""

@@ -1,4 +1,4 @@
-"""All answers that run or wait: asked for, grown by what the engine reports, saved, ended."""
+"""Running and waiting answers of all chats: begin, stream, save, and end them."""
 
 import time
 from collections.abc import Callable
@@ -32,23 +32,23 @@ from mlx_engine.values.words import Words
 
 TICK_MS = 500
 PATIENCE_S = 10.0
-"""For so long the end of the program waits for a file that cannot be written."""
+"""Seconds the end of the program waits for a file that cannot be written."""
 RETRY_S = 0.1
 CLOSED = Words("Headstart was closed while this was being written.")
 WITHDRAWN = Words("Stopped before it was begun.")
 
 
 class Answers(State):
-    """Stores every answer before it is begun, and every half second while it grows. Saving it and
-    ending it have turns of their own: long ones take milliseconds. One that has ended and cannot
-    be saved is tried again every half second.
+    """Runs answers: stores each before it begins, and every half second while it grows.
 
+    Storing and ending an answer are events of their own in the event loop, because long answers
+    take milliseconds. An ended answer that cannot be stored is tried again every half second.
     Signals:
-        grown: a RunningAnswer and the Growth that was added.
-        ended: a RunningAnswer and the Problem that ended it, None when all went well.
-        changed: another set of chats is being answered.
-        failed: a StoreError in words, once an answer.
-        mended: those words, when what could not be saved is saved after all.
+    grown: a RunningAnswer and the Growth that was added.
+    ended: a RunningAnswer and the Problem that ended it, None for success.
+    changed: another set of chats is being answered.
+    failed: a StoreError in words, once an answer.
+    mended: the same words, once the answer could be stored after all.
     """
 
     grown = Signal(object, object)
@@ -92,7 +92,8 @@ class Answers(State):
         *,
         drops_oldest: bool = False,
     ) -> None:
-        """Have the engine answer the last of `past`, or go on with what there is of the answer;
+        """Let the engine answer the last of `past`, or continue the answer's present text.
+
         drops_oldest: as in Ask.
         """
         self._running[answer.message_id] = answer
@@ -105,7 +106,7 @@ class Answers(State):
     def _ask(
         self, answer: RunningAnswer, tools: tuple[OfferedTool, ...], drops_oldest: bool = False
     ) -> None:
-        """Have the engine go on with an answer that still runs, once its calls are made."""
+        """Send an answer to the engine again after its tool calls."""
         answer.offered = tools
         if self._running.get(answer.message_id) is not answer:
             return
@@ -127,7 +128,7 @@ class Answers(State):
     # tool calls
 
     def _go_on_calling(self, answer: RunningAnswer) -> None:
-        """Make the next call, or have its user asked; after the last one the engine goes on."""
+        """Make the next tool call, or ask the user; after the last one the engine continues."""
         place = answer.next_use
         if place is None:
             self._ask(answer, answer.offered)
@@ -145,7 +146,7 @@ class Answers(State):
             self._put_use(answer, replace(use, key=tool.key, state="asked"))
 
     def decide(self, message_id: int, settings: ChatSettings, *, is_allowed: bool) -> None:
-        """Make the call that an answer waits with, or do not; settings: of its chat now."""
+        """Run or refuse the tool call that an answer waits for; settings: of its chat."""
         answer = self._running.get(message_id)
         place = answer.next_use if answer is not None else None
         if answer is None or place is None or answer.uses[place].state != "asked":
@@ -180,7 +181,7 @@ class Answers(State):
         self._go_on_calling(answer)
 
     def _put_use(self, answer: RunningAnswer, use: ToolUse) -> None:
-        """Show and save the call that is being made as it is now."""
+        """Show and store the present state of the running tool call."""
         place = answer.next_use
         assert place is not None
         answer.uses[place] = use
@@ -196,13 +197,13 @@ class Answers(State):
         *,
         drops_oldest: bool = False,
     ) -> None:
-        """Continue the answer `cut`, to the last of `past`, in place. Raises StoreError."""
+        """Continue the cut answer `cut`, to the last of `past`, in place. Raises StoreError."""
         self._store.messages.save_partial(cut.id, cut.so_far)
         answer = RunningAnswer(cut.chat_id, cut.id, cut.so_far, cut.stats)
         self.begin(answer, past, settings, drops_oldest=drops_oldest)
 
     def stop(self, chat_id: int) -> None:
-        """End a chat's answer after its round; what there is stays."""
+        """End a chat's answer after its round; its text is kept."""
         answer = self.of_chat(chat_id)
         if answer is None:
             return
@@ -214,8 +215,9 @@ class Answers(State):
             self._end(answer, None)
 
     def keep_all(self) -> dict[int, str]:
-        """The program ends: keep what there is of every answer, however often that is tried; texts
-        of those that could not be saved, by their number.
+        """Store all running answers before the program ends, trying for PATIENCE_S.
+
+        Return the texts of answers that could not be stored, by message id.
         """
         for answer in list(self._running.values()):
             if answer.finished is None:
@@ -231,7 +233,7 @@ class Answers(State):
         return {of: ended.so_far.text for of, ended in self._store.messages.unwritten.items()}
 
     def take(self, reply: AnswerEvents | AnswerFailed | AnswerWithdrawn) -> None:
-        """What the engine's thread says about an answer; about an unknown one nothing is done."""
+        """Handle a reply of the engine's thread about an answer; unknown answers are ignored."""
         answer = self._running.get(int(reply.message_id))
         if answer is None:
             return
@@ -255,7 +257,7 @@ class Answers(State):
             self._go_on_calling(answer)
 
     def _finish(self, answer: RunningAnswer) -> None:
-        """Store the answer, and end it in the next turn of the event loop."""
+        """Store the answer, and end it in the next event of the event loop."""
         if answer.message_id in self._unsaved:
             self._keep(answer)
             self._turns.do(lambda: self._finish(answer))
@@ -294,7 +296,7 @@ class Answers(State):
             self._timer.stop()
 
     def _save_what_grew(self) -> None:
-        """Store partial answers; one that cannot be stored is tried again at the next tick."""
+        """Store partial answers; a failed one is tried again at the next tick."""
         messages = self._store.messages
         self._write_again()
         for answer in [self._running[message_id] for message_id in self._unsaved]:
@@ -320,7 +322,7 @@ class Answers(State):
             self.mended.emit(words)
 
     def _saving(self, answer: RunningAnswer, save: Callable[[], object]) -> bool:
-        """Store something; False if that failed, which is told once an answer."""
+        """Run `save`; return False if it failed, which is announced once an answer."""
         try:
             save()
         except StoreError as error:

@@ -1,4 +1,4 @@
-"""Files that are being read to be attached to the messages of chats."""
+"""Files that are being read to be attached to messages."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from app.values.attached_text import AttachedText, Refused, SaidWith
 
 
 class _Reading(NamedTuple):
-    """Files for a chat, None for a new one. unwanted: set once nobody waits for them."""
+    """Files for a chat, None for a new one. unwanted: set to cancel the reading."""
 
     chat_id: int | None
     names: tuple[str, ...]
@@ -24,7 +24,7 @@ class _Reading(NamedTuple):
 
 
 class AttachedFiles(State):
-    """Reads files in a background thread; their texts belong to the chat that was on show.
+    """Reads files in a background thread, for the chat that was on show.
 
     Signal `arrived`: texts and refusals for the message of the chat on show.
     """
@@ -69,7 +69,7 @@ class AttachedFiles(State):
         self.changed.emit()
 
     def _take(self, reading: _Reading, outcomes: list[AttachedText | Refused]) -> None:
-        """Keep texts for another chat with its unsent text; refusals are told at once."""
+        """Add texts for another chat to its unsent text; refusals are told at once."""
         if reading.unwanted.is_set():
             return
         self._readings.remove(reading)

@@ -1,4 +1,4 @@
-"""The card of a model: what its headers say, and how it would be loaded."""
+"""The card of a model: a description from its headers, and the options to load it with."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,17 +19,15 @@ from mlx_engine.values.words import Words
 ReadCard = Callable[[str | Path | None, Machine, ModelSettings], ModelCard | str]
 Phase = Literal["closed", "reading", "offered", "failed", "unreadable"]
 PATIENCE_MS = 120
-"""A card whose headers are read in this time opens with what they say."""
+"""Milliseconds to wait for the headers before the card opens without them."""
 UNREADABLE = Words("It cannot be loaded as it is.")
 
 
 class OfferedModel(State):
-    """One model at a time is offered to be loaded; its headers are read in a background thread.
+    """The model whose card is open; its headers are read in a background thread.
 
-    path: None for the built-in model. own: settings that it would be loaded with. facts: None while
-    the headers are read. problem: why it could not be loaded, in words.
-
-    Signal `changed`: any of these.
+    path: None for the built-in model. own: settings to load it with. facts: None until the headers
+    are read. problem: why it could not be loaded, in words. Signal `changed`: any of these.
     """
 
     def __init__(
@@ -55,7 +53,7 @@ class OfferedModel(State):
 
     @property
     def name(self) -> str:
-        """The model's name, from its path while its headers are not read."""
+        """The model's name, made of its path until its headers are read."""
         return self.facts.name if self.facts and self.path else model_name(self.path)
 
     @property
@@ -66,7 +64,7 @@ class OfferedModel(State):
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether the model is so large that it is not loaded anyway either."""
+        """Whether the model is so large that it is not even loaded on request."""
         memory = self.facts.memory if self.facts else None
         return memory is not None and memory.is_hopeless
 
@@ -78,7 +76,7 @@ class OfferedModel(State):
         self._open(path, own, "")
 
     def change(self, own: ModelSettings) -> None:
-        """Use other settings for the load."""
+        """Set the settings for the load."""
         self.own, self.problem = own, ""
         self._look()
 
@@ -100,7 +98,7 @@ class OfferedModel(State):
         self._look()
 
     def _offer_refused(self, refused: Refused) -> None:
-        """Say why a load failed, and what to do."""
+        """Open the card of a model whose load failed, with the reason."""
         own = refused.own or settings_of(self._settings.value, refused.path)
         self._open(refused.path, own, refused.problem.words)
 

@@ -24,25 +24,24 @@ from mlx_engine.values.words import Words, joined
 
 NO_MODEL = Words("No model is loaded: open or drop one, then ask again.")
 LOOKED_AT = 100
-"""Messages from the end of a chat in which its last question and answer are looked for."""
+"""Messages at the end of a chat among which its last question and answer are looked for."""
 
 
 class ChatState(State):
-    """The branch of one chat on show; answers in other chats go on. A new chat has no number until
-    its first question is stored.
+    """The selected branch of the chat on show; answers in other chats go on meanwhile.
 
-    turns: of the branch on show, read when looked at. settings, title, pinned: of the chat. found:
-    what was searched for and found in the message at which it was opened.
-
+    A new chat has no id until its first question is stored. turns: of the branch, loaded on access.
+    settings, title, pinned: of the chat. found: the search text found in the message at which the
+    chat was opened.
     Signals:
-        opened: another chat is on show; the place in it to begin at, None for its end.
-        replaced: other messages stand from this place on.
-        added: messages were added from this place on.
-        grown: the id of an answer, and the Growth that was added to it.
-        ended: the id of an answer that is complete, stopped or failed.
-        changed: after each of these but `grown`, and when the chat has another name or place.
-        settings_changed: this chat answers with other settings.
-        stored: a chat in which something was said, which the list of chats shows.
+    opened: another chat is on show; the place to scroll to, None for its end.
+    replaced: the messages from this place on are others.
+    added: messages were added from this place on.
+    grown: the id of an answer, and the Growth that was added to it.
+    ended: the id of an answer that is complete, stopped or failed.
+    changed: after each of these but `grown`, and after a change of title or pin.
+    settings_changed: the chat has other settings.
+    stored: id of a chat with a new message, for the list of chats.
     """
 
     opened = Signal(object)
@@ -63,7 +62,7 @@ class ChatState(State):
         settings: ChatSettings,
         parent: QObject | None = None,
     ) -> None:
-        """settings: of the new chat that is on show first."""
+        """Begin with a new chat with these settings."""
         super().__init__(parent)
         self._store, self._answers, self._models = store, answers, models
         self._drafts, self._request = drafts, request
@@ -85,7 +84,7 @@ class ChatState(State):
         self._tell_opened(None)
 
     def open(self, chat_id: int, message_id: int | None = None, found: str = "") -> None:
-        """Show a stored chat, at a message of it if one is named, where `found` was found."""
+        """Show a stored chat, scrolled to a message if one is given, in which `found` was found."""
         with self.reporting():
             chat = self._store.open_chat(chat_id)
             if message_id is not None and message_id not in chat.turns.ids:
@@ -99,7 +98,7 @@ class ChatState(State):
                 self.failed.emit(joined(chat.notes, " "))
 
     def look_again(self) -> None:
-        """Read title and pin of the chat on show again."""
+        """Reload title and pin of the chat on show."""
         if self.chat_id is not None:
             with self.reporting():
                 self._show_summary(self.chat_id)
@@ -166,7 +165,7 @@ class ChatState(State):
     # what the user does
 
     def send(self, text: str) -> bool:
-        """Ask a question at the end of the branch; False if that could not be done."""
+        """Send a question at the end of the branch; False if that failed."""
         if self.running is not None or not self._has_model():
             return False
         place, messages = len(self.turns), self._store.messages
@@ -188,7 +187,9 @@ class ChatState(State):
             self._tell_asked()
 
     def edit(self, message_id: int, text: str) -> None:
-        """Ask a question in other words, or keep an answer in them; the old one stays a branch."""
+        """Change the text of a question and ask it, or of an answer; the old one stays as a
+        branch.
+        """
         old = self.message(message_id)
         place = self.turns.ids.index(message_id)
         is_answer = old.role == "assistant"
@@ -217,9 +218,9 @@ class ChatState(State):
                 self.stored.emit(old.chat_id)
 
     def continue_answer(self, message_id: int | None = None, *, drops_oldest: bool = False) -> None:
-        """Go on with the last answer where it was cut, be it before its first word.
+        """Continue the last answer where it was cut, even before its first word.
 
-        drops_oldest: leave the oldest turns unread, as many as free half of the context.
+        drops_oldest: leave out the oldest turns, as many as free half of the context.
         """
         last = self.last_answer
         is_named = last is not None and message_id in (None, last.id)
@@ -233,12 +234,12 @@ class ChatState(State):
             self._tell_replaced(place)
 
     def drop_oldest(self, message_id: int) -> None:
-        """Go on with the last answer, or begin it, without the oldest turns."""
+        """Continue or begin the last answer without the oldest turns."""
         if self.can_drop:
             self.continue_answer(message_id, drops_oldest=True)
 
     def keep_dropped(self, dropped: OldestDropped) -> None:
-        """Have the later questions of a chat, on show or not, leave the same turns unread."""
+        """Leave the dropped turns out of a chat's later questions too."""
         chat_id = int(dropped.chat_id)
         with self.reporting():
             turns = self.turns if chat_id == self.chat_id else self._store.messages.path(chat_id)
@@ -256,8 +257,9 @@ class ChatState(State):
                 self._tell_replaced(before)
 
     def delete(self, message_id: int) -> Callable[[], None] | None:
-        """Take a question out of the chat with its answers; what follows them stays. Return what
-        puts it back, None where it could not be done.
+        """Remove a question and its answers from the chat; later messages stay.
+
+        Return a function that undoes it, None if it failed.
         """
         asked = self._question_before(message_id)
         if self.running is not None:
@@ -277,7 +279,7 @@ class ChatState(State):
                 self._show_from(place)
 
     def _show_from(self, place: int) -> None:
-        """Read the branch again, which has changed from this place on."""
+        """Reload the branch, which has changed from this place on."""
         self.turns = self._store.messages.path(self._number)
         self._tell_replaced(place)
         self.stored.emit(self._number)
@@ -298,12 +300,12 @@ class ChatState(State):
             self._tell_replaced(place)
 
     def stop(self) -> None:
-        """End the answer on show; what there is of it is kept."""
+        """Stop the running answer of the chat on show; its text is kept."""
         if self.chat_id is not None:
             self._answers.stop(self.chat_id)
 
     def decide_call(self, decision: Decision) -> None:
-        """Let the tool call that the chat on show waits with be made or not."""
+        """Allow or refuse the tool call that the chat on show waits for."""
         answer = self.running
         place = None if answer is None else answer.next_use
         if answer is None or place is None:
@@ -316,7 +318,7 @@ class ChatState(State):
         self._answers.decide(answer.message_id, self.settings, is_allowed=is_allowed)
 
     def change_settings(self, settings: ChatSettings) -> None:
-        """Answer with other settings in this chat, from the next round on."""
+        """Change the chat's settings, from the next round on."""
         with self.reporting():
             self._set_settings(settings)
             if self.chat_id is not None:
@@ -339,9 +341,9 @@ class ChatState(State):
     # how it is done
 
     def _ask(self, place: int, question_of: Callable[[int], StoredMessage]) -> bool:
-        """Store a question at `place` with its empty answer, both or neither, and have it answered.
+        """Store a question at `place` with an empty answer, both or neither, and send it.
 
-        False if it could not be stored.
+        Return False if it could not be stored.
         """
         current = self._models.loading or self._models.in_use
         settings = replace(self.settings, model_path=current.path if current else None)
@@ -369,14 +371,14 @@ class ChatState(State):
         return self.chat_id
 
     def _put(self, place: int, question: StoredMessage, answer: StoredMessage) -> None:
-        """Show the question at a place, and the answer after it."""
+        """Show a question at a place, and its answer after it."""
         if question.id not in self.turns.ids[place : place + 1]:
             asked = Turn(question, (*self._versions(place), question.id))
             self.turns.replace_from(place, asked)
         self.turns.replace_from(place + 1, Turn(answer, (*self._versions(place + 1), answer.id)))
 
     def _versions(self, place: int) -> tuple[int, ...]:
-        """Return the ids of the messages that could stand at this place."""
+        """Return the ids of all versions of the message at a place."""
         return self.turns[place].siblings if place < len(self.turns) else ()
 
     def _question_before(self, message_id: int | None) -> StoredMessage | None:

@@ -1,4 +1,4 @@
-"""The list of chats, by day and folder, searched, or in the Trash; its changes can be undone."""
+"""The list of chats, by day and folder, searched, or in the Trash; changes can be undone."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,18 +18,18 @@ from mlx_engine.values.words import Words
 
 Again = Callable[[], object]
 Undo = Callable[[], Again | None]
-"""Undoes something, and returns what does it again, None for nothing."""
+"""Undoes a change, and returns a function that redoes it, None for none."""
 
 
 class Deed(NamedTuple):
-    """Something that can be undone. words: what was done."""
+    """A change that can be undone. words: its description."""
 
     words: str
     undo: Undo
 
 
 class Deeds(State):
-    """Changes that can be undone, the newest first."""
+    """Undo and redo stacks of changes to chats."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -38,22 +38,22 @@ class Deeds(State):
 
     @property
     def newest(self) -> Deed | None:
-        """The change that `undo` undoes, None for none."""
+        """The change that `undo` would undo, None for none."""
         return self._deeds[-1] if self._deeds else None
 
     @property
     def can_redo(self) -> bool:
-        """Whether there is a change that `redo` makes again."""
+        """Whether there is a change to redo."""
         return bool(self._undone)
 
     def add(self, words: str, undo: Undo) -> None:
-        """Add a change with a function that undoes it; what was undone before stays undone."""
+        """Push a change with a function that undoes it; nothing can be redone after it."""
         self._deeds.append(Deed(words, undo))
         self._undone = []
         self.changed.emit()
 
     def undo(self) -> None:
-        """Undo the newest change, if there is one."""
+        """Undo the newest change, if any."""
         if self._deeds:
             deed = self._deeds.pop()
             self.changed.emit()
@@ -62,7 +62,7 @@ class Deeds(State):
             self.changed.emit()
 
     def redo(self) -> None:
-        """Make the change again that was undone last, if there is one."""
+        """Redo the change that was undone last, if any."""
         if self._undone:
             *others, again = self._undone
             again()  # which adds it
@@ -70,7 +70,7 @@ class Deeds(State):
             self.changed.emit()
 
     def forget(self) -> None:
-        """Nothing can be undone any more."""
+        """Clear both stacks."""
         self._deeds, self._undone = [], []
         self.changed.emit()
 
@@ -81,13 +81,12 @@ T = TypeVar("T")
 class ChatListState(State):
     """The list of chats.
 
-    groups: chats under their headings. folders: all that chats can be moved to. query: the words
-    that are searched for. shows_trash: whether the Trash is listed. deeds: what can be undone.
-
+    groups: chats under their headings. folders: all folders. query: the search text. shows_trash:
+    whether the Trash is listed. deeds: undo and redo.
     Signals:
-        changed: other chats are listed, or the same ones with other names or in other places.
-        went_on: a heading, and the ListedChat that is now the first under it.
-        failed: a StoreError in words.
+    changed: the listed chats, their names or places are others.
+    went_on: a heading, and the ListedChat that is now the first under it.
+    failed: a StoreError in words.
     """
 
     went_on = Signal(object, object)
@@ -100,9 +99,7 @@ class ChatListState(State):
         clock: Callable[[], float] = time.time,
         parent: QObject | None = None,
     ) -> None:
-        """chat: the one on show. settings: those of a new chat are in them. clock: seconds since
-        1970.
-        """
+        """chat: the one on show. settings: of the app. clock: seconds since 1970."""
         super().__init__(parent)
         self._store, self._chat, self._settings, self._clock = store, chat, settings, clock
         self._turns, self._day = Turns(self), date.min
@@ -113,7 +110,7 @@ class ChatListState(State):
         chat.stored.connect(self.show_changed)
 
     def refresh(self) -> None:
-        """Read the list from the store."""
+        """Reload the list from the store."""
         with self.reporting():
             self.folders = self._store.folders.listed()
             self.groups = self._groups(self.folders)
@@ -147,7 +144,7 @@ class ChatListState(State):
         self.refresh()
 
     def begin(self) -> None:
-        """Show a new chat, with a list that it will appear in."""
+        """Show a new chat, and a list in which it will appear."""
         if self.shows_trash:
             self.show_trash(False)
         self._chat.begin(self._settings.value.new_chat)
@@ -159,7 +156,7 @@ class ChatListState(State):
         self._do(lambda: self._store.chats.rename(chat_id, title))
 
     def pin(self, pinned: bool, *chat_ids: int) -> None:
-        """Keep chats at the top, or no longer."""
+        """Pin chats to the top, or unpin them."""
         self._do_each(lambda chat_id: self._store.chats.pin(chat_id, pinned), chat_ids)
 
     def delete(self, *chat_ids: int) -> None:
@@ -193,7 +190,9 @@ class ChatListState(State):
             self.delete_for_ever(*(chat.id for chat in self._store.chats.in_bin()))
 
     def delete_message(self, message_id: int) -> None:
-        """Delete a question of the chat on show with its answers, or what an answer belongs to."""
+        """Delete the question that a message of the chat on show is or answers, with its
+        answers.
+        """
         chat_id, put_back = self._chat.chat_id, self._chat.delete(message_id)
         if chat_id is None or put_back is None:
             return
@@ -210,11 +209,11 @@ class ChatListState(State):
         self.deeds.add(Words("A question and its answer are deleted."), undo)
 
     def duplicate(self, chat_id: int, how: str) -> None:
-        """Copy a chat with all its branches and show the copy. how: the word behind its title."""
+        """Copy a chat with all branches and show the copy. how: word added to its title."""
         self._turns.do_steps(self._copy(chat_id, how, None))
 
     def branch_off(self, message_id: int, how: str) -> None:
-        """Copy a chat up to a message and show the copy. how: the word behind its title."""
+        """Copy a chat up to a message and show the copy. how: word added to its title."""
         with self.reporting():
             chat_id = self._store.messages.get(message_id).chat_id
             self._turns.do_steps(self._copy(chat_id, how, message_id))
@@ -226,13 +225,13 @@ class ChatListState(State):
             self._chat.open(copy)
 
     def close(self) -> None:
-        """Stop copying; the next start deletes what is not whole."""
+        """Stop copying; the next start deletes unfinished copies."""
         self._turns.stop()
 
     # folders
 
     def new_folder(self, name: str, chat_ids: Sequence[int] = ()) -> Folder | None:
-        """Make a folder with these chats in it, in a list of all chats; None when it failed."""
+        """Create a folder with these chats, and list all chats; None if it failed."""
         self.query, self.shows_trash = "", False
         return self._do(lambda: self._store.folders.create(name, chat_ids))
 
@@ -241,7 +240,7 @@ class ChatListState(State):
         self._do(lambda: self._store.folders.rename(folder, name))
 
     def open_folder(self, folder: int, is_open: bool) -> None:
-        """List the chats of a folder, or no longer."""
+        """Show or hide the chats of a folder."""
         self._do(lambda: self._store.folders.open(folder, is_open))
 
     def remove_folder(self, folder: int) -> None:
@@ -257,7 +256,7 @@ class ChatListState(State):
             self.deeds.add(Words("Removed the folder {name}", name=gone.folder.name), undo)
 
     def move(self, chat_ids: Sequence[int], folder: int | None) -> None:
-        """Move chats into a folder, None for out of their folders."""
+        """Move chats into a folder, or out of their folders for None."""
         folders, before = self._store.folders, dict[int | None, list[int]]()
 
         def move() -> bool:
@@ -281,7 +280,7 @@ class ChatListState(State):
     # how it is done
 
     def _do_each(self, change: Callable[[int], object], chat_ids: Iterable[int]) -> bool:
-        """Change all of these chats or none; False when it failed."""
+        """Change all of these chats or none; False if it failed."""
 
         def change_all() -> bool:
             with self._store.database.transaction():
@@ -292,7 +291,7 @@ class ChatListState(State):
         return self._do(change_all) or False
 
     def _do(self, change: Callable[[], T]) -> T | None:
-        """Change the store and read the list again; None when it failed."""
+        """Change the store and reload the list; None if it failed."""
         made = None
         with self.reporting():
             made = change()
@@ -335,7 +334,7 @@ def in_folders(
 def group_by_day(
     chats: Iterable[ChatSummary], now: float, zone: tzinfo | None = None
 ) -> tuple[ChatGroup, ...]:
-    """Groups in the order of `chats`, by calendar days of `zone`, None for the machine's own."""
+    """Group chats in their order, by calendar days of `zone`, None for the local time zone."""
     today = datetime.fromtimestamp(now, zone).date()
     groups: dict[str, list[ListedChat]] = {}
     day = _Day("", 0, 0)
@@ -347,7 +346,7 @@ def group_by_day(
 
 
 class _Day(NamedTuple):
-    """A calendar day from `start` up to `end`, seconds since 1970; neighbours often share one."""
+    """A calendar day from `start` up to `end`, seconds since 1970; kept for the next chat."""
 
     heading: str
     start: float

@@ -1,4 +1,4 @@
-"""One prompt answered with drafting and without, in turn, with the same seed."""
+"""Answer one prompt with drafting and without, in turn, with the same seed."""
 
 import random
 import time
@@ -25,15 +25,14 @@ Ending = Literal["", "stopped", "failed"]
 
 
 class Comparison(State):
-    """Two answers that are kept out of the store; their caches go when both are over. What ends the
-    first early leaves out the second.
+    """Two answers that are not stored; their caches are freed when both have ended.
 
-    answers: of each side that was begun. ending: what ended them early, "" for nothing. problem:
-    why they failed, in words. depth: that was pinned, None where drafting chose it.
-
+    If the first one fails or is stopped, the second is left out. answers: by side, of those begun.
+    ending: "stopped" or "failed", "" for neither. problem: why they failed, in words. depth: the
+    fixed draft depth, None if drafting chose it.
     Signals:
-        changed: it began or is over, or the other side is being answered.
-        grown: a side, and the Growth that was added to its answer.
+    changed: it began or ended, or the other side is being answered.
+    grown: a side, and the Growth that was added to its answer.
     """
 
     grown = Signal(str, object)
@@ -46,7 +45,7 @@ class Comparison(State):
         parent: QObject | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """chat: whose settings and last question are compared with."""
+        """chat: its settings and last question are used."""
         super().__init__(parent)
         self.chat, self.models = chat, models
         self._request, self._clock = request, clock
@@ -65,7 +64,7 @@ class Comparison(State):
 
     @property
     def pinned(self) -> int | None:
-        """The depth at which the chat always drafts, None where it chooses or does not draft."""
+        """The fixed draft depth of the chat, None if it is automatic or off."""
         match self.chat.settings.draft:
             case DraftOptions(source=source, depth=int(depth)) if depth > 0 and source != "none":
                 return depth
@@ -77,15 +76,15 @@ class Comparison(State):
         return None if finished is None or finished.reason == "stopped" else finished.stats
 
     def said(self, side: Side) -> str:
-        """Return thinking and text of a side so far, as they are compared."""
+        """Return thinking and text of a side so far, joined for comparing."""
         answer = self.answers.get(side)
         parts = () if answer is None else (answer.thinking.text, answer.answer.text)
         return "\n\n".join(filter(None, parts))
 
     def run(self, prompt: str, *, as_pinned: bool = False) -> None:
-        """Answer `prompt` twice, as the chat on show would; a model that rests is loaded first.
+        """Answer `prompt` twice with the settings of the chat on show; load a resting model first.
 
-        as_pinned: at the depth that the chat has pinned, not the one that drafting chooses.
+        as_pinned: at the chat's fixed draft depth instead of the automatic one.
         """
         if self.is_running or not self.models.wake():
             return
@@ -108,13 +107,13 @@ class Comparison(State):
         self._ask_next()
 
     def stop(self) -> None:
-        """Stop the side that runs; a side that waits does not begin."""
+        """Stop the running side; the waiting one does not begin."""
         self._waiting.clear()
         if self.running is not None:
             self._request(StopAnswer(CHAT_IDS[self.running]))
 
     def take(self, reply: AnswerEvents | AnswerFailed | AnswerWithdrawn) -> bool:
-        """A reply of the engine's thread; False when it is about an answer of somebody else."""
+        """Handle a reply of the engine's thread; False for answers of others."""
         side = next((side for side in SIDES if CHAT_IDS[side] == reply.chat_id), None)
         if side is not None and side == self.running:
             match reply:

@@ -20,7 +20,7 @@ LEAVE_MS = 1500
 AT_WORK: tuple[Phase, ...] = ("looking", "running")
 QUEUED: tuple[Phase, ...] = ("waiting", *AT_WORK)
 PACKAGES = Path(__file__).parents[2]
-"""The folder that holds the package app, for a process that does not find it by itself."""
+"""Folder of the package app, for the child process's import path."""
 
 START = (
     "import sys; sys.path.append(sys.argv[1]); "
@@ -78,20 +78,20 @@ class DownloadProcess(QProcess):
 
 
 class Downloads(State):
-    """The queue of downloads: the first one that waits is at work, alone. Those that are not
-    complete are kept in the settings.
+    """The queue of downloads; the first waiting one runs, alone.
 
+    Unfinished downloads are stored in the settings.
     Signals:
-        changed: other figures, or another folder.
-        completed: DownloadFigures of a model that is complete.
+    changed: other figures, or another folder.
+    completed: DownloadFigures of a model that is complete.
     """
 
     completed = Signal(object)
 
     def __init__(self, hub: Hub, settings: KeptSettings, parent: QObject | None = None) -> None:
-        """hub: where models come from, and the cache they go to unless the settings name another.
+        """Queue the unfinished downloads of the last run, paused.
 
-        Downloads of an earlier run are paused.
+        hub: its cache is the default download folder.
         """
         super().__init__(parent)
         self._hub, self._settings = hub, settings
@@ -112,7 +112,7 @@ class Downloads(State):
 
     @property
     def fraction(self) -> float | None:
-        """Share of the bytes of all queued downloads that are here, 0 to 1; None for no queue."""
+        """Downloaded share of the bytes of all queued downloads, 0 to 1; None for no queue."""
         queued = [f for f in self._figures.values() if f.phase in QUEUED]
         if not queued:
             return None
@@ -130,17 +130,17 @@ class Downloads(State):
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Where downloaded models may be: the folder in use, and the hub's usual cache."""
+        """All folders with downloads: the one in use, and the hub's default cache."""
         return tuple(dict.fromkeys((self.folder, self._hub.cache)))
 
     def use_folder(self, folder: Path) -> None:
-        """Download to this folder from now on."""
+        """Set the folder for downloads from now on."""
         chosen = None if folder == self._hub.cache else folder
         self._settings.change(replace(self._settings.value, download_folder=chosen))
         self.changed.emit()
 
     def free_bytes(self) -> int:
-        """Free space on the disk of the folder, 0 where it cannot be told; may block."""
+        """Free space on the folder's disk, 0 if unknown; may block."""
         try:
             return shutil.disk_usage(nearest_folder(self.folder)).free
         except OSError:
@@ -151,7 +151,7 @@ class Downloads(State):
         return self._figures.get(key)
 
     def resume(self, key: str) -> None:
-        """Begin or continue the download of the model that a link names, when its turn comes."""
+        """Queue or continue the download of a link."""
         model, known = read_hub_link(key), self._figures.get(key)
         if isinstance(model, HubModel) and (known is None or known.phase not in QUEUED):
             self._keep(
@@ -165,7 +165,7 @@ class Downloads(State):
             self._start_next()
 
     def pause(self, key: str) -> None:
-        """Stop a download; the bytes that are here stay."""
+        """Stop a download; the downloaded bytes stay."""
         self._stop(key)
         figures = self._figures.get(key)
         if figures is not None and figures.phase in QUEUED:
@@ -173,7 +173,7 @@ class Downloads(State):
         self._start_next()
 
     def cancel(self, key: str) -> None:
-        """Stop a download and take it off the list."""
+        """Stop a download and remove it from the queue."""
         self._stop(key)
         self._figures.pop(key, None)
         self._tell()
@@ -193,7 +193,7 @@ class Downloads(State):
             process.waitForFinished(LEAVE_MS)
 
     def _start_next(self) -> None:
-        """Begin the first download that waits, unless one is at work."""
+        """Start the first waiting download, unless one runs."""
         waiting = next((f for f in self._figures.values() if f.phase == "waiting"), None)
         model = None if waiting is None else read_hub_link(waiting.key)
         if self._process is not None or waiting is None or not isinstance(model, HubModel):
@@ -206,7 +206,7 @@ class Downloads(State):
         process.begin(Job(self.hub, model))
 
     def _stop(self, key: str) -> None:
-        """Kill the process of a download and ignore what it still reports."""
+        """Kill the process of a download and ignore its further reports."""
         process = self._process
         if process is not None and process.figures.key == key:
             self._process = None

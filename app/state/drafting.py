@@ -1,4 +1,4 @@
-"""What drafting does: rounds of every chat, and what passes cost with the model in use."""
+"""Figures of drafting: rounds of every chat, and costs of passes with the model in use."""
 
 from collections.abc import Sequence
 
@@ -20,12 +20,11 @@ from mlx_engine.values.stats import GenerationStats
 
 
 class DraftingFigures(State):
-    """Figures of all chats; what is measured with one model goes when another is loaded.
+    """Figures of drafting in all chats; costs and speeds are reset with another model.
 
     chat: the one on show. costs: milliseconds of a pass of 1 row and more. speeds_by_probability,
-    speeds_by_output: how fast rounds were, by a setting of the chat they were of.
-
-    Signal `changed`: there are other figures of the chat on show, or another chat.
+    speeds_by_output: speed of rounds by a draft setting. Signal `changed`: other figures of the
+    chat on show, or another chat.
     """
 
     def __init__(
@@ -67,8 +66,8 @@ class DraftingFigures(State):
 
     @property
     def context_used(self) -> int | None:
-        """Tokens of the chat on show, None where its last answer is not of the model in use or has
-        no figures.
+        """Tokens of the chat on show, None if its last answer is another model's or has no
+        figures.
         """
         running = self.chat.running
         if running is not None and running.context_used is not None:
@@ -82,9 +81,7 @@ class DraftingFigures(State):
 
     @property
     def last_speed(self) -> float | None:
-        """Tokens per second of the newest answer on show of the model in use, of any model where
-        none is.
-        """
+        """Tokens per second of the newest answer on show, of the model in use if it has any."""
         name = self.model.name if self.model else ""
         ours = (message for message in self.chat.newest if not name or message.model == name)
         stats = next(filter(None, (worth_telling(message.stats) for message in ours)), None)
@@ -92,12 +89,12 @@ class DraftingFigures(State):
 
     @property
     def output(self) -> DraftOutput | None:
-        """The output head that drafts of the chat on show go through, None if not known."""
+        """Output head that drafts of the chat on show use, None if not known."""
         return self._outputs.get(str(self.chat.chat_id))
 
     @property
     def declined(self) -> tuple[Reason, ...]:
-        """Reasons why the model in use does something else than asked, or nothing."""
+        """Reasons why the model in use does something differently than asked, or not at all."""
         model = self.model
         if model is None:
             return ()
@@ -112,7 +109,9 @@ class DraftingFigures(State):
         self._tell()
 
     def _past_of(self, chat_id: int) -> list[GenerationStats]:
-        """Return statistics of the model in use, or of the last model if there is none."""
+        """Return figures of a chat's answers by the model in use, or by the last model without
+        one.
+        """
         try:
             past = self._messages.figures(chat_id)
         except StoreError:
@@ -140,7 +139,7 @@ class DraftingFigures(State):
         self._tell()
 
     def _forget(self) -> None:
-        """Forget what was measured with another model."""
+        """Reset what was measured with another model."""
         self.costs = ()
         self._histories: dict[int, RoundHistory] = {}
         self._outputs: dict[str, DraftOutput | None] = {}

@@ -1,4 +1,4 @@
-"""Unsent texts of all chats: kept in the store soon after they change, and at the end."""
+"""Unsent texts of all chats, stored soon after they change, and at the end."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -24,9 +24,10 @@ class LostTexts(NamedTuple):
 
 
 class Drafts(State):
-    """Unsent texts. chats: by chat, NEW for a new one. edits: edited wordings by message id.
+    """Unsent texts.
 
-    Signals `failed` and `mended`: the texts could not be stored, in words, and then could.
+    chats: by chat id, NEW for a new one. edits: edited wordings by message id. Signals: `failed`:
+    the texts could not be stored, in words. `mended`: later they could.
     """
 
     def __init__(self, store: SessionStore, parent: QObject | None = None) -> None:
@@ -42,9 +43,7 @@ class Drafts(State):
         self._timer.timeout.connect(self.save)
 
     def add_texts(self, chats: Mapping[int, str], messages: Mapping[int, str]) -> None:
-        """Take over texts that an older Headstart, or one that could not write, left in the
-        settings.
-        """
+        """Add texts that an older version, or one that could not write, left in the settings."""
         self.chats = {chat: said_with(text) for chat, text in chats.items()} | self.chats
         self.edits.update({message: t for message, t in messages.items() if t})
         self.save_soon()
@@ -65,7 +64,7 @@ class Drafts(State):
         self.save_soon()
 
     def drop_edit(self, message_id: int) -> None:
-        """Forget the edited wording of a message that was sent or cancelled."""
+        """Forget the edited wording of a message, after it was sent or cancelled."""
         self.edits.pop(message_id, None)
         self.save_soon()
 
@@ -75,12 +74,12 @@ class Drafts(State):
         self.save_soon()
 
     def save_soon(self) -> None:
-        """Save within SAVED_AFTER_MS, so that not every keystroke is written."""
+        """Store within SAVED_AFTER_MS, so that not every keystroke is written."""
         if not self._timer.isActive():
             self._timer.start()
 
     def save(self) -> bool:
-        """Store what has changed; False if that failed."""
+        """Store changed texts; False if that failed."""
         self._timer.stop()
         now, before = UnsentTexts(dict(self.chats), dict(self.edits)), self._stored
         if now == before:

@@ -25,14 +25,12 @@ PATIENCE_MS = 25_000
 
 
 class HubState(State):
-    """The hub is asked in a background thread; only the answer to the newest question counts.
+    """Asks the hub in a background thread; only the answer to the newest request counts.
 
-    words: of the search. finds: what it found. status: what is being done or what is wrong, in
-    words. open_id: the model whose files are on show or asked for. offers: what can be downloaded
-    of it, None until that is known. needs_sign_in: the last question failed without an account.
-    is_signed_in: None while that is not known.
-
-    Signals: `changed`, any of these; `wanted`, its page is to be shown.
+    words: of the search. finds: its results. status: progress or problem, in words. open_id: model
+    whose files are shown or requested. offers: its downloads, None until known. needs_sign_in: the
+    last request failed for lack of an account. is_signed_in: None until known. Signals: `changed`,
+    any of these; `wanted`, the hub's page is to be shown.
     """
 
     wanted = Signal()
@@ -59,11 +57,11 @@ class HubState(State):
         self.browse()
 
     def browse(self) -> None:
-        """Have the page of the hub shown."""
+        """Show the page of the hub."""
         self.wanted.emit()
 
     def search(self, words: str, wanted: Format | None = None) -> None:
-        """Find models by words, a name or a link; "" for those that suit this machine."""
+        """Find models by words, name or link; "" for those that suit this machine."""
         self.words, named = words, read_hub_link(words)
         self.needs_sign_in = False
         if not words:
@@ -81,7 +79,7 @@ class HubState(State):
             self._ask(lambda: search(hub, words, machine, wanted), self._take_finds, SEARCHING)
 
     def look(self, hub_id: str) -> None:
-        """Ask for the files of a model; those of the open one are closed."""
+        """Request the files of a model; those of another one are closed."""
         self.needs_sign_in = False
         if hub_id == self.open_id:
             self._open("")
@@ -89,7 +87,7 @@ class HubState(State):
             self._look_at(HubModel(hub_id))
 
     def sign_in(self, token: str) -> None:
-        """Store a token, and ask again what failed without it."""
+        """Store a token, and repeat the request that failed without it."""
 
         def use(_: None) -> None:
             self.is_signed_in = True
@@ -118,7 +116,7 @@ class HubState(State):
             self._account.run(lambda: is_signed_in(hub), use)
 
     def ask_sign_in(self, link: str) -> None:
-        """Ask for an account, after a download that failed without one."""
+        """Ask the user to sign in, after a download that failed without an account."""
         self.show(link)
         self._net.forget()
         self._patience.stop()
@@ -126,7 +124,7 @@ class HubState(State):
         self._say("")
 
     def close(self) -> None:
-        """Stop waiting for answers."""
+        """Ignore all pending answers."""
         self._net.forget()
         self._account.forget()
         self._patience.stop()
@@ -159,7 +157,10 @@ class HubState(State):
         self.changed.emit()
 
     def _ask(self, ask: Callable[[], T], use: Callable[[T], object], words: str = "") -> None:
-        """Ask in the background and use the answer, or tell why not. words: told meanwhile."""
+        """Make a request in the background, and use its answer or show the error.
+
+        words: shown meanwhile.
+        """
 
         def answer() -> T | DownloadFailed:
             try:

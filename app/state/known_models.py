@@ -1,4 +1,4 @@
-"""Models on this computer, and the folders they are looked for in."""
+"""Models on this computer, and the folders that are searched for them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,13 +40,12 @@ NOT_IN_TRASH = Words(
 
 
 class KnownModels(State):
-    """Folders are searched in a background thread: names and sizes first, then headers.
+    """Searches folders in a background thread: names and sizes first, then headers.
 
-    models: the built-in model, recent ones, then by folder. missing: folders of the user that are
-    not there. problem: why a model could not be deleted, in words, "" for nothing. suggestions: a
-    few models of the hub that suit this machine. usable_bytes: memory for models here.
-
-    Signal `changed`: any of these.
+    models: the built-in model, recent ones, then by folder. missing: the user's folders that do not
+    exist. problem: why a model could not be deleted, in words, "" for nothing. suggestions: a few
+    models of the hub that suit this machine. usable_bytes: memory for models. Signal `changed`: any
+    of these.
     """
 
     def __init__(
@@ -72,33 +71,33 @@ class KnownModels(State):
 
     @property
     def folders(self) -> Sequence[Path]:
-        """Folders of the user in which models are looked for."""
+        """The user's folders that are searched for models."""
         return self._settings.value.model_folders
 
     @property
     def recent(self) -> tuple[FoundModel, ...]:
-        """Models that were used, the newest first; the built-in one is not among them."""
+        """Models used before, newest first, without the built-in one."""
         return tuple(model for model in self.models if model.is_recent)
 
     @property
     def offered_again(self) -> tuple[FoundModel, ...]:
-        """Models that can be loaded again without asking: recent ones, and the built-in one."""
+        """Models in the menu to switch to: recent ones, and the built-in one."""
         return tuple(model for model in (*self.recent, POCKET) if not model.problem)
 
     @property
     def is_first_use(self) -> bool:
-        """Whether the user has had no model but the built-in one so far, and wants the steps."""
+        """Whether to show the first steps: no model but the built-in one was used so far."""
         return self._settings.value.is_new and self._has_looked
 
     def refresh(self) -> None:
-        """Look for models again; those known are kept until then."""
+        """Search for models again; the list stays until then."""
         value = self._settings.value
         recent = tuple(path for path in value.recent_models if path != BUILT_IN)
         places = usual_places(Path.home(), self._downloads.folders)
         self._disk.run(lambda: look_around(places, value.model_folders, recent), self._take)
 
     def add_folder(self, folder: Path) -> None:
-        """Look for models in a folder too, from now on."""
+        """Add a folder to those that are searched."""
         self._settings.change(with_model_folder(self._settings.value, folder))
         self._tell()
 
@@ -108,7 +107,7 @@ class KnownModels(State):
         self._tell()
 
     def forget(self, path: str) -> None:
-        """Take a model off the recent ones."""
+        """Remove a model from the recent ones."""
         self._settings.change(without_recent_model(self._settings.value, path))
         self._tell()
 
@@ -133,7 +132,7 @@ class KnownModels(State):
         self._trash.run_each(move, take)
 
     def close(self) -> None:
-        """Stop waiting for disks."""
+        """Stop waiting for background searches."""
         self._disk.forget()
 
     def _follow_model(self) -> None:
@@ -142,7 +141,7 @@ class KnownModels(State):
         self.refresh()
 
     def end_first_use(self) -> None:
-        """Hide the first steps for good."""
+        """Hide the first steps permanently."""
         self._settings.change(replace(self._settings.value, is_new=False))
         self.changed.emit()
 
@@ -152,7 +151,7 @@ class KnownModels(State):
         self.refresh()
 
     def _take(self, found: FoundHere) -> None:
-        """Show the models that were found, then read their headers."""
+        """Show the found models, then read their headers."""
         models = tuple(dict.fromkeys((POCKET, *found.models)))
         self.missing = found.missing
         if not self._has_looked and any(not model.problem for model in found.models):
@@ -186,5 +185,5 @@ class KnownModels(State):
 
 
 def to_trash(path: Path) -> bool:
-    """Move a file or folder to the Trash; False where that is not possible."""
+    """Move a file or folder to the Trash; False if that failed."""
     return QFile(str(path)).moveToTrash()

@@ -1,4 +1,4 @@
-"""The model in use and the one that is being loaded; sends requests to the engine's thread."""
+"""The model in use and the one being loaded; sends requests to the engine's thread."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -41,11 +41,11 @@ from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import joined
 
 READ_AGAIN = "prompt-file-other"
-"""Code of the reason why what an earlier version read is read again: nothing to be told."""
+"""Code of a reason that is not told: prompt files of an earlier version are not used."""
 
 
 class Resting(NamedTuple):
-    """A model that the next question loads. why: a sentence for the user."""
+    """An unloaded model that the next question loads. why: a sentence for the user."""
 
     request: LoadModel
     name: str
@@ -53,7 +53,7 @@ class Resting(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A model that could not be loaded. own: the settings that were tried, None for those kept."""
+    """A model that could not be loaded. own: settings of the attempt, None for stored ones."""
 
     path: str | None
     own: ModelSettings | None
@@ -61,26 +61,25 @@ class Refused(NamedTuple):
 
 
 class _Load(NamedTuple):
-    """A load that runs or waits. own: settings to remember once the model is loaded with them."""
+    """A running or waiting load. own: settings to store once the model is loaded."""
 
     request: LoadModel
     own: ModelSettings | None = None
 
 
 class ModelState(State):
-    """At most one model is in use.
+    """The model in use, at most one, and loads of others.
 
-    in_use, description: the request that loaded the model in use, and the model; None for none.
-    resting: the model that the next question loads. progress: of the newest load, None while
-    nothing is loaded. memory: bytes that model, draft model and caches take. token_counts: of the
-    texts counted last with the model in use.
-
+    in_use, description: the request that loaded the model in use, and its description; None for
+    none. resting: the model that the next question loads. progress: of the newest load, None
+    without one. memory: bytes of model, draft model and caches. token_counts: of the texts counted
+    last with the model in use.
     Signals:
-        changed: any of these but progress, memory and token_counts.
-        progressed: these three.
-        switched: another model is in use, or none is.
-        load_failed: Refused, for a load that failed; the model in use is as before.
-        noticed: what users should be told of the model in use, in words.
+    changed: any of these but progress, memory and token_counts.
+    progressed: one of these three.
+    switched: another model, or none, is in use.
+    load_failed: Refused, for a failed load; the model in use stays.
+    noticed: a sentence for the user about the model in use.
     """
 
     progressed = Signal()
@@ -95,7 +94,7 @@ class ModelState(State):
         parent: QObject | None = None,
         is_answering: Callable[[], bool] = lambda: False,
     ) -> None:
-        """is_answering: whether answers are being written, which a load waits for."""
+        """is_answering: whether answers are being written, for which a load waits."""
         super().__init__(parent)
         self._request, self._settings, self._is_answering = request, settings, is_answering
         self._loads: list[_Load] = []
@@ -109,12 +108,12 @@ class ModelState(State):
 
     @property
     def loading(self) -> LoadModel | None:
-        """The newest load that runs or waits, None for none."""
+        """The newest running or waiting load, None for none."""
         return self._loads[-1].request if self._loads else None
 
     @property
     def current(self) -> LoadModel | None:
-        """The request of the model in use, or of the one that rests."""
+        """Request of the model in use, or of the resting one."""
         return self.in_use or (self.resting.request if self.resting else None)
 
     @property
@@ -124,16 +123,17 @@ class ModelState(State):
 
     @property
     def can_answer(self) -> bool:
-        """Whether a question would be answered, at once or after a load."""
+        """Whether a question can be answered, at once or after loading the resting model."""
         return bool(self.description or self.loading or self.resting)
 
     # the way into memory
 
     def load(self, path: str | None, own: ModelSettings | None = None) -> None:
-        """Put a model in place of the one in use, unless it is in use or being loaded just so.
+        """Load a model to replace the one in use, unless it is in use or loading with the same
+        settings.
 
-        path: None for the built-in model. own: settings of the model, remembered once it is loaded
-        with them; None for those remembered.
+        path: None for the built-in model. own: settings of the model, stored once it is loaded with
+        them; None for the stored ones.
         """
         request = self.as_wanted(path, own)
         if request == (self._wanted or self.in_use):
@@ -151,17 +151,17 @@ class ModelState(State):
         self.progressed.emit()
 
     def as_wanted(self, path: str | None, own: ModelSettings | None = None) -> LoadModel:
-        """The request that loads a model; own: as in `load`."""
+        """Make the request to load a model; own: as in `load`."""
         own = own or settings_of(self._settings.value, path)
         return LoadModel(path, own.load, own.cache)
 
     def load_later(self, path: str | None, why: str) -> None:
-        """Load a model when something is asked."""
+        """Make a model the resting one: it is loaded when something is asked."""
         self.resting = Resting(self.as_wanted(path), model_name(path), why)
         self.changed.emit()
 
     def wake(self) -> bool:
-        """Load the resting model, for a question; False if there is no model to answer it."""
+        """Load the resting model for a question; False if there is no model to answer it."""
         if self.resting is not None and self.loading is None:
             self.load(self.resting.request.path)
         return self.can_answer
@@ -182,7 +182,7 @@ class ModelState(State):
             self._lose()
 
     def forget(self, path: str) -> None:
-        """The model at a path was deleted: unload it for good."""
+        """Unload the model at a path for good, after it was deleted."""
         if self.description is not None and self.in_use is not None:
             is_it = path in (self.in_use.path, self.description.path)
         else:
@@ -193,14 +193,14 @@ class ModelState(State):
             self.changed.emit()
 
     def count(self, texts: tuple[str, ...]) -> None:
-        """Ask for the number of tokens of texts."""
+        """Request the number of tokens of texts."""
         if texts and self.description is not None:
             self._request(CountTokens(texts))
 
     # what the engine's thread reports
 
     def take(self, reply: Reply) -> None:
-        """Take a reply about models; others are ignored."""
+        """Handle a reply about models; others are ignored."""
         match reply:
             case LoadProgress():
                 self.progress = reply
@@ -247,7 +247,7 @@ class ModelState(State):
         self._settings.change(value)
 
     def _describe(self, description: ModelDescription) -> None:
-        """Take what was learnt about the model in use after its load."""
+        """Update the description of the model in use after its load."""
         if self.description is None or self.description.path != description.path:
             return
         known = {*self.description.declined}

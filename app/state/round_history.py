@@ -1,4 +1,4 @@
-"""Keeps the rounds and answers of a chat and says what drafting did in them."""
+"""Rounds and answers of one chat, and figures of what drafting did in them."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from mlx_engine.values.stats import GenerationStats, RoundStats, plain_is_faster
 
 @dataclass(frozen=True, slots=True)
 class DepthRow:
-    """How often a token was drafted at `depth`, and how often it was accepted."""
+    """How many tokens were drafted at `depth`, and how many of them were accepted."""
 
     depth: int
     accepted: int
@@ -32,7 +32,7 @@ class Stages:
     host_ms: float = 0.0
 
     def plus(self, stats: RoundStats | GenerationStats) -> "Stages":
-        """With a round or a whole answer more."""
+        """Return the sums with a round or a whole answer added."""
         return Stages(
             self.draft_ms + stats.draft_ms,
             self.verify_ms + stats.verify_ms,
@@ -48,23 +48,23 @@ class Stages:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """Tokens per second of rounds that drafted and of plain rounds, in this chat."""
+    """Tokens per second of drafted and of plain rounds in this chat."""
 
     drafted: float
     plain: float
 
     @property
     def ratio(self) -> float:
-        """Above 1 drafting is faster."""
+        """Speed of drafting over plain decoding; above 1 drafting is faster."""
         return self.drafted / self.plain
 
 
 @dataclass(frozen=True, slots=True)
 class DraftingNow:
-    """The newest round of an answer that is being written; depth None before its first one.
+    """The newest round of a running answer.
 
-    why: the reason when the depth is not as asked. auto_depth: what the automatic choice would be,
-    None when it is not known. plain_is_faster: drafting does not pay here.
+    depth: None before the first round. why: the reason if the depth is not as asked. auto_depth:
+    depth of the automatic choice, None if not known. plain_is_faster: drafting is slower here.
     """
 
     depth: int | None
@@ -75,10 +75,10 @@ class DraftingNow:
 
 @dataclass(frozen=True, slots=True)
 class LastAnswer:
-    """What drafting did in an answer that is over; deepest: most tokens drafted in a round.
+    """What drafting did in the last answer.
 
-    why: the newest reason, of an answer in which nothing was drafted. plain_is_faster: as in
-    DraftingNow, at its end.
+    deepest: most tokens drafted in a round. why: the newest reason, if nothing was drafted.
+    plain_is_faster: drafting was slower at its end.
     """
 
     deepest: int
@@ -89,19 +89,19 @@ class LastAnswer:
 
 
 DraftingState = DraftingNow | LastAnswer | None
-"""None before the first answer."""
+"""Drafting in a chat; None before the first answer."""
 
 
 POINTS = 240
 """Rounds shown over time."""
 
 ENOUGH_PLAIN_TOKENS = 8
-"""Tokens decoded plainly before a gain is called measured."""
+"""Tokens decoded plainly before a gain counts as measured."""
 
 
 @dataclass(slots=True)
 class _Pace:
-    """Tokens and the milliseconds they took."""
+    """Tokens, and the milliseconds that they took."""
 
     tokens: int = 0
     milliseconds: float = 0.0
@@ -116,17 +116,17 @@ class _Pace:
 
 
 ENOUGH_TOKENS = 32
-"""Of rounds with one value of a setting, before its speed is told."""
+"""Tokens with one value of a setting before its speed is shown."""
 
 
 class SpeedBySetting:
-    """How fast rounds that drafted were, by the value that a setting had in them."""
+    """Speed of drafted rounds, by the value that a setting had in them."""
 
     def __init__(self) -> None:
         self._paces: dict[str, _Pace] = {}
 
     def add(self, value: str, rounds: Iterable[RoundStats]) -> None:
-        """Take rounds; those in which nothing was asked of the draft source are left out."""
+        """Add rounds, except those in which the draft source was not asked."""
         pace = self._paces.setdefault(value, _Pace())
         for stats in rounds:
             if stats.depth:
@@ -134,16 +134,17 @@ class SpeedBySetting:
 
     @property
     def known(self) -> dict[str, float]:
-        """Value -> tokens per second, of those with enough rounds to tell."""
+        """Tokens per second by value, for values with enough rounds."""
         paces = self._paces.items()
         return {value: pace.per_second for value, pace in paces if pace.tokens >= ENOUGH_TOKENS}
 
 
 class RoundHistory:
-    """Figures of one chat. past: its finished answers from before, oldest first.
+    """Figures of one chat.
 
-    `begin_answer`, then `add` its rounds as they come, then `end_answer`. state: what is in effect
-    in the answer of now, or was in the last one that has a word. stages: milliseconds by stage.
+    past: figures of its earlier answers, oldest first. Call `begin_answer`, then `add` with rounds
+    as they come, then `end_answer`. state: drafting in the running answer, else in the last one
+    with a word. stages: milliseconds by stage.
     """
 
     def __init__(self, past: Sequence[GenerationStats] = ()) -> None:
@@ -162,12 +163,12 @@ class RoundHistory:
             self._remember(stats)
 
     def begin_answer(self) -> None:
-        """An answer is being written from now on."""
+        """Start counting a new answer."""
         self._answer = []
         self._before, self.state = self.state, DraftingNow(None)
 
     def add(self, rounds: Iterable[RoundStats]) -> None:
-        """Take rounds in their order."""
+        """Add rounds in their order."""
         for stats in rounds:
             self._emitted.append(stats.emitted)
             self._acceptance.append(stats.accepted / stats.drafted if stats.drafted else None)
@@ -184,7 +185,7 @@ class RoundHistory:
             )
 
     def end_answer(self) -> None:
-        """It is over."""
+        """End the running answer."""
         rounds, self._answer = self._answer, []
         if not rounds:
             self.state = self._before
@@ -200,7 +201,7 @@ class RoundHistory:
         )
 
     def _remember(self, stats: GenerationStats) -> None:
-        """Add a whole answer of which only sums are known."""
+        """Add a finished answer of which only sums are known."""
         pace = self._pace_drafted if stats.drafted else self._pace_plain
         if stats.tokens_per_second:
             pace.add(
@@ -220,40 +221,40 @@ class RoundHistory:
 
     @property
     def depths(self) -> tuple[DepthRow, ...]:
-        """One row a depth that was ever drafted."""
+        """One row for each depth at which tokens were drafted."""
         drafted, accepted = self._drafted, self._accepted
         return tuple(DepthRow(d, accepted[d], drafted[d]) for d in range(1, len(drafted) + 1))
 
     @property
     def drafted(self) -> int:
-        """Tokens drafted in all."""
+        """Number of drafted tokens."""
         return self._drafted.total()
 
     @property
     def accepted(self) -> int:
-        """Tokens accepted in all."""
+        """Number of accepted tokens."""
         return self._accepted.total()
 
     @property
     def tokens_per_pass_over_time(self) -> tuple[int, ...]:
-        """Tokens each recent pass of the model gave."""
+        """Tokens of each recent pass of the model."""
         return tuple(self._emitted)
 
     @property
     def tokens_per_pass(self) -> float:
-        """Mean over the recent passes; before there are any, of the last answer."""
+        """Mean tokens of recent passes, before there are any those of the last answer."""
         if self._emitted:
             return sum(self._emitted) / len(self._emitted)
         return self._last_mean
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """Every reason given for not drafting as asked, newest words of each."""
+        """Reasons for not drafting as asked, each with its newest words."""
         return tuple(self._reasons.values())
 
     @property
     def depth_in_use(self) -> int:
-        """Of the newest round, of the last answer when none is being written."""
+        """Draft depth of the newest round, or of the last answer if none is running."""
         match self.state:
             case DraftingNow():
                 return self.state.depth or 0

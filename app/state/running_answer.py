@@ -1,4 +1,4 @@
-"""One answer that runs: its text, thoughts, tool calls and figures, as the engine reports them."""
+"""One running answer: text, thinking, tool calls and figures, built from the engine's events."""
 
 from collections.abc import Iterable
 from concurrent.futures import Future
@@ -20,9 +20,10 @@ from mlx_engine.values.stats import GenerationStats, RoundStats, joined_stats
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What one batch of events added; ends_thinking: the answer itself began after thinking.
+    """What one batch of events added to an answer.
 
-    uses: all tool calls of the answer where one was added or has another state, else none.
+    ends_thinking: the answer's text began after thinking. uses: all tool calls of the answer if one
+    was added or changed, else none.
     """
 
     pieces: tuple[TextPiece, ...] = ()
@@ -33,13 +34,13 @@ class Growth:
 
 @dataclass(slots=True)
 class GrowingText:
-    """A growing text with the spans of it that were drafted."""
+    """A growing text with the spans that were drafted."""
 
     text: str = ""
     spans: list[DraftedSpan] = field(default_factory=list)
 
     def add(self, piece: TextPiece) -> None:
-        """Append a piece; touching spans of one depth and drafter become one."""
+        """Append a piece; adjacent spans of one depth and drafter are joined."""
         start, self.text = len(self.text), self.text + piece.text
         if piece.depth < 1 or not piece.text:
             return
@@ -49,7 +50,7 @@ class GrowingText:
         self.spans.append(DraftedSpan(start, len(self.text), piece.depth, piece.source))
 
     def settle(self, text: str) -> None:
-        """Set the final text; spans beyond it are dropped, all spans if the text is another."""
+        """Set the final text; spans beyond it are dropped, all spans if the text differs."""
         if not self.text.startswith(text):
             self.spans.clear()
         self.text = text
@@ -61,10 +62,11 @@ NOTHING = AnswerSoFar()
 
 
 class RunningAnswer:
-    """The answer `message_id` of a chat; times are seconds of one clock.
+    """The running answer with the id `message_id`; times are seconds of one clock.
 
-    is_reading: `progress` is of now; in mid-answer it is a draft model's that begins. uses: tool
-    calls so far; offered: tools that can be called; is_asked: the engine is at work on it.
+    is_reading: `progress` is current; within an answer it is that of a draft model that begins.
+    uses: tool calls so far. offered: tools that can be called. is_asked: the engine is working on
+    it.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class RunningAnswer:
         before: AnswerSoFar = NOTHING,
         stats_before: GenerationStats | None = None,
     ) -> None:
-        """before, stats_before: text and figures of an answer that goes on."""
+        """before, stats_before: text and figures of an answer that is continued."""
         self.chat_id = chat_id
         self.message_id = message_id
         self.answer = GrowingText(before.text, list(before.spans))
@@ -102,7 +104,7 @@ class RunningAnswer:
         self._last_round_at: float | None = None
 
     def take(self, events: Iterable[Event], now: float) -> Growth:
-        """Grow by a batch of events that arrived at `now`."""
+        """Process a batch of events that arrived at `now`; return what was added."""
         pieces, rounds, calls = [], [], len(self.uses)
         thought = self._thought_until is not None
         for event in events:
@@ -124,7 +126,7 @@ class RunningAnswer:
         return Growth(tuple(pieces), tuple(rounds), ends_thinking, uses)
 
     def tool_of(self, use: ToolUse) -> OfferedTool | None:
-        """Return the tool that a call is of, None if the model was told of none by its name."""
+        """Return the tool of a call, None if the model was offered none of that name."""
         return next((tool for tool in self.offered if tool.tool.name == use.name), None)
 
     def _add(self, piece: TextPiece, now: float) -> None:
@@ -159,7 +161,7 @@ class RunningAnswer:
         self._add_calls(finished)
 
     def _add_calls(self, finished: GenerationFinished) -> None:
-        """Add the calls that end a step; the answer goes on after them unless it was stopped."""
+        """Add the tool calls at the end of a step; the answer is not over then, unless stopped."""
         ends = len(self.answer.text), len(self.thinking.text)
         number = self.uses[-1].step + 1 if self.uses else 0
         for call in finished.calls:
@@ -173,7 +175,7 @@ class RunningAnswer:
             self._begin_step()
 
     def _begin_step(self) -> None:
-        """Divide what follows from the calls before it."""
+        """Begin the text that follows tool calls."""
         *_, self._step = steps_of(self.answer.text, self.thinking.text, self.uses)
         for grown, start in (
             (self.answer, self._step.text_start),
@@ -184,11 +186,11 @@ class RunningAnswer:
 
     @property
     def next_use(self) -> int | None:
-        """The place in `uses` of the first call without a result, None where all have one."""
+        """Index in `uses` of the first call without a result, None for none."""
         return next((n for n, use in enumerate(self.uses) if not use.is_over), None)
 
     def drop_call(self) -> None:
-        """Cancel the call that is being made, or is waited for."""
+        """Cancel the running or waiting tool call."""
         if self.call is not None:
             self.call.cancel()
         if (place := self.next_use) is not None:
@@ -196,7 +198,7 @@ class RunningAnswer:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What the engine is asked with: the past, and what there is of an answer that goes on."""
+        """Messages for the engine: the past, and the text of an answer that is continued."""
         said = answer_messages(self.answer.text, self.thinking.text, self.uses)
         return self.past if self._before == NOTHING and not self.uses else (*self.past, *said)
 
@@ -207,7 +209,7 @@ class RunningAnswer:
 
     @property
     def so_far(self) -> AnswerSoFar:
-        """The answer as it is now."""
+        """The present state of the answer."""
         spans, seconds = tuple(self.answer.spans), self.thinking_seconds
         text, thinking = self.answer.text, self.thinking.text
         return AnswerSoFar(text, thinking, spans, seconds, self.model, tuple(self.uses))
@@ -226,7 +228,7 @@ class RunningAnswer:
 
     @property
     def thinking_seconds(self) -> float | None:
-        """Seconds of thinking; None while it thinks, or if it did not."""
+        """Seconds of thinking; None while thinking or without any."""
         if self._thought_from is None:
             return self._thought_before
         if self._thought_until is None:
@@ -245,5 +247,5 @@ class RunningAnswer:
 
 
 def worth_telling(stats: GenerationStats | None) -> GenerationStats | None:
-    """Return the figures of an answer; None for one that was stopped before its first token."""
+    """Return the figures of an answer, None if it was stopped before its first token."""
     return stats if stats is not None and stats.generated_tokens else None

@@ -1,4 +1,4 @@
-"""The window's server while it runs: its address, its requests, and their speed."""
+"""The window's API server while it runs: address, requests, and their speed."""
 
 from collections import deque
 from time import monotonic
@@ -14,23 +14,23 @@ from mlx_engine.service.engine_thread import EngineThread
 
 LOOK_MS = 500
 SPEED_LOOKS = 5
-"""Looks over which a speed is taken."""
+"""Number of samples over which the speed is averaged."""
 END_S = 1.5
 
 
 class Generated(NamedTuple):
-    """Number of tokens at a time in seconds."""
+    """Total number of generated tokens, and the time in seconds."""
 
     tokens: int
     at: float
 
 
 class ServerState(State):
-    """Runs the server as the settings want it, from `begin` to `close`.
+    """Runs the server as the settings say, from `begin` to `close`.
 
-    address: where it listens, "" if it does not. problem: why not, in words. requests: being
-    answered or waiting. tokens_per_second: of all of them. model: name that requests give the model
-    in use, "" for none.
+    address: where it listens, "" if it does not. problem: why not, in words. requests: number of
+    running and waiting requests. tokens_per_second: of all of them. model: name of the model in use
+    for requests, "" for none.
     """
 
     _reported = Signal(object)
@@ -52,7 +52,7 @@ class ServerState(State):
 
     @property
     def is_on(self) -> bool:
-        """Whether the server is to run."""
+        """Whether the server is switched on."""
         return self._settings.value.server.is_on
 
     def begin(self) -> None:
@@ -62,7 +62,7 @@ class ServerState(State):
         self._follow()
 
     def close(self) -> None:
-        """End the server; wait a second or two."""
+        """End the server; waits a second or two."""
         self._is_closed = True
         self._looks.stop()
         if self._server is not None:

@@ -1,4 +1,4 @@
-"""The settings of the app while it runs, kept on the disk."""
+"""The app's settings, held in memory and stored in a file."""
 
 import json
 import os
@@ -31,9 +31,9 @@ LARGEST_FILE = 16 * 2**20
 
 
 def read_settings(path: Path) -> Reading[AppSettings]:
-    """What can be read; the rest has its defaults, and the notes say what was reset. Never raises.
+    """Read the settings; bad fields have defaults, and notes say which. Never raises.
 
-    A file that is no JSON at all is kept aside.
+    A file that is no JSON is kept under another name.
     """
     try:
         content = _content(path)
@@ -55,7 +55,7 @@ def read_settings(path: Path) -> Reading[AppSettings]:
 
 
 def save_settings(path: Path, settings: AppSettings) -> None:
-    """Replace the file as a whole; keys in it that are not ours stay. Raises SettingsNotSaved."""
+    """Replace the settings file; unknown keys in it stay. Raises SettingsNotSaved."""
     try:
         old = _content(path)
     except (OSError, ValueError, RecursionError):
@@ -85,9 +85,7 @@ def _content(path: Path) -> Any:
 
 
 def _with_load_options_by_model(content: Any) -> Any:
-    """Content of a settings file; of an older version's, load options that were the default of new
-    chats become those of the models used last.
-    """
+    """Migrate an older settings file: load options become those of recent models."""
     if not isinstance(content, dict):
         return content
     parts = {name: content.get(name) for name in ("new_chat", "models", "presets")}
@@ -124,7 +122,7 @@ def _kept_aside(path: Path) -> str:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Replace a file so that a power failure leaves the old or the new text."""
+    """Replace a file atomically: after a power failure it has the old or the new text."""
     make_private_folder(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     part = Path(name)
@@ -145,11 +143,11 @@ def _write_whole(path: Path, text: str) -> None:
 
 
 class KeptSettings(State):
-    """`value` is what holds now.
+    """The present settings, in `value`.
 
     Signals:
-        changed: there are other settings.
-        failed: they could not be saved, in words; said once until they are.
+    changed: there are other settings.
+    failed: they could not be stored, in words; once until they are.
     """
 
     def __init__(self, path: Path, parent: QObject | None = None) -> None:
@@ -162,11 +160,11 @@ class KeptSettings(State):
 
     @property
     def value(self) -> AppSettings:
-        """The settings of now."""
+        """The present settings."""
         return self._value
 
     def change(self, settings: AppSettings) -> None:
-        """Use these from now on, and keep them: a thread waits for the disk."""
+        """Set other settings, and store them in a background thread."""
         if settings == self._value:
             return
         self._value = settings
@@ -174,11 +172,11 @@ class KeptSettings(State):
         self.changed.emit()
 
     def close(self) -> None:
-        """Those of now are on the disk."""
+        """Wait until the settings are stored."""
         self.report(self._save())
 
     def _save(self) -> str:
-        """Write the settings; return what is wrong, or ""."""
+        """Write the settings; return the error in words, or ""."""
         with self._lock:
             if self._saved != self._value:
                 settings = self._value

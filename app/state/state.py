@@ -1,4 +1,4 @@
-"""What all states have in common: they announce that they have changed, and what went wrong."""
+"""Base of all states: signals for changes and for problems."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +12,9 @@ class State(QObject):
     """A part of the app that views watch and whose methods they call.
 
     Signals:
-        changed: it is no longer as it was shown.
-        failed: something could not be done, in words for the user.
-        mended: it is no longer so, in the same words.
+    changed: the state is not as it was last shown.
+    failed: a problem, in words for the user.
+    mended: the problem with the same words is over.
     """
 
     changed = Signal()
@@ -24,7 +24,7 @@ class State(QObject):
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Context in which a StoreError is announced by `failed` instead of raised."""
+        """Emit `failed` for a StoreError in the block instead of raising it."""
         try:
             yield
         except StoreError as error:
@@ -32,7 +32,9 @@ class State(QObject):
             self.failed.emit(self._problem)
 
     def report(self, problem: str) -> None:
-        """Announce a problem once until it is another or gone (""), and then that."""
+        """Emit `failed` for a problem unless it was the last one, and `mended` for the last; ""
+        for none.
+        """
         before, self._problem = self._problem, problem
         if before and before != problem:
             self.mended.emit(before)

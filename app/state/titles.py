@@ -1,4 +1,4 @@
-"""Titles of chats, written by the model in use while it has nothing else to do."""
+"""Chat titles written by the model in use when it is idle."""
 
 import re
 from collections.abc import Callable
@@ -23,9 +23,9 @@ from mlx_engine.values.options import GenerationOptions
 
 CHAT_ID = "title"
 FEWEST_PARAMETERS = 500_000_000
-"""Smaller models do not find titles; theirs stay the first words of the question."""
+"""Models with fewer parameters write no titles."""
 READ_CHARACTERS = 600
-"""Of the question and of the answer, from the beginning of each."""
+"""Characters of the question and of the answer that the model reads."""
 PROMPT = (
     "Here is the beginning of a conversation.\n\nUser: {question}\n\nAssistant: {answer}\n\n"
     "Reply with a title for it, in the language of the user: two to six words, no quotation "
@@ -37,11 +37,11 @@ SETTINGS = ChatSettings(
     thinking=False,
 )
 IDLE_MS = 1000
-"""How long nothing else is asked of the model before."""
+"""Idle milliseconds of the model before a title is written."""
 
 
 def title_in(answer: str, is_cut: bool) -> str:
-    """The title in an answer, "" where there is none; the last word goes if the answer was cut."""
+    """Return the title in an answer, "" if there is none; a cut answer loses its last word."""
     line = next((line for line in answer.splitlines() if line.strip()), "")
     line = re.sub(r"^\W*title\s*:", "", line, flags=re.IGNORECASE).strip(" \t\"'*#“”„«».")
     if is_cut and "\n" not in answer.strip():
@@ -50,7 +50,7 @@ def title_in(answer: str, is_cut: bool) -> str:
 
 
 class Titles(QObject):
-    """Names a chat after its first answer, unless its user has named it."""
+    """Names chats after their first answer, unless the user has named them."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Titles(QObject):
             work.changed.connect(self._wait)
 
     def take(self, reply: AnswerEvents | AnswerFailed | AnswerWithdrawn) -> bool:
-        """Take a reply of the engine's thread; False when it is about another answer."""
+        """Handle a reply of the engine's thread; False for answers of others."""
         if reply.chat_id != CHAT_ID:
             return False
         events = reply.events if isinstance(reply, AnswerEvents) else ()
@@ -96,7 +96,7 @@ class Titles(QObject):
             self._wanted.append(answer.chat_id)
 
     def _wait(self) -> None:
-        """Start the idle time anew; a title that is being written gives way to answers."""
+        """Restart the idle timer; a title being written gives way to answers."""
         self._idle.stop()
         is_busy = bool(self._answers.chat_ids) or self._comparison.is_running
         is_away = self._models.description is None
@@ -122,7 +122,7 @@ class Titles(QObject):
                 self._request(Ask(CHAT_ID, str(self._asked), (begun,), SETTINGS))
 
     def _beginning_of(self, chat_id: int) -> Message | None:
-        """Make the prompt for a title; None if the chat went on or has a title of the user."""
+        """Make the prompt for a title; None if the chat has more answers or a user's title."""
         with suppress(StoreError):
             turns = self._store.messages.path(chat_id)
             if len(turns) == 2 and self._has_first_words(chat_id, turns[0].message.text):

@@ -1,4 +1,4 @@
-"""Tool servers while the window is open: what is known of each, their tools, and calls."""
+"""Tool servers of the window: connections, tools, and calls."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
@@ -15,7 +15,7 @@ from app.values.tools import OfferedTool, ToolResult, ToolServer
 
 
 class ToolServerState(NamedTuple):
-    """What is known of a tool server: its tools, or in words why it has none, or neither."""
+    """State of a tool server: its tools, a problem in words, or neither yet."""
 
     is_connecting: bool = False
     listed: Listed | None = None
@@ -28,10 +28,12 @@ Returned = Callable[[ToolResult], object]
 
 
 class Tools(State):
-    """The tool servers that `read_servers` returns; each is started when it is first needed.
+    """Runs the tool servers that `read_servers` returns; each starts when first needed.
 
-    `changed`: more or something else is known of a server. `failed`: a server that a chat needs
-    cannot be used. `mended`: it can, or is no longer needed so.
+    Signals:
+    changed: the state of a server is another.
+    failed: a server that a chat needs cannot be used.
+    mended: it can, or is no longer needed.
     """
 
     _ended = Signal(object)
@@ -50,15 +52,15 @@ class Tools(State):
 
     @property
     def servers(self) -> tuple[ToolServer, ...]:
-        """Servers of the settings that are on."""
+        """Tool servers of the settings that are switched on."""
         return tuple(server for server in self._read() if server.is_on)
 
     def state(self, name: str) -> ToolServerState:
-        """What is known of a server."""
+        """Return the state of a server."""
         return self._known.get(name, UNKNOWN)
 
     def refresh(self) -> None:
-        """End servers that the settings no longer have, have off, or have otherwise."""
+        """End servers that were removed, switched off or changed in the settings."""
         current = {server.name: server for server in self.servers}
         for name, server in list(self._used.items()):
             if current.get(name) != server:
@@ -69,7 +71,7 @@ class Tools(State):
         self.changed.emit()
 
     def connect_to(self, server: ToolServer, then: Callable[[], object] = lambda: None) -> None:
-        """Start a server and list its tools; `then` is called once its state says how that went."""
+        """Start a server and list its tools, then call `then`."""
         self._used[server.name] = server
         self._tell(server.name, self.state(server.name)._replace(is_connecting=True))
         future = self._client.list_tools(server)
@@ -96,9 +98,9 @@ class Tools(State):
         future.add_done_callback(lambda _: self._ended.emit(use))
 
     def gather(self, names: Sequence[str], then: Gathered) -> None:
-        """Call `then` with the tools of these servers, at once where none has to be started.
+        """Call `then` with the tools of these servers, at once if none has to be started.
 
-        Servers that fail are told, and left out.
+        Servers that fail are reported and left out.
         """
         wanted = [server for server in self.servers if server.name in names]
         new = [server for server in wanted if self.state(server.name).listed is None]
@@ -117,7 +119,7 @@ class Tools(State):
             then(self._offered(wanted))
 
     def _offered(self, servers: Sequence[ToolServer]) -> tuple[OfferedTool, ...]:
-        """Return the tools of servers, each with a name of its own."""
+        """Return the tools of servers under unique names."""
         found = dict[str, OfferedTool]()
         for server in servers:
             listed = self.state(server.name).listed

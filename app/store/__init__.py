@@ -1,1 +1,1 @@
-"""Chats in SQLite: a tree of messages for each, with search, a bin, and files in and out."""
+"""Store chats in SQLite: a tree of messages per chat, search, a trash, import and export."""

@@ -1,4 +1,4 @@
-"""The list of chats: made, named, pinned, copied, thrown away, taken back; found by their words."""
+"""The table of chats: create, rename, pin, copy, trash, restore, and full-text search."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""One SQLite database: how it is opened, read and written; its errors come out as ours.
+"""One SQLite database: open, read, write, and translate its errors to StoreErrors.
 
 Texts may be any str: `storable` replaces what SQLite cannot keep.
 """

@@ -1,4 +1,4 @@
-"""Folders of chats: made, named, opened and closed, filled, taken away and given back."""
+"""The table of chat folders: create, rename, fill, remove, and undo a removal."""
 
 import time
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""The tree of messages of every chat: branches, answers while they are written, the path shown."""
+"""The tree of messages of every chat: branches, answers being written, the selected path."""
 
 import json
 import sqlite3
@@ -48,7 +48,7 @@ class AnswerFigures(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """Rows that were taken out of a chat, what followed them, and the leaf of the chat."""
+    """Message rows taken out of a chat, the ids of their children, and the chat's leaf."""
 
     chat_id: int
     leaf: int | None
@@ -317,7 +317,7 @@ class Messages:
         return Removed(question.chat_id, leaf, tuple(map(dict, rows)), followers)
 
     def put_back(self, removed: Removed) -> None:
-        """What was taken out, where it stood."""
+        """Put a removed question and its answers back where they were."""
         with self._database.transaction():
             for row in removed.rows:
                 names, places = ", ".join(row), ", ".join("?" * len(row))
@@ -329,7 +329,7 @@ class Messages:
             self._database.write(sql, removed.leaf, removed.chat_id)
 
     def _follow(self, message_id: int, parent: int | None) -> None:
-        """Have a message follow another one."""
+        """Make a message the child of another one."""
         self._database.write("UPDATE message SET parent = ? WHERE id = ?", parent, message_id)
 
     def _insert(

@@ -1,12 +1,16 @@
-"""Opening the file of chats, whatever state it is in.
+"""Open the file of chats, whatever state it is in.
 
 What open_database does with a file that is not as it should be:
-- older: copied, then brought up to date;  - newer: opened to be read only;
-- damaged, of a version that cannot be, or no file: moved aside, a new one takes its place with
-  every row that could still be read in it or in its daily copy;
-- file, folder or disk not writable: opened to be read only;  - of another program: refused;
-- held by another program: StoreBusy, and `open_held` reads it meanwhile.
-Each leaves a sentence in `notices` for the window.
+
+- older: copied, then migrated;
+- newer: opened read-only;
+- damaged, with an impossible version, or not a database: moved aside, and replaced by a new file
+  with every row that can still be read from it or from its daily copy;
+- file, folder or disk not writable: opened read-only;
+- of another program: refused;
+- locked by another program: StoreBusy, and `open_held` reads it meanwhile.
+
+Each adds a sentence for the user to `notices`.
 """
 
 import glob

@@ -1,4 +1,4 @@
-"""Rows of the message table to values and back; what a row has wrong becomes its default."""
+"""Convert rows of the message table to values and back; a bad column becomes its default."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""A damaged database: moved aside, and the rows that it and its daily copy give taken over."""
+"""Salvage a damaged database: move it aside, copy the rows that it or its daily copy has."""
 
 import sqlite3
 import time
@@ -16,7 +16,7 @@ from mlx_engine.values.private_files import make_private_file
 
 DAY_S = 24 * 3600.0
 ROOM = 3
-"""Times its size that a file of chats must have free on its disk to be copied."""
+"""Free disk space needed for the daily copy, as a multiple of the file's size."""
 SIDE_FILES = ("-wal", "-shm", "-journal")
 """Suffixes of SQLite's side files."""
 LOST = 0

@@ -136,7 +136,7 @@ def _chats_and_messages(connection: sqlite3.Connection) -> None:
 
 
 def _how_answers_went(connection: sqlite3.Connection) -> None:
-    """Columns for the thinking time of an answer, and for the error that ended it."""
+    """Add columns for an answer's thinking time and for the error that ended it."""
     connection.execute("ALTER TABLE message ADD COLUMN thinking_seconds REAL")
     connection.execute("ALTER TABLE message ADD COLUMN problem TEXT NOT NULL DEFAULT ''")
 

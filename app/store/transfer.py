@@ -331,9 +331,7 @@ def _places(order: Any, rows: Sequence[StoredMessage]) -> dict[int | None, int]:
 
 
 def _safe_settings(content: Any) -> Any:
-    """Drop the model's path, the id of the first message read, and tools: what a chat may start on
-    this machine is said here alone.
-    """
+    """Drop settings that must not come from a file: model path, first message read, tools."""
     if not isinstance(content, dict):
         return content
     own = ("model_path", "read_from", "tool_servers", "allowed_tools")

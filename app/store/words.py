@@ -1,9 +1,8 @@
-"""Words that are looked for in texts, in any case, with or without accents.
+"""Split search queries into words and match them, ignoring case and accents.
 
-The index is FTS5 with the trigram tokenizer, detail=none: of three letters in a row it knows the
-texts that have them, so parts of words are found, and scripts without spaces between words need no
-rule of their own. Of 10,000 messages it takes 7 MB and is made in a second. Words of one or two
-letters are not in it.
+The index is FTS5 with the trigram tokenizer, detail=none: it finds texts by any three letters in a
+row, so parts of words are found, and scripts without spaces need no rule of their own. It takes 7
+MB for 10,000 messages. Words of one or two letters are not in it.
 """
 
 import re
@@ -17,7 +16,7 @@ MAX_QUERY_WORDS = 16
 INDEXED = 3
 """Letters of the shortest word that the index finds."""
 AROUND_WORDS = "\"'`“”„‚‘’«»*^(){}[]<>,;:!?-"
-"""Marks that are left out at both ends of a word of a query."""
+"""Punctuation that is stripped from both ends of a word of a query."""
 
 _ACCENT = "[\u0300-\u036f]"
 
@@ -40,12 +39,12 @@ def _fold(text: str) -> str:
 
 
 def index_text(text: str) -> str:
-    """Return what the index is given; another result needs a migration that fills the index."""
+    """Fold a text for the full-text index; a change here needs a migration that rebuilds it."""
     return text if text.isascii() else re.sub(_ACCENT, "", _fold(text))
 
 
 def index_column(raw: bytes | None) -> str:
-    """Return the same for a column that may be damaged: the SQL function index_text."""
+    """Fold a column that may be damaged; registered as the SQL function index_text."""
     return index_text((raw or b"").decode("utf-8", "replace"))
 
 
@@ -67,7 +66,10 @@ def match_expression(words: list[str]) -> str:
 
 
 def like_patterns(word: str) -> set[str]:
-    """Return patterns of LIKE, escaped by \\, for texts with a word; LIKE knows a case of ASCII."""
+    """Return LIKE patterns, escaped by \\, for a word in its usual cases.
+
+    LIKE ignores the case of ASCII letters only.
+    """
     written = {word, unicodedata.normalize("NFC", word), word.lower(), word.upper(), word.title()}
     written = {word} if word.isascii() else written
     return {"%" + re.sub(r"([\\%_])", r"\\\1", each) + "%" for each in written}
@@ -89,12 +91,12 @@ class WordFinder:
         return all(word.search(folded) for word in self._words)
 
     def longest(self, text: str) -> str:
-        """Return what a text has of the query in one piece, as it is written there."""
+        """Return the longest part of a text that matches the query, as written in the text."""
         folded = _fold(text)
         found = next(filter(None, (pattern.search(folded) for pattern in self._whole)), None)
         return text[found.start() : found.end()] if found else ""
 
     def ranges(self, text: str) -> Iterator[TextRange]:
-        """Yield where the words stand, from left to right, not overlapping."""
+        """Yield the ranges of all matches from left to right, not overlapping."""
         for match in self._any.finditer(_fold(text)):
             yield TextRange(match.start(), match.end())

@@ -1,4 +1,4 @@
-"""Settings of the whole app."""
+"""Settings of the whole app, and functions that return changed copies of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ RECENT_MODELS = 10
 
 
 BUILT_IN = "built-in"
-"""In the place of a path: the model that comes with Headstart."""
+"""Stands for the built-in model where settings are kept by a model's path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Whether and where other programs on this computer may ask the model in use. key: what their
-    requests must show, "" for nothing.
-    """
+    """Settings of the local API server. key: the API key requests must have, "" for none."""
 
     is_on: bool = False
     port: int = 8642
@@ -130,41 +128,41 @@ class AppSettings:
 
 
 def zoomed(settings: AppSettings, steps: int) -> AppSettings:
-    """Text larger or smaller by tenths; 0 steps for its normal size."""
+    """Change the text zoom by tenths; 0 steps resets it."""
     zoom = settings.text_zoom + steps / 10 if steps else 1.0
     zoom = min(max(round(zoom, 2), SMALLEST_ZOOM), LARGEST_ZOOM)
     return replace(settings, text_zoom=zoom)
 
 
 def with_recent_model(settings: AppSettings, model: str) -> AppSettings:
-    """`model` first, the oldest forgotten."""
+    """Move a model to the front of the recent ones; the oldest is dropped."""
     others = tuple(other for other in settings.recent_models if other != model)
     return replace(settings, recent_models=(model, *others)[:RECENT_MODELS])
 
 
 def without_recent_model(settings: AppSettings, model: str) -> AppSettings:
-    """As it is when it was not used."""
+    """Remove a model from the recent ones."""
     return replace(settings, recent_models=tuple(m for m in settings.recent_models if m != model))
 
 
 def with_model_folder(settings: AppSettings, folder: Path) -> AppSettings:
-    """`folder` last, once."""
+    """Add a folder that is searched for models, last and once."""
     others = without_model_folder(settings, folder)
     return replace(others, model_folders=(*others.model_folders, folder))
 
 
 def without_model_folder(settings: AppSettings, folder: Path) -> AppSettings:
-    """As it is when models are not looked for there."""
+    """Remove a folder from those that are searched for models."""
     return replace(settings, model_folders=tuple(f for f in settings.model_folders if f != folder))
 
 
 def settings_of(settings: AppSettings, path: str | None) -> ModelSettings:
-    """What is remembered of the model there, None for the built-in one."""
+    """Return the settings of the model at a path; None is the built-in model."""
     return settings.models.get(path or BUILT_IN, ModelSettings())
 
 
 def with_settings_of(settings: AppSettings, path: str | None, own: ModelSettings) -> AppSettings:
-    """Remember this of a model; nothing where it is as any other."""
+    """Set the settings of the model at a path; the default settings are not stored."""
     models = {**settings.models, path or BUILT_IN: own}
     default = ModelSettings()
     kept = {place: model for place, model in models.items() if model != default}
@@ -172,12 +170,12 @@ def with_settings_of(settings: AppSettings, path: str | None, own: ModelSettings
 
 
 def with_preset(settings: AppSettings, name: str, preset: ChatSettings) -> AppSettings:
-    """One of that name is replaced."""
+    """Add a preset, or replace the one of that name."""
     return replace(settings, presets={**settings.presets, name: preset})
 
 
 def with_preset_named(settings: AppSettings, name: str, new: str) -> AppSettings:
-    """The preset `name` is called `new`, in its place; new chats that begin with it still do."""
+    """Rename a preset in its place, also as the one that new chats begin with."""
     presets = {new if it == name else it: preset for it, preset in settings.presets.items()}
     chat = settings.new_chat
     chat = replace(chat, preset=new) if chat.preset == name else chat
@@ -185,6 +183,6 @@ def with_preset_named(settings: AppSettings, name: str, new: str) -> AppSettings
 
 
 def without_preset(settings: AppSettings, name: str) -> AppSettings:
-    """As it is when there is none."""
+    """Remove a preset."""
     presets = {other: preset for other, preset in settings.presets.items() if other != name}
     return replace(settings, presets=presets)

@@ -1,4 +1,4 @@
-"""A text beside a message, as the model reads it, or why a file cannot be one."""
+"""Texts attached to a message, as the model reads them, and why a file cannot be one."""
 
 import re
 from collections.abc import Sequence
@@ -9,52 +9,52 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class AttachedText:
-    """A text beside a message."""
+    """A text attached to a message."""
 
     name: str
     text: str
 
     @property
     def body(self) -> str:
-        """What the model reads of it: empty lines at the end are left out."""
+        """The text for the model, without empty lines at the end."""
         return self.text.rstrip("\n")
 
     @property
     def nbytes(self) -> int:
-        """Of that in UTF-8."""
+        """Size of the body in UTF-8."""
         return len(self.body.encode("utf-8", "replace"))
 
     @property
     def language(self) -> str:
-        """The name's ending, for the fence: "py"; "" when it has none of letters and digits."""
+        """The file name's extension for the fence ("py"), "" if it is not alphanumeric."""
         ending = Path(self.name).suffix[1:].lower()
         return ending if ending.isascii() and ending.isalnum() and len(ending) <= 12 else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Nothing we can use, such as a file that is no text; `words` name it and say why."""
+    """A file that cannot be attached; `words` name it and say why."""
 
     words: str
 
 
 CHARACTERS_A_TOKEN = 4
-"""Of English and most code, roughly."""
+"""Characters a token of English and most code, roughly."""
 
 
 def tokens_about(attachment: AttachedText) -> int:
-    """How many tokens it may be, to two digits, until the model has counted them."""
+    """Estimate the tokens of an attachment to two digits, until the model has counted them."""
     guess = len(fenced(attachment)) / CHARACTERS_A_TOKEN
     return round(float(f"{guess:.2g}"))
 
 
 def with_attachments(text: str, attachments: Sequence[AttachedText]) -> str:
-    """The message, then the attachments as named, fenced blocks: what the model reads."""
+    """Join a message and its attachments, as named fenced blocks, for the model."""
     return "\n\n".join([text, *(fenced(attachment) for attachment in attachments)]).strip("\n")
 
 
 def fenced(attachment: AttachedText) -> str:
-    """One block; its fence is longer than any run of backticks inside."""
+    """Format an attachment as a block with a fence longer than any run of backticks in it."""
     longest = max(map(len, re.findall("`+", attachment.text)), default=0)
     fence = "`" * max(3, longest + 1)
     name = " ".join(attachment.name.replace("`", "'").split())
@@ -66,14 +66,14 @@ _HEAD = re.compile(rf"(?:\A|\n\n){MARK}([^\n]+):\n\n(`{{3,}})[a-z0-9]*\n")
 
 
 class SaidWith(NamedTuple):
-    """A message as its user made it."""
+    """A user's message, split into typed text and attachments."""
 
     text: str
     attachments: tuple[AttachedText, ...] = ()
 
 
 def said_with(message: str) -> SaidWith:
-    """What `with_attachments` made one text of; a message that it did not make has none."""
+    """Split a text that `with_attachments` joined; any other text has no attachments."""
     first = head = _HEAD.search(message) if MARK in message else None
     attachments, end = [], 0
     while head is not None:

@@ -1,4 +1,4 @@
-"""Everything a chat answers with: model, system prompt, drafting, sampling, limits."""
+"""Settings of one chat: model, system prompt, drafting, sampling, limits, tools."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from mlx_engine.values.options import (
 
 @dataclass(frozen=True, slots=True)
 class SamplingChoice:
-    """What the user chose of SamplingOptions; None is what the model recommends."""
+    """Sampling options that the user set; None stands for the model's recommendation."""
 
     temperature: float | None = None
     top_k: int | None = None
@@ -33,25 +33,24 @@ class SamplingChoice:
         self.over(SamplingOptions())
 
     def over(self, recommended: SamplingOptions) -> SamplingOptions:
-        """What holds where this is recommended."""
+        """Fill in the recommended options where nothing was chosen."""
         chosen = {name: value for name, value in asdict(self).items() if value is not None}
         return replace(recommended, **chosen)
 
 
 THINKING = "enable_thinking"
-"""The argument of chat templates that switches thinking on or off."""
+"""Argument of chat templates that switches thinking on or off."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """model_path: a file, folder or hub id, None for the built-in model.
+    """All settings of one chat.
 
-    thinking: None leaves it to the model's template. template_arguments: what else the template is
-    given, whether or not that of the model in use asks for it. preset: the name of the one these
-    settings began with, whether or not they were changed since. read_from: the number of the
-    message from which on this chat is read since its context was full, None for its beginning.
-    tool_servers: names of those whose tools the model may ask for. allowed_tools: permissions of
-    tools that run without asking.
+    model_path: a file, folder or hub id, None for the built-in model. thinking: None for the chat
+    template's default. template_arguments: further arguments of the chat template, known to it or
+    not. preset: name of the preset that these settings began with. read_from: id of the first
+    message that the model reads, since the context was full; None for all. tool_servers: names of
+    the tool servers in use. allowed_tools: permissions of tools that run without asking.
     """
 
     model_path: str | None = None
@@ -68,18 +67,18 @@ class ChatSettings:
 
     @property
     def given_to_template(self) -> Mapping[str, TemplateValue]:
-        """All arguments of the chat template, thinking among them unless it is left to it."""
+        """All arguments of the chat template, with thinking unless that is unset."""
         thinking = {} if self.thinking is None else {THINKING: self.thinking}
         return {**self.template_arguments, **thinking}
 
 
 def settings_to_json(settings: ChatSettings) -> str:
-    """One line of JSON."""
+    """Convert settings to one line of JSON."""
     return json.dumps(encode(settings))
 
 
 def settings_from_json(text: str) -> Reading[ChatSettings]:
-    """What can be read of it; the rest has its defaults, and a note."""
+    """Parse settings; a field that cannot be read has its default, and a note says so."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -89,7 +88,7 @@ def settings_from_json(text: str) -> Reading[ChatSettings]:
 
 
 def without_old_defaults(settings: ChatSettings) -> ChatSettings:
-    """An older Headstart wrote sampling down whole, also where nobody had chosen it."""
+    """Unset sampling options where an older version stored all defaults as chosen."""
     written = asdict(SamplingOptions())
     untouched = SamplingChoice(*(written[one.name] for one in fields(SamplingChoice)))
     if settings.sampling != untouched:
@@ -98,7 +97,5 @@ def without_old_defaults(settings: ChatSettings) -> ChatSettings:
 
 
 def as_preset(settings: ChatSettings) -> ChatSettings:
-    """What a preset keeps of a chat: nothing that names its model, a message, or itself, and no
-    leave to run tools.
-    """
+    """Return the settings for a preset: without model, message id, preset and tool permissions."""
     return replace(settings, model_path=None, preset=None, read_from=None, allowed_tools=())

@@ -1,4 +1,4 @@
-"""Stored chats as the window sees them: a list of chats, and the turns of one branch."""
+"""Stored chats as frozen values: the list of chats, and the turns of one branch."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -17,20 +17,20 @@ MessageState = Literal["partial", "done", "stopped"]
 
 
 PINNED, TODAY = Words("Pinned"), Words("Today")
-"""Headings of the chats that come first."""
+"""Headings of the first groups of chats."""
 
 
 class TextRange(NamedTuple):
-    """Characters `start` up to but not including `end`, as Python counts them."""
+    """Characters from `start` up to but not including `end`, as Python counts them."""
 
     start: int
     end: int
 
 
 class DraftedSpan(NamedTuple):
-    """Characters of an answer's text that came from accepted draft tokens of one depth.
+    """Characters of an answer from accepted draft tokens of one depth.
 
-    source: who drafted them, None where that was not kept.
+    source: what drafted them, None if not stored.
     """
 
     start: int
@@ -41,9 +41,10 @@ class DraftedSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnswerSoFar:
-    """What there is of an answer that is being written; thinking_seconds: None if not known.
+    """The state of an answer while it is written.
 
-    model: the name of the one that writes it, "" before that is known. uses: its tool calls.
+    thinking_seconds: None if not known. model: name of the model, "" before that is known. uses:
+    tool calls.
     """
 
     text: str = ""
@@ -56,12 +57,12 @@ class AnswerSoFar:
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """One message; `parent` is the one before it, None for a first one.
+    """One message of a chat.
 
-    model: the name of the one that answered. state: "partial" while it is being written.
-    created_at: seconds since 1970. thinking_seconds: how long it thought, None if that is not
-    known. problem: what ended it in words, "" if nothing did. edited: its text is its user's.
-    uses: tool calls of an answer.
+    parent: id of the message before it, None for a first one. model: name of the model that
+    answered. state: "partial" while it is written. created_at: seconds since 1970.
+    thinking_seconds: None if not known. problem: the error that ended it, "" for none. edited: its
+    user changed an answer's text. uses: tool calls of an answer.
     """
 
     id: int
@@ -83,27 +84,27 @@ class StoredMessage:
 
     @property
     def so_far(self) -> AnswerSoFar:
-        """An answer that was cut, to go on with."""
+        """Return a cut answer as one that can be continued."""
         return AnswerSoFar(
             self.text, self.thinking, self.spans, self.thinking_seconds, self.model, self.uses
         )
 
     @property
     def interrupted(self) -> bool:
-        """It ended by a crash or an error, not by its model or its user."""
+        """Whether a crash or an error ended it, not its model or its user."""
         return self.state == "stopped" and (self.finish_reason is None or self.problem != "")
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A message and the ids of all that could stand in its place, oldest first, itself included."""
+    """A message and the ids of all its versions, itself included, oldest first."""
 
     message: StoredMessage
     siblings: tuple[int, ...]
 
     @property
     def number(self) -> int:
-        """The 1 of "1/3"."""
+        """Place of the message among its versions, from 1, as in "1/3"."""
         return self.siblings.index(self.message.id) + 1
 
 
@@ -136,7 +137,10 @@ class LazySequence(Sequence[T]):
 
 
 class Branch(LazySequence[Turn]):
-    """The turns of one branch; ids: of their messages, ascending, which `read` reads by place."""
+    """The turns of one branch, loaded on access.
+
+    ids: ascending ids of its messages, which `read` loads by place.
+    """
 
     def __init__(
         self, ids: list[int], read: Callable[[range], Sequence[Turn]], block: int = 1
@@ -145,24 +149,24 @@ class Branch(LazySequence[Turn]):
         self.ids = ids
 
     def place(self, message_id: int | None) -> int | None:
-        """The place of a message, None where it is not in the branch."""
+        """Return the place of a message, None if it is not in the branch."""
         place = 0 if message_id is None else bisect_left(self.ids, message_id)
         return place if message_id in self.ids[place : place + 1] else None
 
     def replace_from(self, place: int, turn: Turn) -> None:
-        """This turn in place of all from `place` on."""
+        """Replace all turns from a place on with one turn."""
         self._items = {at: item for at, item in self._items.items() if at < place}
         self.ids[place:] = [turn.message.id]
         self._items[place], self._length = turn, place + 1
 
     def put_message(self, place: int, message: StoredMessage) -> None:
-        """The message of a turn as it is now."""
+        """Update the message of a turn."""
         self._items[place] = replace(self[place], message=message)
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder of chats; is_open: its chats are listed under it."""
+    """A folder of chats; is_open: whether its chats are listed under it."""
 
     id: int
     name: str
@@ -171,9 +175,10 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class ChatSummary:
-    """A line of the sidebar; times in seconds since 1970, deleted_at None unless in the bin.
+    """A line of the sidebar.
 
-    folder: the number of the one it is in, None for none.
+    Times are seconds since 1970; deleted_at: None unless in the trash. folder: id of its folder,
+    None for none.
     """
 
     id: int
@@ -187,7 +192,7 @@ class ChatSummary:
 
 @dataclass(frozen=True, slots=True)
 class EndedAnswer:
-    """An answer as it stays; stats and problem as StoredMessage has them."""
+    """A finished answer; stats and problem are those of StoredMessage."""
 
     so_far: AnswerSoFar
     state: MessageState
@@ -196,7 +201,7 @@ class EndedAnswer:
     problem: str = ""
 
     def of(self, message: StoredMessage) -> StoredMessage:
-        """The message that this is the end of."""
+        """Return the final state of a message."""
         return replace(
             message,
             text=self.so_far.text,
@@ -214,7 +219,7 @@ class EndedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A chat with the branch that is selected; notes say which settings could not be read."""
+    """A chat with its selected branch; notes say which settings could not be read."""
 
     summary: ChatSummary
     settings: ChatSettings
@@ -224,10 +229,10 @@ class Chat:
 
 @dataclass(frozen=True, slots=True)
 class ListedChat:
-    """A chat in the sidebar; the rest says where a search found its words.
+    """A chat in the sidebar, and where a search found its words.
 
-    message_id: a message that has them all, None when only the title has, or nothing was searched.
-    found: what to mark in it, as it is written there.
+    message_id: a message with all words, None if only the title has them or nothing was searched.
+    found: the text to mark in that message, as written there.
     """
 
     chat: ChatSummary
@@ -239,7 +244,7 @@ class ListedChat:
 
     @property
     def title(self) -> str:
-        """What is shown of a chat that nobody has named yet, too."""
+        """Title to show, a placeholder for an untitled chat."""
         return self.chat.title or Words("New chat")
 
 

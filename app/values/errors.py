@@ -1,14 +1,14 @@
-"""What the app tells its user instead of crashing.
+"""Errors that the app tells its users.
 
-Every message names the file, says what is wrong, and what to do. Together with EngineError this is
-all a user may see; anything else is a bug of ours.
+Every message names the file, says what is wrong, and what to do. Together with EngineError these
+are all the errors a user may see; anything else is a bug.
 """
 
 from mlx_engine.values.words import ErrorInWords
 
 
 class KnownError(ErrorInWords):
-    """Something the user can understand and act on."""
+    """Base of errors that a user can understand and act on."""
 
 
 class StoreError(KnownError):
@@ -24,7 +24,7 @@ class StoreFull(StoreError):
 
 
 class StoreReadOnly(StoreError):
-    """The database was opened to be read only."""
+    """The database is open read-only."""
 
 
 class StoreDamaged(StoreError):
@@ -44,7 +44,7 @@ class NoSuchChat(StoreError):
 
 
 class BadChatFile(StoreError):
-    """A file to import or export that cannot be."""
+    """A chat cannot be imported from or exported to this file."""
 
 
 class ToolServerFailed(KnownError):

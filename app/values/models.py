@@ -1,4 +1,4 @@
-"""Models as the window shows them: on this computer, on the hub, downloading, before a load."""
+"""Models as the window shows them: on disk, on the hub, downloading, before loading."""
 
 import re
 from dataclasses import dataclass
@@ -15,15 +15,13 @@ RECENT, BUILT_IN_PLACE = Words("Recent"), Words("Built in")
 
 @dataclass(frozen=True, slots=True)
 class FoundModel:
-    """A model on this computer. path: what to load. place: the heading it is listed under. nbytes:
-    all files of it.
+    """A model on this computer.
 
-    problem: why it cannot be loaded; "" when nothing is wrong as far as names, sizes and first
-    bytes tell. unfinished: the id on the hub of a download that was begun, "" for none. base: the
-    name without words that say how the model is stored.
-
-    Known once headers are read: parameters, format (how weights are stored), heads (whether it has
-    MTP heads that can be used), fit (into memory), refusal (why the engine cannot run it).
+    path: what to load. place: the heading it is listed under. nbytes: size of all its files.
+    problem: why it cannot be loaded, "" for none as far as names, sizes and first bytes tell.
+    unfinished: hub id of an unfinished download, "" for none. base: the name without storage
+    format. Known once headers are read: parameters, format (how weights are stored), heads (whether
+    it has usable MTP heads), fit (into memory), refusal (why the engine cannot run it).
     """
 
     name: str
@@ -41,32 +39,32 @@ class FoundModel:
 
     @property
     def is_recent(self) -> bool:
-        """Listed because it was used."""
+        """Whether it is listed because it was used before."""
         return self.place == RECENT
 
     @property
     def is_built_in(self) -> bool:
-        """It comes with Headstart."""
+        """Whether it is the built-in model."""
         return self.place == BUILT_IN_PLACE
 
     def is_of(self, model: ModelDescription) -> bool:
-        """Whether this model was loaded from here; the built-in one is known by its name."""
+        """Whether a loaded model is this one; the built-in model is compared by name."""
         return model.name == self.name if self.is_built_in else model.path == str(self.path)
 
     @property
     def label(self) -> str:
-        """Its name as cards have it, without the ending of a file."""
+        """Name as on cards, without a file extension."""
         return self.name.removesuffix(".gguf")
 
     @property
     def detail(self) -> str:
-        """ "18.2 GB · drafting heads", as far as anything is known."""
+        """Size and drafting heads as far as known: "18.2 GB · drafting heads"."""
         size = size_words(self.nbytes) if self.nbytes else ""
         return joined((size, heads_words(self.heads)))
 
 
 def heads_words(heads: bool | None) -> str:
-    """What is known of MTP heads, "" for nothing."""
+    """Say whether a model has drafting heads, "" if not known."""
     return "" if heads is None else Words("drafting heads") if heads else Words("no drafting heads")
 
 
@@ -114,7 +112,7 @@ FAMILIES = {
     **{"deepseek": "DeepSeek", "mimo": "MiMo", "minimax": "MiniMax", "exaone": "EXAONE"},
     **{"moe": "MoE", "olmo": "OLMo", "olmoe": "OLMoE", "smollm": "SmolLM", "text": ""},
 }
-"""Words in names of architectures -> the words in the names of models."""
+"""Parts of architecture names, and how they are written in the names of models."""
 
 
 def family_name(architecture: str) -> str:
@@ -131,10 +129,11 @@ def family_name(architecture: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What is told of a model. heads: how it drafts, or why it does not; notes: what else is off;
-    warnings: load options that will not hold.
-    memory: None for a model of which nothing is known. size, format: of the files, in plain words;
-    quantisation: the format's name.
+    """What the window tells about a model.
+
+    heads: how it drafts, or why it does not. notes: other limitations. warnings: load options that
+    will not take effect. memory: None for a model of which nothing is known. size, format: of the
+    files, in plain words. quantisation: the format's name.
     """
 
     name: str
@@ -156,9 +155,10 @@ Phase = Literal["waiting", "looking", "running", "paused", "failed", "done"]
 
 @dataclass(frozen=True, slots=True)
 class DownloadFigures:
-    """One download. key: the link to its model. words: what is wrong when it failed.
+    """State of one download.
 
-    path: what to load once it is "done". needs_sign_in: that is why it failed.
+    key: the link to its model. words: the error if it failed. path: what to load once it is "done".
+    needs_sign_in: whether it failed for lack of a sign-in.
     """
 
     key: str
@@ -187,15 +187,14 @@ USES = {
     "few-active": Words("Quick: 3B of it work at a time"),
     "largest": Words("The largest of the family"),
 }
-"""What a suggested model is good for, by its `use` in assets/models.json."""
+"""What suggested models are good for, by their `use` in assets/models.json."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A published conversion of a model whose owners say that its MTP heads are in it.
+    """A published model whose owners say that it includes MTP heads.
 
-    link: what names it on the hub. gigabytes: of the download. memory: in GB, with room for long
-    chats.
+    link: its name on the hub. gigabytes: of the download. memory: in GB, with room for long chats.
     """
 
     name: str
@@ -209,26 +208,26 @@ class Suggestion:
 
     @property
     def detail(self) -> str:
-        """ "For most things · 5.9 GB to download"."""
+        """Use and size: "For most things · 5.9 GB to download"."""
         size = size_words(round(self.gigabytes * 1e9))
         return joined((USES[self.use], Words("{size} to download", size=size)))
 
     def fits(self, usable_bytes: int) -> bool:
-        """Whether it fits into the memory that models may use."""
+        """Whether the model fits into the memory that models may use."""
         return self.memory * 1e9 <= usable_bytes
 
 
 USUAL = "Q4_K_M"
-"""The quantisation that most people take: small, and close to the model as it was trained."""
+"""The quantisation that most people take: small, and close to the original model."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubFind:
-    """A model on the hub. What is not known of it is 0, or None. downloads: of a month.
+    """A model found on the hub; unknown fields are 0 or None.
 
-    nbytes: of its weights, where there is one choice of them; fit: whether those fit, or of a GGUF
-    those in 4 bits. heads: whether it has MTP heads. gated: its owners want their terms accepted
-    first. note: what else is worth a few words.
+    downloads: in a month. nbytes: of its weights, if there is one choice of them. fit: whether they
+    fit into memory, for several GGUF files those in 4 bits. heads: whether it has MTP heads. gated:
+    its owners' terms must be accepted first. note: anything else worth telling.
     """
 
     hub_id: str
@@ -243,7 +242,7 @@ class HubFind:
 
     @property
     def about(self) -> str:
-        """What it is good for, how popular it is, and what its owners want."""
+        """Use, popularity and terms of the model, in a few words."""
         terms = Words("accept its owners' terms on its page first") if self.gated else ""
         many = Words("{n:,} downloads a month", "1 download a month", self.downloads)
         count = many if self.downloads else ""
@@ -252,10 +251,10 @@ class HubFind:
 
 @dataclass(frozen=True, slots=True)
 class HubOffer:
-    """One of the models in a repository. link: what names it. nbytes: of all files it needs.
+    """One of the models in a hub repository.
 
-    words: what a download would fetch, or why there is no room for it on the disk. path: where it
-    lies when all of it is on this disk already, else "".
+    link: its name. nbytes: of all files it needs. words: what a download would fetch, or why the
+    disk has no room for it. path: where it is if all of it is on this disk already, else "".
     """
 
     link: str
@@ -269,7 +268,7 @@ class HubOffer:
 
 
 def suggested(offers: tuple[HubOffer, ...]) -> HubOffer | None:
-    """What most would take of these: the usual one if it fits, else the largest that does."""
+    """Choose the offer for most users: the usual one if it fits, else the largest that does."""
     fitting = [offer for offer in offers if offer.fit == "fits"]
     usual = [offer for offer in fitting if offer.label.removeprefix("UD-") == USUAL]
     by_size = sorted(fitting, key=lambda offer: -offer.nbytes)

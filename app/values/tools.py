@@ -1,4 +1,4 @@
-"""Tool servers of the settings, and the tool calls of an answer with their results."""
+"""Tool servers of the settings, and tool calls of answers with their results."""
 
 import json
 import re
@@ -16,15 +16,15 @@ from mlx_engine.values.words import Words
 
 UseState = Literal["new", "asked", "running", "done", "failed", "denied"]
 Decision = Literal["once", "chat", "deny"]
-"""Of a user on a call: it is made, all of its tool are made in this chat, or it is not made."""
+"""A user's decision on a tool call: run once, run always in this chat, or refuse."""
 OVER: tuple[UseState, ...] = ("done", "failed", "denied")
-"""States in which a call has its result."""
+"""States of a tool call that has a result."""
 MOST_CALLS = 20
-"""Calls of one answer, until its user lets it go on."""
+"""Tool calls of one answer before its user must agree to more."""
 MOST_CHARACTERS = 20_000
-"""Characters of a result that a model reads."""
+"""Characters of a tool result that a model reads."""
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-"""A variable before a command, as in a shell."""
+"""An environment variable before a command, as in a shell."""
 NOT_CALLED = "The call gave no result."
 
 
@@ -45,7 +45,7 @@ class ToolServer:
 
     @property
     def fingerprint(self) -> str:
-        """Hexadecimal digits that are others once it is started or reached in another way."""
+        """Hash of how the server is started or reached."""
         tables = sorted(self.environment.items()), sorted(self.headers.items())
         way = repr((self.command, self.arguments, self.url, tables))
         return sha256(way.encode("utf-8", "replace")).hexdigest()[:16]
@@ -53,8 +53,9 @@ class ToolServer:
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """A tool of a server. name: at the server; tool: as the model is told of it. fingerprint: of
-    the server.
+    """A tool of a server.
+
+    name: at the server. tool: as described to the model. fingerprint: of the server.
     """
 
     server: str
@@ -64,12 +65,12 @@ class OfferedTool:
 
     @property
     def key(self) -> str:
-        """Names of server and tool."""
+        """Names of server and tool, as one key."""
         return f"{self.server}/{self.name}"
 
     @property
     def permission(self) -> str:
-        """Word in the settings of a chat that allows the tool of this very server."""
+        """Entry of ChatSettings.allowed_tools that lets this tool of this very server run."""
         return f"{self.key} {self.fingerprint}"
 
 
@@ -82,10 +83,11 @@ class ToolResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """A call in an answer. key: of the tool, "" for none that is known. arguments: a JSON object.
+    """A tool call in an answer.
 
-    step: calls of one step were asked for together. text_end, thinking_end: characters of the
-    answer's text and thinking before the call.
+    key: of the tool, "" if there is no such tool. arguments: a JSON object. step: number of the
+    generation that asked for it, shared by parallel calls. text_end, thinking_end: characters of
+    the answer's text and thinking before the call.
     """
 
     name: str
@@ -100,17 +102,17 @@ class ToolUse:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has its result."""
+        """Whether the call has a result."""
         return self.state in OVER
 
 
 def gap_after(text: str) -> str:
-    """Characters between the text before calls and that of the next step."""
+    """Return the characters between the text before a call and that after it."""
     return "" if not text or text.endswith("\n\n") else "\n\n"
 
 
 class AnswerStep(NamedTuple):
-    """A part of an answer, and the calls after it; starts are places in its text and thinking."""
+    """A part of an answer, and the tool calls after it; starts are offsets in text and thinking."""
 
     text_start: int
     text: str
@@ -120,7 +122,7 @@ class AnswerStep(NamedTuple):
 
 
 def steps_of(text: str, thinking: str, uses: Sequence[ToolUse]) -> Iterator[AnswerStep]:
-    """Divide an answer at its calls; the last step has none."""
+    """Split an answer at its tool calls; the last step has none."""
     start, thinking_start = 0, 0
     for _, group in groupby(uses, lambda use: use.step):
         calls = tuple(group)
@@ -163,7 +165,9 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def uses_from(content: object) -> tuple[ToolUse, ...]:
-    """Convert parsed JSON to calls; what is not sound is left out, what ran then has no result."""
+    """Convert parsed JSON to tool calls, without invalid ones; a call that was running gets no
+    result.
+    """
     items = content if isinstance(content, list) else []
     uses = [use for item in items if isinstance(item, dict) for use in _sound_use(item)]
     return tuple(sorted(uses, key=lambda use: use.step))
@@ -194,9 +198,9 @@ def _is_object(text: str) -> bool:
 
 
 def cut_result(text: str) -> str:
-    """Return a result as a model reads it: of a long one the beginning, and how much is left out.
+    """Shorten a long tool result for the model, and say how much is left out.
 
-    Lone halves of surrogate pairs become question marks.
+    Lone surrogates become question marks.
     """
     text = text.encode("utf-8", "replace").decode("utf-8")
     if len(text) <= MOST_CHARACTERS:
@@ -208,8 +212,9 @@ def cut_result(text: str) -> str:
 
 
 def servers_from_text(name: str, text: str) -> tuple[ToolServer, ...]:
-    """Read a server's command line (`KEY=value program argument ...`) or address, or JSON of
-    servers, which have names of their own. Raises BadOption.
+    """Parse a server's command line (`KEY=value program argument ...`), address, or JSON.
+
+    JSON may describe several servers, with names of their own. Raises BadOption.
     """
     text = text.strip()
     if text.startswith("{"):
@@ -278,7 +283,7 @@ def _server_from(name: str, own: object) -> ToolServer:
 
 
 def checked_server(server: ToolServer) -> ToolServer:
-    """Return a server that can be tried. Raises BadOption that says what it lacks."""
+    """Return the server if it is complete; raises BadOption that says what is missing."""
     name = server.name.strip()
     if not name or "/" in name:
         raise BadOption("A server needs a name without “/”.")

@@ -1,9 +1,8 @@
-"""Frozen dataclasses to JSON and back, checked field by field.
+"""Convert frozen dataclasses to JSON and back, checked field by field.
 
-Every dataclass read here has defaults for all its fields: a field that is missing keeps its
-default, one that is wrong keeps it too and leaves a note. Fields may be str, bool, int, float,
-bytes (base64), Path, None, Any (JSON), Literal, unions of these, tuple[X, ...],
-Mapping[str | int, X] and dataclasses.
+Every dataclass read here has defaults for all its fields: a missing field keeps its default, a bad
+one too, with a note. Fields may be str, bool, int, float, bytes (base64), Path, None, Any (JSON),
+Literal, unions of these, tuple[X, ...], Mapping[str | int, X] and dataclasses.
 """
 
 import base64
@@ -24,26 +23,26 @@ Value = TypeVar("Value")
 
 
 LARGEST = 2**64
-"""Of a whole number; nothing counts further, and Qt and SQLite take no larger ones."""
+"""Largest whole number read; Qt and SQLite take no larger ones."""
 _NO_PATH = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
-"""What no path has; bytes of names that are not UTF-8 are kept as U+DC80 to U+DCFF."""
+"""Characters no path has; U+DC80 to U+DCFF stand for bytes of names that are not UTF-8."""
 PLAIN = frozenset((type(None), str, bool, int, float, Path, bytes, Any))
 
 
 class BadValue(ValueError):
-    """Content of another type or out of range."""
+    """A value of the wrong type or out of range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[Value]):
-    """What was read, and a sentence for each thing that was reset."""
+    """A parsed value, and a note for each part that was reset."""
 
     value: Value
     notes: tuple[str, ...] = ()
 
 
 def encode(value: object, over: object = None) -> Any:
-    """`value` as JSON content; keys of the older content `over` that we do not know are kept."""
+    """Convert a value to JSON content; unknown keys of the older content `over` are kept."""
     old: Mapping[Any, Any] = over if isinstance(over, dict) else {}
     if is_dataclass(value):
         return {**old} | {
@@ -59,7 +58,7 @@ def encode(value: object, over: object = None) -> Any:
 
 
 def read_fields(default: Value, content: object, name: str) -> Reading[Value]:
-    """`default` with everything sound that `content` has; `name` begins the notes."""
+    """Return `default` with all valid fields of `content`; `name` begins the notes."""
     notes: list[str] = []
     return Reading(_over(default, content, name, notes), tuple(notes))
 
@@ -93,7 +92,7 @@ def _kinds(kind: Any) -> dict[str, Any]:
 
 
 def _one_by_one(default: Any, values: Mapping[str, Any], name: str, notes: list[str]) -> Any:
-    """All that are in range."""
+    """Set the fields one at a time; those out of range are reset with a note."""
     for key, value in values.items():
         try:
             default = replace(default, **{key: value})
@@ -150,7 +149,7 @@ def _decode_literal(kind: Any, content: object) -> Any:
 
 
 def _decode_mapping(kind: Any, content: dict[str, Any], name: str, notes: list[str]) -> Any:
-    """Entries that are wrong are left out, with a note."""
+    """Decode a mapping; bad entries are left out, with a note."""
     key_kind, item_kind = get_args(kind)
     result = {}
     for key, item in content.items():
@@ -194,11 +193,11 @@ def _decode_plain(kind: Any, content: object) -> Any:
 
 
 KEPT_WORDS = "\x1e"
-"""Before words that are kept with what a translation needs."""
+"""Prefix of stored Words."""
 
 
 def words_to_text(text: str) -> str:
-    """Itself; of Words also what they were before they were filled in."""
+    """Convert a text for storing; Words keep template and fields, to be translated later."""
     if not isinstance(text, Words):
         return text
     fields = {
@@ -210,7 +209,7 @@ def words_to_text(text: str) -> str:
 
 
 def words_from_text(text: str) -> str:
-    """What `words_to_text` made, as it was; any other text as it is."""
+    """Restore a text from `words_to_text`; any other text is returned unchanged."""
     if not text.startswith(KEPT_WORDS):
         return text
     try:

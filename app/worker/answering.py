@@ -129,7 +129,7 @@ class WindowAnswer:
         return session.continue_answer() if goes_on else session.regenerate()
 
     def hear(self, event: Event) -> None:
-        """Reply with the events that are due, and with what changed since the last of them."""
+        """Reply with the events that are due, and with changes since the last reply."""
         if not self._send(self._batcher.add(event)):
             return
         self._model.tell_changes()

@@ -1,9 +1,9 @@
-"""What the program may ask of the engine's thread: frozen values that can cross a process border.
+"""Requests to the engine's thread: frozen values that can cross a process border.
 
-Models are loaded and unloaded after the answers that were asked for before, and before those that
-are asked for later; several chats are answered at once. Whatever else is requested is done before
-the next round, StopAnswer, CancelLoad and CloseChat inside a load too. Measuring goes on whenever
-nothing else is to be done.
+Models are loaded and unloaded after the answers that were requested before, and before those
+requested later; several chats are answered at once. Other requests are done before the next round;
+StopAnswer, CancelLoad and CloseChat during a load too. Measuring runs when nothing else is to be
+done.
 """
 
 from dataclasses import dataclass, field

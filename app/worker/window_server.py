@@ -1,4 +1,4 @@
-"""The window's server: other programs ask the model in use over HTTP, in a thread of its own."""
+"""The window's API server: other programs use the model over HTTP, in a thread of its own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
