@@ -43,12 +43,13 @@ class Answers(State):
 
     Storing and ending an answer are events of their own in the event loop, because long answers
     take milliseconds. An ended answer that cannot be stored is tried again every half second.
+
     Signals:
-    grown: a RunningAnswer and the Growth that was added.
-    ended: a RunningAnswer and the Problem that ended it, None for success.
-    changed: another set of chats is being answered.
-    failed: a StoreError in words, once an answer.
-    mended: the same words, once the answer could be stored after all.
+        grown: a RunningAnswer and the Growth that was added.
+        ended: a RunningAnswer and the Problem that ended it, None for success.
+        changed: another set of chats is being answered.
+        failed: a StoreError in words, once an answer.
+        mended: the same words, once the answer could be stored after all.
     """
 
     grown = Signal(object, object)

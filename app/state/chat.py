@@ -33,15 +33,16 @@ class ChatState(State):
     A new chat has no id until its first question is stored. turns: of the branch, loaded on access.
     settings, title, pinned: of the chat. found: the search text found in the message at which the
     chat was opened.
+
     Signals:
-    opened: another chat is on show; the place to scroll to, None for its end.
-    replaced: the messages from this place on are others.
-    added: messages were added from this place on.
-    grown: the id of an answer, and the Growth that was added to it.
-    ended: the id of an answer that is complete, stopped or failed.
-    changed: after each of these but `grown`, and after a change of title or pin.
-    settings_changed: the chat has other settings.
-    stored: id of a chat with a new message, for the list of chats.
+        opened: another chat is on show; the place to scroll to, None for its end.
+        replaced: the messages from this place on are others.
+        added: messages were added from this place on.
+        grown: the id of an answer, and the Growth that was added to it.
+        ended: the id of an answer that is complete, stopped or failed.
+        changed: after each of these but `grown`, and after a change of title or pin.
+        settings_changed: the chat has other settings.
+        stored: id of a chat with a new message, for the list of chats.
     """
 
     opened = Signal(object)

@@ -83,10 +83,11 @@ class ChatListState(State):
 
     groups: chats under their headings. folders: all folders. query: the search text. shows_trash:
     whether the Trash is listed. deeds: undo and redo.
+
     Signals:
-    changed: the listed chats, their names or places are others.
-    went_on: a heading, and the ListedChat that is now the first under it.
-    failed: a StoreError in words.
+        changed: the listed chats, their names or places are others.
+        went_on: a heading, and the ListedChat that is now the first under it.
+        failed: a StoreError in words.
     """
 
     went_on = Signal(object, object)

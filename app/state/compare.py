@@ -30,9 +30,10 @@ class Comparison(State):
     If the first one fails or is stopped, the second is left out. answers: by side, of those begun.
     ending: "stopped" or "failed", "" for neither. problem: why they failed, in words. depth: the
     fixed draft depth, None if drafting chose it.
+
     Signals:
-    changed: it began or ended, or the other side is being answered.
-    grown: a side, and the Growth that was added to its answer.
+        changed: it began or ended, or the other side is being answered.
+        grown: a side, and the Growth that was added to its answer.
     """
 
     grown = Signal(str, object)

@@ -81,9 +81,10 @@ class Downloads(State):
     """The queue of downloads; the first waiting one runs, alone.
 
     Unfinished downloads are stored in the settings.
+
     Signals:
-    changed: other figures, or another folder.
-    completed: DownloadFigures of a model that is complete.
+        changed: other figures, or another folder.
+        completed: DownloadFigures of a model that is complete.
     """
 
     completed = Signal(object)

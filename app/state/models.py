@@ -74,12 +74,13 @@ class ModelState(State):
     none. resting: the model that the next question loads. progress: of the newest load, None
     without one. memory: bytes of model, draft model and caches. token_counts: of the texts counted
     last with the model in use.
+
     Signals:
-    changed: any of these but progress, memory and token_counts.
-    progressed: one of these three.
-    switched: another model, or none, is in use.
-    load_failed: Refused, for a failed load; the model in use stays.
-    noticed: a sentence for the user about the model in use.
+        changed: any of these but progress, memory and token_counts.
+        progressed: one of these three.
+        switched: another model, or none, is in use.
+        load_failed: Refused, for a failed load; the model in use stays.
+        noticed: a sentence for the user about the model in use.
     """
 
     progressed = Signal()

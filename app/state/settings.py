@@ -146,8 +146,8 @@ class KeptSettings(State):
     """The present settings, in `value`.
 
     Signals:
-    changed: there are other settings.
-    failed: they could not be stored, in words; once until they are.
+        changed: there are other settings.
+        failed: they could not be stored, in words; once until they are.
     """
 
     def __init__(self, path: Path, parent: QObject | None = None) -> None:

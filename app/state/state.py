@@ -12,9 +12,9 @@ class State(QObject):
     """A part of the app that views watch and whose methods they call.
 
     Signals:
-    changed: the state is not as it was last shown.
-    failed: a problem, in words for the user.
-    mended: the problem with the same words is over.
+        changed: the state is not as it was last shown.
+        failed: a problem, in words for the user.
+        mended: the problem with the same words is over.
     """
 
     changed = Signal()

@@ -31,9 +31,9 @@ class Tools(State):
     """Runs the tool servers that `read_servers` returns; each starts when first needed.
 
     Signals:
-    changed: the state of a server is another.
-    failed: a server that a chat needs cannot be used.
-    mended: it can, or is no longer needed.
+        changed: the state of a server is another.
+        failed: a server that a chat needs cannot be used.
+        mended: it can, or is no longer needed.
     """
 
     _ended = Signal(object)
