@@ -1,1 +1,1 @@
-"""One controller a concern, between the widgets, the store, the library and the engine."""
+"""Controllers between the widgets, the store, the library and the engine, one a concern."""

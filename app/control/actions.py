@@ -1,4 +1,4 @@
-"""Every command of the window once: its words, shortcut and menu, what it does, and when it can."""
+"""All commands of the window: words, shortcut, menu, action, and when they are enabled."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ VIEW, APPEARANCE = Words("View", "menu"), Words("Appearance", "menu")
 
 
 class Shortcut(NamedTuple):
-    """Keys, and the words of the command that they run."""
+    """Keys, and the title of the command that they run."""
 
     keys: str
     words: str
@@ -61,10 +61,8 @@ class Shortcut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """words: in the menu. keys: shortcuts, apart by blanks; Ctrl is the Command key on a Mac.
-
-    when, on: whether it is enabled and whether it is checked, None for always and for a command
-    without a check mark.
+    """words: title in the menu. keys: shortcuts, separated by spaces; Ctrl is Command on a Mac.
+    when, on: whether it is enabled and checked; None for always, and for no check mark.
     """
 
     name: str
@@ -76,7 +74,7 @@ class Command:
 
 
 LINE = None
-"""Between two groups of commands of a menu."""
+"""A separator between commands of a menu."""
 Menu = tuple[Command | None, ...]
 
 
@@ -344,7 +342,7 @@ class Actions(QObject):
         window.typed.connect(self._type)
 
     def _run(self, command: Command) -> None:
-        """Run a command; the message takes the focus from a button, which Space would press."""
+        """Run a command; the focus moves from a button, which Space would press, to the message."""
         if command.name not in LEAVE_A_CARD and self._widgets.layer.isVisible():
             self._offered.close()
         command.run()
@@ -358,7 +356,7 @@ class Actions(QObject):
             self._widgets.composer.setFocus()
 
     def _type(self, text: str) -> None:
-        """Type into the message unless a card is to be answered first."""
+        """Type into the message unless a card is open."""
         if self._widgets.layer.isHidden():
             self._widgets.composer.type(text)
 
@@ -392,7 +390,7 @@ class Actions(QObject):
         return self._chats.deeds.can_redo or self._text_to_redo() is not None
 
     def _text_to_undo(self) -> QPlainTextEdit | QLineEdit | None:
-        """Return the text that has the focus, None if nothing can be undone in it."""
+        """Return the focused text field, None if nothing can be undone in it."""
         text = self._window.focusWidget()
         match text:
             case QPlainTextEdit() if text.document().isUndoAvailable():
@@ -402,7 +400,7 @@ class Actions(QObject):
         return None
 
     def _text_to_redo(self) -> QPlainTextEdit | QLineEdit | None:
-        """Return the text that has the focus, None if nothing can be redone in it."""
+        """Return the focused text field, None if nothing can be redone in it."""
         text = self._window.focusWidget()
         match text:
             case QPlainTextEdit() if text.document().isRedoAvailable():
@@ -423,7 +421,7 @@ class Actions(QObject):
         return lambda: self._window.show_page(page)
 
     def _in_chat(self, command: Callable[[], object]) -> Callable[[], object]:
-        """Show the chat, where the outcome of the command is seen."""
+        """Show the chat page, on which the command acts."""
 
         def run() -> None:
             self._window.show_page("chat")
@@ -432,7 +430,7 @@ class Actions(QObject):
         return run
 
     def _subjects(self) -> tuple[int, ...]:
-        """The chats selected in the list where they are several, else the one on show."""
+        """The chats selected in the list if they are several, else the one on show."""
         return self._sidebar.list.several or (self._shown,)
 
     @property
@@ -457,13 +455,13 @@ class Actions(QObject):
         self._widgets.head.title.setFocus()
 
     def _find(self, step: int) -> Callable[[], object]:
-        """Go to another match; the focus stays in the field where it is."""
+        """Go to another match; the focus stays in the search field."""
         find = partial(self._widgets.transcript.find_further, step)
         show_and_find = self._in_chat(find)
         return lambda: find() if self._window.page == "chat" else show_and_find()
 
     def _undo(self) -> None:
-        """Undo in the text that has the focus, else the newest change of the list of chats."""
+        """Undo in the focused text field, else the newest change of the list of chats."""
         text = self._text_to_undo()
         if text is not None:
             text.undo()
@@ -471,7 +469,7 @@ class Actions(QObject):
             self._chats.deeds.undo()
 
     def _redo(self) -> None:
-        """Redo in the text that has the focus, else what was undone last in the list of chats."""
+        """Redo in the focused text field, else the last undone change of the list of chats."""
         text = self._text_to_redo()
         if text is not None:
             text.redo()
@@ -479,7 +477,7 @@ class Actions(QObject):
             self._chats.deeds.redo()
 
     def _stop(self) -> None:
-        """Stop a comparison, the answer on show, or a load; what there is of an answer stays."""
+        """Stop a comparison, the answer on show, or a load; the answer's text is kept."""
         if self._compare.is_running:
             self._compare.stop()
         elif self._chat.running is not None:
@@ -488,7 +486,7 @@ class Actions(QObject):
             self._models.cancel()
 
     def _switch(self, state: Qt.WindowState) -> Callable[[], object]:
-        """Return a function that switches a state of the window on or off."""
+        """Return a function that toggles a state of the window."""
         return lambda: self._window.setWindowState(self._window.windowState() ^ state)
 
     def _toggle_drafted_words(self) -> None:
@@ -523,7 +521,7 @@ class Actions(QObject):
         inform(self._window, words, words, f"<table>{cells}</table>")
 
     def shortcuts(self) -> list[Shortcut]:
-        """The shortcuts of all commands, as the system writes them."""
+        """Return the shortcuts of all commands, as the system writes them."""
         native = QKeySequence.SequenceFormat.NativeText
         actions = (action for action in self if not action.shortcut().isEmpty())
         found = [Shortcut(a.shortcut().toString(native), a.text()) for a in actions]
@@ -532,7 +530,7 @@ class Actions(QObject):
 
 
 def _in_focus(slot: str) -> Callable[[], object]:
-    """Return a function that calls a slot of the text that has the focus."""
+    """Return a function that calls a slot of the focused text field."""
 
     def do() -> None:
         text = QApplication.focusWidget()

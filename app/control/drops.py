@@ -1,4 +1,4 @@
-"""What is dropped, opened or handed over: loaded, used as heads, downloaded, attached, refused."""
+"""Handle what is dropped, opened or passed at the start: load, attach, download, refuse."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,11 +33,11 @@ from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words, size_words
 
 PATIENCE_MS = 120
-"""How long a look at the disk may take before the overlay says that it takes a while."""
+"""Milliseconds of examining files before the overlay says that it takes a while."""
 
 MODELS = Words("Models and texts (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)")
 SHOWN = 120
-"""Characters of a text that is dropped, in the plan."""
+"""Characters of a dropped text that the plan shows."""
 LOOKING = DropPlan(
     "looking", Words("Checking the file"), Words("Checking what can be done with it.")
 )
@@ -45,7 +45,7 @@ LOOKING = DropPlan(
 
 @dataclass(slots=True)
 class _Examined:
-    """Files dragged over the window. things: what they are, None until that is known."""
+    """Files dragged over the window. things: their kinds, None until known."""
 
     addresses: tuple[str, ...]
     text: str
@@ -58,7 +58,7 @@ class _Examined:
 
 
 class DropController(QObject):
-    """Show what a drop would do while something is dragged, and do it when it is dropped.
+    """Shows what a drop would do while something is dragged, and does it when it is dropped.
 
     Files are examined in a background thread, since disks may be slow.
     """
@@ -88,19 +88,19 @@ class DropController(QObject):
         self._slow.timeout.connect(lambda: self._overlay.show_plan(LOOKING))
 
     def hover(self, addresses: Sequence[str], text: str = "") -> None:
-        """Show what a drop would do, as soon as it is known."""
+        """Show what a drop would do, once it is known."""
         self._hovering = _Examined(tuple(addresses), text)
         self._examine(self._hovering)
         self._slow.start()
 
     def leave(self) -> None:
-        """Hide the plan: nothing is dragged over the window any more."""
+        """Hide the plan when nothing is dragged over the window any more."""
         self._hovering = None
         self._slow.stop()
         self._overlay.hide()
 
     def take(self, addresses: Sequence[str], text: str = "") -> None:
-        """Do what a drop of these means; files that were examined while dragged are not again."""
+        """Carry out a drop; files examined while dragged are not examined again."""
         hovered, asked = self._hovering, _Examined(tuple(addresses), text)
         self.leave()
         if hovered is not None and hovered.is_of(asked):
@@ -111,7 +111,9 @@ class DropController(QObject):
         self._use(asked)
 
     def choose(self) -> None:
-        """Ask for a model or text files, and treat them as dropped; any file names its folder."""
+        """Ask for a model or text files, and treat them as dropped; a file may stand for its
+        folder.
+        """
         title, kinds = tr("Open", "title of a dialog"), tr(MODELS)
         paths = choose_files(self._widgets.window, title, kinds, self._settings)
         if paths:
@@ -133,7 +135,7 @@ class DropController(QObject):
             self._overlay.show_plan(drop_plan(asked.things, self._models.description))
 
     def begin_with(self, texts: Sequence[str], otherwise: Callable[[], object]) -> None:
-        """At the start: load the model that is meant, without asking again; else `otherwise`, and
+        """Handle command line arguments: load a model without asking, else call `otherwise`, and
         carry out the plan.
         """
 

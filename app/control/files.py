@@ -1,4 +1,4 @@
-"""Files in and out of the window: opened by a dialog, chats exported and imported, the log."""
+"""Import and export chats by file dialogs, and open links and the log."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -38,12 +38,12 @@ from mlx_engine.values.words import Words, joined
 ENDINGS = (".md", ".pdf", ".json")
 CHATS = Words("Markdown (*.md);;PDF (*.pdf);;JSON with everything (*.json)")
 LONGEST_NAME = 60
-"""Characters: a name has at most 255 bytes in most file systems."""
+"""Characters of a file name; most file systems allow 255 bytes."""
 SAID_EVERY = 25
 QUICKLY_READ = 2_000_000
-"""Bytes of chats that are read before a user asks what goes on."""
+"""Bytes of files that are imported without a progress notice."""
 MOST_ERRORS = 3
-"""Of an import that are told."""
+"""Errors of an import that are shown."""
 ABOUT = Words(
     "Chat with language models on your Mac. A model's own drafting heads guess a few tokens ahead, "
     "and the model checks them all at once: the same answer, sooner."
@@ -69,7 +69,7 @@ class FileController(QObject):
         settings: KeptSettings,
         parent: QObject | None = None,
     ) -> None:
-        """settings: those of a new chat are used for what a file does not say."""
+        """settings: of new chats, for what an imported file does not contain."""
         super().__init__(parent)
         self._window, self._notice = widgets.window, widgets.notice
         self._store, self._chat, self._chats = store, chat, chats
@@ -78,7 +78,7 @@ class FileController(QObject):
         self._disk, self._turns = Beside(self), Turns(self)
 
     def export(self, chat_ids: Sequence[int], ending: str = "") -> None:
-        """Ask where to write chats, and write them. ending: of the files, "" to ask for it."""
+        """Ask where to write chats, and write them. ending: file extension, "" to ask for it."""
         if len(chat_ids) == 1:
             self._export_one(chat_ids[0], ending)
             return
@@ -96,7 +96,7 @@ class FileController(QObject):
                 self.export_to(chat_id, target)
 
     def _may_replace(self, target: Path) -> bool:
-        """Ask before a file is replaced under a name that the dialog has not asked about."""
+        """Ask before replacing a file whose name the dialog did not ask about."""
         if not target.exists():
             return True
         words = tr("“{name}” already exists. Do you want to replace it?", name=target.name)
@@ -132,7 +132,7 @@ class FileController(QObject):
             self._fail(str(why_not))
 
     def export_into(self, chat_ids: Sequence[int], folder: Path, ending: str) -> None:
-        """Write each chat into a new file of a folder, one a turn of the event loop."""
+        """Write each chat into a new file of a folder, one in each turn of the event loop."""
         self._turns.do_steps(self._write_each(chat_ids, folder, ending))
 
     def _write_each(self, chat_ids: Sequence[int], folder: Path, ending: str) -> Iterator[None]:
@@ -172,7 +172,7 @@ class FileController(QObject):
         )
 
     def close(self) -> None:
-        """Stop writing files: the program ends."""
+        """Stop exporting and importing when the program ends."""
         self._is_closed = True
         self._turns.stop()
 
@@ -183,8 +183,9 @@ class FileController(QObject):
         self.import_from(*map(Path, paths))
 
     def import_from(self, *paths: Path) -> None:
-        """Add the chats in these files, also of other programs; read in a background thread and
-        stored one a turn of the event loop.
+        """Import the chats in these files, also those of other programs.
+
+        Files are read in a background thread; chats are stored one in each turn of the event loop.
         """
         defaults = self._settings.value.new_chat
 
@@ -225,7 +226,7 @@ class FileController(QObject):
             self._fail(self._refused, stays=True)
 
     def open_link(self, link: str) -> None:
-        """Open a link of the web or mail in its program; never a file of this computer."""
+        """Open a web or mail link in its program; never a local file."""
         url = QUrl(link, QUrl.ParsingMode.StrictMode)
         if url.isValid() and url.scheme() in ("http", "https", "mailto"):
             QDesktopServices.openUrl(url)
@@ -233,7 +234,7 @@ class FileController(QObject):
             self._notice.mention(tr("This link is not opened: {link}", link=link[:200]))
 
     def show_log(self) -> None:
-        """Open the log in the program for texts."""
+        """Open the log in the text editor."""
         if self._log_file.exists():
             QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._log_file)))
         else:
@@ -291,7 +292,7 @@ def free_path(folder: Path, name: str, ending: str) -> Path:
 
 
 def _with_ending(path: Path, kind: str) -> Path:
-    """Add the ending of the chosen kind to a path that was typed without one."""
+    """Add the extension of the chosen file type to a path typed without one."""
     if path.suffix.lower() in ENDINGS:
         return path
     return path.with_name(path.name + next((end for end in ENDINGS if end in kind), ".md"))
@@ -333,7 +334,7 @@ def write_pdf(markdown: str, title: str, path: Path) -> None:
 
 
 def _with_line_breaks(markdown: str) -> str:
-    """Have the lines of a paragraph stay lines, as the window shows them."""
+    """Keep the line breaks of paragraphs, as the window does."""
     lines = markdown.split("\n")
     for token in MarkdownIt("commonmark").enable("table").parse(markdown):
         if token.type == "inline" and token.map is not None:
@@ -343,7 +344,7 @@ def _with_line_breaks(markdown: str) -> str:
 
 
 class _Document(QTextDocument):
-    """A document that loads nothing."""
+    """A text document that loads no pictures or other resources."""
 
     @override
     def loadResource(self, kind: int, name: object) -> object:
@@ -352,7 +353,7 @@ class _Document(QTextDocument):
 
 
 def _page() -> QPageLayout:
-    """Return a page of the size that is usual in the country of the locale."""
+    """Return the page size that is usual in the locale's country."""
     is_imperial = QLocale().measurementSystem() == QLocale.MeasurementSystem.ImperialUSSystem
     size = QPageSize.PageSizeId.Letter if is_imperial else QPageSize.PageSizeId.A4
     margins = QMarginsF(MARGIN_MM, MARGIN_MM, MARGIN_MM, MARGIN_MM)

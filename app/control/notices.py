@@ -1,4 +1,4 @@
-"""What the user is told: what goes wrong, and, elsewhere, that a long answer has ended."""
+"""Notices: problems in the window, and system notifications of long answers."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -23,16 +23,13 @@ from app.worker.replies import Problem
 from mlx_engine.values.words import joined
 
 LONG_S = 10.0
-"""From so many seconds on, people do something else while they wait."""
+"""Seconds from which an answer counts as long."""
 MOST = 120
-"""Characters of an answer that are told."""
+"""Characters of an answer that a notification shows."""
 
 
 class SystemNotice(QObject):
-    """Asks for attention to a window, and shows words where the system can.
-
-    The icon that the words come from is there only as long as they are news.
-    """
+    """Shows a system notification with a tray icon, which stays while it is news."""
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
@@ -44,7 +41,7 @@ class SystemNotice(QObject):
         application.applicationStateChanged.connect(self._look)
 
     def show(self, title: str, words: str, open_it: Callable[[], object]) -> None:
-        """Tell the user, once. open_it: show what the words are about, for a click on them."""
+        """Show a notification once. open_it: called for a click on it."""
         self._open = open_it
         QApplication.alert(self._window)
         if QSystemTrayIcon.isSystemTrayAvailable() and QSystemTrayIcon.supportsMessages():
@@ -62,7 +59,7 @@ class SystemNotice(QObject):
         self._open()
 
     def _look(self, state: Qt.ApplicationState) -> None:
-        """Hide the icon when the user comes back."""
+        """Hide the icon when the user returns to the window."""
         if self._icon is not None and state == Qt.ApplicationState.ApplicationActive:
             self._icon.hide()
 
@@ -112,8 +109,10 @@ class NotificationController(QObject):
 
 
 class TroubleController(QObject):
-    """Others tell it in words; why a question was not asked is said until one is or another chat
-    is shown, a mistake of ours until it is dismissed.
+    """Shows problems in the notice bar, as long as they last.
+
+    Why a question was not sent is shown until one is sent or another chat is opened; a bug until it
+    is dismissed.
     """
 
     def __init__(
@@ -143,12 +142,12 @@ class TroubleController(QObject):
         stays: bool = False,
         until: SignalInstance | None = None,
     ) -> None:
-        """Show a problem in the notice bar, until a signal if one is given, and log it."""
+        """Show a problem in the notice bar, until the signal `until` if given, and log it."""
         self._mistakes.note(f"{words}\n{details}" if details else words)
         self._notice.say(words, details, is_problem=True, stays=stays, until=until)
 
     def tell_of_the_start(self, notes: Sequence[str]) -> None:
-        """Show what was found when files were opened, until it is dismissed."""
+        """Show notes about files opened at the start, until they are dismissed."""
         if notes:
             self._mistakes.note("\n".join(notes))
             self._notice.say(joined(notes, " "), stays=True)

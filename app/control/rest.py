@@ -1,4 +1,4 @@
-"""What comes back at the start, when a model leaves memory, and when the machine may sleep."""
+"""Restore the last session, unload idle models, and keep the machine awake."""
 
 import os
 import subprocess
@@ -28,11 +28,11 @@ GONE = Words("{last} is no longer there; the built-in model is used instead.")
 ANSWERING = Words("An answer is being written: stop it, then eject the model.")
 MINUTE_MS = 60_000
 LONGEST_MS = 2**31 - 1
-"""That a timer takes: 24 days."""
+"""Longest time of a QTimer: 24 days."""
 
 
 class RestController(QObject):
-    """Unloads an idle model, and keeps the machine awake while something is answered."""
+    """Unloads an idle model, and keeps the machine awake while answers are written."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class RestController(QObject):
         return bool(self._answers.chat_ids) or self._compare.is_running
 
     def _watch(self) -> None:
-        """Count the idle time from now; keep the machine awake while something is answered."""
+        """Restart the idle timer; keep the machine awake while answers are written."""
         self.awake.hold(self._is_busy)
         if not self._is_busy:
             self._notice.withdraw(ANSWERING)
@@ -95,7 +95,7 @@ class RestController(QObject):
         self._models.rest(words)
 
     def eject(self) -> None:
-        """Let the model in use go until the next question, unless it is answering."""
+        """Unload the model until the next question, unless it is answering."""
         if self._is_busy:
             self._notice.mention(ANSWERING)
         else:
@@ -103,7 +103,7 @@ class RestController(QObject):
 
 
 class ChatModelController(QObject):
-    """Offers the model that answered the chat on show, if another one is in use."""
+    """Offers to load the model that answered the chat on show, if another one is in use."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class ChatModelController(QObject):
         models.changed.connect(self.refresh)
 
     def refresh(self) -> None:
-        """Say what is so now; nothing while a model is being loaded."""
+        """Update the offer; there is none while a model is loading."""
         chat, line = self._chat, self._line
         answer, path = chat.last_answer, chat.settings.model_path
         name = answer.model if answer else ""
@@ -152,23 +152,23 @@ class ChatModelController(QObject):
 
 
 CAFFEINATE = "/usr/bin/caffeinate"
-"""`-i`: no idle sleep; `-w`: until the process of this number is gone."""
+"""`-i`: no idle sleep; `-w`: until the process with this id ends."""
 
 
 def this_systems_command() -> Sequence[str]:
-    """Return the program that keeps this machine awake, with its arguments; empty for none."""
+    """Return the command line that keeps this machine awake; empty for none."""
     return (CAFFEINATE, "-i", "-w", str(os.getpid())) if Path(CAFFEINATE).exists() else ()
 
 
 class Awake:
-    """Runs the program `command` while it is needed; an empty command does nothing."""
+    """Runs `command` while the machine must stay awake; an empty command does nothing."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
 
     def hold(self, is_needed: bool) -> None:
-        """Keep the machine awake, or let it sleep again."""
+        """Keep the machine awake, or let it sleep."""
         if self._process is not None and not is_needed:
             self._process.terminate()
             self._process.wait()
@@ -183,9 +183,9 @@ ENDED_SUDDENLY = Words(
     "nothing of it is lost; this is a new chat."
 )
 CALM_MS = 1000
-"""A chat that could not be shown would have stopped the window by then."""
+"""Milliseconds after which a chat counts as shown without a crash."""
 KEPT_AFTER_MS = 500
-"""A chat is laid out and painted first."""
+"""Milliseconds in which a chat is laid out and painted before its id is stored."""
 
 
 class LastChat(QObject):
@@ -199,8 +199,9 @@ class LastChat(QObject):
         being_shown: Path,
         parent: QObject | None = None,
     ) -> None:
-        """layout: the work of the transcript. being_shown: a file that names the chat that is being
-        laid out or answered, so that one whose showing ends the program is not shown at each start.
+        """layout: queue of the transcript's layout work. being_shown: a file with the id of the
+        chat that is being laid out or answered; a chat that crashed the program is not opened at
+        the next start.
         """
         super().__init__(parent)
         self._chat, self._layout, self._settings = chat, layout, settings
@@ -235,8 +236,10 @@ class LastChat(QObject):
             self._being_shown.unlink(missing_ok=True)
 
     def restore(self, kept: AppSettings, chats: Mapping[int, str]) -> str:
-        """Show it, if it is still there, else a new chat. chats: titles of those not in the bin.
-        Words of the chat that was being shown when the program died, and is not opened.
+        """Show the chat of the last session if it still exists, else a new one.
+
+        chats: titles of the chats that are not in the trash. Return a sentence about the chat that
+        was being shown when the program crashed, which is not opened.
         """
         is_risky = self._was_being_shown(kept.last_chat)
         self._chat.begin(kept.new_chat)
@@ -255,6 +258,6 @@ class LastChat(QObject):
             return False
 
     def close(self) -> None:
-        """Nothing is kept any more."""
+        """Stop storing the chat on show."""
         self._later.stop()
         self._forget_being_shown()

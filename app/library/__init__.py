@@ -1,1 +1,1 @@
-"""Models on disk and what was dropped: found, described, recognised; downloads in a process."""
+"""Find, recognise and describe models and dropped files; download in a process."""

@@ -1,7 +1,7 @@
-"""Downloads one model in a process of its own, so that ending it ends the download at once.
+"""Download one model in a child process, so that a kill ends the download at once.
 
-It reads what to do from the first line of its input, as JSON, and says DownloadFigures, a line of
-JSON each, until it is done. It ends when its input does.
+The process reads a Job from the first line of its input, as JSON, and writes DownloadFigures, a
+line of JSON each, until it is done. It ends when its input is closed.
 """
 
 import json
@@ -22,7 +22,7 @@ from mlx_engine.values.errors import DownloadFailed, SignInNeeded
 
 INTERVAL_S = 0.25
 NEWEST_SHARE = 0.3
-"""What the last quarter of a second counts in the speed that is told."""
+"""Weight of the last quarter of a second in the reported speed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Job:
     model: HubModel
 
     def as_line(self) -> bytes:
-        """For the input of the process."""
+        """Format the job for the child process."""
         return json.dumps(encode(self)).encode() + b"\n"
 
 
 def read_job(line: str) -> Job:
-    """What `as_line` wrote."""
+    """Parse a line of `as_line`."""
     said: dict[str, Any] = json.loads(line)
     hub = said["hub"]
     place = Hub(Path(hub["cache"]), hub["endpoint"], hub["token"])
@@ -46,7 +46,7 @@ def read_job(line: str) -> Job:
 
 
 def read_figures(line: bytes, before: DownloadFigures) -> DownloadFigures:
-    """What the process said in a line, over what was known before."""
+    """Parse a line of the child process; missing figures are those of `before`."""
     try:
         figures = read_fields(before, json.loads(line), "figures").value
         return replace(figures, words=words_from_text(figures.words))
@@ -55,7 +55,7 @@ def read_figures(line: bytes, before: DownloadFigures) -> DownloadFigures:
 
 
 class Teller:
-    """Says figures of one download, a few times a second while it runs."""
+    """Writes the figures of one download, a few times a second."""
 
     def __init__(self, say: Callable[[DownloadFigures], object]) -> None:
         self._say = say
@@ -63,12 +63,12 @@ class Teller:
         self._told_at, self._told_bytes = 0.0, 0
 
     def tell(self, **changes: object) -> None:
-        """Other figures than before."""
+        """Write changed figures."""
         self._figures = replace(self._figures, **changes)  # type: ignore[arg-type]
         self._say(self._figures)
 
     def progress(self, done: int, total: int) -> None:
-        """More has come."""
+        """Count downloaded bytes."""
         now = time.monotonic()
         passed = now - self._told_at
         if passed < INTERVAL_S and done < total:
@@ -82,7 +82,7 @@ class Teller:
 
 
 def do(job: Job, teller: Teller) -> None:
-    """Fetch everything to the last checksum, or say why not."""
+    """Download and verify everything, or report the error."""
     # Imported here: the window, which only starts this process, needs neither.
     from mlx_engine.hub.download import download
     from mlx_engine.hub.plan import plan_download
@@ -105,13 +105,13 @@ def _say(figures: DownloadFigures) -> None:
 
 
 def _end_with_the_window() -> None:
-    """End the process when the window, which holds the other end of the input, is gone."""
+    """End the process when the window, which holds the other end of the input, ends."""
     sys.stdin.read()
     os._exit(1)
 
 
 def main() -> None:
-    """The whole life of the process."""
+    """Run the download as the child process's main function."""
     asked = read_job(sys.stdin.readline())
     Thread(target=_end_with_the_window, daemon=True).start()
     do(asked, Teller(_say))

@@ -1,4 +1,4 @@
-"""What was dropped: a model, heads for one, a hub link, a chat, a text, or nothing of use."""
+"""Recognise dropped things: models, MTP heads, hub links, chats, texts, or nothing of use."""
 
 import re
 import time
@@ -32,20 +32,20 @@ _MODEL_FILES = ("config.json", "model.safetensors.index.json", "tokenizer.json")
 
 @dataclass(frozen=True, slots=True)
 class DroppedModel:
-    """A model to load: a folder or a GGUF file, opened where it is. heads: that came with it."""
+    """A model to load: a folder or a GGUF file, in place. heads: a file of MTP heads with it."""
 
     path: Path
     heads: Path | None = None
 
     @property
     def name(self) -> str:
-        """What is read to the user: a file's whole name, a folder's as the card has it."""
+        """Name to show: of a file with its extension, of a folder as on the card."""
         return folder_name(self.path) if self.path.is_dir() else self.path.name
 
 
 @dataclass(frozen=True, slots=True)
 class DroppedHeads:
-    """A file or folder of MTP heads, for the model that is loaded."""
+    """A file or folder of MTP heads for the model in use."""
 
     path: Path
 
@@ -59,7 +59,7 @@ class DroppedHubModel:
 
 @dataclass(frozen=True, slots=True)
 class DroppedModels:
-    """A folder with several models in it, for the library."""
+    """A folder with several models, to add to the library."""
 
     path: Path
     count: int
@@ -67,7 +67,7 @@ class DroppedModels:
 
 @dataclass(frozen=True, slots=True)
 class DroppedText:
-    """A text file to attach to the message, or a chat that was exported as JSON, to be imported."""
+    """A text file to attach to the message, or an exported chat to import."""
 
     path: Path
     nbytes: int
@@ -76,7 +76,7 @@ class DroppedText:
 
 @dataclass(frozen=True, slots=True)
 class DroppedWords:
-    """Words for the message."""
+    """Text to insert into the message."""
 
     text: str
 
@@ -93,13 +93,13 @@ Dropped = (
 
 
 LONGEST_NAME = 2000
-"""Characters of an address at most; what is longer is a text."""
+"""Most characters of an address; anything longer is a text."""
 
 
 def what_is(dropped: str) -> Dropped:
-    """Tell from a path, a file:// address, a hub link or an `org/name`, and the files there.
+    """Recognise a path, file:// address, hub link or `org/name`, by name and content.
 
-    Reads at most the start of a few files, or a text. Never raises for what it finds on the disk.
+    Reads at most the start of a few files, or one text. Never raises for what is on the disk.
     """
     text = dropped.strip()
     try:
@@ -123,15 +123,16 @@ def what_is(dropped: str) -> Dropped:
 
 
 def what_says(text: str) -> Dropped:
-    """The same of a text: one that names nothing of use is words."""
+    """Recognise a dropped text; one that names nothing of use is DroppedWords."""
     is_name = len(text) < LONGEST_NAME and "\n" not in text.strip()
     thing = what_is(text) if is_name else DroppedWords(text)
     return DroppedWords(text) if isinstance(thing, Refused) else thing
 
 
 def all_of(dropped: Iterable[str]) -> tuple[Dropped, ...]:
-    """What several things are that are dropped together: a model's files are one model, and chats
-    beside other files are texts as they are.
+    """Recognise several things dropped together.
+
+    Files of one model are one model; chats beside other files are attached as texts.
     """
     things = tuple(dict.fromkeys(what_is(text) for text in dropped))
     if not all(isinstance(thing, DroppedText) and thing.is_chat for thing in things):
@@ -237,11 +238,9 @@ def _safetensors(file: Path) -> Dropped:
 
 
 FEW = 4
-"""Up to so many models of a folder that is dropped have their headers read."""
+"""Most models of a dropped folder whose headers are read."""
 NEAR, MOST_FOLDERS, LONGEST_S = 2, 500, 1.0
-"""How deep and how long a folder that is dropped is looked into, while its user waits. In a home
-folder the system would even ask for leave.
-"""
+"""Limits for searching a dropped folder while its user waits: levels, folders, seconds."""
 
 
 def _brief() -> Callable[[], bool]:
@@ -301,12 +300,12 @@ CHATS = tuple(
         rb'\{.*"messages"\s*:\s*\[\s*\{\s*"versions"',
     )
 )
-"""How chats in JSON begin: ours, ChatGPT's and LM Studio's."""
+"""Beginnings of exported chats: ours, ChatGPT's and LM Studio's."""
 BEGINNING = 4096
-"""Bytes of a file that tell what is in it."""
+"""Bytes read of a file to recognise it."""
 
 FOREIGN_CHATS = ("conversations.json", ".conversation.json", "messages.jsonl")
-"""Ends of the names of files in which ChatGPT, LM Studio and Jan keep chats."""
+"""Ends of the file names of chats of ChatGPT, LM Studio and Jan."""
 
 
 def _text(file: Path) -> Dropped:

@@ -1,4 +1,4 @@
-"""Models on this disk: those of Hugging Face and LM Studio, in folders given, and recent ones."""
+"""Find models on this disk: in the hub's cache, LM Studio's folders, given folders, recent ones."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ from mlx_engine.values.words import Words, joined
 
 
 def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> FoundModel | None:
-    """The MLX or Hugging Face model in a folder of these files; None when it is not one."""
+    """Return the MLX or Hugging Face model in a folder with these files, None if it is none."""
     known = set(names)
     weights, missing = weights_among(known)
     if not weights and "config.json" not in known:
@@ -40,7 +40,7 @@ def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> F
 
 
 def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:
-    """The model in a GGUF file; None for the later shards of one, image encoders and MTP heads."""
+    """Return the model in a GGUF file; None for later shards, image encoders and MTP heads."""
     if not is_gguf_model(file.name):
         return None
     names, missing = available_parts(file.name, lambda part: file.with_name(part).exists())
@@ -91,7 +91,7 @@ def _first_damage(files: list[Path]) -> str | None:
 
 
 def nbytes_on_disk(path: Path) -> int:
-    """Size of a model as users see it: of all files in its folder, or of a GGUF with its shards."""
+    """Size of a model: of all files in its folder, or of a GGUF file with its shards."""
     folder = path if path.is_dir() else path.parent
     shards, _ = available_parts(path.name, lambda part: (folder / part).exists())
     size = 0
@@ -111,7 +111,7 @@ DEEPEST = 8
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder to look in; the cache of Hugging Face has a layout of its own."""
+    """A folder to search, or a Hugging Face cache, which has a layout of its own."""
 
     name: str
     folder: Path
@@ -119,7 +119,7 @@ class Place:
 
 
 def usual_places(home: Path, hub_models: Iterable[Path]) -> tuple[Place, ...]:
-    """Caches of the hub, and where LM Studio keeps models under this home folder."""
+    """Return the hub's caches and LM Studio's folders for this home folder."""
     return (
         *(Place(HUGGING_FACE, folder, "hub-cache") for folder in hub_models),
         Place(LM_STUDIO, home / ".lmstudio" / "models"),
@@ -129,14 +129,14 @@ def usual_places(home: Path, hub_models: Iterable[Path]) -> tuple[Place, ...]:
 
 @dataclass(frozen=True, slots=True)
 class FoundHere:
-    """Models of one look at everything. missing: folders of the user's that are not there."""
+    """Models found in one search. missing: the user's folders that do not exist."""
 
     models: tuple[FoundModel, ...]
     missing: tuple[Path, ...]
 
 
 def look_around(places: Iterable[Place], own: Iterable[Path], recent: Iterable[str]) -> FoundHere:
-    """Recent models, then those of the user's own folders, then those of the usual places."""
+    """Find recent models, then those in the user's folders, then those in the usual places."""
     folders = tuple(own)
     mine = [Place(str(folder), folder) for folder in folders]
     models = (*recall(recent), *find_models((*mine, *places)))
@@ -148,10 +148,10 @@ def look_around(places: Iterable[Place], own: Iterable[Path], recent: Iterable[s
 def find_models(
     places: Iterable[Place], deepest: int = DEEPEST, goes_on: Callable[[], bool] = lambda: True
 ) -> Iterator[FoundModel]:
-    """What is there, one by one as it is found, broken ones with their reason.
+    """Yield models as they are found, broken ones with their problem.
 
-    A folder that is not there is passed over; links are followed, but never twice to one place.
-    deepest: folders inside folders that are looked into, each only while it `goes_on`.
+    Missing folders are skipped; links are followed, but to each place once. deepest: levels of
+    folders that are searched, while `goes_on` returns true.
     """
     seen: set[tuple[int, int]] = set()
     for place in places:
@@ -164,12 +164,12 @@ def find_models(
 
 
 def recall(recent: Iterable[str]) -> tuple[FoundModel, ...]:
-    """Recent models as they are now; one that is gone has that as its problem."""
+    """Look up recent models; a missing one says so in its problem."""
     return named_by_path(tuple(_recalled(Path(path)) for path in recent))
 
 
 def named_by_path(models: Iterable[FoundModel]) -> tuple[FoundModel, ...]:
-    """Name models as their cards do; those of one name say where they are."""
+    """Give models their names as on cards; equal names are told apart by folders."""
     by_name: dict[str, list[FoundModel]] = {}
     plain = tuple(model if model.unfinished else _plainly_named(model) for model in models)
     for model in plain:
@@ -194,7 +194,7 @@ def _told_apart(model: FoundModel, namesakes: Iterable[FoundModel]) -> FoundMode
 
 
 def _shown_parts(path: Path) -> tuple[str, ...]:
-    """Folders of a path and its last part; in the hub's cache the names of its id for those."""
+    """Split a path into its parts; one in the hub's cache into owner and name."""
     for folder in path.parents:
         if folder.parent.name == "snapshots":
             return (*folder_name(folder).split("/"), *path.relative_to(folder).parts)
@@ -213,7 +213,7 @@ def _recalled(path: Path) -> FoundModel:
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """Names in a folder, by kind as links lead; problem: why it cannot be listed."""
+    """Names in a folder by kind, links resolved; problem: why it cannot be listed."""
 
     files: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
@@ -307,10 +307,10 @@ def _is_new(folder: Path, seen: set[tuple[int, int]]) -> bool:
 
 
 def own_files(model: Path) -> tuple[Path, ...]:
-    """Files and folders to be moved to the trash: those of the model at this path.
+    """Return the files and folders to move to the Trash to delete a model. Raises OSError.
 
-    A GGUF goes with its shards. In the hub's cache a repository goes as a whole, but for a GGUF
-    beside others, of which the data goes that no other one leads to. Raises OSError.
+    A GGUF file goes with its shards. A repository in the hub's cache goes as a whole, except for
+    one of several GGUF files: its data goes unless another file links to it.
     """
     parts = _parts(model)
     repository = next(filter(lambda place: _is_repository(place, model), model.parents), None)

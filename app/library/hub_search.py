@@ -1,4 +1,4 @@
-"""Looks for models on the hub, and tells what one would bring before any of it is fetched."""
+"""Search the hub for models, and describe what a download would fetch."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,16 +19,16 @@ from mlx_engine.values.words import Words
 
 MOST_FOUND = 50
 TOLD = ("downloads", "gated", "gguf", "library_name", "safetensors", "siblings", "tags")
-"""What the hub is asked to tell of each model."""
+"""Fields of a model that are requested from the hub."""
 
 
 def search(
     hub: Hub, words: str, machine: Machine, wanted: Format | None = None
 ) -> tuple[HubFind, ...]:
-    """Models with these words in their names that have weights we read, most downloaded first.
+    """Return models by words in their names, in formats we read, most downloaded first.
 
-    Raises DownloadFailed. The client's own `list_models` would wait without an end, and for half a
-    minute where there is no network.
+    Raises DownloadFailed. huggingface_hub's `list_models` has no timeout, and waits half a minute
+    without a network.
     """
     from huggingface_hub import constants, get_session, hf_raise_for_status
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
@@ -78,7 +78,7 @@ def _finds(models: Iterable[Mapping[str, Any]], machine: Machine) -> Iterator[Hu
 
 
 BYTES_IN_4_BITS = 0.6
-"""Of a parameter with its share of the scales."""
+"""Bytes of a parameter in 4 bits, with its share of the scales."""
 
 
 def _stored(kind: str, count: int) -> float:
@@ -96,15 +96,15 @@ def _format(names: Iterable[str], tags: Iterable[str]) -> Format | None:
 
 
 def _named_heads(hub_id: str, names: Iterable[str]) -> bool | None:
-    """Whether a file name tells of MTP heads; None if none does."""
+    """Return True if a file name suggests MTP heads, else None: not known."""
     parts = (part for name in (hub_id, *names) for part in re.split("[^a-z0-9]+", name.lower()))
     return True if any(part.startswith("mtp") for part in parts) else None
 
 
 def look_at(hub: Hub, model: HubModel, machine: Machine) -> tuple[HubOffer, ...]:
-    """What can be fetched under this name, smallest first: one for each GGUF, or the folder.
+    """Return the downloads of a repository, smallest first: each GGUF file, or the folder.
 
-    Only lists, an index or the header of a file are read. Raises DownloadFailed.
+    Reads only lists, an index or the header of a file. Raises DownloadFailed.
     """
     with in_words(model.hub_id):
         listed = listing(hub, model)
@@ -138,7 +138,7 @@ def _offer(hub: Hub, model: HubModel, label: str, listed: Listing, machine: Mach
 
 
 def _told_heads(hub: Hub, model: HubModel, plan: DownloadPlan) -> bool | None:
-    """Whether a folder's index, or the header of its one file, names MTP heads."""
+    """Whether a folder's weight index, or the header of its one file, has tensors of MTP heads."""
     from huggingface_hub import HfApi
 
     index = next((file.name for file in plan.files if file.name.endswith(INDEX)), None)
@@ -158,12 +158,12 @@ def _told_heads(hub: Hub, model: HubModel, plan: DownloadPlan) -> bool | None:
 
 
 def fit_of(nbytes: float, machine: Machine) -> Fit:
-    """Whether weights of this size fit into memory; their caches come on top."""
+    """Whether weights of this size, and their caches, fit into memory."""
     return MemoryPlan(0, int(nbytes)).fit(machine.usable_bytes)
 
 
 NOT_KNOWN = 401
-"""HTTP status of an answer to a token that the hub does not know."""
+"""HTTP status of the hub for an invalid token."""
 
 
 def is_signed_in(hub: Hub) -> bool:
@@ -174,7 +174,9 @@ def is_signed_in(hub: Hub) -> bool:
 
 
 def sign_in(token: str) -> None:
-    """Store a token for all programs of this user, once the hub knows it; raises DownloadFailed."""
+    """Check a token with the hub, and store it for all programs of the user; raises
+    DownloadFailed.
+    """
     from huggingface_hub import login
     from huggingface_hub.errors import HfHubHTTPError
 

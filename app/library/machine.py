@@ -15,8 +15,10 @@ _SMALL = 36 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """usable_bytes: what a model and its caches may use; macOS keeps the rest from the GPU.
-    has_metal: models compute on it, most of them in 16 bits.
+    """Memory and GPU of this machine.
+
+    usable_bytes: for a model and its caches; macOS keeps the rest from the GPU. has_metal: whether
+    models compute on the GPU, most of them in 16 bits.
     """
 
     usable_bytes: int
@@ -24,12 +26,12 @@ class Machine:
 
     @property
     def gpu_bytes(self) -> int:
-        """What a GPU may hold, 0 for none."""
+        """Bytes that a GPU may hold, 0 without one."""
         return self.usable_bytes if self.has_metal else 0
 
 
 def this_machine() -> Machine:
-    """Asks the system; takes a few milliseconds."""
+    """Describe this machine; takes a few milliseconds."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if sys.platform != "darwin":
         return Machine(usable_bytes(memory), has_metal=False)
@@ -58,13 +60,13 @@ SUGGESTED_AT_ONCE = 3
 
 @cache
 def suggestions() -> tuple[Suggestion, ...]:
-    """All suggested models, the smallest first: for each size of memory that Macs have."""
+    """Return all suggested models, smallest first, for each memory size of Macs."""
     listed = json.loads(asset_path("models.json").read_text())
     return tuple(Suggestion(**one) for one in listed)
 
 
 def chosen_for(machine: Machine) -> tuple[HubFind, ...]:
-    """All suggested models as rows, the best for a machine first, those too large for it last."""
+    """Return all suggested models as rows, the best for a machine first, too large ones last."""
     fitting = [one for one in suggestions() if one.fits(machine.usable_bytes)]
     rest = [one for one in suggestions() if not one.fits(machine.usable_bytes)]
     return tuple(_row_of(one, machine) for one in (*reversed(fitting), *rest))
@@ -83,7 +85,7 @@ def _row_of(one: Suggestion, machine: Machine) -> HubFind:
 
 
 def first_choices(machine: Machine) -> tuple[Suggestion, ...]:
-    """A few suggested models for a machine, the largest that fits first."""
+    """Return a few suggested models for a machine, the largest that fits first."""
     fitting = [
         one for one in suggestions() if one.fits(machine.usable_bytes) and one.format == "GGUF"
     ]

@@ -1,4 +1,4 @@
-"""The card of a model on this disk, made of its file headers, which are read and cached."""
+"""Make the card of a model on this disk from its file headers, which are cached."""
 
 import os
 from contextlib import suppress
@@ -29,7 +29,9 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 
 def described(path: Path | None, heads: Path | None = None) -> ModelDescription:
-    """Describe a model as `mlx_engine.inspect` does, None the built-in one; raises EngineError."""
+    """Describe a model as `mlx_engine.inspect` does, None for the built-in one; raises
+    EngineError.
+    """
     stamps = (_stamp(place) for place in (path, heads) if place is not None)
     found = _inspect(path, heads, *stamps)
     if isinstance(found, EngineError):
@@ -41,7 +43,7 @@ def described(path: Path | None, heads: Path | None = None) -> ModelDescription:
 def _inspect(
     path: Path | None, heads: Path | None, *stamps: Stamp
 ) -> ModelDescription | EngineError:
-    """Read headers, cached by `stamps`, the names, sizes and times of the files."""
+    """Read headers, cached by names, sizes and times of the files."""
     del stamps
     try:
         return mlx_engine.inspect(None if path is None else str(path), heads=heads)
@@ -50,7 +52,7 @@ def _inspect(
 
 
 def _stamp(path: Path) -> Stamp:
-    """Return names, sizes and times of the files beside a model, where its heads may lie."""
+    """Return names, sizes and times of the files of a model, and beside it, where heads may be."""
     found = []
     with suppress(OSError), os.scandir(path if path.is_dir() else path.parent) as entries:
         for entry in entries:
@@ -61,7 +63,7 @@ def _stamp(path: Path) -> Stamp:
 
 
 def is_heads_file(file: Path) -> bool:
-    """Whether a GGUF file holds MTP heads without a model; its name or its tensors tell."""
+    """Whether a GGUF file has MTP heads without a model, by its name or tensors."""
     if is_gguf_head(file.name):
         return True
     if not file.name.lower().endswith(GGUF):
@@ -76,8 +78,9 @@ def is_heads_file(file: Path) -> bool:
 def with_headers(
     model: FoundModel, machine: Machine, heads: Path | None = None
 ) -> FoundModel | None:
-    """Add what a model's headers say, as its card does; None for a file of MTP heads alone. heads:
-    a file of them that the model is loaded with.
+    """Add what the file headers say of a model; None for a file of MTP heads alone.
+
+    heads: a file of MTP heads for the model.
     """
     if model.problem or model.is_built_in:
         return model
@@ -107,8 +110,9 @@ def make_card(
     draft: ModelDescription | None = None,
     asked: int | None = None,
 ) -> ModelCard:
-    """Say what a model is on this machine; only the sizes of its files are looked up. draft: a
-    model to draft with. asked: tokens of context that were asked for.
+    """Make the card of a described model; only file sizes are looked up.
+
+    draft: the draft model. asked: tokens of context that were asked for.
     """
     usable, gpu = machine.usable_bytes, machine.gpu_bytes
     packed = (model.packed_cache,) if model.packed_cache and cache != UNQUANTISED else ()
@@ -158,7 +162,7 @@ def _parameter_words(model: ModelDescription) -> str:
 
 
 def _heads_misfit(model: ModelDescription) -> bool:
-    """Whether its heads were tried and seem to be another model's."""
+    """Whether its heads were tried and seem to belong to another model."""
     return any(reason.code == "heads-implausible" for reason in model.declined)
 
 
@@ -178,10 +182,10 @@ def _heads_words(model: ModelDescription) -> str:
 def read_card(
     path: str | Path | None, machine: Machine, own: ModelSettings | None = None
 ) -> ModelCard | str:
-    """Reads file headers only: milliseconds for most, a tenth of a second for the largest.
+    """Read file headers and make the card, or return a sentence why the model cannot run.
 
-    A sentence when the engine cannot run what is there. path: None for the built-in model. own:
-    how it would be loaded, with heads from elsewhere, and no more context than this.
+    Takes milliseconds for most models, a tenth of a second for the largest. path: None for the
+    built-in model. own: options to load it with.
     """
     own = own or ModelSettings()
     wanted = own.load

@@ -1,4 +1,4 @@
-"""The text of an attached file: plain text, or a PDF or Word document read in a child process."""
+"""Read the text of an attached file; PDF and Word documents are read in a child process."""
 
 import codecs
 import json
@@ -23,11 +23,12 @@ from mlx_engine.values.words import Words, size_words
 Kind = Literal["PDF", "Word"]
 
 LARGEST_DOCUMENT = 200_000_000
-"""Bytes of a file, most of which are pictures."""
+"""Largest PDF or Word file, in bytes."""
 LARGEST_UNPACKED = 50_000_000
-"""Bytes of the unpacked text of a Word file; LARGEST_DOCUMENT limits all of it."""
+"""Largest unpacked text of a Word file, in bytes; LARGEST_DOCUMENT limits the rest."""
 MOST_TAGS = 2_000_000
-"""Tags of a Word file: a long book has some 100,000, and an empty one takes a kilobyte of memory.
+"""Most tags of a Word file: a long book has some 100,000; an empty one takes a kilobyte of
+memory.
 """
 LONGEST_S, MOST_MEMORY = 30.0, 2 * 2**30
 PATIENCE_S = 10.0
@@ -101,7 +102,7 @@ def _output(command: Sequence[str], is_wanted: Callable[[], bool]) -> bytes:
 
 
 LEVELS = "123456789"
-"""Levels that a heading style of Word ends with."""
+"""Digits at the end of Word's heading styles."""
 NO_READERS = Words(
     "needs the readers of documents, which are not installed: pip install "
     "'headstart[documents]', or paste its text."
@@ -231,7 +232,7 @@ def _word_lines(path: Path) -> Iterator[str]:
 
 
 LARGEST = 2_000_000
-"""Bytes of a file; more would fill any context many times over."""
+"""Largest text file, in bytes; more would not fit into any context."""
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -258,7 +259,7 @@ _CONTROLS_ALLOWED = "\t\n\r\f\x1b"
 
 
 def is_document(path: Path) -> bool:
-    """Whether its text must be read out of a PDF or Word file, which takes long; raises OSError."""
+    """Whether it is a PDF or Word file, whose text takes long to read; raises OSError."""
     with open_regular(path) as opened:
         return document_kind(path, opened.read(4)) is not None
 
@@ -266,8 +267,9 @@ def is_document(path: Path) -> bool:
 def read_text_file(
     path: Path, is_wanted: Callable[[], bool] = lambda: True
 ) -> AttachedText | Refused:
-    """Read one file; never raises, never reads more than the size limit. is_wanted: asked while a
-    document is read, which takes long.
+    """Read a file of limited size; never raises.
+
+    is_wanted: asked now and then while a document is read, which takes long.
     """
     name = path.name
     try:

@@ -1,4 +1,4 @@
-"""A client of tool servers (Model Context Protocol), in a thread of its own."""
+"""A client of tool servers (Model Context Protocol) that runs in a thread of its own."""
 
 import asyncio
 import json
@@ -25,21 +25,21 @@ T = TypeVar("T")
 CONNECT_S = 20.0
 CALL_S = 120.0
 CLOSE_S = 6.0
-"""Seconds that a server may take to start and list its tools, a call to return, all to end."""
+"""Seconds to connect and list tools, for a tool call to return, and for all servers to end."""
 MOST_PAGES = 50
 NAME = re.compile(r"[^\w.-]", re.ASCII)
-"""A character that no name of a tool may have."""
+"""Matches characters that are not allowed in tool names."""
 
 
 class Listed(NamedTuple):
-    """Tools of a server that can be used, and names of those whose schema is broken."""
+    """The usable tools of a server, and names of tools with an invalid schema."""
 
     tools: tuple[OfferedTool, ...]
     broken: tuple[str, ...] = ()
 
 
 class _Connection(NamedTuple):
-    """A server in use. ended: set to close it. task: holds the connection, which it alone may."""
+    """A connected server. ended: set it to disconnect. task: the task that holds the connection."""
 
     server: ToolServer
     client: "Client"
@@ -49,10 +49,9 @@ class _Connection(NamedTuple):
 
 
 class ToolServers:
-    """Starts servers when first used, lists their tools, and calls them; from any thread.
+    """Starts servers when first used, lists their tools, and calls them; thread-safe.
 
-    Futures end with ToolServerFailed where a server does not do what it should; a cancelled future
-    ends what it stands for.
+    Futures fail with ToolServerFailed; a cancelled future cancels its request.
     """
 
     def __init__(self, connect_s: float = CONNECT_S, call_s: float = CALL_S) -> None:
@@ -72,11 +71,11 @@ class ToolServers:
         return self._run(self._call(server, name, arguments))
 
     def disconnect(self, name: str) -> Future[None]:
-        """End a server, if it runs."""
+        """Disconnect from a server."""
         return self._run(self._disconnect(name))
 
     def close(self) -> None:
-        """End all servers, by force where they do not end, and the thread."""
+        """End all servers, by force if necessary, and the thread."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
@@ -101,7 +100,7 @@ class ToolServers:
         loop.close()
 
     async def _end_all(self) -> None:
-        """End all connections, and cancel what still waits for a server."""
+        """Close all connections, and cancel pending requests."""
         own = asyncio.current_task()
         for connection in self._connections.values():
             connection.ended.set()
@@ -118,7 +117,7 @@ class ToolServers:
         return (await self._connected(server)).listed
 
     async def _connected(self, server: ToolServer) -> _Connection:
-        """Return the connection to a server; it is made again for a server that was changed."""
+        """Return the connection to a server, a new one if the server's settings changed."""
         async with self._locks.setdefault(server.name, asyncio.Lock()):
             current = self._connections.get(server.name)
             if current is not None and current.server == server and not current.task.done():
@@ -149,7 +148,7 @@ class ToolServers:
         ready: "asyncio.Future[tuple[Client, Listed]]",
         ended: asyncio.Event,
     ) -> None:
-        """Hold a connection from its beginning to its end, in one task as the library demands."""
+        """Keep a connection open in one task, as the library demands, until it is ended."""
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
             try:
                 from mcp import Client
@@ -196,7 +195,7 @@ async def _ended(task: "asyncio.Task[None]") -> None:
 
 
 async def _transport(server: ToolServer, errors: TextIO, stack: AsyncExitStack) -> Any:
-    """Make what carries messages to and from a server."""
+    """Open the streams to and from a server."""
     if server.command:
         from mcp.client.stdio import StdioServerParameters, stdio_client
 
@@ -214,7 +213,7 @@ async def _transport(server: ToolServer, errors: TextIO, stack: AsyncExitStack) 
 
 
 def _expanded(word: str) -> str:
-    """Put the home folder in place of "~", as a shell does."""
+    """Replace "~" by the home folder, as a shell does."""
     return str(Path(word).expanduser()) if word.startswith("~/") else word
 
 
@@ -241,7 +240,7 @@ def _offered(server: str, tool: "ListedTool") -> OfferedTool:
 
 
 def _is_sound(schema: Any) -> bool:
-    """Whether this is a JSON schema of an object, which a tool's arguments are."""
+    """Whether this is a JSON schema of an object, as tool arguments are."""
     from jsonschema import SchemaError
     from jsonschema.validators import validator_for
 
@@ -255,7 +254,7 @@ def _is_sound(schema: Any) -> bool:
 
 
 def result_text(result: "CallToolResult") -> str:
-    """Return the text of a result; what is no text is named."""
+    """Return the text of a tool result; other content is named."""
     parts = list[str]()
     for part in result.content:
         if part.type == "text":
@@ -273,7 +272,7 @@ def result_text(result: "CallToolResult") -> str:
 
 
 def _reported(error: BaseException) -> str | None:
-    """Return what a server itself said is wrong with a call; None for any other error."""
+    """Return the server's own error message for a call, None for any other error."""
     from mcp import MCPError
     from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
@@ -284,14 +283,14 @@ def _reported(error: BaseException) -> str | None:
 
 
 def _first(error: BaseException) -> BaseException:
-    """Return the first error of a group that is none of a group."""
+    """Return the first error inside nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def _last_line(errors: TextIO) -> str:
-    """Return the last line that a server wrote as an error."""
+    """Return the last line of a server's error output."""
     errors.seek(0)
     lines = [line.strip() for line in errors.read(MOST_CHARACTERS).splitlines()]
     return next(filter(None, reversed(lines)), "")[:200]
@@ -300,7 +299,7 @@ def _last_line(errors: TextIO) -> str:
 def _failure(
     server: ToolServer, error: BaseException, seconds: float, printed: str = ""
 ) -> ToolServerFailed:
-    """Say in a sentence what went wrong with a server."""
+    """Describe a failure of a server in a sentence."""
     cause, name = _first(error), server.name
     if isinstance(cause, ImportError):
         return ToolServerFailed(

@@ -1,1 +1,1 @@
-"""What surrounds the window: one instance, folders, assets, the log, files from outside."""
+"""Process setup around the window: single instance, folders, assets, log, opened files."""

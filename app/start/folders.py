@@ -1,8 +1,8 @@
-"""Folders of the user's data, settings, caches and logs, by the environment; and the assets.
+"""Folders of the user's data, settings, caches and logs, and of the assets.
 
-macOS: ~/Library as Apple's File System Programming Guide has it. Elsewhere: the XDG Base Directory
-specification. HEADSTART_FOLDER puts everything of ours into one folder, for a second profile.
-An installed package carries the assets as app/assets; in a checkout they lie beside app/.
+macOS: ~/Library, by Apple's File System Programming Guide. Elsewhere: the XDG Base Directory
+specification. HEADSTART_FOLDER moves everything into one folder, for a second profile. An installed
+package has the assets in app/assets; a checkout beside app/.
 """
 
 import os
@@ -30,7 +30,7 @@ class Folders:
 
     @property
     def being_shown_file(self) -> Path:
-        """Contains the id of a chat while that is laid out or answered."""
+        """File with the id of the chat that is being laid out or answered."""
         return self.data / "being-shown"
 
     @property

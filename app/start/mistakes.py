@@ -1,4 +1,4 @@
-"""Mistakes of the program's own: written to the log, shown with details to copy."""
+"""Crash log: unexpected errors are logged, and reported with details to copy."""
 
 import faulthandler
 import logging
@@ -22,7 +22,7 @@ LARGEST_LOG = 1_000_000
 """Bytes of the log; one older file of that size is kept."""
 LOG = "headstart.log"
 CRASHES = "crash.log"
-"""Written by faulthandler when the process itself crashes."""
+"""File that faulthandler writes when the process itself crashes."""
 
 
 class _LogFile(RotatingFileHandler):
@@ -51,7 +51,7 @@ class Mistakes(QObject):
     made = Signal(object, str)
 
     def __init__(self, logs: Path, parent: QObject | None = None) -> None:
-        """logs: the folder of logs, which need not be there."""
+        """logs: the folder of logs, which need not exist."""
         super().__init__(parent)
         self.log_file = logs / LOG
         self._file = _LogFile(

@@ -1,4 +1,4 @@
-"""What comes from outside: later launches, and files the system opens."""
+"""A single instance per data folder, and files that the system opens."""
 
 import fcntl
 import json
@@ -18,8 +18,9 @@ from typing_extensions import override
 from mlx_engine.values.private_files import is_private
 
 CONNECT_MS, ANSWER_MS = 1000, 10_000
-"""To be connected; and for the window to answer, which may be at work for seconds on a machine that
-is busy. One that takes the paths later has taken them: an error box would be untrue.
+"""Timeouts for connecting to the running window, and for its answer.
+
+A busy machine may take seconds. Paths that the window takes later still count as handed over.
 """
 LARGEST_MESSAGE = 1_000_000
 SOCKET, TAKEN = "window", b"taken\n"

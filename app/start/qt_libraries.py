@@ -1,4 +1,4 @@
-"""Why no window can be shown here: no display, no Qt, or no library of the system that it needs."""
+"""Explain why no window can be shown: no display, no Qt, or a missing system library."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What must not happen on just any thread: slow looks at disks, and the end of Qt's objects."""
+"""Background tasks, queued short tasks, and garbage collection on the GUI thread only."""
 
 import gc
 import sys
@@ -40,13 +40,13 @@ class Turns(QObject):
             self._timer.start()
 
     def do_steps(self, steps: Iterator[object]) -> None:
-        """Run the first step of an iterator now, and each further step in a later turn."""
+        """Run the first step of an iterator now, and each further one in a later turn."""
         for _ in steps:
             self.do(lambda: self.do_steps(steps))
             return
 
     def stop(self) -> None:
-        """Drop all tasks that wait."""
+        """Drop all queued tasks."""
         self._pieces.clear()
         self._timer.stop()
 
@@ -58,13 +58,13 @@ class Turns(QObject):
 
 
 EACH = 0
-"""Number of a task whose result always counts."""
+"""Number of a task whose result is always used."""
 MOST_LOOKS = 4
 """Threads of one kind of task at most: each may hang forever on a lost network share."""
 
 
 class Look(NamedTuple):
-    """A function to run in a background thread, and one for its result on the GUI thread."""
+    """A function to run in a background thread, and one that takes its result on the GUI thread."""
 
     number: int
     look: Callable[[], Any]
@@ -194,7 +194,7 @@ class Collector(QObject):
                 gc.collect(due[0])
 
     def settle(self) -> None:
-        """Exclude all objects of now from later collections, which makes these quick."""
+        """Exclude all present objects from later collections, which makes these quick."""
         self._has_settled = True
         gc.freeze()
 
@@ -208,7 +208,7 @@ class Collector(QObject):
 
 
 def keep_clipboard() -> None:
-    """Leave what we copied as plain text, in an object that Qt owns.
+    """Replace the clipboard's content by plain text in an object that Qt owns.
 
     Qt destroys an object made in Python after Python has ended, which crashes.
     """
