@@ -1,4 +1,4 @@
-"""`headstart`: the window with paths, or a command of the terminal."""
+"""`headstart`: the window with paths, or a command in the terminal."""
 
 import gc
 import sys
@@ -11,9 +11,9 @@ COMMANDS = frozenset(("chat", "generate", "inspect", "bench", "doctor", "serve")
 
 
 def paths_to_open(arguments: Sequence[str], *, display: bool | None = None) -> Sequence[str] | None:
-    """What the window is to open; None where the terminal is meant.
+    """Return the paths for the window; None for the terminal.
 
-    display: whether a window can be shown, None to look.
+    display: whether a window can be shown, None to find out.
     """
     first = arguments[0] if arguments else ""
     if first == "app":
@@ -26,7 +26,7 @@ def paths_to_open(arguments: Sequence[str], *, display: bool | None = None) -> S
 
 
 def main() -> int:
-    """The exit status."""
+    """Run the program; return the exit status."""
     try:
         return _run(sys.argv[1:])
     except KeyboardInterrupt:  # while something is imported; nothing has begun
@@ -51,7 +51,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _in_the_terminal(arguments: Sequence[str]) -> int:
-    """Run a command; imported here, since the window needs none of it."""
+    """Run a command; imported here, since the window does not need it."""
     from mlx_engine.command_line.run import run
     from mlx_engine.command_line.runtime import process_runtime
 

@@ -1,4 +1,4 @@
-"""The one object that makes everything, joins it, starts it, and brings it to a good end."""
+"""The app object: makes all parts, connects them, starts them, and shuts them down."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -63,15 +63,13 @@ from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import UNQUANTISED
 
 UNSEEN_MS = 1000
-"""The engine's thread begins after so long though the window may be covered and never painted."""
+"""Milliseconds after which the engine's thread starts even if the window was never painted."""
 LEAVE_S = 0.5
-"""How long the engine's thread may take to end, which nobody sees any more."""
+"""Seconds for the engine's thread to end, after the window is gone."""
 
 
 class App(QObject):
-    """Everything there is, from the first window to the last save; objects are made in the order
-    in which they need each other.
-    """
+    """All parts of the program, made in the order in which they need each other."""
 
     def __init__(
         self,
@@ -151,7 +149,7 @@ class App(QObject):
     # from the first window to the last save
 
     def start(self, paths: Sequence[str] = ()) -> None:
-        """Show the window, then load a model: that in `paths`, else the last one."""
+        """Show the window, then load the model in `paths`, else the last one."""
         value, window = self.settings.value, self.widgets.window
         window.sidebar_width = value.sidebar_width
         window.restore(value.window_state)
@@ -186,7 +184,7 @@ class App(QObject):
             self.settings.change(replace(value, models={**found, **value.models}))
 
     def _begin_work(self) -> None:
-        """Start the engine; not before the first painting, which importing MLX would delay."""
+        """Start the engine after the first painting, which importing MLX would delay."""
         if not self._is_closed:
             self.worker.start()
             self.server.begin()
@@ -194,7 +192,7 @@ class App(QObject):
             self.store.copy_daily()
 
     def open(self, paths: Sequence[str]) -> None:
-        """Files and links from outside: in front, as if they were dropped."""
+        """Open files and links from outside as if they were dropped, and raise the window."""
         window = self.widgets.window
         window.setWindowState(window.windowState() & ~Qt.WindowState.WindowMinimized)
         window.raise_()
@@ -203,7 +201,7 @@ class App(QObject):
             self.drops.take(paths)
 
     def close(self) -> None:
-        """Keep everything, and end the engine's thread."""
+        """Store everything, and end the engine's thread."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -261,9 +259,9 @@ class App(QObject):
         self.hub.wanted.connect(lambda: self.widgets.window.show_page("library"))
 
     def route(self, reply: Reply) -> None:
-        """Hand a reply of the engine's thread to who waits for it; its mistakes are logged too.
+        """Pass a reply of the engine's thread to the state that waits for it; log its bugs.
 
-        Nobody waits for what was on its way when everything was closed.
+        Replies after the end are dropped.
         """
         if self._is_closed:
             return
@@ -287,7 +285,7 @@ class App(QObject):
         return make_card(model, self._machine, in_use.cache if in_use else UNQUANTISED)
 
     def _offer_again(self) -> None:
-        """Open the card of the model in use, where its load options can be changed."""
+        """Open the card of the model in use, to change its load options."""
         if self.models.current is not None:
             self.offered.offer(self.models.current.path)
 
@@ -300,7 +298,7 @@ class App(QObject):
         self.widgets.notice.offer(words, figures.path)
 
     def _show_card(self) -> None:
-        """Open the card of the model on offer; a load is watched in the chat."""
+        """Show the card of the offered model; a load's progress is shown in the chat."""
         if self.offered.phase != "closed":
             self.widgets.layer.open()
         else:

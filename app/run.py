@@ -1,4 +1,4 @@
-"""`headstart` with a window: one for each user, from the first look at the folders to the exit."""
+"""Run the window: from the folders and the single instance to the exit status."""
 
 import os
 import signal
@@ -29,24 +29,26 @@ HANGS = Words(
     "other's chats: wait a moment or force the other one to quit, then start again."
 )
 SHARE_S = 0.0005
-"""For so long a thread keeps Python from the window, which waits for it at each call of Qt; by
-Python's own 5 ms the window stands still beside a thread that imports.
+"""Python's switch interval: the window waits for it at each call of Qt.
+
+With Python's own 5 ms the window stands still while another thread imports.
 """
 LOOK_MS = 200
-"""How often Python may look whether it was asked to end."""
+"""Milliseconds between checks for signals."""
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C in the terminal, the end of the user's session, a terminal that is closed."""
+"""Signals that quit: Ctrl-C, the end of the user's session, a closed terminal."""
 
 
 def hear_outside(app: "App", application: Application, instance: SingleInstance) -> None:
-    """Open what the system and later launches hand over."""
+    """Open what the system and later launches pass on."""
     application.opened.connect(app.open)
     instance.called.connect(app.open)
 
 
 def hear_the_end(leave: Callable[[], None]) -> None:
-    """Leave when it is asked for, once what runs at that moment has ended; not where who started
-    this had it ignored, as `nohup` does.
+    """Quit on signals, once the running event has ended.
+
+    Signals that are ignored, as under `nohup`, stay ignored.
     """
     for ending in ENDINGS:
         if signal.getsignal(ending) != signal.SIG_IGN:
@@ -54,7 +56,10 @@ def hear_the_end(leave: Callable[[], None]) -> None:
 
 
 def run_window(arguments: Sequence[str]) -> int:
-    """Show the window until it is closed; the exit status. Paths go to a window already open."""
+    """Show the window until it is closed; return the exit status.
+
+    Paths are passed to a window that is already open.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # an exception between Qt's own calls would crash
     paths = as_typed(arguments, Path.cwd())
     folders = this_users_folders()

@@ -1,1 +1,1 @@
-"""Widgets: each is given the states that it watches, and calls their methods."""
+"""Qt widgets that watch the states and call their methods."""

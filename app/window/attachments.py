@@ -1,4 +1,4 @@
-"""The attachments of a message as chips that wrap, and what was refused."""
+"""The attachments of an unsent message as chips, and files that were refused."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from mlx_engine.values.words import size_words
 
 
 class AttachmentChip(QFrame):
-    """An attachment with its tokens, None where they are not counted. remove: its button."""
+    """An attachment with its tokens, None until they are counted. remove: its button."""
 
     tokens: int | None
 
@@ -36,7 +36,7 @@ class AttachmentChip(QFrame):
         self.show_tokens(None)
 
     def show_tokens(self, tokens: int | None, is_too_long: bool = False) -> None:
-        """How many tokens it takes; None says "about" how many. Too long for the model is red."""
+        """Show the number of tokens, None for an estimate; red if too long for the model."""
         self.tokens, size = tokens, size_words(self.attachment.nbytes)
         if tokens is None:
             count = tr("about {count:,} tokens", count=tokens_about(self.attachment))
@@ -60,9 +60,10 @@ MOST = 20
 
 
 class AttachmentRow(QWidget):
-    """Chips of a message, and what was refused. too_long, reading: why it cannot be sent, or "".
+    """Chips of a message's attachments, and what was refused.
 
-    stop_reading: button for files that are being read. Signal `changed`: other attachments.
+    too_long, reading: why the message cannot be sent, or "". stop_reading: button that stops
+    reading files. Signal `changed`: other attachments.
     """
 
     changed = Signal()
@@ -80,11 +81,11 @@ class AttachmentRow(QWidget):
         self.show_reading(())
 
     def attachments(self) -> tuple[AttachedText, ...]:
-        """What is attached."""
+        """The attached texts."""
         return tuple(chip.attachment for chip in self._chips)
 
     def show_attachments(self, attachments: Sequence[AttachedText]) -> None:
-        """Show these in place of what is there."""
+        """Replace all attachments."""
         for chip in list(self._chips):
             self._drop(chip)
         for attachment in attachments:
@@ -92,7 +93,7 @@ class AttachmentRow(QWidget):
         self._refresh("")
 
     def attach(self, outcomes: Sequence[AttachedText | Refused]) -> None:
-        """Add texts; what cannot be attached is named with its reason."""
+        """Add texts; files that were refused are named with the reason."""
         problems = []
         for outcome in outcomes:
             if isinstance(outcome, Refused):
@@ -111,19 +112,19 @@ class AttachmentRow(QWidget):
         self._refresh("\n".join(problems[:3]))
 
     def tell(self, words: str) -> None:
-        """Show why something could not be done, until something else is."""
+        """Show a problem until there is another."""
         self._refused = words
         self._say()
 
     def show_reading(self, names: Sequence[str]) -> None:
-        """Files whose text is still to come."""
+        """Show the names of files that are still being read."""
         self.reading = tr("Reading {names}…", names=", ".join(names)) if names else ""
         say(self._reading, self.reading)
         self.stop_reading.setVisible(bool(names))
         self._say()
 
     def show_tokens(self, counts: Sequence[int | None], room: int | None) -> None:
-        """Tokens of each attachment, in their order; room: those that the model can read."""
+        """Show the tokens of each attachment; room: tokens that the model can still read."""
         self._room = room
         for chip, count in zip(self._chips, counts, strict=False):
             chip.show_tokens(count, room is not None and count is not None and count >= room)
@@ -161,7 +162,7 @@ class AttachmentRow(QWidget):
 def why_too_long(
     attachments: Sequence[AttachedText], counts: Sequence[int | None], room: int
 ) -> str:
-    """Why a model with room for so many tokens cannot read these, "" where it can."""
+    """Say why a model with room for so many tokens cannot read these, "" if it can."""
     for attachment, count in zip(attachments, counts, strict=False):
         if count is not None and count >= room:
             return tr(

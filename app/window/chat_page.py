@@ -1,4 +1,4 @@
-"""The middle of the window: the model in use, the transcript or a start page, composer."""
+"""The chat page: a bar with title and model, the transcript or start page, the composer."""
 
 from functools import partial
 
@@ -29,8 +29,8 @@ from mlx_engine.values.words import Words, joined, size_words
 
 WAITING = Words("Waiting for the current answer to finish")
 PROGRESS, TIGHT, ROOMY = 160, 680, 600
-"""Pixels of the bar of a load; below so many of the head, at a zoom of 1, there is none,
-and below the last of them nothing is said of the model.
+"""Pixels at a zoom of 1: the progress bar, and widths of the top bar below which there is no
+progress bar, and no details of the model.
 """
 
 
@@ -38,7 +38,7 @@ TITLE_PADDING, WIDEST_TITLE = 20, 320
 
 
 class TitleField(QLineEdit):
-    """The title of the chat on show, cut to fit; whole, and to be changed, while it has the focus.
+    """The title of the chat on show, elided, and editable while focused.
 
     Return and a click elsewhere rename the chat, Escape does not.
     """
@@ -119,7 +119,7 @@ class TitleField(QLineEdit):
 
 
 class HeadBar(QFrame):
-    """sidebar, compare, session: buttons of commands of the window."""
+    """The bar at the top of the chat page. sidebar, compare, session: buttons of commands."""
 
     _models: ModelState
 
@@ -164,9 +164,7 @@ class HeadBar(QFrame):
         known: KnownModels,
         *commands: QAction,
     ) -> None:
-        """Show the title of this chat and the model in use. known: recent models, in the menu above
-        the commands.
-        """
+        """Show the title of this chat and the model in use. known: recent models, for the menu."""
         self.title.watch(chat, chats)
         self._models, self._known, self._commands = models, known, commands
         models.progressed.connect(self._show_model)
@@ -191,7 +189,7 @@ class HeadBar(QFrame):
         self.window().setFocus()
 
     def show_model(self, model: ModelDescription | None) -> None:
-        """Name and heads of the model in use, None for no model."""
+        """Show name and drafting heads of the model in use, None for no model."""
         self._in_use = model
         self._name(model.name if model else tr("No model"))
         self._show_detail()
@@ -212,7 +210,10 @@ class HeadBar(QFrame):
     def show_loading(
         self, name: str, done: int, total: int, verb: str = Words("Loading"), before: str = LOOKING
     ) -> None:
-        """A load that runs; total 0 while there are no bytes yet, before: what is done instead."""
+        """Show a running load.
+
+        total: 0 until known. before: what is done before the load.
+        """
         self._name(name)
         is_read = 0 < total <= done  # a first pass follows, which has no measure
         how_much = tr("Getting ready") if is_read else f"{said(verb)} · {bytes_of(done, total)}"
@@ -249,7 +250,7 @@ class HeadBar(QFrame):
         self._fit()
 
     def _fit(self) -> None:
-        """Hide the progress bar, then the details, where there is no room for them."""
+        """Hide the progress bar, then the details, if they have no room."""
         has_room = self.width() >= TIGHT * look().zoom
         self._progress.setVisible(self._is_loading and has_room)
         self._detail.setVisible(self._is_loading or self.width() >= ROOMY * look().zoom)
@@ -258,7 +259,7 @@ class HeadBar(QFrame):
         self._give_room_to_name()
 
     def _give_room_to_name(self) -> None:
-        """Cut the title before the model's name; the head itself may become as narrow as before."""
+        """Elide the title before the model's name, without widening the bar."""
         self._model.setMinimumWidth(0)
         self._narrowest = super().minimumSizeHint()
         spare = max(0, self.width() - self._narrowest.width())
@@ -278,7 +279,7 @@ class HeadBar(QFrame):
 
 
 def model_in_words(model: ModelDescription) -> str:
-    """Whether the model drafts."""
+    """Say whether the model drafts."""
     can_draft = model.mtp is None and model.mtp_heads > 0
     return tr("With drafting") if can_draft else tr("Without drafting")
 
@@ -291,7 +292,7 @@ WIDEST = TEXT_WIDTHS["usual"]
 
 
 class ChatPage(QWidget):
-    """The page of a chat: head, transcript or start page, and composer."""
+    """The page of a chat: top bar, transcript or start page, and composer."""
 
     def __init__(
         self,
@@ -313,7 +314,7 @@ class ChatPage(QWidget):
         self._composer = composer
 
     def show_start(self, is_empty: bool) -> None:
-        """The start page for a chat without messages, with the composer in its middle."""
+        """Show the start page for a chat without messages, with the composer in its middle."""
         focus = self._composer.window().focusWidget()
         has_focus = focus is not None and self._composer.isAncestorOf(focus)
         if is_empty:

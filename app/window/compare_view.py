@@ -1,4 +1,4 @@
-"""The Compare view: one prompt with drafting on and off, the words checked, the speeds shown."""
+"""The Compare view: one prompt with drafting on and off, differences, and speeds."""
 
 from itertools import zip_longest
 from typing import Literal
@@ -26,11 +26,11 @@ from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import Words
 
 LOWEST = 220
-"""Pixels: where a window has less room for an answer, the page is scrolled."""
+"""Lowest height of an answer in pixels; below it the page is scrolled."""
 
 
 class ComparePane(QFrame):
-    """One side: its answer below its figures. is_strong: its bar has the accent colour."""
+    """One side: an answer below its figures. is_strong: its bar has the accent colour."""
 
     def __init__(self, title: str, is_strong: bool, reader: Reader) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class ComparePane(QFrame):
         column(*parts, of=self, margins=(16, 12, 16, 12), spacing=6)
 
     def show_answer(self, answer: RunningAnswer | None) -> None:
-        """Show an answer that begins, None for none; the same one goes on."""
+        """Show a new answer, None for none; the same one is kept."""
         if answer is self._answer:
             return
         if self.view is not None:
@@ -67,21 +67,21 @@ class ComparePane(QFrame):
             self._scroll.follow()
 
     def grow(self, growth: Growth) -> None:
-        """Add what has arrived of the answer."""
+        """Append what was added to the answer."""
         if self.view is not None and self._answer is not None:
             self.view.append(growth.pieces)
             if growth.ends_thinking:
                 self.view.finish_thinking(self._answer.thinking_seconds)
 
     def finish(self) -> None:
-        """No more of the answer comes."""
+        """End the stream of the answer."""
         if self.view is not None and self._answer is not None:
             seconds = self._answer.thinking_seconds
             text = self._answer.answer.text
             self.view.finish(ShownMessage(0, "assistant", text, thinking_seconds=seconds))
 
     def show_figures(self, speed: float | None, fastest: float, words: str) -> None:
-        """Show tokens a second, None for none, beside those of the faster side, and `words`."""
+        """Show tokens a second, None for none, relative to the faster side, and `words`."""
         told = "" if speed is None else tr("{speed:.1f} tok/s", speed=speed)
         self._speed.setText(told)
         self._figures.setText(words)
@@ -91,7 +91,7 @@ class ComparePane(QFrame):
 
 
 def figures_in_words(stats: GenerationStats) -> str:
-    """ "212 tokens · 2.91 tokens per step · 82% of guesses right (174 of 212)"."""
+    """Format figures: "212 tokens · 2.91 tokens per step · 82% of guesses right (174 of 212)"."""
     parts = [
         tr("{n:,} tokens", "1 token", stats.generated_tokens),
         tr("{mean:.2f} tokens per step", mean=stats.tokens_per_pass),
@@ -109,7 +109,7 @@ def figures_in_words(stats: GenerationStats) -> str:
 
 
 LETTERS_SHOWN = 24
-"""Of a differing word, at most."""
+"""Most letters shown of a differing word."""
 
 
 def verdict(drafted: str, plain: str, on: GenerationStats, off: GenerationStats) -> str:
@@ -139,7 +139,7 @@ def _shown(word: str) -> str:
 
 
 def common_words(drafted: str, plain: str) -> int | None:
-    """Whole words both have so far while they are written; None when they already differ."""
+    """Count the whole words that two unfinished answers share; None if they already differ."""
     length = min(len(drafted), len(plain))
     return len(plain[:length].split()) if drafted[:length] == plain[:length] else None
 
@@ -192,11 +192,11 @@ class VerdictCard(QFrame):
         self.show_words("")
 
     def show_seed(self, seed: int | None) -> None:
-        """The seed both sides use, None for none yet."""
+        """Show the seed of both sides, None for none yet."""
         say(self._seed, "" if seed is None else tr("Seed {seed}", seed=seed))
 
     def show_words(self, words: str, sign: Verdict = "", gain: str = "", ratio: str = "") -> None:
-        """What is known so far, went wrong or came out, and what was gained."""
+        """Show progress, problem or result, and the gain."""
         set_role(self._words, "error-heading" if sign == "warning" else "heading")
         for target, text in ((self._words, words), (self._gain, gain), (self._ratio, ratio)):
             say(target, text)
@@ -219,8 +219,9 @@ ENDINGS = {"stopped": Words("Stopped"), "failed": Words("Failed")}
 
 
 class CompareView(QWidget):
-    """Watches a Comparison. Drafting chooses its depth, unless the user wants the one that the chat
-    has pinned. reader: of both answers.
+    """Watches a Comparison; drafting is automatic unless the user chose the chat's fixed depth.
+
+    reader: settings of both answers.
     """
 
     def __init__(self) -> None:
@@ -263,7 +264,7 @@ class CompareView(QWidget):
         column(Wide(self._page), of=self)
 
     def watch(self, comparison: Comparison) -> None:
-        """Show this comparison, and what becomes of it."""
+        """Show this comparison."""
         self._comparison = comparison
         self._run.clicked.connect(self._press)
         self._prompt.send_wanted.connect(self._try_run)
@@ -275,9 +276,7 @@ class CompareView(QWidget):
         self._refresh()
 
     def begin(self) -> None:
-        """Take the last question of the chat on show as the prompt; what is typed since stays until
-        another question is the last.
-        """
+        """Take the last question of the chat on show as the prompt, once for each question."""
         chat = self._comparison.chat
         asked = chat.last_question
         begun_with = (chat.chat_id, asked.id if asked else None)
@@ -288,7 +287,7 @@ class CompareView(QWidget):
         self.show_pinned(self._comparison.pinned)
 
     def show_prompt(self, prompt: str) -> None:
-        """Put a prompt in the box, unless it is too long for it."""
+        """Put a prompt into the field, unless it is too long."""
         is_short = len(prompt) <= LONGEST
         self._prompt.setPlainText(prompt if is_short else "")
         self._prompt.moveCursor(QTextCursor.MoveOperation.End)
@@ -296,7 +295,7 @@ class CompareView(QWidget):
             self._verdict.show_words(TOO_LONG)
 
     def show_pinned(self, depth: int | None) -> None:
-        """The depth that the chat has pinned, which can be compared too; None for none."""
+        """Offer to compare the chat's fixed draft depth; None for none."""
         if depth != self._pinned or depth is None:
             self._pinned = depth
             self._depth.show_options(
@@ -336,7 +335,7 @@ class CompareView(QWidget):
         return "" if self._comparison.models.can_answer else NO_MODEL
 
     def _refresh_answers(self) -> None:
-        """Show the figures of both sides, and what their words so far have in common."""
+        """Show the figures of both sides, and the words that they share so far."""
         comparison = self._comparison
         is_over = bool(comparison.ending)
         speeds = {
@@ -363,7 +362,7 @@ class CompareView(QWidget):
             self._verdict.show_words(*self._so_far(comparison))
 
     def _state_of(self, comparison: Comparison, side: Side) -> str:
-        """Describe what a side has come to."""
+        """Describe the state of a side."""
         stats = comparison.stats(side)
         if stats is not None:
             return figures_in_words(stats)
@@ -386,7 +385,7 @@ class CompareView(QWidget):
         return told, "check"
 
     def _show_answers(self) -> None:
-        """Scroll to the verdict and the answers where the page does not fit."""
+        """Scroll to the verdict and the answers if the page does not fit."""
         self._page.verticalScrollBar().setValue(self._verdict.y())
 
     def _press(self) -> None:

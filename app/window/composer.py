@@ -1,4 +1,4 @@
-"""The composer at the foot of a chat: a box that grows, attachments, Send or Stop."""
+"""The composer at the foot of a chat: a growing text box, attachments, Send or Stop."""
 
 from collections.abc import Callable, Sequence
 from math import ceil
@@ -36,8 +36,9 @@ from mlx_engine.values.words import Words
 
 MOST_LINES = 10
 LONGEST = 20_000
-"""Characters; what would be longer becomes an attachment. Qt lays a paragraph out again at every
-key, in a time that grows with the square of its length: 0.1 s here, 2 s at 100 000.
+"""Characters of the text box; longer texts are attached.
+
+Qt lays a paragraph out again at every key, in quadratic time: 0.1 s here, 2 s at 100 000.
 """
 
 PAGES = (Qt.Key.Key_PageUp, Qt.Key.Key_PageDown)
@@ -46,7 +47,9 @@ PLAIN = (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
 
 
 class MessageBox(QPlainTextEdit):
-    """Signals: `send_wanted`, `edit_last_wanted`, `files_pasted`(list of Path),
+    """The text box.
+
+    Signals: `send_wanted`, `edit_last_wanted`, `files_pasted`(list of Path),
     `long_text_pasted`(str), `picture_pasted`, `focused`(bool).
     """
 
@@ -73,7 +76,7 @@ class MessageBox(QPlainTextEdit):
         self.fit()
 
     def fit(self) -> None:
-        """As high as the text, up to ten lines."""
+        """Fit the height to the text, up to ten lines."""
         lines = min(MOST_LINES, max(1, round(self.document().size().height())))
         frame = self.contentsMargins()
         margins = 2 * self.document().documentMargin() + frame.top() + frame.bottom()
@@ -91,7 +94,7 @@ class MessageBox(QPlainTextEdit):
             self.verticalScrollBar().setValue(0)
 
     def insert(self, text: str) -> None:
-        """Where the cursor is, or to the attachments."""
+        """Insert a text at the cursor, or attach it if it is too long."""
         if self.document().characterCount() + len(text) > LONGEST:
             self.long_text_pasted.emit(text)
         else:
@@ -179,15 +182,15 @@ class MessageBox(QPlainTextEdit):
 
 HINT, NO_MODEL = Words("Message…"), Words("Open or drop a model first")
 NEARLY_FULL = 0.75
-"""Share of the context from which on it is told."""
+"""Share of the context from which the ring is shown."""
 NO_PICTURES = Words("The picture was not pasted: this version reads text only.")
 WAIT = Words("An answer is being written: send this once it has ended, or stop it with Esc.")
 DOUBLE_MS = 400
-"""So long after a message was sent, the same button does not stop its answer."""
+"""Milliseconds after sending in which the button does not stop the answer."""
 
 
 class ContextRing(QWidget):
-    """How full the context is, once it is nearly full."""
+    """A ring that shows how full the context is, once it is nearly full."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,7 +199,7 @@ class ContextRing(QWidget):
         self.hide()
 
     def show_context(self, used: int, length: int) -> None:
-        """Tokens of the chat, and those there is room for; 0 where that is not known."""
+        """Show the tokens of the chat, and of the context; 0 if not known."""
         self._share = used / length if length else 0.0
         words = tr(
             "{share} of the room for this chat is used: {used:,} of {length:,} tokens.",
@@ -227,7 +230,7 @@ class ContextRing(QWidget):
 
 
 class Composer(QFrame):
-    """The message of the chat that it watches, its attachments, and a button to send or stop."""
+    """The unsent message of a chat, its attachments, and a button to send or stop."""
 
     _chat: ChatState
     _models: ModelState
@@ -262,8 +265,9 @@ class Composer(QFrame):
         settings: KeptSettings,
         edit_last: Callable[[], object],
     ) -> None:
-        """Show the unsent message of this chat, and send it. settings: know the folder chosen last.
-        edit_last: edits the last question.
+        """Show and send the unsent message of this chat.
+
+        settings: hold the folder of the last file dialog. edit_last: edits the last question.
         """
         self._chat, self._models, self._files, self._settings = chat, models, files, settings
         self.box.send_wanted.connect(self._try_send)
@@ -286,19 +290,19 @@ class Composer(QFrame):
     # the message
 
     def text(self) -> str:
-        """What is typed."""
+        """The typed text."""
         return self.box.toPlainText()
 
     def attachments(self) -> tuple[AttachedText, ...]:
-        """What is attached."""
+        """The attached texts."""
         return self.row.attachments()
 
     def message(self) -> SaidWith:
-        """What is typed, with what is attached."""
+        """The typed text with its attachments."""
         return SaidWith(self.text(), self.attachments())
 
     def show_message(self, text: str, attachments: Sequence[AttachedText] = ()) -> None:
-        """Put a message in the box, to be edited or sent; a text too long for it is attached."""
+        """Replace the message; a text too long for the box is attached."""
         if len(text) > LONGEST:
             attachments, text = (*attachments, AttachedText(tr("Pasted text"), text)), ""
         self.box.setPlainText(text)
@@ -306,12 +310,12 @@ class Composer(QFrame):
         self.row.show_attachments(attachments)
 
     def type(self, text: str) -> None:
-        """Insert a text that was typed elsewhere or dropped; one that is too long is attached."""
+        """Insert text that was typed elsewhere or dropped; a long text is attached."""
         self.box.setFocus()
         self.box.insert(text)
 
     def quote(self, text: str) -> None:
-        """Put a text that is to be answered above what is typed next."""
+        """Insert a text as a quote above the typed one."""
         self.box.setFocus()
         self.box.moveCursor(QTextCursor.MoveOperation.End)
         above = "\n\n" if self.text().strip() else ""
@@ -342,7 +346,7 @@ class Composer(QFrame):
         self._files.give_up()
 
     def _count(self) -> None:
-        """Have the tokens of the attachments counted, with the model in use."""
+        """Request the tokens of the attachments."""
         self._keep()
         self._models.count(tuple(map(fenced, self.attachments())))
         self._show_tokens()
@@ -361,7 +365,7 @@ class Composer(QFrame):
 
     @property
     def _why_not(self) -> str:
-        """Why nothing can be sent, "" where it can."""
+        """Return why the message cannot be sent, "" if it can."""
         no_model = "" if self._models.can_answer else tr(NO_MODEL)
         return no_model or self.row.reading or self.row.too_long
 
@@ -369,7 +373,7 @@ class Composer(QFrame):
         return bool(self.text().strip() or self.attachments())
 
     def _press(self) -> None:
-        """Send or stop; the second click of a double one on Send does not stop."""
+        """Send or stop; a double click on Send does not stop."""
         self.box.setFocus()
         if not self._is_answering:
             self._try_send()
@@ -377,7 +381,7 @@ class Composer(QFrame):
             self._chat.stop()
 
     def _try_send(self) -> None:
-        """Send the message, which stays until it is sent; while an answer is written it waits."""
+        """Send the message; it stays while an answer is written, or if sending fails."""
         if self._is_answering and self._has_message():
             self.row.tell(tr(WAIT))
         if self._is_answering or self._why_not or not self._has_message():
@@ -387,7 +391,7 @@ class Composer(QFrame):
             self.show_message("")
 
     def _refresh(self) -> None:
-        """Show what the button does now, and why it cannot."""
+        """Update the button and its tooltip."""
         is_answering = self._is_answering
         if self._was_answering and not is_answering:
             self.row.tell("")

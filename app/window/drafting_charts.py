@@ -1,4 +1,4 @@
-"""The charts of the Drafting view."""
+"""Charts of the Drafting view."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -13,20 +13,20 @@ from mlx_engine.values.words import Words
 
 NO_STEPS = Words("Shown once something is answered.")
 ROW = 1.6
-"""Lines of a row, its space included."""
+"""Height of a row in lines of text."""
 GAP = 8
-"""Pixels between what stands side by side."""
+"""Pixels between parts side by side."""
 
 
 class DepthBars(Chart):
-    """One row a depth."""
+    """Acceptance by depth, a bar for each."""
 
     def __init__(self) -> None:
         super().__init__(ROW)
         self._rows: tuple[DepthRow, ...] = ()
 
     def show_rows(self, rows: Sequence[DepthRow]) -> None:
-        """Show these depths."""
+        """Show these rows."""
         self._rows = tuple(rows)
         self.refresh(is_empty=not rows)
 
@@ -84,18 +84,18 @@ class DepthBars(Chart):
 
 
 THINNEST, WIDEST, PASS_GAP = 3, 9, 1
-"""Pixels of a bar of PassBars, and between two."""
+"""Pixels: thinnest and widest bar of PassBars, and the gap between two."""
 
 
 class PassBars(Chart):
-    """A bar for each recent step; the model's own token is fainter than what drafts added."""
+    """Tokens of recent steps as bars; the model's own token is paler than drafted ones."""
 
     def __init__(self) -> None:
         super().__init__(4)
         self._tokens: tuple[int, ...] = ()
 
     def show_tokens(self, tokens: Sequence[int]) -> None:
-        """Tokens by pass, oldest first."""
+        """Show tokens by pass, oldest first."""
         self._tokens = tuple(tokens)
         self.refresh(is_empty=not tokens)
 
@@ -130,14 +130,13 @@ class PassBars(Chart):
 
 
 DOT = 4.0
-"""Radius of a point in use, in pixels."""
+"""Radius of the point in use, in pixels."""
 
 
 class CostCurve(Chart):
-    """Milliseconds by rows as dots on a line.
+    """Milliseconds of a pass by rows; a dashed line for plain decoding of as many tokens.
 
-    The dashed line is plain decoding's price for as many tokens: a round below it would pay if
-    every draft were accepted.
+    Below the dashed line, drafting pays if every drafted token is accepted.
     """
 
     def __init__(self) -> None:
@@ -146,7 +145,7 @@ class CostCurve(Chart):
         self._rows_in_use = 1
 
     def show_costs(self, verify_ms: Sequence[float], rows_in_use: int) -> None:
-        """verify_ms[r-1]: milliseconds of a pass of r rows; rows_in_use from 1."""
+        """Show costs. verify_ms[r-1]: milliseconds of a pass of r rows; rows_in_use: from 1."""
         self._costs = tuple(verify_ms)
         self._rows_in_use = rows_in_use
         self.refresh(is_empty=not verify_ms)
@@ -217,7 +216,7 @@ BAR = 18
 
 
 class StageBar(Chart):
-    """One bar in four shades, the figures below it."""
+    """Shares of four stages in one bar, with figures below it."""
 
     def __init__(self) -> None:
         super().__init__(2)

@@ -1,4 +1,4 @@
-"""The Drafting view with its charts and words, and the status strip at the foot of the window."""
+"""The Drafting view with its charts, and the status strip at the foot of the window."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -28,12 +28,12 @@ WHAT_THIS_IS = Words(
     token=TOKEN,
 )
 WORTH_SAYING = 1.05
-"""A measured gain from which drafting is called faster."""
+"""Gain from which drafting is called faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class StripFigures:
-    """Figures that are not in the round history; None if not known."""
+    """Figures of the status strip beside the round history; None if not known."""
 
     tokens_per_second: float | None = None
     context_used: int | None = None
@@ -67,7 +67,7 @@ class StatusStrip(QAbstractButton):
         self.show_figures(RoundHistory(), StripFigures())
 
     def watch(self, figures: DraftingFigures) -> None:
-        """Show these figures, whenever there are others."""
+        """Show these figures."""
         self._watched = figures
         figures.changed.connect(self._refresh)
 
@@ -75,7 +75,7 @@ class StatusStrip(QAbstractButton):
         self.show_figures(self._watched.history, strip_figures(self._watched))
 
     def watch_server(self, server: ServerState) -> None:
-        """Show what the window's server does, while it is switched on."""
+        """Show the server's state while it is switched on."""
 
         def show() -> None:
             say(self._server, server_words(server) if server.is_on else "")
@@ -94,7 +94,7 @@ class StatusStrip(QAbstractButton):
         self.setAccessibleDescription(" · ".join(filter(None, dict.fromkeys(told))))
 
     def _keep_columns(self) -> None:
-        """Keep room for the longest figures, so that nothing moves as they change."""
+        """Reserve room for the widest figures, so that nothing moves as they change."""
         metrics = self.fontMetrics()
         self._speed.setMinimumWidth(metrics.horizontalAdvance(tr("{speed:.1f} tok/s", speed=999)))
         self._context.setMinimumWidth(
@@ -131,7 +131,7 @@ class StatusStrip(QAbstractButton):
 
 
 def server_words(server: ServerState) -> str:
-    """What the server does, in a few words."""
+    """Describe the server's state in a few words."""
     if not server.address:
         return tr("Server: not running")
     if not server.requests:
@@ -145,7 +145,7 @@ def server_words(server: ServerState) -> str:
 
 
 def strip_figures(figures: DraftingFigures) -> StripFigures:
-    """Those of the answer that runs in the chat on show, else of the last one of its model."""
+    """Return figures of the running answer of the chat on show, or of the last one of its model."""
     running, model = figures.chat.running, figures.model
     progress = running.progress if running is not None and running.is_reading else None
     speed = running.tokens_per_second if running else None
@@ -159,7 +159,7 @@ def strip_figures(figures: DraftingFigures) -> StripFigures:
 
 
 def state_in_words(state: DraftingState) -> str:
-    """A sentence; "" before the first answer."""
+    """Describe what drafting does, "" before the first answer."""
     match state:
         case DraftingNow(depth=None):
             return tr("The prompt is being read.")
@@ -187,7 +187,7 @@ PLAIN_IS_FASTER = Words("answers come faster without drafting here")
 
 
 def drafting_sentence(history: RoundHistory) -> str:
-    """What is worth knowing about drafting in this chat, "" for nothing."""
+    """Say what is worth knowing about drafting in this chat, "" for nothing."""
     state, gain = history.state, history.gain
     if isinstance(state, DraftingNow) and state.depth is None:
         return tr("Reading the prompt…")
@@ -201,14 +201,14 @@ def drafting_sentence(history: RoundHistory) -> str:
 
 
 def accepted_in_words(history: RoundHistory) -> str:
-    """The share of drafted tokens that were accepted, "" where nothing was drafted."""
+    """Say which share of the drafted tokens was accepted, "" if nothing was drafted."""
     if not history.drafted:
         return ""
     return tr("{share} of guesses right", share=percent(history.accepted / history.drafted))
 
 
 def context_in_words(figures: StripFigures) -> str:
-    """Prompt progress while it runs, else context used of what there is."""
+    """Say how much of the prompt is read while it is, else how much of the context is used."""
     if figures.prompt_total and (figures.prompt_done or 0) < figures.prompt_total - 1:
         return tr(
             "{done:,} of {total:,} tokens read",
@@ -245,7 +245,7 @@ KERNELS = Words(
 
 
 def _titled(title: str, part: QWidget, legend: str = "") -> tuple[Item, ...]:
-    """A figure under its title, with a legend below it where it needs one."""
+    """Return a figure with its title, and a legend if it needs one."""
     items = 8, wrapped(title, "heading"), part
     if not legend:
         return items
@@ -299,7 +299,7 @@ class DraftingView(QScrollArea):
         self.show_costs((), 0)
 
     def watch(self, figures: DraftingFigures) -> None:
-        """Show these figures, whenever there are others."""
+        """Show these figures."""
         self._figures = figures
         figures.changed.connect(self._refresh)
 
@@ -320,7 +320,7 @@ class DraftingView(QScrollArea):
         self._reasons.setText(reasons_in_words((*declined, *history.reasons)))
 
     def show_kernels(self, kernels: Sequence[KernelState]) -> None:
-        """Show which kernels of ours the model in use goes through, and why not the others."""
+        """Show how many Metal kernels the model in use runs, and why not the others."""
         self._kernels.setText(kernels_in_words(kernels))
         names = kernel_names(kernels)
         set_tip(self._kernels, names)
@@ -339,7 +339,7 @@ class DraftingView(QScrollArea):
 
 
 def summary(history: RoundHistory) -> str:
-    """What is in effect, and acceptance in this chat."""
+    """Say what drafting does, and the acceptance in this chat."""
     sentences = [state_in_words(history.state)]
     if history.drafted:
         sentences.append(
@@ -356,7 +356,7 @@ def summary(history: RoundHistory) -> str:
 
 
 def gain_in_words(history: RoundHistory) -> str:
-    """Measured speed with and without drafting."""
+    """Say the measured speed with and without drafting."""
     gain = history.gain
     if gain is None:
         return tr(
@@ -378,7 +378,7 @@ def reasons_in_words(reasons: Iterable[Reason]) -> str:
 
 
 def kernels_in_words(kernels: Sequence[KernelState]) -> str:
-    """How many of all are in use, and how many are off for each plain reason."""
+    """Say how many kernels are in use, and how many are off for each reason."""
     reasons = Counter(kernel.why_not for kernel in kernels if not kernel.in_use)
     if len(kernels) in reasons.values() or not kernels:
         return " ".join((tr("None is in use."), *map(said, reasons)))

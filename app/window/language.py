@@ -1,4 +1,4 @@
-"""The language of the window: texts in it, with figures as it writes them."""
+"""Translate the window's texts and format numbers in its language."""
 
 from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QTranslator
 
@@ -17,18 +17,18 @@ PARAMETERS = Words(
     "Parameters are the numbers a model is made of: more of them means it knows more but runs "
     "slower."
 )
-"""The words of the field that the window uses, each explained."""
+"""Technical words of the window, explained."""
 
 QT_TRANSLATIONS = QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)
-"""What Qt's own texts, such as those of its dialogs, are in other languages."""
+"""Folder of the translations of Qt's own texts, such as those of dialogs."""
 
 
 def tr(text: str, comment: str = "", n: int = -1, /, **fields: object) -> str:
-    """`text` in the window's language, with `fields` in the place of their {names}.
+    """Translate `text` and fill in its fields.
 
-    Of a count n, `text` is the English of many ("{n:,} chats") and `comment` that of one; else
-    `comment` tells a translator what is meant. Figures have the language's own marks, and Words
-    among the fields are translated too.
+    For a count n, `text` is the English plural ("{n:,} chats") and `comment` the singular;
+    otherwise `comment` helps translators. Numbers have the language's separators, and Words among
+    the fields are translated too.
     """
     if isinstance(text, Words):
         return tr(text.template, text.comment, text.n, **text.fields, **fields)
@@ -41,20 +41,18 @@ def tr(text: str, comment: str = "", n: int = -1, /, **fields: object) -> str:
 
 
 def said(text: str) -> str:
-    """Words in the window's language; any other text is not ours, and stays as it is."""
+    """Translate Words; any other text is returned unchanged."""
     return tr(text) if isinstance(text, Words) else text
 
 
 def in_a_sentence(text: str) -> str:
-    """What begins with a capital, after a colon; a language whose nouns keep theirs does not begin
-    with one.
-    """
+    """Translate a text for the middle of a sentence: lower case, except for German nouns."""
     words = said(text)
     return words[:1].lower() + words[1:]
 
 
 class _Figure:
-    """A number that a text shows as the language writes it."""
+    """A number with the language's format for str.format."""
 
     def __init__(self, value: float) -> None:
         self._value = value
@@ -70,26 +68,27 @@ def _shown(value: object) -> object:
 
 
 def number(value: float, form: str = ",") -> str:
-    """A figure in a format of Python's, with the marks of the language for tens and tenths."""
+    """Format a number by a Python format, with the language's separators."""
     locale = QLocale()
     marks = str.maketrans(",.", locale.groupSeparator() + locale.decimalPoint())
     return format(value, form).translate(marks)
 
 
 def decimal(value: float) -> str:
-    """A figure with all of its digits and no more: "1", "0.7", "18446744073709551615"."""
+    """Format a number with all its digits and no more: "1", "0.7", "18446744073709551615"."""
     text = str(int(value)) if float(value).is_integer() else repr(value)
     return text.replace(".", QLocale().decimalPoint())
 
 
 def percent(share: float) -> str:
-    """ "82%" of 0.82, as the language writes it."""
+    """Format a share as the language writes it: "82%" for 0.82."""
     return tr("{percent:.0f}%", percent=100 * share)
 
 
 def speak(application: QCoreApplication, wish: Language) -> None:
-    """Make what is shown from now on in this language; "system" has the first of its user's
-    languages that there is, and the marks of figures as they are set there.
+    """Set the language of the application; "system" takes the first available one of the user's.
+
+    Number formats then are those of the system.
     """
     locale = QLocale.system() if wish == "system" else QLocale(wish)
     QLocale.setDefault(locale)

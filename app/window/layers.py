@@ -1,4 +1,4 @@
-"""What lies over the window: a model card, a drop overlay, the command palette, an error report."""
+"""Overlays of the window: model card, drop plan, command palette, error report."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -55,8 +55,9 @@ PICTURE = 36
 
 
 class Layer(QWidget):
-    """Covers its parent with a veil while it is shown: at once, as each step of a fade would have
-    all of the window painted again.
+    """Covers its parent with a veil.
+
+    It appears at once, since a fade would repaint the whole window at each step.
     """
 
     def __init__(self, parent: QWidget) -> None:
@@ -66,7 +67,7 @@ class Layer(QWidget):
         self.hide()
 
     def appear(self) -> None:
-        """Cover the parent as it is now."""
+        """Cover the parent."""
         self.setGeometry(self._covered.rect())
         self.raise_()
         self.show()
@@ -81,7 +82,7 @@ class Layer(QWidget):
 
 
 class CardLayer(Layer):
-    """A card in the middle; a click beside it does nothing on purpose. Signal `left`: it went."""
+    """A card in the middle; a click beside it does nothing. Signal `left`: it was closed."""
 
     left = Signal()
     _keys_before: QWidget | None = None
@@ -94,9 +95,7 @@ class CardLayer(Layer):
         column(STRETCH, across, STRETCH, of=self, margins=(16, 16, 16, 16))
 
     def open(self) -> None:
-        """Show the card and give it the keys, unless a part of it has them; who had them gets them
-        back.
-        """
+        """Show the card and focus it; closing it returns the focus."""
         if self.isHidden():
             self._keys_before = self.window().focusWidget()
         self.appear()
@@ -141,7 +140,7 @@ class CardLayer(Layer):
 
 @dataclass(frozen=True, slots=True)
 class DropPlan:
-    """What letting go would do, as a title ("Load Qwen3.5-4B") and a line below it."""
+    """What a drop would do: a title ("Load Qwen3.5-4B") and a line below it."""
 
     kind: Literal["load", "heads", "folder", "download", "import", "attach", "looking", "refused"]
     title: str
@@ -149,7 +148,7 @@ class DropPlan:
 
 
 class DropOverlay(Layer):
-    """Shows what a drop would do; the window takes the drop."""
+    """Shows what a drop would do; the window handles the drop."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -158,7 +157,7 @@ class DropOverlay(Layer):
         self.setAccessibleName(tr("Drop"))
 
     def show_plan(self, plan: DropPlan) -> None:
-        """Cover the window and say what will happen."""
+        """Show the overlay with a plan."""
         self._plan = plan = replace(plan, title=said(plan.title), detail=said(plan.detail))
         self.setAccessibleDescription(" ".join(filter(None, (plan.title, plan.detail))))
         self.appear()
@@ -206,7 +205,7 @@ class DropOverlay(Layer):
 
 
 class CrashBox(QDialog):
-    """Not modal: the window goes on, and so does an answer that runs. More mistakes are counted."""
+    """A non-modal box with an unexpected error; further errors are counted."""
 
     def __init__(self, words: str, details: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -249,7 +248,7 @@ class CrashBox(QDialog):
         )
 
     def copy(self) -> None:
-        """Put the details on the clipboard."""
+        """Copy the details to the clipboard."""
         QGuiApplication.clipboard().setText(self._details)
         self.copy_button.setText(tr("Copied"))
 
@@ -261,14 +260,16 @@ ACTION = Qt.ItemDataRole.UserRole
 
 
 def is_subsequence(typed: str, text: str) -> bool:
-    """Whether the letters of `typed` stand in `text` in this order."""
+    """Whether the letters of `typed` occur in `text` in this order."""
     letters = iter(text)
     return all(letter in letters for letter in typed)
 
 
 def found(typed: str, actions: Iterable[QAction]) -> list[QAction]:
-    """Actions whose words have the typed letters in this order: first those that begin with them,
-    then those whose words do, then those that contain them in one piece.
+    """Return the actions that match a typed text, the best first.
+
+    First titles that begin with it, then those with a word that does, then those that contain it,
+    then those with its letters in order.
     """
     typed = "".join(typed.casefold().split())
 
@@ -282,7 +283,7 @@ def found(typed: str, actions: Iterable[QAction]) -> list[QAction]:
 
 
 class Palette(QDialog):
-    """A list of the enabled commands with their shortcuts, filtered by what is typed."""
+    """The command palette: enabled commands with their shortcuts, filtered by typing."""
 
     def __init__(self, actions: Iterable[QAction], parent: QWidget) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
@@ -323,7 +324,7 @@ class Palette(QDialog):
         self._select(0)
 
     def _select(self, row: int) -> None:
-        """Select the command in this row, or the one at the end that is nearest."""
+        """Select a row, or the nearest one."""
         item = self._found.topLevelItem(min(max(row, 0), self._found.topLevelItemCount() - 1))
         if item is not None:
             self._found.setCurrentItem(item)

@@ -1,8 +1,8 @@
-"""What the window looks like now: colours and type sizes, as the application's palette and font.
+"""The window's theme: colours and text sizes, as the application's palette and font.
 
-Qt carries both to every widget. Whatever paints asks `look()` while it paints; whatever keeps
-something made of it makes it anew in `changeEvent` at a StyleChange: the style sheet is the last
-that `style_sheet.dress` gives to a part of a window. Laid out texts are told by it one by one.
+Qt passes both on to every widget. Code that paints calls `look()` while painting; whatever caches
+something made of it renews it in `changeEvent` at a StyleChange: the style sheet is the last thing
+that `style_sheet.apply_theme` sets. Documents that are laid out are updated one by one.
 """
 
 import json
@@ -18,15 +18,15 @@ Scheme = Literal["light", "dark"]
 
 WEAKEST_TINT, STRONGEST_TINT = 0.10, 0.28
 DEEPEST_TINT = 4
-"""From this draft depth on the tint gets no stronger: more steps cannot be told apart."""
+"""Draft depth from which tints are equally strong."""
 
 ICON = 16
-"""Pixels of an icon at a zoom of 1."""
+"""Size of an icon in pixels at a zoom of 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """One scheme's colours as "#RRGGBB" strings; names say what a colour is for."""
+    """Colours of one scheme as "#RRGGBB"; names say their use."""
 
     page: str
     side: str
@@ -54,7 +54,7 @@ class Theme:
         return WEAKEST_TINT + step * (min(depth, DEEPEST_TINT) - 1)
 
     def named(self, name: str) -> str:
-        """The colour of this name; KeyError for any other."""
+        """Return a colour by name; KeyError for an unknown one."""
         return _colours(self)[name]
 
 
@@ -75,39 +75,39 @@ class TypeSizes:
     title: int = 19
 
     def zoomed(self, zoom: float) -> "TypeSizes":
-        """The same at another text zoom."""
+        """Return the sizes at another text zoom."""
         return TypeSizes(*(max(8, round(pixels * zoom)) for pixels in astuple(self)))
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Colours and type sizes of one moment."""
+    """Colours and text sizes of one moment."""
 
     theme: Theme
     sizes: TypeSizes
 
     @property
     def zoom(self) -> float:
-        """How much larger than usual the interface's text is; what must hold it grows with it."""
+        """Text zoom; sizes of widgets are multiplied by it."""
         return self.sizes.interface / TypeSizes().interface
 
     @property
     def icon_size(self) -> int:
-        """Pixels of an icon."""
+        """Size of an icon in pixels."""
         return round(ICON * self.zoom)
 
     def colour(self, name: str, opacity: float = 1.0) -> QColor:
-        """The theme's colour of this name."""
+        """Return a colour of the theme."""
         colour = QColor(self.theme.named(name))
         colour.setAlphaF(opacity)
         return colour
 
     def tint(self, depth: int) -> QColor:
-        """Behind a word drafted at this depth."""
+        """Return the background colour of a word drafted at this depth."""
         return self.colour("tint", self.theme.tint_strength(depth))
 
     def font(self, pixels: int, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
-        """The interface's font in another size, with figures of equal width."""
+        """Return the interface's font in another size, with figures of equal width."""
         font = QFont(QGuiApplication.font())
         font.setPixelSize(pixels)
         font.setWeight(weight)
@@ -115,31 +115,33 @@ class Look:
         return font
 
     def text_font(self) -> QFont:
-        """Of prose."""
+        """Font of prose."""
         font = QFont(QGuiApplication.font())
         font.setPixelSize(self.sizes.transcript)
         return font
 
     def code_font(self) -> QFont:
-        """Of code blocks."""
+        """Font of code blocks."""
         font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
         font.setPixelSize(self.sizes.interface)
         return font
 
     def small_font(self) -> QFont:
-        """Of footers and labels."""
+        """Font of footers and labels."""
         return self.font(self.sizes.small)
 
 
 def look() -> Look:
-    """What the application wears; before it is dressed, the light scheme at a zoom of 1."""
+    """Return the application's theme; before one is applied, the light one at a zoom of 1."""
     is_dark = QGuiApplication.palette().color(QPalette.ColorRole.Window).lightness() < 128
     return _look("dark" if is_dark else "light", QGuiApplication.font().pixelSize())
 
 
 @cache
 def _look(scheme: Scheme, pixels: int) -> Look:
-    """pixels: of the application's font, from which the zoom follows to a tenth."""
+    """Make the look of a scheme. pixels: of the application's font; gives the zoom, rounded to a
+    tenth.
+    """
     usual = TypeSizes()
     zoom = round(pixels / usual.interface, 1) if pixels > 0 else 1.0
     return Look(load_theme(scheme), usual.zoomed(zoom))

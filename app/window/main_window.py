@@ -1,4 +1,4 @@
-"""The window's frame: sidebar, pages in the middle, panels on the right, strip at the foot."""
+"""The window's frame: sidebar, pages in the middle, panels at the right, strip at the foot."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
@@ -23,11 +23,11 @@ from app.window.look import look
 Page = Literal["chat", "library", "compare", "settings"]
 Panel = Literal["session", "drafting"]
 SIDEBAR_WIDTH, PANEL_WIDTH = 232, 288
-"""Pixels at a zoom of 1, until the user drags the edge of the sidebar."""
+"""Default widths in pixels at a zoom of 1."""
 NARROWEST_PAGE = 420
 NARROWEST_BESIDE_ONE, NARROWEST_CHAT = 300, 384
-"""A page has at least so much beside the sidebar, at a zoom of 1; the chat beside a panel that the
-sidebar made room for.
+"""Least pixels at a zoom of 1 of a page beside one side, and of the chat beside a panel that
+replaced the sidebar.
 """
 
 WITH_LETTERS = Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.KeypadModifier
@@ -103,13 +103,13 @@ class MainWindow(QMainWindow):
 
     @property
     def page(self) -> Page:
-        """What the middle shows."""
+        """The page on show."""
         return next(n for n, w in self._page_widgets.items() if w is self._pages.currentWidget())
 
     def show_page(self, page: Page) -> None:
-        """Show this in the middle; what is on the right belongs to the chat, and comes with it.
+        """Show a page in the middle; the panels at the right belong to the chat page.
 
-        No page is there while the sides fold: it would be laid out for two widths.
+        The page is hidden while the sides fold, so that it is laid out once.
         """
         self._pages.setHidden(page != self.page)
         self._pages.setCurrentWidget(self._page_widgets[page])
@@ -119,15 +119,15 @@ class MainWindow(QMainWindow):
 
     @property
     def panel(self) -> Panel | None:
-        """What the right side shows, None when it is folded away."""
+        """The panel on show, None if the right side is folded."""
         if not self._wants_right:
             return None
         return next(n for n, w in self._panel_widgets.items() if w is self._panels.currentWidget())
 
     def show_panel(self, panel: Panel | None) -> None:
-        """Show this on the right of the chat, None to fold the right side away.
+        """Show a panel at the right of the chat, None to fold the right side.
 
-        Without room for both, the sidebar gives way until it is asked for.
+        If there is no room for both, the sidebar is folded.
         """
         if panel == "drafting" and self.panel != "drafting":
             self._under_drafting = self._wants_right, self._panel_before_sidebar
@@ -138,34 +138,34 @@ class MainWindow(QMainWindow):
         self._fold()
 
     def close_drafting(self) -> None:
-        """The right side is as the Drafting view found it; at first it has the session's panel."""
+        """Restore the right side as it was before the Drafting view."""
         self._panels.setCurrentWidget(self._panel_widgets["session"])
         self._wants_right, self._panel_before_sidebar = self._under_drafting
         self._fold()
 
     def is_shown(self, panel: Panel) -> bool:
-        """Whether this panel is there, wanted or not."""
+        """Whether this panel is on show."""
         return self.panel == panel and not self._right.isHidden()
 
     @property
     def has_sidebar(self) -> bool:
-        """Whether the sidebar is there."""
+        """Whether the sidebar is on show."""
         return not self._sidebar.isHidden()
 
     def show_sidebar(self, wanted: bool) -> None:
-        """Unfold the sidebar, even where it leaves the page little room, or fold it away."""
+        """Unfold the sidebar, even if it leaves the page little room, or fold it."""
         self._wants_sidebar, self._panel_before_sidebar = wanted, False
         self._sidebar_before_page = wanted
         self._fold()
 
     def state(self) -> bytes:
-        """Size and place, the panel on show, and what is folded away: for `restore`."""
+        """Geometry, panel, and folded sides, for `restore`."""
         panel = 1 + self._panels.currentIndex() if self._wants_right else 0
         flags = bytes([self._wants_sidebar, panel])
         return flags + bytes(self.saveGeometry().data())
 
     def restore(self, state: bytes) -> None:
-        """Be as `state` says; an empty or odd one changes nothing."""
+        """Restore a `state`; an empty or invalid one changes nothing."""
         if len(state) < 3:
             return
         self._wants_sidebar, self._wants_right = bool(state[0]), bool(state[1])
@@ -196,12 +196,12 @@ class MainWindow(QMainWindow):
         self.folded.emit()
 
     def _keep_width(self) -> None:
-        """Remember the width to which the user dragged the sidebar."""
+        """Store the width to which the user dragged the sidebar."""
         self.sidebar_width = round(self._sidebar.width() / max(1.0, look().zoom))
         self._fold()
 
     def _show(self, side: QWidget, wanted: bool) -> None:
-        """Show or hide a side; the page takes the focus of one that is hidden."""
+        """Show or hide a side; a hidden one loses the focus to the page."""
         loses_keys = not wanted and side.isAncestorOf(self.focusWidget())
         side.setVisible(wanted)
         if loses_keys:
@@ -278,14 +278,14 @@ class MainWindow(QMainWindow):
 
 
 class Dragged(NamedTuple):
-    """Paths of files and other addresses; a plain text when there are none."""
+    """Paths of files and other addresses, or a plain text."""
 
     addresses: list[str]
     text: str = ""
 
 
 def dragged_from(data: QMimeData) -> Dragged:
-    """What is of use to us."""
+    """Return the paths, links or text of a drag."""
     if data.hasUrls():
         urls = data.urls()
         return Dragged([u.toLocalFile() if u.isLocalFile() else u.toString() for u in urls])

@@ -1,4 +1,4 @@
-"""The settings page: panes of settings of the whole app, and of those that new chats begin with."""
+"""The settings page: panes of the app's settings, and of the defaults for new chats."""
 
 from collections.abc import Callable, Sequence
 
@@ -64,11 +64,11 @@ ABOUT_SERVER = Words(
 PORT = Words("Number that programs need to find the server; can be changed while it is off")
 KEY = Words("Programs must show this key; can be changed while the server is off")
 WIDEST, SIDE = 620, 24
-"""Pixels of a pane at a zoom of 1, and beside it."""
+"""Pixels of a pane at a zoom of 1, and of the margin beside it."""
 
 
 class SettingsView(QWidget):
-    """Panes of settings under their names; a pane is made when it is first shown."""
+    """Panes of settings; each is made when first shown."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,8 +114,10 @@ class SettingsView(QWidget):
         delete_stored: Callable[[], object],
         tools: Tools,
     ) -> None:
-        """Show and change these settings. stored_nbytes, delete_stored: how large the files of
-        what models have read of chats are, and how to delete them.
+        """Show and change these settings.
+
+        stored_nbytes, delete_stored: size of the saved prompt caches, and a function that deletes
+        them.
         """
         self._settings, self._server, self._stored_nbytes = settings, server, stored_nbytes
         self._delete_stored, self._tools = delete_stored, tools
@@ -123,7 +125,7 @@ class SettingsView(QWidget):
             bound.watch(lambda: settings.value, settings.change, settings.changed)
 
     def show_pane(self, name: str) -> None:
-        """Show a pane, by its name in `self._panes`."""
+        """Show a pane by its name."""
         if name not in self._made:
             lines = QWidget()
             lines.setObjectName("lines")
@@ -140,7 +142,7 @@ class SettingsView(QWidget):
         self._stack.setCurrentWidget(self._made[name])
 
     def _fit_names(self) -> None:
-        """Show the names of the panes as a row, or as a list where a row has no room."""
+        """Show the names of the panes as a row, or as a list if a row has no room."""
         has_room = self._tabs.sizeHint().width() <= self.width() - 2 * SIDE
         shown, hidden = (self._tabs, self._list) if has_room else (self._list, self._tabs)
         had_focus = hidden.hasFocus()
@@ -151,7 +153,7 @@ class SettingsView(QWidget):
             shown.setFocus()
 
     def _come_after_the_names(self, pane: QWidget) -> None:
-        """Put the widgets of a new pane next in the order of Tab."""
+        """Put the widgets of a new pane next in the tab order."""
         before: QWidget = self._list
         for widget in pane.findChildren(QWidget):
             takes_focus = widget.focusPolicy() != Qt.FocusPolicy.NoFocus
@@ -319,7 +321,7 @@ class SettingsView(QWidget):
         )
 
     def _restore_defaults(self) -> None:
-        """Of all that new chats begin with but the words of the user."""
+        """Reset all settings of new chats but the system prompt."""
         self._bound["new_chat"] = ChatSettings(system=self._bound["new_chat"].system)
 
     # Qt
@@ -340,7 +342,7 @@ class SettingsView(QWidget):
 
 
 def served_words(server: ServerState) -> str:
-    """Name of the model that the server gives, and how many requests it answers."""
+    """Say the model's name at the server, and how many requests it answers."""
     if not server.model:
         return tr("No model is loaded: requests are refused.")
     if not server.requests:
@@ -355,7 +357,7 @@ def served_words(server: ServerState) -> str:
 
 
 def idle_words(minutes: int) -> str:
-    """ "After 30 minutes", "After 1 hour", "Never" for 0."""
+    """Format a time: "After 30 minutes", "After 1 hour", "Never" for 0."""
     if not minutes:
         return tr("Never")
     if minutes % 60:

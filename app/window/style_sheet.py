@@ -1,4 +1,4 @@
-"""The style sheet of the window and its application, at the theme and text zoom of the settings.
+"""The style sheet of the application, by theme and text zoom.
 
 Widgets choose a look by the dynamic property `role`. Labels: title, heading, error-heading, muted,
 note, effect, problem, warning. Push buttons: primary, quiet, disclosure, link, row,
@@ -273,7 +273,7 @@ def apply_theme(application: QApplication, scheme: Scheme, zoom: float) -> None:
 
 @cache
 def style_sheet(wanted: Look) -> str:
-    """The rules of every widget in the colours and sizes of a look."""
+    """Return the style sheet of a look."""
     theme, sizes = wanted.theme, wanted.sizes
     names = {
         **asdict(theme),
@@ -317,15 +317,15 @@ class LookController(QObject):
 
     @property
     def scheme(self) -> Scheme:
-        """Light or dark: as the user wants it, or as the system has it."""
+        """The scheme in use: light or dark."""
         return scheme_for(self._settings.value.theme, self._application.styleHints().colorScheme())
 
     def zoom(self, steps: int) -> None:
-        """Text larger or smaller by tenths; 0 for its normal size."""
+        """Change the text zoom by tenths; 0 resets it."""
         self._settings.change(zoomed(self._settings.value, steps))
 
     def choose(self, wish: Wish) -> None:
-        """Light, dark, or as the system has it."""
+        """Set the wished theme: light, dark, or the system's."""
         self._settings.change(replace(self._settings.value, theme=wish))
 
     def refresh(self) -> None:
@@ -338,7 +338,7 @@ class LookController(QObject):
 
 
 def scheme_for(wish: Wish, system: Qt.ColorScheme) -> Scheme:
-    """A system that does not say is light."""
+    """Return the scheme of a wish; light if the system's is unknown."""
     if wish != "system":
         return wish
     return "dark" if system == Qt.ColorScheme.Dark else "light"

@@ -1,4 +1,4 @@
-"""The pane of tool servers in the settings: those there are with their states, and a form."""
+"""The settings pane of tool servers: a list with their states, and a form."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -60,7 +60,7 @@ class ToolsPane(QWidget):
         self._show()
 
     def _show(self) -> None:
-        """Show the servers of now; rows are made again only where there are others."""
+        """Show the present servers; rows are only remade if the servers changed."""
         servers = self._settings.value.tool_servers
         if servers != self._shown or not self._states:
             self._shown = servers
@@ -76,13 +76,13 @@ class ToolsPane(QWidget):
             shown.show_state(self._tools.state(shown.server.name))
 
     def switch(self, server: ToolServer, is_on: bool) -> None:
-        """Turn a server on, and try it, or off."""
+        """Switch a server on and connect to it, or off."""
         self._keep([replace(s, is_on=is_on) if s == server else s for s in self._shown])
         if is_on:
             self._tools.connect_to(replace(server, is_on=True))
 
     def remove(self, server: ToolServer) -> None:
-        """Ask, and remove a server from the settings."""
+        """Remove a server from the settings, after a question."""
         question = tr("Remove the tool server “{name}”?", name=server.name)
         details = tr("Chats no longer have its tools.")
         confirm(self, question, details, tr("Remove"), lambda: self._remove(server))
@@ -93,7 +93,7 @@ class ToolsPane(QWidget):
             self._edit(None)
 
     def edit(self, server: ToolServer) -> None:
-        """Put a server into the form."""
+        """Edit a server in the form."""
         self._edit(server)
         self.start.setFocus()
 
@@ -102,7 +102,7 @@ class ToolsPane(QWidget):
         self._settings.change(replace(value, tool_servers=tuple(servers)))
 
     def _edit(self, server: ToolServer | None) -> None:
-        """Prepare the form for a server, or for a new one."""
+        """Fill the form for a server, None for a new one."""
         self._edited = server.name if server else ""
         self.name.setText(self._edited)
         self.start.setPlainText(text_of_server(server) if server else "")
@@ -117,7 +117,7 @@ class ToolsPane(QWidget):
         restyle(self.start, "bad", bool(problem))
 
     def _refuse_others_names(self, added: Sequence[ToolServer]) -> None:
-        """Raise BadOption where a server would take the place of one that is not being changed."""
+        """Raise BadOption if a server has the name of another one."""
         taken = {server.name for server in self._shown} - {self._edited}
         for server in added:
             if server.name in taken:
@@ -127,7 +127,7 @@ class ToolsPane(QWidget):
                 )
 
     def _save(self) -> None:
-        """Keep what is in the form, in place of the server that is being changed, and try it."""
+        """Store the server of the form, in place of the edited one, and connect to it."""
         try:
             added = servers_from_text(self.name.text(), self.start.toPlainText())
             self._refuse_others_names(added)
@@ -166,7 +166,7 @@ class Shown(QWidget):
         )
 
     def show_state(self, state: ToolServerState) -> None:
-        """Show what is known of the server."""
+        """Show the state of the server."""
         words = state_in_words(state) if self.server.is_on else tr("Off")
         self._state.setText(words)
         restyle(self._state, "role", "problem" if state.problem else "muted")
@@ -174,7 +174,7 @@ class Shown(QWidget):
 
 
 def state_in_words(state: ToolServerState) -> str:
-    """Say what is known of a tool server."""
+    """Describe the state of a tool server."""
     if state.is_connecting:
         return tr("Starting…")
     if state.problem:

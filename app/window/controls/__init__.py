@@ -1,1 +1,1 @@
-"""Small controls the rooms of the window share: values in, signals out."""
+"""Small controls shared by the rooms of the window: values in, signals out."""

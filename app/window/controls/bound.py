@@ -1,4 +1,4 @@
-"""Controls that show fields of settings which are owned elsewhere, and write them."""
+"""Bind controls to fields of settings that are owned elsewhere."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,22 +9,22 @@ from PySide6.QtCore import Signal, SignalInstance
 from PySide6.QtWidgets import QWidget
 
 Settings = Any
-"""A frozen dataclass, with others in its fields."""
+"""A frozen dataclass, possibly nested."""
 
 
 class Bindable(Protocol):
-    """What can be bound: signal `chosen` brings the value that the user chose."""
+    """A control that can be bound; signal `chosen` brings the user's value."""
 
     @property
     def chosen(self) -> Any:
-        """The signal."""
+        """Signal with the user's value."""
 
     def set_value(self, value: Any, /) -> None:
         """Show a value without emitting it."""
 
 
 class Control(QWidget):
-    """Base of widgets for one value, which have `set_value`. Signal `chosen`: the user's choice."""
+    """Base of widgets for one value, with `set_value`. Signal `chosen`: the user's choice."""
 
     chosen = Signal(object)
 
@@ -33,9 +33,9 @@ AnyBindable = TypeVar("AnyBindable", bound=Bindable)
 
 
 class Bound:
-    """Joins controls with fields of an owner's settings, named by paths as "sampling.top_k".
+    """Binds controls to fields of settings, by paths as "sampling.top_k".
 
-    A control is left alone while its field keeps its value: what is typed in it stays.
+    A control is only updated when its field changes, so that text being typed stays.
     """
 
     def __init__(self, prefix: str = "") -> None:
@@ -67,7 +67,9 @@ class Bound:
         write: Callable[[Settings], object],
         changed: SignalInstance,
     ) -> None:
-        """Show the settings that `read` returns, now and after `changed`, and `write` others."""
+        """Show the settings that `read` returns, now and after `changed`, and `write` changed
+        ones.
+        """
         self._read, self._write = read, write
         changed.connect(self._refresh)
         self.show_all()
@@ -80,7 +82,7 @@ class Bound:
             self._write(with_field(self._read(), self._prefix + path, value))
 
     def show_all(self) -> None:
-        """Show the settings in every control; what is typed in them is gone."""
+        """Show the settings in every control, replacing text being typed."""
         self._shown = None
         self._refresh()
 
@@ -96,7 +98,7 @@ class Bound:
             listener()
 
     def _take(self, path: str, value: object) -> None:
-        """Write what the user chose in a control, which shows it already."""
+        """Write the user's value of a control, which shows it already."""
         if self._read is not None and value != self[path]:
             taken = self._prefix + path
             self._shown = with_field(self._read(), taken, value)
@@ -107,7 +109,7 @@ class Bound:
 
 
 def with_field(settings: Settings, path: str, value: object) -> Settings:
-    """Settings with another value of the field at a path. Raises BadOption."""
+    """Return settings with another value of the field at a path. Raises BadOption."""
     name, _, rest = path.partition(".")
     inner = with_field(getattr(settings, name), rest, value) if rest else value
     return replace(settings, **{name: inner})

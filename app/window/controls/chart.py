@@ -1,4 +1,4 @@
-"""What charts share: colours of the look of now, a small font, and words for screen readers."""
+"""Base of charts: theme colours, a small font, and texts for screen readers."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -24,10 +24,9 @@ WRAPPED = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap
 
 
 class Chart(QLabel):
-    """A picture painted from values; where there are none, the words say why.
+    """A chart painted from values; without values, its words say why.
 
-    Subclasses paint in `draw` and put the picture in words in `words`, which a screen reader says
-    as those of a label.
+    Subclasses implement `draw`, and `words`, which is the accessible text.
     """
 
     def __init__(self, lines: float) -> None:
@@ -38,11 +37,11 @@ class Chart(QLabel):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def words(self) -> str:
-        """The chart in a sentence."""
+        """The chart as a sentence."""
         return ""
 
     def refresh(self, is_empty: bool) -> None:
-        """After new values: paint, and tell assistive technology."""
+        """Repaint after a change of values, and notify assistive technology."""
         self.is_empty = is_empty
         self.setAccessibleName(self.words())
         self.setFixedHeight(self.height_at(self.width()))
@@ -50,19 +49,19 @@ class Chart(QLabel):
 
     @property
     def metrics(self) -> QFontMetricsF:
-        """Metrics of the font that charts are written in."""
+        """Metrics of the charts' font."""
         return QFontMetricsF(look().small_font())
 
     def height_wanted(self) -> int:
-        """Pixels the picture needs now."""
+        """Height of the chart in pixels."""
         return ceil(self._lines * self.metrics.height())
 
     def height_at(self, width: int) -> int:
-        """Pixels the picture needs at this width, or the words that stand for it."""
+        """Height of the chart at a width, or of the words in its place."""
         return self.words_height(width) if self.is_empty else self.height_wanted()
 
     def words_height(self, width: int) -> int:
-        """Pixels the words need in lines of this width."""
+        """Height of the words at a width."""
         room = QRectF(0, 0, width, 0)
         flags = Qt.TextFlag.TextWordWrap
         return ceil(self.metrics.boundingRect(room, flags, self.words()).height())
@@ -71,11 +70,11 @@ class Chart(QLabel):
         """Paint into the widget's rectangle."""
 
     def colour(self, name: str, opacity: float = 1.0) -> QColor:
-        """The theme's colour of this name, while it is painted."""
+        """Return a theme colour for painting."""
         return self._worn.colour(name, opacity)
 
     def draw_line(self, painter: QPainter, points: Sequence[QPointF]) -> None:
-        """The values."""
+        """Draw a line through points."""
         painter.setPen(QPen(self.colour("accent"), 1.25))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawPolyline(QPolygonF(points))
@@ -117,7 +116,7 @@ class Chart(QLabel):
 
 
 class Part(NamedTuple):
-    """Of a bar: how far it reaches, 0 to 1, and in which of the theme's colours."""
+    """A part of a bar: its end, 0 to 1, and its theme colour."""
 
     share: float
     colour: str
@@ -125,11 +124,11 @@ class Part(NamedTuple):
 
 
 THIN = 6
-"""Pixels a ShareBar is high, and a part of it wide at least."""
+"""Height of a ShareBar and least width of a part, in pixels."""
 
 
 class ShareBar(Chart):
-    """A thin track with parts of it filled, each over the one before."""
+    """A thin bar with coloured parts, each painted over the one before."""
 
     def __init__(self, name: str) -> None:
         super().__init__(0)
@@ -137,7 +136,7 @@ class ShareBar(Chart):
         self.show_parts("")
 
     def show_parts(self, words: str, *parts: Part) -> None:
-        """Show these; words: what they are, for screen readers."""
+        """Show these parts; words: for screen readers."""
         self._words, self._parts = words, parts
         self.refresh(is_empty=False)
 

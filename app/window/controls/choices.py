@@ -1,4 +1,4 @@
-"""One of several values, as a list or as segments side by side; a box to tick."""
+"""Choices between several values, as a list or as segments; check boxes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ from app.window.look import look
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A value, its words, and why it cannot be chosen ("" when it can). what: it in a sentence."""
+    """A value, its label, and why it cannot be chosen ("" if it can). what: its explanation."""
 
     value: object
     words: str
@@ -47,17 +47,17 @@ class Option:
 
     @property
     def tip(self) -> str:
-        """Why it cannot be chosen, else what it is."""
+        """Tooltip: why it cannot be chosen, else its explanation."""
         return said(self.why_not or self.what)
 
 
 class DropDown(QComboBox):
-    """One of several values in a list. Signal `chosen`: the value that the user picked."""
+    """A choice in a list. Signal `chosen`: the user's value."""
 
     chosen = Signal(object)
 
     def __init__(self, name: str, what: str = "") -> None:
-        """what: the choice in a sentence."""
+        """what: explanation of the choice."""
         super().__init__()
         self._options: tuple[Option, ...] = ()
         self._what = what
@@ -121,7 +121,7 @@ class DropDown(QComboBox):
 
 
 class _Segment(QPushButton):
-    """One of several; it keeps room for the bold words that it has while it is chosen."""
+    """A segment that reserves room for its bold text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,13 +147,13 @@ class _Segment(QPushButton):
 
 
 class Segments(Control):
-    """Values side by side, or under each other where there is no room; arrow keys move.
+    """Values side by side, or stacked without room; arrow keys move.
 
-    Signal `chosen`: the value that the user picked.
+    Signal `chosen`: the user's value.
     """
 
     def __init__(self, name: str, options: Sequence[Option] = (), what: str = "") -> None:
-        """what: the choice in a sentence."""
+        """what: explanation of the choice."""
         super().__init__()
         self.setAccessibleName(name)
         describe(self, what)
@@ -192,7 +192,7 @@ class Segments(Control):
         self._take_tab()
 
     def _take_tab(self) -> None:
-        """Have Tab stop at the value on show, or the first; arrow keys move from there."""
+        """Let Tab stop only at the chosen segment, or the first."""
         buttons = self._group.buttons()
         stop = self._group.checkedButton() or next(iter(buttons), None)
         for button in buttons:
@@ -201,7 +201,7 @@ class Segments(Control):
 
     @property
     def value(self) -> object:
-        """The value on show."""
+        """The chosen value."""
         row = self._group.checkedId()
         return self._options[row].value if row >= 0 else None
 
@@ -220,7 +220,7 @@ class Segments(Control):
                 self.setTabOrder(before, button)
 
     def _fit(self) -> None:
-        """Put the buttons under each other where they would be cut beside each other."""
+        """Stack the buttons if they would be cut side by side."""
         beside = self.sizeHint().width() <= self.width()
         self._row.setDirection(
             QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom
@@ -256,16 +256,16 @@ class Segments(Control):
 
 
 BOX = 40
-"""Pixels beside the words of a Tick at the largest zooms in use."""
+"""Pixels beside the text of a Tick at the largest usual zooms."""
 
 NARROWEST = 120
 
 
 class Tick(QCheckBox):
-    """A check box with words that wrap."""
+    """A check box with text that wraps."""
 
     def __init__(self, words: str, what: str = "") -> None:
-        """what: the box in a sentence, where the words need one."""
+        """what: explanation of the box, if it needs one."""
         super().__init__(words)
         self._words = words
         self.setAccessibleName(words)
@@ -274,7 +274,7 @@ class Tick(QCheckBox):
 
     @property
     def chosen(self) -> SignalInstance:
-        """Emitted with True or False when the user checks or clears the box."""
+        """Signal with True or False when the user checks or clears the box."""
         return self.clicked
 
     def set_value(self, value: bool) -> None:
@@ -282,7 +282,7 @@ class Tick(QCheckBox):
         self.setChecked(value)
 
     def _wrap(self) -> None:
-        """Break the words into lines of the width."""
+        """Wrap the text to the width."""
         metrics, lines = self.fontMetrics(), [""]
         room = self.width() - BOX
         for word in self._words.split():

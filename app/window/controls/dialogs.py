@@ -1,4 +1,4 @@
-"""Dialogs: questions before something is deleted, and files, from the folder chosen last."""
+"""Dialogs: confirmations, and file dialogs that begin in the folder used last."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +14,7 @@ from app.state.settings import KeptSettings
 def confirm(
     parent: QWidget, question: str, details: str, verb: str, do: Callable[[], object]
 ) -> None:
-    """Ask before something is lost, and do it when the button with the verb is pressed."""
+    """Ask before something is lost; call `do` when the button with the verb is pressed."""
     box = QMessageBox(QMessageBox.Icon.Question, verb, "", parent=parent)
     box.setTextFormat(Qt.TextFormat.PlainText)
     box.setText(question)
@@ -30,7 +30,7 @@ def confirm(
 def inform(
     parent: QWidget, title: str, heading: str, html: str, icon: QPixmap | None = None
 ) -> None:
-    """Show a text without asking anything."""
+    """Show a text with a button to close it."""
     box = QMessageBox(QMessageBox.Icon.NoIcon, title, heading, parent=parent)
     if icon is not None:
         box.setIconPixmap(icon)
@@ -39,14 +39,14 @@ def inform(
 
 
 def start_folder(settings: KeptSettings) -> Path:
-    """The folder in which something was chosen last, else Downloads, else the home folder."""
+    """Return the folder used last, else Downloads, else the home folder."""
     downloads = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DownloadLocation)
     folders = (settings.value.last_folder, Path(downloads) if downloads else None)
     return next((folder for folder in folders if folder and folder.is_dir()), Path.home())
 
 
 def choose_files(parent: QWidget, title: str, kinds: str, settings: KeptSettings) -> list[str]:
-    """Paths of files to open, none if the dialog was cancelled. kinds: a filter as Qt has them."""
+    """Ask for files to open, none if cancelled. kinds: a Qt name filter."""
     start = str(start_folder(settings))
     paths, _ = QFileDialog.getOpenFileNames(parent, title, start, kinds)
     _remember(settings, paths[:1])
@@ -54,14 +54,14 @@ def choose_files(parent: QWidget, title: str, kinds: str, settings: KeptSettings
 
 
 def choose_file(parent: QWidget, title: str, kinds: str, settings: KeptSettings) -> str:
-    """Path of a file to open, "" if the dialog was cancelled."""
+    """Ask for a file to open, "" if cancelled."""
     path, _ = QFileDialog.getOpenFileName(parent, title, str(start_folder(settings)), kinds)
     _remember(settings, [path] if path else [])
     return path
 
 
 def choose_folder(parent: QWidget, title: str, settings: KeptSettings) -> str:
-    """Path of a folder, "" if the dialog was cancelled."""
+    """Ask for a folder, "" if cancelled."""
     path = QFileDialog.getExistingDirectory(parent, title, str(start_folder(settings)))
     _remember(settings, [path] if path else [])
     return path
@@ -70,7 +70,7 @@ def choose_folder(parent: QWidget, title: str, settings: KeptSettings) -> str:
 def choose_target(
     parent: QWidget, title: str, name: str, kinds: str, settings: KeptSettings
 ) -> tuple[str, str]:
-    """Path of a file to write, "" if the dialog was cancelled, and the kind that was chosen."""
+    """Ask for a path to write to, "" if cancelled, and the chosen name filter."""
     start = str(start_folder(settings) / name)
     path, kind = QFileDialog.getSaveFileName(parent, title, start, kinds)
     _remember(settings, [path] if path else [])

@@ -1,4 +1,4 @@
-"""Text fields: search, one line, several lines; a problem is named below the field."""
+"""Text fields: search, one line, several lines; a problem is shown below the field."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,12 +25,12 @@ from mlx_engine.values.words import Words
 
 
 def follow_writing(edit: QPlainTextEdit) -> None:
-    """Have all of a text at the right as long as its first line is read from there."""
+    """Align a text to the right if its first line is written from right to left."""
     edit.textChanged.connect(lambda: _align(edit))
 
 
 def is_composing(edit: QPlainTextEdit) -> bool:
-    """Whether an input method is in the middle of a word."""
+    """Whether an input method is composing a character."""
     layout = edit.textCursor().block().layout()
     return bool(layout is not None and layout.preeditAreaText())
 
@@ -46,7 +46,7 @@ def _align(edit: QPlainTextEdit) -> None:
 
 
 class _OwnKey(QObject):
-    """Takes a key from the shortcuts of the window; do: None to leave it to the widget."""
+    """Gives a key to a widget instead of a shortcut; do: None for the widget's own action."""
 
     def __init__(self, widget: QWidget, key: Qt.Key, do: Callable[[], object] | None) -> None:
         super().__init__(widget)
@@ -70,25 +70,26 @@ class _OwnKey(QObject):
 
 
 def on_key(widget: QWidget, key: Qt.Key, do: Callable[[], object] | None = None) -> None:
-    """Have a key in a widget, or in a part of it that does not use the key, do this instead of the
-    shortcut that it is elsewhere. do: None for what the widget does with the key.
+    """Let a key in a widget, or in a part of it that ignores the key, call `do`.
+
+    Overrides a shortcut with the same key. do: None for the widget's own action.
     """
     _OwnKey(widget, key, do)
 
 
 def add_clear_button(edit: QLineEdit) -> None:
-    """Add Qt's button that clears a text, with a name for screen readers."""
+    """Add Qt's clear button, with a name for screen readers."""
     edit.setClearButtonEnabled(True)
     for button in edit.findChildren(QToolButton):
         button.setAccessibleName(tr("Clear"))
 
 
 SIGN_LEFT, SIGN_RIGHT = 8, 6
-"""Pixels beside the sign of a SearchField."""
+"""Pixels beside the icon of a SearchField."""
 
 
 class SearchField(QLineEdit):
-    """A field for words to search, behind a magnifying glass that grows with the text."""
+    """A search field with a magnifying glass that grows with the text."""
 
     def __init__(self, placeholder: str, name: str) -> None:
         super().__init__()
@@ -112,18 +113,18 @@ class SearchField(QLineEdit):
 
 
 SETTLED_MS = 300
-"""A value counts when nothing was typed for so long, or the focus left the field."""
+"""Milliseconds without typing after which a value counts."""
 
 
 def settle_timer(parent: QObject, settle: Callable[[], None]) -> QTimer:
-    """A timer that calls `settle` SETTLED_MS after its last start."""
+    """Make a timer that calls `settle` SETTLED_MS after its last start."""
     timer = QTimer(parent, singleShot=True, interval=SETTLED_MS)
     timer.timeout.connect(settle)
     return timer
 
 
 class Field(Control):
-    """A text to type; `read` parses it and `write` shows a value.
+    """A text field; `read` parses its text and `write` formats a value.
 
     Signal `chosen`: the typed value, once typing has paused or the focus has left.
     """
@@ -135,7 +136,7 @@ class Field(Control):
         read: Callable[[str], object] = str,
         write: Callable[[Any], str] = str,
     ) -> None:
-        """read: raises BadOption for a text that is no value."""
+        """read: raises BadOption for an invalid text."""
         super().__init__()
         self._edit, self._read, self._write = edit, read, write
         self._pending = settle_timer(self, self.settle)
@@ -149,7 +150,7 @@ class Field(Control):
         return edit.toPlainText() if isinstance(edit, QPlainTextEdit) else edit.text().strip()
 
     def set_value(self, value: object) -> None:
-        """Show a value without emitting it; what was typed is gone."""
+        """Show a value without emitting it, replacing text being typed."""
         edit, text = self._edit, self._write(value)
         if text != self.text():
             edit.setPlainText(text) if isinstance(edit, QPlainTextEdit) else edit.setText(text)
@@ -157,7 +158,7 @@ class Field(Control):
         self._show_problem("")
 
     def settle(self) -> None:
-        """Emit the value of the text, or say what is wrong with it."""
+        """Emit the value of the text, or show the problem."""
         self._pending.stop()
         try:
             value = self._read(self.text())
@@ -169,7 +170,7 @@ class Field(Control):
             self.chosen.emit(value)
 
     def leave(self) -> None:
-        """Settle what was typed when the focus leaves."""
+        """Emit the typed value when the focus leaves."""
         if self._pending.isActive():
             self.settle()
 
@@ -182,7 +183,7 @@ LONGEST_LINE = 2000
 
 
 class LineField(Field):
-    """One line of text beside its name."""
+    """A one-line text field beside its label."""
 
     def __init__(
         self,
@@ -192,7 +193,7 @@ class LineField(Field):
         read: Callable[[str], object] = str,
         write: Callable[[Any], str] = str,
     ) -> None:
-        """what: the field in a sentence. empty: shown while there is no text."""
+        """what: explanation of the field. empty: placeholder."""
         edit = QLineEdit()
         super().__init__(edit, name, read, write)
         edit.setMaxLength(LONGEST_LINE)
@@ -206,7 +207,7 @@ class LineField(Field):
 
 
 def buddy(name: str, control: QWidget) -> QLabel:
-    """A label that names a control."""
+    """Make a label for a control."""
     heading = label(name)
     heading.setToolTip(control.toolTip())
     heading.setBuddy(control)
@@ -214,14 +215,14 @@ def buddy(name: str, control: QWidget) -> QLabel:
 
 
 LONGEST = 20_000
-"""Characters a paste may make it; laying out more would freeze the window."""
+"""Most characters after a paste; laying out more would freeze the window."""
 TOO_LONG = Words("That text is too long for this field: {most:,} characters at most.", most=LONGEST)
 
 
 class Lines(QPlainTextEdit):
-    """A small editor; Tab goes on to the next control.
+    """A small text editor; Tab moves the focus.
 
-    Signals: `left` (the focus went elsewhere), `refused` (a paste that is too long).
+    Signals: `left` (it lost the focus), `refused` (a paste was too long).
     """
 
     left = Signal()
@@ -239,7 +240,7 @@ class Lines(QPlainTextEdit):
         self.fit()
 
     def fit(self) -> None:
-        """Be as high as the lines asked for in the font of now."""
+        """Set the height to the wanted number of lines."""
         margins = 2 * round(self.document().documentMargin()) + 10
         self.setFixedHeight(self._lines * self.fontMetrics().lineSpacing() + margins)
 
@@ -265,7 +266,7 @@ class Lines(QPlainTextEdit):
 
 
 class TextField(Field):
-    """Some lines of text below their name."""
+    """A text field of several lines below its label."""
 
     def __init__(
         self,
@@ -277,7 +278,7 @@ class TextField(Field):
         shows_name: bool = True,
         what: str = "",
     ) -> None:
-        """hint: shown while there is no text. what: the field in a sentence."""
+        """hint: placeholder. what: explanation of the field."""
         edit = Lines(lines)
         super().__init__(edit, name, read, write)
         edit.setPlaceholderText(hint)

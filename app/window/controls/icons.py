@@ -1,4 +1,4 @@
-"""Line icons from assets/icons in the colours of the look of now, and the widgets that show one."""
+"""Line icons in theme colours, and the widgets that show them."""
 
 from functools import cache
 from typing import Literal
@@ -15,14 +15,14 @@ from app.window.controls.labels import set_tip
 from app.window.look import look
 
 Colour = Literal["text", "muted", "accent", "on_accent", "error"]
-"""Names of colours of a theme."""
+"""Names of theme colours."""
 
 FAINT = 0.55
 """Opacity of a disabled icon."""
 
 
 class _Drawn(QIconEngine):
-    """Draws an icon when it is painted, so that it always wears the colours of now."""
+    """Icon engine that draws with the present theme at each painting."""
 
     def __init__(self, name: str, colour: Colour) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class _Drawn(QIconEngine):
         self._clones: list[_Drawn] = []
 
     def _colour_in(self, mode: QIcon.Mode) -> Colour:
-        """Return the colour of a mode: a disabled icon does not stand on the accent colour."""
+        """Return the colour for an icon mode: a disabled icon is not on the accent colour."""
         is_off = mode == QIcon.Mode.Disabled
         return "text" if is_off and self._colour == "on_accent" else self._colour
 
@@ -59,15 +59,15 @@ class _Drawn(QIconEngine):
 
 
 def opacity_in(mode: QIcon.Mode) -> float:
-    """Paler where it is off."""
+    """Return the opacity for an icon mode: a disabled icon is paler."""
     return FAINT if mode == QIcon.Mode.Disabled else 1.0
 
 
 def icon(name: str, colour: Colour = "text") -> QIcon:
-    """The icon `name` ("send") in a colour of the theme, whatever theme that will be.
+    """Return an icon ("send") in a theme colour, which follows the theme.
 
-    Give it to a widget at once: where Python keeps it and collects it in a cycle, its engine is
-    destroyed before it.
+    Give it to a widget at once: if Python collects it in a reference cycle, its engine is destroyed
+    first.
     """
     return QIcon(_Drawn(name, colour))
 
@@ -75,7 +75,7 @@ def icon(name: str, colour: Colour = "text") -> QIcon:
 def paint_icon(
     painter: QPainter, rect: QRect, name: str, colour: Colour, opacity: float = 1.0
 ) -> None:
-    """Draw an icon into the middle of `rect`, as large as that allows."""
+    """Draw an icon in the middle of `rect`, as large as fits."""
     size, scale = min(rect.width(), rect.height()), painter.deviceTransform().m11()
     place = QRect(0, 0, size, size)
     place.moveCenter(rect.center())
@@ -83,9 +83,10 @@ def paint_icon(
 
 
 def pixmap(name: str, colour: str, size: int, scale: float = 1, opacity: float = 1) -> QPixmap:
-    """An icon as a picture of `size` pixels at a device pixel ratio of `scale`; drawn once.
+    """Return an icon as a cached pixmap.
 
-    colour: "#RRGGBB". OSError where its file cannot be read: once, then the picture is empty.
+    size: in pixels, at the device pixel ratio `scale`. colour: "#RRGGBB". Raises OSError the first
+    time its file cannot be read, then returns an empty pixmap.
     """
     key = f"headstart {name} {colour} {size} {scale} {opacity}"
     kept = QPixmap()
@@ -106,12 +107,12 @@ def pixmap(name: str, colour: str, size: int, scale: float = 1, opacity: float =
 
 @cache
 def _source(name: str) -> str:
-    """Read the file of an icon, once."""
+    """Read an icon's file, cached."""
     return asset_path(f"icons/{name}.svg").read_text(encoding="utf-8")
 
 
 def app_icon() -> QIcon:
-    """The program's own icon."""
+    """Return the program's icon."""
     result = QIcon()
     for size in (16, 32, 64, 128, 256, 512):
         result.addPixmap(pixmap("app", "#000000", size))
@@ -119,10 +120,10 @@ def app_icon() -> QIcon:
 
 
 class IconButton(QToolButton):
-    """A button that is an icon, with words for tooltip and screen reader.
+    """A button with an icon from assets/icons, and words for tooltip and screen reader.
 
-    A click gives the keys to what it stands in, as on a Mac: it may vanish with what it closes.
-    `name` is a picture of assets/icons; role "primary" draws it on the accent colour.
+    A click focuses the widget that contains it, as on a Mac, because the button may vanish. Role
+    "primary" draws the icon on the accent colour.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class IconButton(QToolButton):
         self.show_icon(name, words)
 
     def show_icon(self, name: str, words: str) -> None:
-        """Become another button."""
+        """Show another icon and words."""
         set_tip(self, words)
         self.setAccessibleName(words)
         if name != self._name or self.icon().isNull():
@@ -146,17 +147,17 @@ class IconButton(QToolButton):
 
 
 class Sign(QWidget):
-    """An icon that says something: not a button."""
+    """An icon that is no button."""
 
     def __init__(self, name: str, colour: Colour = "muted", size: int = 0) -> None:
-        """size: in pixels, 0 for one that grows with the text."""
+        """size: in pixels, 0 to grow with the text."""
         super().__init__()
         self._size = size
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.show_sign(name, colour)
 
     def show_sign(self, name: str, colour: Colour) -> None:
-        """Become another one."""
+        """Show another icon."""
         self._name, self._colour = name, colour
         self.update()
 

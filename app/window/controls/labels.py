@@ -1,4 +1,4 @@
-"""Labels with a role that the style sheet knows, and figures that keep their width."""
+"""Labels with roles for the style sheet, tooltips, and figures of constant width."""
 
 from html import escape
 from textwrap import TextWrapper
@@ -12,7 +12,7 @@ from app.window.language import said
 
 
 def label(text: str = "", role: str = "") -> QLabel:
-    """One line or more of plain text; roles: title, heading, muted, problem, warning, note."""
+    """Make a plain text label; roles: title, heading, muted, problem, warning, note."""
     result = QLabel()
     result.setTextFormat(Qt.TextFormat.PlainText)  # first: HTML would be read as it is set
     result.setText(said(text))
@@ -22,7 +22,7 @@ def label(text: str = "", role: str = "") -> QLabel:
 
 
 def wrapped(text: str, role: str = "") -> QLabel:
-    """Text that wraps; its longest word keeps nothing else from its place."""
+    """Make a label that wraps; a long word does not widen its parent."""
     result = label(text, role)
     result.setWordWrap(True)
     result.setMinimumWidth(1)
@@ -30,18 +30,18 @@ def wrapped(text: str, role: str = "") -> QLabel:
 
 
 def paragraph(text: str = "", role: str = "") -> QLabel:
-    """The same to be selected; Qt makes a document of it, which takes three times as long."""
+    """Make a selectable label that wraps; it takes three times as long to make as `wrapped`."""
     result = wrapped(text, role)
     result.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return result
 
 
 LONGEST_TIP, TIP_COLUMNS = 1000, 72
-"""Characters of a tooltip and of a line of it."""
+"""Most characters of a tooltip, and of one of its lines."""
 
 
 def plain(text: str) -> str:
-    """Text for a tooltip in lines, which Qt does not wrap; it would take for HTML what looks so."""
+    """Wrap a text for a tooltip, and escape what looks like HTML."""
     shown = text if len(text) <= LONGEST_TIP else f"{text[:LONGEST_TIP]} …"
     wrap = TextWrapper(TIP_COLUMNS, break_long_words=False, break_on_hyphens=False)
     shown = "\n".join(wrap.fill(line) for line in shown.split("\n"))
@@ -49,41 +49,41 @@ def plain(text: str) -> str:
 
 
 def set_tip(widget: QWidget, text: str) -> None:
-    """Give a widget a tooltip: plain text, wherever it comes from."""
+    """Set a widget's tooltip to plain text."""
     widget.setToolTip(plain(text))
 
 
 def describe(control: QWidget, what: str) -> None:
-    """Give a control a sentence, for its tooltip and screen readers."""
+    """Set a control's explanation, for its tooltip and screen readers."""
     control.setAccessibleDescription(what)
     set_tip(control, what)
 
 
 def unmarked(text: str) -> str:
-    """Text for a button or menu, where & marks the key for what follows."""
+    """Escape & in the text of a button or menu."""
     return text.replace("&", "&&")
 
 
 def say(target: QLabel, text: str) -> None:
-    """Show a text, or hide the label when there is none."""
+    """Show a text, or hide the label if it is empty."""
     target.setText(said(text))
     target.setVisible(bool(text))
 
 
 def announce(widget: QWidget, words: str) -> None:
-    """Have a screen reader say this, wherever its user is."""
+    """Let a screen reader speak a text."""
     from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent  # a start needs neither
 
     QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(widget, words))
 
 
 def set_role(widget: QWidget, role: str) -> None:
-    """Give a widget another role after it was styled."""
+    """Change the role of a widget that is already styled."""
     restyle(widget, "role", role)
 
 
 def restyle(widget: QWidget, name: str, value: str | bool) -> None:
-    """Give a widget another value of a property that the style sheet knows."""
+    """Change a property that the style sheet uses, and style the widget again."""
     before = widget.property(name)
     widget.setProperty(name, value)
     if (before or value) and before != value:
@@ -92,15 +92,16 @@ def restyle(widget: QWidget, name: str, value: str | bool) -> None:
 
 
 def tabular(widget: QWidget) -> None:
-    """Figures of one width, so that changing numbers do not shake."""
+    """Use figures of equal width, so that changing numbers do not move."""
     font = QFont(widget.font())
     font.setFeature(QFont.Tag("tnum"), 1)
     widget.setFont(font)
 
 
 class ShortLabel(QLabel):
-    """Text on one line, or a few, that gives way: what does not fit ends in an ellipsis and is in
-    the tooltip, and all of it is the accessible name. Its height never changes.
+    """A label of one or a few lines, elided if it does not fit; its height never changes.
+
+    The whole text is in the tooltip and the accessible name.
     """
 
     def __init__(
@@ -110,8 +111,8 @@ class ShortLabel(QLabel):
         name: str = "",
         lines: int = 1,
     ) -> None:
-        """what: a sentence about the text, for the tooltip. name: for screen readers, which then
-        hear the text as a description.
+        """what: explanation, for the tooltip. name: accessible name; the text then is the
+        accessible description.
         """
         super().__init__()
         self._mode, self._what, self._name, self._lines = mode, what, name, lines
@@ -143,7 +144,7 @@ class ShortLabel(QLabel):
         return self.fontMetrics().elidedText(self._whole, self._mode, self.width())
 
     def _wrapped(self) -> str:
-        """As many words as there are lines for, whose height is taken."""
+        """Return the text wrapped into the lines there are, elided."""
         metrics, words, shown = self.fontMetrics(), self._whole.split(), self._whole
         height = self._lines * metrics.lineSpacing()
         self.setFixedHeight(height)
@@ -176,11 +177,11 @@ class ShortLabel(QLabel):
 
 
 SHORTEST = 64
-"""Pixels of a ShortButton: an icon and a few letters."""
+"""Least pixels of a ShortButton: an icon and a few letters."""
 
 
 class ShortButton(QPushButton):
-    """A button whose words give way: what does not fit ends in an ellipsis."""
+    """A button whose text is elided if it does not fit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -188,7 +189,7 @@ class ShortButton(QPushButton):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
 
     def show_text(self, text: str) -> None:
-        """Show these words, which are its name for screen readers unless it has another."""
+        """Set the text, which also is the accessible name unless there is another."""
         self._whole = said(text)
         self._fit()
         self.updateGeometry()

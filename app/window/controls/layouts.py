@@ -1,4 +1,4 @@
-"""Layouts: columns and rows of widgets, stacks, flows of chips, groups that fold."""
+"""Layouts: columns, rows, stacks, flows of chips, and foldable groups."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from app.window.language import said, tr
 
 
 class Wide(NamedTuple):
-    """Takes `share` of the room that is left; without an item the room stays empty."""
+    """An item that takes `share` of the spare room; without an item the room stays empty."""
 
     item: QWidget | QLayout | None = None
     share: int = 1
@@ -32,11 +32,11 @@ class Wide(NamedTuple):
 
 STRETCH = Wide()
 SPARE = Wide(share=0)
-"""Takes the room that nothing wide beside it takes, such as what is hidden now."""
+"""Takes room that nothing else takes, as when widgets are hidden."""
 Item = QWidget | QLayout | Wide | int
-"""An int is that many pixels of nothing."""
+"""A widget or layout; an int is that many pixels of space."""
 Margins = tuple[int, int, int, int]
-"""Pixels at the left, the top, the right and the bottom."""
+"""Pixels at the left, top, right and bottom."""
 
 
 def column(
@@ -45,7 +45,7 @@ def column(
     margins: Margins = (0, 0, 0, 0),
     spacing: int | None = None,
 ) -> QVBoxLayout:
-    """From top to bottom. of: the widget that this fills. spacing: None for that around it."""
+    """Arrange items from top to bottom. of: the parent widget. spacing: None for the default."""
     layout = QVBoxLayout()
     _fill(layout, items, of, margins, spacing)
     return layout
@@ -57,7 +57,7 @@ def row(
     margins: Margins = (0, 0, 0, 0),
     spacing: int | None = None,
 ) -> QHBoxLayout:
-    """From left to right, else as `column`."""
+    """Arrange items from left to right; arguments as in `column`."""
     layout = QHBoxLayout()
     _fill(layout, items, of, margins, spacing)
     return layout
@@ -80,7 +80,7 @@ def _fill(
 
 
 def add(layout: QBoxLayout, item: Item) -> None:
-    """Put one more at the end."""
+    """Append an item to a layout."""
     what, share = item if isinstance(item, Wide) else (item, 0)
     if isinstance(what, QWidget):
         layout.addWidget(what, share)
@@ -93,12 +93,12 @@ def add(layout: QBoxLayout, item: Item) -> None:
 
 
 def centred(widget: QWidget) -> QHBoxLayout:
-    """In the middle, as wide as it may be."""
+    """Centre a widget at its maximum width."""
     return row(SPARE, Wide(widget), SPARE, spacing=0)
 
 
 class _Stack(QStackedWidget):
-    """Qt's own lays out all pages, those that nobody sees too, to be as large as the largest."""
+    """A stacked layout that ignores hidden pages; Qt's makes room for the largest."""
 
     # Qt
 
@@ -119,7 +119,7 @@ class _Stack(QStackedWidget):
 
 
 def stacked(*pages: QWidget) -> QStackedWidget:
-    """One of them at a time."""
+    """Make a stack of pages, one of which is shown."""
     stack = _Stack()
     for page in pages:
         stack.addWidget(page)
@@ -127,7 +127,7 @@ def stacked(*pages: QWidget) -> QStackedWidget:
 
 
 def named(name: str, *widgets: QWidget) -> QWidget:
-    """Controls under a small heading, which has the tooltip of the first of them."""
+    """Put controls below a small heading with the tooltip of the first one."""
     block, heading = QWidget(), wrapped(name, "muted")
     heading.setToolTip(widgets[0].toolTip())
     column(heading, *widgets, of=block, spacing=4)
@@ -135,7 +135,7 @@ def named(name: str, *widgets: QWidget) -> QWidget:
 
 
 def scrolled(body: QWidget) -> QScrollArea:
-    """Scrolls what has not enough room; the keys go to what is in it."""
+    """Put a widget into a scroll area that passes the focus on to it."""
     area = QScrollArea()
     area.setFrameShape(QFrame.Shape.NoFrame)
     area.setWidgetResizable(True)
@@ -146,7 +146,7 @@ def scrolled(body: QWidget) -> QScrollArea:
 
 
 def scroll_to(widget: QWidget) -> None:
-    """Bring a widget into view in the scroll area that it is in, if it is in one."""
+    """Scroll a widget into view, if it is in a scroll area."""
     around: QWidget | None = widget
     while around and not isinstance(around, QScrollArea):
         around = around.parentWidget()
@@ -159,7 +159,7 @@ GAP = 6
 
 
 class ChipFlow(QWidget):
-    """As high as its chips need in its width; `chips` are its children, in their order."""
+    """A flow layout of `chips`, as high as they need."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -167,19 +167,19 @@ class ChipFlow(QWidget):
         self.chips: list[QWidget] = []
 
     def add(self, chip: QWidget) -> None:
-        """One more, at the end."""
+        """Append a chip."""
         self.chips.append(chip)
         chip.setParent(self)
         chip.show()
 
     def drop(self, chip: QWidget) -> None:
-        """One less."""
+        """Remove a chip."""
         self.chips.remove(chip)
         chip.hide()
         chip.deleteLater()
 
     def place(self) -> None:
-        """Put the chips where they belong, and be as high as they need."""
+        """Lay out the chips and set the height."""
         x = y = height = 0
         for chip in self.chips:
             wanted = chip.sizeHint()
@@ -200,10 +200,10 @@ class ChipFlow(QWidget):
 
 
 class Group(QWidget):
-    """A column below a heading with a chevron that folds it. name: the heading in English."""
+    """A column below a heading that folds it. name: the heading in English."""
 
     def __init__(self, title: str, is_open: bool = True, what: str = "") -> None:
-        """what: the group in a sentence. Words are shown in the window's language."""
+        """what: explanation of the group. Words are translated."""
         super().__init__()
         self.name, self._what = title, said(what)
         self._heading = QToolButton()
@@ -224,20 +224,20 @@ class Group(QWidget):
 
     @property
     def folded(self) -> SignalInstance:
-        """Emitted when it is unfolded or folded away."""
+        """Signal: it was folded or unfolded."""
         return self._heading.toggled
 
     @property
     def is_open(self) -> bool:
-        """Whether its controls are on show."""
+        """Whether it is unfolded."""
         return self._heading.isChecked()
 
     def open(self, is_open: bool) -> None:
-        """Unfold or fold away."""
+        """Unfold or fold it."""
         self._heading.setChecked(is_open)
 
     def add(self, *items: Item) -> None:
-        """Put controls at the end."""
+        """Append controls."""
         for item in items:
             add(self._column, item)
 

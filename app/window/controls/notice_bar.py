@@ -1,4 +1,4 @@
-"""Lines of words with what can be done about them: across the page, or to take a deed back."""
+"""Notice bars with actions: problems and offers, and undo."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from app.window.language import said, tr
 from mlx_engine.values.words import Words
 
 PASSING_MS = 12_000
-"""A notice that goes by itself is there for so long."""
+"""Milliseconds until a notice disappears by itself."""
 
 
 class _Notice(NamedTuple):
@@ -23,8 +23,9 @@ class _Notice(NamedTuple):
 
 
 class NoticeBar(QFrame):
-    """Shows the newest notice below those that stay, nothing at first; `details_wanted` asks for
-    what is behind them, `taken` for the model that the newest offers.
+    """Shows the newest notice below those that stay.
+
+    `details_wanted`: the user wants the details. `taken`: the model of the newest offer is wanted.
     """
 
     details_wanted = Signal(str)
@@ -60,8 +61,10 @@ class NoticeBar(QFrame):
         stays: bool = False,
         until: SignalInstance | None = None,
     ) -> None:
-        """Show a notice in place of the one before; one that stays is above the others until it is
-        withdrawn or dismissed. until: a signal that withdraws it.
+        """Show a notice in place of the last one.
+
+        stays: it is listed above the others until withdrawn or dismissed. until: signal that
+        withdraws it.
         """
         if until is not None:
             once = Qt.ConnectionType.SingleShotConnection
@@ -92,12 +95,12 @@ class NoticeBar(QFrame):
         return "\n\n".join(one.details for one in self._on_show() if one.details)
 
     def mention(self, words: str) -> None:
-        """Show a notice that needs no answer, and goes by itself."""
+        """Show a notice that disappears by itself."""
         self.say(words)
         self._passing.start()
 
     def offer(self, words: str, model: str, button: str = Words("Load…")) -> None:
-        """Show a notice of a model that can be loaded; `taken` brings its path."""
+        """Offer to load a model; `taken` brings its path."""
         self.say(words)
         self._offered = model
         self.take.setText(unmarked(said(button)))
@@ -105,12 +108,12 @@ class NoticeBar(QFrame):
         self.take.show()
 
     def withdraw_offer(self, model: str | None) -> None:
-        """Show no longer that the model at this path can be loaded."""
+        """Remove the offer of the model at a path."""
         if not self.take.isHidden() and model == self._offered:
             self.withdraw(self._newest.words)
 
     def withdraw(self, words: str) -> None:
-        """It is no longer so; the others stay."""
+        """Remove a notice; the others stay."""
         words = said(words)
         if words not in [one.words for one in self._on_show()]:
             return
@@ -122,7 +125,7 @@ class NoticeBar(QFrame):
         self.setVisible(bool(self._on_show()))
 
     def words(self) -> str:
-        """What is said now, "" when nothing is."""
+        """The text on show, "" for none."""
         return "" if self.isHidden() else self._words.text()
 
     def _take_up(self) -> None:
@@ -138,7 +141,7 @@ SHOWN_MS = 10_000
 
 
 class UndoBar(QFrame):
-    """Says for a while what was done, with a button that undoes it."""
+    """Shows the last change for a while, with an Undo button."""
 
     _deeds: Deeds
 
@@ -157,7 +160,7 @@ class UndoBar(QFrame):
         self.hide()
 
     def watch(self, deeds: Deeds) -> None:
-        """Show the newest of these."""
+        """Show the newest change of these."""
         self._deeds = deeds
         self._button.clicked.connect(deeds.undo)
         deeds.changed.connect(self._show)

@@ -1,4 +1,4 @@
-"""Numbers to type, step and slide."""
+"""Number fields with steps and sliders."""
 
 import re
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from mlx_engine.values.words import Words
 GROUPED = re.compile(r"\d{1,3}([., ’\xa0\u202f]\d{3})+")
 """A whole number in groups of three digits: "32,768", "32.768"."""
 GROUPED_SO_FAR = re.compile(r"\d{1,3}([., ’\xa0\u202f]\d{0,3})+")
-"""How one begins while it is typed."""
+"""The beginning of such a number, while it is typed."""
 
 
 NOT_IN_RANGE = Words("“{text}” isn't possible here. Use a number from {least} to {most}.")
@@ -28,8 +28,8 @@ NOT_IN_RANGE = Words("“{text}” isn't possible here. Use a number from {least
 class NumberKind:
     """Range and step of a number.
 
-    decimals: 0 for whole numbers. off: a number that is shown as the word "off". slides_to: where a
-    slider from `least` ends, None for no slider.
+    decimals: 0 for whole numbers. off: a number shown as "off". slides_to: maximum of a slider from
+    `least` on, None for no slider.
     """
 
     least: float
@@ -45,19 +45,18 @@ INSET = 7
 
 
 class NumberEdit(QDoubleSpinBox):
-    """A number with a decimal point or comma, or a word that stands for one.
+    """A spin box for a number with a decimal point or comma, or a word in its place.
 
     The value `unset`, a step below the least number, stands for "not chosen"; the special value
-    text says what is used then, and stepping begins at `start`. A text that is no number in the
-    range stays while it is typed; then `kept` is shown again.
-
-    Signal `refused`(str): such a text was left.
+    text then shows the default, and stepping begins at `start`. An invalid text stays while it is
+    typed; afterwards the last value is shown again. Signal `refused`(str): an invalid text was
+    left.
     """
 
     refused = Signal(str)
 
     def __init__(self, kind: NumberKind, unset: str) -> None:
-        """unset: the special value text, "" where there always is a number."""
+        """unset: the special value text, "" if there always is a number."""
         super().__init__()
         self.unset, self._least = round(kind.least - kind.step, 6), kind.least
         self._off = kind.off
@@ -75,7 +74,7 @@ class NumberEdit(QDoubleSpinBox):
         tabular(self)
 
     def is_wrong(self, text: str) -> bool:
-        """Whether no text that begins so is a number in the range."""
+        """Whether no valid number begins with this text."""
         number = self._number(text)
         if number is not None:
             return number > self.maximum()
@@ -98,9 +97,7 @@ class NumberEdit(QDoubleSpinBox):
             return None
 
     def _without_unset(self, text: str, at: int) -> tuple[str, int]:
-        """Keep what was typed before the cursor `at` into the word for no number, and where the
-        cursor goes.
-        """
+        """Remove the special value text around what was typed; return the new cursor too."""
         unset, after = self.specialValueText(), text[at:]
         before = unset[: len(unset) - len(after)]
         is_inside = len(text) > len(unset) and text.startswith(before) and unset.endswith(after)
@@ -150,7 +147,7 @@ class NumberEdit(QDoubleSpinBox):
 
 
 class Slider(QSlider):
-    """A number by hand, beside the field that takes it from the keys."""
+    """A slider for the mouse; the number field beside it takes the keys."""
 
     def __init__(self, name: str, steps: int) -> None:
         super().__init__(Qt.Orientation.Horizontal)
@@ -166,13 +163,13 @@ class Slider(QSlider):
 
 
 class NumberField(Control):
-    """A number beside its name, with a slider where its kind has one.
+    """A number with its label, and a slider for some kinds.
 
-    Signal `chosen`(int | float | None): the number, None for "not chosen", once it has settled.
+    Signal `chosen`(int | float | None): the number, None for "not chosen", once typing has paused.
     """
 
     def __init__(self, name: str, kind: NumberKind, what: str = "", unset: str = "") -> None:
-        """what: the number in a sentence. unset: words of "not chosen", "" for no such choice."""
+        """what: explanation of the number. unset: text for "not chosen", "" for none."""
         super().__init__()
         self._kind, self.edit = kind, NumberEdit(kind, unset)
         self._pending = settle_timer(self, self.settle)
@@ -218,7 +215,7 @@ class NumberField(Control):
         self._refresh()
 
     def recommend(self, number: float | None) -> None:
-        """Show what is used where nothing was chosen, None where that is not known."""
+        """Show the default where nothing was chosen, None if not known."""
         self.edit.start = number
         words = tr("default") if number is None else self.edit.textFromValue(number)
         self.edit.setSpecialValueText(words)
@@ -237,19 +234,19 @@ class NumberField(Control):
         self.chosen.emit(self.value)
 
     def leave(self) -> None:
-        """Settle what was typed when the focus leaves."""
+        """Emit the typed number when the focus leaves."""
         if self._pending.isActive():
             self.settle()
 
     def _take_text(self, text: str) -> None:
-        """Keep a number that grew out of the range while it was typed from being settled."""
+        """Do not emit a number while the text is out of range."""
         is_wrong = self.edit.is_wrong(text)
         self._show_problem(text if is_wrong else "")
         if not self.edit.hasAcceptableInput():
             self._pending.stop()
 
     def _show_problem(self, text: str, *, is_shown: bool = True) -> None:
-        """Say that a text is no number of the range, "" for none. is_shown: it is in the field."""
+        """Show that a text is not a number in range, "" for none. is_shown: it is in the field."""
         least, most = decimal(self._kind.least), decimal(self._kind.most)
         words = tr(NOT_IN_RANGE.template, text=text, least=least, most=most)
         say(self._problem, words if text else "")
@@ -262,7 +259,7 @@ class NumberField(Control):
         self._refresh()
 
     def _refresh(self) -> None:
-        """Show the number in the slider, and by the colour whether it was chosen."""
+        """Update the slider, and the colour that shows whether a number was chosen."""
         chosen = self.value
         restyle(self.edit, "unset", chosen is None)
         number = self.edit.start if chosen is None else chosen

@@ -1,4 +1,4 @@
-"""Downloads, a row each in the order of the queue: bytes and speed, then the model to load."""
+"""The list of downloads, in the order of the queue, with progress and buttons."""
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QProgressBar, QPushButton, QScrollArea, QWidget
@@ -26,20 +26,20 @@ RUNS: tuple[Phase, ...] = ("waiting", "looking", "running")
 
 
 class BytesBar(QProgressBar):
-    """How many of some bytes are there, without words."""
+    """A progress bar for bytes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.setTextVisible(False)
 
     def show_bytes(self, done: int, total: int) -> None:
-        """total: 0 while it is not known."""
+        """total: 0 if not known."""
         self.setRange(0, STEPS if total else 0)
         self.setValue(STEPS * done // total if total else 0)
 
 
 class DownloadList(QScrollArea):
-    """As high as its rows, up to a limit; the rest is scrolled to."""
+    """A list as high as its rows, up to a limit; it scrolls beyond that."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class DownloadList(QScrollArea):
         self.hide()
 
     def watch(self, downloads: Downloads, offered: OfferedModel, hub: HubState) -> None:
-        """Show these downloads in their order; offered, hub: where to load a model, and sign in."""
+        """Show these downloads. offered, hub: to load a model, and to sign in."""
         self._downloads, self._offered, self._hub = downloads, offered, hub
         downloads.changed.connect(self._refresh)
         self._refresh()
@@ -73,7 +73,7 @@ class DownloadList(QScrollArea):
             self._rows[one.key].show_figures(one)
 
     def fit(self, most: int) -> None:
-        """Take no more than so many pixels."""
+        """Limit the height to so many pixels."""
         rows = [row.heightForWidth(self.width()) for row in self._rows.values()]
         wanted = sum(rows) + GAP * (len(rows) - 1)
         self.setFixedHeight(max(0, min(wanted, most)))
@@ -81,7 +81,7 @@ class DownloadList(QScrollArea):
 
 
 class DownloadRow(QFrame):
-    """One download, with buttons for what can be done about it."""
+    """One download, with buttons for what can be done with it."""
 
     def __init__(self, downloads: Downloads, offered: OfferedModel, hub: HubState) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class DownloadRow(QFrame):
         self._cancel.clicked.connect(lambda: downloads.cancel(self._figures.key))
 
     def show_figures(self, figures: DownloadFigures) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         self._figures, phase = figures, figures.phase
         self._name.show_text(figures.name)
         self.setAccessibleName(tr("Download of {name}", name=figures.name))
@@ -135,7 +135,7 @@ class DownloadRow(QFrame):
 
 
 def progress_in_words(figures: DownloadFigures) -> str:
-    """ "4.1 of 18.2 GB · 32.1 MB/s · 7 min left"."""
+    """Format progress: "4.1 of 18.2 GB · 32.1 MB/s · 7 min left"."""
     how_much = bytes_of(figures.done, figures.total) if figures.total else ""
     if figures.phase == "running":
         return _running_words(figures, how_much)
@@ -160,7 +160,7 @@ def _running_words(figures: DownloadFigures, how_much: str) -> str:
 
 
 def bytes_of(done: int, total: int) -> str:
-    """ "4.10 of 18.2 GB", in the unit of the whole."""
+    """Format a part of a size in its unit: "4.10 of 18.2 GB"."""
     for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
         if total >= 0.9995 * size:
             digits = 2 if total < 9.995 * size else 1
@@ -170,7 +170,7 @@ def bytes_of(done: int, total: int) -> str:
 
 
 def duration_in_words(seconds: float) -> str:
-    """ "40 s", "3 min", "2 h 5 min"."""
+    """Format a duration: "40 s", "3 min", "2 h 5 min"."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)

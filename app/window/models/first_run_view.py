@@ -1,4 +1,4 @@
-"""The page of a new chat: model name, composer, questions; for a new user, three first steps."""
+"""The start page of a new chat: composer, questions, and first steps for new users."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -28,10 +28,10 @@ WIDEST = 680
 PICTURE = 28
 MOST_RECENT = 4
 QUESTIONS = ("What is Headstart?", "How does drafting work?", "How do I read a file line by line?")
-"""In English, which is all that the built-in model reads."""
+"""In English, which is all that the built-in model understands."""
 ABOUT_QUESTIONS = Words("This model is tiny. It knows little and only English.")
 TINY = 200_000_000
-"""Parameters up to which a model is asked what the built-in one is."""
+"""Most parameters of a model that gets the built-in model's questions."""
 CODE_NAMES = re.compile(r"code|devstral|starcoder", re.IGNORECASE)
 FOR_CODE = (
     Words("Write a function that checks whether a text is a palindrome, with tests."),
@@ -51,7 +51,7 @@ FOR_ALL = (
 
 
 def questions_for(model: ModelDescription) -> tuple[str, ...]:
-    """Three that suit a model: tiny, made for code, able to think first, or any other."""
+    """Return three questions that suit a model: tiny, for code, able to think, or any other."""
     if model.parameters <= TINY:
         return QUESTIONS
     if CODE_NAMES.search(model.name):
@@ -64,7 +64,7 @@ DROP = Words("Drop a model here, or start with the built-in one")
 
 
 class FirstSteps(QFrame):
-    """Pick a model, download it, ask: for a user who has no model yet."""
+    """Three steps for a user without a model: pick one, download it, ask."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class FirstSteps(QFrame):
         downloads: Downloads,
         hub: HubState,
     ) -> None:
-        """Offer models that suit this machine, and load one once it is downloaded."""
+        """Offer models for this machine, and load one once it is downloaded."""
         suggestions, usable_bytes = known.suggestions, known.usable_bytes
         self._downloads, self._offered, self._hub = downloads, offered, hub
         self._links = {one.link for one in suggestions}
@@ -149,7 +149,7 @@ class FirstSteps(QFrame):
 
 
 class FirstRunView(QWidget):
-    """open: button of the command that opens a model."""
+    """The start page. open: button of the command that opens a model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ class FirstRunView(QWidget):
         column(scrolled(body), of=self)
 
     def show_questions(self, questions: tuple[str, ...]) -> None:
-        """A button for each."""
+        """Show a button for each question."""
         if questions == self._shown_questions:
             return
         self._shown_questions = questions
@@ -192,7 +192,7 @@ class FirstRunView(QWidget):
         self._order()
 
     def _order(self) -> None:
-        """Let Tab go through the page from its top to its end."""
+        """Set the tab order from top to bottom."""
         places = (
             rows.itemAt(at)
             for rows in (self._questions, self._recent)
@@ -214,7 +214,7 @@ class FirstRunView(QWidget):
         hub: HubState,
         ask: Callable[[str], object],
     ) -> None:
-        """Show the model in use and recent ones, or the first steps. ask: takes a question."""
+        """Show the model in use and recent ones, or the first steps. ask: sends a question."""
         self._known, self._models, self._offered, self._ask = known, models, offered, ask
         self._steps.watch(known, models, offered, downloads, hub)
         self._built_in.clicked.connect(self._use_built_in)
@@ -223,7 +223,7 @@ class FirstRunView(QWidget):
         self._refresh()
 
     def _drop_target(self, sign: Sign) -> QFrame:
-        """Make the dashed frame; the window takes the drop."""
+        """Make the dashed frame that invites to drop a model; the window handles the drop."""
         frame = QFrame()
         frame.setProperty("role", "drop")
         words = paragraph(DROP, "heading")
@@ -265,7 +265,7 @@ class FirstRunView(QWidget):
         self._show_recent(self._known.recent)
 
     def _show_recent(self, entries: Sequence[FoundModel]) -> None:
-        """Show a button for each of the newest models that can be loaded."""
+        """Show buttons for the newest models that can be loaded."""
         sound = [entry for entry in entries if not entry.problem][:MOST_RECENT]
         empty(self._recent)
         for entry in sound:
@@ -293,7 +293,7 @@ class FirstRunView(QWidget):
 
 
 def empty(rows: QVBoxLayout) -> None:
-    """Take every button away."""
+    """Remove all buttons."""
     while (old := rows.takeAt(0)) is not None:
         widget = old.widget()
         if widget is not None:
@@ -301,7 +301,7 @@ def empty(rows: QVBoxLayout) -> None:
 
 
 def row_button(words: str, picture: str, tip: str) -> ShortButton:
-    """A row of words that can be pressed."""
+    """Make a button as wide as the page."""
     button = ShortButton()
     words = said(words)
     button.show_text(words)

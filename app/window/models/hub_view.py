@@ -1,4 +1,4 @@
-"""Models on the hub: a search, what was found, what one of them would bring, and the account."""
+"""The hub page: search, results, downloads of one model, and signing in."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ TOKENS = "https://huggingface.co/settings/tokens"
 
 
 class SignIn(QWidget):
-    """What to do for models whose owners want their terms accepted."""
+    """Steps for models whose owners require accepting their terms."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class SignIn(QWidget):
         self._tokens.clicked.connect(lambda: QDesktopServices.openUrl(QUrl(TOKENS)))
 
     def watch(self, hub: HubState) -> None:
-        """Sign in there."""
+        """Sign in to this hub."""
         self._hub = hub
         self._page.clicked.connect(self._open_page)
 
@@ -71,7 +71,7 @@ class SignIn(QWidget):
 
 
 class HubView(QWidget):
-    """A search on the hub; the files of one model are listed below it."""
+    """A search on the hub; the downloads of one model are listed below it."""
 
     _hub: HubState
 
@@ -101,7 +101,7 @@ class HubView(QWidget):
         column(top, *lines, foot, of=self, spacing=8)
 
     def watch(self, hub: HubState, downloads: Downloads, offered: OfferedModel) -> None:
-        """Search there, download, and load what is on this disk."""
+        """Search and download there, and load what is on this disk."""
         self._hub, self._downloads, self._offered = hub, downloads, offered
         self._sign_in.watch(hub)
         hub.changed.connect(self._refresh)
@@ -119,7 +119,7 @@ class HubView(QWidget):
 
     @property
     def offer(self) -> HubOffer | None:
-        """The model to download that is chosen."""
+        """The selected download."""
         entry = self.table.entry
         return entry if isinstance(entry, HubOffer) else None
 
@@ -167,7 +167,7 @@ class HubView(QWidget):
             )
 
     def _take(self, entry: object) -> None:
-        """Open the files of a model, or close them."""
+        """Show or hide the downloads of a model."""
         if isinstance(entry, HubFind):
             self._hub.look(entry.hub_id)
 
@@ -176,7 +176,7 @@ class HubView(QWidget):
         return figures.path if figures and figures.phase == "done" else offer.path
 
     def _want(self) -> None:
-        """Download the chosen model, or offer to load it when it is on this disk."""
+        """Download the selected model, or open its card if it is on this disk."""
         offer = self.offer
         if offer is None:
             return

@@ -34,12 +34,12 @@ NOTHING = Words(
     "from Hugging Face."
 )
 DOWNLOADS_SHARE = 0.3
-"""Of the page's height."""
+"""Largest share of the page's height for downloads."""
 PLACES = (Option("here", Words("On this computer")), Option("hub", "Hugging Face"))
 
 
 class FolderSection(QWidget):
-    """Folders that models are looked for in, and the one that they are downloaded to."""
+    """Folders that are searched for models, and the one for downloads."""
 
     _known: KnownModels
     _downloads: Downloads
@@ -91,7 +91,7 @@ class FolderSection(QWidget):
         return line
 
     def _follow_target(self) -> None:
-        """Show another folder once it is chosen."""
+        """Update the download folder when it changes."""
         if self._downloads.folder != self._shown:
             self._show_target()
 
@@ -127,7 +127,7 @@ class FolderSection(QWidget):
 
     @override
     def changeEvent(self, event: QEvent) -> None:
-        """Look again after work in another program."""
+        """Look for models again after the user worked in another program."""
         super().changeEvent(event)
         is_switch = event.type() == QEvent.Type.ActivationChange
         if is_switch and self.isVisible() and self.isActiveWindow():
@@ -180,7 +180,7 @@ class ModelsHere(QWidget):
         say(self._problem, self._known.problem)
 
     def _take(self, model: FoundModel) -> None:
-        """Open the card of a model, or go on with its download."""
+        """Open the card of a model, or continue its download."""
         if model.unfinished:
             self._hub.show(model.unfinished)
         elif not model.problem:
@@ -194,7 +194,7 @@ class ModelsHere(QWidget):
             menu.popup(self.table.viewport().mapToGlobal(place))
 
     def menu_of(self, item: QTreeWidgetItem | None) -> QMenu | None:
-        """What can be done with the model in a row, None for other lines."""
+        """Make the menu of a model's row, None for other lines."""
         model, known = self.table.entry_at(item), self._known
         if not isinstance(model, FoundModel):
             return None
@@ -254,7 +254,7 @@ def _row_of(model: FoundModel, is_in_use: bool) -> ModelRow:
 
 
 class LibraryView(QWidget):
-    """Shows one of the two places, `here` or `hub`, above the downloads."""
+    """Shows the models `here` or on the `hub`, above the downloads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -279,7 +279,7 @@ class LibraryView(QWidget):
         hub: HubState,
         settings: KeptSettings,
     ) -> None:
-        """Show all of these."""
+        """Pass these states to the parts of the page."""
         self.here.watch(known, models, offered, hub)
         self.here.folders.watch(known, downloads, settings)
         self.hub.watch(hub, downloads, offered)
@@ -289,7 +289,7 @@ class LibraryView(QWidget):
         self._fit_downloads()
 
     def show_place(self, where: str) -> None:
-        """Show models "here", or those on the "hub"."""
+        """Show the models "here" or those on the "hub"."""
         self._places.set_value(where)
         self._stack.setCurrentWidget(self._pages[where])
 
@@ -316,13 +316,13 @@ class LibraryView(QWidget):
 
 
 def matches(model: FoundModel, words: Sequence[str]) -> bool:
-    """Whether all (case-folded) words are somewhere in a model's name, format or path."""
+    """Whether all (case-folded) words occur in a model's name, format or path."""
     text = f"{model.name} {model.detail} {model.format} {model.path}".casefold()
     return all(word in text for word in words)
 
 
 def reveal(path: str) -> bool:
-    """Select a file in the Finder, elsewhere open its folder; False when it is not there."""
+    """Select a file in the Finder, elsewhere open its folder; False if it does not exist."""
     place = Path(path)
     if not place.exists():
         return False

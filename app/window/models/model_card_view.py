@@ -1,4 +1,4 @@
-"""The card of a model: what it is, and the options that it would be loaded with."""
+"""The card of a model, with the options to load it with."""
 
 from dataclasses import replace
 
@@ -79,12 +79,13 @@ CONTEXT = NumberKind(8, 2**31, 1024)
 
 
 class PlaceField(Control):
-    """A file, a folder, or where it is allowed a hub id. settings_file: knows the folder chosen
-    last. Signal `chosen`(str | None).
+    """A field for a file, a folder, or where allowed a hub id.
+
+    settings_file: holds the folder of the last file dialog. Signal `chosen`(str | None).
     """
 
     def __init__(self, name: str, what: str, none: str) -> None:
-        """none: what no place means."""
+        """none: placeholder for no file."""
         super().__init__()
         self.settings_file: KeptSettings | None = None
         self._name, self._place = name, ""
@@ -105,7 +106,7 @@ class PlaceField(Control):
         self._edit.editingFinished.connect(lambda: self._take(self._edit.text().strip()))
 
     def set_value(self, place: object) -> None:
-        """Show a place, None for none, without emitting it."""
+        """Show a path or hub id, None for none, without emitting it."""
         self._place = str(place or "")
         self._edit.setText(self._place)
 
@@ -126,7 +127,7 @@ class PlaceField(Control):
 
 
 class LoadFields(Group):
-    """Fields for the settings that the model on offer would be loaded with."""
+    """Fields for the options to load the offered model with."""
 
     _offered: OfferedModel
     _known: ModelSettings | None = None
@@ -172,7 +173,7 @@ class LoadFields(Group):
         )
 
     def watch(self, offered: OfferedModel, settings: KeptSettings) -> None:
-        """Show and change the settings of this model. settings: know the folder chosen last."""
+        """Show and change these options. settings: hold the folder of the last file dialog."""
         self._offered = offered
         for field in self.findChildren(PlaceField):
             field.settings_file = settings
@@ -180,7 +181,7 @@ class LoadFields(Group):
         self._bound.watch(lambda: offered.own, self._take, offered.changed)
 
     def _refresh(self) -> None:
-        """Unfold for a model whose settings are not the default."""
+        """Unfold for a model whose options are not the defaults."""
         own = self._offered.own
         if own is not self._known:
             self._known = own
@@ -188,7 +189,7 @@ class LoadFields(Group):
             self.open(own != ModelSettings())
 
     def settle(self) -> None:
-        """Take what is being typed."""
+        """Use a value that is being typed."""
         self._context.edit.interpretText()
         self._context.leave()
 
@@ -202,7 +203,7 @@ LOOKING = Words("Checking files")
 
 
 class FittingArea(QScrollArea):
-    """As high as what is in it; scrolls that where there is less room."""
+    """A scroll area as high as its content, if there is room."""
 
     def __init__(self, body: QWidget) -> None:
         super().__init__()
@@ -237,7 +238,7 @@ class FittingArea(QScrollArea):
 
 
 class ModelCardView(QFrame):
-    """Shows the model on offer. load: loads it. other: button of a command, opens another file."""
+    """The card of the offered model. load: its Load button. other: opens another file."""
 
     _offered: OfferedModel
 
@@ -266,7 +267,9 @@ class ModelCardView(QFrame):
         on_key(self, Qt.Key.Key_Escape, self._close)
 
     def watch(self, offered: OfferedModel, settings: KeptSettings) -> None:
-        """Show this model, and change how it is loaded. settings: know the folder chosen last."""
+        """Show this model, and change its options. settings: hold the folder of the last file
+        dialog.
+        """
         self._offered = offered
         self.load_fields.watch(offered, settings)
         offered.changed.connect(self._refresh)

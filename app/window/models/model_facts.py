@@ -1,4 +1,4 @@
-"""A model in a few lines: what it is, whether it drafts, whether it fits."""
+"""A model in a few lines: size, drafting, memory, and details on demand."""
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton, QWidget
@@ -28,7 +28,9 @@ WHAT_MEMORY_IS_FOR = Words(
 
 
 def memory_parts(memory: MemoryFit) -> tuple[Part, ...]:
-    """Weights solid, caches paler; in the warning colour where it is tight or too much."""
+    """Return the parts of the memory bar: weights, and paler caches; coloured if tight or too
+    much.
+    """
     if not memory.usable:
         return ()
     colour = {"fits": "accent", "tight": "warning"}.get(memory.fit, "error")
@@ -95,7 +97,7 @@ class ModelFacts(QWidget):
         self._show_details(self._toggle.isChecked())
 
     def show_name(self, name: str) -> None:
-        """Nothing but a name is known yet."""
+        """Show a name while nothing else is known."""
         self.show_facts(None)
         self._name.show_text(name)
 
@@ -105,7 +107,7 @@ class ModelFacts(QWidget):
 
 
 def what_in_words(facts: ModelCard) -> str:
-    """Parameters, size and format in one line that does not break inside one of them."""
+    """Format parameters, size and format in one line, which breaks only between them."""
     unbroken = str.maketrans({" ": "\N{NO-BREAK SPACE}", "-": "\N{NON-BREAKING HYPHEN}"})
     size = tr("{size} on disk", size=facts.size) if facts.size else ""
     parts = (facts.parameters, size, facts.format)
@@ -114,7 +116,7 @@ def what_in_words(facts: ModelCard) -> str:
 
 
 def memory_in_words(memory: MemoryFit) -> str:
-    """A line for a model that fits; else the whole plan, which says what does not."""
+    """Return a line for a model that fits, else the whole memory plan."""
     if memory.fit != "fits":
         return said(memory.words)
     return tr(
@@ -125,7 +127,7 @@ def memory_in_words(memory: MemoryFit) -> str:
 
 
 def memory_details(memory: MemoryFit) -> str:
-    """What a short and the longest chat need, where the model fits; else the whole plan."""
+    """Say what a short and the longest chat need, for a model that fits, else the whole plan."""
     if memory.fit != "fits":
         return said(memory.words)
     return tr(
@@ -140,7 +142,7 @@ def memory_details(memory: MemoryFit) -> str:
 
 
 def details_in_words(facts: ModelCard) -> str:
-    """Lines about family, format, context and memory, and whatever else is worth knowing."""
+    """Return lines about family, format, longest chat, memory, and notes."""
     lines = {
         tr("Model family: {words}"): facts.architecture,
         tr("Format: {words}"): facts.quantisation,

@@ -1,4 +1,4 @@
-"""A table of models: sorted by a click on a header, several sizes of one model below its name."""
+"""A sortable table of models; several sizes of one model are grouped."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,18 +36,19 @@ COLUMNS = (
     Words("About"),
 )
 HIDDEN_BELOW = {ABOUT: 760, FORMAT: 620, PARAMETERS: 560}
-"""Columns that a narrow table does without, and its width in pixels at a zoom of 1."""
+"""Columns that are hidden in a table narrower than so many pixels at a zoom of 1."""
 WIDEST_AMONG = 30
-"""Rows whose texts a column is made wide enough for."""
+"""Rows that are measured for the width of a column."""
 FIT_ORDER: dict[Fit | None, int] = {"fits": 0, "tight": 1, "too-large": 2, None: 3}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """What a row says, as far as it is known. entry: given back when the row is taken.
+    """Content of a row, as far as known.
 
-    group: name of the model that it is one size of. problem: a line below the row, a warning where
-    the row is not faint. tip: more of it. rows: below this one.
+    entry: the model or download, passed on when the row is chosen. group: name of the model of
+    which this is one size. problem: a line below the row; a warning unless the row is faint. tip:
+    its tooltip. rows: rows of a group.
     """
 
     entry: Any
@@ -81,7 +82,7 @@ class ModelRow:
 
     @property
     def keys(self) -> tuple[Any, ...]:
-        """What each column is sorted by; of several rows below it, the first of them."""
+        """Sort key for each column; of a group, that of the first of its rows."""
         if self.rows and not self.nbytes:
             below = [row.keys for row in self.rows]
             return (
@@ -100,7 +101,7 @@ class ModelRow:
 
 
 def grouped(rows: Iterable[ModelRow]) -> list[ModelRow]:
-    """Put rows of one model in several sizes below a row with its name."""
+    """Group rows that are several sizes of one model."""
     groups: dict[str, list[ModelRow]] = {}
     for row in rows:
         groups.setdefault((row.group or row.name).casefold(), []).append(row)
@@ -114,7 +115,7 @@ def _group(rows: list[ModelRow]) -> ModelRow:
 
 
 class _Item(QTreeWidgetItem):
-    """A row, in the colours of now."""
+    """An item that takes its colours from the present theme."""
 
     def __init__(self, row: ModelRow) -> None:
         texts = row.texts
@@ -156,7 +157,7 @@ class _Item(QTreeWidgetItem):
 
 
 class _Problem(QTreeWidgetItem):
-    """A line across the table, below the row that it is about."""
+    """A line across the table, below the row with the problem."""
 
     def __init__(self, row: ModelRow) -> None:
         super().__init__([said(row.problem)])
@@ -172,8 +173,12 @@ class _Problem(QTreeWidgetItem):
 
 
 class ModelTable(QTreeWidget):
-    """Signals: `taken`(entry): a row was clicked, or Return was pressed on it. `wanted`: it was
-    double-clicked, or Return was pressed on it. `picked`: another row is current.
+    """The table.
+
+    Signals:
+        taken(entry): a row was clicked, or Return was pressed.
+        wanted: a row was double-clicked, or Return was pressed.
+        picked: another row is current.
     """
 
     taken = Signal(object)
@@ -217,20 +222,21 @@ class ModelTable(QTreeWidget):
 
     @property
     def rows(self) -> list[ModelRow]:
-        """All rows in the order on show, those below a row after it."""
+        """All rows in display order, those of a group after it."""
         return [item.row for item in self._items()]
 
     def item_of(self, is_it: Callable[[ModelRow], bool]) -> QTreeWidgetItem | None:
-        """The first row of a kind."""
+        """Return the first item whose row satisfies a condition."""
         return next((item for item in self._items() if is_it(item.row)), None)
 
     def entry_at(self, item: QTreeWidgetItem | None) -> Any:
-        """The entry of a row, None for other lines."""
+        """Return the entry of an item, None for other lines."""
         return item.row.entry if isinstance(item, _Item) else None
 
     def show_rows(self, rows: Iterable[ModelRow], chosen: Any = None) -> None:
-        """Show these rows, all opened. chosen: entry of the row to make current, None for the one
-        that was; the place on show is kept.
+        """Replace the rows; all groups are open and the scroll position stays.
+
+        chosen: entry of the row to make current, None to keep the current one.
         """
         self._given = tuple(rows)
         kept = self.entry if chosen is None else chosen
@@ -256,7 +262,7 @@ class ModelTable(QTreeWidget):
         self.picked.emit()
 
     def _sorted(self, rows: tuple[ModelRow, ...]) -> list[ModelRow]:
-        """Sort by the column of the header, if one is chosen."""
+        """Sort rows by the header's column, if one is chosen."""
         header = self.header()
         column, order = header.sortIndicatorSection(), header.sortIndicatorOrder()
         if column < 0:
@@ -274,7 +280,7 @@ class ModelTable(QTreeWidget):
                 waiting[:0] = [item.child(number) for number in range(item.childCount())]
 
     def _take(self, item: QTreeWidgetItem) -> None:
-        """Take a row, or open and close a group; a problem belongs to the row above."""
+        """Choose a row, or fold a group; a problem belongs to the row above it."""
         row = item.parent() if isinstance(item, _Problem) else item
         if self.entry_at(row) is not None:
             self.taken.emit(self.entry_at(row))
@@ -328,7 +334,7 @@ class ModelTable(QTreeWidget):
 
 
 def goes_down(field: QLineEdit, table: ModelTable) -> None:
-    """The down key leads from a search field to what was found."""
+    """Let the down key move from a search field to the table."""
     down = QShortcut(Qt.Key.Key_Down, field)
     down.setContext(Qt.ShortcutContext.WidgetShortcut)
     down.activated.connect(lambda: table.setFocus(Qt.FocusReason.ShortcutFocusReason))

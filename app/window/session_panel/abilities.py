@@ -1,4 +1,4 @@
-"""What the model in use can be asked for, and what drafting does in this chat."""
+"""What the model in use can do for a chat, and a description of what drafting does."""
 
 from dataclasses import dataclass
 
@@ -49,7 +49,7 @@ class ModelAbilities:
     template_arguments: tuple[str, ...] = ()
 
     def source(self, name: DraftSourceName) -> SourceAbility:
-        """What is known of a source; one that is not listed cannot be used."""
+        """Return what is known of a source; an unlisted one cannot be used."""
         for ability in self.sources:
             if ability.name == name:
                 return ability
@@ -99,7 +99,7 @@ def _deepest(why_not: str) -> int:
 
 
 def in_effect(draft: DraftOptions, abilities: ModelAbilities | None, state: DraftingState) -> str:
-    """What drafting does now or in the next answer, first, and what it did; None for no model."""
+    """Describe what drafting does now or will do, then what it did; None for no model."""
     if abilities is None:
         return tr("No model is loaded.")
     never = why_never(draft, abilities)
@@ -112,7 +112,7 @@ def in_effect(draft: DraftOptions, abilities: ModelAbilities | None, state: Draf
 
 
 def why_never(draft: DraftOptions, abilities: ModelAbilities) -> str:
-    """Why these settings cannot draft whatever happens; "" when they can."""
+    """Say why these settings can never draft, "" if they can."""
     if draft.source == "none":
         return tr("Off: drafting is switched off for this chat.")
     why = abilities.source(draft.source).problem
@@ -122,7 +122,7 @@ def why_never(draft: DraftOptions, abilities: ModelAbilities) -> str:
 
 
 def _off(never: str, state: DraftingState) -> str:
-    """Say why nothing is drafted, or from the next step on if it still is."""
+    """Say why nothing is drafted, or from when on."""
     if not isinstance(state, DraftingNow) or not state.depth:
         return never
     return tr(
@@ -134,7 +134,7 @@ def _off(never: str, state: DraftingState) -> str:
 
 
 def _next(draft: DraftOptions, abilities: ModelAbilities, state: DraftingState) -> str:
-    """Say what will be drafted, if that differs from now."""
+    """Say what will be drafted if that changes."""
     is_answering = isinstance(state, DraftingNow)
     if draft.depth == "auto":
         is_told = is_answering or (state is not None and state.why is not None)
@@ -157,7 +157,7 @@ def _next(draft: DraftOptions, abilities: ModelAbilities, state: DraftingState) 
 
 
 def _auto(draft: DraftOptions, state: DraftingState) -> str:
-    """Say what the automatic choice would be, beside a fixed depth."""
+    """Say what the automatic depth would be, beside a fixed one."""
     auto = state.auto_depth if isinstance(state, DraftingNow) else None
     if draft.depth == "auto" or auto is None:
         return ""

@@ -1,4 +1,4 @@
-"""Draft settings of a chat, and the line that says what is in effect."""
+"""Draft settings of a chat, and a line about what drafting does."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -66,9 +66,9 @@ WHAT_SPEEDS_ARE = Words(
 
 
 def speeds_in_words(speeds: SpeedBySetting, names: Mapping[object, str]) -> str:
-    """ "Speed so far: 41.3 tok/s (off), 44.0 tok/s (0.2)."; "" before anything is known.
+    """Format speeds: "Speed so far: 41.3 tok/s (off), 44.0 tok/s (0.2)."; "" for none.
 
-    names: what values are called, where that is not what they are.
+    names: labels of values.
     """
     known = (
         tr(
@@ -83,7 +83,7 @@ def speeds_in_words(speeds: SpeedBySetting, names: Mapping[object, str]) -> str:
 
 
 def output_note(wanted: DraftOutput, in_effect: DraftOutput | None) -> str:
-    """What is in effect where it is not what is set."""
+    """Say which output is in effect if it differs from the chosen one."""
     if in_effect is None or in_effect == wanted:
         return ""
     words = {option.value: option.words for option in OUTPUTS}[in_effect]
@@ -126,7 +126,7 @@ DEPTHS = (
 
 
 class DepthField(Control):
-    """How many tokens are drafted at a time: as many as pay, none, or a number of them.
+    """The draft depth: automatic, off, or a number.
 
     Signal `chosen`("auto" | int): 0 is off.
     """
@@ -163,10 +163,10 @@ class DepthField(Control):
 
 
 class DraftGroup(Group):
-    """What is in effect, and the depth; the others are in the group `advanced`."""
+    """What drafting does, and the depth; further settings are in the group `advanced`."""
 
     def __init__(self, bound: Bound, of_chat: bool = True) -> None:
-        """of_chat: False where the settings are of no chat that could draft."""
+        """of_chat: False for the defaults of new chats."""
         super().__init__(Words("Drafting"), what=DRAFTING)
         rare = Words("What guesses the next tokens, and how.")
         self.advanced = Group(Words("Advanced drafting"), is_open=False, what=rare)
@@ -212,7 +212,7 @@ class DraftGroup(Group):
         bound.listen(self._refresh)
 
     def watch(self, figures: DraftingFigures) -> None:
-        """Show what drafting does, whenever there are other figures."""
+        """Show what drafting does."""
         self._figures = figures
         figures.changed.connect(self._show_figures)
         self._show_figures()
@@ -223,7 +223,7 @@ class DraftGroup(Group):
         self._refresh()
 
     def _show_figures(self) -> None:
-        """Say what is in effect, and what was measured with values of two settings."""
+        """Update what drafting does, and measured speeds of two settings."""
         figures, draft = self._figures, self._bound["draft"] or DraftOptions()
         state = figures.history.state if figures else None
         self._effect.show_text(in_effect(draft, self._abilities, state))
@@ -241,7 +241,7 @@ class DraftGroup(Group):
         say(self._output_note, "\n".join(filter(None, (note, measured))))
 
     def _refresh(self) -> None:
-        """Offer what can be chosen, with reasons where it cannot."""
+        """Enable and disable options, with reasons."""
         draft = self._bound["draft"] or DraftOptions()
         ability = self._abilities.source(draft.source) if self._abilities else None
         sources = source_options(self._abilities)
@@ -260,7 +260,7 @@ class DraftGroup(Group):
 
 
 def source_options(abilities: ModelAbilities | None) -> list[Option]:
-    """Every source the engine knows, with the reason where this model cannot use it."""
+    """Return options for all draft sources, with the reason if this model cannot use one."""
     return [
         replace(
             option,
@@ -271,9 +271,9 @@ def source_options(abilities: ModelAbilities | None) -> list[Option]:
 
 
 def why_others_not(options: Sequence[Option], chosen: str) -> str:
-    """A line for each reason why sources cannot be chosen; "" when all can.
+    """Return a line for each reason why sources cannot be chosen, "" if all can.
 
-    The reason of the chosen one is said elsewhere; combinations share those of their parts.
+    The chosen source's reason is shown elsewhere; combinations share those of their parts.
     """
     told = {option.why_not for option in options if option.value == chosen}
     lines = []

@@ -1,4 +1,4 @@
-"""Sampling settings of a chat, limits of its answers, and arguments of the chat template."""
+"""Sampling settings of a chat, limits of answers, and arguments of the chat template."""
 
 import re
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ TYPED = str.maketrans({meant: typed for typed, meant in ESCAPES.items()})
 
 
 def read_stop(text: str) -> tuple[str, ...]:
-    r"""One stop string a line, with \n, \r, \t and \\ for characters that cannot be typed."""
+    """Parse stop strings, one a line, with the escapes \\n, \\r, \\t and \\\\."""
     lines = (
         re.sub(r"\\[nrt\\]", lambda typed: ESCAPES[typed[0]], line) for line in text.split("\n")
     )
@@ -39,12 +39,12 @@ def read_stop(text: str) -> tuple[str, ...]:
 
 
 def stop_text(stop: tuple[str, ...]) -> str:
-    """The inverse of read_stop."""
+    """Format stop strings as `read_stop` parses them."""
     return "\n".join(text.translate(TYPED) for text in stop)
 
 
 FIRST_SEED = 1
-"""The seed that locking takes before any answer was given."""
+"""The seed that the lock button takes before the first answer."""
 WORST_SEED = Words("“{text}” isn't a valid seed. Use a whole number from 0 to 2⁶⁴ − 1.")
 
 
@@ -57,7 +57,7 @@ def read_seed(text: str) -> int | None:
 
 
 class SeedField(LineField):
-    """A locked seed, none for a random one in every answer; `last` is that of the newest answer."""
+    """A field for a fixed seed, empty for a random one; `last` is that of the newest answer."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -83,12 +83,12 @@ class SeedField(LineField):
         self._show_lock(None)
 
     def set_value(self, value: object) -> None:
-        """Show a locked seed, None for a random one, without emitting it."""
+        """Show a fixed seed, None for random ones, without emitting it."""
         super().set_value(value)
         self._show_lock(read_seed(self.text()))
 
     def show_last(self, seed: int | None) -> None:
-        """Tell the seed of the newest answer, which locking takes."""
+        """Set the seed of the newest answer, which the lock button takes."""
         self.last = seed
         self._show_lock(self._seed)
 
@@ -111,7 +111,7 @@ class SeedField(LineField):
 
 @dataclass(frozen=True, slots=True)
 class NumberRow:
-    """A number of SamplingOptions. what: in a sentence."""
+    """A number of SamplingOptions. what: its explanation."""
 
     name: str
     words: str
@@ -224,7 +224,7 @@ WHAT_SAMPLING_IS = Words("How the model chooses the next token. {token}", token=
 
 
 class SamplingGroup(Group):
-    """Three numbers with sliders; the others are in the group `advanced`."""
+    """Three numbers with sliders; further settings are in the group `advanced`."""
 
     def __init__(self, bound: Bound) -> None:
         super().__init__(Words("Sampling"), what=WHAT_SAMPLING_IS)
@@ -260,7 +260,7 @@ class SamplingGroup(Group):
         bound.listen(self._allow_recommended)
 
     def show_recommended(self, recommended: SamplingOptions | None) -> None:
-        """Show what the model's makers recommend, None when there is no model."""
+        """Show the recommended options of the model, None for no model."""
         for name, field in self._numbers.items():
             field.recommend(None if recommended is None else attrgetter(name)(recommended))
 
@@ -268,7 +268,7 @@ class SamplingGroup(Group):
         self._bound["sampling"] = SamplingChoice(seed=self._bound["sampling.seed"])
 
     def _allow_recommended(self) -> None:
-        """Enable the button where something but the seed was chosen."""
+        """Enable the reset button if an option other than the seed was chosen."""
         sampling = self._bound["sampling"]
         self._own.setEnabled(replace(sampling, seed=None) != SamplingChoice())
 
@@ -292,7 +292,9 @@ WHAT_THINKING_DOES = Words(
 
 
 class ArgumentField(LineField):
-    """One argument of a chat template. Signal `chosen`: a tuple of its value, () for none."""
+    """A field for an argument of the chat template. Signal `chosen`: a tuple of its value, ()
+    for none.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -304,13 +306,14 @@ class ArgumentField(LineField):
         )
 
     def tell_use(self, is_asked_for: bool) -> None:
-        """Say whether the model in use asks for the argument."""
+        """Say whether the model's chat template uses the argument."""
         describe(self._edit, tr(WHAT if is_asked_for else NOT_ASKED))
 
 
 class ArgumentFields(Control):
-    """A field for each argument that the template of the model in use asks for, and for each that
-    the chat gives. Signal `chosen`: all given names and values.
+    """Fields for all arguments that the chat template uses or the chat sets.
+
+    Signal `chosen`: names and values that are set.
     """
 
     def __init__(self) -> None:
@@ -323,19 +326,19 @@ class ArgumentFields(Control):
         self._have_fields()
 
     def ask(self, names: tuple[str, ...]) -> None:
-        """Offer the names that the template of the model in use asks for."""
+        """Set the names that the chat template uses."""
         self._asked = names
         self._have_fields()
 
     def set_value(self, given: Mapping[str, TemplateValue]) -> None:
-        """Show what a chat gives without emitting it."""
+        """Show the arguments that a chat sets, without emitting them."""
         self._given = given
         self._have_fields()
         for name in self._fields:
             self._show(name)
 
     def _have_fields(self) -> None:
-        """Make and remove fields; what is typed in the others stays."""
+        """Add and remove fields; text being typed in others stays."""
         names = dict.fromkeys((*self._asked, *self._given))
         for name in [name for name in self._fields if name not in names]:
             field = self._fields.pop(name)
@@ -361,7 +364,7 @@ class ArgumentFields(Control):
 
 
 class TemplateFields(QWidget):
-    """Whether the model thinks before it answers, and the other arguments of its chat template."""
+    """Thinking, and the other arguments of the model's chat template."""
 
     def __init__(self, bound: Bound) -> None:
         super().__init__()
@@ -371,6 +374,6 @@ class TemplateFields(QWidget):
         column(self._thinking, self._arguments, of=self, spacing=8)
 
     def show_abilities(self, abilities: ModelAbilities | None) -> None:
-        """Offer what the template of the model in use asks for; None for no model."""
+        """Show fields for the model's chat template; None for no model."""
         self._thinking.setVisible(abilities is not None and abilities.can_switch_thinking)
         self._arguments.ask(abilities.template_arguments if abilities else ())

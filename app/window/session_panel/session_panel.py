@@ -1,4 +1,4 @@
-"""The panel at the right of the window: the settings of one chat, its presets and its model."""
+"""The panel at the right: settings of the chat on show, presets, and its model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -34,30 +34,30 @@ from mlx_engine.values.words import Words
 
 
 class Presets:
-    """Presets in `settings`, for the `chat` on show, whose signals tell of changes."""
+    """The presets in `settings`, as used by the `chat` on show."""
 
     def __init__(self, chat: ChatState, settings: KeptSettings) -> None:
         self.chat, self.settings = chat, settings
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All there are."""
+        """Names of all presets."""
         return tuple(self.settings.value.presets)
 
     @property
     def current(self) -> str | None:
-        """The one that the chat began with, also after its settings were changed by hand."""
+        """Name of the preset the chat began with, even if its settings were changed since."""
         name = self.chat.settings.preset
         return name if name in self.settings.value.presets else None
 
     @property
     def is_changed(self) -> bool:
-        """Whether the chat's settings are no longer those of `current`."""
+        """Whether the chat's settings differ from `current`."""
         preset = self.settings.value.presets.get(self.current or "")
         return preset is not None and as_preset(preset) != as_preset(self.chat.settings)
 
     def use(self, name: str) -> None:
-        """Have the chat answer with a preset."""
+        """Apply a preset to the chat."""
         preset = self.settings.value.presets.get(name)
         if preset is not None:
             now = self.chat.settings
@@ -65,8 +65,9 @@ class Presets:
             self.chat.change_settings(replace(own, preset=name, allowed_tools=now.allowed_tools))
 
     def save(self, name: str) -> Callable[[], None] | None:
-        """Keep the chat's settings under this name, in place of a preset that has it; call the
-        result, None where nothing was lost, to have that one back.
+        """Store the chat's settings as a preset.
+
+        Return a function that restores a replaced preset, None for none.
         """
         old, preset = self.settings.value.presets.get(name), as_preset(self.chat.settings)
         self.settings.change(with_preset(self.settings.value, name, preset))
@@ -74,12 +75,12 @@ class Presets:
         return None if old is None or as_preset(old) == preset else self._giving_back(name, old)
 
     def rename(self, name: str, new: str) -> None:
-        """In all chats that began with it."""
+        """Rename a preset, also in all chats that began with it."""
         self.settings.change(with_preset_named(self.settings.value, name, new))
         self.chat.rename_preset(name, new)
 
     def delete(self, name: str) -> Callable[[], None]:
-        """Delete a preset; call the result to have it back. Chats still name it until then."""
+        """Delete a preset; return a function that restores it."""
         preset = self.settings.value.presets[name]
         self.settings.change(without_preset(self.settings.value, name))
         return self._giving_back(name, preset)
@@ -88,14 +89,14 @@ class Presets:
         return lambda: self.settings.change(with_preset(self.settings.value, name, preset))
 
     def use_for_new_chats(self) -> None:
-        """New chats begin with the settings of this one."""
+        """Make the chat's settings the default for new chats."""
         settings = self.chat.settings
         chosen = replace(as_preset(settings), preset=settings.preset)
         self.settings.change(replace(self.settings.value, new_chat=chosen))
 
 
 WIDTH = 288
-"""Pixels at a zoom of 1 or less."""
+"""Width in pixels at a zoom of 1 or less."""
 
 LONGEST_NAME = 60
 LONGEST_ON_A_BUTTON = 16
@@ -105,9 +106,7 @@ SAVE_AS = Words("Save this chat's settings as a preset")
 
 
 class PresetsGroup(Group):
-    """The presets that it watches, to be used, saved, renamed and deleted. undo, deeds: of those
-    deleted or replaced, newest first.
-    """
+    """Use, save, rename and delete presets. undo, deeds: of deleted and replaced ones."""
 
     def __init__(self) -> None:
         what = Words("Presets are saved chat settings you can reuse in other chats.")
@@ -145,14 +144,14 @@ class PresetsGroup(Group):
         self.show_presets(())
 
     def watch(self, presets: Presets) -> None:
-        """Show these, whenever there are others or the chat has another."""
+        """Show these presets."""
         self.presets = presets
         for changed in (presets.chat.settings_changed, presets.settings.changed):
             changed.connect(self._refresh)
         self._refresh()
 
     def _refresh(self) -> None:
-        """Show other presets, if they have changed: a name that is being typed stays."""
+        """Update the list if the presets changed; a name being typed stays."""
         now = self.presets.names, self.presets.current, self.presets.is_changed
         if now != (self._names, self._current, self._is_changed):
             self.show_presets(*now)
@@ -164,9 +163,8 @@ class PresetsGroup(Group):
     def show_presets(
         self, names: Sequence[str], current: str | None = None, is_changed: bool = False
     ) -> None:
-        """Show these, with the one the chat began with, None when there is none.
-
-        is_changed: the chat's settings are no longer those of `current`.
+        """Show presets with the current one, None for none. is_changed: the chat's settings
+        differ from it.
         """
         self._names, self._current, self._is_changed = tuple(names), current, is_changed
         changed = current if is_changed else None
@@ -186,7 +184,7 @@ class PresetsGroup(Group):
         self.presets.use(name)
 
     def _show_name(self, is_renamed: bool) -> None:
-        """Put the name of the preset into the field, to rename it."""
+        """Put the preset's name into the field to rename it."""
         self._name.setText(self._choice.currentData() if is_renamed else "")
         if is_renamed:
             self._name.setFocus()
@@ -224,14 +222,14 @@ class PresetsGroup(Group):
 
 
 def shortened(name: str) -> str:
-    """A name that fits on a button."""
+    """Shorten a name for a button."""
     return name if len(name) <= LONGEST_ON_A_BUTTON else f"{name[: LONGEST_ON_A_BUTTON - 1]}…"
 
 
 class SessionPanel(QWidget):
-    """Shows and changes the settings of the chat that it watches, and tells its model.
+    """Settings of the chat on show, and its model.
 
-    fold, options: buttons, to hide the panel and for the load options of the model in use.
+    fold, options: buttons that hide the panel, and open the load options.
     """
 
     def __init__(self) -> None:
@@ -272,7 +270,7 @@ class SessionPanel(QWidget):
         settings: KeptSettings,
         card_of: Callable[[ModelDescription], ModelCard],
     ) -> None:
-        """Show and change the settings of the chat on show. card_of: facts of the model in use."""
+        """Show and change these settings. card_of: returns the card of the model in use."""
         self._chat, self._models, self._kept, self._card_of = chat, models, settings, card_of
         self.settings.watch(lambda: chat.settings, chat.change_settings, chat.settings_changed)
         chat.opened.connect(self.settings.show_all)
@@ -286,7 +284,7 @@ class SessionPanel(QWidget):
         self._refresh()
 
     def _refresh(self) -> None:
-        """Show the model in use; the last one while it rests."""
+        """Show the model in use, or the resting one."""
         models, model = self._models, self._models.description
         if model is self._model or (model is None and models.resting is not None):
             return
@@ -308,7 +306,7 @@ class SessionPanel(QWidget):
         return tuple(group.name for group in self._groups if not group.is_open)
 
     def fold_groups(self, names: Sequence[str]) -> None:
-        """Fold these groups away, and show the others."""
+        """Fold these groups and unfold the others."""
         for group in self._groups:
             group.open(group.name not in names)
 

@@ -1,4 +1,4 @@
-"""Tools of a chat, and the format that its answers are bound to."""
+"""Tools of a chat, and the format of its answers."""
 
 import json
 from dataclasses import replace
@@ -32,7 +32,7 @@ STILL_FREE = Words("Until this is corrected, answers can be any text.")
 
 
 class ToolsGroup(Group):
-    """A switch for each tool server that is on. set_up: button for the settings of tool servers."""
+    """A check box for each tool server that is on. set_up: button that opens their settings."""
 
     def __init__(self) -> None:
         super().__init__(Words("Tools"), what=WHAT_TOOLS)
@@ -87,7 +87,9 @@ class ToolsGroup(Group):
 
 
 class FormatField(TextField):
-    """What an answer is bound to: a JSON schema, which begins with "{", or a regular expression."""
+    """A field for the answer format: a JSON schema, which begins with "{", or a regular
+    expression.
+    """
 
     def __init__(self) -> None:
         name = tr("Answer format")
@@ -101,14 +103,14 @@ class FormatField(TextField):
         self._options = options
 
     def set_value(self, value: object) -> None:
-        """Show the format in options without emitting it."""
+        """Show the answer format of options without emitting it."""
         assert isinstance(value, GenerationOptions)
         if format_text(value) != format_text(self._options) or not self._is_same(value):
             super().set_value(value)
         self._options = value
 
     def _is_same(self, value: GenerationOptions) -> bool:
-        """Whether what is typed is the format of these options already."""
+        """Whether the typed text is the format of these options."""
         try:
             typed = self._bound(self.text())
         except BadOption:
@@ -124,7 +126,7 @@ class FormatField(TextField):
 
 
 class FormatGroup(Group):
-    """The field for what an answer is bound to."""
+    """The group of the answer format."""
 
     def __init__(self, bound: Bound) -> None:
         super().__init__(Words("Answer format"), is_open=False, what=WHAT_FORMAT)
@@ -133,14 +135,14 @@ class FormatGroup(Group):
 
 
 def format_text(options: GenerationOptions) -> str:
-    """Return the text of the field for what an answer is bound to."""
+    """Format the answer format of options as text."""
     if options.schema is not None:
         return json.dumps(options.schema, ensure_ascii=False, indent=2)
     return options.regex or ""
 
 
 def options_with_format(options: GenerationOptions, text: str) -> GenerationOptions:
-    """Bind answers to a JSON schema or a regular expression; to none for "". Raises BadOption."""
+    """Set the answer format from text, "" for none. Raises BadOption."""
     from llguidance import LLMatcher
 
     text = text.strip()

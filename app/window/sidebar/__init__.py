@@ -1,1 +1,3 @@
-"""The chats: searched, grouped by day, pinned, renamed, duplicated, thrown away and taken back."""
+"""The sidebar: chats searched, grouped by day, pinned, renamed, duplicated, deleted and
+restored.
+"""

@@ -1,4 +1,4 @@
-"""Paints a row of the list of chats: a heading, a folder, or a title with what a search found."""
+"""Paints rows of the list of chats: headings, folders, titles with search snippets."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -38,17 +38,14 @@ Index = QModelIndex | QPersistentModelIndex
 SIDE, INSET, RADIUS = 8, 10, 6
 TITLE_PADDING, HEADING_TOP, HEADING_BOTTOM = 15, 10, 4
 RING, FRAMES = 12, 15
-"""Of what turns beside a chat that is being answered: pixels, and pictures of a turn."""
+"""The ring beside a chat that is being answered: pixels, and frames of a turn."""
 MENU_BUTTON = 22
 CHEVRON, STEP_IN = 12, 16
 TITLE_CHARACTERS = 100
 
 
 class ChatDelegate(QStyledItemDelegate):
-    """Rows are painted, not built: ten thousand chats cost nothing until they are looked at.
-
-    frame: the number of the picture of the rings that turn.
-    """
+    """Paints rows, so that ten thousand chats need no widgets. frame: of the spinning rings."""
 
     frame = 0
 
@@ -99,7 +96,7 @@ class ChatDelegate(QStyledItemDelegate):
     def _line(
         self, painter: QPainter, rect: QRectF, text: str, found: Sequence[TextRange], pixels: int
     ) -> None:
-        """Paint one elided line, with what was found in bold."""
+        """Paint one elided line, with search matches in bold."""
         main = pixels == look().sizes.interface
         font = _font(pixels)
         elided = QFontMetrics(font).elidedText(
@@ -118,7 +115,7 @@ class ChatDelegate(QStyledItemDelegate):
         layout.draw(painter, rect.topLeft() + QPointF(0, (rect.height() - line.height()) / 2))
 
     def _paint_ring(self, painter: QPainter, place: QRectF) -> None:
-        """Paint three quarters of a ring, turned by the frame."""
+        """Paint three quarters of a ring, rotated by the frame."""
         ring = QRectF(0, 0, RING, RING)
         ring.moveCenter(place.center())
         pen = QPen(look().colour("accent"), 1.5)
@@ -182,13 +179,13 @@ class ChatDelegate(QStyledItemDelegate):
 
 
 def menu_button(rect: QRect) -> QRectF:
-    """Where the button that opens the menu of a row stands, in the row."""
+    """Return the rectangle of a row's menu button."""
     height = min(rect.height(), _heights(look().sizes).title)
     return QRectF(rect.right() + 1 - SIDE - MENU_BUTTON, rect.top(), MENU_BUTTON, height)
 
 
 def _step_in(row: Row) -> int:
-    """Return the indent of a row in pixels: chats of a folder are set in."""
+    """Return the indent of a row in pixels; chats of a folder are indented."""
     return round(STEP_IN * look().zoom) if row.listed is not None and row.folder is not None else 0
 
 
@@ -207,7 +204,7 @@ def _heights(sizes: TypeSizes) -> _Heights:
 
 
 def _mark_from_the_end(field: QLineEdit) -> None:
-    """Select a text with its beginning in view."""
+    """Select a text with the cursor at its beginning."""
     field.end(False)
     field.home(True)
 
@@ -220,7 +217,7 @@ def _font(pixels: int, *, bold: bool = False) -> QFont:
 
 
 def _marks(elided: str, text: str, found: Sequence[TextRange]) -> list[QTextLayout.FormatRange]:
-    """Return formats for what was found before the ellipsis."""
+    """Return formats for matches before the ellipsis."""
     seen = len(elided) if elided == text else len(elided) - 1
     ranges = (TextRange(start, min(end, seen)) for start, end in found if start < seen)
     return [_bold(elided, each) for each in ranges]

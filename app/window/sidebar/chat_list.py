@@ -1,4 +1,4 @@
-"""The list of chats with its keys, its menus, renaming in place, and what is dragged in it."""
+"""The list of chats: keys, menus, renaming in place, drag and drop."""
 
 import json
 import os
@@ -49,17 +49,17 @@ from app.window.sidebar.chat_list_model import ANSWERING_ROLE, ChatListModel
 from mlx_engine.values.words import Words
 
 CHATS = f"application/x-headstart-chats-{os.getpid()}"
-"""Of what is dragged: a JSON list of chat ids, of this program: another profile has other chats."""
+"""MIME type of dragged chats: a JSON list of ids, of this profile only."""
 MANY = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
 COPY = Words("copy", "of a chat, behind its title")
 FRAME_MS = 80
-"""Between two pictures of the ring that turns beside a chat that is being answered."""
+"""Milliseconds between frames of the spinning rings."""
 Export = Callable[[Sequence[int], str], None]
-"""Writes chats into files of an ending, "" for one that the user will choose."""
+"""Exports chats to files of an extension, "" to ask for one."""
 
 
 class ChatList(QListView):
-    """Shows groups of chats; with Command or Shift several are selected at once."""
+    """Shows groups of chats; several can be selected with Command or Shift."""
 
     _chats: ChatListState
     _chat: ChatState
@@ -93,7 +93,7 @@ class ChatList(QListView):
     def watch(
         self, chats: ChatListState, chat: ChatState, answers: Answers, export: Export
     ) -> None:
-        """Show this list, and which of its chats is on show and which are being answered."""
+        """Show this list, the chat on show, and which chats are being answered."""
         self._chats, self._chat, self._answers, self._export = chats, chat, answers, export
         self._model.watch(chats)
         chats.changed.connect(self._show_groups)
@@ -175,12 +175,12 @@ class ChatList(QListView):
                 self.update(index)
 
     def selected(self) -> tuple[int, ...]:
-        """Chats that are marked, from the top."""
+        """Selected chats, from the top."""
         return tuple(listed.chat.id for listed in self._marked())
 
     @property
     def several(self) -> tuple[int, ...]:
-        """Chats that are selected, where they are several."""
+        """Selected chats if they are several, else none."""
         selected = self.selected()
         return selected if len(selected) > 1 else ()
 
@@ -189,13 +189,13 @@ class ChatList(QListView):
         return [row.listed for row in rows if row.listed is not None]
 
     def rename_folder(self, folder: int) -> None:
-        """Let the user type another name in place."""
+        """Open the field to rename a folder in place."""
         index = self._model.index_of_folder(folder)
         self._mark_alone(index)
         self._edit(index)
 
     def choose_at(self, place: int) -> None:
-        """Open the chat at this place of the list, from 0; nothing where there is none."""
+        """Open the chat at an index of the list, if there is one."""
         for row in self._model.chat_rows[place : place + 1]:
             self._mark_alone(self._model.index(row))
             self._choose(self._model.index(row))
@@ -240,7 +240,7 @@ class ChatList(QListView):
     # menus
 
     def menu_for(self, chats: Sequence[ListedChat]) -> QMenu:
-        """A menu of what can be done with a chat, or with several."""
+        """Make the menu of a chat, or of several."""
         menu, ids, state = QMenu(self), tuple(listed.chat.id for listed in chats), self._chats
         many = len(chats)
         if state.shows_trash:
@@ -272,7 +272,7 @@ class ChatList(QListView):
     def _folder_menu(
         self, parent: QMenu, chats: Sequence[ListedChat], ids: tuple[int, ...]
     ) -> QMenu:
-        """A menu of the folders that chats can be moved to."""
+        """Make the menu of folders to move chats to."""
         menu, state = QMenu(tr("Move to Folder"), parent), self._chats
         here = {listed.chat.folder for listed in chats}
         for folder in state.folders:
@@ -286,7 +286,7 @@ class ChatList(QListView):
         return menu
 
     def make_folder(self, chat_ids: Sequence[int] = ()) -> None:
-        """Make a folder with these chats in it, and let the user type its name."""
+        """Create a folder with these chats, and open the field for its name."""
         made = self._chats.new_folder(tr("New folder"), chat_ids)
         if made is not None:
             self.rename_folder(made.id)
@@ -297,7 +297,7 @@ class ChatList(QListView):
         kinds.addAction(tr("As JSON with Everything…"), lambda: self._export(ids, ".json"))
 
     def folder_menu_for(self, folder: Folder, ids: tuple[int, ...]) -> QMenu:
-        """A menu of what can be done with a folder of these chats."""
+        """Make the menu of a folder with these chats."""
         menu = QMenu(self)
         menu.addAction(tr("Rename"), lambda: self.rename_folder(folder.id))
         if ids:

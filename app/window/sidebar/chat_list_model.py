@@ -1,4 +1,4 @@
-"""Groups of chats as one flat list that Qt's views can show without a widget a row."""
+"""Groups of chats as a flat item model."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -25,13 +25,13 @@ ROW_ROLE = Qt.ItemDataRole.UserRole
 ANSWERING_ROLE = Qt.ItemDataRole.UserRole + 1
 """Whether the chat of a row is being answered."""
 TARGET_ROLE = Qt.ItemDataRole.UserRole + 2
-"""Whether what is dragged would go into the folder of a row."""
+"""Whether the folder of a row is under a drag."""
 
 
 class Row(NamedTuple):
-    """A heading, a folder, or a chat. folder: the row's own, or the one a chat is listed in.
+    """A heading, a folder, or a chat.
 
-    size: how many chats a folder has, listed or not.
+    folder: the row's own, or the one that contains the chat. size: number of chats of a folder.
     """
 
     heading: str
@@ -41,22 +41,22 @@ class Row(NamedTuple):
 
     @property
     def own_folder(self) -> Folder | None:
-        """The folder this row stands for."""
+        """The folder that the row is."""
         return self.folder if self.listed is None else None
 
     @property
     def title(self) -> str:
-        """What is shown of it."""
+        """Text of the row."""
         return said(self.heading if self.listed is None else self.listed.title)
 
     @property
     def typed(self) -> str:
-        """What its user called it."""
+        """Name as the user gave it, for renaming."""
         return self.heading if self.listed is None else self.listed.chat.title
 
 
 class ChatListModel(QAbstractListModel):
-    """Headings can be neither chosen nor edited; the chats of a closed folder have no rows."""
+    """Headings cannot be selected or edited; chats of a closed folder have no rows."""
 
     _chats: ChatListState
 
@@ -68,11 +68,11 @@ class ChatListModel(QAbstractListModel):
         self._target: int | None = None
 
     def watch(self, chats: ChatListState) -> None:
-        """Rename the chats and folders of this list."""
+        """Rename chats and folders in this list."""
         self._chats = chats
 
     def show_groups(self, groups: Iterable[ChatGroup]) -> None:
-        """Show these instead."""
+        """Replace all groups."""
         self.beginResetModel()
         self._rows, self._inside = [], {}
         for group in groups:
@@ -85,9 +85,9 @@ class ChatListModel(QAbstractListModel):
         self.endResetModel()
 
     def show_first(self, heading: str, listed: ListedChat) -> None:
-        """Show a chat of no folder, new or changed, as the first under a heading; the others stay.
+        """Show a chat without a folder, new or changed, as the first under a heading.
 
-        A heading that is not there yet comes before all others, but after pinned ones and folders.
+        A new heading comes after pinned chats and folders, before all other headings.
         """
         row, changed = self.index_of(listed.chat.id).row(), Row("", listed)
         if row > 0 and self._rows[row - 1] == Row(heading, size=self._rows[row - 1].size):
@@ -136,7 +136,7 @@ class ChatListModel(QAbstractListModel):
         self._tell_all(ANSWERING_ROLE)
 
     def show_target(self, folder: int | None) -> None:
-        """Mark the folder into which what is dragged would go."""
+        """Highlight the folder under a drag."""
         if folder != self._target:
             self._target = folder
             self._tell_all(TARGET_ROLE)
@@ -146,34 +146,34 @@ class ChatListModel(QAbstractListModel):
             self.dataChanged.emit(self.index(0), self.index(len(self._rows) - 1), [role])
 
     def row_at(self, index: Index) -> Row:
-        """What an index stands for; an empty heading for none."""
+        """Return the row of an index; an empty heading for an invalid one."""
         return self._rows[index.row()] if index.isValid() else Row("")
 
     def index_of(self, chat_id: int | None) -> QModelIndex:
-        """The row of a chat, an invalid index when it is not listed."""
+        """Return the index of a chat, invalid if it is not listed."""
         rows = enumerate(self._rows)
         found = (n for n, row in rows if row.listed is not None and row.listed.chat.id == chat_id)
         return self.index(next(found, -1))
 
     def indexes_of(self, chat_ids: Iterable[int]) -> list[QModelIndex]:
-        """The rows of those chats that are listed, from the top."""
+        """Return the indexes of listed chats, from the top."""
         ids, rows = set(chat_ids), enumerate(self._rows)
         found = (n for n, row in rows if row.listed is not None and row.listed.chat.id in ids)
         return [self.index(n) for n in found]
 
     def index_of_folder(self, folder: int | None) -> QModelIndex:
-        """The row of a folder, an invalid index when it is not listed."""
+        """Return the index of a folder, invalid if it is not listed."""
         rows = enumerate(self._rows)
         found = (n for n, row in rows if row.own_folder and row.own_folder.id == folder)
         return self.index(next(found, -1))
 
     def chats_in(self, folder: int) -> tuple[int, ...]:
-        """The chats of a folder, listed or not."""
+        """Return the chats of a folder, listed or not."""
         return self._inside.get(folder, ())
 
     @property
     def chat_rows(self) -> Sequence[int]:
-        """Rows that are chats, from the top."""
+        """Return the numbers of rows that are chats, from the top."""
         return [n for n, row in enumerate(self._rows) if row.listed is not None]
 
     # Qt

@@ -1,4 +1,4 @@
-"""The left side of the window: search, new chat, the list of chats, the Trash and the models."""
+"""The sidebar: search, new chat, the list of chats, the Trash and the models."""
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSignalBlocker, Qt, QTimer
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
@@ -20,7 +20,7 @@ from app.window.look import look
 from app.window.sidebar.chat_list import ChatList, Export
 
 NARROWEST, WIDEST = 180, 420
-"""Pixels at a zoom of 1."""
+"""Least and most width of the sidebar, in pixels at a zoom of 1."""
 SEARCH_PAUSE_MS = 120
 RING, RING_PEN = 12, 2
 
@@ -72,7 +72,7 @@ class Sidebar(QFrame):
         downloads: Downloads,
         export: Export,
     ) -> None:
-        """Show this list of chats, the one on show, those being answered, and what downloads."""
+        """Show this list of chats, and the progress of downloads."""
         self._chats = chats
         self.list.watch(chats, chat, answers, export)
         self.undo.watch(chats.deeds)
@@ -87,8 +87,8 @@ class Sidebar(QFrame):
         self.setMaximumWidth(round(WIDEST * zoom))
 
     def _show(self) -> None:
-        """Say so when there are no chats, what is searched for, and whether this is the Trash,
-        whose list has the focus when it is opened.
+        """Update the words above the list: empty, searched, or the Trash, which is focused when
+        opened.
         """
         if not self._pause.isActive() and self._search.text().strip() != self._chats.query:
             with QSignalBlocker(self._search):
@@ -121,12 +121,12 @@ class Sidebar(QFrame):
         confirm(self, question, details, verb, self._chats.empty_trash)
 
     def start_search(self) -> None:
-        """Put the cursor into the search field."""
+        """Focus the search field."""
         self._search.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self._search.selectAll()
 
     def clear_search(self) -> None:
-        """List all chats again, at once."""
+        """Clear the search at once."""
         self._search.clear()
         self._look()
 
@@ -154,7 +154,7 @@ class Sidebar(QFrame):
 
 
 class RowButton(QPushButton):
-    """A row of words, with a ring at its right that fills while something goes on."""
+    """A button as wide as the sidebar, with a progress ring at its right."""
 
     def __init__(self, words: str, picture: str) -> None:
         super().__init__(icon(picture), words)
@@ -164,7 +164,7 @@ class RowButton(QPushButton):
         self.setFlat(True)
 
     def show_fraction(self, fraction: float | None) -> None:
-        """Fill the ring so far; None for no ring."""
+        """Show progress, None for no ring."""
         self._fraction = fraction
         words = "" if fraction is None else tr("Downloading: {done}", done=percent(fraction))
         set_tip(self, words)
