@@ -1,3 +1,1 @@
-"""The sidebar: chats searched, grouped by day, pinned, renamed, duplicated, deleted and
-restored.
-"""
+"""The sidebar: chats searched, grouped by day, pinned, renamed, copied, deleted, restored."""
