@@ -6,6 +6,7 @@ import mlx.core as mx
 from compared import halves
 from metal_emulator import Counted, EmulatorLauncher, RegisterLauncher, Report
 from metal_emulator import stock_kernels as stock
+from metal_emulator.instructions import Instructions
 
 from metal_kernels import few_query_attention, few_row_matvec, gated_delta_block
 from metal_kernels.few_query_attention import KeyExtent
@@ -74,8 +75,8 @@ def _packed(bits: int) -> tuple[mx.array, ...]:
 
 def instructions(
     form: WeightFormat, weights: tuple[mx.array, ...], rows: int, dtype: mx.Dtype = mx.bfloat16
-) -> dict[str, float]:
-    """Instructions by kind, "slow" and in "total" that a weight takes in a product of some rows.
+) -> Instructions:
+    """Instructions that a weight takes in a product of so many rows of this dtype.
 
     weights: of an even number of units, at least 32 a row.
     """
@@ -85,12 +86,9 @@ def instructions(
     _, unit, *run = launcher.runs[0].need.loops
     runs = form.unit // 8 if run else 0
     weights_of_a_trip = form.unit * few_row_matvec.weight_rows(rows)
-    each = {
-        kind: (count + runs * (getattr(run[0], kind) if run else 0)) / weights_of_a_trip
-        for kind, count in unit._asdict().items()
-    }
-    total = sum(each.values()) - each["moves"]
-    return each | {"total": total, "slow": each["conversions"] + each["shifts"]}
+    inner = run[0] if run else Instructions()
+    counts = zip(unit, inner, strict=True)
+    return Instructions(*((count + runs * more) / weights_of_a_trip for count, more in counts))
 
 
 class PerKey(NamedTuple):

@@ -38,6 +38,7 @@ class TokenText:
         self.stop_string = ""
         self.text = ""
         self.thinking = ""
+        self.thought_markers = None
 
     def add(
         self, tokens: Sequence[int], accepted: int = 0, source: DraftedBy | None = None

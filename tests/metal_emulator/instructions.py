@@ -15,28 +15,30 @@ class Instructions(NamedTuple):
     """Instructions of one trip of a loop, without those of loops inside it.
 
     loads, stores: of memory, whatever their width. fused: products with a sum. floats: other
-    arithmetic on floats. conversions: between integers, halves and floats. shifts: of bits, and
-    products of integers. integers: masks, sums, comparisons, choices. exchanges: across lanes.
-    moves: copies, which other compilers may not need.
+    arithmetic on floats. conversions: between integers and floats. halves: between halves and
+    floats, which Apple's convert as they read them. shifts: of bits, and products of integers.
+    integers: masks, sums, comparisons, choices. exchanges: across lanes. moves: copies, which other
+    compilers may not need.
     """
 
-    loads: int = 0
-    stores: int = 0
-    fused: int = 0
-    floats: int = 0
-    conversions: int = 0
-    shifts: int = 0
-    integers: int = 0
-    exchanges: int = 0
-    moves: int = 0
+    loads: float = 0
+    stores: float = 0
+    fused: float = 0
+    floats: float = 0
+    conversions: float = 0
+    halves: float = 0
+    shifts: float = 0
+    integers: float = 0
+    exchanges: float = 0
+    moves: float = 0
 
     @property
-    def total(self) -> int:
-        """All instructions but copies."""
-        return sum(self) - self.moves
+    def total(self) -> float:
+        """All instructions but copies and conversions of halves."""
+        return sum(self) - self.moves - self.halves
 
     @property
-    def slow(self) -> int:
+    def slow(self) -> float:
         """Those that M1 and M2 execute at a quarter of the rate of the others."""
         return self.conversions + self.shifts
 
@@ -46,6 +48,7 @@ _KINDS = (
     ("stores", re.compile(r"(global|flat|buffer|scratch)_store|ds_write")),
     ("exchanges", re.compile(r"; exchanged")),
     ("fused", re.compile(r"v_(pk_)?(fma|fmac|mad_f|mac_f|fmaak|fmamk)")),
+    ("halves", re.compile(r"v_cvt_f32_f16|v_cvt_f16_f32")),
     ("conversions", re.compile(r"v_cvt")),
     ("moves", re.compile(r"v_(mov|accvgpr|swap)")),
     ("floats", re.compile(r"v_(pk_)?\w+_f(16|32)|; computed")),

@@ -66,6 +66,7 @@ class EmulatedKernel:
         types = list(template or [])
         if verbose:
             print(self._text(arrays, output_dtypes, types))
+        need = None
         if self.options.lint:
             need = self.registers(inputs, output_dtypes, template)
             check_threads(self.name, Dispatch(grid, threadgroup), need)
@@ -76,7 +77,7 @@ class EmulatedKernel:
             code = self.codes[key] = self._code(self._text(arrays, output_dtypes, types))
         buffers, dispatch = [*given, *wanted], Dispatch(grid, threadgroup)
         done = launch(self.name, code, buffers, dispatch, self.options)
-        self.reports.append(done.report)
+        self.reports.append(replace(done.report, need=need))
         return done.outputs
 
     def registers(

@@ -58,10 +58,11 @@ class EmulatorLauncher:
 
 
 class Counted(NamedTuple):
-    """What one run of a pipeline asks for. threads: of a threadgroup."""
+    """What one run of a pipeline asks for. threads: of a threadgroup; grid: in threads."""
 
     pipeline: Pipeline
     threads: int
+    grid: tuple[int, int, int]
     need: Registers
 
     def fits(self, generation: int) -> bool:
@@ -82,5 +83,5 @@ class RegisterLauncher:
         """Zeros. Raises EmulatorError of kind "lint"."""
         need = kernel_of(launch.pipeline).registers(inputs, launch.dtypes)
         threads = Dispatch(launch.grid, launch.threadgroup).threads
-        self.runs.append(Counted(launch.pipeline, threads, need))
+        self.runs.append(Counted(launch.pipeline, threads, launch.grid, need))
         return [mx.zeros(*one) for one in zip(launch.shapes, launch.dtypes, strict=True)]

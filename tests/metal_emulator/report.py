@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from metal_emulator.registers import Registers
+
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
@@ -50,7 +52,7 @@ class Report:
     barriers: threadgroup barriers, one for each threadgroup. threadgroup_bytes: the most that any
     threadgroup declared. group_loads, group_stores: accesses to threadgroup memory. arithmetic:
     operations by type and kind, {"float": {"add": 3}}; empty unless asked for. seconds: of the
-    emulation, without the compile.
+    emulation, without the compile. need: registers and instructions of a thread, with lint.
     """
 
     kernel: str
@@ -63,3 +65,4 @@ class Report:
     group_stores: int
     seconds: float
     arithmetic: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    need: Registers | None = None

@@ -141,8 +141,16 @@ def table_of(runs: Sequence[DryRun]) -> Table:
     return table
 
 
-def dry_run(config: Mapping[str, object], form: Format, *, layers: int | None = None) -> DryRun:
-    """layers: fewer than the config has, for a quick look. Raises EngineError."""
+def dry_run(
+    config: Mapping[str, object],
+    form: Format,
+    *,
+    layers: int | None = None,
+    computed: mx.Dtype = mx.bfloat16,
+) -> DryRun:
+    """layers: fewer than the config has, for a quick look. computed: type of activations. Raises
+    EngineError.
+    """
     fields = ConfigFields(config, "config.json")
     kind = str(text_type(config))
     family = family_for(kind, config, "config.json")
@@ -152,7 +160,7 @@ def dry_run(config: Mapping[str, object], form: Format, *, layers: int | None = 
         )
     spec = family.spec
     few = spec if layers is None else replace(spec, blocks=spec.blocks[:layers])
-    return _DryRun(few, form, kind, is_shifted_family=family.norms != "w").report()
+    return _DryRun(few, form, kind, computed, is_shifted_family=family.norms != "w").report()
 
 
 class _Model(NamedTuple):
@@ -171,9 +179,16 @@ class _TracedPass(Pass):
 
 class _DryRun:
     def __init__(
-        self, spec: ModelSpec, form: Format, model_type: str, *, is_shifted_family: bool
+        self,
+        spec: ModelSpec,
+        form: Format,
+        model_type: str,
+        computed: mx.Dtype,
+        *,
+        is_shifted_family: bool,
     ) -> None:
         self._spec, self._form, self._model_type = spec, form, model_type
+        self._computed = computed
         self._stand_in = StandIn()
         slower = {one.name: Verdict(faster=NO_ROWS) for one in TRIALS if one.kernel in SLOWER}
         self._kernels = Kernels(
@@ -184,7 +199,8 @@ class _DryRun:
         )
         every = len(spec.blocks) + (len(spec.heads.blocks) if spec.heads else 0)
         present = [f"layers.{n}.{name}" for n in range(every) for name in _PRESENT]
-        stored = _Weights(spec, form, self._kernels, is_shifted_family=is_shifted_family)
+        half = "F16" if computed == mx.float16 else "BF16"
+        stored = _Weights(spec, form, self._kernels, half, is_shifted_family=is_shifted_family)
         self._trunk = stored.arrays(spec.tensors(present))
         self._heads = stored.arrays(spec.head_tensors(present))
         self._arrays = [*self._trunk.values(), *self._heads.values()]
@@ -249,7 +265,7 @@ class _DryRun:
         trunk = dict(zip(self._trunk, given, strict=False))
         heads = dict(zip(self._heads, given[len(trunk) :], strict=True))
         tables = [
-            WeightTable(part, "config.json", kernels=self._kernels, computed=mx.bfloat16)
+            WeightTable(part, "config.json", kernels=self._kernels, computed=self._computed)
             for part in (trunk, heads)
         ]
         decoder = build_decoder(self._spec, tables[0], tables[1] if heads else None)
@@ -330,9 +346,15 @@ class _Weights:
     """Arrays of zeros that nobody computes, stored as files of one kind do."""
 
     def __init__(
-        self, spec: ModelSpec, form: Format, kernels: Kernels, *, is_shifted_family: bool
+        self,
+        spec: ModelSpec,
+        form: Format,
+        kernels: Kernels,
+        half: str,
+        *,
+        is_shifted_family: bool,
     ) -> None:
-        self._spec, self._form, self._kernels = spec, form, kernels
+        self._spec, self._form, self._kernels, self._half = spec, form, kernels, half
         self._types = {kind.name: kind for kind in block_types().values()}
         self._is_shifted = is_shifted_family
 
@@ -342,17 +364,17 @@ class _Weights:
         return {key: array for name, shape in shapes.items() for key, array in make(name, shape)}
 
     def _folder(self, name: str, shape: Shape) -> Iterator[tuple[str, mx.array]]:
-        """Matrices of 4 bits in groups of 64, the rest in bfloat16."""
+        """Matrices of 4 bits in groups of 64, the rest in the type that loading gives 16 bits."""
         *lead, inputs = shape
         if not _is_matrix(name, shape) or name.endswith(_ROUTERS) or inputs % 64:
             is_wide = name.endswith(_FLOAT32) or (self._is_shifted and has_norm_shift(name))
-            dtype = mx.float32 if is_wide else mx.bfloat16
+            dtype = mx.float32 if is_wide else _DTYPES[self._half]
             yield name, mx.zeros(shape, dtype)
             return
         base = name.removesuffix(".weight")
         yield name, mx.zeros((*lead, inputs // 8), mx.uint32)
         for part in ("scales", "biases"):
-            yield f"{base}.{part}", mx.zeros((*lead, inputs // 64), mx.bfloat16)
+            yield f"{base}.{part}", mx.zeros((*lead, inputs // 64), _DTYPES[self._half])
 
     def _gguf(self, name: str, shape: Shape) -> Iterator[tuple[str, mx.array]]:
         """As llama.cpp's quantisation of that name mixes types."""
@@ -360,7 +382,7 @@ class _Weights:
         nbytes = prod(shape) // kind.elements * kind.nbytes
         stored = GgufTensor(name, kind, shape, nbytes, Path("model.gguf"), 0)
         parts = {
-            part.name: part for part in split_into_parts(stored, Placement(name), None, "BF16")
+            part.name: part for part in split_into_parts(stored, Placement(name), None, self._half)
         }
 
         def is_read(form: str, shape: Shape) -> bool:
