@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QValidator, QWheelEvent
 from PySide6.QtWidgets import QDoubleSpinBox, QSlider
 from typing_extensions import override
@@ -21,6 +21,8 @@ GROUPED_SO_FAR = re.compile(r"\d{1,3}([., ’\xa0\u202f]\d{0,3})+")
 """The beginning of such a number, while it is typed."""
 
 
+TOLD_MS = 8_000
+"""How long a text that was not taken is told of, once the number before it stands there again."""
 NOT_IN_RANGE = Words("“{text}” isn't possible here. Use a number from {least} to {most}.")
 
 
@@ -186,6 +188,8 @@ class NumberField(Control):
             describe(self._slider, self._what)
             self._slider.valueChanged.connect(self._slide)
             lines.addWidget(self._slider)
+        self._passing = QTimer(self, singleShot=True, interval=TOLD_MS)
+        self._passing.timeout.connect(lambda: self._show_problem(""))
         self._problem = wrapped("", "problem")
         self._problem.hide()
         lines.addWidget(self._problem)
@@ -251,6 +255,10 @@ class NumberField(Control):
         words = tr(NOT_IN_RANGE.template, text=text, least=least, most=most)
         say(self._problem, words if text else "")
         restyle(self.edit, "bad", bool(text) and is_shown)
+        if text and not is_shown:
+            self._passing.start()
+        else:
+            self._passing.stop()
 
     def _change(self) -> None:
         if self.edit.value() != self.edit.kept:

@@ -328,9 +328,9 @@ class ModelTable(QTreeWidget):
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)
         is_click = event.reason() == Qt.FocusReason.MouseFocusReason
-        first = self.topLevelItem(0)
-        if not is_click and self.currentItem() is None and first is not None:
-            self.setCurrentItem(first)
+        item = self.currentItem() or self.topLevelItem(0)  # Qt makes one current, but marks none
+        if not is_click and not self.selectedItems() and item is not None:
+            self.setCurrentItem(item)
 
 
 def goes_down(field: QLineEdit, table: ModelTable) -> None:

@@ -345,6 +345,7 @@ def test_keys_lead_from_the_search_to_what_was_found(qtbot, library, stated, mon
     qtbot.waitUntil(field.hasFocus)
     qtbot.keyClick(field, Qt.Key.Key_Down)
     assert hub.table.hasFocus() and hub.table.entry.hub_id == "a/one"
+    assert hub.table.selectedItems(), "it is marked, too"
     qtbot.keyClick(hub.table, Qt.Key.Key_Return)
     assert asked == ["a/one"]
 

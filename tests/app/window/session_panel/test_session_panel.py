@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 from panel_driving import CAN, CANNOT, FULL, WHY, Figures, Owner, choose, field_of, type_into
-from PySide6.QtCore import QMimeData, QPoint, Qt
+from PySide6.QtCore import QMimeData, QPoint, Qt, QTimer
 from PySide6.QtWidgets import (
     QApplication,
     QDoubleSpinBox,
@@ -147,6 +147,12 @@ def test_a_number_too_large_stays_as_typed_until_the_field_is_left(qtbot, panel,
     assert field.text() == "7"
     assert any("from 0 to 1" in shown for shown in words_on(panel))
     assert not field.property("bad"), "what stands there now is good"
+    (passing,) = (timer for timer in field.parent().findChildren(QTimer) if timer.isActive())
+    passing.timeout.emit()
+    assert not any("Use a number from" in shown for shown in words_on(panel))
+    field.selectAll()
+    qtbot.keyClicks(field, "99999999\r")
+    assert any("from 0 to 1" in shown for shown in words_on(panel))
     qtbot.keyClick(field, Qt.Key.Key_Up)
     assert not any("Use a number from" in shown for shown in words_on(panel))
     type_into(qtbot, panel, "Top k", "8")
