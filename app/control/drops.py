@@ -36,6 +36,7 @@ PATIENCE_MS = 120
 """Milliseconds of examining files before the overlay says that it takes a while."""
 
 MODELS = Words("Models and texts (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)")
+MOST_REFUSED = 3
 SHOWN = 120
 """Characters of a dropped text that the plan shows."""
 LOOKING = DropPlan(
@@ -162,9 +163,8 @@ class DropController(QObject):
         self._offered.close()  # the card would cover what comes
         for thing in things:
             self._offer(thing)
-        refused = [said(thing.words) for thing in things if isinstance(thing, Refused)]
-        if refused:
-            self._notice.mention("\n".join(refused[:3]))
+        if refused := [thing for thing in things if isinstance(thing, Refused)]:
+            self._notice.mention(_in_lines(refused))
         files = [thing for thing in things if isinstance(thing, DroppedText)]
         if chats := tuple(file.path for file in files if file.is_chat):
             self._files.import_from(*chats)
@@ -211,7 +211,7 @@ def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> Drop
     if words:
         return DropPlan("attach", tr("Add to the message"), _beginning(words[0].text))
     if refused:
-        return DropPlan("refused", tr("This can't be used"), refused[0].words)
+        return DropPlan("refused", tr("This can't be used"), _in_lines(refused))
     if len(things) != 1:
         return DropPlan(
             "refused",
@@ -286,6 +286,9 @@ def _attach_plan(texts: list[DroppedText], refused: list[Refused]) -> DropPlan:
         else tr("Attach {n:,} files", "", len(texts))
     )
     size = said(size_words(sum(text.nbytes for text in texts)))
-    return DropPlan(
-        "attach", title, "\n".join([size, *(said(thing.words) for thing in refused[:3])])
-    )
+    return DropPlan("attach", title, "\n".join(filter(None, (size, _in_lines(refused)))))
+
+
+def _in_lines(refused: Sequence[Refused]) -> str:
+    """Say why things are refused, the first of them."""
+    return "\n".join(said(thing.words) for thing in refused[:MOST_REFUSED])

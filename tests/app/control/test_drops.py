@@ -87,13 +87,14 @@ def test_a_folder_that_says_only_its_form_is_called_as_its_card_is(driven, tmp_p
 
 def test_a_refusal_goes_when_something_else_is_let_go(driven, tmp_path):
     (tmp_path / "notes.txt").write_text("words")
-    none, note = mime_of(tmp_path / "none.txt"), mime_of(tmp_path / "notes.txt")
+    none = mime_of(tmp_path / "none.txt", tmp_path / "nor this.txt")
+    note = mime_of(tmp_path / "notes.txt")
     driven.widgets.window.show_page("library")
     drag(driven, none)
     drop(driven, none)
     driven.until(driven.widgets.notice.isVisible)
     said = driven.widgets.notice.words()
-    assert said.startswith("This can't be used.") and "there is no such file" in said
+    assert said.startswith("This can't be used.") and said.count("there is no such file") == 2
     drag(driven, note)
     drop(driven, note)
     driven.until(lambda: bool(driven.widgets.composer.attachments()))
