@@ -1,4 +1,4 @@
-"""An answer: its thinking, its text, its tool calls, a notice if something went wrong."""
+"""An answer: thinking, text, tool calls, and a notice if it failed."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ INSET = 16
 
 
 class ThinkingSegment(QWidget):
-    """Closed it holds only its `text`; the widgets for it are made when it is opened."""
+    """Foldable thinking; its widgets are made when it is first opened."""
 
     def __init__(self, reader: Reader, width: int) -> None:
         super().__init__()
@@ -47,11 +47,11 @@ class ThinkingSegment(QWidget):
 
     @property
     def is_open(self) -> bool:
-        """Whether the thoughts are on show."""
+        """Whether the thinking is on show."""
         return self.head.isChecked()
 
     def append(self, text: str, spans: Iterable[DraftedSpan] = ()) -> None:
-        """Add text that continues; spans count from the beginning of all thoughts."""
+        """Append text; spans are offsets in all of the thinking."""
         new = list(spans)
         self.text += text
         self._spans.extend(new)
@@ -59,7 +59,7 @@ class ThinkingSegment(QWidget):
             self._body.append(text, new)
 
     def finish(self, seconds: float | None) -> None:
-        """The thinking is over; `seconds` it took, None leaves what was said before."""
+        """End the thinking after so many seconds; None keeps the heading."""
         if self._body is not None:
             self._body.finish()
         self._finished = True
@@ -68,15 +68,15 @@ class ThinkingSegment(QWidget):
         self._say()
 
     def texts(self) -> list[TextWidget]:
-        """What of it can be searched: nothing while it is closed."""
+        """The widgets that can be searched: none while it is closed."""
         return self._body.texts() if self._body is not None and self.is_open else []
 
     def parts(self) -> list[Part]:
-        """What of it can be selected."""
+        """The selectable parts."""
         return self._body.parts() if self._body is not None and self.is_open else []
 
     def words(self) -> str:
-        """What its line says."""
+        """Text of the heading."""
         if not self._finished:
             return tr("Thinking…")
         if self._seconds is None:
@@ -114,7 +114,7 @@ class ThinkingSegment(QWidget):
 
 
 class StepView:
-    """Widgets of a part of an answer in a column: thinking, text, and the tool calls after it."""
+    """One step of an answer: thinking, text, and the tool calls after it."""
 
     def __init__(self, lines: QVBoxLayout, reader: Reader, width: int) -> None:
         self._lines, self._reader, self._width = lines, reader, width
@@ -124,14 +124,14 @@ class StepView:
         lines.addWidget(self.prose)
 
     def think(self) -> ThinkingSegment:
-        """Return the segment of the thinking, made when the first thought arrives."""
+        """Return the thinking segment, made at the first thought."""
         if self.thinking is None:
             self.thinking = ThinkingSegment(self._reader, self._width)
             self._lines.insertWidget(self._lines.indexOf(self.prose), self.thinking)
         return self.thinking
 
     def show_calls(self, uses: Sequence[ToolUse]) -> None:
-        """Show these calls below the text, which is then complete."""
+        """Show tool calls below the text, which is complete then."""
         if not self.cards:
             self.prose.finish()
             self.prose.setVisible(bool(self.prose.text()))
@@ -144,13 +144,13 @@ class StepView:
             card.show_use(use)
 
     def parts(self) -> list[Part]:
-        """What can be selected, from the top."""
+        """The selectable parts, from the top."""
         thoughts = self.thinking.parts() if self.thinking else []
         return [*thoughts, *self.prose.parts(), *(p for card in self.cards for p in card.parts())]
 
 
 class AnswerView(QWidget):
-    """The widgets of an answer. width: of the column, until it is laid out."""
+    """The widgets of an answer. width: of the column, for the first layout."""
 
     def __init__(self, reader: Reader, width: int) -> None:
         super().__init__()
@@ -163,20 +163,20 @@ class AnswerView(QWidget):
 
     @property
     def thinking(self) -> ThinkingSegment | None:
-        """The thinking that the newest text followed."""
+        """The thinking segment of the newest step."""
         return self._steps[-1].thinking
 
     @property
     def all_thinking(self) -> list[ThinkingSegment]:
-        """The thinking of all steps, from the top."""
+        """The thinking segments of all steps, from the top."""
         return [step.thinking for step in self._steps if step.thinking is not None]
 
     def thoughts(self) -> str:
-        """All that was thought so far."""
+        """Text of all thinking so far."""
         return _joined([step.thinking.text if step.thinking else "" for step in self._steps])
 
     def show_message(self, message: ShownMessage) -> None:
-        """Show all there is of a message, before anything is appended."""
+        """Show a message before anything is appended."""
         live = message.state == "live"
         *called, last = steps_of(message.text, message.thinking, message.uses)
         for step in called:
@@ -199,7 +199,7 @@ class AnswerView(QWidget):
             self._end(message)
 
     def show_uses(self, uses: Sequence[ToolUse]) -> None:
-        """Show the tool calls of the answer as they are now."""
+        """Update the tool calls."""
         calls = [tuple(group) for _, group in groupby(uses, lambda use: use.step)]
         for step, group in zip(self._steps, calls, strict=False):
             step.show_calls(group)
@@ -211,14 +211,14 @@ class AnswerView(QWidget):
         self._steps.append(StepView(self._column, self._reader, self._width))
 
     def show_plain(self, message: ShownMessage) -> None:
-        """Show the text of a message as it is stored, without markdown."""
+        """Show the stored text without rendering Markdown."""
         self._plain = message.text
         words = tr("This message cannot be shown as it should be. Its text:")
         plain = replace(message, notice=f"{words}\n\n{message.thinking}\n\n{message.text}")
         self._column.insertWidget(0, self._make_notice(plain))
 
     def append(self, pieces: Sequence[TextPiece]) -> None:
-        """Add what arrived; the widgets are set once for all of it."""
+        """Append pieces; each widget is updated once."""
         step = self._steps[-1]
         thoughts = [piece for piece in pieces if piece.channel == "thinking"]
         words = [piece for piece in pieces if piece.channel == "answer"]
@@ -233,16 +233,16 @@ class AnswerView(QWidget):
             step.prose.append("".join(piece.text for piece in words), spans)
 
     def finish_thinking(self, seconds: float | None) -> None:
-        """The thinking is over."""
+        """End the thinking of the newest step."""
         if self.thinking is not None:
             self.thinking.finish(seconds)
 
     def is_of(self, message: ShownMessage) -> bool:
-        """Whether what is on show is this message's text and thinking."""
+        """Whether text and thinking on show are those of a message."""
         return (self.text(), self.thoughts()) == (message.text, message.thinking)
 
     def finish(self, message: ShownMessage) -> None:
-        """No more will come."""
+        """Show the final state of the answer."""
         self.show_uses(message.uses)
         self._steps[-1].prose.finish()
         self._end(message)
@@ -255,16 +255,16 @@ class AnswerView(QWidget):
             self._column.addWidget(self._notice)
 
     def texts(self) -> list[TextWidget]:
-        """What can be searched: all thoughts, then all text, each from the top."""
+        """The widgets that can be searched: all thinking, then all text, from the top."""
         thoughts = [text for thinking in self.all_thinking for text in thinking.texts()]
         return [*thoughts, *(text for step in self._steps for text in step.prose.texts())]
 
     def parts(self) -> list[Part]:
-        """What can be selected, from the top."""
+        """The selectable parts, from the top."""
         return [part for step in self._steps for part in step.parts()]
 
     def text(self) -> str:
-        """The answer's markdown so far."""
+        """Markdown of the answer so far."""
         return self._plain + _joined([step.prose.text() for step in self._steps])
 
     def _make_notice(self, message: ShownMessage) -> ProseSegment:

@@ -1,4 +1,4 @@
-"""Colours code by Pygments, a moment after it has grown."""
+"""Highlights code with Pygments, shortly after it has grown."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ Colour = Literal["keyword", "string", "number", "comment", "name"]
 
 
 class Word(NamedTuple):
-    """line[start : start + length] has this colour."""
+    """The colour of line[start : start + length]."""
 
     start: int
     length: int
@@ -37,24 +37,25 @@ RULES: tuple[tuple[str, Colour], ...] = (
     ("Token.Name.Attribute", "name"),
     ("Token.Name.Builtin", "name"),
 )
-"""Beginnings of token types, such as Token.Literal.String.Doc; the first that fits."""
+"""Prefixes of token types, such as Token.Literal.String.Doc; the first match counts."""
 
 SIMILAR = {
     **dict.fromkeys(("cc", "h", "hpp", "metal", "msl"), "c++"),
     **{"jsonc": "json", "jsonl": "json", "sqlite": "sql", "svg": "xml", "svelte": "html"},
     **{"conf": "ini", "env": "bash", "gradle": "groovy"},
 }
-"""Languages that Pygments does not know -> one that it does."""
+"""Languages that Pygments does not know, and similar ones that it does."""
 
 PLAIN = re.compile(r"""(?<!\w)(?P<string>"[^"]*"|'[^']*'|`[^`]*`)|(?P<number>\b\d[\w.]*\b)""")
-"""What has a colour where the language is not known."""
+"""Token types that are coloured if the language is not known."""
 
 
 @cache
 def _lexer(language: str) -> Any:
-    """None for an unknown language. Pygments is slow to import, and not every chat has code.
+    """Return the lexer of a language, None for an unknown one.
 
-    startinline: most PHP comes without its opening tag.
+    Pygments is imported on first use, because that is slow. startinline: most PHP comes without its
+    opening tag.
     """
     from pygments.lexers import find_lexer_class_by_name
     from pygments.util import ClassNotFound
@@ -72,7 +73,7 @@ def _colour_of(kind: object) -> Colour | None:
 
 
 def coloured_lines(code: str, language: str) -> Iterator[list[Word]]:
-    """The coloured words of each line, from the first."""
+    """Return the coloured words of each line."""
     lexer = _lexer(language) if language else None
     if lexer is None:
         for line in code.split("\n"):
@@ -93,21 +94,17 @@ def coloured_lines(code: str, language: str) -> Iterator[list[Word]]:
 
 
 PROBE = "\n*/-->`"
-"""Put after code that is read: it closes comments and strings that lexers only see when they are
-closed.
-"""
+"""Appended before lexing: closes comments and strings that are still open."""
 LONGEST = 1000
-"""Characters; longer lines have no colours."""
+"""Most characters of a line that is highlighted."""
 MOST_LINES, MOST = 1000, 20_000
-"""Lines and characters of a piece: lexers may take the square of its size."""
+"""Most lines and characters of a block: lexers may take quadratic time."""
 SOON_MS = 200
-"""Code that grows is read so long after it did: not anew for each piece of a line."""
+"""Milliseconds after which code that grows is highlighted again."""
 
 
 class CodeColours(QSyntaxHighlighter):
-    """Highlights one document, in pieces of which each is lexed as a whole, the last one again
-    when the code has grown.
-    """
+    """Highlights a document in blocks; the last block is lexed again when the code grows."""
 
     def __init__(self, document: QTextDocument, language: str) -> None:
         super().__init__(document)
@@ -118,18 +115,18 @@ class CodeColours(QSyntaxHighlighter):
         self._soon.timeout.connect(self.read)
 
     def grow(self, is_whole: bool = False) -> None:
-        """The code has become longer; it is read soon, or next where it is whole."""
+        """Highlight code that has grown soon, or in the next turn if it is complete."""
         if is_whole:
             self._soon.start(0)
         elif not self._soon.isActive():
             self._soon.start(SOON_MS)
 
     def begin(self) -> None:
-        """The code is another."""
+        """Highlight another code from its beginning."""
         self._lines, self._first = [], 0
 
     def read(self) -> None:
-        """Colour a piece of what may have changed; the next one in a turn to come."""
+        """Highlight one block, and schedule the next one."""
         block, lines, size = self.document().findBlockByNumber(self._first), list[str](), 0
         while block.isValid() and len(lines) < MOST_LINES and size < MOST:
             line = block.text()

@@ -1,4 +1,4 @@
-"""A code block: its language and a copy button above its lines, which scroll sideways only."""
+"""A code block: language and copy button above lines that scroll sideways."""
 
 from collections.abc import Iterator, Sequence
 from math import ceil
@@ -32,7 +32,7 @@ PADDING = 12
 
 
 class CodeText(QPlainTextEdit):
-    """Grows by what is added to its code, without looking at the rest again."""
+    """The code of a block; growing code is appended without changing the rest."""
 
     def __init__(self, reader: Reader, language: str) -> None:
         super().__init__()
@@ -71,8 +71,10 @@ class CodeText(QPlainTextEdit):
         spans: Sequence[DraftedSpan] = (),
         is_whole: bool = False,
     ) -> None:
-        """Show this code. runs: where it stands in an answer; spans: what of that was drafted;
-        is_whole: nothing will be added to it.
+        """Show code.
+
+        runs: its places in the answer's source. spans: drafted spans of the answer. is_whole:
+        nothing more will be appended.
         """
         if code.startswith(self._code):
             cursor = QTextCursor(self.document())
@@ -118,7 +120,7 @@ class CodeText(QPlainTextEdit):
         return self.blockBoundingGeometry(self.document().lastBlock()).bottom()
 
     def _are_lines_alike(self) -> bool:
-        """Whether all lines are equally high: letters of other fonts may be higher."""
+        """Whether all lines have the same height; glyphs of fallback fonts may be higher."""
         return self._code.isascii()
 
     def _line_height(self) -> float:
@@ -136,9 +138,7 @@ class CodeText(QPlainTextEdit):
         super().paintEvent(event)
 
     def tinted(self, lines: Sequence[PlacedBlock]) -> list[Tint]:
-        """What was drafted of these lines, in positions of the document. Code may be long, and what
-        is not in view is not looked at.
-        """
+        """Return the drafted spans in these lines, as document positions; only lines in view."""
         text = "\n".join(line.block.text() for line in lines)
         before = lines[0].block.position() if lines else 0
         code = self._code.encode("utf-16-le", "surrogatepass")
@@ -156,7 +156,7 @@ class CodeText(QPlainTextEdit):
         ]
 
     def _lines(self, area: QRectF) -> Iterator[PlacedBlock]:
-        """Yield the lines that touch an area."""
+        """Yield the lines that intersect an area."""
         if self._are_lines_alike():
             line = self._line_height()
             number = min(max(0, int(area.y() / line)), self.blockCount() - 1)
@@ -186,7 +186,7 @@ class CodeText(QPlainTextEdit):
             event.ignore()
 
     def selected_words(self) -> str:
-        """The lines that are selected."""
+        """The selected lines."""
         return self.textCursor().selection().toPlainText()
 
     @override
@@ -196,7 +196,7 @@ class CodeText(QPlainTextEdit):
     @Slot()
     @override
     def selectAll(self) -> None:
-        """All of the message, then of the chat."""
+        """Select the whole message; the whole chat the second time."""
         self._reader.selection.select_all(self)
 
     @override
@@ -210,7 +210,7 @@ class CodeText(QPlainTextEdit):
 
 
 class CodeSegment(QWidget):
-    """The box around head and lines."""
+    """The frame around heading and code."""
 
     def __init__(self, reader: Reader, language: str) -> None:
         super().__init__()
@@ -234,7 +234,7 @@ class CodeSegment(QWidget):
         self.lines.show_code(code, runs, spans, segment.closed)
 
     def copy(self) -> None:
-        """Put the code on the clipboard."""
+        """Copy the code to the clipboard."""
         QGuiApplication.clipboard().setText(self._code)
 
     # Qt

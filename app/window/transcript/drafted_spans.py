@@ -1,4 +1,4 @@
-"""Finds where drafted text stands after markdown has been rendered, also while it grows."""
+"""Map drafted spans from Markdown source to rendered text, also while it grows."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -12,13 +12,13 @@ from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.words import Words
 
 NEAR = 24
-"""A word this close ahead is taken at once; one further on only if the next word follows it."""
+"""Characters ahead in which a word is accepted at once; further on the next word must follow it."""
 FAR = 1200
-"""Longest jump in the source, over what rendering left out."""
+"""Most characters of source that rendering may leave out at once."""
 
 WORD = re.compile(r"\w+|[^\w\s]")
 MARKUP = re.compile(r"(?:[\s|:*_~`>#-]++|\[?\]\([^()\s]*+(?:\s[^()\n]*+)?\)|!?\[)*+")
-"""Markers, link addresses and the rules of tables: the way from one word to the next."""
+"""Markup between two words: markers, link addresses, table rules."""
 
 
 DRAFTED = Words("Guessed {ahead}")
@@ -39,7 +39,7 @@ class Run(NamedTuple):
 
 
 class Tint(NamedTuple):
-    """Rendered characters start to end were drafted at `depth`, by `source` where it is known."""
+    """Rendered characters start to end were drafted at `depth`, by `source` if known."""
 
     start: int
     end: int
@@ -48,17 +48,17 @@ class Tint(NamedTuple):
 
 
 def drafted_words(tint: Tint) -> str:
-    """Who drafted it, and how deep."""
+    """Say what drafted a tinted text, and at which depth."""
     ahead = tr("{n} tokens ahead", "1 token ahead", tint.depth)
     return tr(DRAFTERS.get(tint.source, DRAFTED), ahead=ahead)
 
 
 def aligned(source: str, rendered: str, at: int = 0, start: int = 0) -> Iterator[Run]:
-    """Pair the words of a rendered text with the markdown they came from, both in order.
+    """Align the words of a rendered text with its Markdown source, both in order.
 
-    A greedy walk with two pointers: markdown rendered is nearly a subsequence of its source.
-    Characters that rendering made up are passed over, so one of them cannot lead the walk astray.
-    It begins at `at` in the source and at the word's beginning `start` in the rendered text.
+    A greedy walk with two pointers, since rendered Markdown is nearly a subsequence of its source.
+    Characters added by rendering are skipped, so none of them can mislead the walk. It begins at
+    `at` in the source and at the word boundary `start` in the rendered text.
     """
     words = list(WORD.finditer(rendered, start))
     for index, word in enumerate(words):
@@ -74,7 +74,7 @@ def aligned(source: str, rendered: str, at: int = 0, start: int = 0) -> Iterator
 
 
 def _find(source: str, word: str, at: int, following: str) -> int:
-    """Find a word at or after `at`; -1 if it is nowhere that can be trusted."""
+    """Find a word at or after `at`; -1 if there is no reliable match."""
     near = source.find(word, at, at + NEAR + len(word))
     if near < 0:
         past = MARKUP.match(source, at, at + FAR)
@@ -92,7 +92,7 @@ def _find(source: str, word: str, at: int, following: str) -> int:
 
 
 def _letter_by_letter(source: str, word: re.Match[str], at: int) -> list[Run]:
-    """Align a word with markers inside it, as un**believ**able; [] if a letter is missing."""
+    """Align a word that has Markdown inside, as un**believ**able; [] if a letter is missing."""
     runs = []
     for index, letter in enumerate(word.group()):
         found = source.find(letter, at, at + NEAR)
@@ -104,7 +104,7 @@ def _letter_by_letter(source: str, word: re.Match[str], at: int) -> list[Run]:
 
 
 def tints(runs: Iterator[Run] | Sequence[Run], spans: Sequence[DraftedSpan]) -> list[Tint]:
-    """What to tint, in order and without overlaps; neighbours of one depth and drafter are joined.
+    """Return what to tint, in order; adjacent spans of one depth and drafter are joined.
 
     `spans` are sorted and do not overlap.
     """
@@ -124,7 +124,7 @@ def tints(runs: Iterator[Run] | Sequence[Run], spans: Sequence[DraftedSpan]) -> 
 
 
 def spans_of(pieces: Iterable[TextPiece], at: int) -> Iterator[DraftedSpan]:
-    """What was drafted of pieces of one channel, of which `at` characters stand before."""
+    """Return the drafted spans of pieces of one channel, which begin at offset `at`."""
     for piece in pieces:
         end = at + len(piece.text)
         if piece.depth > 0 and piece.text:
@@ -135,9 +135,9 @@ def spans_of(pieces: Iterable[TextPiece], at: int) -> Iterator[DraftedSpan]:
 def within(
     spans: Sequence[DraftedSpan], start: int, end: int, before: int = 0
 ) -> list[DraftedSpan]:
-    """The spans that touch start to end, counted from `before` characters ahead of `start`.
+    """Return the spans that intersect start to end, as offsets from `before` ahead of `start`.
 
-    Sorted spans in, sorted out.
+    Order is kept.
     """
     first = bisect_right(spans, start, key=lambda span: span.end)
     last = bisect_left(spans, end, first, key=lambda span: span.start)
@@ -149,12 +149,12 @@ def within(
 
 
 def units(text: str) -> int:
-    """How long Qt counts a text, in UTF-16 units; half an emoji, which a paste may hold, is one."""
+    """Length of a text in UTF-16 units, as Qt counts, also with lone surrogates."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def in_utf16(text: str, ranges: Sequence[Tint]) -> list[Tint]:
-    """The same ranges counted in UTF-16 units, as Qt counts: an emoji is two."""
+    """Convert ranges of a text to UTF-16 units, as Qt counts: an emoji is two."""
     if text.isascii() or max(text) < "\U00010000":
         return list(ranges)
     wide = [i for i, letter in enumerate(text) if letter >= "\U00010000"]
@@ -166,18 +166,18 @@ def in_utf16(text: str, ranges: Sequence[Tint]) -> list[Tint]:
 
 
 MARGIN = 64
-"""Characters at the end of a text that are walked again: they may have been read otherwise."""
+"""Characters at the end of a text that are aligned again, since later text may change them."""
 
 
 class GrowingAlignment:
-    """Runs of the newest text: `aligned` of it, but for words that only later text explains."""
+    """`aligned` for a growing text; only words that later text may change are walked again."""
 
     def __init__(self) -> None:
         self._source = self._rendered = ""
         self._runs: list[Run] = []
 
     def of(self, source: str, rendered: str) -> Sequence[Run]:
-        """The runs of a text; fast when it begins as the one before did."""
+        """Return the runs of a text; fast if it begins as the last one."""
         self._keep(source, rendered)
         last = self._runs[-1] if self._runs else Run(0, 0, 0)
         at, start = last.source + last.length, last.rendered + last.length

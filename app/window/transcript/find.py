@@ -1,4 +1,4 @@
-"""Finds text in the messages of a chat and marks it; the bar to do it in."""
+"""Find text in the messages of a chat: the search, its marks, and its bar."""
 
 import re
 from bisect import bisect_left
@@ -29,7 +29,7 @@ from app.window.transcript.user_bubble import beginning_of
 
 
 class Match(NamedTuple):
-    """A match in the text of a widget, in positions of its document."""
+    """A match in a text widget, as document positions."""
 
     widget: TextWidget
     start: int
@@ -37,9 +37,9 @@ class Match(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The place of a message in the chat, and the number of one of its matches, both from 0.
+    """A match: index of its message in the chat, and its number there, both from 0.
 
-    thoughts: number of its matches in what was thought, which come first.
+    thoughts: number of the message's matches in its thinking, which come first.
     """
 
     message: int
@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
     @property
     def is_in_thoughts(self) -> bool:
-        """Whether the match stands in what was thought."""
+        """Whether the match is in the thinking."""
         return self.number < self.thoughts
 
 
@@ -57,26 +57,26 @@ MARKS = re.compile(
     r"|\[(?=[^\]\n]*\]\()|\]\([^)\s]*\)|^ {0,3}\[[^\]\n]+\]:[ \t].*",
     re.MULTILINE,
 )
-"""What of markdown is not shown."""
+"""Markdown characters that are not rendered."""
 
 
 def searched_text(message: ShownMessage) -> str:
-    """Return the text of a message that is searched: without the marks of markdown."""
+    """Return the searchable text of a message, without Markdown."""
     if message.role == "user":
         return beginning_of(said_with(message.text).text)
     return MARKS.sub("", message.text)
 
 
 def searched_thoughts(message: ShownMessage) -> str:
-    """What was thought before an answer, without the marks of markdown."""
+    """Return the searchable thinking of an answer, without Markdown."""
     return MARKS.sub("", message.thinking)
 
 
 class ChatSearch(QObject):
-    """The matches of one query in a chat, from the top, and which of them is current.
+    """The matches of a query in a chat, and which one is current.
 
-    number: of the current match, from 1; 0 for none. total: of all, counted in the text that is
-    stored. Signal `went`: another match is current, or there is none.
+    number: of the current match, from 1; 0 for none. total: of all matches, counted in the stored
+    text. Signal `went`: another match is current, or none is.
     """
 
     went = Signal()
@@ -93,12 +93,12 @@ class ChatSearch(QObject):
 
     @property
     def total(self) -> int:
-        """Matches in the chat."""
+        """Number of matches in the chat."""
         return self._totals[-1] if self._totals else 0
 
     @property
     def place(self) -> Place | None:
-        """Where the current match stands, also in a message without widgets."""
+        """Place of the current match, also in a message without widgets."""
         if not 0 < self.number <= self.total:
             return None
         message = bisect_left(self._totals, self.number)
@@ -107,9 +107,7 @@ class ChatSearch(QObject):
 
     @property
     def current(self) -> Match | None:
-        """The current match in its text; None while that has no widget, or does not show it, as
-        thoughts that are closed.
-        """
+        """The current match in its widget; None if there is none, as in closed thinking."""
         place = self.place
         view = place and self._column.view_at(place.message)
         if not place or not view or not view.is_built:
@@ -119,8 +117,10 @@ class ChatSearch(QObject):
         return found[min(number, len(found) - 1)] if found and number >= 0 else None
 
     def find(self, query: str, message: int = 0) -> None:
-        """Find this instead; nothing for an empty query. The first match from the text of the
-        message at this place on is current, or for the query of before the same as then.
+        """Search for another query, "" for none.
+
+        The first match from the message at this index on is current, or for the same query the same
+        match as before.
         """
         number = self.number if query == self._query else 0
         self._unmark()
@@ -146,7 +146,7 @@ class ChatSearch(QObject):
         return self._count(searched_thoughts(message))
 
     def _as_it_is(self, place: int, message: ShownMessage) -> ShownMessage:
-        """With what an answer that is being written says by now."""
+        """Return a running answer in its present state."""
         view = self._column.view_at(place) if message.state == "live" else None
         if view is None:
             return message
@@ -156,15 +156,13 @@ class ChatSearch(QObject):
         return len(self._stored_pattern.findall(_spaced(text))) if text else 0
 
     def step(self, by: int) -> None:
-        """Make the next (1) or the previous (-1) match current, around the end."""
+        """Go to the next (1) or previous (-1) match, wrapping around."""
         if self.total:
             self.number = (self.number - 1 + by) % self.total + 1
             self.went.emit()
 
     def mark(self) -> None:
-        """Show the matches in the texts in view, the current one stronger; the rest is marked once
-        it is scrolled to.
-        """
+        """Mark the matches in the texts in view, the current one stronger."""
         if not self._query:
             return
         current, now = self.current, look()

@@ -1,7 +1,7 @@
-"""Formulas as pictures: LaTeX set once, beside the window, then drawn in any colour and size.
+"""Formulas as pictures: LaTeX is typeset in a thread, then drawn in any colour and size.
 
-Rich text has formulas as their sources, each with its source as a title. Once they are set, images
-take their places, whose names say which formula it is and how it is drawn.
+Rich text has formulas as LaTeX source, each with its source as title. Once they are typeset, images
+replace them, whose names tell the formula and how it is drawn.
 """
 
 import re
@@ -31,25 +31,25 @@ from app.start.threads import Beside
 from app.window.transcript.markdown_text import FormulaKey
 
 INK, EM = "#010203", 32
-"""Colour and size in pixels in which formulas are set."""
+"""Colour and font size in pixels of typeset formulas."""
 AS_HIGH = 1.1
-"""Formulas are set in a font with lower letters than the interface's."""
+"""Scale of formulas, whose font has lower letters than the interface's."""
 SMALLEST = 0.6
-"""Of its size, to which a formula may shrink that is wider than the page."""
+"""Least scale of a formula that is wider than the page."""
 LONGEST = 1000
-"""Characters; a formula of 3,000 takes seconds."""
+"""Most characters of a formula; one of 3,000 takes seconds."""
 MOST_NODES = 8_000
-"""Parts that ziamath makes of a formula, twice as many for each level of nesting: half a second."""
+"""Most nodes that ziamath makes of a formula, about half a second."""
 LONG = re.compile(r"(?<![\w.#])\d{3}|\d[eE][-+]?\d")
-"""In lengths of MathML: hundreds of letters, over which arrows and brackets would be pieced."""
+"""Matches lengths in MathML of hundreds of letters, which take too long to draw."""
 LARGEST = 2**20
-"""Pixels of a picture; a larger formula stays as it is typed."""
+"""Most pixels of a picture; a larger formula stays as LaTeX."""
 MOST = 1000
-"""Formulas that are remembered."""
+"""Typeset formulas that are cached."""
 OTHER_SCRIPTS = "[\u0530-\u1cff\u2e80-\ud7ff\uf900-\ufaff]"
-"""Letters that the font for formulas does not have; compiled when it is first used."""
+"""Letters that the font for formulas lacks; compiled on first use."""
 NUMBERED = re.compile(r"\{(equation|align|gather|multline)\}")
-"""Environments that would count through all formulas."""
+"""Environments that would number formulas."""
 VIEW_BOX = re.compile(r'viewBox="([-\d.]+) ([-\d.]+) ([\d.]+) ([\d.]+)"')
 SCHEME = "formula"
 NAME = re.compile(
@@ -57,12 +57,12 @@ NAME = re.compile(
 )
 TITLE = re.compile('title="([^"]*)"')
 OBJECT = "\ufffc"
-"""In Qt's texts, where an image stands."""
+"""Character of an image in Qt's texts."""
 
 
 class Searched(NamedTuple):
-    """A text in which formulas are their sources; places: of its characters where they are images,
-    and of its end.
+    """A text with formulas as LaTeX; places: document positions of its characters, and of its
+    end.
     """
 
     text: str
@@ -70,7 +70,7 @@ class Searched(NamedTuple):
 
 
 def in_sources(text: str, pictured: Sequence[FormulaKey]) -> Searched:
-    """A text with images of these formulas."""
+    """Replace the images of a text by the LaTeX of these formulas."""
     if not pictured:
         return Searched(text, range(len(text) + 1))
     parts, places, keys = [], list[int](), iter(pictured)
@@ -83,7 +83,10 @@ def in_sources(text: str, pictured: Sequence[FormulaKey]) -> Searched:
 
 
 class Formula(NamedTuple):
-    """svg: in INK. width, above, below: pixels where its font is EM high, from the baseline."""
+    """A typeset formula.
+
+    svg: in the colour INK. width, above, below: pixels at a font size of EM, from the baseline.
+    """
 
     svg: str
     width: float
@@ -92,7 +95,7 @@ class Formula(NamedTuple):
 
 
 def set_formula(key: FormulaKey) -> Formula | None:
-    """Set by ziamath, on any thread, in 5 to 50 ms; None for what it cannot read or is too much."""
+    """Typeset with ziamath, on any thread, in 5 to 50 ms; None if it cannot or is too complex."""
     if len(key.latex) > LONGEST or re.search(OTHER_SCRIPTS, key.latex):
         return None
     from ziamath.config import config
@@ -121,20 +124,20 @@ def _is_too_much(mathml: Element) -> bool:
 
 
 def _nodes_of(element: Element, times: int = 1) -> int:
-    """Count the nodes that ziamath makes of MathML: those of rows and cells twice."""
+    """Estimate the nodes that ziamath makes of MathML: rows and cells count twice."""
     inner = 2 * times if element.tag.rpartition("}")[2] in ("math", "mrow", "mtd") else times
     return times + sum(_nodes_of(child, inner) for child in element)
 
 
 class Waiting(NamedTuple):
-    """A text, and those of its formulas that have not been tried."""
+    """A text, and its formulas that are not typeset yet."""
 
     missing: set[FormulaKey]
     show: Callable[[], object]
 
 
 class Formulas(QObject):
-    """All formulas of one transcript, of which a thread sets one after the other."""
+    """All formulas of a transcript; a thread typesets one after the other."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -146,20 +149,20 @@ class Formulas(QObject):
 
     @property
     def is_busy(self) -> bool:
-        """Whether one is being set or will be."""
+        """Whether a formula is being typeset or waits."""
         return self._is_setting or bool(self._wanted)
 
     def get(self, key: FormulaKey) -> Formula | None:
-        """As it was set; None if it was not or cannot be."""
+        """Return a typeset formula; None if it is not typeset or cannot be."""
         return self._known.get(key)
 
     def forget_wanted(self) -> None:
-        """Nobody waits any more for those that have not been tried."""
+        """Drop all waiting formulas."""
         self._wanted.clear()
         self._waiting.clear()
 
     def once_set(self, keys: Iterable[FormulaKey], show: Callable[[], object]) -> None:
-        """Call `show` once those of these that have not been tried have been; never if all were."""
+        """Call `show` once all of these formulas are typeset; never if they were before."""
         missing = {key for key in keys if key not in self._known}
         if missing:
             self._wanted.update(dict.fromkeys(missing))
@@ -187,12 +190,12 @@ class Formulas(QObject):
 
 
 def formulas_in(html: str) -> list[FormulaKey]:
-    """Those that `markdown_html` wrote."""
+    """Return the formulas in HTML of `markdown_html`."""
     return [FormulaKey.of(unescape(title)) for title in TITLE.findall(html)]
 
 
 class Placed(NamedTuple):
-    """How a formula is drawn: pixels of its image, and of them below the line, scale and colour."""
+    """How a formula is drawn: pixels of the image, and below the line, scale and colour."""
 
     key: FormulaKey
     width: int
@@ -203,13 +206,13 @@ class Placed(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the image."""
+        """Name of the image."""
         source, *how = self.key.source.encode().hex(), *self[1:]
         return f"{SCHEME}:{','.join(map(str, [source, *how]))}"
 
 
 def read_name(name: str) -> Placed | None:
-    """What the name of an image says; None for any other."""
+    """Parse the name of an image; None for other images."""
     found = NAME.fullmatch(name)
     if found is None:
         return None
@@ -219,18 +222,17 @@ def read_name(name: str) -> Placed | None:
 
 
 SIZE = QTextFormat.Property.UserProperty
-"""Of an image: pixels of the font around it."""
+"""Image property: pixels of the font around it."""
 
 
 def place_formulas(
     document: QTextDocument, formulas: Formulas, pixels: int, width: int, ratio: float
 ) -> list[FormulaKey]:
-    """Make pictures of the formulas that were set, no wider than `width`, and give those there are
-    the sizes and colours of now; all pictures, from the top.
+    """Replace typeset formulas of a document by pictures in the present size and colours.
 
-    One that would be too small to be read stays as it is typed, which wraps. What is right already
-    is left alone: each change has the text laid out anew. pixels: of the document's font. ratio:
-    of the screen's pixels to ours.
+    Return all pictures, from the top. A picture is no wider than `width`; a formula that would be
+    too small to read stays as LaTeX, which wraps. Unchanged pictures are kept, since each change is
+    a new layout. pixels: of the document's font. ratio: device pixel ratio.
     """
     step = next((n for n in (1, 2, 4) if (n * ratio).is_integer()), 1)
     placed, cursor = [], QTextCursor(document)
@@ -279,17 +281,18 @@ def place_formulas(
 
 
 def _up_to(step: int, length: float) -> int:
-    """Round up to whole pixels of the screen: Qt would leave out a row."""
+    """Round up to whole device pixels, since Qt would cut off a row."""
     return step * ceil(length / step)
 
 
 HARDLY = 0.6
-"""Pixels below the line that are no reason to put an image below it: its margin."""
+"""Pixels below the baseline that are ignored: the margin of an image."""
 
 
 def _put_below(image: QTextImageFormat, font: QFont, below: int) -> None:
-    """Put so many pixels of an image below the line. Qt puts as much below it as the image's own
-    font reaches, which nothing is written in.
+    """Draw so many pixels of an image below the baseline.
+
+    Qt places as much of it there as the descent of the image's own font, which no text uses.
     """
     way = QTextCharFormat.VerticalAlignment
     image.setVerticalAlignment(way.AlignBaseline if below > 0 else way.AlignNormal)
@@ -302,7 +305,7 @@ def _put_below(image: QTextImageFormat, font: QFont, below: int) -> None:
 
 
 class Found(NamedTuple):
-    """A formula in a document; form: of its picture or of its first letters."""
+    """A formula in a document; form: of its picture or its first letters."""
 
     title: str
     start: int
@@ -327,7 +330,7 @@ def _found(document: QTextDocument) -> list[Found]:
 
 @lru_cache(maxsize=MOST)
 def drawn(formula: Formula, place: Placed, ratio: float) -> QImage:
-    """The image of a formula, for a screen with this many pixels in each of ours."""
+    """Draw a formula for a device pixel ratio."""
     svg = formula.svg.replace(INK, place.ink)
     width, height = ceil(place.width * ratio), ceil(place.height * ratio)
     image = QImage(width, height, QImage.Format.Format_ARGB32_Premultiplied)

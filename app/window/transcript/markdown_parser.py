@@ -1,4 +1,4 @@
-"""Parses markdown as chats write it, in time and depth that are bounded."""
+"""Parses Markdown of chats in bounded time and depth."""
 
 import re
 from functools import cache
@@ -17,9 +17,9 @@ from mdit_py_plugins.footnote.index import footnote_ref
 from app.window.transcript.streaming_markdown import WIDEST
 
 DISPLAYED = {"$$": "$$", "\\[": "\\]"}
-"""Opening delimiter of display maths -> its closing delimiter."""
+"""Opening delimiters of display maths, and their closing delimiters."""
 DOLLARS = re.compile(r"\$(?![\s$])((?:\\.|[^\\$])++)(?<!\s)\$", re.DOTALL)
-"""Pandoc's rule: no space inside either dollar; for what stands around them, see `_is_maths`."""
+"""Pandoc's rule: no space inside either dollar; for text around them see `_is_maths`."""
 ORDINAL = re.compile(r"(?:st|nd|rd|th|s)\b")
 COMMAND = re.compile(r"\\[A-Za-z]")
 SCRIPT = re.compile(r"[_^](?:[{\d]|\w\b)")
@@ -28,13 +28,13 @@ PROSE = re.compile(
     r"\d[^\\^]*(?:\s(?!mod\b)[^\W\d_]{2,}[,;.:?!]?\s|[，。；：、！？])"
     r"|[^\\^=]*[A-Za-z]{2,}[,;.:?!]?\s+[A-Za-z]{2,}[,;.:?!]?\s+[A-Za-z]{2,}"
 )
-"""An amount with words after it, or three words one after another: between two prices or names."""
+"""Matches an amount with words after it, or three words in a row, as between prices or names."""
 
 
 def _is_maths(state: StateInline, latex: str, end: int) -> bool:
-    """Whether what stands between two dollars, the second of which ends before `end`, is maths, as
-    $n$th, CO$_2$ and 3$\\times$4 are, or what lies between two names or prices, as in $HOME/$USER,
-    US$/A$ and $20 or 30$.
+    """Whether the text between two dollars is maths, and not between prices or names.
+
+    Maths: $n$th, CO$_2$, 3$\\times$4. No maths: $HOME/$USER, US$/A$, $20 or 30$.
     """
     before, after = state.src[max(0, state.pos - 1) : state.pos], state.src[end : end + 1]
     has_command = COMMAND.search(latex) is not None
@@ -86,11 +86,11 @@ def _inline_maths(state: StateInline, silent: bool) -> bool:
 
 BLOCK_OPENING = re.compile(r"\$\$|\\\[|\\begin\{(?:equation|align|gather|multline)\*?\}")
 UNCLOSED = "unclosed maths"
-"""In a parser's environment: what closes maths -> the line before which none is opened."""
+"""Parser environment key: closing delimiter of maths, and the line before which none is opened."""
 
 
 def _block_maths(state: StateBlock, line: int, last: int, silent: bool) -> bool:
-    """A paragraph that begins with $$, \\[ or \\begin and has its end, maybe lines later."""
+    """Parse a paragraph that begins with $$, \\[ or \\begin, up to its end, maybe lines later."""
     start = state.bMarks[line] + state.tShift[line]
     opened = None if state.is_code_block(line) else BLOCK_OPENING.match(state.src, start)
     if opened is None:
@@ -128,8 +128,10 @@ def _push_display(state: StateBlock, latex: str, end: int, silent: bool) -> bool
 
 
 def _beside_cjk(rule: InlineRule) -> InlineRule:
-    """The rule for * or ~~ by the CJK-friendly amendment of CommonMark: beside a letter or mark of
-    Chinese, Japanese or Korean, with no blank on either side, markers can both open and close.
+    """Make a rule for * or ~~ by the CJK-friendly amendment of CommonMark.
+
+    Beside a Chinese, Japanese or Korean character, without spaces, a marker can both open and
+    close.
     """
 
     def tokenise(state: StateInline, silent: bool) -> bool:
@@ -147,14 +149,14 @@ def _beside_cjk(rule: InlineRule) -> InlineRule:
 
 
 def _is_cjk(letter: str) -> bool:
-    """Whether a character is wide, or of half width, and no emoji, or a letter of Hangul."""
+    """Whether a character is wide or of half width, and no emoji, or a letter of Hangul."""
     is_emoji = category(letter) in ("So", "Sk") and not "\u2e80" <= letter <= "\uffff"
     is_jamo = "\u1160" <= letter <= "\u11ff" or "\ud7b0" <= letter <= "\ud7fb"
     return is_jamo or (east_asian_width(letter) in ("W", "F", "H") and not is_emoji)
 
 
 def _ends_in_cjk(text: str) -> bool:
-    """The same for the last character of a text, which may select a variant of the one before."""
+    """Whether a text ends in a CJK character, or in a variation selector after one."""
     last = text[-1]
     if "\ufe00" <= last <= "\ufe0e" and text[:-1]:
         return _is_cjk(text[0]) or (last == "\ufe01" and text[0] in "‘’“”")
@@ -164,13 +166,13 @@ def _ends_in_cjk(text: str) -> bool:
 DEEPEST = 40
 """Lists and quotes nested deeper are text."""
 DEEPEST_LINK = 8
-"""Brackets in brackets, of which deeper ones are no links."""
+"""Brackets nested deeper are no links."""
 LONGEST = 20_000
 """Characters of a paragraph; a longer one has no emphasis, links or formulas."""
 
 
 class _BoundedInline(ParserInline):
-    """Inline parser that takes time linear in the text: links within images stay text."""
+    """An inline parser in linear time; links inside image descriptions stay text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,7 +202,7 @@ def _footnote_ref(state: StateInline, silent: bool) -> bool:
 
 
 def _deepest(state: StateBlock, line: int, last: int, silent: bool) -> bool:
-    """Text of what is nested too deep, where the parser would leave it out."""
+    """Parse what is nested too deep as text, which the parser would drop."""
     if state.level < DEEPEST - 2 or silent:
         return False
     end = line + 1
@@ -216,11 +218,11 @@ def _deepest(state: StateBlock, line: int, last: int, silent: bool) -> bool:
 
 
 SPARSE = "sparse table"
-"""In a parser's environment: the line before which no table begins."""
+"""Parser environment key: the line before which no table begins."""
 
 
 def _table(state: StateBlock, line: int, last: int, silent: bool) -> bool:
-    """A table of at most WIDEST columns, most of whose cells are written: the parser makes all."""
+    """Parse a table of at most WIDEST columns, most of whose cells are filled."""
     if line < state.env.get(SPARSE, 0) or not table(state, line, last, True):
         return False
     columns = state.src.count("|", state.bMarks[line], state.eMarks[line])
@@ -235,8 +237,10 @@ def _table(state: StateBlock, line: int, last: int, silent: bool) -> bool:
 
 @cache
 def parser() -> MarkdownIt:
-    """A parser without raw HTML, with tables, strikethrough, footnotes where they are defined, and
-    maths (as tokens math_inline and math_display with the LaTeX as content); slow to make.
+    """Make a Markdown parser without raw HTML, with tables, footnotes and maths; slow.
+
+    Maths become tokens math_inline and math_display with LaTeX as content. Footnotes count only
+    where they are defined.
     """
     markdown = MarkdownIt("commonmark")
     markdown.inline = _BoundedInline()

@@ -1,4 +1,4 @@
-"""Renders markdown as rich text for Qt, which can fetch nothing, and as plain text to copy."""
+"""Render Markdown as rich text for Qt, which loads nothing, and as plain text."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -24,19 +24,19 @@ SAFE_LINK = ("http://", "https://", "mailto:")
 
 
 class FormulaKey(NamedTuple):
-    """LaTeX without its dollars. is_display: it stands on a line of its own."""
+    """LaTeX without its delimiters. is_display: whether it has a line of its own."""
 
     latex: str
     is_display: bool
 
     @property
     def source(self) -> str:
-        """As it is typed."""
+        """LaTeX with delimiters."""
         return f"$${self.latex}$$" if self.is_display else f"${self.latex}$"
 
     @classmethod
     def of(cls, source: str) -> "FormulaKey":
-        """What is typed so."""
+        """Parse LaTeX with delimiters."""
         latex = source.strip()
         is_display = latex[:2] == latex[-2:] == "$$"
         return cls(latex[2:-2] if is_display else latex[1:-1], is_display)
@@ -49,7 +49,7 @@ FIXED = {
     "hr": "<hr>",
     "link_close": "</a>",
 }
-"""Token type -> HTML, where that is not the token's tag and nothing else."""
+"""HTML of token types for which it is not the token's tag."""
 
 
 @lru_cache(maxsize=1)  # all segments of an answer share them
@@ -60,9 +60,10 @@ def _defined(definitions: str) -> EnvType:
 
 
 def markdown_html(source: str, definitions: str = "") -> str:
-    """The body of a rich text document; `definitions` are link references from other segments.
+    """Render Markdown as the body of a rich text document.
 
-    A formula is its source, which is its title as well.
+    definitions: link references from other segments. A formula is its LaTeX, with its LaTeX as
+    title.
     """
     known = _defined(definitions) if definitions else {}
     notes = known.get("footnotes", {}).get("refs", {})
@@ -76,9 +77,7 @@ def markdown_html(source: str, definitions: str = "") -> str:
 
 
 class _HtmlWriter:
-    """Writes tokens as HTML; remembers whether it is in a link or in a cell, what tells a formula
-    from an equal one before it, and the number of a footnote that has yet to be written.
-    """
+    """Writes tokens as HTML, with links, table cells, formulas and footnotes."""
 
     def __init__(self) -> None:
         self._in_link = False
@@ -112,7 +111,7 @@ class _HtmlWriter:
         return self._formula(token) if kind.startswith("math") or _is_maths(token) else _leaf(token)
 
     def _footnote(self, token: Token) -> str:
-        """Write the number of a footnote where it is referred to, and before its words."""
+        """Write the number of a footnote, at its reference and before its text."""
         if token.type == "footnote_ref":
             return f"<sup>{escape(str(token.meta['label']))}</sup>"
         begins, number = token.type == "footnote_reference_open", self._number
@@ -134,8 +133,8 @@ class _HtmlWriter:
         return f"<br>{shown}<br>" if is_display else shown
 
     def _text(self, content: str) -> str:
-        """Escaped text; bare web addresses become links, <sub> and <sup> what they say, <br> in a
-        cell a line break.
+        """Write escaped text; web addresses become links; <sub>, <sup> and <br> in a cell are
+        kept.
         """
         linked = "://" in content and not self._in_link
         shown = _with_links(content) if linked else escape(content)
@@ -201,7 +200,7 @@ def _link(token: Token) -> str:
 
 
 def _image(token: Token) -> str:
-    """Write a link in place of an image: images are not loaded."""
+    """Write a link instead of an image, which is not loaded."""
     address = str(token.attrs.get("src", ""))
     label = escape(tr("Image: {what}", what=token.content or address))
     return f'<a href="{escape(address)}">{label}</a>' if address.startswith(SAFE_LINK) else label
@@ -217,7 +216,7 @@ def _with_links(text: str) -> str:
 
 
 def _mark_tasks(tokens: list[Token]) -> None:
-    """Turn "[ ] " and "[x] " at the start of a list item into the item's box."""
+    """Turn "[ ] " and "[x] " at the start of list items into boxes."""
     for index in range(2, len(tokens)):
         children = tokens[index].children
         if not children or tokens[index - 2].type != "list_item_open":
@@ -230,14 +229,16 @@ def _mark_tasks(tokens: list[Token]) -> None:
 
 
 class Copied(NamedTuple):
-    """An answer's words; in the text maths stays LaTeX, and a link is followed by its address."""
+    """An answer as HTML and text to copy; the text has maths as LaTeX, and addresses after
+    links.
+    """
 
     text: str
     html: str
 
 
 def copied(source: str) -> Copied:
-    """What is to be copied of markdown."""
+    """Render Markdown for the clipboard."""
     tokens = parser().parse(source)
     text = _plain(tokens)
     _mark_tasks(tokens)
@@ -248,7 +249,7 @@ BULLET = "• "
 
 
 def plain_text(source: str) -> str:
-    """The words of an answer, as they are copied."""
+    """Render Markdown as plain text, as it is copied."""
     return _plain(parser().parse(source))
 
 
@@ -260,7 +261,7 @@ def _plain(tokens: Sequence[Token]) -> str:
 
 
 class _PlainWriter:
-    """Joins blocks: a blank line between them, list items and table rows one a line."""
+    """Joins blocks with blank lines; list items and table rows are lines."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []

@@ -1,4 +1,4 @@
-"""The messages of a chat from the top, made of widgets only near the part in view."""
+"""The column of messages; only those near the viewport have widgets."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,19 +14,19 @@ from app.window.transcript.reader import GAP, MARGIN, Reader
 from app.window.transcript.shown_message import ShownMessage, ShownMessages
 
 NEARBY_MS = 50
-"""After so long without scrolling a message next to those in view is made."""
+"""Milliseconds without scrolling before a message near the viewport is built."""
 SECTION = 240
-"""So many messages have places around the one that is shown first."""
+"""Messages laid out around the first one on show."""
 MORE = 60
-"""So many get theirs where the edge of the section is nearly in view."""
+"""Messages added at an end of the section that is nearly in view."""
 MOST_PLACED = 1200
-"""Beyond so many, those at the other end lose their places: a layout takes a time for each."""
+"""Most messages laid out; more are dropped at the other end, since each makes layouts slower."""
 
 
 class MessageColumn(PinnedScroll):
-    """The messages on show; each has its own id. Of very many only a section has widgets.
+    """The messages of a chat, by id.
 
-    messages: all of the chat.
+    Of very many messages only a section is laid out. messages: all of the chat.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -54,29 +54,29 @@ class MessageColumn(PinnedScroll):
 
     @property
     def views(self) -> list[MessageView]:
-        """The views of all messages, or of a section of very many."""
+        """The views of all messages, or of the section."""
         return self._views
 
     @property
     def _stop(self) -> int:
-        """The place after the last message that has a widget."""
+        """Index after the last message in the section."""
         return self._start + len(self._views)
 
     def view(self, message_id: int) -> MessageView | None:
-        """Return the view of a message, None if it has none."""
+        """Return the view of a message, None if it is not in the section."""
         views = (*self._views, self._live) if self._live else self._views
         return next((view for view in reversed(views) if view.message.id == message_id), None)
 
     def _is_whole_below(self) -> bool:
-        """Whether the last message of the chat has a widget."""
+        """Whether the section ends with the last message of the chat."""
         return self._stop == len(self.messages)
 
     def view_at(self, place: int) -> MessageView | None:
-        """Return the view of the message at a place, None if it has none."""
+        """Return the view at an index, None if it is not in the section."""
         return self._views[place - self._start] if self._start <= place < self._stop else None
 
     def show_messages(self, messages: Sequence[ShownMessage], first: int | None = None) -> None:
-        """Show another chat, from the message at the place `first` on or, None, from its end."""
+        """Show another chat, from the message at `first` on, None for its end."""
         self._drop_from(0)
         self._drop_live()
         self.messages = ShownMessages(messages)
@@ -86,18 +86,18 @@ class MessageColumn(PinnedScroll):
             self.go_to_place(first)
 
     def follow(self) -> None:
-        """Go to the end and stay there."""
+        """Scroll to the end and stay there."""
         self.show_end()
         super().follow()
 
     def show_end(self) -> None:
-        """Make views for the last messages."""
+        """Make the section of the last messages."""
         if not self._is_whole_below() or not self._views:
             self._show_section(len(self.messages))
             self._is_arranging = False
 
     def go_to_place(self, place: int) -> None:
-        """Show the chat from the message at this place on, or its end where that is all in view."""
+        """Scroll to the message at an index, or to the end if all after it is in view."""
         if self.view_at(place) is None:
             self._show_section(place)
         rest = self._views[place - self._start :]
@@ -114,8 +114,9 @@ class MessageColumn(PinnedScroll):
         self._make_in_view()
 
     def _show_section(self, place: int) -> None:
-        """Give places to the messages around this one only, and make what will be in view, until
-        `_is_arranging` ends: where it is scrolled to until then is not where it will be.
+        """Make the section around a message, and build what will be in view.
+
+        Until `_is_arranging` ends, scroll positions are not final.
         """
         self._is_arranging = True
         self.content.hide()  # what is added to what is seen is shown one by one, which takes longer
@@ -142,7 +143,7 @@ class MessageColumn(PinnedScroll):
             view.show_as_last(view is self._views[-1] and self._is_whole_below())
 
     def lay_out(self) -> None:
-        """Give the messages their sizes and places now."""
+        """Lay out the messages now."""
         self._column.activate()
         QCoreApplication.sendEvent(self, QEvent(QEvent.Type.LayoutRequest))
         self._column.activate()
@@ -153,7 +154,7 @@ class MessageColumn(PinnedScroll):
         self._mark_last()
 
     def _extend(self) -> None:
-        """Add messages at an end of the section that is nearly in view."""
+        """Extend the section at an end that is nearly in view."""
         bar, near = self.verticalScrollBar(), self.viewport().height()
         above = self._start > 0 and bar.value() < near
         below = not self._is_whole_below() and bar.maximum() - bar.value() < near
@@ -176,7 +177,7 @@ class MessageColumn(PinnedScroll):
         self._is_arranging = False
 
     def replace_from(self, place: int, messages: Sequence[ShownMessage]) -> None:
-        """Show another branch: from the message at this place on, these instead."""
+        """Replace all messages from an index on, as for another branch."""
         if not self._start <= place <= self._stop:
             self.messages.replace_from(place, messages)
             self.follow()
@@ -223,7 +224,7 @@ class MessageColumn(PinnedScroll):
             self._set_pinned(True)
 
     def _stay_with_the_editor(self) -> None:
-        """Keep the place of an editor above an answer that grows."""
+        """Keep an open editor in place above a growing answer."""
         if any(view.message.state == "live" for view in self._views[-1:]):
             self.stay()
 
@@ -251,7 +252,7 @@ class MessageColumn(PinnedScroll):
             self._nearby.start()
 
     def view_made_at(self, place: int) -> MessageView:
-        """Return the built view of the message at a place."""
+        """Return the view at an index, and build it."""
         if self.view_at(place) is None:
             self._show_section(place)
         view = self._views[place - self._start]
@@ -261,7 +262,7 @@ class MessageColumn(PinnedScroll):
         return view
 
     def make(self, view: MessageView) -> None:
-        """Build the view of a message."""
+        """Build a view."""
         view.build(self._width())
 
     def _inserted(self, row: int, messages: Iterable[ShownMessage]) -> list[MessageView]:
@@ -280,7 +281,7 @@ class MessageColumn(PinnedScroll):
         self._drop(self._views[index:], index)
 
     def _drop(self, views: list[MessageView], index: int) -> None:
-        """Remove views, the first at this index; a running answer is kept without a place."""
+        """Remove views from an index on; that of a running answer is kept aside."""
         for view in views:
             self._column.takeAt(index)  # removeWidget would take ten times as long
             view.hide()
@@ -291,13 +292,13 @@ class MessageColumn(PinnedScroll):
         del self._views[index : index + len(views)]
 
     def _drop_live(self) -> None:
-        """Forget the running answer that has no place."""
+        """Delete the view of a running answer that was kept aside."""
         if self._live is not None:
             self._live.deleteLater()
             self._live = None
 
     def fit_text(self) -> None:
-        """Take another text width."""
+        """Apply another text width."""
         self._set_margins()
 
     def _width(self) -> int:
@@ -311,12 +312,12 @@ class MessageColumn(PinnedScroll):
 
     @Slot()
     def selectAll(self) -> None:  # noqa: N802
-        """All of the chat."""
+        """Select the whole chat."""
         self._reader.selection.select_all(None)
 
     @Slot()
     def copy(self) -> None:
-        """What is selected in it."""
+        """Copy the selection."""
         data = self._reader.selection.copied()
         if data is not None:
             QGuiApplication.clipboard().setMimeData(data)

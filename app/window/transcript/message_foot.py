@@ -1,4 +1,4 @@
-"""What stands under a message: the figures of an answer, and its buttons."""
+"""The line under a message: figures of an answer, and buttons."""
 
 from PySide6.QtCore import QPoint, QSize, Qt
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
@@ -16,7 +16,7 @@ from mlx_engine.values.stats import GenerationStats
 
 
 def footer_figures(stats: GenerationStats) -> tuple[str, ...]:
-    """The two figures on the line below an answer."""
+    """Return the two figures on the line below an answer."""
     return (
         tr("{speed:.1f} tok/s", speed=stats.tokens_per_second),
         tr("{n:,} tokens", "1 token", stats.generated_tokens),
@@ -53,7 +53,7 @@ def _drafting(stats: GenerationStats) -> tuple[str, ...]:
 
 
 def _tokens_ahead(stats: GenerationStats) -> str:
-    """How far ahead was guessed: one number if it never changed, else the mean and the most."""
+    """Describe the draft depth: one number if constant, else mean and maximum."""
     deepest = len(stats.drafted_by_depth)
     if stats.drafted_by_depth[-1:] == stats.drafted_by_depth[:1]:
         return tr("Guessed {n} tokens ahead", "Guessed 1 token ahead", deepest)
@@ -66,7 +66,7 @@ def _tokens_ahead(stats: GenerationStats) -> str:
 
 
 def all_figures(stats: GenerationStats) -> str:
-    """Every figure of an answer, a line each, with acceptance by depth, and what they mean."""
+    """Return all figures of an answer, one a line, with acceptance by depth, and explanations."""
     lines = [
         tr("{speed:.1f} tokens per second", speed=stats.tokens_per_second),
         tr("{n:,} tokens", "1 token", stats.generated_tokens),
@@ -92,11 +92,11 @@ def all_figures(stats: GenerationStats) -> str:
 
 SEPARATOR = "  ·  "
 HEIGHT = 24
-"""Pixels of the line of figures."""
+"""Height of the line of figures in pixels."""
 
 
 class FiguresPopover(QFrame):
-    """All figures of an answer, closed by a click beside it or Escape."""
+    """All figures of an answer; a click beside it or Escape closes it."""
 
     def __init__(self, figures: str, parent: QWidget) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
@@ -114,7 +114,7 @@ POPOVER_WIDTH = 320
 
 
 class MessageFooter(QuietButton):
-    """Two figures of an answer, and its model; pressed, it shows all of them in a popover."""
+    """Two figures of an answer, and its model; a click shows all figures."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class MessageFooter(QuietButton):
         self.clicked.connect(self._open)
 
     def show_stats(self, stats: GenerationStats, model: str = "") -> None:
-        """Show the figures of an answer, and the name of its model where that is worth telling."""
+        """Show figures, and the model's name if given."""
         self._figures = (*filter(None, [model]), *footer_figures(stats))
         self._all = "\n".join(filter(None, [model, all_figures(stats)]))
         set_tip(self, self._all)
@@ -137,7 +137,7 @@ class MessageFooter(QuietButton):
         return SEPARATOR.join(self._figures)
 
     def fitting(self) -> str:
-        """The figures for which the line has room."""
+        """The figures that fit on the line."""
         metrics = QFontMetrics(look().small_font())
         for count in range(len(self._figures), 1, -1):
             line = SEPARATOR.join(self._figures[:count])
@@ -170,9 +170,7 @@ class MessageFooter(QuietButton):
 
 
 class MessageActions(QWidget):
-    """Shows the buttons that make sense for a message; they are there to be connected. Without
-    room for all of them in a line they stand in two.
-    """
+    """The buttons of a message, to be connected by its view; two lines if one is too short."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,7 +198,7 @@ class MessageActions(QWidget):
         self._lines = row(*self._parts, of=self, spacing=2)
 
     def show_message(self, message: ShownMessage) -> None:
-        """Show the buttons that make sense for a message."""
+        """Show the buttons that suit a message."""
         is_answer, has_branches = message.role == "assistant", message.branch_count > 1
         self.copy.setVisible(bool(message.text))
         self.regenerate.setVisible(is_answer)
@@ -223,7 +221,7 @@ class MessageActions(QWidget):
         self.next.setEnabled(message.branch_index < message.branch_count - 1)
 
     def paint_all(self, are_shown: bool) -> None:
-        """Paint or hide the buttons that are of no use for reading."""
+        """Paint or hide the buttons that are not needed while reading."""
         for button in self._words:
             button.is_shown = are_shown
             button.update()

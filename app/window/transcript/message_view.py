@@ -1,4 +1,4 @@
-"""One message of the transcript, made of widgets only once the reader comes near it."""
+"""One message of the transcript; its widgets are built when it comes near the viewport."""
 
 import sys
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from mlx_engine.values.words import Words
 
 
 class EditedText(Lines):
-    """A text to edit. Signal `accepted`: Return was pressed without Shift."""
+    """A text editor. Signal `accepted`: Return was pressed without Shift."""
 
     accepted = Signal()
 
@@ -46,12 +46,12 @@ class EditedText(Lines):
 
 
 class MessageEditor(QWidget):
-    """Edits the words of a message in its place; `send` and `cancel` are its buttons."""
+    """Edits a message in its place; `send` and `cancel` are its buttons."""
 
     def __init__(
         self, text: str, name: str, verb: str, attachments: Sequence[AttachedText]
     ) -> None:
-        """verb: of the button `send`. attachments: stay with the words, and are named below."""
+        """verb: text of the button `send`. attachments: kept, and named below the text."""
         super().__init__()
         beginning = text[:4000]
         self.field = EditedText(
@@ -79,7 +79,7 @@ class MessageEditor(QWidget):
 
     @property
     def text(self) -> str:
-        """The words as they are edited."""
+        """The edited text."""
         return self.field.toPlainText()
 
     # Qt
@@ -92,14 +92,14 @@ class MessageEditor(QWidget):
 
 
 ROOM = 44
-"""Height of what stands around a message's text."""
+"""Height of the parts around a message's text."""
 LARGEST = 0xFFFFFF
 BRANCH = Words("branch", "of a chat, behind its title")
 NOT_READ = Words("The model no longer reads the messages above: the context was full.")
 
 
 class MessageView(QWidget):
-    """A message; until `build` an empty widget of about the right height in the look `now`."""
+    """A message; until `build` an empty widget of estimated height for the look `now`."""
 
     def __init__(self, message: ShownMessage, reader: Reader, now: Look) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class MessageView(QWidget):
         return self._body if isinstance(self._body, AnswerView) else None
 
     def build(self, width: int) -> None:
-        """Make the widgets for a column of this width; no effect the second time."""
+        """Make the widgets for a column of this width, once."""
         if self.is_built:
             return
         try:
@@ -172,14 +172,14 @@ class MessageView(QWidget):
         return body
 
     def append(self, pieces: Sequence[TextPiece]) -> None:
-        """Grow a live answer, which may still have to be made."""
+        """Append pieces to a running answer, built or not."""
         if self.answer is not None:
             self.answer.append(pieces)
         else:
             self._waiting += pieces
 
     def show_uses(self, message: ShownMessage) -> None:
-        """Show the tool calls of a live answer as they are now."""
+        """Update the tool calls of a running answer."""
         if self.answer is not None:
             self.answer.show_uses(message.uses)
         else:
@@ -187,7 +187,7 @@ class MessageView(QWidget):
             self._waiting.clear()
 
     def finish(self, message: ShownMessage) -> bool:
-        """Become the finished message; False if its text is another, so that it must be rebuilt."""
+        """Show the finished message; False if it must be rebuilt, because its text differs."""
         self.message = message
         self._waiting.clear()
         if not isinstance(self._body, AnswerView):
@@ -199,12 +199,12 @@ class MessageView(QWidget):
         return True
 
     def end_being_last(self) -> None:
-        """Stop offering to continue: another message follows."""
+        """Hide the offer to continue, since another message follows."""
         self.message = replace(self.message, can_continue=False, can_drop=False)
         self.show_state()
 
     def texts(self) -> list[TextWidget]:
-        """The widgets that hold its text and can be searched, from the top."""
+        """The widgets that can be searched, from the top."""
         if isinstance(self._body, UserBubble):
             return [self._body.prose]
         return self._body.texts() if self._body else []
@@ -214,16 +214,16 @@ class MessageView(QWidget):
         return self.answer.all_thinking if self.answer is not None else []
 
     def thoughts(self) -> str:
-        """All that was thought so far."""
+        """Text of all thinking so far."""
         return self.answer.thoughts() if self.answer is not None else self.message.thinking
 
     @property
     def shows_thoughts(self) -> bool:
-        """Whether all that was thought is on show."""
+        """Whether all thinking is on show."""
         return bool(self._thinking) and all(thinking.is_open for thinking in self._thinking)
 
     def open_thoughts(self) -> None:
-        """Show what was thought."""
+        """Open the thinking."""
         for thinking in self._thinking:
             thinking.head.setChecked(True)
 
@@ -235,7 +235,7 @@ class MessageView(QWidget):
         return self._body.parts() if self._body else []
 
     def copy(self) -> None:
-        """Put its words on the clipboard, unless it has none."""
+        """Copy the text, if there is any."""
         text = self.markdown()
         if self.message.role == "user":
             self.copy_markdown()
@@ -246,19 +246,19 @@ class MessageView(QWidget):
             QGuiApplication.clipboard().setMimeData(data)
 
     def copy_markdown(self) -> None:
-        """Put its source on the clipboard, unless it has none."""
+        """Copy the Markdown, if there is any."""
         if text := self.markdown():
             QGuiApplication.clipboard().setText(text)
 
     def edit(self) -> None:
-        """Let the user change its words here, which stay until they are sent, kept or given up."""
+        """Open an editor for the message; its text is kept until it is sent, saved or cancelled."""
         if self._body is not None:
             self._reader.edit_begun.emit()
             self._reader.edits.setdefault(self.message.id, self._words(self.markdown()))
             self._open_editor(self._body).field.setFocus()
 
     def _words(self, text: str) -> str:
-        """Return what of a text is edited: of a question, all but its attachments."""
+        """Return the editable text of a message: without attachments."""
         return said_with(text).text if self.message.role == "user" else text
 
     def _open_editor(self, body: QWidget) -> MessageEditor:
@@ -300,7 +300,7 @@ class MessageView(QWidget):
         self.window().setFocus()
 
     def markdown(self) -> str:
-        """Return the markdown of the message so far."""
+        """Return the Markdown of the message so far."""
         return self._body.text() if isinstance(self._body, AnswerView) else self.message.text
 
     def _connect(self, buttons: MessageActions) -> None:
@@ -332,13 +332,13 @@ class MessageView(QWidget):
             menu.popup(self.buttons.more.mapToGlobal(corner))
 
     def show_as_last(self, is_last: bool) -> None:
-        """Paint all buttons of the last message, those of others on hover only."""
+        """Paint all buttons of the last message always, those of others on hover."""
         self._is_last = is_last
         if self.buttons is not None:
             self.buttons.paint_all(is_last or self.underMouse())
 
     def show_state(self) -> None:
-        """Show figures and buttons if the message is complete and is not being edited."""
+        """Show figures and buttons if the message is complete and not being edited."""
         if self.buttons is None or self.footer is None:
             return
         self.buttons.show_message(self.message)
@@ -349,7 +349,7 @@ class MessageView(QWidget):
             self.footer.show_stats(self.message.stats, self.message.model if is_other else "")
 
     def guess_height(self, now: Look) -> None:
-        """Take about the height that the message will have, unless it is built."""
+        """Set the estimated height, unless the message is built."""
         if self.is_built:
             return
         line = round(now.sizes.transcript * 1.55)

@@ -1,4 +1,4 @@
-"""Where ranges of text stand on the page, and what is painted under them: tints, bars, boxes."""
+"""Geometry of text ranges, and what is painted under them: tints, quote bars, code boxes."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,18 +24,18 @@ from app.window.transcript.drafted_spans import Tint, units
 from app.window.transcript.reader import QUOTE_STEP
 
 OVERHANG = 1.0
-"""Pixels a box is wider than its text on either side."""
+"""Pixels that a box extends beyond its text at either side."""
 
 
 class PlacedBlock(NamedTuple):
-    """A paragraph or line of code, and where its top left corner is drawn."""
+    """A text block, and the position of its top left corner."""
 
     block: QTextBlock
     corner: QPointF
 
 
 def placed(document: QTextDocument) -> Iterator[PlacedBlock]:
-    """The blocks of a rich text document that is laid out."""
+    """Return the blocks of a document that is laid out."""
     layout, block = document.documentLayout(), document.begin()
     while block.isValid():
         yield PlacedBlock(block, layout.blockBoundingRect(block).topLeft())
@@ -43,7 +43,7 @@ def placed(document: QTextDocument) -> Iterator[PlacedBlock]:
 
 
 def boxes_of(placed_block: PlacedBlock, start: int, end: int) -> Iterator[QRectF]:
-    """Boxes around block text start to end, one for each line it stands on."""
+    """Return the rectangles of a range in a block, one for each line."""
     layout = placed_block.block.layout()
     line = layout.lineForTextPosition(start)
     while line.isValid() and line.textStart() < end:
@@ -73,22 +73,22 @@ RADIUS = 3.0
 
 
 class TintBox(NamedTuple):
-    """A box in the coordinates of the blocks it came from."""
+    """A rectangle in the coordinates of its blocks."""
 
     rect: QRectF
     depth: int
 
 
 class TintRects:
-    """Boxes of a document that grows: paragraphs that stay as they are keep theirs."""
+    """Rectangles of tints in a growing document; those of unchanged blocks are cached."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[object, ...], list[TintBox]] = {}
 
     def boxes(self, blocks: Iterable[PlacedBlock], tints: Sequence[Tint]) -> list[TintBox]:
-        """Boxes of those tints that lie in `blocks`; both in order, positions of the document.
+        """Return the rectangles of tints in `blocks`; both are in order, as document positions.
 
-        Spaces at either end of a tint, and the ends of lines in it, have no box.
+        Spaces and line ends at either end of a tint have none.
         """
         kept, self._kept = self._kept, {}
         for placed_block in blocks:
@@ -114,7 +114,7 @@ def _boxes_in(placed_block: PlacedBlock, tints: Iterable[Tint]) -> list[TintBox]
 
 
 def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
-    """The range without spaces at its ends; a text with wide letters keeps them: see in_utf16."""
+    """Trim spaces of a range, except in a text with wide characters: see in_utf16."""
     if not text.isascii():
         return start, min(end, units(text))
     words = text[start:end]
@@ -123,7 +123,7 @@ def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def paint_tints(painter: QPainter, found: Sequence[TintBox], area: QRectF) -> None:
-    """Draw the boxes that touch `area`."""
+    """Draw the rectangles that intersect `area`."""
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(Qt.PenStyle.NoPen)
     now = look()
@@ -136,7 +136,7 @@ def paint_tints(painter: QPainter, found: Sequence[TintBox], area: QRectF) -> No
 
 BAR = 3
 WIDE = 250
-"""Percent of a space that stands between a bullet and its words."""
+"""Percent of a space between bullet and text."""
 NO_MARKER = QTextBlockFormat.MarkerType.NoMarker
 BULLETS = (
     QTextListFormat.Style.ListDisc,
@@ -147,10 +147,10 @@ CODE_OVERHANG = 2
 
 
 class PageMarks:
-    """Bars beside quotes and boxes behind code, in the blocks of a document."""
+    """Bars beside quotes and boxes behind code of a document."""
 
     def __init__(self, blocks: Sequence[PlacedBlock], family: str) -> None:
-        """family: font of code."""
+        """family: font family of code."""
         places = range(len(blocks))
         self._bars = [bar for at in places for bar in quote_bars(blocks[at : at + 2])]
         self._boxes = list(code_boxes(blocks, family))
@@ -168,8 +168,9 @@ class PageMarks:
 
 
 def quote_bars(blocks: Sequence[PlacedBlock]) -> Iterator[QRectF]:
-    """A bar for each level of the quote that the first block is in, on the side where its lines
-    begin; to the second block, as far as that is in the same quotes.
+    """Return a bar for each quote level of the first block, down to where the quote ends.
+
+    Bars are at the side where lines begin.
     """
     block, corner = blocks[0]
     following = blocks[1] if len(blocks) > 1 else blocks[0]
@@ -183,8 +184,9 @@ def quote_bars(blocks: Sequence[PlacedBlock]) -> Iterator[QRectF]:
 
 
 def soften_bullets(document: QTextDocument, pixels: int) -> None:
-    """Make bullets of lists smaller and move them away from their words: Qt draws them in the font
-    of the block. pixels: of the bullets' font.
+    """Make list bullets smaller and move them away from the text.
+
+    Qt draws them in the font of the block. pixels: of the text's font.
     """
     first = block = document.begin()
     while block.isValid():
@@ -200,7 +202,7 @@ def soften_bullets(document: QTextDocument, pixels: int) -> None:
 
 
 def set_in_from_right(document: QTextDocument) -> None:
-    """Indent quotes of a script that is written from the right at the right, as HTML cannot."""
+    """Indent quotes in right-to-left text at the right, which HTML cannot."""
     block = document.begin()
     while block.isValid():
         form = block.blockFormat()
@@ -216,7 +218,7 @@ def _is_from_right(block: QTextBlock) -> bool:
 
 
 def code_boxes(blocks: Iterable[PlacedBlock], family: str) -> Iterator[QRectF]:
-    """Boxes behind words in the font family of code; blocks that are all code have their own."""
+    """Return boxes behind text in the font family of code; blocks of code have their own."""
     for placed_block in blocks:
         block = placed_block.block
         if block.blockFormat().background().style().value:
@@ -232,7 +234,7 @@ def code_boxes(blocks: Iterable[PlacedBlock], family: str) -> Iterator[QRectF]:
 
 
 def _levels(block: QTextBlock) -> int:
-    """Return the number of quotes around a paragraph."""
+    """Return the number of quotes around a block."""
     form = block.blockFormat()
     if not block.isValid() or not form.hasProperty(QTextFormat.Property.BlockQuoteLevel):
         return 0

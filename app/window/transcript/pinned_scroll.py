@@ -1,4 +1,4 @@
-"""A scrolled column that stays at its end, or keeps what is looked at in its place."""
+"""A scroll area that stays at its end, or keeps its place while content changes."""
 
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QResizeEvent
@@ -10,11 +10,11 @@ from app.window.controls.scroll_bar import overlay_bar
 from app.window.transcript.reader import MARGIN
 
 SLACK = 4
-"""Pixels from the end that still count as being there, on the way down."""
+"""Pixels from the end that still count as the end when scrolling down."""
 
 
 class Content(QWidget):
-    """What is scrolled. Signal `resized`: its children have their new places."""
+    """The scrolled widget. Signal `resized`: its children were laid out."""
 
     resized = Signal()
 
@@ -27,10 +27,13 @@ class Content(QWidget):
 
 
 class PinnedScroll(QScrollArea):
-    """At the end it stays at the end; anywhere else what the reader looks at keeps its place.
+    """At its end it follows growing content; elsewhere the content in view stays in place.
 
-    Any move up lets go, be it a pixel; coming down to the end takes hold again. Signals
-    `pinned_changed`(bool), and `scrolled`: other parts are in view.
+    Any scroll up stops following; scrolling to the end starts it again.
+
+    Signals:
+        pinned_changed(bool): whether it follows.
+        scrolled: other parts are in view.
     """
 
     pinned_changed = Signal(bool)
@@ -54,25 +57,26 @@ class PinnedScroll(QScrollArea):
         self.verticalScrollBar().rangeChanged.connect(self._grew)
 
     def follow(self) -> None:
-        """Go to the end and stay there."""
+        """Scroll to the end and stay there."""
         self._set_pinned(True)
         self._grew()
 
     def go_to(self, widget: QWidget, place: QPoint, room: int) -> None:
-        """Scroll to a place in a widget, with so many pixels above and below it; that widget is
-        what must not move while others around it get their widgets.
+        """Scroll to a position in a widget, with so many pixels above and below it.
+
+        The widget then keeps its place while others around it are built.
         """
         inside = widget.mapTo(self.content, place)
         self.ensureVisible(inside.x(), inside.y(), 0, room)
         self._hold(widget)
 
     def stay(self) -> None:
-        """Let what is in view keep its place, though it be the end."""
+        """Keep the content in view in place, even at the end."""
         self._remember()
         self._set_pinned(False)
 
     def go_to_top(self, widget: QWidget) -> None:
-        """Scroll to where a widget begins, now or once it has its place."""
+        """Scroll to the top of a widget, once it is laid out."""
         self._set_pinned(False)
         self._anchor, self._anchor_y = widget, MARGIN
         self._keep_place()
@@ -88,7 +92,7 @@ class PinnedScroll(QScrollArea):
         self.scrolled.emit()
 
     def _is_whole_below(self) -> bool:
-        """Whether the content goes to the end of all there is."""
+        """Whether the content includes the end of the chat."""
         return True
 
     def _grew(self) -> None:
@@ -106,7 +110,7 @@ class PinnedScroll(QScrollArea):
             self.pinned_changed.emit(pinned)
 
     def _remember(self) -> None:
-        """Hold what stands at the top of the viewport."""
+        """Remember what is at the top of the viewport."""
         top = QPoint(self.content.width() // 2, self.verticalScrollBar().value())
         self._hold(self.content.childAt(top) or self.content.childAt(top + QPoint(0, 24)))
 

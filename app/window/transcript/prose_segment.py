@@ -1,4 +1,4 @@
-"""A stretch of rendered prose whose text can be selected; it loads nothing and never scrolls."""
+"""A segment of rendered prose with selectable text; it loads nothing."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -54,7 +54,7 @@ from app.window.transcript.selection import Row, html_of, selected_rows, words_o
 
 
 class ProseSegment(QTextBrowser):
-    """A stretch of rendered prose. muted: in the muted colour."""
+    """A segment of rendered prose. muted: in the muted colour."""
 
     def __init__(self, reader: Reader, muted: bool = False, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -81,7 +81,7 @@ class ProseSegment(QTextBrowser):
         reader.selection.watch(self)
 
     def show_html(self, html: str, source: str, spans: Sequence[DraftedSpan]) -> None:
-        """Show rendered markdown; spans count in `source`. A selection stays where it was."""
+        """Show rendered Markdown; spans are offsets in `source`. The selection stays."""
         html = html.replace(OBJECT, "")
         self._source, self._spans = source, spans
         self._tints = self._boxes = None
@@ -119,22 +119,22 @@ class ProseSegment(QTextBrowser):
         return self._look != look() or self.font().pixelSize() != look().sizes.transcript
 
     def fit(self, width: int) -> None:
-        """Wrap at this width and be as high as the text."""
+        """Wrap at this width, and fit the height to the text."""
         if width != self.lineWrapColumnOrWidth():
             self.setLineWrapColumnOrWidth(width)
             self._place_formulas()
             self._set_height()
 
     def text(self) -> str:
-        """The text on show, one character for each position of the document."""
+        """The text on show, one character for each document position."""
         return self.toPlainText()
 
     def searched(self) -> Searched:
-        """Return the text in which words are found, formulas as their sources."""
+        """Return the searchable text, with formulas as LaTeX."""
         return in_sources(self.text(), self._pictured)
 
     def tinted(self) -> list[Tint]:
-        """Return what was drafted, in positions of the document."""
+        """Return the drafted spans, as document positions."""
         if self._tints is None:
             text = self.text()
             runs = self._alignment.of(self._aligned_source(), text) if self._spans else ()
@@ -142,7 +142,7 @@ class ProseSegment(QTextBrowser):
         return self._tints
 
     def tint_boxes(self) -> Sequence[TintBox]:
-        """What is painted of that now; found once for each layout."""
+        """Return the rectangles of tints, cached for each layout."""
         if not self._reader.shows_drafted or not self._spans:
             return ()
         if self._boxes is None:
@@ -150,7 +150,7 @@ class ProseSegment(QTextBrowser):
         return self._boxes
 
     def _aligned_source(self) -> str:
-        """Return the source with one character in place of each pictured formula."""
+        """Return the source with one character for each pictured formula."""
         parts, at = [], 0
         for latex, _ in self._pictured:
             found = self._source.find(latex, at)
@@ -196,7 +196,7 @@ class ProseSegment(QTextBrowser):
         self.setFixedHeight(max(1, ceil(size.height()) + below))
 
     def _blocks(self) -> list[PlacedBlock]:
-        """The blocks at their places; found once for each layout."""
+        """Return the placed blocks, cached for each layout."""
         if self._placed is None:
             self._placed = list(placed(self.document()))
         return self._placed
@@ -243,9 +243,7 @@ class ProseSegment(QTextBrowser):
         return place and formula and drawn(formula, place, self.devicePixelRatioF())
 
     def selected_words(self) -> str:
-        """Those that are selected: a row of a table is a line with tabs between its cells, and a
-        formula is its source.
-        """
+        """The selected text; cells of a row are separated by tabs, formulas are LaTeX."""
         return words_of(self._selected_rows())
 
     def _selected_rows(self) -> list[Row]:
@@ -266,7 +264,7 @@ class ProseSegment(QTextBrowser):
     @Slot()
     @override
     def selectAll(self) -> None:
-        """All of the message, then of the chat."""
+        """Select the whole message; the whole chat the second time."""
         self._reader.selection.select_all(self)
 
     @override

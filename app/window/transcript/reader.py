@@ -1,4 +1,4 @@
-"""What all parts of one transcript share: what its reader wants, the page's measures and style."""
+"""Shared by all parts of a transcript: settings, measures, style, and small buttons."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -25,16 +25,16 @@ TEXT_WIDTHS: Mapping[TextWidth, int] = MappingProxyType(
 )
 """Widest column of text, in pixels."""
 MARGIN = 24
-"""Around the transcript."""
+"""Margin of the transcript in pixels."""
 GAP = 16
-"""Between messages, and between blocks of code and prose."""
+"""Pixels between messages, and between code and prose."""
 PARAGRAPH_GAP = 10
 QUOTE_STEP = 16
-"""Pixels a quote is set in."""
+"""Indent of a quote in pixels."""
 LIST_STEP = 26
-"""Pixels a list is set in at a zoom of 1, as its marks are text."""
+"""Indent of a list in pixels."""
 LINE_HEIGHT = 130
-"""Percent of the font's own line spacing, which is about 1.2 times its size: 1.55 in all."""
+"""Percent of the font's line spacing, which is about 1.2 times its size: 1.55 in all."""
 
 SCROLLING = frozenset(
     (
@@ -51,14 +51,16 @@ SCROLLING = frozenset(
 
 
 class Reader(QObject):
-    """What all parts of one transcript share.
+    """Context shared by all parts of one transcript.
 
-    chat, chats, drafts: states whose methods the buttons of messages call; of a transcript that
-    watches a chat. edits: edited wordings of the drafts, by message id. model: name of the model
-    in use. shows_drafted: whether drafted words are tinted. text_width: widest line in pixels.
-    turns: tasks for parts that are out of view.
+    chat, chats, drafts: states whose methods the buttons call, once the transcript watches a chat.
+    edits: edited wordings by message id. model: name of the model in use. shows_drafted: whether
+    drafted words are tinted. text_width: widest line in pixels. turns: queue of layout tasks out of
+    view.
 
-    Signals: `edit_begun`, a message is being edited; `link_clicked`(address).
+    Signals:
+        edit_begun: a message is being edited.
+        link_clicked(address).
     """
 
     chat: ChatState
@@ -79,7 +81,7 @@ class Reader(QObject):
         self._unfitted: dict[QWidget, Callable[[int], None]] = {}
 
     def fit(self, text: QWidget, fit: Callable[[int], None]) -> None:
-        """Wrap a text at its width: at once if it is in view, else in a later turn."""
+        """Lay out a text at its width: at once if it is in view, else in a later turn."""
         if meets_window(text):
             fit(text.width())
         else:
@@ -87,7 +89,7 @@ class Reader(QObject):
             self.turns.do(self._fit_next)
 
     def _fit_next(self) -> None:
-        """Fit one text, first one that has come into view."""
+        """Lay out one text, first one that has come into view."""
         self._unfitted = {text: fit for text, fit in self._unfitted.items() if isValid(text)}
         if self._unfitted:
             text = next(filter(meets_window, self._unfitted), next(reversed(self._unfitted)))
@@ -96,13 +98,13 @@ class Reader(QObject):
 
 
 def meets_window(part: QWidget) -> bool:
-    """Whether a widget lies within its window's rectangle, covered or hidden though it may be."""
+    """Whether a widget intersects its window's rectangle, even if covered or hidden."""
     window = part.window()
     return part.rect().translated(part.mapTo(window, QPoint())).intersects(window.rect())
 
 
 def css(look: Look, muted: bool) -> str:
-    """The style sheet of a prose document."""
+    """Return the style sheet of a prose document."""
     theme, sizes = look.theme, look.sizes
     colour = theme.muted if muted else theme.text
     family = look.code_font().family()
@@ -134,11 +136,11 @@ def css(look: Look, muted: bool) -> str:
 
 
 COPIED_MS = 1500
-"""For so long a button says that it has copied."""
+"""Milliseconds for which a button shows that it has copied."""
 
 
 class ActionButton(IconButton):
-    """A muted button; unless `is_shown` it is painted only while it has the focus."""
+    """A muted button; painted only while focused unless `is_shown`."""
 
     def __init__(self, name: str, words: str) -> None:
         super().__init__(name, words, colour="muted")
@@ -153,7 +155,7 @@ class ActionButton(IconButton):
 
 
 class CopyButton(ActionButton):
-    """A button that shows for a while that it has copied."""
+    """A button that shows a check mark for a while after copying."""
 
     def __init__(self, name: str, words: str) -> None:
         super().__init__(name, words)
@@ -167,9 +169,8 @@ class CopyButton(ActionButton):
 
 
 class QuietButton(QAbstractButton):
-    """Words to press: muted, darker under the pointer, with a line around them for the keyboard.
-
-    is_urgent: they are dark all the time.
+    """A text button: muted, darker under the pointer, with a focus frame. is_urgent: always
+    dark.
     """
 
     def __init__(self) -> None:
@@ -179,11 +180,11 @@ class QuietButton(QAbstractButton):
         self.is_urgent = False
 
     def colour(self) -> Colour:
-        """Colour of the words."""
+        """Colour of the text."""
         return "text" if self.is_urgent or self.underMouse() else "muted"
 
     def paint_words(self, painter: QPainter, words: str, left: int, inset: int = 0) -> None:
-        """Draw the words from x on; inset: of the line, from the upper and lower edge."""
+        """Draw the text from x on; inset: of the focus frame."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(look().colour(self.colour()))
         area = QRect(left, 0, self.width() - left, self.height())
@@ -198,7 +199,7 @@ FOLD_HEIGHT, FOLD_GAP = 28, 6
 
 
 class FoldHead(QuietButton):
-    """A line to press with a chevron; checked while what is below it is on show."""
+    """A heading with a chevron; checked while the content below it is on show."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,12 +209,12 @@ class FoldHead(QuietButton):
     # Qt
 
     def sizeHint(self) -> QSize:
-        """The chevron and the words."""
+        """The chevron and the text."""
         words = QFontMetrics(self.font()).horizontalAdvance(self.text())
         return QSize(look().icon_size + FOLD_GAP + words + 8, FOLD_HEIGHT)
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
-        """The chevron and the words."""
+        """Draw the chevron and the text."""
         size = look().icon_size
         with QPainter(self) as painter:
             name = "chevron_down" if self.isChecked() else "chevron_right"

@@ -1,4 +1,4 @@
-"""Streaming markdown as a column of prose and code widgets; only the last one is ever set again."""
+"""Streaming Markdown as a column of prose and code widgets; only the last one changes."""
 
 import re
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ from app.window.transcript.streaming_markdown import (
 
 DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S+.*$", re.MULTILINE)
 MOST_DEFINITIONS = 1000
-"""Of links and footnotes, that an answer may refer to from any of its segments."""
+"""Most link and footnote definitions that all segments of an answer share."""
 
 
 TextWidget = ProseSegment | CodeText
@@ -43,14 +43,14 @@ def searched(widget: TextWidget) -> Searched:
 
 
 class Placed(NamedTuple):
-    """Items of the column before a segment, and how many lists the segment stands in."""
+    """Number of layout items before a segment, and its list level."""
 
     items: int
     level: int
 
 
 class SegmentColumn(QWidget):
-    """Streamed markdown as a column of prose and code. width: until it is laid out."""
+    """Streaming Markdown as a column of widgets. width: for the first layout."""
 
     def __init__(self, reader: Reader, width: int, muted: bool = False) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class SegmentColumn(QWidget):
         self._column = column(of=self, spacing=0)
 
     def append(self, text: str, spans: Iterable[DraftedSpan] = ()) -> None:
-        """Add text that continues; spans count from the beginning of all text."""
+        """Append text; spans are offsets in all of the text."""
         self._spans.extend(spans)
         self._show_from(self._stream.append(text))
 
@@ -77,11 +77,11 @@ class SegmentColumn(QWidget):
         self._show_from(0)
 
     def text(self) -> str:
-        """The markdown so far."""
+        """The Markdown so far."""
         return self._stream.text
 
     def length(self) -> int:
-        """Characters of the text so far."""
+        """Number of characters so far."""
         segments = self._stream.segments
         return segments[-1].end if segments else 0
 
@@ -102,7 +102,7 @@ class SegmentColumn(QWidget):
         return [Part(text, segment.source, text.selected_words) for text, segment in pairs]
 
     def texts(self) -> list[TextWidget]:
-        """The widgets that hold text, from the top."""
+        """The widgets with text, from the top."""
         return [w if isinstance(w, ProseSegment) else w.lines for w in self._widgets]
 
     def _show_from(self, first: int) -> None:

@@ -1,4 +1,4 @@
-"""What is selected in a transcript, also over several texts and messages, and how it is copied."""
+"""Text selection across several texts and messages, and copying it."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -16,11 +16,11 @@ from app.window.transcript.markdown_text import copied
 
 Text = QTextBrowser | QPlainTextEdit
 SCROLL_MS = 40
-"""Between steps of a transcript that scrolls because text is selected beyond its edge."""
+"""Milliseconds between steps of scrolling while selecting."""
 
 
 class Part(NamedTuple):
-    """A text on show. source: the Markdown of all of it. words: those that are selected in it."""
+    """A text widget. source: its Markdown. words: its selected text."""
 
     text: Text
     source: str
@@ -35,9 +35,10 @@ class Part(NamedTuple):
 
 
 class Selection(QObject):
-    """Selects over the texts of a scrolled transcript, each of which is watched.
+    """Selects across the texts of a transcript.
 
-    Signal `quote_wanted`(str): what is selected is to be answered to.
+    Each text is given to `watch`. Signal `quote_wanted`(str): the selection is to be quoted in an
+    answer.
     """
 
     quote_wanted = Signal(str)
@@ -58,23 +59,23 @@ class Selection(QObject):
         messages: Callable[[], Sequence[Sequence[Part]]],
         chat: Callable[[], str],
     ) -> None:
-        """messages: the texts on show of each message, from the top; chat: all of its Markdown."""
+        """Set the scroll area, functions for the parts of each message, and the chat's Markdown."""
         self._area, self._messages, self._chat = area, messages, chat
 
     def watch(self, text: Text) -> None:
-        """Have the mouse select from this text on into others."""
+        """Let a mouse drag from this text select into others."""
         text.viewport().installEventFilter(self)
 
     def clear(self, but: Text | None = None) -> None:
-        """Select nothing, or only in one text."""
+        """Clear the selection, except in one text."""
         self._is_wide = self._is_chat = False
         for text in self._texts():
             if text is not but and text.textCursor().hasSelection():
                 _select(text, 0, 0)
 
     def select_all(self, text: Text | None) -> None:
-        """Of the message that a text belongs to; where that is all selected already, or of no
-        text, all of the chat.
+        """Select all of the message with this text; all of the chat the second time, or for
+        None.
         """
         messages = self._messages()
         parts = next((m for m in messages if any(part.text is text for part in m)), ())
@@ -86,9 +87,9 @@ class Selection(QObject):
         self._is_wide = True
 
     def copied(self) -> QMimeData | None:
-        """Of what is selected in several texts; None where at most one has a selection.
+        """Return the selection of several texts, None if it is in one at most.
 
-        Markdown of the texts that are selected whole, the words of others.
+        Markdown of texts that are selected whole, plain text of others.
         """
         if not self._is_wide:
             return None
@@ -98,7 +99,7 @@ class Selection(QObject):
         return data
 
     def markdown(self) -> str:
-        """What is selected, as it is copied."""
+        """The selection, as it is copied."""
         parts = [part for message in self._messages() for part in message]
         selected = [part for part in parts if part.text.textCursor().hasSelection()]
         if not self._is_wide:
@@ -111,9 +112,7 @@ class Selection(QObject):
         return [part.text for message in self._messages() for part in message]
 
     def _extend(self, point: QPoint) -> bool:
-        """Select from where the mouse was pressed to this point of the screen; False while both
-        are in one text, which does that itself.
-        """
+        """Select up to a point of the screen; False while the text itself does that."""
         texts, origin = [text for text in self._texts() if text.isVisible()], self._origin
         if origin is None or origin not in texts:
             return False
@@ -194,7 +193,7 @@ def _select(text: Text, anchor: int, position: int) -> None:
 
 
 class Row(NamedTuple):
-    """The words of a paragraph, or of the cells of one row of a table."""
+    """Text of a paragraph, or of the cells of a table row."""
 
     cells: list[str]
     table: object = None
@@ -202,14 +201,14 @@ class Row(NamedTuple):
 
     @property
     def is_of_table(self) -> bool:
-        """Whether it is of a table."""
+        """Whether it is a table row."""
         return self.table is not None
 
 
 def selected_rows(cursor: QTextCursor, formulas: Sequence[str] = ()) -> list[Row]:
-    """Return the paragraphs and table rows of a selection, pictures as the sources in `formulas`.
+    """Return paragraphs and table rows of a selection, with pictures as LaTeX of `formulas`.
 
-    Of a selection within a table, the rectangle of cells that is painted as selected.
+    A selection inside a table is the rectangle of cells that Qt paints.
     """
     rows = list[Row]()
     columns, begin, finish = range(0), cursor.selectionStart(), cursor.selectionEnd()
@@ -239,7 +238,7 @@ def selected_rows(cursor: QTextCursor, formulas: Sequence[str] = ()) -> list[Row
 
 
 def _with_sources(cursor: QTextCursor, formulas: Sequence[str]) -> str:
-    """Return what is selected, each picture as its source in the formulas of the document."""
+    """Return the selected text with pictures as LaTeX of the document's formulas."""
     words = cursor.selectedText()
     if OBJECT not in words:
         return words

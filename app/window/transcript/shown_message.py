@@ -1,4 +1,4 @@
-"""Messages as the transcript shows them: plain values, made of the turns of a chat."""
+"""Messages as plain values for the transcript, made of the turns of a chat."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ State = Literal["live", "done", "stopped", "failed"]
 class ShownMessage:
     """A message of the branch on show.
 
-    spans, thinking_spans: what was drafted, offsets in `text` and in `thinking`, sorted.
-    stats: None while the answer runs and for the user's messages. branch_index: 0-based, of
-    branch_count alternatives. can_continue: offer that the answer goes on. notice: a line
-    under the text, such as why it failed. can_drop: offer that it goes on without the oldest turns.
-    is_first_read: what is above is not read any more. model: that wrote it. uses: its tool calls.
+    spans, thinking_spans: drafted spans, sorted, as offsets in `text` and `thinking`. stats: None
+    for the user's messages and a running answer. branch_index: from 0, of branch_count versions.
+    can_continue: offer to continue it. notice: a line under the text, as why it failed. can_drop:
+    offer to continue without the oldest turns. is_first_read: the model does not read the messages
+    above. model: name of the model that wrote it. uses: its tool calls.
     """
 
     id: int
@@ -49,13 +49,13 @@ class ShownMessage:
 
 
 class ShownMessages(Sequence[ShownMessage]):
-    """The messages of the chat on show, of which a tail can be replaced; none is read for that."""
+    """The messages of the chat on show, made on access."""
 
     def __init__(self, messages: Sequence[ShownMessage] = ()) -> None:
         self._starts, self._parts = [0], [messages]
 
     def replace_from(self, place: int, messages: Sequence[ShownMessage]) -> None:
-        """These messages in place of all from `place` on, which is the length at most."""
+        """Replace all messages from an index on, which is the length at most."""
         kept = bisect_left(self._starts, place)
         self._starts[kept:], self._parts[kept:] = [place], [messages]
 
@@ -85,7 +85,7 @@ INTERRUPTED = Words("Interrupted.")
 
 
 def shown_messages(chat: ChatState, first: int = 0) -> Sequence[ShownMessage]:
-    """The turns of a chat from the place `first` on, each made when it is first looked at."""
+    """Return the turns of a chat from the index `first` on, made on access."""
     length = len(chat.turns) - first
 
     def shown(places: range) -> list[ShownMessage]:
@@ -95,7 +95,7 @@ def shown_messages(chat: ChatState, first: int = 0) -> Sequence[ShownMessage]:
 
 
 def shown_message(chat: ChatState, place: int) -> ShownMessage:
-    """Make the message at a place of the branch on show."""
+    """Make the message at an index of the branch on show."""
     turn, running = chat.turns[place], chat.running
     message_id, ids = turn.message.id, chat.turns.ids
     if running is not None and message_id == running.message_id:
@@ -107,7 +107,7 @@ def shown_message(chat: ChatState, place: int) -> ShownMessage:
 
 
 def shown_turn(turn: Turn, *, is_last: bool, can_drop: bool) -> ShownMessage:
-    """Make a message that is not being written. can_drop: there are turns to leave unread."""
+    """Make a complete message. can_drop: whether older turns can be left out."""
     message = turn.message
     is_last_answer = is_last and message.role == "assistant"
     is_full = message.finish_reason in ("context-full", "memory-full")

@@ -1,4 +1,4 @@
-"""Splits markdown into segments while it arrives, never looking at a finished segment again."""
+"""Split streaming Markdown into segments, never parsing a finished one again."""
 
 import json
 import re
@@ -13,24 +13,24 @@ CLOSING_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*$")
 UNFINISHED_FENCE = re.compile(r"(?:^|\n)[ \t]*(`{1,2}|~{1,2}|`{3,}[^`\n]*|~{3,}[^\n]*)$")
 
 MATHS = "math"
-"""What stands after a fence around LaTeX that is to be read, not copied."""
+"""Info strings of fences around LaTeX that is rendered as a formula."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What opened a code block: the marker that has to be matched, and the words after it."""
+    """The opening fence of a code block: its marker and info string."""
 
     marker: str
     info: str = ""
 
     def closed_by(self, line: str) -> bool:
-        """Whether this line is the fence's end (CommonMark: same character, at least as long)."""
+        """Whether a line closes the fence (CommonMark: same character, at least as long)."""
         found = CLOSING_FENCE.match(line.rstrip("\r\n"))
         return found is not None and found[1].startswith(self.marker)
 
 
 def opening_fence(line: str) -> Fence | None:
-    """The fence that a line opens in column 0."""
+    """Return the fence that a line opens in column 0, None for none."""
     found = OPENING_FENCE.match(line.rstrip("\r\n"))
     if found is None:
         return None
@@ -38,13 +38,13 @@ def opening_fence(line: str) -> Fence | None:
 
 
 BLANKS = " \t\r\n"
-"""To markdown a line of these alone is empty; a line that has other spaces is not."""
+"""Whitespace of a blank line in Markdown; other spaces do not count."""
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
 INDENT = re.compile(" {4}| {0,3}\t")
 
 
 class CodePart(NamedTuple):
-    """Code that stands in a segment's source from offset `start` on."""
+    """Code at offset `start` of a segment's source."""
 
     start: int
     text: str
@@ -52,11 +52,12 @@ class CodePart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """`source` is the markdown from offset `start` of the answer on, fence lines included.
+    """A segment of Markdown.
 
-    closed: nothing will be added to it any more. head: of the table or fence that it goes on with,
-    or "". level: how many lists it stands in that began in segments before it. indent: columns
-    that its lines are set in by these. is_json: it is code without a fence or an indent.
+    source: Markdown from offset `start` of the answer on, fence lines included. closed: nothing
+    will be appended. head: table head or fence continued from the last segment, or "". level:
+    number of lists around it that began in earlier segments. indent: columns that these lists
+    indent it by. is_json: code without fence or indent.
     """
 
     kind: Kind
@@ -75,12 +76,12 @@ class Segment:
 
     @property
     def markdown(self) -> str:
-        """What is rendered of prose."""
+        """Markdown to render, for prose."""
         return self.head + dedented(self.source, self.indent)
 
     @property
     def language(self) -> str:
-        """First word after the opening fence, "" when there is none (and for prose)."""
+        """First word of the info string, "" for none and for prose."""
         if self.is_json:
             return "json"
         fence = self._opening() if self.kind == "code" else None
@@ -88,12 +89,12 @@ class Segment:
 
     @property
     def code(self) -> str:
-        """The lines between the fences, or without their indent; without the last line's end."""
+        """Lines of code, without fences, indent and the last line end."""
         return "".join(part.text for part in self.code_parts)
 
     @property
     def code_parts(self) -> tuple[CodePart, ...]:
-        """What of the source is code, in its order: all between the fences, or each line."""
+        """The parts of the source that are code, in order."""
         if self.is_json:
             code = self.source.strip()
             return (CodePart(self.source.find(code), code),)
@@ -132,22 +133,22 @@ class Segment:
 
 
 def dedented(source: str, indent: int) -> str:
-    """A text without so many columns before its lines, as far as there are blanks."""
+    """Remove so many columns of leading spaces from each line."""
     return re.sub(rf"^[ \t]{{1,{indent}}}", "", source, flags=re.MULTILINE) if indent else source
 
 
 def _may_close(line: str, fence: Fence) -> bool:
-    """Whether an unfinished line is the beginning of a closing fence."""
+    """Whether an incomplete line may become a closing fence."""
     return bool(line) and fence.marker.startswith(line)
 
 
 BEGINS_JSON = re.compile(r'\s*+(?:\{\s*+"|\[\s*+[{"]|\{\s*+\}\s*+$|\[\s*+\]\s*+$)')
 JSON_END = 8
-"""Characters before the end of a text in which a word of JSON may be cut."""
+"""Characters at the end of a text in which a JSON word may be incomplete."""
 
 
 def is_json(text: str) -> bool:
-    """Whether a whole text is a JSON object or list, or the beginning of one that was cut."""
+    """Whether a text is a JSON object or list, or the beginning of one."""
     begins = text.lstrip()[:1]
     try:
         return begins in ("{", "[") and isinstance(json.loads(text), dict | list)
@@ -159,10 +160,10 @@ def is_json(text: str) -> bool:
 
 
 def settled(source: str) -> str:
-    """The part of a growing prose segment that can be shown without taking it back.
+    """Return the part of a growing prose segment that can be rendered already.
 
-    A line that may become a fence is held back, and emphasis or code that is open in the last
-    line is closed for now, so that its markers do not flash by.
+    A line that may become a fence is held back, and open emphasis or code in the last line is
+    closed, so that markers do not flash by.
     """
     shown = UNFINISHED_FENCE.sub("", source)
     line = shown[shown.rfind("\n") + 1 :]
@@ -180,39 +181,37 @@ def _open_bold(line: str) -> bool:
 
 
 LIMIT = 2048
-"""Characters after which a prose segment ends at the next blank line outside fences and lists, and
-in a table, which goes on in the next one under its head again.
+"""Characters after which a prose segment ends at the next blank line outside fences and lists.
+
+A table is continued in the next segment, under its head.
 """
 LIST_LIMIT = 2 * LIMIT
-"""From here on a segment also ends before an item of a top-level list."""
+"""Characters after which a segment also ends before an item of a top-level list."""
 LINE_LIMIT = 4 * LIMIT
-"""From here on it ends anywhere: a paragraph that long is broken output."""
+"""Characters after which it ends anywhere: a paragraph this long is broken output."""
 
 MOST_CODE = 1000
-"""Segments of code in one answer; further code in fences is shown as part of the prose."""
+"""Most code segments of an answer; further fences are shown as prose."""
 WIDEST = 100
-"""Columns of a table; more are shown as text."""
+"""Most columns of a table; a wider one is shown as text."""
 
 WIDE_TABLE = 5
-"""Columns from which on a table has a segment of its own: it may be wider than the page, and what
-stands around it must not scroll with it.
-"""
+"""Columns from which a table has a segment of its own, so that only it scrolls sideways."""
 TABLE_RULE = re.compile(r"\|?[ \t]*+:?-++:?[ \t]*+(\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*$")
 ITEM_START = re.compile(r"(?:[-*+]|[0-9]{1,9}[.)])(?: {1,4}(?=\S)|(?=[ \t\r\n]|$))")
 LIST_ITEM = re.compile(r"(?:[-*+]|[0-9]{1,9}[.)])(?:[ \t\r\n]|$)")
 FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]:")
 ENDS_ITSELF = re.compile(r"#{1,6}(?:[ \t\r\n]|$)|(?:-{3,}|\*{3,}|_{3,})[ \t]*\r?$")
-"""A heading or a rule, which no line after it goes on with."""
+"""Matches a heading or a rule, which no later line continues."""
 INNER_FENCE = re.compile(r"((?:[ \t>]|(?:[-*+]|[0-9]{1,9}[.)])(?=[ \t]))++)(`{3,}|~{3,})([^`\n]*)$")
 
 
 class StreamingMarkdown:
-    """The segments of a growing text; their sources joined are always the text so far.
+    """Segments of a growing text; their sources joined are always the whole text.
 
-    Where a segment ends depends on the text alone, not on the pieces in which it came. A fence in
-    column 0 or in a list begins a code segment, and so does an indented line after a blank one or a
-    heading;
-    code inside a quote or a footnote stays in its prose, and so does a fence around maths.
+    Segments depend on the text alone, not on the pieces in which it came. A fence in column 0 or in
+    a list begins a code segment, and so does an indented line after a blank one or a heading; code
+    in a quote or a footnote, and a fence around maths, stay in the prose.
     """
 
     def __init__(self, *, may_be_json: bool = False) -> None:
@@ -248,11 +247,11 @@ class StreamingMarkdown:
 
     @property
     def text(self) -> str:
-        """All of it so far."""
+        """The whole text so far."""
         return "".join(segment.source for segment in self.segments)
 
     def append(self, text: str) -> int:
-        """Add text; the index of the first segment that changed or is new."""
+        """Append text; return the index of the first segment that changed or is new."""
         if self._may_be_json and self._begins_json(text):
             self._text += text
             self.segments = [Segment("code", 0, self._text, closed=False, is_json=True)]
@@ -269,7 +268,7 @@ class StreamingMarkdown:
         return first
 
     def finish(self) -> int:
-        """Close the last segment; the index of the first that changed."""
+        """Close the last segment; return the index of the first that changed."""
         if self._may_be_json and (self._is_json or is_json(self.text)):
             return self._finish_json(self.text)
         if not self.segments or self.segments[-1].closed:
@@ -281,7 +280,7 @@ class StreamingMarkdown:
         return len(self.segments) - 1
 
     def _begins_json(self, text: str) -> bool:
-        """Whether all text is JSON as far as it goes, `text` added."""
+        """Whether the text so far, with `text` appended, is the beginning of JSON."""
         if not self._is_json and len(self.segments) < 2:
             self._is_json = BEGINS_JSON.match(self.text + text) is not None
         return self._is_json
@@ -336,9 +335,7 @@ class StreamingMarkdown:
         self._begin(kind, start, fence, head, indent, level)
 
     def _cut_in_list(self) -> None:
-        """End the segment before the line that is judged; prose of the list that it is in goes on,
-        if it is in one.
-        """
+        """End the segment before the current line; the next one continues its list."""
         self._cut(
             self._judged,
             indent=self._items[-1] if self._items else 0,
@@ -346,12 +343,12 @@ class StreamingMarkdown:
         )
 
     def _leave_items(self, line: str) -> None:
-        """End the items of lists that a line does not belong to."""
+        """End the list items that a line does not belong to."""
         while self._items and self._items[-1] > _column(line):
             self._items.pop()
 
     def _cut_within(self, at: int) -> None:
-        """End the segment even in an inner fence, which is opened again in the next one."""
+        """End the segment even in an inner fence, which the next one opens again."""
         inner, prefix, in_list = self._inner, self._inner_prefix, self._in_list
         quote = "> " if ">" in prefix else ""
         head = f"{quote}{inner.marker}{inner.info}\n" if inner else ""
@@ -361,7 +358,7 @@ class StreamingMarkdown:
             self._table = ""
 
     def _turns(self, line: str) -> bool:
-        """Begin or end indented code at a line; whether that was done."""
+        """Begin or end indented code at a line; return whether it did."""
         is_indented = INDENT.match(line) is not None
         is_new = self._after_blank or ENDS_ITSELF.match(self._last_line) is not None
         may_begin = is_new and not self._in_list and self._inner is None
@@ -384,7 +381,7 @@ class StreamingMarkdown:
             self._cut_in_list()
 
     def _leaves_list(self, line: str) -> bool:
-        """Whether a line is not in the list that its segment stands in."""
+        """Whether a line is outside the list of its segment."""
         indent = self._items[-1] if self._items else 0
         return bool(line.strip(BLANKS)) and _column(line) < indent
 
@@ -420,7 +417,7 @@ class StreamingMarkdown:
         self._notice(line)
 
     def _begins_inner_code(self, line: str) -> bool:
-        """Begin code at a fence that is set in; whether that was done."""
+        """Begin code at an indented fence; return whether it did."""
         found, column = INNER_FENCE.match(line.rstrip("\r\n")), _column(line)
         if found is None or found[1].strip() or self._code_segments == MOST_CODE:
             return False
@@ -460,7 +457,7 @@ class StreamingMarkdown:
         )
 
     def _notice(self, line: str) -> None:
-        """Remember what a prose line says about the lines after it."""
+        """Remember what a prose line means for the lines after it."""
         self._judged += len(line)
         self._after_blank = not line.strip(BLANKS)
         if not self._after_blank:
@@ -490,7 +487,7 @@ class StreamingMarkdown:
             self._inner_prefix = found[1]
 
     def _has_wide_table(self) -> bool:
-        """Whether the newest line is of a wide table that stands in no list."""
+        """Whether the newest line belongs to a wide table outside lists."""
         columns = self._table.rstrip().rpartition("\n")[2].strip("| \t").count("|") + 1
         return bool(self._table) and columns >= WIDE_TABLE and not (self._in_list or self._level)
 

@@ -1,4 +1,4 @@
-"""A tool call in an answer: a line that opens to arguments and result, or asks for leave."""
+"""A tool call in an answer: a line that opens to arguments and result, or asks to allow it."""
 
 import json
 
@@ -34,7 +34,7 @@ CHOICES: tuple[tuple[Decision, Words], ...] = (
 
 
 class ToolCard(QWidget):
-    """A call, folded but while its user is asked for leave."""
+    """A tool call, folded unless it asks for permission."""
 
     def __init__(self, reader: Reader, width: int) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class ToolCard(QWidget):
         self._column = column(head, self._ask, of=self, margins=margins, spacing=4)
 
     def show_use(self, use: ToolUse) -> None:
-        """Show the call as it is now."""
+        """Show the state of the call."""
         before, self._use = self._use, use
         if use == before:
             return
@@ -84,11 +84,11 @@ class ToolCard(QWidget):
             announce(self, words)
 
     def parts(self) -> list[Part]:
-        """What of it can be selected."""
+        """The selectable parts."""
         return self._body.parts() if self._body is not None and self.head.isChecked() else []
 
     def _show_body(self, is_open: bool) -> None:
-        """Show arguments and result, whose widgets are made when they are first seen."""
+        """Show or hide arguments and result; their widgets are made when first shown."""
         if is_open and self._body is None:
             self._body = SegmentColumn(self._reader, self._width - 2 * PADDING)
             self._body.show_whole(self._markdown(), ())

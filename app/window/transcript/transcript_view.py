@@ -1,4 +1,4 @@
-"""The transcript: shows messages, grows the live one, finds text."""
+"""The transcript: shows messages, streams the running answer, finds text."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ SAMPLE_GAP = 8
 
 
 class DraftLegend(QWidget):
-    """A line with one tinted sample for each depth that can be told apart."""
+    """A line with a tinted sample for each depth that can be told apart."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,13 +56,13 @@ class DraftLegend(QWidget):
         return QFontMetrics(look().small_font()).horizontalAdvance("4+") + 14
 
     def _width(self, *words: str) -> int:
-        """Return the pixels of the samples and these words."""
+        """Return the width of the samples and these words."""
         metrics = QFontMetrics(look().small_font())
         beside = (metrics.horizontalAdvance(text) + SAMPLE_GAP for text in words if text)
         return DEEPEST_TINT * self._sample() + sum(beside)
 
     def shown(self) -> tuple[str, str]:
-        """Return the words before and after the samples, "" for those without room."""
+        """Return the words before and after the samples, "" if there is no room."""
         title, rest = tr(LEGEND_TITLE), tr(LEGEND_REST)
         if self._width(title, rest) <= self.width():
             return title, rest
@@ -106,13 +106,13 @@ class DraftLegend(QWidget):
 
 
 EDGE = 12
-"""Pixels between the floating parts and the edge."""
+"""Pixels between floating parts and the edge."""
 ROOM = 80
-"""Pixels kept free above and below a match that is scrolled to."""
+"""Pixels above and below a match that is scrolled to."""
 
 
 class TranscriptView(QWidget):
-    """The messages of the chat on show. reader: what all parts of the transcript share."""
+    """The messages of the chat on show. reader: context of all parts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ class TranscriptView(QWidget):
         self._place()
 
     def watch(self, chat: ChatState, chats: ChatListState, drafts: Drafts) -> None:
-        """Show this chat, and what becomes of it. chats, drafts: for what is done to messages."""
+        """Show this chat. chats, drafts: for the buttons of messages."""
         self.reader.chat, self.reader.chats, self.reader.drafts = chat, chats, drafts
         self.reader.edits = drafts.edits
         chat.opened.connect(lambda first: self._open(chat, first))
@@ -153,7 +153,7 @@ class TranscriptView(QWidget):
         chat.ended.connect(lambda message_id: self._end(chat, message_id))
 
     def _open(self, chat: ChatState, first: int | None) -> None:
-        """Show another chat, and mark what was searched for."""
+        """Show another chat, and mark the searched words."""
         self.show_messages(shown_messages(chat), first)
         if first is not None and chat.found:
             self.show_hit(chat.turns.ids[first], chat.found)
@@ -161,7 +161,7 @@ class TranscriptView(QWidget):
                 self.close_find()
 
     def _replace(self, chat: ChatState, place: int) -> None:
-        """Show other messages from a place on, and follow an answer that is written there."""
+        """Replace messages from an index on, and follow a running answer there."""
         self.replace_from(place, shown_messages(chat, place))
         if chat.running is not None:
             self.column.follow()
@@ -185,8 +185,9 @@ class TranscriptView(QWidget):
             self.finish(shown_message(chat, place))
 
     def show_messages(self, messages: Sequence[ShownMessage], first: int | None = None) -> None:
-        """Show another chat, from the message at the place `first` on or, None, from its end; what
-        is not near stays unmade until it is.
+        """Show another chat, from the message at `first` on, None for its end.
+
+        Only what is near the viewport is built.
         """
         self._search.find("")
         self.find_bar.hide()
@@ -194,26 +195,24 @@ class TranscriptView(QWidget):
         self.column.show_messages(messages, first)
 
     def replace_from(self, place: int, messages: Sequence[ShownMessage]) -> None:
-        """Show these in place of the message at a place and what follows it; the reader stays
-        where they are.
-        """
+        """Replace all messages from an index on; the scroll position stays."""
         self.column.stay()
         self.column.replace_from(place, messages)
         self._find_again()
 
     def add_message(self, message: ShownMessage) -> None:
-        """Show one more message, `state` "live" for an answer that begins, and go to it."""
+        """Append a message, `state` "live" for a running answer, and scroll to it."""
         self.column.add(message)
 
     def append_pieces(self, message_id: int, pieces: Sequence[TextPiece]) -> None:
-        """Grow a live answer by a batch of pieces; costs the same however long it is."""
+        """Append pieces to a running answer; takes the same time at any length."""
         view = self.column.view(message_id)
         if view is not None:
             view.append(pieces)
             self._marking.start()
 
     def finish_thinking(self, message_id: int, seconds: float | None) -> None:
-        """Show how long a live answer has thought."""
+        """Show the seconds that a running answer has thought."""
         view = self.column.view(message_id)
         if view is not None:
             self.column.make(view)
@@ -221,7 +220,7 @@ class TranscriptView(QWidget):
                 view.answer.finish_thinking(seconds)
 
     def finish(self, message: ShownMessage) -> None:
-        """An answer is complete, stopped or failed: its final text, figures and state."""
+        """Show the final text, figures and state of an answer."""
         self.column.finish(message)
         self._find_again()
 
@@ -230,9 +229,7 @@ class TranscriptView(QWidget):
             self._search.find(self.find_bar.field.text())
 
     def show_hit(self, message_id: int, text: str) -> None:
-        """Go to where this text is found first from a message of the chat on, and mark it all over
-        the chat, in the bar to find text.
-        """
+        """Go to the first match of a text from a message on, and open the find bar with it."""
         place = self.reader.chat.place(message_id)
         self.find_bar.show()
         with QSignalBlocker(self.find_bar.field):
@@ -241,14 +238,14 @@ class TranscriptView(QWidget):
         self._search.find(text, place or 0)
 
     def show_model(self, name: str) -> None:
-        """Take the name of the model in use; answers of other models name theirs."""
+        """Set the name of the model in use; answers of other models show theirs."""
         if name != self.reader.model:
             self.reader.model = name
             for view in self.column.views:
                 view.show_state()
 
     def set_drafted_shown(self, shown: bool) -> None:
-        """Tint drafted words, or not."""
+        """Show or hide the tints of drafted words."""
         self.reader.shows_drafted = shown
         self.column.viewport().update()
         self.legend.setVisible(shown)
@@ -261,21 +258,21 @@ class TranscriptView(QWidget):
             self.column.fit_text()
 
     def open_find(self) -> None:
-        """Show the bar to find text."""
+        """Show the find bar."""
         self.find_bar.show()
         self.find_bar.field.setFocus()
         self.find_bar.field.selectAll()
         self._find_again()
 
     def find_further(self, by: int) -> None:
-        """Go to the next match (1) or the previous one (-1); ask what to find where nothing is."""
+        """Go to the next (1) or previous (-1) match; open the find bar without a query."""
         if self.find_bar.isVisible() and self.find_bar.field.text():
             self._search.step(by)
         else:
             self.open_find()
 
     def close_find(self) -> None:
-        """Hide the bar and its marks."""
+        """Hide the find bar and its marks."""
         self.find_bar.hide()
         self._search.find("")
         self.window().setFocus()
@@ -287,7 +284,7 @@ class TranscriptView(QWidget):
             view.copy()
 
     def edit_last_prompt(self) -> None:
-        """Let the user change what they wrote last."""
+        """Open the editor for the user's last message."""
         view = self._last("user")
         if view is not None:
             self.column.make(view)
@@ -320,7 +317,7 @@ class TranscriptView(QWidget):
         self._place()
 
     def _place(self) -> None:
-        """Put the floating button above the lower edge."""
+        """Place the floating button above the lower edge."""
         self.jump.adjustSize()
         below = self.column.geometry().bottom() - self.jump.height() - EDGE
         self.jump.move((self.width() - self.jump.width()) // 2, below)

@@ -1,4 +1,4 @@
-"""What the user wrote, in a soft bubble: long text shows its beginning, attachments are chips."""
+"""The user's message in a bubble: long text is cut, attachments are chips."""
 
 from html import escape
 
@@ -23,13 +23,13 @@ MOST = 100_000
 """Characters shown on demand; Copy and Edit always take all."""
 PADDING_X, PADDING_Y = 16, 10
 LONGEST_NAME = 36
-"""Characters of a file's name that a chip shows."""
+"""Most characters of a file name on a chip."""
 SHARE = 0.85
 """Widest bubble, as a share of the column."""
 
 
 class UserBubble(QWidget):
-    """A message of the user, in a bubble as wide as its text needs."""
+    """A message of the user, in a bubble as wide as its text."""
 
     def __init__(self, reader: Reader, text: str, width: int) -> None:
         super().__init__()
@@ -65,12 +65,12 @@ class UserBubble(QWidget):
         self._show(is_whole=False)
 
     def _text(self) -> str:
-        """Return the question with the attachment that is open."""
+        """Return the question with the opened attachment."""
         opened = self._opened.text if self._opened else ""
         return "\n\n".join(filter(None, (self._said.text, opened)))
 
     def fit(self, width: int) -> None:
-        """Fit the bubble to its text, at the right side of a column of this width."""
+        """Fit the bubble to its text, at the right of a column of this width."""
         self._width = width
         self._more.setVisible(self._is_cut)
         most = round(width * SHARE) - 2 * PADDING_X
@@ -133,13 +133,13 @@ class UserBubble(QWidget):
 
 
 def beginning_of(text: str) -> str:
-    """Return the part of a text that is shown at first."""
+    """Return the beginning of a text that is shown at first."""
     shown = "\n".join(text[:SHORT].split("\n", SHORT_LINES)[:SHORT_LINES])
     return shown if len(shown) == len(text) else shown + " …"
 
 
 def _lines(text: str) -> str:
-    """Write a paragraph a line: many are laid out faster than one long one."""
+    """Join lines as paragraphs, since many are laid out faster than one long one."""
     style = "margin:0; white-space:pre-wrap"
     empty = f'<p style="-qt-paragraph-type:empty; {style}"><br></p>'
     return "".join(
@@ -148,7 +148,7 @@ def _lines(text: str) -> str:
 
 
 def _size(letters: int) -> str:
-    """ "2.0 MB" or "4,321 characters"."""
+    """Format a size: "2.0 MB" or "4,321 characters"."""
     if letters < 20_000:
         return tr("{letters:,} characters", letters=letters)
     return (
