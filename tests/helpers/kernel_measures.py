@@ -20,57 +20,51 @@ OUTPUTS, INPUTS = 96, 1024
 
 
 class PerWeight(NamedTuple):
-    """Of one product. lines: times the packed weights' lines are read. The others by weight:
-    loads of any buffer by lanes, operations on floating point numbers, and those when every
-    multiply that has an addition to go with becomes one operation with it.
+    """Of one product. lines: times the packed weights' lines are read. loads: of any buffer by
+    lanes, a weight.
     """
 
     lines: float
     loads: float
-    operations: float
-    fused: float
 
 
 def per_weight(report: Report) -> PerWeight:
-    each = [sum(kinds.values()) for kinds in report.arithmetic.values()]
-    pairs = [min(kinds["add"], kinds["multiply"]) for kinds in report.arithmetic.values()]
-    weights = OUTPUTS * INPUTS
-    return PerWeight(
-        report.buffers["w"].times_read,
-        sum(traffic.loads for traffic in report.buffers.values()) / weights,
-        sum(each) / weights,
-        (sum(each) - sum(pairs)) / weights,
-    )
+    loads = sum(traffic.loads for traffic in report.buffers.values())
+    return PerWeight(report.buffers["w"].times_read, loads / (OUTPUTS * INPUTS))
 
 
 def ours(rows: int, bits: int) -> PerWeight:
-    launcher = EmulatorLauncher(arithmetic=True)
+    launcher = EmulatorLauncher()
     few_row_matvec.few_row_matvec(
         halves((rows, INPUTS), 1), _packed(bits), affine(bits, 64), launcher
     )
     return per_weight(launcher.last)
 
 
-def stock_narrow(rows: int, bits: int) -> PerWeight:
-    """qmv: one row on any chip, every count on M1 and M2."""
-    done = stock.qmv(
-        halves((rows, INPUTS), 1), *_packed(bits), group_size=64, bits=bits, arithmetic=True
-    )
-    return per_weight(done.report)
+def stock_product(rows: int, bits: int, *, wide: bool) -> PerWeight:
+    """wide: what M3 and later run, qmv_wide from two rows on; else qmv, a row by itself."""
+    kernel = stock.qmv_wide if wide and rows > 1 else stock.qmv
+    packed = _packed(bits)
+    return per_weight(kernel(halves((rows, INPUTS), 1), *packed, group_size=64, bits=bits).report)
 
 
-def stock_wide(rows: int, bits: int) -> PerWeight:
-    """What M3 and later run: qmv at one row, qmv_wide above."""
-    if rows == 1:
-        return stock_narrow(rows, bits)
-    done = stock.qmv_wide(
-        halves((rows, INPUTS), 1), *_packed(bits), group_size=64, bits=bits, arithmetic=True
-    )
-    return per_weight(done.report)
+def stock_instructions(bits: int, rows: int, dtype: mx.Dtype, *, wide: bool) -> Instructions:
+    """Instructions that a weight takes in MLX's product of so many rows of this dtype.
+
+    wide: as in stock_product.
+    """
+    is_wide = wide and rows > 1
+    tiles = -(-rows // stock.MOST_WIDE_ROWS) if is_wide else rows
+    kernel = stock.qmv_wide if is_wide else stock.qmv
+    x = halves((-(-rows // tiles), INPUTS), 1).astype(dtype)
+    need = kernel(x, *_packed(bits, dtype), group_size=64, bits=bits, lint=True).report.need
+    assert need is not None
+    trip = need.loops[1]
+    return Instructions(*(tiles * count / trip.conversions for count in trip))  # one a weight
 
 
-def _packed(bits: int) -> tuple[mx.array, ...]:
-    return tuple(mx.quantize(halves((OUTPUTS, INPUTS), 2), 64, bits))
+def _packed(bits: int, dtype: mx.Dtype = mx.float16) -> tuple[mx.array, ...]:
+    return tuple(mx.quantize(halves((OUTPUTS, INPUTS), 2).astype(dtype), 64, bits))
 
 
 def instructions(
@@ -89,6 +83,13 @@ def instructions(
     inner = run[0] if run else Instructions()
     counts = zip(unit, inner, strict=True)
     return Instructions(*((count + runs * more) / weights_of_a_trip for count, more in counts))
+
+
+def our_instructions(bits: int, rows: int, dtype: mx.Dtype) -> Instructions:
+    """Those of affine weights of 64 a scale."""
+    form = affine(bits, 64)
+    weights = tuple(mx.quantize(mx.zeros((8, 32 * form.unit), dtype), 64, bits))
+    return instructions(form, weights, rows, dtype)
 
 
 class PerKey(NamedTuple):

@@ -45,12 +45,10 @@ from typing import NamedTuple
 import counts
 import mlx.core as mx
 import numpy as np
-from compared import halves
 from counts import table_of
 from dry_run import dry_run
-from kernel_measures import INPUTS, OUTPUTS, instructions
+from kernel_measures import OUTPUTS, instructions, stock_instructions
 from metal_emulator import RegisterLauncher
-from metal_emulator import stock_kernels as stock
 from metal_emulator.instructions import Instructions
 from published_configs import CONFIGS
 from rich.console import Console
@@ -157,16 +155,7 @@ def ours(form: str, rows: int, dtype: mx.Dtype) -> Instructions:
 @cache
 def mlx(bits: int, rows: int, generation: int, dtype: mx.Dtype) -> Instructions:
     """Instructions a weight in MLX's kernels: qmv a row on M1 and M2, qmv_wide from M3 on."""
-    packed = mx.quantize(halves((OUTPUTS, INPUTS), 2).astype(dtype), 64, bits)
-    x = halves((rows, INPUTS), 1).astype(dtype)
-    is_wide = rows > 1 and generation >= M3
-    tiles = -(-rows // stock.MOST_WIDE_ROWS) if is_wide else rows
-    kernel = stock.qmv_wide if is_wide else stock.qmv
-    x = x[: -(-rows // tiles)]
-    need = kernel(x, *packed, group_size=64, bits=bits, lint=True).report.need
-    assert need is not None
-    trip = need.loops[1]
-    return Instructions(*(tiles * count / trip.conversions for count in trip))  # one a weight
+    return stock_instructions(bits, rows, dtype, wide=generation >= M3)
 
 
 def product_s(chip: Chip, weights: float, form: str, rows: int, *, stock: bool = False) -> float:
