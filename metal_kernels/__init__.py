@@ -4,17 +4,17 @@ A pass of a few rows reads each weight once, and a row has the same bits whateve
 choice.py says which kernel a model goes through, by shape, format and chip. None has run on a GPU
 yet: an emulator compiles the same source as C++ (tests/metal_emulator), finds races and bad
 addresses, and counts. Of 4-bit weights, beside stock MLX, with integer work among instructions as
-another GPU's compiler makes them (instructions.py there), bfloat16 from M3 on, float16 before:
+another GPU's compiler makes them a weight (instructions.py), bfloat16 from M3 on, float16 before:
 
 | rows in a pass | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 |
 |---|---|---|---|---|---|---|---|---|---|
 | times weights are read, stock, M1 and M2 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 |
 | times weights are read, stock, M3 on | 1 | 1 | 1 | 1 | 1 | 2 | 2 | 2 | 2 |
 | times weights are read, ours | 1 | 1 | 1 | 1 | 1 | 1 | 1 | 1 | 1 |
-| instructions a weight, ours, M3 on | 5.5 | 6.9 | 8.3 | 9.8 | 11.5 | 13.0 | 15.3 | 16.9 | 18.5 |
-| instructions a weight, stock, M3 on | 4.9 | 8.0 | 10.3 | 12.5 | 14.8 | 20.5 | 25.1 | 25.1 | 29.7 |
-| instructions a weight, ours, M1, M2 | 5.1 | 6.3 | 7.5 | 8.6 | 10.1 | 11.3 | 12.9 | 14.1 | 15.4 |
-| instructions a weight, stock, M1, M2 | 4.5 | 9.0 | 13.5 | 18.0 | 22.5 | 27.0 | 31.5 | 36.0 | 40.5 |
+| instructions, ours, M3 on | 5.5 | 6.9 | 8.3 | 9.8 | 11.5 | 13.0 | 15.3 | 16.9 | 18.5 |
+| instructions, stock, M3 on | 4.9 | 8.0 | 10.3 | 12.5 | 14.8 | 20.5 | 25.1 | 25.1 | 29.7 |
+| instructions, ours, M1, M2 | 5.1 | 6.3 | 7.5 | 8.6 | 10.1 | 11.3 | 12.9 | 14.1 | 15.4 |
+| instructions, stock, M1, M2 | 4.5 | 9.0 | 13.5 | 18.0 | 22.5 | 27.0 | 31.5 | 36.0 | 40.5 |
 
 Keys and values are read once for all rows and heads of a group; a recurrent state is read and
 written once a round, whatever was accepted.
