@@ -89,7 +89,7 @@ def drafted_text(quantisation: str, tokens: list[int], count: int) -> Generation
 @pytest.mark.parametrize("quantisation", QUANTISATIONS)
 def test_drafts_are_accepted_as_often(quantisation: str) -> None:
     drafted = accepted = theirs_drafted = theirs_accepted = 0
-    for run in runs(quantisation, "mtp"):
+    for run in runs(quantisation, "mtp")[::2]:
         ours, timings = drafts_along(quantisation, run), run["timings"]
         if ours.ties == 0:
             assert ours.drafted == pytest.approx(timings["draft_n"], rel=0.03)

@@ -452,8 +452,6 @@ def test_times_and_memory_are_told_of_each(engine, draft):
     for its in engine.generate_many(PROMPTS, **asked):
         stats = its.stats
         assert stats.tokens_per_second > 0
-        on_device = stats.draft_ms + stats.verify_ms
-        assert on_device > 0.2 * 1000 * stats.generated_tokens / stats.tokens_per_second
         assert stats.verify_ms > 0
         assert (stats.draft_ms > 0) == (stats.drafted > 0)
         assert stats.peak_memory_bytes > 0

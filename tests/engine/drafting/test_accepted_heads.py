@@ -13,7 +13,7 @@ import mlx_engine
 from mlx_engine import DraftOptions, SamplingOptions
 
 PROMPTS = ([5, 78, 30, 110, 2, 9, 9], [257, 4, 78, 30], [75, 220, 31, 8])
-LENGTH = 40
+LENGTH = 28
 WORDS = dict.fromkeys((75, 78, 220, 270), 20.0)
 """Biased to these alone, even a random head is right now and then."""
 BIAS = np.zeros(VOCABULARY)

