@@ -43,11 +43,11 @@ class _OverlayBar(QScrollBar):
         self.setRange(own.minimum(), own.maximum())
         self.setValue(own.value())
         self.setVisible(own.maximum() > own.minimum())
-        self.raise_()
 
     def _follow(self, value: int) -> None:
         self.setValue(value)
-        self._flash()
+        if value < self._own.maximum():  # else it may follow an answer that grows
+            self._flash()
 
     def _flash(self) -> None:
         self._rest.start()
