@@ -101,7 +101,7 @@ def describe(
         active_parameters=_active_parameters(weights, figures),
         packed_cache=figures.packed_cache,
         work=work,
-        declined=headers.rounded
+        declined=headers.unpacked
         + headers.heads.remarks
         + (() if recommended.ignored is None else (recommended.ignored,))
         + (_unpacking_reason(nbytes, groups) if is_unpacked else ()),

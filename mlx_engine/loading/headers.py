@@ -38,7 +38,7 @@ class ModelHeaders:
     """A model's family (its implementation) and tensor headers, by the engine's tensor names.
 
     parts.head: MTP heads in the model's own weight files. heads: MTP heads to use, from anywhere.
-    gguf: the GGUF file, None for folders. rounded: reasons where loading changes stored values.
+    gguf: the GGUF file, None for folders.
     """
 
     files: ModelFiles
@@ -47,7 +47,19 @@ class ModelHeaders:
     parts: TensorParts[TensorInfo]
     heads: HeadTensors
     gguf: GgufFile | None = None
-    rounded: tuple[Reason, ...] = ()
+
+    @property
+    def unpacked(self) -> tuple[Reason, ...]:
+        """Tell the user which tensors take more memory than in the file, or other values."""
+        tensors = (*self.parts.trunk.values(), *self.heads.tensors.values())
+        reasons = (*unpacking_reasons(tensors), *fp8_unpacking_reasons(tensors))
+        wide = sum(isinstance(info, Float64Tensor) for info in tensors)
+        if not wide:
+            return reasons
+        words = Words(
+            "Tensors of float64 ({count}) become float32: no GPU computes in more.", count=wide
+        )
+        return (*reasons, Reason("narrowed-float64", words))
 
 
 def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
@@ -55,19 +67,25 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
 
     heads: file or folder that the user chose for MTP heads. Raises EngineError.
     """
+    origin, gguf = str(files.root), None
     if files.kind == "gguf":
-        return _read_gguf_headers(files, heads)
-    if not files.config.exists() and are_mtp_heads(merge_headers(files.shards)):
-        raise heads_only_error(files.root)
-    config = _with_text_config(read_json_object(files.config))
-    stored = merge_headers(files.shards)
-    refuse_partial_models(files.root, config, stored)
-    architecture = _model_type(config, files.config)
-    family = family_for(architecture, config, str(files.config))
-    if not _is_packed_by_mlx(stored):
-        _refuse_foreign_packing(config, architecture, files.config)
-    origin = str(files.root)
-    tensors = pair_fp8_scales(stored, config, str(files.config))
+        model = read_gguf_model(files.root)
+        gguf, config, stored = model.file, model.config, model.tensors
+        architecture, tensors = model.architecture, stored
+        family = family_for(_model_type(config, files.root), config, origin)
+        if not any(name.startswith("blk.0.") for name in gguf.tensors):
+            raise heads_only_error(files.root, config)
+    else:
+        if not files.config.exists() and are_mtp_heads(merge_headers(files.shards)):
+            raise heads_only_error(files.root)
+        config = _with_text_config(read_json_object(files.config))
+        stored = merge_headers(files.shards)
+        refuse_partial_models(files.root, config, stored)
+        architecture = _model_type(config, files.config)
+        family = family_for(architecture, config, str(files.config))
+        if not _is_packed_by_mlx(stored):
+            _refuse_foreign_packing(config, architecture, files.config)
+        tensors = pair_fp8_scales(stored, config, str(files.config))
     parts = _assembled(family.split(tensors, origin))
     wanted = family.trunk_shapes(parts.trunk)
     _check_complete(files, stored, parts.trunk, wanted)
@@ -78,14 +96,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
         name: copied for name, copied in family.repeats().items() if f"{name}.weight" not in own
     }
     needed = without_trunk_copies(found.tensors, parts.trunk, repeats)
-    return ModelHeaders(
-        files=files,
-        architecture=architecture,
-        family=family,
-        parts=parts,
-        heads=replace(found, tensors=needed),
-        rounded=_narrowing_reasons((*parts.trunk.values(), *needed.values())),
-    )
+    return ModelHeaders(files, architecture, family, parts, replace(found, tensors=needed), gguf)
 
 
 def _with_text_config(config: dict[str, object]) -> dict[str, object]:
@@ -145,44 +156,7 @@ def keep_gguf_blocks(headers: ModelHeaders, kernel_reads: KernelReads) -> ModelH
         headers,
         parts=replace(headers.parts, trunk=trunk),
         heads=replace(headers.heads, tensors=heads),
-        rounded=headers.rounded if headers.gguf is None else _unpacking_reasons(trunk, heads),
     )
-
-
-def _read_gguf_headers(files: ModelFiles, heads: Path | None) -> ModelHeaders:
-    model = read_gguf_model(files.root)
-    origin = str(files.root)
-    family = family_for(_model_type(model.config, files.root), model.config, origin)
-    parts = _assembled(family.split(model.tensors, origin))
-    if not any(name.startswith("blk.0.") for name in model.file.tensors):
-        raise heads_only_error(files.root, model.config)
-    _check_trunk(parts.trunk, family.trunk_shapes(parts.trunk), origin)
-    found = find_heads(files, parts.head, family, heads)
-    return ModelHeaders(
-        files=files,
-        architecture=model.architecture,
-        family=family,
-        parts=parts,
-        heads=found,
-        gguf=model.file,
-        rounded=_unpacking_reasons(parts.trunk, found.tensors),
-    )
-
-
-def _narrowing_reasons(tensors: Collection[TensorInfo]) -> tuple[Reason, ...]:
-    wide = sum(isinstance(info, Float64Tensor) for info in tensors)
-    if not wide:
-        return fp8_unpacking_reasons(tensors)
-    words = Words(
-        "Tensors of float64 ({count}) become float32: no GPU computes in more.", count=wide
-    )
-    return (*fp8_unpacking_reasons(tensors), Reason("narrowed-float64", words))
-
-
-def _unpacking_reasons(
-    trunk: Mapping[str, TensorInfo], heads: Mapping[str, TensorInfo]
-) -> tuple[Reason, ...]:
-    return unpacking_reasons((*trunk.values(), *heads.values()))
 
 
 def _assembled(parts: TensorParts[TensorInfo]) -> TensorParts[TensorInfo]:

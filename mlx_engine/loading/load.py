@@ -27,7 +27,7 @@ from mlx_engine.loading.load_tensors import load_deferred, load_tensors
 from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.stored_weights import CPU_LAYOUT_LIMIT
 from mlx_engine.models.contract import PASSES_OF_ONE, Model
-from mlx_engine.models.matrix import Layout, column_layout, stored_layout
+from mlx_engine.models.matrix import column_layout, stored_layout
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
@@ -63,14 +63,6 @@ class _LazyWeights(NamedTuple):
     trunk: dict[str, mx.array]
     head: dict[str, mx.array] | None
     reasons: tuple[Reason, ...]
-
-
-class _BuiltModel(NamedTuple):
-    """A built model, and the weight arrays of its layers (trunk) and of its MTP heads."""
-
-    model: Model
-    trunk: tuple[mx.array, ...]
-    head: tuple[mx.array, ...]
 
 
 def load_model(
@@ -109,27 +101,34 @@ def load_model(
     reasons = weights.reasons
     is_unpacked = no_kernels and 4 * description.parameters <= CPU_LAYOUT_LIMIT
     layout = column_layout if is_unpacked and half == mx.float32 else stored_layout
-    built = _build(headers, weights, layout, kernels, half)
-    del weights  # the model may have replaced them
+    parts = [(weights.trunk, str(files.root))]
+    if weights.head is not None:
+        parts.append((weights.head, headers.heads.origin))
+    tables = [
+        WeightTable(arrays, origin, layout=layout, kernels=kernels, computed=half)
+        for arrays, origin in parts
+    ]
+    del weights, parts  # the model may have replaced them
+    model = headers.family.build(tables[0], tables[1] if tables[1:] else None)
+    for table in tables:
+        table.check_all_used()
+    trunk, head = tables[0].taken_arrays, tables[1].taken_arrays if tables[1:] else ()
+    del tables
     repacked = headers.gguf is not None and not (cache and cache.was_read)
     to_come = None if repacked else on_progress  # repacked weights are in memory already
-    evaluate_arrays(built.trunk, str(files.root), to_come, stop)
-    model = built.model
+    evaluate_arrays(trunk, str(files.root), to_come, stop)
     of_model = (model.plain_only, None if model.joint is not None else PASSES_OF_ONE)
     lacks = [reason for reason in of_model if reason is not None]
-    declined = (*description.declined, *reasons, *lacks)
-    if cache is not None:
-        declined += cache.reasons
-    kept = cache.words if cache is not None else None
+    kept = cache.reasons if cache is not None else ()
     described = replace(
         description,
-        declined=declined,
-        repack_cache=kept,
-        packed_cache=built.model.packed_cache,
-        activations=_activations(built.trunk, half),
+        declined=(*description.declined, *reasons, *lacks, *kept),
+        repack_cache=cache.words if cache is not None else None,
+        packed_cache=model.packed_cache,
+        activations=_activations(trunk, half),
     )
     origin = headers.heads.origin
-    return LoadedModel(built.model, tokenizer, template, described, built.head, origin, kernels)
+    return LoadedModel(model, tokenizer, template, described, head, origin, kernels)
 
 
 def _keep_readable_blocks(headers: ModelHeaders, kernels: Kernels) -> ModelHeaders:
@@ -193,26 +192,6 @@ def _head_norm_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
     if any(isinstance(info, GgufPart) for info in heads.tensors.values()):
         return 1
     return trunk_shift if heads.inside else None
-
-
-def _build(
-    headers: ModelHeaders,
-    weights: _LazyWeights,
-    layout: Layout,
-    kernels: Kernels,
-    computed: mx.Dtype | None,
-) -> _BuiltModel:
-    parts = [(weights.trunk, str(headers.files.root))]
-    if weights.head is not None:
-        parts.append((weights.head, headers.heads.origin))
-    tables = [
-        WeightTable(arrays, origin, layout=layout, kernels=kernels, computed=computed)
-        for arrays, origin in parts
-    ]
-    model = headers.family.build(tables[0], tables[1] if tables[1:] else None)
-    for table in tables:
-        table.check_all_used()
-    return _BuiltModel(model, tables[0].taken_arrays, tables[1].taken_arrays if tables[1:] else ())
 
 
 GROUP = 64
