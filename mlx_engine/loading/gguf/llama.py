@@ -2,12 +2,11 @@
 
 import re
 from dataclasses import replace
-from functools import lru_cache
 from typing import ClassVar
 
 from mlx_engine.loading.gguf.architecture import NAMES, Architecture
 from mlx_engine.loading.gguf.metadata import KINDS, GgufMetadata, Kind
-from mlx_engine.loading.gguf.part import Placement
+from mlx_engine.loading.gguf.part import Placement, swapped_rows
 
 _SINGLE = re.compile(r"ffn_(gate|up|down)\.(\d{1,4})\.(\w+)")
 _PUBLISHED = {"gate": "w1", "down": "w2", "up": "w3"}
@@ -47,9 +46,9 @@ class LlamaGguf(PlainGguf):
     def _block_placement(self, block: int, name: str) -> Placement:
         place = super()._block_placement(block, name)
         if name.startswith("attn_q."):
-            return replace(place, rows=_deinterleaved(self._heads, self._head_dim))
+            return replace(place, rows=swapped_rows(self._heads, self._head_dim // 2, 2))
         if name.startswith("attn_k."):
-            return replace(place, rows=_deinterleaved(self._kv_heads(block), self._head_dim))
+            return replace(place, rows=swapped_rows(self._kv_heads(block), self._head_dim // 2, 2))
         return place
 
     def _published_name(self, block: int, name: str) -> str:
@@ -141,14 +140,3 @@ class MiniCpmGguf(GraniteGguf):
             return scaling
         trained = count("rope.scaling.original_context_length", count("context_length"))
         return scaling | {"original_max_position_embeddings": trained}
-
-
-@lru_cache(maxsize=8)
-def _deinterleaved(heads: int, head: int) -> tuple[int, ...]:
-    """Stored row numbers in Hugging Face's order: its row s * head / 2 + j is row 2 j + s."""
-    return tuple(
-        first + 2 * j + s
-        for first in range(0, heads * head, head)
-        for s in (0, 1)
-        for j in range(head // 2)
-    )

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+import numpy as np
 
 from mlx_engine.loading.gguf.file import Half
 from mlx_engine.loading.gguf.header import BlockType, GgufTensor
@@ -95,6 +98,13 @@ class Placement:
     run: RowChunk | None = None
     matrix: int | None = None
     change: Change = "none"
+
+
+@lru_cache(maxsize=8)
+def swapped_rows(outer: int, first: int, second: int, run: int = 1) -> tuple[int, ...]:
+    """Numbers of stored rows [outer, first, second, run], with first and second exchanged."""
+    rows = np.arange(outer * first * second * run).reshape(outer, first, second, run)
+    return tuple(rows.swapaxes(1, 2).ravel().tolist())
 
 
 @dataclass(frozen=True, slots=True)

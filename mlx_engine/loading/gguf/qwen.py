@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from mlx_engine.loading.gguf.architecture import MOST_ROWS, NAMES, ONE_SHARED, Architecture
 from mlx_engine.loading.gguf.file import GgufFile
-from mlx_engine.loading.gguf.part import Change, Placement
+from mlx_engine.loading.gguf.part import Change, Placement, swapped_rows
 from mlx_engine.values.errors import BadModelFile
 
 _HEAD = {
@@ -121,23 +121,20 @@ class Qwen35Gguf(MtpGguf):
             return place
         if name in ("attn_qkv.weight", "ssm_conv1d.weight"):
             before = 2 * self._key_heads * self._key_head
-            rows = (*range(before), *(before + row for row in self._rows_in_order()))
-            return replace(place, rows=rows)
+            order = swapped_rows(1, self._heads_of_group, self._key_heads, self._value_head)
+            return replace(place, rows=(*range(before), *(before + row for row in order)))
         is_by_head = name in ("ssm_alpha.weight", "ssm_beta.weight", "ssm_dt.bias", "ssm_a")
-        return replace(place, rows=self._heads_in_order()) if is_by_head else place
+        if not is_by_head:
+            return place
+        return replace(place, rows=swapped_rows(1, self._heads_of_group, self._key_heads))
 
     def _is_tiled(self) -> bool:
         return self._value_heads > self._key_heads
 
-    def _heads_in_order(self) -> tuple[int, ...]:
-        """Stored positions of Hugging Face's value heads: v is at (v % n) * groups + v // n."""
-        groups = self._key_heads
-        n = self._value_heads // groups
-        return tuple((v % n) * groups + v // n for v in range(self._value_heads))
-
-    def _rows_in_order(self) -> tuple[int, ...]:
-        width = self._value_head
-        return tuple(head * width + row for head in self._heads_in_order() for row in range(width))
+    @property
+    def _heads_of_group(self) -> int:
+        """Value heads for each key head."""
+        return self._value_heads // self._key_heads
 
 
 class Qwen35MoeGguf(Qwen35Gguf):

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import ClassVar
 
 from mlx_engine.loading.gguf.architecture import NAMES, ONE_SHARED, OUTSIDE, Architecture
 from mlx_engine.loading.gguf.metadata import Kind, layer_types
-from mlx_engine.loading.gguf.part import Change, Placement
+from mlx_engine.loading.gguf.part import Change, Placement, swapped_rows
 
 
 class Olmo2Gguf(Architecture):
@@ -81,14 +80,10 @@ class Glm4Gguf(Architecture):
         return replace(place, rows=_interleaved(heads[part], self._head_dim, self._rotary_dim()))
 
 
-@lru_cache(maxsize=8)
 def _interleaved(heads: int, head: int, rotated: int) -> tuple[int, ...]:
     """Stored row numbers in Hugging Face's order: rotated row 2 j + s is s * rotated / 2 + j."""
-    return tuple(
-        first + (row % 2 * rotated // 2 + row // 2 if row < rotated else row)
-        for first in range(0, heads * head, head)
-        for row in range(head)
-    )
+    order = (*swapped_rows(1, 2, rotated // 2), *range(rotated, head))
+    return tuple(first + row for first in range(0, heads * head, head) for row in order)
 
 
 class Ernie45Gguf(Architecture):
