@@ -131,6 +131,11 @@ class KnownModels(State):
 
         self._trash.run_each(move, take)
 
+    def forget_problem(self) -> None:
+        """It was read: show it no longer."""
+        self.problem = ""
+        self.changed.emit()
+
     def close(self) -> None:
         """Stop waiting for background searches."""
         self._disk.forget()

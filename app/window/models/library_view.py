@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QPoint, QProcess, Qt, QUrl
-from PySide6.QtGui import QDesktopServices, QFocusEvent, QGuiApplication, QResizeEvent, QShowEvent
+from PySide6.QtGui import (
+    QDesktopServices,
+    QFocusEvent,
+    QGuiApplication,
+    QHideEvent,
+    QResizeEvent,
+    QShowEvent,
+)
 from PySide6.QtWidgets import QLineEdit, QMenu, QPushButton, QTreeWidgetItem, QWidget
 from typing_extensions import override
 
@@ -256,6 +263,8 @@ def _row_of(model: FoundModel, is_in_use: bool) -> ModelRow:
 class LibraryView(QWidget):
     """Shows the models `here` or on the `hub`, above the downloads."""
 
+    _known: KnownModels | None = None
+
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName(tr("Models"))
@@ -280,6 +289,7 @@ class LibraryView(QWidget):
         settings: KeptSettings,
     ) -> None:
         """Pass these states to the parts of the page."""
+        self._known = known
         self.here.watch(known, models, offered, hub)
         self.here.folders.watch(known, downloads, settings)
         self.hub.watch(hub, downloads, offered)
@@ -308,6 +318,12 @@ class LibraryView(QWidget):
         on_show = self._stack.currentWidget()
         wanted = self.hub if on_show is self.hub else self.here.filter
         wanted.setFocus(Qt.FocusReason.TabFocusReason)
+
+    @override
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        if not event.spontaneous() and self._known and self._known.problem:
+            self._known.forget_problem()
 
     @override
     def resizeEvent(self, event: QResizeEvent) -> None:

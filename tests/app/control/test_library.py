@@ -374,6 +374,9 @@ def test_a_model_that_cannot_go_to_the_trash_stays_and_says_so(driven, tmp_path,
     problems = driven.widgets.library.findChildren(QLabel)
     driven.until(lambda: any("could not be moved to the Trash" in p.text() for p in problems))
     assert folder.exists()
+    for page in ("library", "chat", "library"):
+        driven.widgets.window.show_page(page)
+    driven.until(lambda: driven.app.known.problem == "")
 
 
 def test_what_was_loaded_is_listed_whether_it_is_a_folder_or_a_file(driven, source, tmp_path):
