@@ -34,7 +34,8 @@ SHARES = 4
 """SIMD-groups that share a threadgroup's weights."""
 
 BODY = """
-const int K = x_shape[x_ndim - 1];
+const int rows = x_shape[0];
+const int K = x_shape[1];
 const int N = w_shape[0];
 const int lane = thread_index_in_simdgroup;
 const int simd = simdgroup_index_in_threadgroup;
@@ -69,7 +70,7 @@ for (int four = 4 * simd; four < units; four += 4 * SHARES) {
     UNROLL for (int b = 0; b < ROW_TILES; b++) {
       float values[2][4];
       UNROLL for (int i = 0; i < 2; i++) {
-        load_values<4>(x + size_t(min(8 * b + column + i, ROWS - 1)) * K + start, values[i]);
+        load_values<4>(x + size_t(min(8 * b + column + i, rows - 1)) * K + start, values[i]);
         UNROLL for (int k = 0; k < 4; k++) {
           values[i][k] = is_beyond ? 0.0f : values[i][k];
         }
@@ -101,7 +102,7 @@ threadgroup_barrier(mem_flags::mem_threadgroup);
 for (int at = 32 * simd + lane; at < SUMS; at += 32 * SHARES) {
   const int m = at / (8 * TILES);
   const int n = first + at % (8 * TILES);
-  if (m < ROWS && n < N) {
+  if (m < rows && n < N) {
     float sum = sums[at];
     UNROLL for (int share = 1; share < SHARES; share++) {
       sum += sums[share * SUMS + at];
@@ -119,7 +120,7 @@ def tile_product(
 ) -> mx.array:
     """Multiply x [..., K], up to 32 rows, by a matrix [N, K] -> [..., N] of x's dtype."""
     launch = _launch(form, x.shape, x.dtype, weights[0].shape[0])
-    return launcher.run(launch, (x, *weights))[0]
+    return launcher.run(launch, (x.reshape(-1, x.shape[-1]), *weights))[0]
 
 
 @cache
@@ -129,7 +130,7 @@ def _launch(form: WeightFormat, shape: tuple[int, ...], dtype: mx.Dtype, outputs
     assert 1 <= rows <= MOST_ROWS, rows
     row_tiles = -(-rows // 8)
     tiles = TILES[row_tiles - 1]
-    sizes = parameters(T=dtype, ROWS=rows, ROW_TILES=row_tiles, TILES=tiles, SHARES=SHARES)
+    sizes = parameters(T=dtype, ROW_TILES=row_tiles, TILES=tiles, SHARES=SHARES)
     made = pipeline(kernel_source(KERNEL, form), (*sizes, *form.parameters))
     threads = 32 * SHARES
     grid = (threads * -(-outputs // (8 * tiles)), 1, 1)
