@@ -1,6 +1,6 @@
 """Check a loaded model between answers; the results go into the model's description."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from time import perf_counter
 
@@ -11,7 +11,7 @@ from mlx_engine.decoding.config import runs_on_gpu, translate_oom
 from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.loading.load import LoadedModel
-from mlx_engine.models.contract import Model
+from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.sampling.sampler import SamplerKernels
 from mlx_engine.self_check.kernel_record import ExactRows, KernelRecord
 from mlx_engine.self_check.kernel_states import kernel_states
@@ -137,16 +137,21 @@ class SelfCheck:
     def warm_up(self, stop: Callable[[], bool], cache: CacheOptions) -> bool:
         """Compile the Metal kernels that an answer may run, whatever its drafts and its sampling.
 
-        Heads are loaded, kernels tried and passes timed with KV caches of these bits. Return
-        whether all is done; stop() is asked before every step.
+        Heads are loaded if that is possible, kernels tried and passes timed with KV caches of these
+        bits. Return whether all is done; stop() is asked before every step.
         """
         if self._record is None:
             return True
         if not self._is_warming:
             self._is_warming, self._meter.cache = True, cache
-            with translate_oom():
-                self.use_heads()
-                ask_for_kernels(self._loaded.model, cache)
+            model = self._loaded.model
+            try:
+                with translate_oom():
+                    self.use_heads()
+            except EngineError:  # the first answer that drafts tells it
+                ask_for_kernels(model, (), cache)
+            else:
+                ask_for_kernels(model, model.heads, cache)
             if self._steps is None and self._trials.pending():
                 self._begin(self._record)
         return self.measure(stop) is not None
@@ -264,12 +269,12 @@ def activation_dtype(model: Model) -> mx.Dtype:
     return model.forward(token, model.make_caches()).dtype
 
 
-def ask_for_kernels(model: Model, cache: CacheOptions) -> None:
+def ask_for_kernels(model: Model, heads: Sequence[MtpHead], cache: CacheOptions) -> None:
     """Have a model and its heads ask for their kernels, by passes that are never computed.
 
     cache: bits of their KV caches.
     """
     token = mx.zeros((1, 1), dtype=mx.int32)
     hidden = model.forward(token, model.make_caches(cache.bits))
-    for head in model.heads:
+    for head in heads:
         head.mtp_logits(head.mtp_forward(token, hidden, head.make_head_caches(cache.head_bits)))

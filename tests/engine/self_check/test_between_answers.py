@@ -16,13 +16,14 @@ from metal_kernels.kernel import pipelines_made
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.engine import Engine
-from mlx_engine.loading.load import load_model
+from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.self_check.between_answers import SelfCheck
 from mlx_engine.self_check.kernel_record import ExactRows, KernelRecord, circumstances
 from mlx_engine.self_check.kernel_states import why_unused
 from mlx_engine.self_check.kernel_trials import ModelTrials, kernels_here, try_all
 from mlx_engine.self_check.pass_costs import CostMeter
 from mlx_engine.values.conversation import GenerationFinished
+from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import (
     CacheOptions,
     DraftOptions,
@@ -164,6 +165,25 @@ def test_an_answer_after_warming_up_compiles_nothing(
     assert of_any_model(launcher.pipelines) <= before
     assert answer.stats.accepted == answer.stats.drafted == 16
     assert pipelines_made() == made
+    engine.close()
+
+
+def test_heads_that_cannot_be_read_stop_no_warming_up(
+    folder: Path, launcher: CountingLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answer that drafts says why."""
+
+    def gone(loaded: LoadedModel) -> None:
+        raise BadModelFile("m: the heads are gone.")
+
+    monkeypatch.setattr(LoadedModel, "read_heads", gone)
+
+    kernels = kernels_here(launcher, "exact", AllKnown())
+    kernels.presumed = FASTER
+    loaded = load_model(folder, OPTIONS, folder, kernels=kernels)
+    engine = Engine(loaded, OPTIONS, None, AllKnown())
+    assert not engine.warm_up(lambda: len(launcher.pipelines) > 9)
+    assert len(launcher.pipelines) > 9
     engine.close()
 
 
