@@ -5146,12 +5146,12 @@ Für Details klicken.</translation>
         <translation>Nach einem Fehler auf dieser GPU ausgeschaltet.</translation>
     </message>
     <message>
-        <source>Not tried on this GPU yet: that happens after an answer.</source>
-        <translation>Auf dieser GPU noch nicht erprobt: Das geschieht nach einer Antwort.</translation>
+        <source>Not tried on this GPU yet: that happens while no answer runs.</source>
+        <translation>Auf dieser GPU noch nicht erprobt: Das geschieht, während keine Antwort läuft.</translation>
     </message>
     <message>
-        <source>Not timed on this GPU yet: that happens after an answer.</source>
-        <translation>Auf dieser GPU noch nicht gemessen: Das geschieht nach einer Antwort.</translation>
+        <source>Not timed on this GPU yet: that happens while no answer runs.</source>
+        <translation>Auf dieser GPU noch nicht gemessen: Das geschieht, während keine Antwort läuft.</translation>
     </message>
     <message>
         <source>Measured to be no faster on this GPU.</source>

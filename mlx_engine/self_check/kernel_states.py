@@ -67,9 +67,9 @@ def _why_off(kernels: Kernels, name: KernelName) -> Words:
     if kernels.why_none or any(kernels.why_off(name, work) for work in asked):
         return Words("Switched off after an error on this GPU.")
     if any(kernels.verdict(name, work) is None for work in asked):
-        return Words("Not tried on this GPU yet: that happens after an answer.")
+        return Words("Not tried on this GPU yet: that happens while no answer runs.")
     if any(kernels.needs_timing(name, work) for work in asked):
-        return Words("Not timed on this GPU yet: that happens after an answer.")
+        return Words("Not timed on this GPU yet: that happens while no answer runs.")
     return Words("Measured to be no faster on this GPU.")
 
 
