@@ -134,6 +134,7 @@ def make_card(
         memory=model.memory_fit(usable, cache, asked=asked, draft=draft, gpu_bytes=gpu),
         notes=tuple(reason.words for reason in (*model.declined, *packed)),
         warnings=_clamped(model, asked),
+        draft_models=model.draft_models,
         size=size_words(nbytes_on_disk(Path(model.path)) or in_files or model.nbytes),
         format=format_words(model),
     )
@@ -199,7 +200,9 @@ def read_card(
     drafter = _drafter(wanted, machine)
     draft, problem = (None, drafter) if isinstance(drafter, str) else (drafter, "")
     card = make_card(model, machine, own.cache, draft, wanted.context_length)
-    return replace(card, warnings=(*card.warnings, problem)) if problem else card
+    found = () if wanted.draft_model else (reason.words for reason in model.unused_draft_model)
+    warnings = (*card.warnings, problem) if problem else card.warnings
+    return replace(card, notes=(*card.notes, *found), warnings=warnings)
 
 
 def _drafter(load: LoadOptions, machine: Machine) -> ModelDescription | str | None:

@@ -133,7 +133,8 @@ class ModelCard:
 
     heads: how it drafts, or why it does not. notes: other limitations. warnings: load options that
     will not take effect. memory: None for a model of which nothing is known. size, format: of the
-    files, in plain words. quantisation: the format's name.
+    files, in plain words. quantisation: the format's name. draft_models: folders of draft models
+    made for it, found in or beside its folder.
     """
 
     name: str
@@ -145,6 +146,7 @@ class ModelCard:
     has_heads: bool
     memory: MemoryFit | None = None
     notes: tuple[str, ...] = ()
+    draft_models: tuple[str, ...] = ()
     size: str = ""
     format: str = ""
     warnings: tuple[str, ...] = ()

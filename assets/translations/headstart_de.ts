@@ -5046,6 +5046,10 @@ Für Details klicken.</translation>
         <translation>nicht geladen: {why}</translation>
     </message>
     <message>
+        <source>A draft model made for this model was found and is not in use: {path}. Choose it as the draft model to draft with it.</source>
+        <translation>Ein Entwurfsmodell für dieses Modell wurde gefunden und wird nicht benutzt: {path}. Um damit zu raten, es als Entwurfsmodell wählen.</translation>
+    </message>
+    <message>
         <source>{name}: {plan}. Take a smaller model.</source>
         <translation>{name}: {plan}. Ein kleineres Modell nehmen.</translation>
     </message>

@@ -227,6 +227,7 @@ def _facts(model: ModelDescription, gpu_bytes: int) -> list[tuple[str, str]]:
     for_each = "" if active is None else f", {count_words(active)} for each token"
     heads += "" if model.mtp is None else ", not in use"
     heads += f", from {model.heads_from}" if model.heads_from else ""
+    drafters = [("draft model beside", path) for path in model.draft_models]
     memory = [
         (f"memory at {token_words(context)}", _memory(model, context, gpu_bytes))
         for context in _contexts(model)
@@ -241,6 +242,7 @@ def _facts(model: ModelDescription, gpu_bytes: int) -> list[tuple[str, str]]:
         ("vocabulary", f"{model.vocabulary} tokens"),
         ("context", f"{token_words(model.context_length)} tokens"),
         ("MTP heads", heads),
+        *drafters,
         ("keys and values", _cache(model)),
         *memory,
     ]

@@ -44,6 +44,11 @@ _DRAFTS = re.compile(
     re.IGNORECASE,
 )
 """Paths of draft models beside the models that they were made for."""
+_OF_DRAFTER = re.compile(
+    r"(?<![a-z])(draft(er)?|assistant|eagle-?\d*|dflash-?\d*|dspark|speculator)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Words in names of draft models that were made for the model that the rest of the name is of."""
 _BESIDE = re.compile(r".*mmproj.*|(.*\.)?imatrix[^.]*\.gguf", re.IGNORECASE)
 """Names of vision parts and importance matrices beside models; a model quantised with a matrix is
 called ...-imatrix, or the like."""
@@ -227,6 +232,17 @@ def is_same_model(name: str, other: str) -> bool:
         return [word for word in re.split(r"[-_. ]+", _STORED.sub("-", text.lower())) if word]
 
     return words(name) == words(other)
+
+
+def is_drafter_of(name: str, model: str = "") -> bool:
+    """Whether a name is that of a draft model, made for `model` if that is given.
+
+    "Qwen3.8-27B-DFlash2" is one for "Qwen3.8-27B-4bit".
+    """
+    rest = _OF_DRAFTER.sub("-", name.rpartition("/")[2])
+    return _OF_DRAFTER.search(name) is not None and (
+        not model or is_same_model(rest, model.rpartition("/")[2])
+    )
 
 
 def base_name(name: str) -> str:

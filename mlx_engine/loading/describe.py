@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlx_engine.hub.weight_files import model_name
 from mlx_engine.loading.find import FromHub, locate_headers, locate_heads, locate_model
-from mlx_engine.loading.folder import ModelFiles, read_json_object
+from mlx_engine.loading.folder import ModelFiles, draft_models_near, read_json_object
 from mlx_engine.loading.headers import ModelHeaders, keep_gguf_blocks, read_headers
 from mlx_engine.loading.heads import head_count
 from mlx_engine.loading.stored_weights import (
@@ -93,6 +93,7 @@ def describe(
         mtp_heads=heads,
         mtp=headers.heads.why_not,
         heads_from=headers.heads.origin if heads and not headers.heads.inside else "",
+        draft_models=tuple(map(str, draft_models_near(files))),
         groups=groups,
         trunk_cache=figures.cache.in_bytes(element),
         head_cache=figures.of_heads(heads).in_bytes(element),

@@ -16,18 +16,27 @@ from mlx_engine.hub.weight_files import (
     PARTIAL,
     SAFETENSORS,
     UNSAFE,
+    folder_name,
     gguf_models,
     hub_snapshot,
+    is_drafter_of,
     may_be_gguf_head,
     may_be_heads,
     mentions_heads,
+    model_name,
     shard_of,
     tensor_names,
     weights_among,
 )
-from mlx_engine.loading.no_model import adapter, are_mtp_heads, heads_only_error
+from mlx_engine.loading.no_model import (
+    adapter,
+    are_mtp_heads,
+    drafter_kind,
+    heads_only_error,
+)
 from mlx_engine.values.errors import (
     BadModelFile,
+    EngineError,
     ModelNotFound,
     UnsafeModelFile,
     UnsupportedModel,
@@ -118,6 +127,39 @@ def unsafe_file_error(path: Path) -> UnsafeModelFile:
         " Use the .safetensors files of the model.",
         path=path,
     )
+
+
+def draft_models_near(files: ModelFiles) -> tuple[Path, ...]:
+    """Find folders of draft models made for a model (EAGLE-3, DFlash, Gemma's assistant), by name.
+
+    They lie in the model's folder, beside it, or in another repository of the hub's cache.
+    """
+    name, home = model_name(files.root), files.root
+    of_inside = ""
+    if files.kind == "gguf":  # other models lie there, too
+        home, of_inside = home.parent, name
+    near = [path for path in _folders(home) if is_drafter_of(path.name, of_inside)]
+    if home.parent.name == "snapshots":
+        stored = map(hub_snapshot, _folders(home.parents[2]))
+        near += [path for path in stored if path and is_drafter_of(folder_name(path), name)]
+    elif files.kind == "folder":
+        near += [path for path in _folders(home.parent) if is_drafter_of(path.name, name)]
+    return tuple(path for path in near if _is_drafter(path))
+
+
+def _folders(place: Path) -> list[Path]:
+    try:
+        return [path for path in (place / name for name in _names(place)) if path.is_dir()]
+    except (ModelNotFound, OSError):
+        return []
+
+
+def _is_drafter(folder: Path) -> bool:
+    try:
+        names = [name for path in safetensors_in(folder) for name in tensor_names(path)]
+        return drafter_kind(read_json_object(folder / "config.json"), names) is not None
+    except (EngineError, OSError):
+        return False
 
 
 def _heads_beside(root: Path, names: list[str], shards: tuple[Path, ...]) -> Iterator[Path]:

@@ -120,9 +120,10 @@ def load_model(
     of_model = (model.plain_only, None if model.joint is not None else PASSES_OF_ONE)
     lacks = [reason for reason in of_model if reason is not None]
     kept = cache.reasons if cache is not None else ()
+    unused = () if options.draft_model else description.unused_draft_model
     described = replace(
         description,
-        declined=(*description.declined, *reasons, *lacks, *kept),
+        declined=(*description.declined, *reasons, *lacks, *unused, *kept),
         repack_cache=cache.words if cache is not None else None,
         packed_cache=model.packed_cache,
         activations=_activations(trunk, half),

@@ -77,7 +77,8 @@ class ModelDescription:
 
     mtp_heads: number of heads found as tensors, whatever the config promises. mtp: why there are no
     heads or they cannot be used; None when they can. heads_from: file or folder of the heads where
-    they are not in the model's own files. packed_cache: why keys and values can only be cached in
+    they are not in the model's own files. draft_models: folders of draft models made for this one,
+    found in or beside its folder. packed_cache: why keys and values can only be cached in
     16 bits; None when 8 and 4 bits work (for classes of mlx-lm known once loaded). declined:
     reasons for every other feature that is off. trunk_cache, head_cache: cache sizes of trunk and
     heads. work: temporary memory of a pass. active_parameters: parameters one token uses, None
@@ -111,6 +112,7 @@ class ModelDescription:
     numerics: Numerics = "exact"
     activations: Activations = "float32"
     heads_from: str = ""
+    draft_models: tuple[str, ...] = ()
     declined: tuple[Reason, ...] = ()
     can_switch_thinking: bool = False
     template_arguments: tuple[str, ...] = ()
@@ -120,6 +122,16 @@ class ModelDescription:
     kernels: tuple[KernelState, ...] = ()
     packed_cache: Reason | None = None
     work: WorkSize = field(default_factory=WorkSize)
+
+    @property
+    def unused_draft_model(self) -> tuple[Reason, ...]:
+        """A notice about a draft model that was found, for a model opened without one."""
+        words = Words(
+            "A draft model made for this model was found and is not in use: {path}. Choose it as "
+            "the draft model to draft with it.",
+            path=next(iter(self.draft_models), ""),
+        )
+        return (Reason("draft-model-found", words),) if self.draft_models else ()
 
     @property
     def cache_bytes_per_token(self) -> int:

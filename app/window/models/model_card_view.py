@@ -1,9 +1,11 @@
 """The card of a model, with the options to load it with."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt
-from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtGui import QAction, QActionGroup, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
     QLineEdit,
@@ -100,10 +102,22 @@ class PlaceField(Control):
         menu.addAction(tr("File…"), self._choose_file)
         menu.addAction(tr("Folder…"), self._choose_folder)
         menu.addSeparator()
-        menu.addAction(none, lambda: self._take(""))
+        self._none = menu.addAction(none, lambda: self._take(""))
         choose.setMenu(menu)
+        self._menu, self._found = menu, QActionGroup(self)
         row(Wide(self._edit), choose, of=self, spacing=8)
         self._edit.editingFinished.connect(lambda: self._take(self._edit.text().strip()))
+
+    def offer(self, places: Sequence[str]) -> None:
+        """List places that were found at the top of the menu."""
+        for action in self._found.actions():
+            self._menu.removeAction(action)
+            self._found.removeAction(action)
+            action.deleteLater()
+        for place in places:
+            action = QAction(Path(place).name, self._found)
+            action.triggered.connect(lambda *_, place=place: self._take(place))
+            self._menu.insertAction(self._menu.actions()[0], action)
 
     def set_value(self, place: object) -> None:
         """Show a path or hub id, None for none, without emitting it."""
@@ -149,7 +163,7 @@ class LoadFields(Group):
             ),
             tr("Included with the model"),
         )
-        drafter = PlaceField(
+        self._drafter = drafter = PlaceField(
             tr("Draft model"),
             tr(
                 "A second, much smaller model of the same family, which can guess in place of "
@@ -182,7 +196,8 @@ class LoadFields(Group):
 
     def _refresh(self) -> None:
         """Unfold for a model whose options are not the defaults."""
-        own = self._offered.own
+        own, facts = self._offered.own, self._offered.facts
+        self._drafter.offer(facts.draft_models if facts else ())
         if own is not self._known:
             self._known = own
             self._bound.show_all()

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_files import gguf
 from scripted_engine import DESCRIPTION
+from tiny_dflash import TinyDFlash, write_tiny_dflash
+from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from app.library.find_models import nbytes_on_disk, recall
@@ -227,3 +229,18 @@ def test_a_context_longer_than_the_model_reads_is_told():
     assert "1,000,000" in warning and "this model reads at most" in warning
     card = read_card(None, MAC, ModelSettings(LoadOptions(context_length=64)))
     assert isinstance(card, ModelCard) and not card.warnings
+
+
+def test_a_draft_model_beside_is_noted_until_it_is_chosen(tmp_path):
+    folder = write_tiny_qwen3_5(tmp_path / "Tiny-4bit")
+    found = write_tiny_dflash(tmp_path / "Tiny-DFlash", TinyDFlash(64, 300))
+    card = read_card(folder, MAC)
+    assert card.draft_models == (str(found),)
+    (note,) = (note for note in card.notes if str(found) in note)
+    assert note.startswith("A draft model made for this model was found")
+    chosen = read_card(folder, MAC, ModelSettings(LoadOptions(draft_model=str(found))))
+    assert not any("was found" in note for note in chosen.notes)
+    for place, codes in ((None, ["draft-model-found"]), (found, [])):
+        with mlx_engine.load(folder, draft_model=place) as engine:
+            told = [reason.code for reason in engine.description.declined]
+        assert [code for code in told if code.startswith("draft")] == codes

@@ -4,10 +4,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tiny_dflash import TinyDFlash, write_tiny_dflash
 
 from mlx_engine.hub.client import Hub
 from mlx_engine.loading.find import FromHub, locate_heads, locate_model
-from mlx_engine.loading.folder import gguf_file
+from mlx_engine.loading.folder import draft_models_near, gguf_file
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.values.errors import (
     BadModelFile,
@@ -326,3 +327,26 @@ def test_several_ggufs_are_named(tmp_path: Path) -> None:
     says = "2 GGUF files; open one of them: Q4_K_M/m-Q4_K_M.gguf, Q8_0/m-Q8_0.gguf"
     with pytest.raises(ModelNotFound, match=says):
         locate_model(tmp_path, tmp_path, no_download)
+
+
+def test_draft_models_made_for_a_model_are_found(tmp_path: Path) -> None:
+    """In its folder, beside it, and in the hub's cache; not those of other models."""
+    sizes = TinyDFlash(64, 300)
+    model, other = fill(tmp_path / "a" / "Qwen3.8-27B-4bit", "config.json", "m.safetensors"), "x"
+    inside = write_tiny_dflash(model / "dflash", sizes)
+    beside = write_tiny_dflash(model.parent / "Qwen3.8-27B-DFlash2", sizes)
+    write_tiny_dflash(model.parent / "Qwen3.8-9B-DFlash2", sizes)
+    write_tiny_dflash(model.parent / other, sizes)
+    fill(model.parent / "Qwen3.8-27B-assistant", "config.json", "model.safetensors")
+    assert draft_models_near(locate_model(model, tmp_path)) == (inside, beside)
+
+    file = fill(model.parent, "Qwen3.8-27B-Q4_K_M.gguf") / "Qwen3.8-27B-Q4_K_M.gguf"
+    assert draft_models_near(gguf_file(file)) == (beside,)
+
+    here = fill(
+        tmp_path / "models--org--Qwen3.8-27B" / "snapshots" / "1", "config.json", "m.safetensors"
+    )
+    cached = tmp_path / "models--z-lab--Qwen3.8-27B-DSpark" / "snapshots" / "2"
+    write_tiny_dflash(cached, sizes)
+    write_tiny_dflash(tmp_path / "models--z-lab--Qwen3.8-9B-DSpark" / "snapshots" / "2", sizes)
+    assert draft_models_near(locate_model(here, tmp_path)) == (cached,)

@@ -141,6 +141,23 @@ def test_what_is_changed_on_a_card_is_what_it_is_loaded_with(card, stated):
     assert stated.settings.value.models == {}, "only what was loaded is remembered"
 
 
+def test_a_draft_model_that_was_found_is_offered_in_the_menu(card, stated):
+    found = "/models/Qwen-DFlash2"
+    stated.show_card(dataclasses.replace(FACTS, draft_models=(found,)))
+    stated.show_card(dataclasses.replace(FACTS, draft_models=(found,)))
+    card.load_fields.open(True)
+    (button,) = (
+        b for b in card.findChildren(QPushButton) if b.accessibleName() == "Choose: Draft model"
+    )
+    assert [action.text() for action in button.menu().actions() if action.text()] == [
+        "Qwen-DFlash2", "File…", "Folder…", "None",
+    ]  # fmt: skip
+    button.menu().actions()[0].trigger()
+    assert stated.offered.own.load.draft_model == found
+    stated.show_card(FACTS)
+    assert button.menu().actions()[0].text() == "File…"
+
+
 def test_details_on_demand(card, stated):
     stated.show_card(FACTS)
     assert not any("qwen3_5" in words for words in words_on(card))
