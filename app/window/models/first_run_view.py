@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
 from typing_extensions import override
 
@@ -25,6 +26,8 @@ from mlx_engine.values.words import Words, joined, size_words
 
 WIDEST = 680
 """Pixels of a line at a zoom of 1."""
+TIGHT = 600
+"""Pixels, at a zoom of 1, of a page that shows the first steps and the composer below them."""
 PICTURE = 28
 MOST_RECENT = 4
 QUESTIONS = ("What is Headstart?", "How does drafting work?", "How do I read a file line by line?")
@@ -167,7 +170,7 @@ class FirstRunView(QWidget):
             words.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         self._target = self._drop_target(Sign("drop_model", "accent", PICTURE))
         self._steps = FirstSteps()
-        self._place = column()
+        self._place, self._foot = column(), column(margins=(24, 8, 24, 0))
         self._composer: QWidget | None = None
         self._page = page = QWidget()
         first = (self._title, self._about, 8, self._target, self._steps, 8, self._place, 4)
@@ -176,7 +179,8 @@ class FirstRunView(QWidget):
         column(*first, *ask, *recent, of=page, margins=(24, 24, 24, 24), spacing=8)
         body = QWidget()
         column(STRETCH, centred(page), STRETCH, of=body)
-        column(scrolled(body), of=self)
+        self._area = scrolled(body)
+        column(Wide(self._area), self._foot, of=self, spacing=0)
 
     def show_questions(self, questions: tuple[str, ...]) -> None:
         """Show a button for each question."""
@@ -260,6 +264,7 @@ class FirstRunView(QWidget):
         self._built_in.setVisible(is_empty)
         loses_focus = not is_first and self._steps.isAncestorOf(self.window().focusWidget())
         self._steps.setVisible(is_first)
+        self._fit_composer()
         if loses_focus:
             self.window().setFocus()
         self._show_recent(self._known.recent)
@@ -278,10 +283,25 @@ class FirstRunView(QWidget):
         self._order()
 
     def place_composer(self, composer: QWidget) -> None:
-        """Put the composer in the middle of the page."""
+        """Put the composer in the middle of the page, or below it where it would be out of view."""
         self._composer = composer
-        self._place.addWidget(composer)
+        is_tight = self._steps.isVisibleTo(self) and self.height() < TIGHT * look().zoom
+        place = self._foot if is_tight else self._place
+        if place.indexOf(composer) < 0:
+            place.addWidget(composer)
+            self._area.verticalScrollBar().setValue(0)
         self._order()
+
+    def _fit_composer(self) -> None:
+        """Move the composer where it belongs; another page may have it."""
+        composer = self._composer
+        if composer is None or not self.isAncestorOf(composer):
+            return
+        focused = self.window().focusWidget()
+        has_focus = focused is not None and composer.isAncestorOf(focused)
+        self.place_composer(composer)
+        if has_focus and focused is not None:
+            focused.setFocus()
 
     # Qt
 
@@ -290,6 +310,12 @@ class FirstRunView(QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self._page.setMaximumWidth(round(WIDEST * look().zoom))
+            self._fit_composer()
+
+    @override
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_composer()
 
 
 def empty(rows: QVBoxLayout) -> None:

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 from scripted_models import described
 from seen import button, find, press, words_on
+from shown_transcript import settle
 
 from app.library.find_models import FoundHere
 from app.values.models import RECENT, DownloadFigures, FoundModel, HubFind, HubOffer, ModelCard
@@ -564,6 +565,24 @@ def test_tab_goes_through_the_start_page_from_its_top_to_its_end(start, stated):
         passed.append(at.accessibleName() or (at.text() if at is not box else ""))
         start.focusNextPrevChild(True)
     assert passed == names and len(names) == 10
+
+
+def test_the_composer_is_in_view_however_low_the_start_page_is(start, stated):
+    composer = QWidget()
+    box = QLineEdit()
+    column(box, of=composer)
+    composer.setFixedHeight(80)
+    start.place_composer(composer)
+    stated.known._take(FoundHere((), ()))
+    start.show()
+    start.window().activateWindow()
+    box.setFocus()
+    for width, height in ((700, 900), (560, 480), (700, 900)):
+        start.resize(width, height)
+        settle()
+        place = composer.mapTo(start, composer.rect().bottomLeft())
+        assert place.y() < height and start.focusWidget() is box
+        assert start.findChild(QScrollArea).isAncestorOf(composer) == (height == 900)
 
 
 def test_the_focus_leaves_the_first_steps_with_them(start, stated):
