@@ -3569,8 +3569,8 @@ Für Details klicken.</translation>
         <translation>{reused:,} davon noch von vorher im Gedächtnis</translation>
     </message>
     <message>
-        <source>{rows:,} of them read again to guess from ({share} of reading time)</source>
-        <translation>{rows:,} davon zum Raten noch einmal gelesen ({share} der Lesezeit)</translation>
+        <source>{rows:,} of them read once more, for drafting ({share} of reading time)</source>
+        <translation>{rows:,} davon für Entwürfe noch einmal gelesen ({share} der Lesezeit)</translation>
     </message>
     <message>
         <source>Edit and send again</source>

@@ -81,7 +81,7 @@ def all_figures(stats: GenerationStats) -> str:
     if stats.head_rows:
         lines.append(
             tr(
-                "{rows:,} of them read again to guess from ({share} of reading time)",
+                "{rows:,} of them read once more, for drafting ({share} of reading time)",
                 rows=stats.head_rows,
                 share=percent(stats.head_share),
             )

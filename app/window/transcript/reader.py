@@ -208,13 +208,13 @@ class FoldHead(QuietButton):
 
     # Qt
 
+    @override
     def sizeHint(self) -> QSize:
-        """The chevron and the text."""
         words = QFontMetrics(self.font()).horizontalAdvance(self.text())
         return QSize(look().icon_size + FOLD_GAP + words + 8, FOLD_HEIGHT)
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
-        """Draw the chevron and the text."""
+    @override
+    def paintEvent(self, event: QPaintEvent) -> None:
         size = look().icon_size
         with QPainter(self) as painter:
             name = "chevron_down" if self.isChecked() else "chevron_right"

@@ -184,11 +184,11 @@ def test_the_footer_has_two_figures_and_tells_all(view):
     assert footer.shown() == "41.3 tok/s  ·  212 tokens"
     assert "82% of guesses right (174 of 212)" in footer.accessibleDescription()
     assert "Guess 2 of a step: 78 of 106 right (74%)" in footer.toolTip()
-    assert "to guess from" not in footer.toolTip()
+    assert "read once more" not in footer.toolTip()
     few = replace(STATS, prompt_tokens=8000, reused_tokens=0, head_rows=256, head_share=0.0132)
     footer.show_stats(few)
     assert "\n\nRead 8,000 tokens\n" in footer.toolTip()
-    assert "256 of them read again to guess from (1% of reading time)" in footer.toolTip()
+    assert "256 of them read once more, for drafting (1% of reading time)" in footer.toolTip()
 
 
 def test_a_figure_without_room_is_left_out_whole(qtbot):
