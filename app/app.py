@@ -18,8 +18,8 @@ from app.control.rest import (
 )
 from app.library.machine import this_machine
 from app.library.model_card import make_card, read_card
+from app.start.crash_log import CrashLog
 from app.start.folders import Folders
-from app.start.mistakes import Mistakes
 from app.start.threads import Collector, keep_clipboard
 from app.state.answers import Answers
 from app.state.attached_files import AttachedFiles
@@ -83,7 +83,7 @@ class App(QObject):
         self._collector = Collector(self)
         self._is_closed = False
         self._machine = machine = this_machine()
-        self.mistakes = Mistakes(folders.logs, self)
+        self.crash_log = CrashLog(folders.logs, self)
         self.settings = settings = KeptSettings(folders.settings_file, self)
         speak(application, settings.value.language)
         self.store = store = open_some_store(folders.chats_file)
@@ -111,7 +111,7 @@ class App(QObject):
             models, answers, compare, settings, server, widgets.notice, self
         )
         self.troubles = TroubleController(
-            widgets.notice, widgets.window, self.mistakes, chat, answers, self
+            widgets.notice, widgets.window, self.crash_log, chat, answers, self
         )
         self.figures = DraftingFigures(chat, answers, models, store.messages, self)
         prompts = PromptFolder(folders.prompts)
@@ -128,7 +128,7 @@ class App(QObject):
         self.known = known = KnownModels(models, downloads, settings, machine, self)
         self.hub = HubState(downloads, machine, self)
         self.files = files = FileController(
-            widgets, store, chat, chats, self.troubles, self.mistakes.log_file, settings, self
+            widgets, store, chat, chats, self.troubles, self.crash_log.log_file, settings, self
         )
         self.drops = drops = DropController(
             widgets, models, offered, known, self.hub, attached, files, settings, self
@@ -136,7 +136,7 @@ class App(QObject):
         self.actions = Actions(
             widgets, chat, chats, models, offered, rest, compare, look, files, drops, settings, self
         )
-        self._end_catching = self.mistakes.catch_all()
+        self._end_catching = self.crash_log.catch_all()
         self._connect_models()
         self._connect_chats()
         self._connect_look()
@@ -276,7 +276,7 @@ class App(QObject):
             case WorkerFailed(problem) if problem.kind == "known":
                 self.troubles.tell(problem.words, until=self.models.switched)
             case WorkerFailed(problem):
-                self.mistakes.report(problem.words, problem.details)
+                self.crash_log.report(problem.words, problem.details)
             case _:
                 self.models.take(reply)
 

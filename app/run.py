@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QTimer, qInstallMessageHandler
 from PySide6.QtWidgets import QMessageBox
 
+from app.start.crash_log import watch_for_crashes
 from app.start.folders import this_users_folders
-from app.start.mistakes import watch_for_crashes
 from app.start.outside import Application, SingleInstance, as_typed
 from app.start.qt_libraries import terminal_where_qt_gives_up
 from app.window.controls.icons import app_icon
@@ -81,7 +81,7 @@ def run_window(arguments: Sequence[str]) -> int:
     from app.app import App  # a later launch ends before, and need not wait for all of this
 
     app = App(application, folders)
-    watch_for_crashes(folders.logs, app.mistakes.note)
+    watch_for_crashes(folders.logs, app.crash_log.note)
     hear_outside(app, application, instance)
     instance.listen()
     use_private_temporary_folder()

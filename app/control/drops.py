@@ -17,7 +17,7 @@ from app.library.dropped import (
     all_of,
     what_says,
 )
-from app.start.threads import Beside
+from app.start.threads import LatestTask
 from app.state.attached_files import AttachedFiles
 from app.state.card import OfferedModel
 from app.state.hub import HubState
@@ -82,7 +82,7 @@ class DropController(QObject):
         self._overlay, self._notice = widgets.overlay, widgets.notice
         self._offered, self._known, self._hub = offered, known, hub
         self._attached = attached
-        self._disk = Beside(self)
+        self._disk = LatestTask(self)
         self._refusal = ""
         self._hovering: _Examined | None = None
         self._slow = QTimer(self, singleShot=True, interval=PATIENCE_MS)

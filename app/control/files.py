@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QMessageBox
 from typing_extensions import override
 
 from app.control.notices import TroubleController
-from app.start.threads import Beside, Turns
+from app.start.threads import IdleQueue, LatestTask
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
 from app.state.settings import KeptSettings
@@ -75,7 +75,7 @@ class FileController(QObject):
         self._store, self._chat, self._chats = store, chat, chats
         self._fail, self._log_file, self._settings = troubles.tell, log_file, settings
         self._is_closed, self._refused = False, ""
-        self._disk, self._turns = Beside(self), Turns(self)
+        self._disk, self._turns = LatestTask(self), IdleQueue(self)
 
     def export(self, chat_ids: Sequence[int], ending: str = "") -> None:
         """Ask where to write chats, and write them. ending: file extension, "" to ask for it."""

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Qt, SignalInstance
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 
-from app.start.mistakes import Mistakes
+from app.start.crash_log import CrashLog
 from app.state.answers import Answers
 from app.state.chat import ChatState
 from app.state.running_answer import RunningAnswer
@@ -119,20 +119,20 @@ class TroubleController(QObject):
         self,
         notice: NoticeBar,
         window: MainWindow,
-        mistakes: Mistakes,
+        crash_log: CrashLog,
         chat: ChatState,
         answers: Answers,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._notice, self._window, self._mistakes = notice, window, mistakes
+        self._notice, self._window, self._crash_log = notice, window, crash_log
         self._of_a_question = ""
         chat.failed.connect(self._tell_of_a_question)
         answers.ended.connect(self._tell_of_a_bug)
         for is_over in (chat.stored, chat.opened):
             is_over.connect(lambda _: notice.withdraw(self._of_a_question))
         notice.details_wanted.connect(lambda details: self._show(notice.words(), details))
-        mistakes.made.connect(self._show)
+        crash_log.made.connect(self._show)
 
     def tell(
         self,
@@ -143,13 +143,13 @@ class TroubleController(QObject):
         until: SignalInstance | None = None,
     ) -> None:
         """Show a problem in the notice bar, until the signal `until` if given, and log it."""
-        self._mistakes.note(f"{words}\n{details}" if details else words)
+        self._crash_log.note(f"{words}\n{details}" if details else words)
         self._notice.say(words, details, is_problem=True, stays=stays, until=until)
 
     def tell_of_the_start(self, notes: Sequence[str]) -> None:
         """Show notes about files opened at the start, until they are dismissed."""
         if notes:
-            self._mistakes.note("\n".join(notes))
+            self._crash_log.note("\n".join(notes))
             self._notice.say(joined(notes, " "), stays=True)
 
     def _tell_of_a_question(self, words: str) -> None:

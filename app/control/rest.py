@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.start.threads import Turns
+from app.start.threads import IdleQueue
 from app.state.answers import Answers
 from app.state.chat import ChatState
 from app.state.compare import Comparison
@@ -194,7 +194,7 @@ class LastChat(QObject):
     def __init__(
         self,
         chat: ChatState,
-        layout: Turns,
+        layout: IdleQueue,
         settings: KeptSettings,
         being_shown: Path,
         parent: QObject | None = None,

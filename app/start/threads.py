@@ -19,7 +19,7 @@ times in a row.
 """
 
 
-class Turns(QObject):
+class IdleQueue(QObject):
     """Queue of short tasks; each turn of the event loop runs the oldest one."""
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -63,7 +63,7 @@ MOST_LOOKS = 4
 """Threads of one kind of task at most: each may hang forever on a lost network share."""
 
 
-class Look(NamedTuple):
+class BackgroundTask(NamedTuple):
     """A function to run in a background thread, and one that takes its result on the GUI thread."""
 
     number: int
@@ -71,7 +71,7 @@ class Look(NamedTuple):
     use: Callable[[Any], object]
 
 
-class Beside(QObject):
+class LatestTask(QObject):
     """Background task of which only the newest counts.
 
     A disk that hangs blocks nothing while fewer than MOST_LOOKS threads run; of waiting tasks only
@@ -83,7 +83,7 @@ class Beside(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._newest = 0
-        self._running, self._waiting = 0, list[Look]()
+        self._running, self._waiting = 0, list[BackgroundTask]()
         self._ended.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
         self._door = _Door()
         self.destroyed.connect(self._door.close)
@@ -93,18 +93,18 @@ class Beside(QObject):
         started.
         """
         self.forget()
-        self._start(Look(self._newest, look, use))
+        self._start(BackgroundTask(self._newest, look, use))
 
     def run_each(self, look: Callable[[], T], use: Callable[[T], object]) -> None:
         """Run `look` in a background thread, then `use` on the GUI thread in any case."""
-        self._start(Look(EACH, look, use))
+        self._start(BackgroundTask(EACH, look, use))
 
     def forget(self) -> None:
         """Ignore the result of the task that runs."""
         self._newest += 1
         self._waiting = [waiting for waiting in self._waiting if waiting.number == EACH]
 
-    def _start(self, asked: Look) -> None:
+    def _start(self, asked: BackgroundTask) -> None:
         if self._running == MOST_LOOKS:
             self._waiting.append(asked)
             return

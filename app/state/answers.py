@@ -8,7 +8,7 @@ from functools import partial
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.start.threads import Turns
+from app.start.threads import IdleQueue
 from app.state.running_answer import Growth, RunningAnswer
 from app.state.state import State
 from app.state.tools import Tools
@@ -71,7 +71,7 @@ class Answers(State):
         self._running: dict[int, RunningAnswer] = {}
         self._unsaved: set[int] = set()
         self._told: dict[int, str] = {}
-        self._turns = Turns(self)
+        self._turns = IdleQueue(self)
         self._timer = QTimer(self, interval=TICK_MS)
         self._timer.timeout.connect(self._save_what_grew)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from PySide6.QtCore import QObject, Signal
 
 from app.library.text_file import read_text_file
-from app.start.threads import Beside
+from app.start.threads import LatestTask
 from app.state.chat import ChatState
 from app.state.drafts import NEW, Drafts
 from app.state.state import State
@@ -33,7 +33,7 @@ class AttachedFiles(State):
 
     def __init__(self, chat: ChatState, drafts: Drafts, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._chat, self._drafts, self._disk = chat, drafts, Beside(self)
+        self._chat, self._drafts, self._disk = chat, drafts, LatestTask(self)
         self._readings: list[_Reading] = []
 
     @property

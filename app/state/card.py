@@ -8,7 +8,7 @@ from typing import Literal
 from PySide6.QtCore import QObject, QTimer
 
 from app.library.machine import Machine
-from app.start.threads import Beside
+from app.start.threads import LatestTask
 from app.state.models import ModelState, Refused, model_name
 from app.state.settings import KeptSettings
 from app.state.state import State
@@ -46,7 +46,7 @@ class OfferedModel(State):
         self.own = ModelSettings()
         self.facts: ModelCard | None = None
         self.problem = ""
-        self._disk = Beside(self)
+        self._disk = LatestTask(self)
         self._slow = QTimer(self, singleShot=True, interval=PATIENCE_MS)
         self._slow.timeout.connect(lambda: self._show("reading"))
         models.load_failed.connect(self._offer_refused)

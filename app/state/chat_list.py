@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from PySide6.QtCore import QLocale, QObject, Signal
 
-from app.start.threads import Turns
+from app.start.threads import IdleQueue
 from app.state.chat import ChatState
 from app.state.settings import KeptSettings
 from app.state.state import State
@@ -103,7 +103,7 @@ class ChatListState(State):
         """chat: the one on show. settings: of the app. clock: seconds since 1970."""
         super().__init__(parent)
         self._store, self._chat, self._settings, self._clock = store, chat, settings, clock
-        self._turns, self._day = Turns(self), date.min
+        self._turns, self._day = IdleQueue(self), date.min
         self.query, self.shows_trash = "", False
         self.groups: tuple[ChatGroup, ...] = ()
         self.folders: tuple[Folder, ...] = ()

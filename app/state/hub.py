@@ -7,7 +7,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.library.hub_search import is_signed_in, look_at, search, sign_in, sign_out
 from app.library.machine import Machine, chosen_for
-from app.start.threads import Beside
+from app.start.threads import LatestTask
 from app.state.downloads import Downloads
 from app.state.state import State
 from app.values.models import Format, HubFind, HubOffer
@@ -40,7 +40,7 @@ class HubState(State):
     ) -> None:
         super().__init__(parent)
         self._downloads, self._machine = downloads, machine
-        self._net, self._account = Beside(self), Beside(self)
+        self._net, self._account = LatestTask(self), LatestTask(self)
         self._patience = QTimer(self, singleShot=True)
         self._patience.timeout.connect(lambda: self._fail(NO_ANSWER))
         self.words, self.open_id = "", ""

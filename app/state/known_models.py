@@ -9,7 +9,7 @@ from PySide6.QtCore import QFile, QObject
 from app.library.find_models import FoundHere, look_around, own_files, usual_places
 from app.library.machine import Machine, first_choices
 from app.library.model_card import with_headers
-from app.start.threads import Beside
+from app.start.threads import LatestTask
 from app.state.downloads import Downloads
 from app.state.models import ModelState
 from app.state.settings import KeptSettings
@@ -65,7 +65,7 @@ class KnownModels(State):
         self.suggestions, self.usable_bytes = first_choices(machine), machine.usable_bytes
         self._headers: dict[Path, FoundModel] = {}
         self._has_looked = False
-        self._disk, self._trash = Beside(self), Beside(self)
+        self._disk, self._trash = LatestTask(self), LatestTask(self)
         models.switched.connect(self._follow_model)
         downloads.completed.connect(self.refresh)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject
 
-from app.start.threads import Beside
+from app.start.threads import LatestTask
 from app.state.state import State
 from app.values.app_settings import (
     BUILT_IN,
@@ -156,7 +156,7 @@ class KeptSettings(State):
         reading = read_settings(path)
         self.notes = reading.notes
         self._value = self._saved = reading.value
-        self._beside, self._lock = Beside(self), Lock()
+        self._task, self._lock = LatestTask(self), Lock()
 
     @property
     def value(self) -> AppSettings:
@@ -168,7 +168,7 @@ class KeptSettings(State):
         if settings == self._value:
             return
         self._value = settings
-        self._beside.run_each(self._save, self.report)
+        self._task.run_each(self._save, self.report)
         self.changed.emit()
 
     def close(self) -> None:

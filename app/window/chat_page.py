@@ -118,7 +118,7 @@ class TitleField(QLineEdit):
         self._fit()
 
 
-class HeadBar(QFrame):
+class TopBar(QFrame):
     """The bar at the top of the chat page. sidebar, compare, session: buttons of commands."""
 
     _models: ModelState
@@ -296,7 +296,7 @@ class ChatPage(QWidget):
 
     def __init__(
         self,
-        head: HeadBar,
+        head: TopBar,
         start: FirstRunView,
         transcript: TranscriptView,
         composer: Composer,

@@ -5,7 +5,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QWidget
 from typing_extensions import override
 
-from app.window.chat_page import ChatPage, HeadBar
+from app.window.chat_page import ChatPage, TopBar
 from app.window.compare_view import CompareView
 from app.window.composer import Composer
 from app.window.controls.fields import on_key
@@ -59,7 +59,7 @@ class Widgets:
     def __init__(self) -> None:
         back = tr("Back to the chat")
         self.sidebar, self.strip = Sidebar(), StatusStrip()
-        self.head, self.notice, self.start = HeadBar(), NoticeBar(), FirstRunView()
+        self.head, self.notice, self.start = TopBar(), NoticeBar(), FirstRunView()
         self.transcript, self.composer = TranscriptView(), Composer()
         self.chat_page = ChatPage(self.head, self.start, self.transcript, self.composer)
         self.library, self.compare, self.settings = LibraryView(), CompareView(), SettingsView()

@@ -16,7 +16,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QLineEdit, QMenu, QPushButton, QTreeWidgetItem, QWidget
 from typing_extensions import override
 
-from app.start.threads import Beside
+from app.start.threads import LatestTask
 from app.state.card import OfferedModel
 from app.state.downloads import Downloads
 from app.state.hub import HubState
@@ -55,7 +55,7 @@ class FolderSection(QWidget):
         super().__init__()
         self.setAccessibleName(tr("Your folders"))
         self._rows: list[QWidget] = []
-        self._shown, self._disk = Path(), Beside(self)
+        self._shown, self._disk = Path(), LatestTask(self)
         self._add = QPushButton(tr("Add folder…"))
         set_tip(self._add, tr("Look for models in this folder each time Headstart starts"))
         self._change = QPushButton(tr("Change…"))

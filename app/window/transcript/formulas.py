@@ -27,7 +27,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtSvg import QSvgRenderer
 
-from app.start.threads import Beside
+from app.start.threads import LatestTask
 from app.window.transcript.markdown_text import FormulaKey
 
 INK, EM = "#010203", 32
@@ -141,7 +141,7 @@ class Formulas(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._beside = Beside(self)
+        self._task = LatestTask(self)
         self._known: OrderedDict[FormulaKey, Formula | None] = OrderedDict()
         self._wanted: OrderedDict[FormulaKey, None] = OrderedDict()
         self._is_setting = False
@@ -173,7 +173,7 @@ class Formulas(QObject):
         if self._wanted and not self._is_setting:
             self._is_setting = True
             key, _ = self._wanted.popitem(last=False)
-            self._beside.run_each(partial(set_formula, key), lambda found: self._keep(key, found))
+            self._task.run_each(partial(set_formula, key), lambda found: self._keep(key, found))
 
     def _keep(self, key: FormulaKey, found: Formula | None) -> None:
         self._known[key] = found

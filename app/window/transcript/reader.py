@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 from shiboken6 import isValid
 from typing_extensions import override
 
-from app.start.threads import Turns
+from app.start.threads import IdleQueue
 from app.state.chat import ChatState
 from app.state.chat_list import ChatListState
 from app.state.drafts import Drafts
@@ -75,7 +75,7 @@ class Reader(QObject):
         self.model = ""
         self.shows_drafted = False
         self.text_width = TEXT_WIDTHS["usual"]
-        self.turns = Turns(self)
+        self.turns = IdleQueue(self)
         self.formulas = Formulas(self)
         self.selection = Selection(self)
         self._unfitted: dict[QWidget, Callable[[int], None]] = {}

@@ -437,7 +437,7 @@ def test_a_mistake_of_ours_is_told_with_details(driven, source):
     say_next(source, Answer("Half", error=ZeroDivisionError("oops")))
     driven.ask("Go")
     assert "ZeroDivisionError" in driven.widgets.notice.words()
-    assert "ZeroDivisionError" in driven.app.mistakes.log_file.read_text()
+    assert "ZeroDivisionError" in driven.app.crash_log.log_file.read_text()
     assert driven.shown[-1] == "Half"
     driven.ask("And now?")
     assert "ZeroDivisionError" in driven.widgets.notice.words(), "until it is dismissed"

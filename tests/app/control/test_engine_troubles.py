@@ -129,7 +129,7 @@ def test_a_bug_outside_of_answers_opens_the_crash_box(driven, source):
     (box,) = driven.widgets.window.findChildren(CrashBox)
     assert box.isVisible() and not box.isModal()
     for _ in range(20):
-        driven.app.mistakes.report("Another", "details")
+        driven.app.crash_log.report("Another", "details")
     assert driven.widgets.window.findChildren(CrashBox) == [box]
     assert "20 more since then" in " ".join(words_on(box))
     assert driven.ask("Still there?") == "You said: Still there?"

@@ -179,15 +179,15 @@ def test_stop_is_there_only_while_something_runs(driven):
 
 
 def test_a_mistake_in_a_slot_is_kept_and_told(driven):
-    driven.app.mistakes.take(ValueError, ValueError("oops"), None)
-    assert "ValueError: oops" in driven.app.mistakes.log_file.read_text()
+    driven.app.crash_log.take(ValueError, ValueError("oops"), None)
+    assert "ValueError: oops" in driven.app.crash_log.log_file.read_text()
     boxes = [
         w
         for w in QApplication.topLevelWidgets()
         if w.windowTitle().startswith("Something went wrong")
     ]
     for _ in range(19):
-        driven.app.mistakes.take(ValueError, ValueError("oops"), None)
+        driven.app.crash_log.take(ValueError, ValueError("oops"), None)
     now = [
         w
         for w in QApplication.topLevelWidgets()

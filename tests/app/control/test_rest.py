@@ -12,7 +12,7 @@ from app.app import App
 from app.control.rest import MINUTE_MS, RestController
 from app.state.settings import save_settings
 from app.values.app_settings import AppSettings
-from app.window.chat_page import HeadBar
+from app.window.chat_page import TopBar
 from app.window.compare_view import ComparePane
 from app.window.controls.labels import ShortLabel
 from mlx_engine.values.errors import ModelNotFound
@@ -144,7 +144,7 @@ def test_the_last_model_is_not_loaded_at_the_start_where_that_is_switched_off(
     driven = Driven(app, qtbot)
     try:
         app.start()
-        head = app.widgets.window.findChild(HeadBar)
+        head = app.widgets.window.findChild(TopBar)
         assert head is not None
         assert "Your next message loads it" in detail(driven)
         assert driven.ask("Hello") == "One."

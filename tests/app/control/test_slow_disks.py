@@ -17,7 +17,7 @@ from windows import Driven
 from app.library.dropped import Dropped
 from app.library.machine import Machine
 from app.library.model_card import read_card
-from app.start.threads import Beside
+from app.start.threads import LatestTask
 from app.state import attached_files
 from app.state import settings as settings_file
 from app.state.settings import KeptSettings, read_settings
@@ -162,7 +162,7 @@ def test_a_disk_that_hangs_does_not_hold_up_the_end(driven, cards):
 
 
 def test_only_the_newest_look_counts_and_mistakes_come_back(qapp, qtbot):
-    beside, seen = Beside(), list[int]()
+    beside, seen = LatestTask(), list[int]()
     for number in range(5):
         beside.run(lambda number=number: number, seen.append)
     qtbot.waitUntil(lambda: bool(seen))
@@ -178,7 +178,7 @@ def test_only_the_newest_look_counts_and_mistakes_come_back(qapp, qtbot):
 
 def test_looks_at_a_disk_that_hangs_are_bounded(qapp, qtbot, gate):
     """The newest of those that wait, and each that always counts, is done once there is room."""
-    beside, begun, seen = Beside(qapp), list[int](), list[int]()
+    beside, begun, seen = LatestTask(qapp), list[int](), list[int]()
 
     def look(number: int) -> int:
         begun.append(number)

@@ -40,7 +40,7 @@ def test_what_was_found_at_the_start_is_not_put_out_of_sight_by_what_follows(qap
         notice = driven.widgets.notice
         assert "chats.db was damaged" in notice.words()
         driven.until(lambda: "settings.json could not be written" in notice.words())
-        assert "chats.db was damaged" in driven.app.mistakes.log_file.read_text()
+        assert "chats.db was damaged" in driven.app.crash_log.log_file.read_text()
         notice.findChild(IconButton).click()
         assert notice.words() == ""
         driven.app.files.open_link("file:///etc/passwd")
@@ -77,7 +77,7 @@ def test_a_home_that_cannot_be_written_to_loses_chats_and_says_so(qapp, qtbot, t
 
 def test_icons_that_are_gone_are_told_of_and_the_window_goes_on(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
-        window, log = driven.widgets.window, driven.app.mistakes.log_file
+        window, log = driven.widgets.window, driven.app.crash_log.log_file
         for name in ("gone", "gone_too", "gone_as_well"):
             sign = Sign(name)
             sign.setParent(window)

@@ -10,39 +10,39 @@ import pytest
 from chat_stores import without_rights
 from PySide6.QtCore import QObject
 
-from app.start.mistakes import LARGEST_LOG, Mistakes, watch_for_crashes
+from app.start.crash_log import LARGEST_LOG, CrashLog, watch_for_crashes
 
 CRASH = """
 import faulthandler, sys
 from pathlib import Path
-from app.start.mistakes import watch_for_crashes
+from app.start.crash_log import watch_for_crashes
 watch_for_crashes(Path(sys.argv[1]), print)
 faulthandler._sigsegv()
 """
 
 
 @pytest.fixture
-def mistakes(tmp_path):
-    made = Mistakes(tmp_path / "logs")
+def crash_log(tmp_path):
+    made = CrashLog(tmp_path / "logs")
     end = made.catch_all()
     yield made
     end()
 
 
-def test_lines_have_their_time_and_half_characters_do_no_harm(mistakes):
-    mistakes.note("The disk is full \ud800.")
-    mistakes.note("Again.")
-    first, second = mistakes.log_file.read_text().splitlines()
+def test_lines_have_their_time_and_half_characters_do_no_harm(crash_log):
+    crash_log.note("The disk is full \ud800.")
+    crash_log.note("Again.")
+    first, second = crash_log.log_file.read_text().splitlines()
     assert first[:2] == "20" and "The disk is full" in first
     assert second.endswith(" Again.")
 
 
-def test_mistakes_of_other_threads_and_what_qt_warns_of_are_logged(mistakes, tmp_path):
+def test_mistakes_of_other_threads_and_what_qt_warns_of_are_logged(crash_log, tmp_path):
     thread = Thread(target=lambda: 1 // 0)
     thread.start()
     thread.join()
-    assert "ZeroDivisionError" in mistakes.log_file.read_text()
-    code = "from app.start.mistakes import *; from PySide6.QtCore import qWarning, qDebug;"
+    assert "ZeroDivisionError" in crash_log.log_file.read_text()
+    code = "from app.start.crash_log import *; from PySide6.QtCore import qWarning, qDebug;"
     code += "watch_for_crashes(Path(sys.argv[1]), print); qDebug('no'); qWarning('no timer')"
     said = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "other")],
@@ -54,7 +54,7 @@ def test_mistakes_of_other_threads_and_what_qt_warns_of_are_logged(mistakes, tmp
     assert said.stdout == "Qt: no timer\n"
 
 
-def test_what_failed_is_let_go_once_it_is_told(mistakes):
+def test_what_failed_is_let_go_once_it_is_told(crash_log):
     held = []
 
     def fail() -> None:
@@ -65,39 +65,39 @@ def test_what_failed_is_let_go_once_it_is_told(mistakes):
     try:
         fail()
     except ValueError as error:
-        mistakes.take(ValueError, error, error.__traceback__)
+        crash_log.take(ValueError, error, error.__traceback__)
         assert held[0]() is None, "as Python keeps the last mistake"
-    assert 'raise ValueError("lost")' in mistakes.log_file.read_text()
+    assert 'raise ValueError("lost")' in crash_log.log_file.read_text()
 
 
-def test_the_log_does_not_grow_for_ever(mistakes):
+def test_the_log_does_not_grow_for_ever(crash_log):
     for _ in range(5):
-        mistakes.note("x" * (LARGEST_LOG // 2))
-    files = sorted(mistakes.log_file.parent.iterdir())
+        crash_log.note("x" * (LARGEST_LOG // 2))
+    files = sorted(crash_log.log_file.parent.iterdir())
     assert len(files) == 2
     assert sum(file.stat().st_size for file in files) < 2 * LARGEST_LOG
 
 
 def test_a_log_that_cannot_be_written_stops_nothing(tmp_path):
     (tmp_path / "logs").write_text("a file where the folder should be")
-    made = Mistakes(tmp_path / "logs")
+    made = CrashLog(tmp_path / "logs")
     end = made.catch_all()
     made.note("Lost.")
     end()
     watch_for_crashes(tmp_path / "logs", made.note)
 
 
-def test_a_log_that_may_not_be_written_stops_nothing(mistakes):
-    mistakes.note("First.")
-    with without_rights(mistakes.log_file.parent):
-        mistakes.note("x" * LARGEST_LOG)
-        mistakes.note("Again.")
+def test_a_log_that_may_not_be_written_stops_nothing(crash_log):
+    crash_log.note("First.")
+    with without_rights(crash_log.log_file.parent):
+        crash_log.note("x" * LARGEST_LOG)
+        crash_log.note("Again.")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is full here")
 def test_a_full_disk_does_not_hold_up_the_end(tmp_path):
     (tmp_path / "headstart.log").symlink_to("/dev/full")
-    made = Mistakes(tmp_path)
+    made = CrashLog(tmp_path)
     end = made.catch_all()
     made.note("Lost.")
     end()
@@ -110,7 +110,7 @@ def test_a_sudden_end_is_in_the_next_log(tmp_path):
     )
     assert crashed.returncode != 0
     said: list[str] = []
-    code = "from app.start.mistakes import *; watch_for_crashes(Path(sys.argv[1]), print)"
+    code = "from app.start.crash_log import *; watch_for_crashes(Path(sys.argv[1]), print)"
     for _ in range(2):
         told = subprocess.run(
             [sys.executable, "-c", f"import sys\n{code}", str(tmp_path)],
@@ -127,8 +127,8 @@ def test_other_users_cannot_read_the_logs(tmp_path):
     logs.mkdir(mode=0o755)
     for name in ("headstart.log", "headstart.log.1", "crash.log"):
         (logs / name).touch(0o644)
-    Mistakes(logs).note("Something that was said.")
-    code = "from app.start.mistakes import *; watch_for_crashes(Path(sys.argv[1]), print)"
+    CrashLog(logs).note("Something that was said.")
+    code = "from app.start.crash_log import *; watch_for_crashes(Path(sys.argv[1]), print)"
     root = Path(__file__).parents[3]
     subprocess.run([sys.executable, "-c", code, str(logs)], cwd=root, check=True)
     assert {file.stat().st_mode & 0o777 for file in logs.iterdir()} == {0o600}

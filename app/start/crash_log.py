@@ -45,7 +45,7 @@ class _LogFile(RotatingFileHandler):
         del record
 
 
-class Mistakes(QObject):
+class CrashLog(QObject):
     """Log of unexpected errors. Signal `made`(words, details): an error to be reported."""
 
     made = Signal(object, str)
