@@ -11,9 +11,9 @@ another GPU's compiler makes them a weight (instructions.py), bfloat16 from M3 o
 | times weights are read, stock, M1 and M2 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 |
 | times weights are read, stock, M3 on | 1 | 1 | 1 | 1 | 1 | 2 | 2 | 2 | 2 |
 | times weights are read, ours | 1 | 1 | 1 | 1 | 1 | 1 | 1 | 1 | 1 |
-| instructions, ours, M3 on | 5.5 | 6.9 | 8.3 | 9.8 | 11.5 | 13.0 | 15.3 | 16.9 | 18.5 |
+| instructions, ours, M3 on | 5.2 | 6.6 | 8.1 | 9.5 | 11.2 | 12.7 | 15.1 | 16.6 | 18.2 |
 | instructions, stock, M3 on | 4.9 | 8.0 | 10.3 | 12.5 | 14.8 | 20.5 | 25.1 | 25.1 | 29.7 |
-| instructions, ours, M1, M2 | 5.1 | 6.3 | 7.5 | 8.6 | 10.1 | 11.3 | 12.9 | 14.1 | 15.4 |
+| instructions, ours, M1, M2 | 4.8 | 6.0 | 7.2 | 8.4 | 9.9 | 11.1 | 12.6 | 13.9 | 15.1 |
 | instructions, stock, M1, M2 | 4.5 | 9.0 | 13.5 | 18.0 | 22.5 | 27.0 | 31.5 | 36.0 | 40.5 |
 
 Keys and values are read once for all rows and heads of a group; a recurrent state is read and

@@ -82,6 +82,13 @@ METAL_FUNC void load_values(const device H* from, thread float* to) {
   }
 }
 
+// Two integers below 1,024, in the halves of a word, less `zero`, as floats. As float16 they are the
+// last bits of numbers from 1,024 on: to convert integers takes M1 and M2 four times as long.
+METAL_FUNC float2 integers(uint word, float zero) {
+  const half2 two = as_type<half2>(word | 0x64006400);
+  return float2(float(two.x) - (1024.0f + zero), float(two.y) - (1024.0f + zero));
+}
+
 template <int N, int BY>
 METAL_FUNC void add_pairs(thread float* values, int lane) {
   const bool upper = lane & BY;
@@ -108,7 +115,7 @@ METAL_FUNC float sum_of_each(thread float* values, int lane) {
 }
 """
 """MSL before every kernel: loads as wide as a GPU has, as compilers do not join those of halves,
-whose addresses might not be those of words; and sums over lanes in an order that we know.
+whose addresses might not be those of words; integers as floats; sums over lanes in a known order.
 """
 
 MATH = {"math_mode": "safe"}

@@ -21,15 +21,15 @@ METAL_FUNC Eight eight(P from) {
   return Eight{{pairs.x | uint(pairs.y) << 16, pairs.z | uint(pairs.w) << 16}};
 }
 
-// q = scale * byte + offset of each, of every other byte where it lies: 256 times as large.
-METAL_FUNC void scaled(thread const Eight& it, float scale, float offset, thread float* q) {
+// Each byte less `zero`.
+METAL_FUNC void bytes_of(thread const Eight& it, float zero, thread float* q) {
   UNROLL for (int i = 0; i < 2; i++) {
-    const ushort2 even = as_type<ushort2>(it.words[i] & 0x00ff00ff);
-    const ushort2 odd = as_type<ushort2>(it.words[i] & 0xff00ff00);
-    q[4 * i] = fma(scale, float(even.x), offset);
-    q[4 * i + 1] = fma(scale * 0.00390625f, float(odd.x), offset);
-    q[4 * i + 2] = fma(scale, float(even.y), offset);
-    q[4 * i + 3] = fma(scale * 0.00390625f, float(odd.y), offset);
+    const float2 even = integers(it.words[i] & 0x00ff00ff, zero);
+    const float2 odd = integers((it.words[i] >> 8) & 0x00ff00ff, zero);
+    q[4 * i] = even.x;
+    q[4 * i + 1] = odd.x;
+    q[4 * i + 2] = even.y;
+    q[4 * i + 3] = odd.y;
   }
 }
 

@@ -84,7 +84,7 @@ METAL_FUNC Q6Unit fetch_q6(W w, int row, int unit, int K) {
 
 METAL_FUNC float decode(thread Q6Unit& it, thread float* q) {
   const Eight low = take(it.low);
-  scaled(joined(low, 0x0f0f0f0f, it.high, 0x03030303, 16), 1.0f, -32.0f, q);
+  bytes_of(joined(low, 0x0f0f0f0f, it.high, 0x03030303, 16), 32.0f, q);
   const float scale = it.d * float(char(it.scales));
   it.high = moved(it.high, 2);
   it.scales >>= 8;
@@ -121,7 +121,7 @@ METAL_FUNC Q3Unit fetch_q3(W w, int row, int unit, int K) {
 }
 
 METAL_FUNC float decode(thread Q3Unit& it, thread float* q) {
-  scaled(joined(it.low, 0x03030303, it.high, 0x01010101, 4), 1.0f, -4.0f, q);
+  bytes_of(joined(it.low, 0x03030303, it.high, 0x01010101, 4), 4.0f, q);
   const float scale = it.d * float(int(it.scales & 63) - 32);
   it.low = moved(it.low, 2);
   it.high = moved(it.high, 1);
@@ -158,7 +158,10 @@ METAL_FUNC Q2Unit fetch_q2(W w, int row, int unit, int K) {
 METAL_FUNC float decode(thread Q2Unit& it, thread float* q) {
   const float scale = it.d * float(it.scales & 15);
   const float minimum = -it.dmin * float((it.scales >> 4) & 15);
-  scaled(joined(it.bits, 0x03030303, it.bits, 0, 0), scale, minimum, q);
+  bytes_of(joined(it.bits, 0x03030303, it.bits, 0, 0), 0.0f, q);
+  UNROLL for (int i = 0; i < 8; i++) {
+    q[i] = fma(scale, q[i], minimum);
+  }
   it.bits = moved(it.bits, 2);
   it.scales >>= 8;
   return 1.0f;

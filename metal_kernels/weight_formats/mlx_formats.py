@@ -4,7 +4,8 @@ Affine: w = scale * q + bias, q of 2 to 8 bits, groups of 32, 64 or 128. A row i
 stream of bits: value j lies at bits [j * BITS, (j + 1) * BITS). Eight values are exactly BITS
 bytes; a unit has so many of them that it is whole words of 32 bits and no more than a group: 32
 values at 2, 3 and 5 bits, 16 at 4, 6 and 8. A shift costs M1 and M2 four masks, so values of 4 and
-8 bits are taken where they lie: (2^-n scale) (2^n q) = scale q, exact for scales above 2^-114.
+8 bits are taken two at a time, and every other nibble where it lies: (scale / 16) (16 q) = scale q,
+exact for scales above 2^-122.
 
 mxfp4 (groups of 32, power-of-two scales) and nvfp4 (groups of 16, E4M3 scales): a value is E2M1,
 scale * {0, 0.5, 1, 1.5, 2, 3, 4, 6} with a sign in bit 3, low nibble first, and without an offset
@@ -85,16 +86,15 @@ METAL_FUNC float decode(thread AffineUnit<BITS>& it, thread float* q) {
   constexpr uint mask = (1u << BITS) - 1;
   if (BITS == 4 || BITS == 8) {
     constexpr int EACH = 16 / BITS;  // values of half a word
-    float scale = it.scale;
     UNROLL for (int i = 0; i < EACH; i++) {
+      // of both halves one value, the upper of a byte where it lies: 16 times as large
+      constexpr uint both = mask * 0x10001;
+      const int up = i * BITS % 8;
+      const float scale = up == 0 ? it.scale : it.scale * 0.0625f;
       UNROLL for (int word = 0; word < BITS / 4; word++) {
-        // of both halves one value, where it lies: 2^(BITS i) times as large
-        const ushort2 two = as_type<ushort2>(it.words[word] & ((mask * 0x10001) << (BITS * i)));
-        q[word * 2 * EACH + i] = fma(scale, float(two.x), it.bias);
-        q[word * 2 * EACH + EACH + i] = fma(scale, float(two.y), it.bias);
-      }
-      if (i + 1 < EACH) {
-        scale *= BITS == 4 ? 0.0625f : 0.00390625f;
+        const float2 two = integers((it.words[word] >> (i * BITS - up)) & (both << up), 0.0f);
+        q[word * 2 * EACH + i] = fma(scale, two.x, it.bias);
+        q[word * 2 * EACH + EACH + i] = fma(scale, two.y, it.bias);
       }
     }
   } else {
