@@ -82,8 +82,8 @@ METAL_FUNC void load_values(const device H* from, thread float* to) {
   }
 }
 
-// Two integers below 1,024, in the halves of a word, less `zero`, as floats. As float16 they are the
-// last bits of numbers from 1,024 on: to convert integers takes M1 and M2 four times as long.
+// Two integers below 1,024, in the halves of a word, less `zero`, as floats. They are made the last
+// bits of float16 from 1,024 on: to convert integers takes M1 and M2 four times as long.
 METAL_FUNC float2 integers(uint word, float zero) {
   const half2 two = as_type<half2>(word | 0x64006400);
   return float2(float(two.x) - (1024.0f + zero), float(two.y) - (1024.0f + zero));
