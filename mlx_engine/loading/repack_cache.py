@@ -10,7 +10,7 @@ from pathlib import Path
 import mlx.core as mx
 
 from mlx_engine.loading.gguf.part import GgufPart
-from mlx_engine.loading.safetensors import TensorInfo, load_arrays, read_header
+from mlx_engine.loading.safetensors import load_arrays, read_header
 from mlx_engine.values.errors import BadModelFile, Reason
 from mlx_engine.values.words import Words, size_words
 
@@ -40,7 +40,9 @@ class RepackCache:
             if not path.is_file():
                 return None
             infos = {info.name: info for info in read_header(path)}
-            _check_headers(path, infos, parts)
+            shapes = {name: info.shape for name, info in infos.items()}
+            if shapes != {key: part.shape for key, part in parts.items()}:
+                raise BadModelFile("{path}: holds other tensors.", path=path)
             arrays = load_arrays(infos)
         except (BadModelFile, OSError) as error:
             words = Words(
@@ -92,14 +94,6 @@ def _identity(file: Path, parts: Mapping[str, GgufPart]) -> str:
     with file.open("rb") as opened:
         header = hashlib.sha256(opened.read(data)).hexdigest()
     return f"{found.st_size} {found.st_mtime_ns} {header}"
-
-
-def _check_headers(
-    path: Path, infos: Mapping[str, TensorInfo], parts: Mapping[str, GgufPart]
-) -> None:
-    shapes = {name: info.shape for name, info in infos.items()}
-    if shapes != {key: part.shape for key, part in parts.items()}:
-        raise BadModelFile("{path}: holds other tensors.", path=path)
 
 
 def _write_whole(path: Path, arrays: dict[str, mx.array]) -> None:

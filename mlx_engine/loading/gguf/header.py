@@ -305,12 +305,8 @@ def _metadata(cursor: _Cursor, count: int) -> dict[str, object]:
     for _ in range(count):
         key = cursor.text()
         if key in metadata:
-            cursor.raise_damaged(
-                Words(
-                    "the metadata key {shown} is there twice",
-                    shown=shorten_value(key),
-                )
-            )
+            shown = shorten_value(key)
+            cursor.raise_damaged(Words("the metadata key {shown} is there twice", shown=shown))
         metadata[key] = cursor.value(exact=key.startswith("tokenizer."))
     return metadata
 
@@ -352,21 +348,14 @@ def _tensors(
         if entry.offset % alignment:
             raise_damaged(path, f"{name} begins at {entry.offset}, not a multiple of {alignment}")
         if end > size:
+            there = {"name": name, "end": end, "size": size}
             raise_damaged(
-                path,
-                Words(
-                    "{name} should end at byte {end} of {size}: cut short",
-                    name=name,
-                    end=end,
-                    size=size,
-                ),
+                path, Words("{name} should end at byte {end} of {size}: cut short", **there)
             )
         tensors[name] = replace(entry, offset=begin)
     in_order = sorted(tensors.values(), key=lambda tensor: tensor.offset)
     for before, after in pairwise(in_order):
         if before.offset + before.nbytes > after.offset:
-            raise_damaged(
-                path,
-                Words("{name} and {after_name} overlap", name=before.name, after_name=after.name),
-            )
+            two = {"name": before.name, "after_name": after.name}
+            raise_damaged(path, Words("{name} and {after_name} overlap", **two))
     return tensors
