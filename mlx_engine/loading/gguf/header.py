@@ -348,14 +348,19 @@ def _tensors(
         if entry.offset % alignment:
             raise_damaged(path, f"{name} begins at {entry.offset}, not a multiple of {alignment}")
         if end > size:
-            there = {"name": name, "end": end, "size": size}
-            raise_damaged(
-                path, Words("{name} should end at byte {end} of {size}: cut short", **there)
+            words = Words(
+                "{name} should end at byte {end} of {size}: cut short",
+                name=name,
+                end=end,
+                size=size,
             )
+            raise_damaged(path, words)
         tensors[name] = replace(entry, offset=begin)
     in_order = sorted(tensors.values(), key=lambda tensor: tensor.offset)
     for before, after in pairwise(in_order):
         if before.offset + before.nbytes > after.offset:
-            two = {"name": before.name, "after_name": after.name}
-            raise_damaged(path, Words("{name} and {after_name} overlap", **two))
+            words = Words(
+                "{name} and {after_name} overlap", name=before.name, after_name=after.name
+            )
+            raise_damaged(path, words)
     return tensors
