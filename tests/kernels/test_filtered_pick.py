@@ -38,7 +38,7 @@ def rows(draw: st.DrawFn) -> np.ndarray:
     return np.round(np.random.default_rng(seed).normal(size=size) * spread * grid) / grid
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(
     rows(),
     st.sampled_from([0, 1, 2, 3, 40, 256, 1000]),

@@ -197,7 +197,7 @@ def passing():
     store.close()
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.text(), QUERY)
 @example('a" OR "b', '"')
 @example("x" * 500, "x " * 400)
@@ -211,7 +211,7 @@ def test_any_query_on_any_text(passing, text, query):
         passing.chats.delete_for_ever(chat)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.text(st.characters(categories=["L", "N"]), min_size=1), min_size=1, max_size=6))
 def test_every_part_of_a_text_is_found(words):
     store = open_passing_store("for one test")

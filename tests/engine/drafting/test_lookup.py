@@ -46,7 +46,7 @@ def newest_match(text):
     return None
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(text=TEXTS)
 def test_the_newest_place_of_the_longer_match(text):
     tokens = NgramMap()
@@ -55,7 +55,7 @@ def test_the_newest_place_of_the_longer_match(text):
     assert newest_match(text) == (None if match is None else (match.length, match.place))
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(text=TEXTS, depth=st.integers(1, 8))
 def test_a_proposal_is_a_copy_of_earlier_text(text, depth):
     """What is proposed followed the same tokens before, or goes round in its own copy."""

@@ -102,7 +102,7 @@ def test_one_tensor_in_two_shards(tmp_path: Path) -> None:
 
 
 FUZZ = settings(
-    max_examples=400,
+    max_examples=150,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 

@@ -19,7 +19,7 @@ from mlx_engine.text.gguf_tokenizer import tokenizer_from_gguf
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import Tokenizer
 
-AWKWARD = awkward_texts(6000)
+AWKWARD = awkward_texts(3000)
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 SPACE = "\u2581"
 
@@ -47,7 +47,7 @@ def test_byte_level_ids_are_those_of_the_original(pre: str) -> None:
     size = original.get_vocab_size() + 5
     made = tokenizer_from_gguf(byte_level_metadata(original, pre, size), "x.gguf")
     assert_same(made, original)
-    for text in AWKWARD[:150]:
+    for text in AWKWARD[:60]:
         ids = [i for i in made.encode(text) if i not in made.special_ids]
         assert streamed(made, ids) == made.decode(ids)
 

@@ -46,7 +46,7 @@ def cut_at_first_stop(text: str, stops: tuple[str, ...]) -> str:
     return text
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(text=TEXT, stops=STOPS)
 def test_pieces_are_the_decoded_text_up_to_the_first_stop(
     tokenizer: Tokenizer, text: str, stops: tuple[str, ...]
@@ -63,14 +63,14 @@ def test_pieces_are_the_decoded_text_up_to_the_first_stop(
     assert all(piece.text for piece in pieces)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(ids=st.lists(st.integers(0, 299), max_size=40))
 def test_any_ids_are_decoded_as_at_once(tokenizer: Tokenizer, ids: list[int]) -> None:
     pieces = run(StreamingText(tokenizer, split_thinking=False), ids)
     assert shown(pieces, "answer") == tokenizer.decode(ids)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(text=TEXT, stops=STOPS, opened=st.booleans())
 def test_grouping_into_tokens_does_not_matter(
     tokenizer: Tokenizer, text: str, stops: tuple[str, ...], opened: bool

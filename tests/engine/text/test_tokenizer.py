@@ -43,7 +43,7 @@ def truth(folder: Path) -> transformers.PreTrainedTokenizerFast:
     return transformers.PreTrainedTokenizerFast.from_pretrained(folder)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(text=TEXT)
 def test_ids_and_text_are_those_of_transformers(
     tokenizer: Tokenizer, truth: transformers.PreTrainedTokenizerFast, text: str
@@ -55,7 +55,7 @@ def test_ids_and_text_are_those_of_transformers(
     assert tokenizer.decode(ids, keep_special=True) == truth.decode(ids)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(text=TEXT)
 def test_plain_encoding_has_no_special_token_and_the_same_text(
     tokenizer: Tokenizer, text: str

@@ -83,7 +83,7 @@ def test_php_without_its_tag(qapp):
     assert coloured("php", 'echo "a"; // b')[-1] == ("// b", "comment")
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     st.sampled_from(["", "python", "c", "html", "php", "bash", "json", "yaml", "metal", "css"]),
     st.text(alphabet="ab(\"'`/*#-<!>1 \n", max_size=60),

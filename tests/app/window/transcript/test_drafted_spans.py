@@ -32,7 +32,7 @@ def rendered(source: str) -> str:
     return entities.unescape(re.sub(r"<[^>]*>", "", re.sub(r"</(p|li|h2)>", "\n", shown)))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(WORDS, st.data())
 def test_drafted_words_stay_the_same_words(words, data):
     source, spans, depths = "", [], {}

@@ -84,7 +84,7 @@ def kinds(text: str) -> list[tuple[str, str]]:
     return [(s.kind, s.source) for s in streamed([text]).segments]
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.lists(LINES, max_size=40), st.lists(st.integers(1, 4000), min_size=1, max_size=20))
 def test_same_segments_in_any_pieces(lines, sizes):
     text = "\n".join(lines)

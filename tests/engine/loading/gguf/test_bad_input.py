@@ -147,7 +147,7 @@ KEYS = ("block_count", "context_length", "embedding_length", "feed_forward_lengt
         "rope.scaling.factor")  # fmt: skip
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, min_size=1, max_size=3))
 @example({"attention.sliding_window": 1_900_000})
 def test_any_metadata(folders, tmp_path, changes):

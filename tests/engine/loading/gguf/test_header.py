@@ -146,7 +146,7 @@ def test_what_is_sound_but_not_read_is_named(file: Path, content: bytes, message
     assert str(file) in str(caught.value)
 
 
-FUZZ = settings(max_examples=700)
+FUZZ = settings(max_examples=250)
 HEAD = len(SAMPLE) - 320
 
 
