@@ -303,9 +303,9 @@ def test_heads_that_turn_out_not_to_fit_are_said_everywhere(qapp, qtbot, tmp_pat
 def test_the_output_head_in_use_is_said(driven, source):
     driven.ask("Why?")
     driven.app.route(DraftOutputInUse(str(driven.app.chat.chat_id), "4-bit"))
-    assert "In effect: all tokens, rounded." in words_on(driven.widgets.session)
+    assert "In effect: all tokens, less exact." in words_on(driven.widgets.session)
     driven.app.chats.begin()
-    assert "In effect: all tokens, rounded." not in words_on(driven.widgets.session)
+    assert "In effect: all tokens, less exact." not in words_on(driven.widgets.session)
 
 
 def test_prompts_of_an_earlier_version_are_read_again_without_a_word(qtbot):
