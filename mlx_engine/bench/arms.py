@@ -1,6 +1,7 @@
 """The arms of a bench: the engine with each draft setting, mlx-lm, and llama.cpp's server."""
 
 import json
+import os
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
+from itertools import chain, islice
 from pathlib import Path
 from socket import create_server
 from tempfile import TemporaryFile
@@ -33,6 +35,7 @@ from mlx_engine.values.options import (
     SamplingOptions,
 )
 from mlx_engine.values.stats import RoundStats
+from mlx_engine.values.words import token_words
 
 PEER_ERRORS = (OSError, ValueError, KeyError)
 """Errors of another program that cannot open or run a model."""
@@ -43,6 +46,11 @@ START_S, ANSWER_S = 600.0, 3600.0
 
 LOG_TAIL = 300
 """Characters from the end of a server's log that are shown when it does not start."""
+
+MOST_CHARACTERS = 8
+"""Of a token of code, on average."""
+
+ABOUT_CODE = "Write the class or the function that this code should have next, with its docstring."
 
 MEMORY_SHARE = 0.8
 """Share of the memory that all copies of a model may take together."""
@@ -64,6 +72,27 @@ def questions(engine: Engine) -> list[Question]:
         text = kind["prompt"].strip()
         chat = tokenize_chat(parts.template, parts.tokenizer, [Message("user", text)])
         made.append(Question(kind["name"], text, list(chat.tokens)))
+    return made
+
+
+def long_questions(engine: Engine, contexts: Sequence[int]) -> list[Question]:
+    """Make a question about code for each length in tokens, a few tokens short of it.
+
+    The code is that of Python's own library, which every machine has.
+    """
+    parts, modules = engine.parts, sorted(Path(os.__file__).parent.glob("*.py"))
+    code = (module.read_text(encoding="utf-8", errors="replace") for module in modules)
+    text = "".join(islice(chain.from_iterable(code), MOST_CHARACTERS * max(contexts)))
+    tokens, made = parts.tokenizer.encode(text), []
+    for context in contexts:
+        room = context
+        while True:  # the pieces of a cut text may be other tokens
+            asked = f"{parts.tokenizer.decode(tokens[: max(0, room)])}\n\n{ABOUT_CODE}"
+            chat = tokenize_chat(parts.template, parts.tokenizer, [Message("user", asked)])
+            if len(chat.tokens) <= context or room <= 0:
+                break
+            room -= len(chat.tokens) - context
+        made.append(Question(f"{token_words(context)} tokens", asked, list(chat.tokens)))
     return made
 
 

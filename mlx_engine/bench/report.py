@@ -50,8 +50,9 @@ class Plan:
 
     arms: draft settings (see parse_arm) and PEERS; "off" always takes part. llama_server: path of
     llama.cpp's program, without which llama.cpp is left out. kinds: how many of the nine kinds of
-    prompt. tokens: longest answer, with ignore_eos every answer's length. repeats: answers of every
-    arm to every prompt. chat_tokens: longest answer of each of several chats.
+    prompt. contexts: lengths of long prompts, in tokens, that are asked instead. tokens: longest
+    answer, with ignore_eos every answer's length. repeats: answers of every arm to every prompt.
+    chat_tokens: longest answer of each of several chats.
     """
 
     parts: tuple[Part, ...] = PARTS
@@ -60,6 +61,7 @@ class Plan:
     sampling: SamplingOptions = field(default_factory=lambda: SamplingOptions(0.0, seed=1))
     is_quick: bool = False
     kinds: int = 9
+    contexts: tuple[int, ...] = ()
     tokens: int = 192
     ignore_eos: bool = False
     repeats: int = 2
@@ -205,11 +207,15 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class KindRows:
-    """Figures of all draft settings and programs on one prompt of a bench."""
+    """Figures of all draft settings and programs on one prompt of a bench.
+
+    memory_bytes: what the model and a chat of this prompt and an answer need, by the memory plan.
+    """
 
     kind: str
     prompt_tokens: int
     rows: tuple[Row, ...]
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

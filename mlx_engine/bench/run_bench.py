@@ -24,6 +24,7 @@ from mlx_engine.bench.arms import (
     Question,
     draft_arm,
     draft_settings,
+    long_questions,
     peer_arms,
     peer_failure,
     questions,
@@ -38,6 +39,7 @@ from mlx_engine.bench.report import (
     figures,
     total,
 )
+from mlx_engine.decoding.config import gpu_bytes
 from mlx_engine.decoding.state import shared_prefix
 from mlx_engine.engine import Engine
 from mlx_engine.self_check.doctor import this_machine
@@ -140,7 +142,7 @@ class _Bench:
             if self.report.numerics == "fast":
                 words += " Numerics are fast here: --numerics exact keeps texts the same."
             self.declined.append(Reason("text-differs", words))
-        elif "chats" in self._plan.parts:
+        elif "chats" in self._plan.parts and not self._plan.contexts:
             self._tell("Measuring chats")
             rows = tuple(_chats_row(self._engine, self._plan, asked, arm) for arm in settings)
             self.report = replace(self.report, chats=rows)
@@ -154,8 +156,9 @@ class _Bench:
 
     def _questions(self) -> list[Question]:
         """Return the plan's questions that fit into the context; decline the others."""
-        found = []
-        for question in questions(self._engine)[: self._plan.kinds]:
+        found, contexts = [], self._plan.contexts
+        every = long_questions(self._engine, contexts) if contexts else questions(self._engine)
+        for question in every if contexts else every[: self._plan.kinds]:
             if len(question.tokens) + LEAST_ROOM <= self._engine.parts.context_length:
                 found.append(question)
             else:
@@ -187,7 +190,9 @@ class _Bench:
         self._answer(asked[0]._replace(kind="warming up"), arms, 1, WARM_UP)
         for number, question in enumerate(asked, 1):
             done.append(self._answer(question, arms, plan.repeats, plan.tokens))
-            rows = KindRows(question.kind, len(question.tokens), figures(done[-1], names))
+            length = len(question.tokens)
+            memory = engine.description.memory_needed(length + plan.tokens, gpu_bytes=gpu_bytes())
+            rows = KindRows(question.kind, length, figures(done[-1], names), memory)
             kinds = (*self.report.drafting.kinds, rows) if self.report.drafting else (rows,)
             everything = figures(total(done), names)
             found = DraftingReport(kinds, everything, self._costs.verify_ms, self._costs.draft_ms)

@@ -13,7 +13,7 @@ from rich.text import Text
 from mlx_engine.bench.report import OFF, BenchReport, ChatsRow, DraftingReport, KindRows, Row
 from mlx_engine.values.options import SamplingOptions
 from mlx_engine.values.untrusted import without_controls
-from mlx_engine.values.words import percent_words
+from mlx_engine.values.words import percent_words, size_words
 
 WIDEST, CELL_WIDTH = 176, 12
 """Columns of tables in a file or picture, and of a cell of the overview."""
@@ -71,7 +71,10 @@ def heading(report: BenchReport) -> Group:
 
 def kind_table(found: KindRows, number: int, kinds: int) -> Table:
     """Table of speed and acceptance of all settings and programs on one kind of prompt."""
-    title = f"{found.kind} ({number} of {kinds}), {found.prompt_tokens} tokens of prompt"
+    memory = f"needs {size_words(found.memory_bytes)}"
+    title = (
+        f"{found.kind} ({number} of {kinds}), {found.prompt_tokens:,} tokens of prompt, {memory}"
+    )
     table = _table(title, *COLUMNS)
     table.add_column("accepted by depth", no_wrap=True)
     for row in found.rows:
@@ -107,6 +110,8 @@ def overview(found: DraftingReport) -> Group:
     for arm in dict.fromkeys(arm for arm, _ in cells):
         rows = [cells.get((arm, kind)) for kind in kinds]
         table.add_row(arm, *(_speed_cell(row) if row else "" for row in rows))
+    memory = (size_words(kind.memory_bytes) for kind in found.kinds)
+    table.add_row("memory", *memory, style="dim")
     passes = " ".join(f"{ms:.1f}" for ms in found.verify_ms)
     lines = [
         f"A pass of 1 to {len(found.verify_ms)} rows: {passes} ms; head {found.head_ms:.1f} ms"

@@ -1,6 +1,7 @@
 """The command line of `headstart`: commands and flags, parsed by argparse."""
 
 import argparse
+import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -206,6 +207,14 @@ def _read_parts(text: str) -> tuple[Part, ...]:
     return tuple(part for part in PARTS if part in names)
 
 
+def _read_contexts(text: str) -> tuple[int, ...]:
+    """Read lengths such as "512,4k"; 1k are 1,024 tokens. Raises BadOption."""
+    found = [re.fullmatch(r"([1-9]\d{0,6})(k?)", part) for part in text.lower().split(",")]
+    if None in found:
+        raise BadOption(f"{text!r} is no list of lengths: write 512,4k,16k, or the like.")
+    return tuple(int(part[1]) * (1024 if part[2] else 1) for part in found if part)
+
+
 def _read_arms(text: str) -> tuple[str, ...]:
     arms = tuple(text.split(","))
     for arm in arms:
@@ -302,6 +311,8 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
     add("--quick", action="store_true", help="measure about an eighth as much")
     words = f"some of {','.join(PARTS)} (default: all)"
     add("--only", dest="parts", type=_reader(_read_parts), metavar="PARTS", help=words)
+    words = "long prompts in place of the nine kinds, in tokens, such as 512,4k,16k,64k"
+    add("--contexts", type=_reader(_read_contexts), metavar="LENGTHS", help=words)
     words = (
         "what is compared with drafting off: depths, 4@0.5 for depth 4 with a min-probability, "
         f"draft sources, other programs (default: {','.join(ARMS)})"

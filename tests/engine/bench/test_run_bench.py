@@ -24,6 +24,7 @@ from mlx_engine.self_check.between_answers import SelfCheck
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.options import SOURCES, DraftOptions, LoadOptions, SamplingOptions
 from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.words import size_words
 
 SMALL = replace(quick_plan(), kinds=1, tokens=12, chat_tokens=8)
 TEXT = (7, 8, 9)
@@ -116,6 +117,23 @@ def test_everything_is_measured(report: BenchReport) -> None:
     assert sum(careful.depths.values()) == careful.passes
     assert three.passes + three.accepted == 12
     assert [row.arm for row in report.drafting.total] == names
+
+
+def test_long_prompts_are_asked_instead(engine: Engine) -> None:
+    """Each a few tokens short of its length, with what it needs in memory; too long ones not."""
+    shown_tables: list[RenderableType] = []
+    asked = (160, 320, engine.parts.context_length)
+    plan = replace(SMALL, contexts=asked, arms=("1",), tokens=4)
+    report = run_bench(engine, plan, show=shown_tables.append)
+    assert report.drafting is not None and report.chats is None
+    kinds = report.drafting.kinds
+    assert [kind.kind for kind in kinds] == ["160 tokens", "320 tokens"]
+    for kind, length in zip(kinds, asked, strict=False):
+        assert length - 8 <= kind.prompt_tokens <= length
+        assert all(row.is_same for row in kind.rows)
+    assert kinds[0].memory_bytes < kinds[1].memory_bytes
+    assert [reason.code for reason in report.declined].count("context-short") == 1
+    assert size_words(kinds[1].memory_bytes) in shown(shown_tables)
 
 
 def test_a_question_that_is_asked_again_is_read_again(engine: Engine) -> None:
@@ -331,6 +349,7 @@ def measured(
 def test_options_become_a_plan(measured: Measured) -> None:
     chosen = (
         "--quick --only chats,drafting --arms 1,2@0.5,mlx-lm --tokens 4 --repeats 3 --ignore-eos"
+        " --contexts 512,4k"
     )
     server = "--llama-server bin/llama-server --temperature 0.5 --top-k 20"
     assert FakeRuntime().run("bench", *chosen.split(), *server.split()) == 0
@@ -340,6 +359,7 @@ def test_options_become_a_plan(measured: Measured) -> None:
             quick_plan(),
             parts=("drafting", "chats"),
             arms=("1", "2@0.5", "mlx-lm"),
+            contexts=(512, 4096),
             tokens=4,
             repeats=3,
             ignore_eos=True,
@@ -407,7 +427,13 @@ def test_a_picture_that_cannot_be_is_refused_before_anything_is_measured(
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--only", "memory"), ("--arms", "9"), ("--arms", "x"), ("--tokens", "0")],
+    [
+        ("--only", "memory"),
+        ("--arms", "9"),
+        ("--arms", "x"),
+        ("--tokens", "0"),
+        ("--contexts", "4k,x"),
+    ],
 )
 def test_the_command_refuses(option: str, value: str) -> None:
     with pytest.raises(SystemExit, match="2"):
