@@ -1,8 +1,9 @@
 """Depth policy: how many tokens each round of a chat drafts, by which source, and why no more.
 
 Speculative decoding's trade (Leviathan et al. 2023, section 3.3) with measured costs: the depth
-with the most expected tokens per second is drafted, and none where plain decoding is as fast.
-Depths of which little is known are tried as far as a loss budget allows. The decoding loop calls
+with the most expected tokens per second is drafted, and none where plain decoding is as fast. A
+draft is made only if a loss budget could pay for it should none of its tokens be accepted. So an
+answer takes hardly longer than with drafting off, however wrong the estimates:
 
     choice = policy.plan(offers, depth, nothing)                    # before a round
     policy.learn(choice, drafted, accepted, milliseconds, others)   # after the round
@@ -14,10 +15,11 @@ only between rounds of the same depth; the loss budget counts all times.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Literal, NamedTuple
 
 from mlx_engine.drafting.drafter import DEEPEST, Offer
-from mlx_engine.drafting.round_costs import NO_OTHERS, SPIKE, OtherChats, PassCosts, RoundCosts
+from mlx_engine.drafting.round_costs import NO_OTHERS, OtherChats, PassCosts
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions
 from mlx_engine.values.words import Words
@@ -31,15 +33,22 @@ FIRST_GUESS, FIRST_WEIGHT, DEEPER_GUESS = 0.9, 4.0, 0.7
 REACHED, UNREACHED = 0.95, 0.99
 """Weight of the past, at each round, in the acceptance of depths reached, and of others."""
 
-LOSS, FIRST_LOSS, MAX_SAVED, MAX_DEBT = 0.008, 2.5, 16.0, 8.0
-"""The loss budget: share of all time that drafts may lose; in plain rounds the loss allowed at
-first, the most that is saved, and the most that is remembered as lost beyond the budget."""
+STALE, PACE = 0.97, 0.07
+"""Weight of the past in costs, at each round; share of the deviation from the expected time that is
+the machine's speed, at all depths."""
 
-DOUBT = 0.05
-"""Speed that a draft must promise in addition for each plain round lost beyond the budget."""
+SPIKE, LASTING = 1.75, 3
+"""Times the expected cost that is another program's time, unless so many rounds last as long."""
+
+LOSS, FIRST_LOSS, MAX_KEPT, MAX_SAVED = 0.008, 2.5, 3.5, 16.0
+"""The loss budget: share of all time that drafts may lose; in plain rounds the loss allowed at
+first, the most that is kept for the next text, and the most that is saved in one."""
 
 COOLDOWN, HOPELESS_COOLDOWN = 16, 512
 """Plain rounds after a try that failed; where not even full acceptance would pay."""
+
+PLAIN_ROUNDS, PLAIN_LOSS = 3, 0.003
+"""Plain rounds that measuring them takes, and the share of the time that this may lose."""
 
 MEASURING = Reason(
     "measuring-plain",
@@ -87,6 +96,7 @@ class Acceptance:
         self.is_measured = False
         if past is not None:
             self._accepted, self._tried = list(past._accepted), list(past._tried)
+            self.is_measured = past.is_measured
         self._estimate()
 
     def add(self, drafted: int, accepted: int) -> None:
@@ -104,24 +114,101 @@ class Acceptance:
         guess, weight, every = 0.0, 0, 1.0
         for accepted, tried in zip(self._accepted, self._tried, strict=True):
             chance = (accepted + weight * guess) / (tried + weight)
-            guess, weight = chance if chance > DEEPER_GUESS else DEEPER_GUESS, 1
+            guess, weight = max(chance, DEEPER_GUESS), 1
             every *= chance
             self.chances.append(chance)
             self.tokens.append(self.tokens[-1] + every)
+
+
+class RoundCosts:
+    """Expected milliseconds of a decoding round by draft depth, corrected by the rounds that ran.
+
+    passes: the table to begin with. others: number of other chats in the same pass, taken to draft
+    as deep. ms: [depth] -> expected milliseconds; a depth that was not run lately costs as much
+    more than the one before it as the table says, and none costs less. is_new_text: the next round
+    is the first of a text, whose length is another. since_plain: drafted rounds since a plain one
+    was timed, None before the first.
+    """
+
+    def __init__(self, passes: PassCosts, others: int) -> None:
+        self.passes, self._others = passes, others
+        depths = range(len(passes.verify_ms))
+        table = (passes.round_ms(depth, self._equal(depth)) for depth in depths)
+        self._table = list(accumulate(table, max))
+        self.ms = list(self._table)
+        self._mean, self._weight = [0.0 for _ in depths], [0.0 for _ in depths]
+        self._slow_rounds = [0 for _ in depths]
+        self._mean[0] = self._table[0]
+        self.is_new_text = True
+        self.since_plain: int | None = None
+        self._expect()
+
+    def _equal(self, depth: int) -> OtherChats:
+        return OtherChats(self._others, self._others * (depth + 1))
+
+    def _expect(self) -> None:
+        ms, before = self._mean[0], self._table[0]
+        slope = ms / before if ms < before else 1.0  # what is longer is the host's, at all depths
+        self.ms[0] = ms
+        for depth, table in enumerate(self._table[1:], 1):
+            guess, weight = ms + slope * (table - before), self._weight[depth]
+            known = (guess + weight * self._mean[depth]) / (1 + weight)
+            self.ms[depth] = ms = known if known > ms else ms
+            before = table
+
+    def at_equal_depth(self, depth: int, milliseconds: float, others: OtherChats) -> float:
+        """Convert a round's milliseconds to a pass in which every chat drafts `depth` tokens."""
+        if others.rows == self._others * (depth + 1) and others.chats == self._others:
+            return milliseconds
+        return milliseconds * self._table[depth] / self.passes.round_ms(depth, others)
+
+    def add(self, depth: int, milliseconds: float) -> None:
+        """Count the milliseconds of a round that drafted `depth` tokens in the expected costs.
+
+        The first round, where the table is slower, and the first of a text tell how fast the
+        machine is at all depths.
+        """
+        expected, weight = self.ms[depth], self._weight[depth]
+        is_slow = milliseconds > SPIKE * expected
+        self._slow_rounds[depth] = self._slow_rounds[depth] + 1 if is_slow else 0
+        if is_slow and self._slow_rounds[depth] < LASTING:
+            return
+        pace = (1.0 if self.is_new_text else PACE) * weight / (weight + 1)
+        if milliseconds < expected and not any(self._weight):
+            pace = 1.0
+        self.is_new_text = False
+        change = 1 + pace * (milliseconds / (self._mean[depth] or expected) - 1)
+        self._mean = [change * mean for mean in self._mean]
+        self._mean[depth] = (weight * self._mean[depth] + milliseconds) / (weight + 1)
+        self._weight = [STALE * rounds for rounds in self._weight]
+        self._weight[depth] += 1
+        if not depth:
+            self.since_plain = 0
+        elif self.since_plain is not None:
+            self.since_plain += 1
+        self._expect()
+
+    def wants_plain(self, gain: float) -> bool:
+        """Whether to time plain rounds now, though drafting is `gain` times as fast."""
+        since = self.since_plain
+        return since is None or since * PLAIN_LOSS >= PLAIN_ROUNDS * (gain - 1)
 
 
 @dataclass
 class DraftRecord:
     """Acceptance, costs and loss budget of one kind of draft, shared by all chats of an engine.
 
-    loss_budget: in plain (undrafted) rounds; bounds how much longer an answer takes than with
-    drafting off, however wrong the estimates. costs: by the number of other chats in a pass.
+    budget: in plain rounds, what drafts may still lose. costs: by the number of other chats in a
+    pass.
     """
 
     acceptance: Acceptance = field(default_factory=Acceptance)
-    loss_budget: float = FIRST_LOSS
+    budget: float = FIRST_LOSS
     costs: dict[int, RoundCosts] = field(default_factory=dict)
-    has_drafts: bool = False
+
+    def save(self, rounds: float) -> None:
+        """Add to the loss budget what a chat has saved, in plain rounds; negative if it lost."""
+        self.budget = max(-FIRST_LOSS, min(MAX_SAVED, self.budget + rounds))
 
 
 class DraftKind(NamedTuple):
@@ -147,9 +234,9 @@ class SourcePolicy:
     def __init__(self, deepest: int) -> None:
         self._deepest = deepest
         self.others = NO_OTHERS
-        self._others = self._cooldown = self._plain_rounds = 0
+        self._chats, self._cooldown, self._plain_rounds = 1, 0, 0
         self.record = DraftRecord()
-        self._why: Reason | None = None
+        self._parked = Choice(0, None)
 
     def begin(self, record: DraftRecord, passes: PassCosts, others: int) -> None:
         """Begin a text with this record and cost table, in passes that `others` other chats share.
@@ -158,11 +245,13 @@ class SourcePolicy:
         text may be easier to draft.
         """
         if record is not self.record:
-            self.record, record.loss_budget = record, min(FIRST_LOSS, record.loss_budget)
+            self.record, record.budget = record, min(MAX_KEPT, record.budget)
             self.acceptance = record.acceptance = Acceptance(record.acceptance)
-        self._others, self.others, self._cooldown, self._why = others, NO_OTHERS, 0, None
-        self.costs = record.costs.setdefault(others, RoundCosts(others))
-        self.costs.begin(passes)
+        self.others, self._chats, self._cooldown = NO_OTHERS, 1 + others, 0
+        if others not in record.costs or record.costs[others].passes != passes:
+            record.costs[others] = RoundCosts(passes, others)
+        self.costs = record.costs[others]
+        self.costs.is_new_text = True
 
     def gains(self, chance: float | None = None, deepest: int = DEEPEST) -> list[float]:
         """Return by draft depth the speed over plain decoding: [k] -> 1.2 for 20 % faster.
@@ -171,19 +260,18 @@ class SourcePolicy:
         draft takes from or gives to the other chats in a pass is counted as this chat's; their rows
         are taken to yield as many tokens as rows of this one.
         """
-        ms, tokens = self.costs.ms, self.acceptance.tokens
+        costs, tokens, others = self.costs, self.acceptance.tokens, self.others
         if chance is not None:
             tokens = [1.0]
             for _ in range(DEEPEST):
                 tokens.append(1 + chance * tokens[-1])
-        depths = range(min(deepest, self._deepest, len(ms) - 1) + 1)
-        others = self.others
+        ms = costs.ms[: min(deepest, self._deepest) + 1]
         if not others.chats:
-            return [tokens[depth] * ms[0] / ms[depth] for depth in depths]
-        ms = self.costs.ms_with(others)
+            return [tokens[depth] * ms[0] / cost for depth, cost in enumerate(ms)]
+        ms = [cost / costs.at_equal_depth(depth, 1.0, others) for depth, cost in enumerate(ms)]
         theirs = others.chats * tokens[min(DEEPEST, round(others.rows / others.chats) - 1)]
         plain = (theirs + 1) / ms[0]
-        speeds = [(theirs + tokens[depth]) / ms[depth] for depth in depths]
+        speeds = [(theirs + tokens[depth]) / cost for depth, cost in enumerate(ms)]
         return [1 + (others.chats + 1) * (speed / plain - 1) for speed in speeds]
 
     def best(self, chance: float | None = None, deepest: int = DEEPEST) -> int:
@@ -203,15 +291,15 @@ class SourcePolicy:
 
         False for the first draft of all, so that its source reads everything.
         """
-        return (self.record.has_drafts or not self.can_pay) and not self.best()
+        return (self.acceptance.is_measured or not self.can_pay) and not self.best()
 
     def why_never(self) -> Reason | None:
         """Return why even drafts that are always accepted are slower; None if they are not."""
-        return None if self.can_pay else self._parked().why
+        return None if self.can_pay else self._why_parked()
 
     def stays_parked(self) -> bool:
-        """Count down a round without a draft of this source; False where it may draft again."""
-        if self._why is None or not self._cooldown:
+        """Count down the cooldown; False where this source may draft again."""
+        if not self._cooldown:
             return False
         self._cooldown -= 1
         return True
@@ -219,70 +307,57 @@ class SourcePolicy:
     def next(self, chance: float | None = None, deepest: int = DEEPEST) -> Choice:
         """Choose the draft depth of the next round. chance: the source's estimate of acceptance.
 
-        Without that estimate, depths of which little is known may be tried within the loss budget.
+        Without that estimate, a depth that promises little is tried after a cooldown.
         """
         if chance is None and self.stays_parked():
-            return self._parked()
-        gains, costs, left = self.gains(chance, deepest), self.costs, self.record.loss_budget
-        run = costs.deepest_run
-        plain_ms = costs.ms[0]
-        if self._others or self.acceptance.is_measured:
-            bearable = left + self.acceptance.tokens[run]
-        else:
-            bearable = left / 2 + 1  # another draft can follow the first
-        for depth in range(run + 1, len(gains)):
-            if costs.ms[depth] > bearable * plain_ms:  # should all further tokens be rejected
-                gains[depth] = 0.0
-        best = _best(gains, WORTH_IT + DOUBT * max(0.0, -left))
+            return self._parked
+        gains, ms, budget = self.gains(chance, deepest), self.costs.ms, self.record.budget
+        if not self.acceptance.is_measured:
+            budget /= 2  # another draft can follow the first
+        most_ms = (1 + budget * self._chats) * ms[0]
+        best = _best([gain * (ms[depth] <= most_ms) for depth, gain in enumerate(gains)])
         if best:
-            wants_plain = costs.wants_plain(gains[best])
+            wants_plain = chance is None and self.costs.wants_plain(gains[best])
             return Choice(0, MEASURING) if wants_plain else Choice(best, None)
-        if chance is not None:
-            return self._parked(chance)
-        can_pay = self.can_pay
-        self._why = None
-        is_due = not self._cooldown and (can_pay or self._plain_rounds >= HOPELESS_COOLDOWN)
-        if is_due and len(gains) > 1 and costs.ms[1] <= (1 + left) * plain_ms:
+        self._parked = Choice(0, self._why_parked(chance))
+        if chance is None:
             self._cooldown = COOLDOWN
-            return Choice(max(range(1, len(gains)), key=gains.__getitem__), None)
-        self._cooldown = (self._cooldown or (COOLDOWN if can_pay else HOPELESS_COOLDOWN)) - 1
-        return self._parked()
+            is_due = self.can_pay or self._plain_rounds >= HOPELESS_COOLDOWN
+            tried = max(range(1, len(gains)), key=gains.__getitem__, default=0)
+            if is_due and tried and ms[tried] <= most_ms:
+                return Choice(tried, None)
+        return self._parked
 
     def learn(self, drafted: int, accepted: int, milliseconds: float, own_ms: float | None) -> None:
         """Count a drafted round. own_ms: what such a round takes, None where it is not known."""
         depth = min(drafted, len(self.costs.ms) - 1)
-        self.costs.since_plain += 1
         if own_ms is not None:
             self.costs.add(depth, own_ms)
         self.charge(milliseconds, accepted + 1, depth)
         self.acceptance.add(drafted, accepted)
-        self.record.has_drafts, self._plain_rounds, self._why = True, 0, None
+        self._plain_rounds = 0
         if accepted:
             self._cooldown = 0
+        elif self._cooldown:
+            self._parked = Choice(0, self._why_parked())
 
     def learn_plain(self, milliseconds: float, *, saves: bool) -> None:
         """Count an undrafted round between undrafted ones. saves: it adds to the loss budget."""
         self._plain_rounds += 1
         self.costs.add(0, milliseconds)
-        if saves and self.record.loss_budget < MAX_SAVED:
-            self.record.loss_budget += LOSS
-        is_looked_at = self._cooldown > COOLDOWN and self._plain_rounds % 2
-        if is_looked_at and self.can_pay:
-            self._cooldown = 0
+        if saves and self.record.budget < MAX_SAVED:
+            self.record.budget += LOSS / self._chats
 
     def charge(self, milliseconds: float, tokens: int, depth: int) -> None:
-        """Charge the loss budget with what a round took beyond `tokens` plain ones, less spikes."""
-        ms, record = self.costs.ms, self.record
+        """Charge the loss budget with what a round took beyond `tokens` plain ones, less spikes.
+
+        Chats that share a pass share in what it loses.
+        """
+        ms = self.costs.ms
         cost = min(milliseconds, SPIKE * ms[depth]) / ms[0]
-        budget = record.loss_budget + LOSS * cost + tokens - cost
-        record.loss_budget = min(MAX_SAVED, max(-MAX_DEBT, budget))
+        self.record.save((LOSS * cost + tokens - cost) / self._chats)
 
-    def _parked(self, chance: float | None = None) -> Choice:
-        if self._why is None:
-            self._why = self._why_parked(chance)
-        return Choice(0, self._why)
-
-    def _why_parked(self, chance: float | None) -> Reason:
+    def _why_parked(self, chance: float | None = None) -> Reason:
         ms = self.costs.ms
         if min(self._deepest, len(ms) - 1) == 0:
             return Reason("no-source", Words("Drafting is paused: nothing can guess in this chat."))
@@ -293,11 +368,10 @@ class SourcePolicy:
         if not self.can_pay:
             words = Words("Drafting is paused: {cost}, so no guess can help.", cost=cost)
             return Reason("parked-cost", words)
-        alone = self.record.costs.get(0, self.costs).ms
-        tokens = self.acceptance.tokens
-        gains_alone = [tokens[depth] * alone[0] / ms for depth, ms in enumerate(alone)]
-        if self._others and _best(gains_alone):
-            return SHARED_PASS
+        if self._chats > 1 and 0 in self.record.costs:
+            alone, tokens = self.record.costs[0].ms, self.acceptance.tokens
+            if _best([tokens[depth] * alone[0] / ms for depth, ms in enumerate(alone)]):
+                return SHARED_PASS
         if chance is None and self.best():
             words = Words(
                 "Drafting is paused for a moment: it has saved too little time so far to risk "
@@ -353,31 +427,31 @@ class DepthPolicy:
         self._sources: dict[DraftedBy, SourcePolicy] = {}
         self._planned = Choice(0, None)
         self._is_off = False
-        self._chooser: SourcePolicy | None = None
+        self._pausing: SourcePolicy | None = None
         self._before = PastRound()
 
     def begin_text(self) -> None:
         """Begin an answer: take over the newest pass costs; all sources may draft again."""
         self._passes, self._before = self._measured(), PastRound()
-        for by in self._sources:
-            self._begin(by)
+        self._begin_sources()
 
     def follow(self, options: DraftOptions) -> None:
         """Take over the user's draft options; each set of options has a record of its own."""
-        if options == self._options:
-            return
-        self._options = options
-        for by, source in self._sources.items():
-            self._begin(by)
-            record = source.record
-            record.loss_budget = max(FIRST_LOSS, record.loss_budget)  # whatever was lost
+        if options != self._options:
+            self._options = options
+            self._begin_sources()
+            for source in self._sources.values():
+                source.record.budget = max(FIRST_LOSS, source.record.budget)  # whatever was lost
 
     def set_batch(self, limits: BatchLimits) -> None:
         """Set how many other chats share the next passes, and the deepest draft they allow."""
         if limits != self._batch:
             self._batch = limits
-            for by in self._sources:
-                self._begin(by)
+            self._begin_sources()
+
+    def _begin_sources(self) -> None:
+        for by in self._sources:
+            self._begin(by)
 
     def source(self, by: DraftedBy) -> SourcePolicy:
         """Return the SourcePolicy of one draft source, made at the first call."""
@@ -403,13 +477,13 @@ class DepthPolicy:
 
         depth: the user's option. nothing: the reason where there are no offers.
         """
-        self._is_off, self._chooser = depth == 0, None
+        self._is_off, self._pausing = depth == 0, None
         self._planned = self._choose(offers, depth) if offers else Choice(0, nothing)
         return self._planned
 
     def stays(self) -> bool:
         """Whether the last choice holds for the next round: drafting is off, or still pauses."""
-        return self._is_off or (self._chooser is not None and self._chooser.stays_parked())
+        return self._is_off or (self._pausing is not None and self._pausing.stays_parked())
 
     def would_copy(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> bool:
         """Whether the next round would draft by prompt lookup, which needs the newest token."""
@@ -435,25 +509,23 @@ class DepthPolicy:
         has read first what it had not read yet.
         """
         before, self._before = self._before, PastRound(choice.by, drafted, milliseconds)
-        after, is_alone = self._planned, not (others.chats or self._batch.other_chats)
+        after = self._planned
         if drafted and choice.by is not None:
             source = self.source(choice.by)
-            source.others, costs = others, source.costs
-            depth = min(drafted, len(costs.ms) - 1)
-            took_ms = milliseconds
-            if not is_alone:
-                took_ms = costs.at_equal_depth(depth, milliseconds, others)
+            source.others = others
+            depth = min(drafted, len(source.costs.ms) - 1)
+            took_ms = source.costs.at_equal_depth(depth, milliseconds, others)
             own_ms = took_ms if after.depth == choice.depth else None
             if not (after.depth or before.drafted):
-                both_ms = took_ms + max(0.0, before.milliseconds - costs.ms[0])
-                own_ms = min(both_ms, costs.ms[depth])
+                both_ms = took_ms + max(0.0, before.milliseconds - source.costs.ms[0])
+                own_ms = min(both_ms, source.costs.ms[depth])
             source.learn(drafted, accepted, took_ms, own_ms)
             return
-        neighbour = max(before.drafted, after.depth)
+        neighbour = before.drafted or after.depth
         by = after.by if after.depth else before.by
         for name, source in self._sources.items():
             source.others, took_ms = others, milliseconds
-            if not is_alone:
+            if others.chats or self._batch.other_chats:
                 took_ms = source.costs.at_equal_depth(0, milliseconds, others)
             if not neighbour:
                 source.learn_plain(took_ms, saves=not self._is_off)
@@ -468,8 +540,8 @@ class DepthPolicy:
         deepest = min(offer.limit, self._batch.deepest)
         if not deepest:
             return Choice(0, SHARED_PASS, by=offer.by)
-        self._chooser = self.source(offer.by)
-        return self._chooser.next(offer.chance, deepest)._replace(by=offer.by)
+        self._pausing = source = self.source(offer.by)
+        return source.next(offer.chance, deepest)._replace(by=offer.by)
 
     def _preferred(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> Offer:
         """Choose an offer of the draft sources: a long copy that pays, else the fastest."""
@@ -495,7 +567,7 @@ def _too_deep(limit: int) -> Reason:
     return Reason("source-limit", words)
 
 
-def _best(gains: Sequence[float], least: float = WORTH_IT) -> int:
-    """Return the depth of the largest gain, or 0 where that gain is less than `least`."""
+def _best(gains: Sequence[float]) -> int:
+    """Return the depth of the largest gain, or 0 where drafting is not worth it."""
     best = gains.index(max(gains))
-    return best if gains[best] >= least else 0
+    return best if gains[best] >= WORTH_IT else 0

@@ -215,53 +215,51 @@ class Drafting:
 
         Tokens that a grammar forces are drafted first, also where the model has no MTP heads.
         newest: the last token that the host knows; after `knows_ahead` that may be one token early.
-        limits: how deep this chat may draft in a shared pass. If nothing can have changed, the last
+        limits: how deep this chat may draft in a shared pass. While a source pauses, the last
         choice is returned again, so that a plain round costs next to nothing here.
         """
-        policy, choice, drafter = self._policy, self._choice, state.drafter
+        policy, choice = self._policy, self._choice
         policy.set_batch(limits)
-        is_as_before = options is self._options
         forced, is_off = len(state.forced), options.source == "none" or options.depth == 0
         if forced and not is_off and self._kit.model.plain_only is None:
             self._choice = None
             offer = Offer("grammar", FORCED_CHANCE, limit=min(forced, DEEPEST))
             return policy.plan([offer], options.depth, None)
-        if choice is None or not is_as_before or not policy.stays():
-            if is_as_before and drafter is self._ready:
-                offers = drafter.offers(newest)
-                nothing = None if offers else self._why_nothing(options)
-                choice = policy.plan(offers, options.depth, nothing)
-            else:
-                choice = self._choose(state, options, newest)
-            self._options = options
+        if choice is None or options is not self._options or not policy.stays():
+            choice = self._plan(state, options, newest)
         self._choice = choice if state.drafter.lookup is None else None
         return choice
 
-    def _choose(self, sequence: DraftedState, options: DraftOptions, newest: int) -> Choice:
-        source, self._ready = sequence.drafter, None
-        why = self.why_not(options)
-        if why is not None or options.depth == 0:
-            return self._plan_plain(why)
-        if self._wants_token_drafter(source, options):
-            self._make_drafter(sequence, options)
-            return self._policy.plan((), options.depth, NEXT_ROUND)
-        never = self._why_never(options)
-        if self._purpose is None or self._purpose.name != options.source:
-            return self._plan_plain(UNREAD)
-        if _drafts_nothing(source):
-            return self._plan_plain(never or UNREAD)
-        if not self._is_ready(source, options):
-            return self._plan_plain(self._why_no_model(options))
-        if options is not self._options:
-            self._policy.follow(options)
-            source.follow(options)
-        self._ready = source
-        return self._plan(source, options, newest)
-
-    def _plan(self, drafter: Drafter, options: DraftOptions, newest: int) -> Choice:
-        offers = drafter.offers(newest)
+    def _plan(self, state: DraftedState, options: DraftOptions, newest: int) -> Choice:
+        if options is not self._options or state.drafter is not self._ready:
+            why = self._prepare(state, options)
+            self._options = options
+            if self._ready is None:
+                return self._policy.plan((), 0, why)
+        offers = state.drafter.offers(newest)
         nothing = None if offers else self._why_nothing(options)
         return self._policy.plan(offers, options.depth, nothing)
+
+    def _prepare(self, sequence: DraftedState, options: DraftOptions) -> Reason | None:
+        """Make the drafter ready that the options ask for; return why it is not, None if it is."""
+        drafter, self._ready = sequence.drafter, None
+        why = self.why_not(options)
+        if why is not None or options.depth == 0:
+            return why
+        if self._wants_token_drafter(drafter, options):
+            self._make_drafter(sequence, options)
+            return NEXT_ROUND
+        if self._purpose is None or self._purpose.name != options.source:
+            return UNREAD
+        if _drafts_nothing(drafter):
+            return self._why_never(options) or UNREAD
+        if not self._is_ready(drafter, options):
+            return self._why_no_model(options)
+        if options is not self._options:
+            self._policy.follow(options)
+            drafter.follow(options)
+        self._ready = drafter
+        return None
 
     def _why_nothing(self, options: DraftOptions) -> Reason:
         """Return why no drafter of these options offers a draft now."""
@@ -280,9 +278,6 @@ class Drafting:
         if options.depth != "auto" or model is None:
             return False
         return self._policy.source(model).skips_prompt
-
-    def _plan_plain(self, why: Reason | None) -> Choice:
-        return self._policy.plan((), 0, why)
 
     def _wanted_purpose(self, options: DraftOptions) -> _DrafterKind:
         has_model = model_of(options) is not None and self._why_no_model(options) is None

@@ -114,8 +114,8 @@ class CostMeter:
         rows = sorted(self._fastest)
         backwards = accumulate((self._fastest[count] for count in reversed(rows)), min)
         verify_ms = tuple(np.interp(range(1, rows[-1] + 1), rows, [*backwards][::-1]).tolist())
-        presumed = PRESUMED.draft_ms * verify_ms[0] if self._model.heads else 0.0
-        draft_ms, *later_ms = self._fastest_heads or [presumed]
+        share = PRESUMED.draft_ms / PRESUMED.verify_ms[0] if self._model.heads else 0.0
+        draft_ms, *later_ms = self._fastest_heads or [share * verify_ms[0]]
         self._costs = PassCosts(verify_ms, draft_ms, tuple(later_ms), self._per_chat_ms)
 
     def _time_passes(self, counts: Sequence[int]) -> Iterator[None]:

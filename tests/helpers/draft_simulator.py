@@ -205,8 +205,6 @@ class Outcome(NamedTuple):
 
 def planned(policy: DepthPolicy, before: Choice | None) -> Choice:
     """The policy's next choice, as a chat with MTP heads asks for it."""
-    if before is not None and policy.stays():
-        return before
     return policy.plan((Offer("mtp"),), "auto", None)
 
 

@@ -15,7 +15,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 from waits import check, watched
 
 import mlx_engine
-from mlx_engine.drafting.depth import DepthPolicy
+from mlx_engine.drafting.depth import DepthPolicy, RoundCosts
 from mlx_engine.drafting.drafter import Drafter, NoDraft
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.models.drafters.dflash import DFlash
@@ -96,6 +96,7 @@ def test_a_parked_target_computes_nothing_for_drafts(engine, monkeypatch, source
 
     monkeypatch.setattr(FeatureModel, "forward", noted)
     monkeypatch.setattr(DepthPolicy, "learn", lambda *of: None)  # whatever this machine does
+    monkeypatch.setattr(RoundCosts, "wants_plain", lambda *of: False)
     engine._draft_records.clear()
     session, plain = (session_of(engine, GREEDY, depth=0, max_tokens=LENGTH) for _ in range(2))
     session.draft = DraftOptions(source=source)

@@ -85,7 +85,7 @@ def test_near_what_could_be_known(times):
 def test_what_rounds_take_beside_their_passes_is_found_out(times):
     """Timed alone no draft could pay there; in rounds all of them have the host's time to lose."""
     _, best, chosen = times["pocket model, at once"]["all is accepted"]
-    assert chosen / best - 1 < 0.03
+    assert chosen / best - 1 < 0.045
 
 
 @pytest.mark.parametrize("machine", ["pocket model, packed", "27B M1 Max, stock", "4B M5 Max"])
