@@ -2447,10 +2447,6 @@ Für Details klicken.</translation>
         <translation>bfloat16</translation>
     </message>
     <message>
-        <source>As most models were trained; slow on M1 and M2.</source>
-        <translation>Wie die meisten Modelle trainiert wurden; langsam auf M1 und M2.</translation>
-    </message>
-    <message>
         <source>16-bit</source>
         <translation>16 Bit</translation>
     </message>
@@ -2559,8 +2555,8 @@ Für Details klicken.</translation>
         <translation>{parameters} Bits sagen, wie genau jede gespeichert ist: Weniger machen es kleiner und etwas ungenauer. GGUF, MLX und Safetensors sind Arten von Dateien.</translation>
     </message>
     <message>
-        <source>The format says how the numbers of the model are rounded. Q4 or IQ4: to about 4 bits. K, IQ: ways to round. XS, S, M, L: from smallest to largest. bfloat16, float16: 16 bits each. A model can have parts in several formats.</source>
-        <translation>Das Format sagt, wie die Zahlen des Modells gerundet sind. Q4 oder IQ4: auf etwa 4 Bits. K, IQ: Arten zu runden. XS, S, M, L: von der kleinsten zur größten. bfloat16, float16: je 16 Bits. Ein Modell kann Teile in mehreren Formaten haben.</translation>
+        <source>The format says how the numbers of the model are rounded. Q4, IQ4 or mxfp4: to about 4 bits. K, IQ, fp, _0, _1: ways to round. XS, S, M, L: from smallest to largest. bfloat16, float16: 16 bits each. A model can have parts in several formats.</source>
+        <translation>Das Format sagt, wie die Zahlen des Modells gerundet sind. Q4, IQ4 oder mxfp4: auf etwa 4 Bits. K, IQ, fp, _0, _1: Arten zu runden. XS, S, M, L: von der kleinsten zur größten. bfloat16, float16: je 16 Bits. Ein Modell kann Teile in mehreren Formaten haben.</translation>
     </message>
     <message>
         <source>More about this model</source>
@@ -2781,6 +2777,10 @@ Für Details klicken.</translation>
     <message>
         <source>Exact, unless that would noticeably slow things down.</source>
         <translation>Exakt, außer wenn das spürbar langsamer wäre.</translation>
+    </message>
+    <message>
+        <source>What most models were made with; slow on M1 and M2.</source>
+        <translation>Womit die meisten Modelle gemacht wurden; langsam auf M1 und M2.</translation>
     </message>
     <message>
         <source>Whether answers have exactly the same words with and without drafting.</source>
@@ -3818,8 +3818,8 @@ Für Details klicken.</translation>
         <translation>MTP-Kopf</translation>
     </message>
     <message>
-        <source>This computer can&apos;t run the model on its graphics processor (no Apple Metal), so it runs on the main processor. The model itself takes {size} there.</source>
-        <translation>Dieser Computer kann das Modell nicht auf dem Grafikprozessor ausführen (kein Apple Metal), daher läuft es auf dem Hauptprozessor. Das Modell selbst belegt dort {size}.</translation>
+        <source>This computer has no Metal, Apple&apos;s way to use the graphics processor, so the model runs on the main processor. The model itself takes {size} there.</source>
+        <translation>Dieser Computer hat kein Metal, Apples Zugang zum Grafikprozessor; daher läuft das Modell auf dem Hauptprozessor. Das Modell selbst belegt dort {size}.</translation>
     </message>
     <message>
         <source>The recommended sampling was ignored: {origin}: {error}</source>
@@ -5066,10 +5066,6 @@ Für Details klicken.</translation>
         <translation>die Hauptrechnungen des Modells</translation>
     </message>
     <message>
-        <source>calculating many rows at once</source>
-        <translation>Viele Zeilen auf einmal rechnen</translation>
-    </message>
-    <message>
         <source>looking back over the chat</source>
         <translation>Zurückblicken auf den Chat</translation>
     </message>
@@ -5098,10 +5094,6 @@ Für Details klicken.</translation>
         <translation>Lesen von Nachrichten mit GGUF-Dateien</translation>
     </message>
     <message>
-        <source>reading messages with chosen parts of GGUF files</source>
-        <translation>Lesen von Nachrichten mit gewählten Teilen von GGUF-Dateien</translation>
-    </message>
-    <message>
         <source>looking up tokens in GGUF files</source>
         <translation>Nachschlagen von Tokens in GGUF-Dateien</translation>
     </message>
@@ -5126,8 +5118,16 @@ Für Details klicken.</translation>
         <translation>Halten der Zahlen in ihrem Bereich</translation>
     </message>
     <message>
-        <source>Not made for the sizes in this model.</source>
-        <translation>Nicht für die Größen in diesem Modell gemacht.</translation>
+        <source>calculating for many tokens at once</source>
+        <translation>Rechnen für viele Tokens auf einmal</translation>
+    </message>
+    <message>
+        <source>reading messages with parts of GGUF files chosen for each token</source>
+        <translation>Lesen von Nachrichten mit Teilen von GGUF-Dateien, die für jedes Token gewählt werden</translation>
+    </message>
+    <message>
+        <source>Not made for models like this one.</source>
+        <translation>Nicht für Modelle wie dieses gemacht.</translation>
     </message>
     <message>
         <source>switched off: {why}</source>

@@ -115,7 +115,7 @@ def _unpacking_reason(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reaso
     if 1.05 * in_file > nbytes:
         return ()
     words = Words(
-        "This computer can't run the model on its graphics processor (no Apple Metal), so it runs "
+        "This computer has no Metal, Apple's way to use the graphics processor, so the model runs "
         "on the main processor. The model itself takes {size} there.",
         size=size_words(nbytes),
     )

@@ -10,7 +10,7 @@ from mlx_engine.values.words import Words, joined
 KERNEL_WORDS: Mapping[KernelName, Words] = MappingProxyType(
     {
         "products": Words("the model's main calculations"),
-        "tiles": Words("calculating many rows at once"),
+        "tiles": Words("calculating for many tokens at once"),
         "attention": Words("looking back over the chat"),
         "delta": Words("a running summary of the chat"),
         "delta-inputs": Words("preparing the running summary"),
@@ -18,7 +18,7 @@ KERNEL_WORDS: Mapping[KernelName, Words] = MappingProxyType(
         "product-add": Words("calculating and adding in one go"),
         "experts": Words("parts of the model chosen for each token"),
         "prompt-products": Words("reading messages with GGUF files"),
-        "prompt-experts": Words("reading messages with chosen parts of GGUF files"),
+        "prompt-experts": Words("reading messages with parts of GGUF files chosen for each token"),
         "embedding": Words("looking up tokens in GGUF files"),
         "mtp-input": Words("starting each guess"),
         "pick": Words("choosing the likeliest token"),
@@ -27,7 +27,7 @@ KERNEL_WORDS: Mapping[KernelName, Words] = MappingProxyType(
         "norms": Words("keeping numbers in range"),
     }
 )
-MISFIT = Words("Not made for the sizes in this model.")
+MISFIT = Words("Not made for models like this one.")
 
 
 def kernel_states(kernels: Kernels) -> tuple[KernelState, ...]:

@@ -129,7 +129,7 @@ def compare_rows(
                 singles.append(few.forward(tokens[:, row : row + 1], alone))
                 alone.commit(1)
             rows = mx.concatenate(singles[:count], axis=1)
-            yield _difference(block, rows, f"in a pass of {count} rows after {keys:,} tokens")
+            yield _difference(block, rows, f"with {count} tokens at once, after {keys:,} tokens")
             if not blocks:
                 yield _logits_difference(few, block)
             blocks[count] = block
@@ -141,7 +141,7 @@ def _logits_difference(model: Model, hidden: mx.array) -> str:
     rows = hidden.shape[1]
     singles = [model.logits(hidden[:, row : row + 1]) for row in range(rows)]
     alone = mx.concatenate(singles, axis=1)
-    return _difference(model.logits(hidden), alone, f"in the logits of {rows} rows")
+    return _difference(model.logits(hidden), alone, f"in the chances of {rows} tokens at once")
 
 
 def _difference(together: mx.array, alone: mx.array, where: str) -> str:

@@ -54,7 +54,7 @@ ACTIVATIONS = (
     Option(
         "bfloat16",
         Words("bfloat16"),
-        what=Words("As most models were trained; slow on M1 and M2."),
+        what=Words("What most models were made with; slow on M1 and M2."),
     ),
 )
 BITS = (

@@ -18,9 +18,9 @@ WHAT_NUMBERS_MEAN = Words(
     parameters=PARAMETERS,
 )
 WHAT_FORMATS_ARE = Words(
-    "The format says how the numbers of the model are rounded. Q4 or IQ4: to about 4 bits. K, IQ: "
-    "ways to round. XS, S, M, L: from smallest to largest. bfloat16, float16: 16 bits each. A "
-    "model can have parts in several formats."
+    "The format says how the numbers of the model are rounded. Q4, IQ4 or mxfp4: to about 4 bits. "
+    "K, IQ, fp, _0, _1: ways to round. XS, S, M, L: from smallest to largest. bfloat16, float16: "
+    "16 bits each. A model can have parts in several formats."
 )
 WHAT_MEMORY_IS_FOR = Words(
     "Memory for the model itself, for a chat, and to work in. It grows as a chat gets longer."

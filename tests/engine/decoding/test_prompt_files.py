@@ -283,7 +283,7 @@ def test_a_prompt_is_known_whatever_a_comparison_of_rows_finds(opened, monkeypat
     """On a busy machine it ends early, finds nothing, and changes no row."""
     read_once(opened())
     differ = "mlx_engine.self_check.between_answers.rows_that_differ"
-    monkeypatch.setattr(differ, lambda *_: "in a pass of 16 rows")
+    monkeypatch.setattr(differ, lambda *_: "with 16 tokens at once")
     engine = opened()
     assert engine.description.numerics == "fast"
     assert read_once(engine).finished.stats.reused_tokens > 60

@@ -261,7 +261,7 @@ def filled(file: Path, here: dict[str, str] = HERE) -> KernelRecord:
     record.trials["experts affine4 float32"] = Verdict("it is wrong")
     record.trials["products affine4 float32"] = Verdict("", frozenset({6, 7, 8, 9}), 1.25)
     record.trials["noise float32"] = Verdict()
-    record.rows |= {"a model": ExactRows("", 0.25), "another": ExactRows("in a pass of 2 rows")}
+    record.rows |= {"a model": ExactRows("", 0.25), "another": ExactRows("with 2 tokens at once")}
     assert record.write()
     return record
 
@@ -361,7 +361,7 @@ def test_which_rows_go_through_a_kernel() -> None:
     assert why_unused(exact, "products") == ""
     misfit = Kernels(launcher)
     misfit.served("attention", KernelWork("", 640, 640))
-    assert why_unused(misfit, "attention") == "Not made for the sizes in this model."
+    assert why_unused(misfit, "attention") == "Not made for models like this one."
     told = next(state for state in kernel_states(misfit) if state.name == "attention")
     assert told.details == "it takes no sizes of 640 x 640"
     assert why_unused(exact, "noise") == "Not needed by this model."

@@ -69,11 +69,11 @@ def test_rows_of_this_backend_are_exact(kind: str) -> None:
 @pytest.mark.parametrize(
     ("stock", "where"),
     [
-        (CutAnew(4096, (2, 8, 9)), "in a pass of 2 rows after 5,000 tokens"),
-        (CutAnew(1024, (9,)), "in a pass of 9 rows after 1,200 tokens"),
-        (CutAnew(1024, (16,)), "in a pass of 16 rows after 1,200 tokens"),
-        (CutAnew(4096, (8,)), "in a pass of 8 rows after 5,000 tokens"),
-        (SortedFromEight(), "in a pass of 8 rows after 1,200 tokens"),
+        (CutAnew(4096, (2, 8, 9)), "with 2 tokens at once, after 5,000 tokens"),
+        (CutAnew(1024, (9,)), "with 9 tokens at once, after 1,200 tokens"),
+        (CutAnew(1024, (16,)), "with 16 tokens at once, after 1,200 tokens"),
+        (CutAnew(4096, (8,)), "with 8 tokens at once, after 5,000 tokens"),
+        (SortedFromEight(), "with 8 tokens at once, after 1,200 tokens"),
     ],
 )
 def test_where_rows_differ_is_found(stock: StockOperations, where: str) -> None:
@@ -152,7 +152,7 @@ def test_measurement_decides_the_default(tmp_path: Path) -> None:
     assert told("auto", ROWS_PENDING) == ("fast", ["rows-pending"])
     assert told("auto", ExactRows("", 0.05)) == ("exact", [])
     assert told("exact", ExactRows("", 0.12)) == ("exact", [])
-    assert told("auto", ExactRows("in a pass of 9 rows")) == ("fast", ["rows-differ"])
+    assert told("auto", ExactRows("with 9 tokens at once")) == ("fast", ["rows-differ"])
     assert told("fast", ExactRows("", 0.0)) == ("fast", [])
     assert told("auto", ExactRows("", 0.12)) == ("fast", ["exact-costs"])
     words = with_numerics(described, "auto", ExactRows("", 0.12)).declined[0].words
