@@ -23,7 +23,7 @@ from app.window.language import tr
 from mlx_engine.values.words import Words
 
 AT_START = Words("Not loaded yet. Your next message loads it")
-EJECTED = Words("Ejected. Your next message loads it again")
+EJECTED = Words("Ejected until your next message")
 GONE = Words("{last} is no longer there; the built-in model is used instead.")
 ANSWERING = Words("An answer is being written: stop it, then eject the model.")
 MINUTE_MS = 60_000
@@ -89,9 +89,7 @@ class RestController(QObject):
 
     def _let_go(self) -> None:
         minutes = self._settings.value.idle_minutes
-        words = Words(
-            "Unloaded after {minutes} min idle. Your next message loads it again", minutes=minutes
-        )
+        words = Words("Unloaded after {minutes} min idle, until your next message", minutes=minutes)
         self._models.rest(words)
 
     def eject(self) -> None:

@@ -30,7 +30,7 @@ POCKET = FoundModel(
     BUILT_IN_PLACE,
     7_564_480,
     parameters=6_846_768,
-    format="8-bit",
+    format=Words("{bits}-bit {kind}", bits=8, kind="MLX"),
     heads=True,
     fit="fits",
 )

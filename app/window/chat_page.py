@@ -15,7 +15,14 @@ from app.values.models import FoundModel
 from app.window.composer import Composer
 from app.window.controls.fields import on_key
 from app.window.controls.icons import IconButton, icon
-from app.window.controls.labels import SHORTEST, ShortButton, ShortLabel, set_tip, unmarked
+from app.window.controls.labels import (
+    SHORTEST,
+    ShortButton,
+    ShortLabel,
+    open_below,
+    set_tip,
+    unmarked,
+)
 from app.window.controls.layouts import Wide, centred, column, row, stacked
 from app.window.language import DRAFTING, said, tr
 from app.window.look import look
@@ -143,7 +150,7 @@ class TopBar(QFrame):
         self._menu = QMenu(self._model)
         self._menu.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # not as the button has it
         self._menu.aboutToShow.connect(self._fill_menu)
-        self._model.setMenu(self._menu)
+        open_below(self._model, self._menu)
         self._detail = ShortLabel(what=tr(DRAFTING))
         self._detail.setProperty("role", "muted")
         self._progress = BytesBar()
@@ -255,7 +262,8 @@ class TopBar(QFrame):
         self._progress.setVisible(self._is_loading and has_room)
         self._detail.setVisible(self._is_loading or self.width() >= ROOMY * look().zoom)
         words = min(self._detail.sizeHint().width(), 2 * self.width() // 5)
-        self._detail.setMinimumWidth(words if self._is_loading else 0)
+        is_news = self._is_loading or self._in_use is None
+        self._detail.setMinimumWidth(words if is_news else 0)
         self._give_room_to_name()
 
     def _give_room_to_name(self) -> None:

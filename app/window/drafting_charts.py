@@ -11,7 +11,7 @@ from app.window.controls.chart import Chart
 from app.window.language import number, percent, tr
 from mlx_engine.values.words import Words
 
-NO_STEPS = Words("Shown once something is answered.")
+NO_STEPS = Words("Shown with the next answer.")
 ROW = 1.6
 """Height of a row in lines of text."""
 GAP = 8

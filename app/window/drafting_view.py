@@ -29,6 +29,8 @@ WHAT_THIS_IS = Words(
 )
 WORTH_SAYING = 1.05
 """Gain from which drafting is called faster."""
+OFF = "off"
+"""Code of the reason not to draft where drafting is switched off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +197,17 @@ def drafting_sentence(history: RoundHistory) -> str:
         drafts = state.depth if isinstance(state, DraftingNow) else state.drafted
         faster = tr("Answers come faster without drafting here")
         return faster if drafts else tr("Drafting is paused: answers come faster without it here")
+    if state is not None and was_not_drafted(state):
+        return ""
     if gain is not None and gain.ratio >= WORTH_SAYING:
         return tr("{ratio:.1f}× faster with drafting", ratio=gain.ratio)
     return accepted_in_words(history)
+
+
+def was_not_drafted(state: DraftingNow | LastAnswer) -> bool:
+    """Whether drafting is switched off, or had no part in the last answer."""
+    is_off = state.why is not None and state.why.code == OFF
+    return is_off or (isinstance(state, LastAnswer) and not state.drafted)
 
 
 def accepted_in_words(history: RoundHistory) -> str:
@@ -227,8 +237,8 @@ BARS = Words(
     "means every guess was right. The further ahead, the harder it is to guess."
 )
 PASSES = Words(
-    "A bar for each of the last steps. Pale: the one token that a step gives in any case. "
-    "Dark: what right guesses added."
+    "A bar for each of the last steps. Below: the one token that a step gives in any case. "
+    "Above it: what right guesses added."
 )
 COSTS = Words(
     "At the left, milliseconds that a step takes; below, tokens that it checks at once. Dashed: "

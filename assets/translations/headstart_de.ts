@@ -412,6 +412,14 @@
         <translation>So, wie es ist, lässt es sich nicht laden.</translation>
     </message>
     <message>
+        <source>Ejected until your next message</source>
+        <translation>Ausgeworfen bis zur nächsten Nachricht</translation>
+    </message>
+    <message>
+        <source>Unloaded after {minutes} min idle, until your next message</source>
+        <translation>Nach {minutes} min Ruhe entladen, bis zur nächsten Nachricht</translation>
+    </message>
+    <message>
         <source>This chat was answered by {name}, which is no longer at {path}. Any other model can go on with it.</source>
         <translation>Dieser Chat wurde von {name} beantwortet, das nicht mehr unter {path} liegt. Jedes andere Modell kann ihn fortsetzen.</translation>
     </message>
@@ -424,16 +432,8 @@
         <translation>Beim Start wie gewünscht nicht geladen: Die nächste Frage lädt es</translation>
     </message>
     <message>
-        <source>Ejected. Your next message loads it again</source>
-        <translation>Ausgeworfen: Die nächste Frage lädt es wieder</translation>
-    </message>
-    <message>
         <source>An answer is being written: stop it, then eject the model.</source>
         <translation>Eine Antwort wird gerade geschrieben: erst anhalten, dann das Modell auswerfen.</translation>
-    </message>
-    <message>
-        <source>Unloaded after {minutes} min idle. Your next message loads it again</source>
-        <translation>Nach {minutes} min ohne Nutzung freigegeben: Die nächste Frage lädt es wieder</translation>
     </message>
     <message>
         <source>“{name}” is deleted.</source>
@@ -605,7 +605,7 @@
     </message>
     <message>
         <source>Thorough, as MLX weights</source>
-        <translation>Gründlich, als MLX-Gewichte</translation>
+        <translation>Gründlich, als MLX</translation>
     </message>
     <message>
         <source>{size} to download</source>
@@ -617,7 +617,7 @@
     </message>
     <message>
         <source>Quick: 3B of it work at a time</source>
-        <translation>Schnell: 3B davon rechnen gleichzeitig</translation>
+        <translation>Schnell: nur 3B rechnen</translation>
     </message>
     <message>
         <source>The largest of the family</source>
@@ -966,10 +966,6 @@
             <numerusform>1 Download im Monat</numerusform>
             <numerusform>{n:,} Downloads im Monat</numerusform>
         </translation>
-    </message>
-    <message>
-        <source>Click to see files and sizes</source>
-        <translation>Klicken zeigt Dateien und Größen</translation>
     </message>
     <message>
         <source>Drafting heads</source>
@@ -1643,8 +1639,8 @@
         </translation>
     </message>
     <message>
-        <source>Shown once something is answered.</source>
-        <translation>Wird gezeigt, sobald geantwortet wird.</translation>
+        <source>Shown with the next answer.</source>
+        <translation>Erscheint mit der nächsten Antwort.</translation>
     </message>
     <message>
         <source>Shown once something is guessed.</source>
@@ -1761,6 +1757,10 @@ Für Details klicken.</translation>
         <translation>Zeile 1 ist das erste geratene Token eines Schritts, Zeile 2 das zweite und so weiter. Ein voller Balken heißt: Alles war richtig geraten. Je weiter voraus, desto schwerer ist es zu raten.</translation>
     </message>
     <message>
+        <source>A bar for each of the last steps. Below: the one token that a step gives in any case. Above it: what right guesses added.</source>
+        <translation>Ein Balken für jeden der letzten Schritte. Unten: das eine Token, das ein Schritt immer bringt. Darüber: was richtig geraten dazukam.</translation>
+    </message>
+    <message>
         <source>At the left, milliseconds that a step takes; below, tokens that it checks at once. Dashed: the time the same tokens take without drafting. Below it, guessing can pay off. Large dot: in use now.</source>
         <translation>Links die Millisekunden eines Schritts, unten die Tokens, die er auf einmal prüft. Gestrichelt: die Zeit für dieselben Tokens ohne Entwürfe. Darunter kann sich Raten lohnen. Großer Punkt: gerade im Einsatz.</translation>
     </message>
@@ -1807,10 +1807,6 @@ Für Details klicken.</translation>
     <message>
         <source>Off. {why}</source>
         <translation>Aus. {why}</translation>
-    </message>
-    <message>
-        <source>A bar for each of the last steps. Pale: the one token that a step gives in any case. Dark: what right guesses added.</source>
-        <translation>Ein Balken für jeden der letzten Schritte. Blass: das eine Token, das ein Schritt immer bringt. Kräftig: was richtig geraten dazukam.</translation>
     </message>
     <message>
         <source>Where the time goes, for the curious.</source>
@@ -2311,6 +2307,10 @@ Für Details klicken.</translation>
         <translation>Abmelden</translation>
     </message>
     <message>
+        <source>Click to see files and sizes</source>
+        <translation>Klicken zeigt Dateien und Größen</translation>
+    </message>
+    <message>
         <source>Models on this computer</source>
         <translation>Modelle auf diesem Rechner</translation>
     </message>
@@ -2345,10 +2345,6 @@ Für Details klicken.</translation>
     <message>
         <source>Your folders</source>
         <translation>Eigene Ordner</translation>
-    </message>
-    <message>
-        <source>Add folder…</source>
-        <translation>Ordner hinzufügen …</translation>
     </message>
     <message>
         <source>Look for models in this folder each time Headstart starts</source>
@@ -2389,6 +2385,10 @@ Für Details klicken.</translation>
     <message>
         <source>Filter models</source>
         <translation>Modelle filtern</translation>
+    </message>
+    <message>
+        <source>Add Folder…</source>
+        <translation>Ordner hinzufügen …</translation>
     </message>
     <message>
         <source>{size} free</source>
@@ -3033,8 +3033,8 @@ Für Details klicken.</translation>
         <translation>{name} (geändert)</translation>
     </message>
     <message>
-        <source>Save the changes to “{name}”</source>
-        <translation>Änderungen in „{name}“ sichern</translation>
+        <source>Save Changes to “{name}”</source>
+        <translation>Änderungen an „{name}“ sichern</translation>
     </message>
     <message>
         <source>Choose a preset</source>

@@ -4,8 +4,8 @@ from html import escape
 from textwrap import TextWrapper
 
 from PySide6.QtCore import QEvent, QRect, QSize, Qt
-from PySide6.QtGui import QFont, QResizeEvent
-from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
+from PySide6.QtGui import QCursor, QFont, QResizeEvent
+from PySide6.QtWidgets import QLabel, QMenu, QPushButton, QSizePolicy, QWidget
 from typing_extensions import override
 
 from app.window.language import said
@@ -89,6 +89,18 @@ def restyle(widget: QWidget, name: str, value: str | bool) -> None:
     if (before or value) and before != value:
         widget.style().unpolish(widget)
         widget.style().polish(widget)
+
+
+def open_below(button: QPushButton, menu: QMenu) -> None:
+    """Open a menu from a button, which does not look pointed at once the menu is closed."""
+
+    def leave() -> None:
+        is_over = button.rect().contains(button.mapFromGlobal(QCursor.pos()))
+        button.setAttribute(Qt.WidgetAttribute.WA_UnderMouse, is_over)
+        button.update()
+
+    button.setMenu(menu)
+    menu.aboutToHide.connect(leave)
 
 
 def tabular(widget: QWidget) -> None:

@@ -152,17 +152,18 @@ class HubView(QWidget):
                     if offers is None
                     else tuple(map(_row_of_offer, offers))
                 )
+            about = said(find.about)
             yield ModelRow(
                 find,
-                find.hub_id,
+                find.hub_id.removesuffix(f"-{find.format}"),
                 "",
                 find.parameters,
                 find.format or "",
                 find.nbytes,
                 find.heads,
                 find.fit,
-                said(find.about),
-                tip=said(find.about) or tr("Click to see files and sizes"),
+                about,
+                tip="\n".join((find.hub_id, about or tr("Click to see files and sizes"))),
                 rows=rows,
             )
 

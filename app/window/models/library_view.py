@@ -56,7 +56,7 @@ class FolderSection(QWidget):
         self.setAccessibleName(tr("Your folders"))
         self._rows: list[QWidget] = []
         self._shown, self._disk = Path(), LatestTask(self)
-        self._add = QPushButton(tr("Add folder…"))
+        self._add = QPushButton(tr("Add Folder…"))
         set_tip(self._add, tr("Look for models in this folder each time Headstart starts"))
         self._change = QPushButton(tr("Change…"))
         self._change.setAccessibleName(tr("Choose the download folder"))
@@ -237,12 +237,18 @@ class ModelsHere(QWidget):
         confirm(self, question, details, verb, lambda: self._known.delete(model))
 
 
+def _unnamed(model: FoundModel) -> str:
+    """What is wrong with a model, without its name, which stands above it."""
+    words = said(model.problem or model.refusal)
+    return words.removeprefix(f"{model.path}: ").removeprefix(f"{model.path.name}: ")
+
+
 def _row_of(model: FoundModel, is_in_use: bool) -> ModelRow:
     problem = model.problem
     if model.unfinished:
         problem = tr("{problem}: click to resume", problem=model.problem)
     elif model.problem or model.refusal:
-        problem = tr("Cannot be loaded: {problem}", problem=model.problem or model.refusal)
+        problem = tr("Cannot be loaded: {problem}", problem=_unnamed(model))
     where = tr("Comes with Headstart") if model.is_built_in else str(model.path)
     return ModelRow(
         model,

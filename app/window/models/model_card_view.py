@@ -24,7 +24,15 @@ from app.window.controls.bound import Bound, Control
 from app.window.controls.choices import Option, Segments, Tick
 from app.window.controls.dialogs import choose_file, choose_folder
 from app.window.controls.fields import on_key
-from app.window.controls.labels import describe, label, paragraph, say, set_role, set_tip
+from app.window.controls.labels import (
+    describe,
+    label,
+    open_below,
+    paragraph,
+    say,
+    set_role,
+    set_tip,
+)
 from app.window.controls.layouts import Group, Wide, column, named, row
 from app.window.controls.numbers import NumberField, NumberKind
 from app.window.controls.scroll_bar import overlay_bar
@@ -103,7 +111,7 @@ class PlaceField(Control):
         menu.addAction(tr("Folder…"), self._choose_folder)
         menu.addSeparator()
         self._none = menu.addAction(none, lambda: self._take(""))
-        choose.setMenu(menu)
+        open_below(choose, menu)
         self._menu, self._found = menu, QActionGroup(self)
         row(Wide(self._edit), choose, of=self, spacing=8)
         self._edit.editingFinished.connect(lambda: self._take(self._edit.text().strip()))

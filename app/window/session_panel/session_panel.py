@@ -171,7 +171,7 @@ class PresetsGroup(Group):
         options = [Option(n, tr("{name} (changed)", name=n) if n == changed else n) for n in names]
         self._choice.show_options(options, current)
         self._update.setVisible(changed is not None)
-        words = tr("Save the changes to “{name}”", name=shortened(changed or ""))
+        words = tr("Save Changes to “{name}”", name=shortened(changed or ""))
         self._update.setText(unmarked(words))
         self._choice.setEnabled(bool(names))
         self._choice.setPlaceholderText(tr("Choose a preset") if names else tr("No presets yet"))

@@ -48,10 +48,20 @@ def test_what_is_loaded_and_its_memory_stand_in_the_head_bar(driven):
     assert "of memory" not in held(driven)
 
 
+def test_a_long_title_gives_way_to_what_is_said_of_an_ejected_model(driven):
+    driven.ask("A long question that names a chat " * 3)
+    head = driven.widgets.head
+    head.setFixedWidth(660)
+    driven.widgets.window.show()
+    eject(driven)
+    texts = [part.text() for part in head.findChildren(ShortLabel)]
+    assert texts == ["Ejected until your next message"]
+
+
 def test_an_ejected_model_is_loaded_again_by_a_question(driven, source):
     assert driven.ask("Hello") == "One."
     eject(driven)
-    assert detail(driven) == "Ejected. Your next message loads it again"
+    assert detail(driven) == "Ejected until your next message"
     assert driven.app.models.description is None
     driven.until(lambda: source.engines["None"].closed)
     assert driven.ask("And now?") == "Two."

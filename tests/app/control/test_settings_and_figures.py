@@ -175,7 +175,7 @@ def test_a_preset_follows_its_chat(driven, source, qtbot):
     panel.presets.presets.save("Mine")
     assert chats.settings.preset == "Mine"
     type_into(qtbot, panel, "Temperature", "0.1")
-    save = next(b for b in panel.findChildren(QPushButton) if "Save the changes" in b.text())
+    save = next(b for b in panel.findChildren(QPushButton) if "Save Changes" in b.text())
     assert not save.isHidden()
     driven.app.chats.begin()
     assert save.isHidden(), "another chat knows nothing of it"
@@ -229,7 +229,7 @@ def test_a_preset_is_renamed_in_all_chats_and_deleted_with_an_undo(driven, sourc
     assert set(driven.app.settings.value.presets) == {"Yours", "Yours too"}
 
 
-@pytest.mark.parametrize("way", ["Save the changes", "Replace"])
+@pytest.mark.parametrize("way", ["Save Changes", "Replace"])
 def test_a_preset_that_is_replaced_comes_back_with_an_undo(driven, qtbot, way):
     panel = driven.widgets.session
     undo = panel.presets.undo

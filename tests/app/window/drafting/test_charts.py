@@ -12,9 +12,17 @@ from seen import words_on
 
 from app.state.round_history import DepthRow, RoundHistory, Stages
 from app.window.drafting_charts import BAR, ROW, CostCurve, DepthBars, PassBars, StageBar
-from app.window.drafting_view import DraftingView, StatusStrip, StripFigures
+from app.window.drafting_view import (
+    BARS,
+    COSTS,
+    PASSES,
+    STAGES,
+    DraftingView,
+    StatusStrip,
+    StripFigures,
+)
 from app.window.look import look
-from mlx_engine.values.stats import RoundStats
+from mlx_engine.values.stats import GenerationStats, RoundStats
 
 
 def colours_of(widget):
@@ -59,6 +67,16 @@ def test_values_are_painted_and_said(qtbot, theme, kind):
     assert chart.accessibleName() == chart.words()
     assert QColor(theme.accent).name() in colours_of(chart)
     assert QColor(theme.accent).name() not in empty
+
+
+def test_a_legend_holds_in_both_themes_and_for_chats_of_before(qtbot, theme):
+    shades = {"Pale:", "Dark:", "pale", "dark", "bright"}
+    assert not shades.intersection(" ".join((BARS, PASSES, COSTS, STAGES)).split())
+    view = DraftingView()
+    qtbot.addWidget(view)
+    view.show_history(RoundHistory([GenerationStats(10, 0, 20, 9, 5, drafted_by_depth=(9,))]))
+    (passes,) = view.findChildren(PassBars)
+    assert passes.accessibleName() == "Shown with the next answer."
 
 
 def test_bars_grow_with_depths(qtbot, theme):

@@ -152,6 +152,18 @@ def test_the_strip_says_one_sentence_or_nothing(depth, why, auto_depth, sentence
     assert drafting_sentence(RoundHistory([kept])) == shown
 
 
+def test_nothing_is_called_faster_where_drafting_is_off():
+    history = RoundHistory()
+    history.add([a_round(3, 3, ms=5)] * 4 + [a_round(ms=20)] * 12)
+    history.end_answer()
+    assert "faster with drafting" in drafting_sentence(history)
+    history.begin_answer()
+    history.add([a_round(why=Reason("off", "Off."))])
+    assert history.gain is not None and drafting_sentence(history) == ""
+    history.end_answer()
+    assert drafting_sentence(history) == ""
+
+
 def test_an_answer_that_drafted_before_it_was_parked_is_not_called_slower():
     history = RoundHistory()
     history.add([a_round(3, 2), a_round(why=PARKED)])

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from model_states import StatedModels
 from PySide6.QtCore import QEvent, QPoint, Qt
-from PySide6.QtGui import QColor
+from PySide6.QtGui import QColor, QCursor
 from PySide6.QtWidgets import (
     QApplication,
     QLineEdit,
+    QMenu,
     QPushButton,
     QScrollArea,
     QToolButton,
@@ -20,10 +21,11 @@ from seen import button, find, press, words_on
 from shown_transcript import settle
 
 from app.library.find_models import FoundHere
+from app.state.known_models import POCKET
 from app.values.models import RECENT, DownloadFigures, FoundModel, HubFind, HubOffer, ModelCard
 from app.window.controls.chart import ShareBar
 from app.window.controls.choices import Segments, Tick
-from app.window.controls.labels import ShortButton
+from app.window.controls.labels import ShortButton, open_below
 from app.window.controls.layouts import column
 from app.window.controls.numbers import NumberEdit
 from app.window.language import said
@@ -233,6 +235,31 @@ def test_a_table_tells_what_is_known_of_a_model(library, stated):
     assert spoken == "Qwen. 27B. Q4_K. 18 GB. drafting heads. fits"
     broken = table.item_of(lambda row: row.name == "org/Broken")
     assert broken.child(0).text(0) == "Cannot be loaded: config.json is missing"
+    assert said(POCKET.format) == "8-bit MLX"
+
+
+@pytest.mark.parametrize("named", ["/m/cut.gguf", "cut.gguf"])
+def test_what_is_wrong_with_a_file_is_said_without_its_name_above(library, stated, named):
+    problem = f"{named}: the file is empty"
+    stated.find(FoundModel("cut", Path("/m/cut.gguf"), RECENT, problem=problem))
+    (row,) = library.here.table.rows
+    assert row.problem == "Cannot be loaded: the file is empty"
+
+
+def test_a_name_on_the_hub_is_not_longer_than_it_must_be(library, stated):
+    stated.show_finds(HubFind("a/One-7B-GGUF", "GGUF"), HubFind("b/Two-GGUF", "MLX"))
+    assert names(library.hub.table) == ["a/One-7B", "b/Two-GGUF"]
+    assert library.hub.table.rows[0].tip.startswith("a/One-7B-GGUF\n")
+
+
+def test_a_button_does_not_look_pointed_at_after_its_menu(add, theme):
+    button, menu = add(ShortButton()), add(QMenu())
+    open_below(button, menu)
+    button.setAttribute(Qt.WidgetAttribute.WA_UnderMouse)
+    button.move(QCursor.pos() + QPoint(100, 100))
+    menu.aboutToHide.emit()
+    assert not button.underMouse()
+    assert button.menu() == menu
 
 
 def test_the_model_in_use_has_a_mark(library, stated):

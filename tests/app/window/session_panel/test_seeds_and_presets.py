@@ -65,7 +65,7 @@ def test_a_preset_stays_named_after_a_change_by_hand(panel, heard):
     choice = find(panel, DropDown, "Preset")
     assert choice.currentText() == "Code (changed)"
     assert choice.currentData() == "Code"
-    save = next(b for b in panel.findChildren(QPushButton) if "Save the changes" in b.text())
+    save = next(b for b in panel.findChildren(QPushButton) if "Save Changes" in b.text())
     assert not save.isHidden()
     save.click()
     assert heard == [("preset saved", "Code")]
