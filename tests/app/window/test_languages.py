@@ -221,7 +221,7 @@ def test_kernels_are_said_in_it_too(speaking):
     kernels = Kernels(EmulatorLauncher())
     kernels.served("attention", KernelWork("", 640, 640))
     told = kernels_in_words(kernel_states(kernels)).split("\n")
-    assert "1 aus: Nicht für die Größen in diesem Modell gemacht." in told
+    assert "1 aus: Nicht für Modelle wie dieses gemacht." in told
     names = kernel_names(kernel_states(kernels))
     assert (
         "Aus. Nicht für die Größen in diesem Modell gemacht: Zurückblicken auf den Chat." in names
