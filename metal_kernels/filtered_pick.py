@@ -337,16 +337,16 @@ def _nucleus_size(tempered: mx.array, descending: mx.array, top_p: float) -> mx.
     rows, count = descending.shape
     if top_p >= 1:
         return mx.full((rows, 1), count, dtype=mx.int32)
-    whole = mx.sum(_mass(tempered), axis=-1, keepdims=True)
+    whole = mx.sum(_fixed_point_weights(tempered), axis=-1, keepdims=True)
     high, low = whole >> _SHARE_BITS, whole & (2**_SHARE_BITS - 1)
     share = mx.array(_fixed_point_share(top_p), dtype=mx.uint64)
     wanted = high * share + (low * share >> _SHARE_BITS)
-    mass = _mass(descending)
+    mass = _fixed_point_weights(descending)
     needed = mx.cumsum(mass, axis=-1) - mass < wanted
     return mx.maximum(mx.sum(needed, axis=-1, keepdims=True), 1)
 
 
-def _mass(tempered: mx.array) -> mx.array:
+def _fixed_point_weights(tempered: mx.array) -> mx.array:
     return (mx.exp(tempered) * _WHOLE).astype(mx.uint64)
 
 

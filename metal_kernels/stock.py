@@ -149,12 +149,12 @@ class StockOperations:
         """
         scale, mask, sinks, cap = options
         if cap:
-            return self._capped(queries, keys, values, options)
+            return self._soft_capped_attention(queries, keys, values, options)
         return mx.fast.scaled_dot_product_attention(
             queries, keys, values, scale=scale, mask=mask, sinks=sinks
         )
 
-    def _capped(
+    def _soft_capped_attention(
         self, queries: mx.array, keys: mx.array, values: mx.array, options: AttentionOptions
     ) -> mx.array:
         _, heads, rows, size = queries.shape

@@ -15,8 +15,8 @@
     engine.close()  # or: with mlx_engine.load() as engine
 
 `load` returns an Engine, `Engine.session` a Session; `inspect` describes a model without a load.
-Iterators of several sessions may be driven by turns, until a TURN_ENDS event each: they share
-passes too.
+Sessions share passes too, if their iterators take turns: read one up to an event of a class in
+TURN_ENDS, then the next.
 Options: SamplingOptions, DraftOptions, GenerationOptions, LoadOptions, CacheOptions.
 Events of an answer: PromptProgress, TextPiece, ToolCall, RoundFinished, GenerationFinished;
 together, Event.

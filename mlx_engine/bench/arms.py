@@ -251,13 +251,15 @@ def llama_arm(
             _wait_until_ready(process, f"{at}/health", log)
             build = str(_request_json(f"{at}/props").get("build_info", "")).partition("-")[0]
             name = f"llama.cpp {build}{f' draft-mtp {LLAMA_DEPTH}' if drafts else ''}"
-            yield Arm(name, partial(_llama_answer, at, sampling), is_peer=True)
+            yield Arm(name, partial(_generate_with_llama_server, at, sampling), is_peer=True)
         finally:
             process.kill()
             process.wait()
 
 
-def _llama_answer(at: str, sampling: SamplingOptions, question: Question, tokens: int) -> Run:
+def _generate_with_llama_server(
+    at: str, sampling: SamplingOptions, question: Question, tokens: int
+) -> Run:
     """Have llama.cpp generate exactly `tokens` tokens; raises OSError and ValueError.
 
     The server's clock starts after the first token. A pass yields one token and the accepted

@@ -115,7 +115,7 @@ class _Bench:
         self._show, self._progress = show, progress
         self._task = progress.add_task("", total=None)
         self.declined: list[Reason] = []
-        self._tell("Trying kernels and timing passes")
+        self._show_progress("Trying kernels and timing passes")
         self._costs = engine.pass_costs  # else they change between one text and the next
         described = engine.description
         here = f"{this_machine().words}, {platform.system()} {platform.machine()}"
@@ -133,7 +133,7 @@ class _Bench:
     def measure(self) -> None:
         """Measure all parts of the plan, one after the other."""
         asked = self._questions()
-        settings = self._runnable(draft_settings(self._engine, self._plan))
+        settings = self._without_declined(draft_settings(self._engine, self._plan))
         if "drafting" in self._plan.parts and asked:
             with ExitStack() as stack:
                 self._measure_drafting(asked, settings, stack)
@@ -143,12 +143,12 @@ class _Bench:
                 words += " Numerics are fast here: --numerics exact keeps texts the same."
             self.declined.append(Reason("text-differs", words))
         elif "chats" in self._plan.parts and not self._plan.contexts:
-            self._tell("Measuring chats")
+            self._show_progress("Measuring chats")
             rows = tuple(_chats_row(self._engine, self._plan, asked, arm) for arm in settings)
             self.report = replace(self.report, chats=rows)
             self._show(tables.chats_table(rows))
 
-    def _tell(self, words: str, answers: int | None = None) -> None:
+    def _show_progress(self, words: str, answers: int | None = None) -> None:
         """Show in the progress line what is done now; answers: how many it takes."""
         self._progress.update(
             self._task, description=words, completed=0, total=answers, refresh=True
@@ -166,7 +166,7 @@ class _Bench:
                 self.declined.append(Reason("context-short", words))
         return found
 
-    def _runnable(self, found: Iterable[T | Reason]) -> list[T]:
+    def _without_declined(self, found: Iterable[T | Reason]) -> list[T]:
         """Collect the settings and programs that can run; note why the others cannot."""
         runnable = []
         for item in found:
@@ -181,12 +181,12 @@ class _Bench:
     ) -> None:
         """Have every draft setting and program answer every question; Ctrl-C keeps whole kinds."""
         engine, plan = self._engine, self._plan
-        self._tell("Opening other programs")
+        self._show_progress("Opening other programs")
         longest = max(len(question.tokens) for question in asked) + plan.tokens
-        peers = self._runnable(peer_arms(engine, plan, self._heads, longest, stack))
+        peers = self._without_declined(peer_arms(engine, plan, self._heads, longest, stack))
         arms = [*(draft_arm(engine, plan, setting) for setting in settings), *peers]
         names, done = {arm.name for arm in peers}, list[dict[str, list[Run]]]()
-        self._tell("Measuring drafting", len(arms) * (1 + len(asked) * plan.repeats))
+        self._show_progress("Measuring drafting", len(arms) * (1 + len(asked) * plan.repeats))
         self._answer(asked[0]._replace(kind="warming up"), arms, 1, WARM_UP)
         for number, question in enumerate(asked, 1):
             done.append(self._answer(question, arms, plan.repeats, plan.tokens))

@@ -117,7 +117,7 @@ class RowsCache(ABC):
     def block(self) -> KeysValues:
         """Keys and values of the block just written; the host must know all counts."""
         assert self.pending is None
-        return self._unpacked(self._at(self.length, self.offset))
+        return self._read_keys_values(self._at(self.length, self.offset))
 
     def _at(self, begin: int, end: int) -> slice:
         """Slice of the KV buffers' rows that hold positions `begin` to `end`."""
@@ -127,7 +127,7 @@ class RowsCache(ABC):
     def append(self, keys: mx.array, values: mx.array) -> Buffers:
         """Write a block's keys and values behind the committed rows; return the whole buffers."""
 
-    def _packed(self, keys: mx.array, values: mx.array) -> Buffers:
+    def _quantise_rows(self, keys: mx.array, values: mx.array) -> Buffers:
         """Quantise keys and values to the bits of the KV cache; unchanged at 16 bits."""
         if self.row_bits == 16:
             return keys, values
@@ -135,14 +135,14 @@ class RowsCache(ABC):
         sides = (mx.quantize(side, self._group, self.row_bits) for side in (keys, values))
         return tuple(part for side in sides for part in side)
 
-    def _unpacked(self, rows: slice) -> KeysValues:
+    def _read_keys_values(self, rows: slice) -> KeysValues:
         """Read a range of rows from the KV buffers, dequantised to keys and values."""
         parts = [buffer[:, :, rows] for buffer in self._buffers]
         if self.row_bits == 16:
             return KeysValues(*parts)
-        return KeysValues(self._dequantised(*parts[:3]), self._dequantised(*parts[3:]))
+        return KeysValues(self._dequantise_rows(*parts[:3]), self._dequantise_rows(*parts[3:]))
 
-    def _dequantised(self, words: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
+    def _dequantise_rows(self, words: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
         return mx.dequantize(words, scales, biases, group_size=self._group, bits=self.row_bits)
 
     def commit(self, count: int | RowCount) -> None:
@@ -180,12 +180,12 @@ class AttentionCache(RowsCache):
 
     def keys_and_values(self) -> KeysValues:
         """Keys and values of all committed rows and of the block just written."""
-        return self._unpacked(slice(0, self.most + self._block))
+        return self._read_keys_values(slice(0, self.most + self._block))
 
     def append(self, keys: mx.array, values: mx.array) -> Buffers:
         """Write a block's keys and values behind the committed rows; return the whole buffers."""
         self._block = keys.shape[2]
-        rows = self._packed(keys, values)
+        rows = self._quantise_rows(keys, values)
         buffers = self._room_for(self.most + self._block, rows)
         self._buffers = written(buffers, rows, self.start())
         return self._buffers

@@ -1,9 +1,9 @@
 """Two KV caches of one text, for models with a second RoPE table for long prompts.
 
-LongRoPE (arXiv 2402.13753) rotates all tokens of a long text by other factors. So row t is that of
-a text of t + 1 tokens read from its beginning: rows of a short text see one memory, those of a long
-one another, which is filled by reading the tokens again when the first of them comes. Keys of both
-kinds cannot be mixed in one cache.
+LongRoPE (arXiv 2402.13753) rotates all tokens of a text with other factors once it is long, so
+keys of both kinds cannot be mixed in one cache. Rows within the length of a short text use one
+cache, later rows the other, which is filled by reading all tokens again when the first such row
+comes. So every row is that of a text that ends with it, read from the beginning.
 """
 
 from collections.abc import Callable

@@ -97,10 +97,10 @@ class PromptFiles:
     @property
     def tag(self) -> str:
         """Hash of the kernels and numerics that would compute cache rows now."""
-        return hashlib.sha256(self._computed.encode()).hexdigest()[:16]
+        return hashlib.sha256(self._provenance_json.encode()).hexdigest()[:16]
 
     @property
-    def _computed(self) -> str:
+    def _provenance_json(self) -> str:
         return json.dumps({"format": FORMAT, **self._computed_by()}, sort_keys=True)
 
     # reading
@@ -124,7 +124,7 @@ class PromptFiles:
             own = [prompt for prompt in long if prompt.tag == tag]
             others = [prompt for prompt in long if prompt.tag != tag]
             if others and (not own or others[-1].end >= own[-1].end + LEAST_NEW):
-                self._unread = _differences(saved[others[-1]][0], self._computed)
+                self._unread = _differences(saved[others[-1]][0], self._provenance_json)
             if not own:
                 return None
             try:
@@ -200,7 +200,7 @@ class PromptFiles:
             is_base = start == 0 or nbytes(end_arrays) <= WORTH_A_TOKEN * (end - start)
             chain.append(SavedPrompt(end, start, keys[end], tag, is_base))
             lengths = json.dumps([places.length for places in state.places])
-            told = {"computed": self._computed, "lengths": lengths}
+            told = {"computed": self._provenance_json, "lengths": lengths}
             files.append(NewFile(chain[-1], encode(Contents(rows | end_arrays, told))))
         if files:
             replaced = [folder / prompt.name for prompt in there if not prompt.is_base][:-1]

@@ -102,7 +102,7 @@ def collect_arrays(
         for layer, (cache, place) in enumerate(zip(caches.layers, places.layers, strict=True)):
             is_chained = _is_chained(number, cache)
             begin = start if is_chained else 0
-            parts = _stored(cache, place, begin) if place.length > begin else []
+            parts = _saved_arrays(cache, place, begin) if place.length > begin else []
             into = rows if is_chained else end_arrays
             into |= {f"{number}.{layer}.{part}": array for part, array in enumerate(parts)}
     return rows, end_arrays
@@ -172,8 +172,8 @@ def _is_chained(number: int, cache: LayerCache) -> bool:
     return number == 0 and isinstance(cache, AttentionCache)
 
 
-def _stored(cache: LayerCache, place: LayerSnapshot, start: int) -> list[mx.array]:
-    """Arrays of one layer's cache that a prompt file holds, at a snapshot.
+def _saved_arrays(cache: LayerCache, place: LayerSnapshot, start: int) -> list[mx.array]:
+    """Collect the arrays of one layer's cache that a prompt file holds, at a snapshot.
 
     Keys and values from row `start` on; or a sliding window's first position and rows; or a
     recurrent layer's convolution window and state.
@@ -188,7 +188,7 @@ def _stored(cache: LayerCache, place: LayerSnapshot, start: int) -> list[mx.arra
 
 
 def _fill(cache: LayerCache, length: int, files: Sequence[list[mx.array]]) -> None:
-    """Fill a layer's empty cache with `length` tokens; files: arrays of `_stored`, in order."""
+    """Fill a layer's empty cache with `length` tokens; files: `_saved_arrays` of each, in order."""
     last = files[-1]
     if isinstance(cache, AttentionCache):
         cache.fill([mx.concatenate(list(side), axis=2) for side in zip(*files, strict=True)])

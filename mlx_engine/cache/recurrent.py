@@ -296,7 +296,7 @@ class RecurrentCache:
         self._block: _WrittenBlock | None = None
 
     @property
-    def _now(self) -> RecurrentSnapshot:
+    def _committed_snapshot(self) -> RecurrentSnapshot:
         """The committed snapshot, with its pending row count added if the host knows it."""
         if self._committed.pending is not None:
             now = self._committed.resolved()
@@ -308,17 +308,17 @@ class RecurrentCache:
     @property
     def length(self) -> int:
         """Number of tokens committed to this recurrent layer's cache."""
-        return self._now.length
+        return self._committed_snapshot.length
 
     @property
     def nbytes(self) -> int:
         """Bytes of the committed convolution window, recurrent state and steps to replay."""
-        return self._now.nbytes
+        return self._committed_snapshot.nbytes
 
     @property
     def window(self) -> ConvolutionWindow:
         """The last committed input rows of the layer's convolution."""
-        now = self._now
+        now = self._committed_snapshot
         skipped = now.skipped if now.pending is None else now.pending.rows
         return ConvolutionWindow(now.window, skipped)
 
@@ -328,7 +328,7 @@ class RecurrentCache:
         rows: [1, T, ...]; convolved [1, K-1+T, C] is the window followed by the block's rows. The
         committed rows of the block before are replayed as part of this pass.
         """
-        now = self._now
+        now = self._committed_snapshot
         replay = now.replay
         if replay is not None and now.pending is not None:
             replay = replay.first(now.pending.rows)
@@ -343,7 +343,7 @@ class RecurrentCache:
 
         convolved: [1, K-1+T, C], the convolution window followed by the block's rows.
         """
-        state = self._now.state
+        state = self._committed_snapshot.state
         block = DeltaBlock(convolved, state, state, EmptyReplay())
         self._block = _WrittenBlock(convolved.shape[1] - self._taps, convolved, block)
 
@@ -377,7 +377,7 @@ class RecurrentCache:
 
     def place(self) -> RecurrentSnapshot | Place:
         """Snapshot that shares the committed arrays; at length 0 a Place, which holds none."""
-        now = self._now
+        now = self._committed_snapshot
         return now if now.length or now.pending is not None else Place(0)
 
     def snapshot(self) -> RecurrentSnapshot | Place:
@@ -385,7 +385,7 @@ class RecurrentCache:
 
         The window is copied: a view of it would keep the whole block it is from alive.
         """
-        if self._now.skipped != 0:
+        if self._committed_snapshot.skipped != 0:
             window = self._stock.contiguous(self.window.alone(self._taps))
             self._committed = self._committed._replace(window=window, skipped=0)
         return self.place()
@@ -396,10 +396,12 @@ class RecurrentCache:
             self._committed = snapshot
         else:
             assert snapshot.length == 0
-            window = mx.zeros_like(self._now.window[:, : self._taps])
-            self._committed = RecurrentSnapshot(0, window, mx.zeros_like(self._now.state), None)
+            window = mx.zeros_like(self._committed_snapshot.window[:, : self._taps])
+            self._committed = RecurrentSnapshot(
+                0, window, mx.zeros_like(self._committed_snapshot.state), None
+            )
         self._block = None
 
     def arrays(self) -> list[mx.array]:
         """List of the convolution window, the recurrent state and the steps still to be applied."""
-        return self._now.arrays()
+        return self._committed_snapshot.arrays()

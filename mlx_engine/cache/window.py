@@ -40,7 +40,9 @@ class WindowSnapshot(NamedTuple):
 
 
 class WindowCache(RowsCache):
-    """KV cache of a sliding-window layer; rows are the same computed in a block or alone.
+    """KV cache of a sliding-window layer, which drops rows that have left the window.
+
+    A row has the same bits whether it is computed in a block of rows or alone.
 
     window: tokens a row sees, itself included. first: position of the buffers' first row. Bytes
     stay under those of window + WINDOW_STEP + WINDOW_SLACK rows and one block.
@@ -74,7 +76,7 @@ class WindowCache(RowsCache):
 
         They begin at a multiple of WINDOW_STEP; the mask hides those that have left the window.
         """
-        return self._unpacked(self._at(self._view_start(), self.most + self._block))
+        return self._read_keys_values(self._at(self._view_start(), self.most + self._block))
 
     def append(self, keys: mx.array, values: mx.array) -> Buffers:
         """Write the keys and values of a block; return the whole buffers of the sliding window.
@@ -83,7 +85,7 @@ class WindowCache(RowsCache):
         """
         self._copy = ()  # that is evaluated by now
         self._block = keys.shape[2]
-        end, rows = self.most + self._block, self._packed(keys, values)
+        end, rows = self.most + self._block, self._quantise_rows(keys, values)
         buffers = self._buffers_to(max(self.first, self._view_start() - NEAR), end, rows)
         self._buffers = written(buffers, rows, self.start(self.first))
         return self._buffers

@@ -27,24 +27,24 @@ from mlx_engine.drafting.drafter import DEEPEST
 
 
 class AnswerRounds(Protocol):
-    """What the batch scheduler needs of an answer's rounds (`Lookahead` in lookahead.py)."""
+    """Protocol of the decoding rounds of one answer in a batch; Lookahead implements it."""
 
     @property
     def passes(self) -> Sequence[Pass]:
         """Passes of the answer's present round, and of the next round if it has begun."""
 
-    def knows_ahead(self) -> bool:
-        """Whether the next round can begin before the present one's outcome; if so, plan it."""
+    def plan_next(self) -> bool:
+        """Plan the next round, if it can begin now; return whether it can."""
 
     def begin_next(self) -> Round:
-        """Begin the round planned by `knows_ahead`, before the present one's outcome is known."""
+        """Begin the round planned by `plan_next`, before the present one's outcome is known."""
 
     def fail(self, error: Exception) -> None:
         """Note an error, to be raised in place of the answer's next round."""
 
 
 class Answering(Protocol):
-    """What the batch scheduler needs of a running answer (`Answer` in answer.py)."""
+    """Protocol of a running answer in a batch; Answer (answer.py) implements it."""
 
     @property
     def rounds(self) -> AnswerRounds:
@@ -112,7 +112,7 @@ class BatchScheduler:
         self.remove_waiting(first)
         model, rounds, rows = first.state.model, [first], first.most_rows
         for other in self._waiting:
-            is_joint = other.state.model is model and model.joint is not None
+            is_joint = other.state.model is model and model.joint_forward is not None
             if is_joint and rows + other.most_rows <= self.most_rows():
                 rounds.append(other)
                 rows += other.most_rows
@@ -143,7 +143,7 @@ class BatchScheduler:
             return
         inside = [rounds for rounds in every if rounds.passes and rounds.passes[0] is pass_]
         try:
-            if all(rounds.knows_ahead() for rounds in inside):
+            if all(rounds.plan_next() for rounds in inside):
                 begun = [rounds.begin_next() for rounds in inside]
                 self._waiting = [*begun, *self._waiting]
                 for round_ in begun:

@@ -10,8 +10,9 @@ The outcome of a drafted round is awaited first in three cases:
 - The caches or the drafter need the number of accepted rows on the host: mlx-lm's classes, DFlash,
   Gemma's assistant.
 - The model runs on a CPU: to follow an unknown outcome takes more operations than the waiting would
-  cost. (A CPU pass begins layer by layer while the rest is written down: `async_eval` of MLX's CPU
-  backend waits until a hundred operations are left, so hardly anything would run beside the host.)
+  cost. (A CPU pass begins layer by layer while the rest of the graph is built: `async_eval` of
+  MLX's CPU backend waits until a hundred operations are left, so hardly anything would run beside
+  the host.)
 - The text repeats earlier text, so prompt lookup would draft a copy, which depends on the outcome.
 
 A write of keys and values copies a layer's whole buffer while a pass that reads it is still queued.
@@ -325,10 +326,10 @@ class Lookahead:
     def _batch_limits(self) -> BatchLimits:
         return self._batch.limits if self._is_shared else ALONE
 
-    def knows_ahead(self) -> bool:
-        """Whether the next round can begin before this one's outcome is known; if so, plan it.
+    def plan_next(self) -> bool:
+        """Plan the next round, if it can begin before this one's outcome; return whether it can.
 
-        Its draft source and depth are kept for `begin_next`.
+        The plan, its draft source and depth, is kept for `begin_next`.
         """
         round_ = self._present
         assert round_ is not None
@@ -339,14 +340,14 @@ class Lookahead:
         if self._limits.full(self._generated + longest + 1, round_.position + longest) is not None:
             return False
         limits = self._batch_limits
-        if not self._drafting.knows_ahead(self._state, self._draft, self._last, limits):
+        if not self._drafting.can_plan_ahead(self._state, self._draft, self._last, limits):
             return False
         self._choice = self._choose()
         # on the host's processor it would run in the time of this round, and look cheap
         return self._follows_drafts or self._choice.depth == 0
 
     def begin_next(self) -> Round:
-        """Begin the round planned by `knows_ahead`, before the present one's outcome is known."""
+        """Begin the round planned by `plan_next`, before the present one's outcome is known."""
         round_, choice, self._choice = self._present, self._choice, None
         assert round_ is not None
         assert choice is not None

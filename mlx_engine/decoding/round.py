@@ -76,7 +76,7 @@ class Round:
 
     @property
     def can_be_followed(self) -> bool:
-        """Whether the next round can be written down before this one's outcome is known."""
+        """Whether the next round can be begun before this one's outcome is known."""
         copies = self.choice.by == "prompt-lookup"
         if self.state.sampler.is_bound:
             return False
@@ -143,15 +143,15 @@ class Round:
 class Pass:
     """One pass of the target over the rows of one round, or of one round each of several chats.
 
-    rounds, rows: their numbers. written_at, began_at, queued_at, read_at: when the host began to
-    write the pass down, when the device could begin, when all was queued, and when the outcome was
+    rounds, rows: number of each. written_at, began_at, queued_at, read_at: when the host began to
+    build the graph, when the device could begin, when all was queued, and when the outcome was
     there, in seconds of `perf_counter`; 0 before that. took: seconds from when the device could
     begin until the outcome, drafts included. idle: with a reader, the part of them in which the
     device waited for the host. draft_ms: milliseconds of the drafts, if they can be told apart.
     """
 
     def __init__(self, rounds: Sequence[Round], reader: Executor | None = None) -> None:
-        """Write the pass down, drafts first; drafts of several rounds share passes of their heads.
+        """Build the pass's graph, drafts first; drafts of several rounds share head passes.
 
         reader: a thread that only waits for outcomes, so that `read_at` is right even if `queue` of
         the next pass blocks; None on a CPU, where the calling thread waits.
@@ -171,12 +171,12 @@ class Pass:
         for round_ in rounds:
             round_.verified_by = self
         try:
-            self._write_down(rounds)
+            self._build_graph(rounds)
         except Exception as error:
             self._failed = error  # of each round: nobody knows what their caches hold
             raise
 
-    def _write_down(self, rounds: Sequence[Round]) -> None:
+    def _build_graph(self, rounds: Sequence[Round]) -> None:
         jobs = []
         for round_ in rounds:
             state = round_.state
@@ -244,7 +244,7 @@ def _wait_for_arrays(outcomes: Sequence[mx.array]) -> float:
 
 
 def _verify(rounds: Sequence[Round]) -> None:
-    """Write down the target's pass over the rows of all rounds; nothing is committed.
+    """Build the graph of the target's pass over the rows of all rounds; commit nothing.
 
     Several rounds have one model, which has joint passes.
     """
@@ -256,9 +256,9 @@ def _verify(rounds: Sequence[Round]) -> None:
     if len(rounds) == 1:
         hidden = [model.forward(tokens[0][None], rounds[0].state.caches)]
     else:
-        assert model.joint is not None
+        assert model.joint_forward is not None
         caches = joint_caches([round_.state.caches for round_ in rounds], counts)
-        hidden = apart(model.joint(mx.concatenate(tokens)[None], caches), counts, axis=1)
+        hidden = apart(model.joint_forward(mx.concatenate(tokens)[None], caches), counts, axis=1)
     groups: dict[_PickKey | None, list[_Unpicked]] = {}
     for round_, token, states in zip(rounds, tokens, hidden, strict=True):
         groups.setdefault(_pick_key(round_, states), []).append(_Unpicked(round_, token, states))
@@ -300,7 +300,7 @@ def _pick_key(round_: Round, hidden: mx.array) -> _PickKey | None:
 
 def _pick_from_logits(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
     """Pick tokens of all rounds from their logits, -1 where a row has a logit not finite."""
-    logits = model.logits(_joined([part.hidden for part in parts], axis=1)).squeeze(0)
+    logits = model.logits(_concatenate([part.hidden for part in parts], axis=1)).squeeze(0)
     found = []
     for part, rows in zip(parts, _split_by_round(logits, parts), strict=True):
         sampler, draft = part.round.state.sampler, part.round.draft
@@ -320,8 +320,8 @@ def _pick_by_kernel(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
     ]
     first, keys = hows[0], [how.keys for how in hows if how is not None and how.keys is not None]
     assert first is not None
-    how = first._replace(keys=_joined(keys, axis=0)) if keys else first
-    states = _joined([part.hidden for part in parts], axis=1)[..., : model.hidden_size]
+    how = first._replace(keys=_concatenate(keys, axis=0)) if keys else first
+    states = _concatenate([part.hidden for part in parts], axis=1)[..., : model.hidden_size]
     return _split_by_round(model.output_rows.pick(states, how), parts)
 
 
@@ -330,5 +330,5 @@ def _split_by_round(rows: mx.array, parts: Sequence[_Unpicked]) -> list[mx.array
     return apart(rows, [part.tokens.shape[0] for part in parts], axis=0)
 
 
-def _joined(arrays: Sequence[mx.array], axis: int) -> mx.array:
+def _concatenate(arrays: Sequence[mx.array], axis: int) -> mx.array:
     return arrays[0] if len(arrays) == 1 else mx.concatenate(list(arrays), axis=axis)

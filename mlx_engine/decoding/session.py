@@ -266,14 +266,14 @@ class Session:
 
         Raises PromptTooLong, BadPrompt, BadChatTemplate before any change.
         """
-        return self._stoppable(lambda: self._question(self._messages, text))
+        return self._begin_answer(lambda: self._question(self._messages, text))
 
     def regenerate(self) -> Iterator[Event]:
         """Answer the last question again; the text differs unless the seed is set."""
-        return self._stoppable(self._last_question)
+        return self._begin_answer(self._last_question)
 
     def _last_question(self) -> _Question:
-        asked = self._asked()
+        asked = self._up_to_last_question()
         if not asked or asked[-1].role not in ("user", "tool"):
             raise EngineMisuse("There is no question to answer again: send one first.")
         if asked[-1].role == "tool":
@@ -282,9 +282,9 @@ class Session:
 
     def edit(self, index: int, text: str) -> Iterator[Event]:
         """Replace message `index`, which is the user's, drop all later messages, and answer."""
-        return self._stoppable(lambda: self._edited(index, text))
+        return self._begin_answer(lambda: self._replace_question(index, text))
 
-    def _edited(self, index: int, text: str) -> _Question:
+    def _replace_question(self, index: int, text: str) -> _Question:
         if index not in range(len(self._messages)) or self._messages[index].role != "user":
             raise EngineMisuse(
                 "Message {index} is not a question of this conversation.", index=repr(index)
@@ -304,10 +304,10 @@ class Session:
         The first piece may repeat part of a character or stop string that was shown before the cut;
         the text of GenerationFinished is the whole answer.
         """
-        return self._stoppable(self._cut_answer)
+        return self._begin_answer(self._cut_answer)
 
     def _cut_answer(self) -> _Question:
-        asked = self._asked()
+        asked = self._up_to_last_question()
         if not asked:
             raise EngineMisuse("There is no answer to continue: send a question first.")
         last = self._messages[-1]
@@ -355,8 +355,8 @@ class Session:
         self._continues_at = None
         return self._unread
 
-    def _stoppable(self, ask: Callable[[], _Question]) -> Iterator[Event]:
-        """Return the events of an answer, which `stop` ends from now on."""
+    def _begin_answer(self, ask: Callable[[], _Question]) -> Iterator[Event]:
+        """Begin an answer that `stop` can end from now on; return its events."""
         if not self._is_busy:
             self._stop.clear()
         return self._answer(ask)
@@ -464,7 +464,7 @@ class Session:
                 limit=limit,
             )
 
-    def _asked(self) -> list[Message]:
+    def _up_to_last_question(self) -> list[Message]:
         """Return the messages up to the last question, without the answer to it."""
         answered = bool(self._messages) and self._messages[-1].role == "assistant"
         return self._messages[:-1] if answered else self._messages[:]

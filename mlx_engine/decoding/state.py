@@ -40,10 +40,10 @@ class Checkpoint(NamedTuple):
 
 
 class SharedPrompts(Protocol):
-    """What a conversation needs of the prompts that others have read (prompt_cache.py)."""
+    """Protocol of the prompts that conversations share; PromptCache implements it."""
 
     def reuse(self, sequence: "SequenceState", wanted: Sequence[int]) -> None:
-        """Have a conversation `branch` off another one that has read more of the wanted tokens."""
+        """Let a conversation take over the longest prefix of its prompt that another has read."""
 
     def answer_ended(self, sequence: "SequenceState") -> None:
         """Note that an answer has ended, and drop conversations beyond the memory limit."""
@@ -93,7 +93,7 @@ class SequenceState:
         Needs the engine's own layers (not mlx-lm's), a drafter that allows it, and no grammar.
         """
         is_free = not self.sampler.is_bound
-        return is_free and self.model.joint is not None and self.drafter.can_follow
+        return is_free and self.model.joint_forward is not None and self.drafter.can_follow
 
     @property
     def forced(self) -> Sequence[int]:

@@ -133,7 +133,7 @@ class RoundCosts:
     def __init__(self, passes: PassCosts, others: int) -> None:
         self.passes, self._others = passes, others
         depths = range(len(passes.verify_ms))
-        table = (passes.round_ms(depth, self._equal(depth)) for depth in depths)
+        table = (passes.round_ms(depth, self._others_at_depth(depth)) for depth in depths)
         self._table = list(accumulate(table, max))
         self.ms = list(self._table)
         self._mean, self._weight = [0.0 for _ in depths], [0.0 for _ in depths]
@@ -141,12 +141,12 @@ class RoundCosts:
         self._mean[0] = self._table[0]
         self.is_new_text = True
         self.since_plain: int | None = None
-        self._expect()
+        self._update_estimates()
 
-    def _equal(self, depth: int) -> OtherChats:
+    def _others_at_depth(self, depth: int) -> OtherChats:
         return OtherChats(self._others, self._others * (depth + 1))
 
-    def _expect(self) -> None:
+    def _update_estimates(self) -> None:
         ms, before = self._mean[0], self._table[0]
         slope = ms / before if ms < before else 1.0  # what is longer is the host's, at all depths
         self.ms[0] = ms
@@ -157,7 +157,10 @@ class RoundCosts:
             before = table
 
     def at_equal_depth(self, depth: int, milliseconds: float, others: OtherChats) -> float:
-        """Convert a round's milliseconds to a pass in which every chat drafts `depth` tokens."""
+        """Estimate the milliseconds of a round as if all chats in its pass drafted `depth` tokens.
+
+        milliseconds: of the round as it ran, in a pass with the rows of `others`.
+        """
         if others.rows == self._others * (depth + 1) and others.chats == self._others:
             return milliseconds
         return milliseconds * self._table[depth] / self.passes.round_ms(depth, others)
@@ -186,7 +189,7 @@ class RoundCosts:
             self.since_plain = 0
         elif self.since_plain is not None:
             self.since_plain += 1
-        self._expect()
+        self._update_estimates()
 
     def wants_plain(self, gain: float) -> bool:
         """Whether to time plain rounds now, though drafting is `gain` times as fast."""
@@ -487,7 +490,7 @@ class DepthPolicy:
 
     def would_copy(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> bool:
         """Whether the next round would draft by prompt lookup, which needs the newest token."""
-        offer = self._preferred(offers, depth) if offers else None
+        offer = self._choose_offer(offers, depth) if offers else None
         if offer is None or offer.by != "prompt-lookup":
             return False
         return depth != "auto" or self._best_of(offer) > 0
@@ -533,7 +536,7 @@ class DepthPolicy:
                 source.charge(took_ms, 1, min(neighbour, len(source.costs.ms) - 1))
 
     def _choose(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> Choice:
-        offer = self._preferred(offers, depth)
+        offer = self._choose_offer(offers, depth)
         if depth != "auto":
             why = _too_deep(offer.limit) if offer.limit < depth else None
             return Choice(min(depth, offer.limit), why, self._best_of(offer), offer.by)
@@ -543,7 +546,7 @@ class DepthPolicy:
         self._pausing = source = self.source(offer.by)
         return source.next(offer.chance, deepest)._replace(by=offer.by)
 
-    def _preferred(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> Offer:
+    def _choose_offer(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> Offer:
         """Choose an offer of the draft sources: a long copy that pays, else the fastest."""
         first = offers[0]
         is_set = depth != "auto" or len(offers) == 1

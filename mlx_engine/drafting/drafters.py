@@ -81,8 +81,8 @@ class SmallModelHead:
         known = mx.minimum(tokens, self.model.vocabulary - 1)
         if isinstance(caches, LayerCaches):
             return self.model.forward(known, caches)
-        assert self.model.joint is not None
-        return self.model.joint(known, caches)
+        assert self.model.joint_forward is not None
+        return self.model.joint_forward(known, caches)
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
         """The small model's states [1, T, H] -> logits [1, T, V]; -inf for tokens it lacks."""
@@ -111,7 +111,7 @@ class SmallModelDraft(HeadDrafter):
                 "This draft model cannot draft: some of its layers cannot take back rejected "
                 "tokens. Use another draft model."
             )
-        self.can_follow = model.joint is not None
+        self.can_follow = model.joint_forward is not None
         head = SmallModelHead(model, vocabulary)
         super().__init__([head], options, DEEPEST, "model", bits, can_join=self.can_follow)
         self._newest = _no_states(1)
@@ -123,9 +123,9 @@ class SmallModelDraft(HeadDrafter):
     def _limit_waiting(self, *, has_draft: bool) -> None:
         del has_draft
         if self._memories[0].unread >= (MOST_WAITING if self.is_paused else FLUSH_ROWS):
-            self._read_waiting()
+            self._prefill_unread_rows()
 
-    def _read_waiting(self) -> None:
+    def _prefill_unread_rows(self) -> None:
         if self._memories[0].unread:
             mx.async_eval(self._memories[0].read())  # type: ignore[no-untyped-call]
 
@@ -133,7 +133,7 @@ class SmallModelDraft(HeadDrafter):
     def snapshot(self) -> DrafterSnapshot:
         self._resolve()
         self._undo_draft()
-        self._read_waiting()
+        self._prefill_unread_rows()
         return super().snapshot()._replace(newest=None)
 
     @override

@@ -89,7 +89,7 @@ class HeadMemory:
         self.unread += rows.tokens.shape[0]
 
     def leave_out(self, kept: int) -> None:
-        """Drop the oldest rows that the MTP head has not read, all but `kept`.
+        """Drop unread rows of the MTP head, the oldest first, all but `kept`.
 
         Sets `gap`, for kept = 0 even if no row was unread.
         """
@@ -163,7 +163,7 @@ class HeadMemory:
         return max(0, rows - self.caches.length - self.unread)
 
     def within(self, rows: int, missing: int) -> int:
-        """Return the caches' length after `rows` rows of a conversation, of which `missing` lack.
+        """Return the caches' length after a conversation's first `rows` rows, less `missing`.
 
         0 if that is less than `gap`: the dropped rows would lie right before the next row.
         """

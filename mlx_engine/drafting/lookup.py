@@ -143,7 +143,7 @@ class PromptLookup:
         match = self.ngrams.match(newest)
         if match is None:
             return None
-        token = self._copy(match, newest, 1)[0]
+        token = self._copy_passage(match, newest, 1)[0]
         self._guess = _Guess(self.length + 1, match.length, token)
         chance = self.rates.chance(match.length)
         return None if chance < LEAST_CHANCE else Passage(chance, match.length == LONG)
@@ -154,10 +154,10 @@ class PromptLookup:
         Empty where nothing matches.
         """
         match = self.ngrams.match(newest)
-        return [] if match is None else self._copy(match, newest, count)
+        return [] if match is None else self._copy_passage(match, newest, count)
 
-    def _copy(self, match: Match, newest: int, count: int) -> list[int]:
-        """Return `count` tokens from `match.place` on, as if the copy already were in the text."""
+    def _copy_passage(self, match: Match, newest: int, count: int) -> list[int]:
+        """Copy `count` tokens from `match.place` on; behind `newest` start there again."""
         tokens = [*self.ngrams.tokens[match.place : match.place + count], newest]
         period = self.length + 1 - match.place
         return [tokens[n % period] for n in range(count)]

@@ -259,7 +259,7 @@ class MtpDraft(HeadDrafter):
 
     @property
     def _most_waiting(self) -> Sequence[Rows]:
-        """Unread rows of the head that has most of them; those of all others are among them."""
+        """Unread rows of the head with the most of them, which include those of all other heads."""
         return max(self._memories, key=lambda memory: memory.unread).waiting
 
     @property

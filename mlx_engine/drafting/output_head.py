@@ -64,7 +64,7 @@ class PackedOutput(OutputHead):
     def logits(self, head: MtpHead, states: mx.array) -> mx.array:
         if self._packed is None:
             assert head.mtp_output is not None
-            self._packed = _requantised(head.mtp_output.matrix, 4)
+            self._packed = _requantise(head.mtp_output.matrix, 4)
         return head.mtp_logits(states, self._packed)
 
 
@@ -171,7 +171,7 @@ class OutputShelf:
         return tuple(made[id(head.mtp_output)] for head in self._heads)
 
 
-def _requantised(matrix: Matrix, bits: int) -> Linear:
+def _requantise(matrix: Matrix, bits: int) -> Linear:
     dense = matrix.weight if matrix.mode == "dense" else dequantised(matrix, matrix.dtype)
     weight, scales, biases = mx.quantize(dense, group_size=GROUP, bits=bits)
     mx.eval(weight, scales, biases)
@@ -182,7 +182,7 @@ def _rows_of(matrix: Matrix, ids: mx.array) -> Linear:
     """Copy some rows of an output matrix in a format that MLX multiplies by: 8 bits for GGUF."""
     rows = take_rows(matrix, ids)
     if rows.mode in BLOCK_FORMS and rows.inputs % GROUP == 0:
-        return _requantised(rows, 8)
+        return _requantise(rows, 8)
     if rows.mode == "dense" and not computes_on_gpu():
         rows = rows._replace(weight=mx.contiguous(rows.weight.T).T)
     mx.eval([part for part in (rows.weight, rows.scales, rows.biases) if part is not None])

@@ -82,12 +82,12 @@ class DraftKit:
         bits: of the drafter's keys and values. with_model: whether the model that the options name
         can draft.
         """
-        drafter = self._with_model(options, bits) if with_model else NoDraft()
+        drafter = self._make_model_drafter(options, bits) if with_model else NoDraft()
         if _uses_lookup(options):
             drafter.options, drafter.lookup = options, PromptLookup()
         return drafter
 
-    def _with_model(self, options: DraftOptions, bits: CacheBits) -> Drafter:
+    def _make_model_drafter(self, options: DraftOptions, bits: CacheBits) -> Drafter:
         if model_of(options) == "mtp":
             heads, read = self.model.heads, self.read_heads
             return MtpDraft(heads, options, self.outputs, read_heads=read, bits=bits)
@@ -114,7 +114,7 @@ def _drafts_nothing(drafter: Drafter) -> bool:
 
 
 class DraftedState(Protocol):
-    """What Drafting needs of a conversation's state: its drafter and bits (decoding/state.py)."""
+    """Protocol of a conversation's state with a drafter; SequenceState implements it."""
 
     @property
     def drafter(self) -> Drafter:
@@ -167,18 +167,18 @@ class Drafting:
         none is expected to pay, by earlier drafts, heads read only the end of the prompt.
         """
         self._choice = self._ready = None
-        if self._drafts(options):
+        if self._may_draft(options):
             if options.source != "mtp":
                 self._kit.go_deep()
             self._policy.follow(options)
             self._policy.begin_text()
         if self._wants_new_drafter(sequence.drafter, options) or (
-            self._drafts(options) and not self._is_ready(sequence.drafter, options)
+            self._may_draft(options) and not self._is_ready(sequence.drafter, options)
         ):
             self._make_drafter(sequence, options)
         if self.why_not(options) is not None and not _drafts_nothing(sequence.drafter):
             sequence.use(NoDraft())
-        if self._drafts(options):
+        if self._may_draft(options):
             sequence.drafter.follow(options)
         never = self._why_never(options)
         if never is not None and sequence.drafter.target is not None:
@@ -190,10 +190,10 @@ class Drafting:
         """Have the next answer make a new drafter, after an error."""
         self._purpose = None
 
-    def _drafts(self, options: DraftOptions) -> bool:
+    def _may_draft(self, options: DraftOptions) -> bool:
         return options.depth != 0 and self.why_not(options) is None
 
-    def knows_ahead(
+    def can_plan_ahead(
         self, state: DraftedState, options: DraftOptions, newest: int, limits: BatchLimits
     ) -> bool:
         """Whether the next round can be planned and drafted before its first token is known.
@@ -201,7 +201,7 @@ class Drafting:
         It cannot if prompt lookup would draft a copy of earlier text.
         """
         source = state.drafter
-        if source.lookup is None or not self._drafts(options):
+        if source.lookup is None or not self._may_draft(options):
             return True
         if self._wants_token_drafter(source, options):
             return False
@@ -214,7 +214,7 @@ class Drafting:
         """Choose draft source and depth of the next round; called before every round.
 
         Tokens that a grammar forces are drafted first, also where the model has no MTP heads.
-        newest: the last token that the host knows; after `knows_ahead` that may be one token early.
+        newest: the last token that the host knows, perhaps one early after `can_plan_ahead`.
         limits: how deep this chat may draft in a shared pass. While a source pauses, the last
         choice is returned again, so that a plain round costs next to nothing here.
         """

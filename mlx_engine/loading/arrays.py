@@ -77,7 +77,7 @@ def evaluate_arrays(
     """
     lazy = list(arrays)
     total, done = sum(array.nbytes for array in lazy), 0
-    for part in _slices(lazy):
+    for part in _group_by_size(lazy):
         if on_progress is not None:
             on_progress(done, total)
         if stop is not None and stop():
@@ -88,8 +88,8 @@ def evaluate_arrays(
         on_progress(total, total)
 
 
-def _slices(arrays: list[mx.array]) -> Iterator[list[mx.array]]:
-    """Yield runs of neighbouring arrays, about SLICE_BYTES together, at least one array each."""
+def _group_by_size(arrays: list[mx.array]) -> Iterator[list[mx.array]]:
+    """Group arrays, in order, into lists of about SLICE_BYTES, with at least one array each."""
     part: list[mx.array] = []
     size = 0
     for array in arrays:

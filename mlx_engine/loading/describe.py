@@ -163,16 +163,16 @@ def inspect_model(
     Raises EngineError.
     """
     files = locate_model(path, built_in, hub)
-    return _inspected(files, LoadOptions(heads=heads), locate_heads(heads, hub), text=text)
+    return _describe_files(files, LoadOptions(heads=heads), locate_heads(heads, hub), text=text)
 
 
 def inspect_remote(path: str, built_in: Path, hub: FromHub | None = None) -> ModelDescription:
     """Describe a model by path or hub id; of a hub model only file headers are downloaded."""
     with locate_headers(path, built_in, hub) as files:
-        return _inspected(files, LoadOptions(), None, text=False)
+        return _describe_files(files, LoadOptions(), None, text=False)
 
 
-def _inspected(
+def _describe_files(
     files: ModelFiles, options: LoadOptions, heads: Path | None, *, text: bool
 ) -> ModelDescription:
     headers = read_headers(files, heads)

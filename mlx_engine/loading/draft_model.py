@@ -132,10 +132,10 @@ def open_draft_model(
         if options.draft_misfit == "refuse":
             raise
         misfit = Reason("draft-model-misfit", str(error))
-        return SmallModel(lambda: _raise_misfit(misfit), why_not=misfit)
+        return SmallModel(lambda: _raise_unusable(misfit), why_not=misfit)
 
 
-def _raise_misfit(misfit: Reason) -> Model:
+def _raise_unusable(misfit: Reason) -> Model:
     raise AssertionError(misfit.words)
 
 

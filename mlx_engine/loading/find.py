@@ -42,7 +42,7 @@ class FromHub:
 
     def model(self, name: str) -> ModelFiles:
         """Find a hub model's files; download missing ones. Raises DownloadFailed, LoadStopped."""
-        model, hub = self._named(name), self.hub or Hub.for_this_user()
+        model, hub = self._hub_model(name), self.hub or Hub.for_this_user()
         files: ModelFiles | None = None
         with suppress(BadModelFile, UnsafeModelFile):
             here = cached(hub, model)
@@ -60,17 +60,17 @@ class FromHub:
     @contextmanager
     def headers(self, name: str) -> Iterator[ModelFiles]:
         """Context manager: a hub model's files, only their headers downloaded unless cached."""
-        model, hub = self._named(name), self.hub or Hub.for_this_user()
+        model, hub = self._hub_model(name), self.hub or Hub.for_this_user()
         with TemporaryDirectory() as folder:
             yield files_at(cached(hub, model) or _fetch_headers(hub, model, Path(folder)))
 
     def heads(self, name: str) -> Path:
         """Download MTP heads by hub id unless cached; return the path. Raises DownloadFailed."""
-        model, hub = self._named(name), self.hub or Hub.for_this_user()
+        model, hub = self._hub_model(name), self.hub or Hub.for_this_user()
         here = cached(hub, model, heads=True)
         return here or fetch(hub, model, self.on_progress, self.stop, heads=True)
 
-    def _named(self, name: str) -> HubModel:
+    def _hub_model(self, name: str) -> HubModel:
         is_file = name.count("/") == 1 and ":" not in name and name.lower().endswith(_FILES)
         found = None if is_file else read_hub_link(name)
         if isinstance(found, HubModel):

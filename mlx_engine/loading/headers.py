@@ -86,7 +86,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
         if not _is_packed_by_mlx(stored):
             _refuse_foreign_packing(config, architecture, files.config)
         tensors = pair_fp8_scales(stored, config, str(files.config))
-    parts = _assembled(family.split(tensors, origin))
+    parts = _assemble_parts(family.split(tensors, origin))
     wanted = family.trunk_shapes(parts.trunk)
     _check_complete(files, stored, parts.trunk, wanted)
     _check_trunk(parts.trunk, wanted, origin)
@@ -159,7 +159,7 @@ def keep_gguf_blocks(headers: ModelHeaders, kernel_reads: KernelReads) -> ModelH
     )
 
 
-def _assembled(parts: TensorParts[TensorInfo]) -> TensorParts[TensorInfo]:
+def _assemble_parts(parts: TensorParts[TensorInfo]) -> TensorParts[TensorInfo]:
     return TensorParts(
         assemble_tensors(parts.trunk, parts.trunk_recipes),
         assemble_tensors(parts.head, parts.head_recipes),

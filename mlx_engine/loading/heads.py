@@ -124,17 +124,17 @@ def _why_unread(files: ModelFiles) -> Reason | None:
         for path in files.heads:
             _tensors((path,))
     except EngineError as error:
-        return _unreadable(str(error))
+        return _unreadable_reason(str(error))
     return None
 
 
-def _unreadable(damage: str) -> Reason:
+def _unreadable_reason(damage: str) -> Reason:
     words = Words("The drafting heads beside the model cannot be read: {damage}", damage=damage)
     return Reason("heads-unreadable", words)
 
 
 def _chosen_heads(place: Path, family: Family) -> HeadTensors:
-    candidate = _read(place, _files_at(place), family)
+    candidate = _read_heads_file(place, _files_at(place), family)
     if not any(part in name for name in candidate.tensors for part in ONLY_HEADS_HAVE):
         raise BadModelFile(
             "{place}: no drafting heads in there. Give the file or folder of the heads.",
@@ -195,7 +195,7 @@ def _folders_of_same_model(root: Path) -> Iterator[Path]:
             yield from () if found is None else (found,)
 
 
-def _read(origin: Path, paths: tuple[Path, ...], family: Family) -> HeadTensors:
+def _read_heads_file(origin: Path, paths: tuple[Path, ...], family: Family) -> HeadTensors:
     tensors = pair_fp8_scales(_tensors(paths), family.config, family.origin)
     parts = family.split_heads_file(tensors, str(origin))
     return HeadTensors(assemble_tensors(parts.head, parts.head_recipes), str(origin))
@@ -210,9 +210,9 @@ def _tensors(paths: tuple[Path, ...]) -> Mapping[str, TensorInfo]:
 def _read_or_note_damage(origin: Path, paths: tuple[Path, ...], family: Family) -> HeadTensors:
     """Read headers of files that may hold MTP heads; an error becomes their `why_not`."""
     try:
-        return _read(origin, paths, family)
+        return _read_heads_file(origin, paths, family)
     except EngineError as error:
-        return HeadTensors({}, str(origin), why_not=_unreadable(str(error)))
+        return HeadTensors({}, str(origin), why_not=_unreadable_reason(str(error)))
 
 
 def _files_at(place: Path) -> tuple[Path, ...]:
@@ -244,7 +244,7 @@ def _check_usable(candidate: HeadTensors, family: Family) -> HeadTensors:
         if name.endswith(".output.weight") and tensor.shape[:1] < (rows,)
     }
     kept = {n: t for n, t in candidate.tensors.items() if n.rpartition(".")[0] not in trimmed}
-    problem = candidate.why_not or _problem(kept, origin, family)
+    problem = candidate.why_not or _why_unusable(kept, origin, family)
     if problem is not None:
         return replace(candidate, tensors={}, why_not=problem)
     remarks = []
@@ -266,7 +266,7 @@ def _check_usable(candidate: HeadTensors, family: Family) -> HeadTensors:
     return replace(candidate, tensors=kept, remarks=tuple(remarks))
 
 
-def _problem(tensors: Mapping[str, TensorInfo], origin: str, family: Family) -> Reason | None:
+def _why_unusable(tensors: Mapping[str, TensorInfo], origin: str, family: Family) -> Reason | None:
     """Why MTP heads cannot be used: incomplete or of another model; None if they can."""
     wanted = family.head_shapes(tensors)
     if (missing := _missing_tensor(tensors, wanted)) is not None:

@@ -117,7 +117,7 @@ def load_model(
     repacked = headers.gguf is not None and not (cache and cache.was_read)
     to_come = None if repacked else on_progress  # repacked weights are in memory already
     evaluate_arrays(trunk, str(files.root), to_come, stop)
-    of_model = (model.plain_only, None if model.joint is not None else PASSES_OF_ONE)
+    of_model = (model.plain_only, None if model.joint_forward is not None else PASSES_OF_ONE)
     lacks = [reason for reason in of_model if reason is not None]
     kept = cache.reasons if cache is not None else ()
     unused = () if options.draft_model else description.unused_draft_model

@@ -50,7 +50,7 @@ class MtpHead(Protocol):
     ) -> mx.array:
         """Run an MTP head: tokens [1, T], previous hidden states [1, T, H] -> its own [1, T, H].
 
-        Rows may belong to several sequences if the model has a `joint` forward pass.
+        Rows may belong to several sequences if the model has a `joint_forward`.
         """
 
     @property
@@ -89,7 +89,7 @@ class Model(Protocol):
 
     @property
     def output_rows(self) -> FewRowMatrix | None:
-        """The output matrix, to pick tokens without writing logits; None where they are needed."""
+        """Kernels that pick tokens by the output matrix, without logits; None without them."""
 
     @property
     def packed_cache(self) -> Reason | None:
@@ -105,8 +105,8 @@ class Model(Protocol):
         """Run the model on int tokens [1, T] -> hidden states [1, T, H] for output and heads."""
 
     @property
-    def joint(self) -> JointForward | None:
-        """Forward pass over rows of several sequences; None where each needs its own pass."""
+    def joint_forward(self) -> JointForward | None:
+        """Forward pass over concatenated rows of several sequences; None if unsupported."""
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Hidden states [1, T, H] -> float32 logits [1, T, V]."""
@@ -120,7 +120,7 @@ class Headless:
 
     heads: tuple[MtpHead, ...] = ()
     output_rows: FewRowMatrix | None = None
-    joint: JointForward | None = None
+    joint_forward: JointForward | None = None
 
     def widen(self) -> bool:
         """Compute in bfloat16 from the next pass on, where that is possible: not here."""

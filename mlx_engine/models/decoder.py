@@ -106,7 +106,7 @@ class Decoder:
         return self.forward_with_residuals(tokens, caches, ())
 
     @property
-    def joint(self) -> JointForward | None:
+    def joint_forward(self) -> JointForward | None:
         """The decoder's forward pass over several sequences; None with a second RoPE table."""
         return self.forward if self.spec.long_rope_after is None else None
 
@@ -204,7 +204,7 @@ def _written_keys_values(cache: LayerCache, hidden: mx.array) -> mx.array:
 
 
 class _Layer(NamedTuple):
-    """A decoder block and its slice of the cache list; has_caches: not an earlier layer's."""
+    """A decoder block and its slice of the cache list; has_caches: it uses no earlier layer's."""
 
     number: int
     block: DecoderBlock

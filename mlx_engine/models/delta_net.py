@@ -68,7 +68,7 @@ class DeltaNet:
         """Run Gated DeltaNet on normed hidden states [1, T, H] -> [1, T, N] for `out_proj`."""
         del masks
         spec = self._spec
-        gate, rows = self._inputs.split_gate(self._projections.products(x))
+        gate, rows = self._inputs.split_gate(self._projections.padded_products(x))
         outputs = self._head_norm(each(cache, self._run_sequence, *rows))
         join = self._stock.elementwise(_apply_silu_gate)
         if not spec.tiled:

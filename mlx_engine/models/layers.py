@@ -164,9 +164,9 @@ class Projections:
 
     def __call__(self, x: mx.array) -> list[mx.array]:
         """Multiply x [..., K] by all projections -> one array [..., N] for each of them."""
-        return self.parts(self.products(x))
+        return self.parts(self.padded_products(x))
 
-    def products(self, x: mx.array) -> list[mx.array]:
+    def padded_products(self, x: mx.array) -> list[mx.array]:
         """Multiply x [..., K] by the stacked projection matrices; outputs keep padding columns."""
         return [linear.padded_product(x) for linear in self.linears]
 
@@ -248,10 +248,10 @@ class Embedding:
 
     def __call__(self, tokens: mx.array) -> mx.array:
         """Look up the embeddings of token ids [..., T] -> rows [..., T, H]."""
-        values = self._values(tokens)
+        values = self._look_up_rows(tokens)
         return values if self.scale == 1.0 else values * self.scale
 
-    def _values(self, tokens: mx.array) -> mx.array:
+    def _look_up_rows(self, tokens: mx.array) -> mx.array:
         if self.served is not None and 1 in self.served:
             form, launcher = BLOCK_FORMS[self.matrix.mode], self.served.launcher
             return block_embedding(tokens, self.matrix.weight, form, self.dtype, launcher)
@@ -291,7 +291,11 @@ class Norm:
 
     @staticmethod
     def read_rows(part: Part, names: Mapping[str, int], eps: float) -> "Norm":
-        """Read several RMS norms as one over stacked rows; names: norm -> how many rows it has."""
+        """Stack the weights of several RMS norms, each repeated for its rows, to one norm.
+
+        names: name of a norm -> number of rows of the input (heads) that it normalises. The
+        weight of the result is [rows, N].
+        """
         weights = [part.vector(f"{name}.weight") for name in names]
         rows = zip(weights, names.values(), strict=True)
         every = [mx.broadcast_to(weight, (count, weight.size)) for weight, count in rows]
@@ -367,13 +371,13 @@ class GatedFeedForward:
 
     def __call__(self, x: mx.array) -> mx.array:
         """Apply the feed-forward to hidden states [1, T, H] -> [1, T, H]."""
-        return self.down.linear(self._gated(x))
+        return self.down.linear(self._gate_up_product(x))
 
     def add_to(self, residual: mx.array, x: mx.array) -> mx.array:
         """Return residual [1, T, H] + feed-forward(x)."""
-        return self.down(residual, self._gated(x))
+        return self.down(residual, self._gate_up_product(x))
 
-    def _gated(self, x: mx.array) -> mx.array:
+    def _gate_up_product(self, x: mx.array) -> mx.array:
         if self.few_rows is not None and self.few_rows.takes(x):
             return self.few_rows.gate_up(x)
         return self.join(*self.gate_up(x))

@@ -99,7 +99,7 @@ class RepeatedSequences:
         self._tokens += tokens
 
     def penalties(self, drafted: Sequence[int]) -> NDArray[np.float32]:
-        """What to subtract after the conversation and the first n drafted tokens, [n + 1, V]."""
+        """Penalties to subtract after the conversation and each of n drafted tokens, [n + 1, V]."""
         rows = np.zeros((len(drafted) + 1, self._vocabulary), dtype=np.float32)
         tokens, options = np.array([*self._tokens, *drafted], dtype=np.int64), self._options
         for number, row in enumerate(rows):

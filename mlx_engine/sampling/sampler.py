@@ -86,7 +86,7 @@ PLAIN_OPS = SamplerKernels()
 
 
 class Grammar(Protocol):
-    """Which tokens may follow, where an answer is bound to a grammar (text/grammar.py)."""
+    """Protocol of a grammar that constrains an answer; AnswerGrammar implements it."""
 
     def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
         """Which tokens may follow the answer and the first n drafted tokens, [n + 1, V].
@@ -98,7 +98,7 @@ class Grammar(Protocol):
         """Tokens that must follow the answer, as its text is usually tokenised; often none."""
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Go on by these tokens of the answer."""
+        """Advance past these tokens of the answer."""
 
 
 class Sampler:
@@ -240,19 +240,19 @@ class Sampler:
         """End a draft before its first token that the grammar does not allow; for every round."""
         if not self.is_bound:
             return drafted
-        self._binding = self._binding_of(drafted.tolist())  # type: ignore[arg-type]
+        self._binding = self._constraint_bias(drafted.tolist())  # type: ignore[arg-type]
         return drafted[: self._binding.shape[0] - 1]
 
     def bound(self, logits: mx.array) -> mx.array:
-        """Add to logits [R, V] behind the draft that was `cut` what binds the answer there."""
+        """Add the bias of grammar and repeated passages to logits [R, V], after `cut`."""
         return logits + self._binding if self.is_bound else logits
 
     def bound_draft(self, logits: mx.array) -> mx.array:
-        """Add to logits [1, V] of a draft's first token what binds the answer there."""
-        return logits + self._binding_of(()) if self.is_bound else logits
+        """Add the bias of grammar and repeated passages to a draft's first logits [1, V]."""
+        return logits + self._constraint_bias(()) if self.is_bound else logits
 
-    def _binding_of(self, drafted: Sequence[int]) -> mx.array:
-        """What is added behind the answer and the first n drafted tokens, float32 [n + 1, V].
+    def _constraint_bias(self, drafted: Sequence[int]) -> mx.array:
+        """Make the bias after the answer and each of n drafted tokens, float32 [n + 1, V].
 
         -inf where the grammar forbids a token, and penalties of repeated passages. n: number of
         drafted tokens before the first that is forbidden.
@@ -297,7 +297,7 @@ class Sampler:
         settings: mx.array,
     ) -> mx.array:
         rows, kernel = logits.shape[0], self._filter_kernel
-        penalised = self._penalised(logits, prefix, position)
+        penalised = self._apply_penalties(logits, prefix, position)
         if kernel is not None:
             keys = self._noise_keys(position, rows)
             return filtered_pick(penalised, keys, settings, kernel.launcher)
@@ -329,7 +329,7 @@ class Sampler:
 
     def pick_greedy(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
         """Pick the likeliest token of each row of logits, int32 [R]; among equals the lowest id."""
-        scored = logits if self._sees_raw else self._penalised(logits, prefix, position)
+        scored = logits if self._sees_raw else self._apply_penalties(logits, prefix, position)
         return mx.argmax(scored, axis=-1).view(mx.int32)
 
     def probability(self, logits: mx.array, picked: mx.array, prefix: mx.array) -> mx.array:
@@ -337,7 +337,7 @@ class Sampler:
 
         Penalties and bias are applied; the temperature is 1.
         """
-        penalised = self._penalised(logits, prefix)
+        penalised = self._apply_penalties(logits, prefix)
         chosen = mx.take_along_axis(penalised, picked[:, None], axis=-1)
         return mx.exp(chosen - mx.logsumexp(penalised, axis=-1, keepdims=True))[:, 0]
 
@@ -349,7 +349,7 @@ class Sampler:
         every = row_keys(self._seed, range(position + 1, position + pending.most + rows))
         return mx.take(every, pending.after(-1) + mx.arange(rows), axis=0)
 
-    def _penalised(
+    def _apply_penalties(
         self, logits: mx.array, prefix: mx.array, position: int | None = None
     ) -> mx.array:
         """Apply penalties and bias to logits; returns float32 [R, V].

@@ -364,7 +364,7 @@ def _attention(
 
 
 def _delta(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    """Make a trial case of the delta rule: three steps replayed, then steps with values x."""
+    """Make a trial case of the delta rule: replay three steps, then run rows of values x."""
     del dtype
     heads = 2 * KEY_HEADS
     state = normal((heads, work.outputs, work.inputs), seed)
@@ -399,7 +399,10 @@ def _delta(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> 
 
 
 def _delta_inputs(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    """Make a trial case of the delta rule's convolution of rows x, after two accepted rows."""
+    """Make a trial case of the kernel that computes the delta rule's inputs from rows x.
+
+    The convolution starts from a window that two accepted rows of the last block end.
+    """
     heads, side = 2 * KEY_HEADS, KEY_HEADS * work.inputs
     channels = 2 * side + heads * work.outputs
     fixed = delta_inputs.DeltaConstants(

@@ -141,15 +141,15 @@ class CostMeter:
     def _time_two_chats(self) -> Iterator[None]:
         """Time a forward pass with one row of each of two chats, where passes can be shared."""
         model, fastest = self._model, float("inf")
-        if model.joint is None:
+        if model.joint_forward is None:
             return
         tokens = mx.zeros((1, CONTEXT), dtype=mx.int32)
         chats = [_filled_caches(model, tokens, self.cache.bits) for _ in range(2)]
         yield
 
         def shared_pass() -> mx.array:
-            assert model.joint is not None
-            hidden = model.joint(tokens[:, :2], joint_caches(chats, (1, 1)))
+            assert model.joint_forward is not None
+            hidden = model.joint_forward(tokens[:, :2], joint_caches(chats, (1, 1)))
             for caches in chats:
                 caches.commit(0)
             return mx.argmax(model.logits(hidden), axis=-1)

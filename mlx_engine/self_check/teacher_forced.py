@@ -181,7 +181,7 @@ class HeadFit(NamedTuple):
         return self.agreed / self.judged if self.judged else 0.0
 
     @property
-    def is_misfit(self) -> bool:
+    def is_mismatched(self) -> bool:
         """Whether the MTP head agrees so rarely with the model that it can hardly belong to it."""
         return self.judged >= FEWEST_JUDGED and self.share < LEAST_AGREEMENT
 
@@ -212,7 +212,7 @@ def with_head_check(loaded: LoadedModel, description: ModelDescription) -> Model
     norm weights stored with or without 1 added; heads made for the hidden state at another place.
     """
     fit = measure_fit(loaded.model, loaded.tokenizer.encode(TEXT, add_special=True))
-    if not fit.is_misfit:
+    if not fit.is_mismatched:
         return description
     words = Words(
         "The drafting heads of {origin} seem not to fit this model: in a test text they guessed "

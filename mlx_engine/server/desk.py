@@ -228,7 +228,7 @@ def _up_to_a_call(events: Iterator[Event], stop: Callable[[], None]) -> Iterator
 
 
 def words_on(error: Exception) -> str:
-    """Return what a client is told about an error; a bug is in the log under the name told."""
+    """Return an error's message for the client; that of a bug names its entry in the log."""
     if isinstance(error, EngineError):
         return str(error)
     name = uuid4().hex[:8]
@@ -246,7 +246,7 @@ def _add(events: list[Event], event: Event) -> None:
 
 
 class ClientGone(Exception):
-    """The client went away before its answer was whole."""
+    """The client closed the connection before its answer was complete."""
 
 
 async def unless_gone(request: Request, *works: Coroutine[Any, Any, T]) -> list[T]:

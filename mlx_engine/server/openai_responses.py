@@ -198,7 +198,7 @@ def _usage(stats: GenerationStats) -> dict[str, Any]:
 
 @dataclass
 class _Output:
-    """A response while it grows: its items, and the events that tell of them."""
+    """A response while it is generated: items so far, and their events."""
 
     fields: dict[str, Any]
     items: list[Item] = field(default_factory=list)
@@ -221,7 +221,7 @@ class _Output:
             yield self.event(name, response=self.response())
 
     def add(self, event: Event) -> Iterator[dict[str, Any]]:
-        """Yield the events that tell of an event of the engine."""
+        """Convert an event of the engine to events of the stream."""
         match event:
             case RoundFinished():
                 self._scores += logprob_entries(event.logprobs)
@@ -237,7 +237,7 @@ class _Output:
                 scores, self._scores = self._scores, []
                 if kind == "message":
                     part["logprobs"] += scores
-                yield self._told("delta", scores, delta=event.text)
+                yield self._text_event("delta", scores, delta=event.text)
             case ToolCall():
                 yield from self._end_item()
                 item = {"id": f"fc_{uuid4().hex}", "type": "function_call", "status": "completed"}
@@ -281,12 +281,12 @@ class _Output:
             item = self.items[-1]
             item["status"] = "completed"
             [part] = item["content"]
-            yield self._told("done", part.get("logprobs"), text=part["text"])
+            yield self._text_event("done", part.get("logprobs"), text=part["text"])
             yield self.event("response.content_part.done", part=part, **self._place())
             yield self._item_event("done", item)
             self._kind = ""
 
-    def _told(self, end: str, scores: object, **fields: object) -> dict[str, Any]:
+    def _text_event(self, end: str, scores: object, **fields: object) -> dict[str, Any]:
         name = "output_text" if self._kind == "message" else "reasoning_text"
         more = {"logprobs": scores} if name == "output_text" else {}
         return self.event(f"response.{name}.{end}", **self._place(), **fields, **more)

@@ -89,7 +89,7 @@ def routes(desk: Desk) -> APIRouter:
             first, last = _choice(echoed[0]), _choice("")
             chunks = stream(head, first, _piece, last, lambda _: None, events, has_usage)
             return StreamingResponse(chunks, media_type="text/event-stream")
-        works = (_written(desk, body, *prompt) for prompt in asked)
+        works = (_finish_continuation(desk, body, *prompt) for prompt in asked)
         written = await unless_gone(request, *works)
         scores = [
             await _logprobs(desk, body, prompt, answer)
@@ -106,10 +106,10 @@ async def _echo(desk: Desk, prompt: Prompt) -> str:
     return await desk.call(lambda engine: engine.detokenize(prompt))
 
 
-async def _written(
+async def _finish_continuation(
     desk: Desk, body: CompletionBody, prompt: Prompt, choice: int
 ) -> GenerationFinished:
-    """Return a whole continuation; where nothing is to be written, an empty one."""
+    """Generate a whole continuation; an empty one for max_tokens 0."""
     if body.max_tokens != 0:
         return await desk.written(_continuation(desk, body, prompt, choice))
     tokens = await desk.call(partial(_tokens, prompt))
@@ -147,15 +147,17 @@ async def _logprobs(
         return {
             "tokens": texts,
             "token_logprobs": chosen,
-            "top_logprobs": [row and _named(row, engine) for row in likely] if top else None,
+            "top_logprobs": [row and _keyed_by_text(row, engine) for row in likely]
+            if top
+            else None,
             "text_offset": [*starts][:-1],
         }
 
     return await desk.call(score)
 
 
-def _named(likely: dict[int, float], engine: Engine) -> dict[str, float]:
-    """Name the likeliest tokens, sorted, by their text; of several with one text the likeliest."""
+def _keyed_by_text(likely: dict[int, float], engine: Engine) -> dict[str, float]:
+    """Key the likeliest tokens' log-probabilities by text; the likeliest of equal texts stays."""
     return {engine.detokenize([token]): likely[token] for token in reversed(likely)}
 
 

@@ -279,7 +279,7 @@ class EngineThread:
     def catch_up(self) -> None:
         """Run posted functions and remove withdrawn answers; called in the middle of loads, too."""
         for _ in range(len(self._urgent)):
-            self._guarded(self._urgent.popleft())
+            self._run_reporting(self._urgent.popleft())
         for answer in [answer for answer in self._answers if answer.is_withdrawn]:
             self._remove(answer)
 
@@ -295,17 +295,17 @@ class EngineThread:
         try:
             while self._wait():
                 self._catch_up_wholly()
-                for answer in self._turns():
+                for answer in self._runnable_answers():
                     self._take_turn(answer)
                 if self._idle and not self.is_awaited():
-                    self._guarded(self._work_while_idle)
-                self._guarded(self._after_turns)
+                    self._run_reporting(self._work_while_idle)
+                self._run_reporting(self._after_turns)
         finally:
             for answer in self._answers:
                 answer.stop()
                 answer.go_on()
                 answer.finish()
-            self._guarded(lambda: self.use(None))
+            self._run_reporting(lambda: self.use(None))
             while self._calls:
                 self._calls.popleft()()
 
@@ -320,7 +320,7 @@ class EngineThread:
         while self._calls:
             self._calls.popleft()()
 
-    def _turns(self) -> list[Answering]:
+    def _runnable_answers(self) -> list[Answering]:
         """Answers whose turn it is: those that need not wait for an earlier one."""
         found, chats, guests = list[Answering](), set[str](), 0
         for answer in self._answers:
@@ -339,7 +339,7 @@ class EngineThread:
         return found
 
     def _take_turn(self, answer: Answering) -> None:
-        if self.is_closing or answer not in self._turns():  # held up meanwhile
+        if self.is_closing or answer not in self._runnable_answers():  # held up meanwhile
             return
         self._current = answer
         goes_on = answer.go_on()
@@ -358,7 +358,7 @@ class EngineThread:
         if not work():
             self._idle.appendleft(work)
 
-    def _guarded(self, function: Callable[[], None]) -> None:
+    def _run_reporting(self, function: Callable[[], None]) -> None:
         try:
             function()
         except INTERPRETER_EXITS:

@@ -341,7 +341,9 @@ def _template_fields(
                 "id": call.id,
                 "function": {
                     "name": call.name,
-                    "arguments": call.arguments if as_argument_texts else _parsed(call.arguments),
+                    "arguments": call.arguments
+                    if as_argument_texts
+                    else _parse_arguments(call.arguments),
                 },
             }
             for call in message.calls
@@ -353,7 +355,7 @@ def _template_fields(
     return {"thinking": message.thinking, **fields, "reasoning_content": message.thinking}
 
 
-def _parsed(arguments: str) -> object:
+def _parse_arguments(arguments: str) -> object:
     """Parse a call's arguments; text that is no JSON stays text."""
     try:
         return json.loads(arguments)

@@ -107,7 +107,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             trim_blocks=True,
             lstrip_blocks=True,
             extensions=[LoopControlExtension, GenerationTag],
-            finalize=self._printed,
+            finalize=self._check_printable,
             optimized=False,
             cache_size=0,
         )
@@ -116,9 +116,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         self._sizes: dict[int, tuple[object, int]] = {}
         filters = cast(dict[str, Callable[..., Any]], self.filters)
         filters |= {"tojson": self._to_json, "safe": str}
-        self.filters = {
-            name: self._charged_filter(name, filter) for name, filter in filters.items()
-        }
+        self.filters = {name: self._wrap_filter(name, filter) for name, filter in filters.items()}
         del self.globals["lipsum"]
 
     def compile_source(self, source: str) -> CodeType:
@@ -207,14 +205,14 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         raise SecurityError(f"it asks for {attribute!r} of a {type(obj).__name__}")
 
     @pass_context
-    def _printed(self, _context: Context, value: Any) -> Any:
+    def _check_printable(self, _context: Context, value: Any) -> Any:
         if not isinstance(value, PRINTABLE):
             raise SecurityError(f"it shows a {type(value).__name__}, which is not text")
         self._charge_characters(self.size(value))
         return value
 
-    def _charged_filter(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a Jinja filter so that its use is charged; filters may bypass `call`."""
+    def _wrap_filter(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a Jinja filter to charge its use to the template's budget; filters bypass `call`."""
 
         @functools.wraps(function)
         def charged(*args: Any, **kwargs: Any) -> Any:

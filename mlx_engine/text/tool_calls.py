@@ -243,7 +243,7 @@ _HEADER = re.compile(
 """Name and perhaps id of a call before a JSON object with its arguments."""
 
 
-def _json(text: str, _: Schemas) -> list[_Found]:
+def _parse_json_calls(text: str, _: Schemas) -> list[_Found]:
     """Parse calls written as JSON: {"name": ..., "arguments" or "parameters": {...}}, or a list."""
     found: list[_Found] = []
     while text.startswith(("{", "[")):
@@ -254,7 +254,7 @@ def _json(text: str, _: Schemas) -> list[_Found]:
 
 
 def _json_call(call: object) -> _Found:
-    """Read one object; also {name: arguments}. Raises ValueError."""
+    """Parse a call from one JSON object, also {name: arguments}. Raises ValueError."""
     if not isinstance(call, dict):
         raise ValueError("no tool call")
     inner = call.get("function")
@@ -267,7 +267,7 @@ def _json_call(call: object) -> _Found:
     return _Found(name, _decode(given)[0] if isinstance(given, str) else given, call.get("id"))
 
 
-def _named_json(text: str, _: Schemas) -> list[_Found]:
+def _parse_named_json_calls(text: str, _: Schemas) -> list[_Found]:
     """Parse calls written as a name in a family's own header, then JSON; Kimi K2, DeepSeek, ..."""
     found, place = [], 0
     while header := _HEADER.search(text, place):
@@ -350,7 +350,7 @@ _TAGS = (
 )
 
 
-def _tagged(text: str, schemas: Schemas) -> list[_Found]:
+def _parse_tagged_calls(text: str, schemas: Schemas) -> list[_Found]:
     """Parse calls with an XML-like element for each argument, typed by the tool's schema."""
     for tags in _TAGS:
         found = []
@@ -375,20 +375,20 @@ _M3_CALL = re.compile(
 )
 
 
-def _nested(text: str, schemas: Schemas) -> list[_Found]:
+def _parse_minimax_calls(text: str, schemas: Schemas) -> list[_Found]:
     """Parse MiniMax M3's calls: an element for each argument, and inside for each entry or item."""
     found = []
     for call in _M3_CALL.finditer(text):
         schema = {"type": "object", "properties": schemas.get(call["name"], {})}
         tags = iter(call["body"].split(_M3)[1:])
         try:
-            found.append(_Found(call["name"], _element("", tags, schema)))
+            found.append(_Found(call["name"], _parse_element("", tags, schema)))
         except RecursionError:
             raise ValueError("nested too deeply") from None
     return found
 
 
-def _element(text: str, tags: Iterator[str], schema: object) -> Any:
+def _parse_element(text: str, tags: Iterator[str], schema: object) -> Any:
     """Parse one element, and those nested in it, to a dict, a list or a value of its schema's type.
 
     text: after the opening tag. tags: the rest of the call, taken up to the closing tag.
@@ -402,7 +402,7 @@ def _element(text: str, tags: Iterator[str], schema: object) -> Any:
             break
         is_item = name == "item" and name not in properties
         inner = fields.get("items") if is_item else properties.get(name)
-        inside.append((name, _element(content, tags, inner)))
+        inside.append((name, _parse_element(content, tags, inner)))
     if "array" in kinds or (
         "object" not in kinds and inside and {n for n, _ in inside} == {"item"}
     ):
@@ -467,7 +467,7 @@ _GEMMA_TOKEN = re.compile(
 )
 
 
-def _gemma(text: str, _: Schemas) -> list[_Found]:
+def _parse_gemma_calls(text: str, _: Schemas) -> list[_Found]:
     """Parse Gemma's calls: call:name{key:<|"|>text<|"|>,other:3}."""
     found = []
     for call in _GEMMA_CALL.finditer(text):
@@ -483,7 +483,7 @@ def _gemma(text: str, _: Schemas) -> list[_Found]:
     return found
 
 
-def _pythonic(text: str, _: Schemas) -> list[_Found]:
+def _parse_python_calls(text: str, _: Schemas) -> list[_Found]:
     """Parse calls written in Python, [name(key="text", other=3), ...]; LFM2's and Llama 4's."""
     if not (text.startswith("[") and text.endswith(")]")):
         return []
@@ -503,7 +503,12 @@ def _pythonic(text: str, _: Schemas) -> list[_Found]:
         raise ValueError("no tool call") from error
 
 
-SELF_ENDING: Collection[Form] = (_pythonic, _json, _named_json, _gemma)
+SELF_ENDING: Collection[Form] = (
+    _parse_python_calls,
+    _parse_json_calls,
+    _parse_named_json_calls,
+    _parse_gemma_calls,
+)
 """Forms that tell themselves whether a call is whole, where the closing marker may be missing."""
-FORMS: Collection[Form] = (*SELF_ENDING, _nested, _tagged)
+FORMS: Collection[Form] = (*SELF_ENDING, _parse_minimax_calls, _parse_tagged_calls)
 """Forms of calls, each tried in turn."""

@@ -146,7 +146,7 @@ class GenerationFinished:
 Event = PromptProgress | TextPiece | ToolCall | RoundFinished | GenerationFinished
 
 TURN_ENDS = (PromptProgress, RoundFinished)
-"""Events after which to drive the next conversation, where several are answered at once."""
+"""Classes of events that end a session's turn, where several sessions answer in turn."""
 
 
 @dataclass(frozen=True, slots=True)

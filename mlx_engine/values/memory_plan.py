@@ -85,18 +85,18 @@ class CacheBytes:
 
     def per_token(self, bits: CacheBits = 16) -> int:
         """Bytes of keys and values that one token adds to the KV cache, stored in `bits`."""
-        return self._stored(self.values, self.groups, bits)
+        return self._row_nbytes(self.values, self.groups, bits)
 
     def place(self, bits: CacheBits = 16) -> int:
         """Bytes that a checkpoint of the conversation copies: recurrent states and full windows."""
-        return self.states + self._stored(self.window_values, self.window_groups, bits)
+        return self.states + self._row_nbytes(self.window_values, self.window_groups, bits)
 
     def slack(self, bits: CacheBits = 16) -> int:
         """Bytes of sliding-window rows that are stored but no longer attended to."""
         groups = self.slack_values * self.window_groups // max(1, self.window_values)
-        return self._stored(self.slack_values, groups, bits)
+        return self._row_nbytes(self.slack_values, groups, bits)
 
-    def _stored(self, values: int, groups: int, bits: CacheBits) -> int:
+    def _row_nbytes(self, values: int, groups: int, bits: CacheBits) -> int:
         if bits == 16:
             return values * self.element
         return values * bits // 8 + 2 * groups * self.element

@@ -60,7 +60,7 @@ class Fixed:
 
     depths: "CyclingDepth"
 
-    def knows_ahead(
+    def can_plan_ahead(
         self, state: SequenceState, options: DraftOptions, newest: int, limits: BatchLimits
     ) -> bool:
         del options, newest, limits

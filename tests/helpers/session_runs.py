@@ -155,10 +155,10 @@ class Failing:
         """A pass; its fault is an error to raise after it, or a number to spoil its result."""
         return self._faulty(self._model.forward(tokens, caches))
 
-    def joint(self, tokens: mx.array, caches: JointCaches) -> mx.array:
-        """The same of several conversations."""
-        assert self._model.joint is not None
-        return self._faulty(self._model.joint(tokens, caches))
+    def joint_forward(self, tokens: mx.array, caches: JointCaches) -> mx.array:
+        """A pass of several conversations, which may fail too."""
+        assert self._model.joint_forward is not None
+        return self._faulty(self._model.joint_forward(tokens, caches))
 
     def _faulty(self, hidden: mx.array) -> mx.array:
         fault = next(self.faults, None)

@@ -68,7 +68,7 @@ class TableModel:
         self.heads = [self]
         self.mtp_output = None
         self.plain_only = self.packed_cache = None
-        self.output_rows = self.joint = None
+        self.output_rows = self.joint_forward = None
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         del bits

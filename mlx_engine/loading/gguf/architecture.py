@@ -318,7 +318,10 @@ class Architecture:
         return next(found, self._main_blocks)
 
     def _output_size(self, ending: str) -> int:
-        """Output size of the first matrix (or stack) whose tensor name ends so; 0 without one."""
+        """Rows of the first matrix whose tensor name has this ending, 0 if none has.
+
+        Of a stack [..., N, K] the rows N of each matrix.
+        """
         for name, tensor in self._file.tensors.items():
             if name.endswith(ending) and len(tensor.shape) > 1:
                 return tensor.shape[-2]

@@ -213,7 +213,7 @@ class NemotronHGguf(Architecture):
             "use_conv_bias": self._any_block_has("ssm_conv1d.bias"),
             "mamba_proj_bias": self._any_block_has("ssm_in.bias"),
             "use_bias": self._any_block_has("ssm_in.bias"),
-            "layer_norm_epsilon": self._eps(),
+            "layer_norm_epsilon": self._norm_epsilon(),
         }
         if "moe" not in kinds:
             return own
@@ -233,7 +233,7 @@ class NemotronHGguf(Architecture):
         found = (kind for name, kind in signs.items() if self._block_has(block, f"{name}.weight"))
         return next(found, "mlp")
 
-    def _eps(self) -> float:
+    def _norm_epsilon(self) -> float:
         number = self._metadata.number
         usual = number("attention.layer_norm_epsilon", 1e-5)
         return number("attention.layer_norm_rms_epsilon", usual)

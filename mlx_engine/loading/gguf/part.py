@@ -239,7 +239,7 @@ def kept_in_blocks(
 ) -> dict[str, TensorInfo]:
     """Replace GGUF matrices that a kernel can read by headers that keep the file's blocks."""
     kept = {
-        name: _in_blocks(info)
+        name: _keep_blocks(info)
         for name, info in tensors.items()
         if isinstance(info, GgufPart) and _can_stay(info, kernel_reads)
     }
@@ -257,7 +257,7 @@ def _can_stay(part: GgufPart, kernel_reads: KernelReads) -> bool:
     return not part.name.endswith(_BY_HEAD) and kernel_reads(kind, shape)
 
 
-def _in_blocks(part: GgufPart) -> GgufPart:
+def _keep_blocks(part: GgufPart) -> GgufPart:
     kind, (*lead, inputs) = part.stored.type, part.unpacked_shape
     shape = (*lead, inputs // kind.elements * kind.nbytes)
     return replace(part, dtype="U8", shape=shape, nbytes=prod(shape), plan=KEPT)
@@ -269,10 +269,10 @@ def unpacking_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
     for part in tensors:
         if isinstance(part, GgufPart) and part.plan.storage == "unpacked":
             by_type.setdefault(part.stored.type.name, []).append(part)
-    return tuple(_reason(name, parts) for name, parts in by_type.items())
+    return tuple(_unpacking_reason(name, parts) for name, parts in by_type.items())
 
 
-def _reason(name: str, parts: list[GgufPart]) -> Reason:
+def _unpacking_reason(name: str, parts: list[GgufPart]) -> Reason:
     stored, values = (
         size_words(sum(sizes))
         for sizes in ([p.file_nbytes for p in parts], [prod(p.shape) * 2 for p in parts])

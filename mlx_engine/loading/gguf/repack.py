@@ -66,7 +66,7 @@ def repack(
     inputs = rows.shape[1] // kind.nbytes * kind.elements
 
     def make(tile: NDArray[np.uint8]) -> list[mx.array]:
-        return _repacked(tile, kind, plan, inputs // plan.group_size)
+        return _repack_blocks(tile, kind, plan, inputs // plan.group_size)
 
     made = PackedTensor(*in_tiles(rows, inputs, make, check_stop))
     if made.biases is not None:
@@ -103,7 +103,7 @@ def in_tiles(
     return joined
 
 
-def _repacked(
+def _repack_blocks(
     rows: NDArray[np.uint8], kind: BlockType, plan: BlockPlan, groups: int
 ) -> list[mx.array]:
     blocks = mx.array(np.ascontiguousarray(rows)).reshape(len(rows), -1, kind.nbytes)
@@ -222,7 +222,7 @@ def _iq1_s(blocks: mx.array) -> _DecodedBlocks:
     half d; low bytes of 11-bit lattice indices [32]; uint16 [8], each with the high bits of four
     indices, a scale s of three bits and a sign.
     """
-    words = _words(blocks[..., 34:])
+    words = _as_uint16(blocks[..., 34:])
     high = (words[..., None] >> mx.array([0, 3, 6, 9], mx.uint16)) & 7
     index = blocks[..., 2:34].astype(mx.uint16) | (high.reshape(*blocks.shape[:-1], 32) << 8)
     scales = float16_at(blocks, 0) * (((words >> 12) & 7) * 2 + 1).astype(mx.float32)
@@ -240,7 +240,7 @@ def _iq1_m(blocks: mx.array) -> _DecodedBlocks:
     nibbles = _nibbles(blocks[..., 32:48], 1).reshape(*blocks.shape[:-1], 32)
     index = blocks[..., :32].astype(mx.uint16) | ((nibbles & 7).astype(mx.uint16) << 8)
     eighths = 8 * _lattice("IQ1_S")[index] + (1 - 2 * (nibbles >> 3).astype(mx.int8))[..., None]
-    words = _words(blocks[..., 48:])
+    words = _as_uint16(blocks[..., 48:])
     steps = (words[..., None] >> mx.array([0, 3, 6, 9], mx.uint16)) & 7
     factors = (steps.reshape(*blocks.shape[:-1], 16, 1) * 2 + 1).astype(mx.int16)
     products = eighths.reshape(*blocks.shape[:-1], 16, 16).astype(mx.int16) * factors
@@ -263,7 +263,9 @@ def _iq3_xxs(blocks: mx.array) -> _DecodedBlocks:
     """
     words = mx.contiguous(blocks[..., 66:]).view(mx.uint32)
     seven = ((words[..., None] >> mx.array([0, 7, 14, 21], mx.uint32)) & 127).astype(mx.uint16)
-    values = _signed("IQ3_XXS", blocks[..., 2:66], with_parity_sign(seven).astype(mx.uint8))
+    values = _signed_lattice_values(
+        "IQ3_XXS", blocks[..., 2:66], with_parity_sign(seven).astype(mx.uint8)
+    )
     scales = float16_at(blocks, 0) * ((words >> 28).astype(mx.float32) + 0.5)
     return _centred_codes(((values + 64) >> 1).astype(mx.uint8), scales, 32)
 
@@ -276,7 +278,7 @@ def _iq3_s(blocks: mx.array) -> _DecodedBlocks:
     """
     high = unpack_planes(blocks[..., 66:74], 1, BITS, 1).reshape(*blocks.shape[:-1], 64)
     index = blocks[..., 2:66].astype(mx.uint16) | (high.astype(mx.uint16) << 8)
-    values = _signed("IQ3_S", index, blocks[..., 74:106])
+    values = _signed_lattice_values("IQ3_S", index, blocks[..., 74:106])
     steps = _nibbles(blocks[..., 106:], 1).reshape(*blocks.shape[:-1], 8)
     scales = float16_at(blocks, 0) * (steps * 2 + 1).astype(mx.float32)
     return _DecodedBlocks(((values + 15) >> 1).astype(mx.uint8), scales * 2, scales * -15)
@@ -318,11 +320,11 @@ _CODES: dict[str, Callable[[mx.array], _DecodedBlocks]] = {
 """Decoders of blocks uint8 [rows, blocks, bytes], by the name of an element type."""
 
 
-def _words(data: mx.array) -> mx.array:
+def _as_uint16(data: mx.array) -> mx.array:
     return mx.contiguous(data).view(mx.uint16)
 
 
-def _signed(name: _LatticeType, index: mx.array, signs: mx.array) -> mx.array:
+def _signed_lattice_values(name: _LatticeType, index: mx.array, signs: mx.array) -> mx.array:
     """Look up lattice entries of four values, negated where a sign bit is set; int8 [..., 256]."""
     values = _lattice(name)[index].reshape(*index.shape[:-1], -1)
     minus = unpack_planes(signs.reshape(*index.shape[:-1], -1), 1, BITS, 1).reshape(values.shape)

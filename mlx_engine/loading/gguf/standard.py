@@ -77,10 +77,12 @@ class Glm4Gguf(Architecture):
         part = name.partition(".")[0]
         if part not in heads or not self._metadata.has("rope.dimension_sections"):
             return place
-        return replace(place, rows=_interleaved(heads[part], self._head_dim, self._rotary_dim()))
+        return replace(
+            place, rows=_interleaved_row_numbers(heads[part], self._head_dim, self._rotary_dim())
+        )
 
 
-def _interleaved(heads: int, head: int, rotated: int) -> tuple[int, ...]:
+def _interleaved_row_numbers(heads: int, head: int, rotated: int) -> tuple[int, ...]:
     """Stored row numbers in Hugging Face's order: rotated row 2 j + s is s * rotated / 2 + j."""
     order = (*swapped_rows(1, 2, rotated // 2), *range(rotated, head))
     return tuple(first + row for first in range(0, heads * head, head) for row in order)

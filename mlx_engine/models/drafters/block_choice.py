@@ -1,4 +1,4 @@
-"""What chooses along a block of drafts: DFlash 2's candidate selector, DSpark's Markov head.
+"""Scores of tokens along a drafted block: DFlash 2's candidate selector, DSpark's Markov head.
 
 A block's rows know nothing of one another's tokens. These add to a row's logits what the token
 before it says, so the tokens are picked one after the other, without another pass.

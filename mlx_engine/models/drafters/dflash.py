@@ -54,12 +54,12 @@ class _Convolution:
         self._taps = Linear.read(part, "kernel_projection")
 
     def prepare(self, x: mx.array) -> _Taps:
-        """Convolve normed rows [1, T, H]; the taps for `finish` are of the same rows."""
+        """Convolve normed rows [1, T, H]; also return their dynamic taps for `finish`."""
         taps = self._taps(x).reshape(1, x.shape[1], 2, self._sizes.taps, -1)
         return _Taps(self._run(x, taps[:, :, 0], self._base[0]), taps[:, :, 1])
 
     def finish(self, x: mx.array, taps: mx.array) -> mx.array:
-        """Convolve what the layer made of the rows, [1, T, H]."""
+        """Convolve the layer's output rows [1, T, H]."""
         return self._run(x, taps, self._base[1])
 
     def _run(self, x: mx.array, dynamic: mx.array, base: mx.array) -> mx.array:
@@ -203,7 +203,7 @@ class DFlash(FeatureDrafter):
         depth: int,
         pick: Pick,
     ) -> int:
-        """Draft `depth` tokens in one pass; returns 1, the passes. `hidden` is not read."""
+        """Draft `depth` tokens in one pass; returns 1, the number of passes. `hidden` is unused."""
         del hidden
         states = self.block(token, caches)[:, :depth]
         logits, before = self.logits(states).squeeze(0), token

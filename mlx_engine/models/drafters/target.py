@@ -30,7 +30,7 @@ class FeatureModel(Headless):
     ) -> None:
         self._model = model
         self._forward = forward
-        self.joint = joint
+        self.joint_forward = joint
         self.vocabulary = model.vocabulary
         self.hidden_size = model.hidden_size
         self.plain_only, self.packed_cache = model.plain_only, model.packed_cache
@@ -71,7 +71,7 @@ class Pick(Protocol):
 class FeatureReader(ABC):
     """Base of draft models for one target, whose inner hidden states or keys and values they read.
 
-    target: the wrapped target, which is run while this drafts. arrays: all weights, lazy.
+    target: the wrapped target, which runs while this model drafts. arrays: all weights, lazy.
     packed_cache: why the draft model's KV cache must stay in 16 bits; None where it may be
     quantised.
     """
@@ -175,7 +175,7 @@ def draft_target(model: Model, origin: str) -> DraftTarget:
 
         def with_features(after: Sequence[int]) -> FeatureModel:
             forward = partial(model.forward_with_residuals, residual_layers=after)
-            return FeatureModel(model, forward, None if model.joint is None else forward)
+            return FeatureModel(model, forward, None if model.joint_forward is None else forward)
 
         return DraftTarget(model, model.layers, model.embed, with_features)
     raise UnsupportedModel(

@@ -150,14 +150,14 @@ def _mamba(fields: ConfigFields) -> Mamba2Spec:
     )
 
 
-def _ungated(fields: ConfigFields, inner: int) -> FeedForwardSpec:
+def _ungated_feed_forward(fields: ConfigFields, inner: int) -> FeedForwardSpec:
     activation = read_activation(fields, "relu2", "mlp_hidden_act")
     bias = fields.flag("mlp_bias", default=False)
     return FeedForwardSpec(inner, activation, bias=bias, gated=False)
 
 
-def _dense(fields: ConfigFields) -> FeedForwardSpec:
-    return _ungated(fields, fields.count("intermediate_size"))
+def _dense_feed_forward(fields: ConfigFields) -> FeedForwardSpec:
+    return _ungated_feed_forward(fields, fields.count("intermediate_size"))
 
 
 def _experts(fields: ConfigFields) -> ExpertsSpec:
@@ -166,11 +166,13 @@ def _experts(fields: ConfigFields) -> ExpertsSpec:
     fields.with_values(n_group=groups).require_multiple("n_routed_experts", "n_group")
     shared = None
     if fields.count("n_shared_experts", 1, minimum=0):
-        shared = _ungated(fields, fields.count("moe_shared_expert_intermediate_size"))
+        shared = _ungated_feed_forward(fields, fields.count("moe_shared_expert_intermediate_size"))
     return ExpertsSpec(
         count=count,
         per_token=fields.count("num_experts_per_tok", 2, maximum=count),
-        feed=replace(_ungated(fields, fields.count("moe_intermediate_size")), bias=False),
+        feed=replace(
+            _ungated_feed_forward(fields, fields.count("moe_intermediate_size")), bias=False
+        ),
         score="sigmoid",
         choice_bias=True,
         float32_router=True,
@@ -185,6 +187,6 @@ def _experts(fields: ConfigFields) -> ExpertsSpec:
 
 
 _FEEDS: Mapping[Kind, Callable[[ConfigFields], FeedForwardSpec | ExpertsSpec]] = {
-    "mlp": _dense,
+    "mlp": _dense_feed_forward,
     "moe": _experts,
 }

@@ -62,20 +62,24 @@ def class_fields(config: Fields, kind: str, origin: str) -> dict[str, object]:
     """
     fields = ConfigFields(config, origin)
     text = config.get("text_config")
-    filled = _filled_level(config, kind, fields)
+    filled = _fill_absent_fields(config, kind, fields)
     if isinstance(text, Mapping):
-        filled["text_config"] = _filled_level(text, kind, fields)
-        _refuse_unread({**filled, **_filled_level(text, kind, fields)}, kind, origin)
+        filled["text_config"] = _fill_absent_fields(text, kind, fields)
+        _check_fixed_values({**filled, **_fill_absent_fields(text, kind, fields)}, kind, origin)
         return filled
     if fields.has("num_attention_heads"):
         heads, width = fields.count("num_attention_heads"), fields.count("hidden_size", 1)
         filled.setdefault("head_dim", max(1, width // heads))
-    _refuse_unread(filled, kind, origin)
+    _check_fixed_values(filled, kind, origin)
     return filled
 
 
-def _filled_level(level: Fields, kind: str, fields: ConfigFields) -> dict[str, object]:
-    """Fill in one level of a config, the outer or `text_config`, for mlx-lm's model class."""
+def _fill_absent_fields(level: Fields, kind: str, fields: ConfigFields) -> dict[str, object]:
+    """Copy an object of a config, with fields that mlx-lm's class for this model type needs.
+
+    level: the outer object or `text_config`. Adds defaults of absent fields, RoPE fields in the
+    form that the class reads, and older names of renamed fields.
+    """
     is_whole = "text_config" in level
     default = {"rope_theta": 10000.0} if kind in FIXED else {}
     absent = {} if is_whole else {**default, **DEFAULTS.get(kind, {})}
@@ -113,7 +117,7 @@ def _kimi_delta(filled: Fields, fields: ConfigFields) -> dict[str, object]:
     }
 
 
-def _refuse_unread(filled: Fields, kind: str, origin: str) -> None:
+def _check_fixed_values(filled: Fields, kind: str, origin: str) -> None:
     fixed = dict(FIXED.get(kind, {}))
     if kind in _NORMS_SEVERAL and filled.get("num_experts_per_tok") == 1:
         fixed[_NORMS_SEVERAL[kind]] = False
@@ -122,7 +126,7 @@ def _refuse_unread(filled: Fields, kind: str, origin: str) -> None:
         asked: object = filled
         for key in name.split("."):
             asked = asked.get(key, value) if isinstance(asked, Mapping) else value
-        if _normalised(asked) != _normalised(value):
+        if _without_synonyms(asked) != _without_synonyms(value):
             raise UnsupportedModel(
                 "{origin}: asks for {key} {value}, which mlx-lm does not know for this "
                 "architecture. Take another model.",
@@ -132,7 +136,7 @@ def _refuse_unread(filled: Fields, kind: str, origin: str) -> None:
             )
 
 
-def _normalised(value: object) -> object:
+def _without_synonyms(value: object) -> object:
     """Map config values that mean the same to one: synonyms, and lists that repeat one string."""
     if isinstance(value, str):
         return _SAME.get(value, value)

@@ -187,7 +187,7 @@ class NamedArrays(NamedTuple):
 def _build_module(module: str, config: Mapping[str, object], weights: NamedArrays) -> Module:
     model = _construct_module(module, config, weights.origin)
     apart = _rename_for_class(weights.arrays, _parameters_of(model))
-    arrays = _sanitized(model, weights._replace(arrays=apart))
+    arrays = _sanitize_weights(model, weights._replace(arrays=apart))
     _pack_leaves(model, arrays, weights.origin)
     _check_arrays(model, arrays, weights.origin)
     model.load_weights(list(arrays.items()), strict=True)
@@ -248,7 +248,7 @@ def _rename_for_class(
     return made
 
 
-def _sanitized(model: Module, weights: NamedArrays) -> dict[str, mx.array]:
+def _sanitize_weights(model: Module, weights: NamedArrays) -> dict[str, mx.array]:
     method = getattr(type(model), "sanitize", None)
     if method is None:
         return weights.arrays

@@ -83,7 +83,7 @@ def test_two_texts_of_one_length_behind_which_not_as_many_count(model, with_kern
         joint.commit(on_device(rows))
     wanted = [read(model, AFTER, caches) for caches in told]
     joint = joint_caches(together, [len(AFTER)] * len(counts))
-    found = np.array(model.joint(mx.array([AFTER * len(counts)]), joint))
+    found = np.array(model.joint_forward(mx.array([AFTER * len(counts)]), joint))
     np.testing.assert_array_equal(found, np.concatenate(wanted, axis=1))
 
 

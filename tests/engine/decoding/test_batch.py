@@ -381,7 +381,9 @@ def poison(session):
     """Its memory, so that its next rows are NaN."""
     for cache in session._sequence.caches.layers:
         if isinstance(cache, RecurrentCache):
-            cache._committed = cache._now._replace(state=cache._now.state * mx.nan)
+            cache._committed = cache._committed_snapshot._replace(
+                state=cache._committed_snapshot.state * mx.nan
+            )
 
 
 def test_an_error_of_the_device_is_every_ones_who_was_in_the_pass(folder):

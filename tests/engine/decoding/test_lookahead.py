@@ -337,5 +337,5 @@ def test_a_cpu_begins_with_every_layer_once_it_is_written_down(model, monkeypatc
     caches = joint_caches([model.make_caches(), model.make_caches()], [4, 5])
     assert [x.shape for x in begun] == [(1, len(PROMPT), model.hidden_size)] * model.layers
     begun.clear()
-    model.joint(mx.array([PROMPT]), caches)
+    model.joint_forward(mx.array([PROMPT]), caches)
     assert [x.shape for x in begun] == [(1, len(PROMPT), model.hidden_size)] * model.layers

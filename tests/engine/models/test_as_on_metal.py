@@ -371,7 +371,7 @@ def test_exact_rows_are_multiplied_by_a_heads_matrix_one_by_one(
 def test_rows_of_several_conversations_in_one_pass_are_those_of_each_alone(name: str) -> None:
     """Hidden states, and what caches hold behind them, whatever each keeps of its rows."""
     model = model_of(name, "folder").model
-    assert model.joint is not None
+    assert model.joint_forward is not None
     prompts = [PROMPT, PROMPT[4:9], [1, *PROMPT]]
     together, alone = (
         [_after(model, prompt) for prompt in prompts],
@@ -382,7 +382,9 @@ def test_rows_of_several_conversations_in_one_pass_are_those_of_each_alone(name:
         ([[1, 2, 3, 4], [6], [9, 9]], (3, 1, 2)),
     ):
         tokens = mx.array([[token for block in blocks for token in block]])
-        joint = model.joint(tokens, joint_caches(together, [len(block) for block in blocks]))
+        joint = model.joint_forward(
+            tokens, joint_caches(together, [len(block) for block in blocks])
+        )
         each = [
             model.forward(mx.array([block]), caches)
             for block, caches in zip(blocks, alone, strict=True)

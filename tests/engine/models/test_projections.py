@@ -100,7 +100,7 @@ def test_rows_may_be_taken_in_another_order(packings: str, layout: Layout) -> No
 def test_where_parts_lie_in_products() -> None:
     both = Projections.read(part_of(stored("4 4 8")), tuple(ROWS))
     assert both.part_locations == [(0, 0), (0, 6), (1, 0)]
-    made = both.products(mx.random.normal((1, 2, INPUTS)))
+    made = both.padded_products(mx.random.normal((1, 2, INPUTS)))
     parts = both.parts(made)
     for place, one in zip(both.part_locations, parts, strict=True):
         columns = slice(place.column, place.column + one.shape[-1])

@@ -23,7 +23,7 @@ SEEN = ["norms - 1", "hidden state first", "foreign"]
 def test_heads_that_fit(folder: Path) -> None:
     fit = fit_of(folder, WAYS["as it is"])
     assert fit.share > 0.3
-    assert not fit.is_misfit
+    assert not fit.is_mismatched
 
 
 @pytest.mark.parametrize("way", SEEN)
@@ -31,21 +31,21 @@ def test_heads_that_fit(folder: Path) -> None:
 def test_spoilt_heads(folder: Path, way: str) -> None:
     fit = fit_of(folder, WAYS[way])
     assert fit.share < 0.1
-    assert fit.is_misfit
+    assert fit.is_mismatched
 
 
 def test_a_random_model_gets_no_verdict(tmp_path: Path) -> None:
     folder = write_tiny_experts(tmp_path / "m", "qwen3_next")
     engine = mlx_engine.load(folder)
     fit = measure_fit(engine.parts.model, engine.tokenize(TEXT))
-    assert not fit.is_misfit
+    assert not fit.is_mismatched
 
 
 def test_few_rows_are_no_evidence() -> None:
-    assert not HeadFit(11, 0).is_misfit
-    assert HeadFit(12, 0).is_misfit
-    assert HeadFit(50, 7).is_misfit
-    assert not HeadFit(50, 8).is_misfit
+    assert not HeadFit(11, 0).is_mismatched
+    assert HeadFit(12, 0).is_mismatched
+    assert HeadFit(50, 7).is_mismatched
+    assert not HeadFit(50, 8).is_mismatched
     assert HeadFit(0, 0).share == 0.0
 
 
