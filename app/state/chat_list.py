@@ -162,23 +162,34 @@ class ChatListState(State):
 
     def delete(self, *chat_ids: int) -> None:
         """Move chats to the Trash, from where they can be restored."""
+        if self._discard(chat_ids):
+            words = Words("{n:,} chats moved to the Trash", "Moved to the Trash", len(chat_ids))
+            self.deeds.add(words, lambda: self._take_back(chat_ids))
+
+    def _discard(self, chat_ids: Sequence[int]) -> bool:
         if not self._do_each(self._store.chats.delete, chat_ids):
-            return
+            return False
         for chat_id in chat_ids:
             self._chat.forget(chat_id)
         if self._chat.chat_id in chat_ids:
             self.begin()
-        words = Words("{n:,} chats moved to the Trash", "Moved to the Trash", len(chat_ids))
-        self.deeds.add(words, lambda: self._take_back(chat_ids))
+        return True
 
     def _take_back(self, chat_ids: Sequence[int]) -> Again:
-        if self.restore(*chat_ids):
+        if self._do_each(self._store.chats.restore, chat_ids):
             self._chat.open(chat_ids[0])
         return lambda: self.delete(*chat_ids)
 
-    def restore(self, *chat_ids: int) -> bool:
-        """Move chats out of the Trash; False when it failed."""
-        return self._do_each(self._store.chats.restore, chat_ids)
+    def restore(self, *chat_ids: int) -> None:
+        """Move chats out of the Trash."""
+        if not self._do_each(self._store.chats.restore, chat_ids):
+            return
+
+        def undo() -> Again | None:
+            return (lambda: self.restore(*chat_ids)) if self._discard(chat_ids) else None
+
+        words = Words("{n:,} chats restored", "Chat restored", len(chat_ids))
+        self.deeds.add(words, undo)
 
     def delete_for_ever(self, *chat_ids: int) -> None:
         """Delete chats with their messages; their deletion cannot be undone."""

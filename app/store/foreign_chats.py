@@ -237,19 +237,19 @@ def _has_versions(messages: object) -> bool:
 
 def _from_versions(content: Mapping[str, Any]) -> ForeignChat:
     """Read a conversation of LM Studio; versions of a message stand beside each other."""
-    rows, parent = _Rows(), -1
+    rows, parent, seconds = _Rows(), -1, _seconds(content.get("createdAt"))
     for item in content["messages"]:
         selected, after = item.get("currentlySelected"), parent
         for number, version in enumerate(item["versions"]):
             if isinstance(version, dict):
-                place = _add_version(rows, parent, version)
+                place = _add_version(rows, parent, version, seconds)
                 after = place if number == selected or after == parent else after
         parent = after
     system = text_of(content.get("systemPrompt"))
     return ForeignChat(text_of(content.get("name")), system, rows.messages(), parent)
 
 
-def _add_version(rows: _Rows, parent: int, version: Mapping[str, Any]) -> int:
+def _add_version(rows: _Rows, parent: int, version: Mapping[str, Any], seconds: float) -> int:
     texts, thoughts = list[str](), list[str]()
     for block in _blocks(version):
         style = block.get("style")
@@ -258,7 +258,7 @@ def _add_version(rows: _Rows, parent: int, version: Mapping[str, Any]) -> int:
     sender = version.get("senderInfo")
     model = text_of(sender.get("senderName")) if isinstance(sender, dict) else ""
     thinking = joined(thoughts)
-    return rows.add(parent, version.get("role"), joined(texts), thinking=thinking, model=model)
+    return rows.add(parent, version.get("role"), joined(texts), seconds, thinking, model)
 
 
 def _blocks(version: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -49,9 +49,15 @@ def index_column(raw: bytes | None) -> str:
 
 
 def query_words(query: str) -> list[str]:
-    """Return the words of whatever a user typed, those without a letter or digit left out."""
+    """Return the words of whatever a user typed, those of punctuation alone left out."""
     words = [word.strip(AROUND_WORDS) for word in query[:MAX_QUERY_CHARACTERS].split()]
-    return [word for word in words if re.search(r"[^\W_]", word)][:MAX_QUERY_WORDS]
+    return [word for word in words if any(map(_is_sought, word))][:MAX_QUERY_WORDS]
+
+
+def _is_sought(character: str) -> bool:
+    """Whether a character makes a word: a letter, a digit, or a symbol such as an emoji."""
+    is_symbol = not character.isascii() and unicodedata.category(character).startswith("S")
+    return is_symbol or re.match(r"[^\W_]", character) is not None
 
 
 def _folded_word(word: str) -> str:

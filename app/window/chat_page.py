@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QAction, QFocusEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractSlider, QFrame, QLineEdit, QMenu, QSizePolicy, QWidget
 from typing_extensions import override
@@ -312,7 +312,6 @@ class ChatPage(QWidget):
         super().__init__()
         self._start, self._transcript = start, transcript
         self._middle = stacked(start, transcript)
-        composer.setMaximumWidth(WIDEST)
         self._foot = QWidget()
         self._foot.setLayout(centred(composer))
         self._foot.setContentsMargins(MARGIN, 8, MARGIN, 16)
@@ -320,6 +319,11 @@ class ChatPage(QWidget):
         # the foot in place of the composer, whose frame changes with the keys
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._composer = composer
+        self._fit()
+
+    def _fit(self) -> None:
+        """Let the composer be as wide as a column of text."""
+        self._composer.setMaximumWidth(round(WIDEST * max(1.0, look().zoom)))
 
     def show_start(self, is_empty: bool) -> None:
         """Show the start page for a chat without messages, with the composer in its middle."""
@@ -336,6 +340,12 @@ class ChatPage(QWidget):
             self._composer.setFocus()
 
     # Qt
+
+    @override
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self._fit()
 
     @override
     def keyPressEvent(self, event: QKeyEvent) -> None:

@@ -253,8 +253,9 @@ class CrashBox(QDialog):
         self.copy_button.setText(tr("Copied"))
 
 
-WIDTH, HEIGHT, FROM_TOP = 460, 340, 72
+WIDTH, HEIGHT = 460, 340
 """Pixels at a zoom of 1."""
+FROM_TOP, SPACE = 72, 8
 STEPS = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 8, Qt.Key.Key_PageUp: -8}
 ACTION = Qt.ItemDataRole.UserRole
 
@@ -302,13 +303,14 @@ class Palette(QDialog):
         self._found.header().setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         self._found.header().setSectionResizeMode(1, QHeaderView.ResizeMode.ResizeToContents)
         self._found.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        column(self._typed, Wide(self._found), of=self, margins=(8, 8, 8, 8), spacing=8)
+        column(self._typed, Wide(self._found), of=self, margins=(SPACE,) * 4, spacing=SPACE)
         self._typed.textChanged.connect(self._find)
         self._typed.returnPressed.connect(self._run)
         self._found.itemClicked.connect(self._run)
-        self._find("")
         zoom, window = look().zoom, parent.geometry()
-        self.resize(min(round(WIDTH * zoom), window.width()), round(HEIGHT * zoom))
+        self._highest = min(round(HEIGHT * zoom), window.height() - FROM_TOP - SPACE)
+        self.setFixedWidth(min(round(WIDTH * zoom), window.width()))
+        self._find("")
         self.move(window.center().x() - self.width() // 2, window.top() + FROM_TOP)
         self.show()
         self._typed.setFocus()
@@ -322,6 +324,14 @@ class Palette(QDialog):
             item.setData(0, ACTION, action)
             self._found.addTopLevelItem(item)
         self._select(0)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Be as high as the commands found, up to the usual height."""
+        rows = self._found.topLevelItemCount()
+        list_height = rows * max(0, self._found.sizeHintForRow(0)) + 2 * self._found.frameWidth()
+        around = self._typed.sizeHint().height() + 3 * SPACE
+        self.setFixedHeight(min(self._highest, around + list_height))
 
     def _select(self, row: int) -> None:
         """Select a row, or the nearest one."""

@@ -105,6 +105,14 @@
         </translation>
     </message>
     <message numerus="yes">
+        <source>{n:,} chats restored</source>
+        <comment>Chat restored</comment>
+        <translation>
+            <numerusform>Chat zurückgelegt</numerusform>
+            <numerusform>{n:,} Chats zurückgelegt</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
         <source>{n:,} chats moved</source>
         <comment>Chat moved</comment>
         <translation>

@@ -133,14 +133,19 @@ def count_by_depth(lengths: Iterable[int]) -> tuple[int, ...]:
 def joined_stats(first: GenerationStats, rest: GenerationStats) -> GenerationStats:
     """Statistics of an answer and of its continuation as those of one answer.
 
-    Figures of the prompt, the seed and the time to the first token are those of the beginning.
+    Figures of the prompt, the seed and the time to the first token are those of the beginning;
+    only tokens of the prompt that the continuation no longer read are taken off.
     """
     both = first, rest
     tokens, passes = (sum(s.generated_tokens for s in both), sum(s.passes for s in both))
     seconds = sum(s.generated_tokens / s.tokens_per_second for s in both if s.tokens_per_second)
     sources = dict.fromkeys(part.source for s in both for part in s.by_source)
+    still_read = max(0, rest.prompt_tokens - first.generated_tokens)
+    prompt = min(first.prompt_tokens, still_read) if rest.prompt_tokens else first.prompt_tokens
     return replace(
         first,
+        prompt_tokens=prompt,
+        reused_tokens=min(first.reused_tokens, prompt),
         generated_tokens=tokens,
         drafted=first.drafted + rest.drafted,
         accepted=first.accepted + rest.accepted,

@@ -239,6 +239,12 @@ class Lines(QPlainTextEdit):
         follow_writing(self)
         self.fit()
 
+    def show_lines(self, lines: int) -> None:
+        """Set the height to another number of lines."""
+        if lines != self._lines:
+            self._lines = lines
+            self.fit()
+
     def fit(self) -> None:
         """Set the height to the wanted number of lines."""
         margins = 2 * round(self.document().documentMargin()) + 10

@@ -28,6 +28,7 @@ class _OverlayBar(QScrollBar):
         self._rest.timeout.connect(self.update)
         area.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         area.installEventFilter(self)
+        area.viewport().installEventFilter(self)  # sized after the area itself
         self._own.rangeChanged.connect(self._fit)
         self._own.valueChanged.connect(self._follow)
         self.actionTriggered.connect(lambda _: self._own.setValue(self.sliderPosition()))

@@ -302,10 +302,14 @@ class MessageColumn(PinnedScroll):
         self._set_margins()
 
     def _width(self) -> int:
-        return max(120, min(self._reader.text_width, self.viewport().width() - 2 * MARGIN))
+        return max(120, min(self._widest, self.viewport().width() - 2 * MARGIN))
+
+    @property
+    def _widest(self) -> int:
+        return round(self._reader.text_width * max(1.0, look().zoom))
 
     def _set_margins(self) -> None:
-        side = max(MARGIN, (self.viewport().width() - self._reader.text_width) // 2)
+        side = max(MARGIN, (self.viewport().width() - self._widest) // 2)
         self._column.setContentsMargins(side, MARGIN, side, MARGIN)
 
     # Qt
@@ -333,6 +337,7 @@ class MessageColumn(PinnedScroll):
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             now = look()
+            self._set_margins()
             for view in self._views:
                 view.guess_height(now)
 

@@ -53,10 +53,7 @@ class MessageEditor(QWidget):
     ) -> None:
         """verb: text of the button `send`. attachments: kept, and named below the text."""
         super().__init__()
-        beginning = text[:4000]
-        self.field = EditedText(
-            min(16, max(3, text.count("\n", 0, 4000) + 1 + len(beginning) // 80))
-        )
+        self.field = EditedText(_lines_for(text))
         self.field.setAccessibleName(name)
         self.field.setPlaceholderText(tr("Return: {verb}. Shift-Return: a new line.", verb=verb))
         set_tip(self.field, self.field.placeholderText())
@@ -75,6 +72,7 @@ class MessageEditor(QWidget):
         column(self.field, *kept, foot, of=self, spacing=8)
         self.field.refused.connect(lambda: say(self._problem, TOO_LONG))
         self.field.accepted.connect(self.send.click)
+        self.field.textChanged.connect(lambda: self.field.show_lines(_lines_for(self.text)))
         on_key(self, Qt.Key.Key_Escape, self.cancel.click)
 
     @property
@@ -89,6 +87,12 @@ class MessageEditor(QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self.field.setFont(look().text_font())
+
+
+def _lines_for(text: str) -> int:
+    """Lines on show of the editor of a text."""
+    beginning = text[:4000]
+    return min(16, max(3, beginning.count("\n") + 1 + len(beginning) // 80))
 
 
 ROOM = 44

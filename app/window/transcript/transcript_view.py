@@ -298,6 +298,7 @@ class TranscriptView(QWidget):
     def _go_to_match(self) -> None:
         search = self._search
         if search.place is not None:
+            self.reader.selection.clear()  # it would hide the marks
             view = self.column.view_made_at(search.place.message)
             if search.place.is_in_thoughts:
                 view.open_thoughts()

@@ -165,7 +165,9 @@ def test_the_palette_runs_what_is_typed(driven):
     field, listed = opened.findChild(QLineEdit), opened.findChild(QTreeWidget)
     words = [listed.topLevelItem(row).text(0) for row in range(listed.topLevelItemCount())]
     assert "New Chat" in words and "Delete Chat" not in words, "there is no chat"
+    high = opened.height()
     QTest.keyClicks(field, "draf v")
+    assert opened.height() < high / 2, "as high as what it lists"
     assert listed.currentItem().text(0) == "Drafting View"
     assert listed.currentItem().text(1) == "Ctrl+Shift+I"
     QTest.keyClick(field, Qt.Key.Key_Return)

@@ -52,6 +52,21 @@ def test_deleting_can_be_undone(driven):
     assert driven.shown[0] == "Precious"
 
 
+def test_restoring_can_be_undone_and_done_again(driven):
+    kept, chats = chat(driven, "Precious"), driven.app.chats
+    for _ in range(2):
+        chats.delete(kept)
+        chats.restore(kept)
+        assert chats.deeds.newest.words == "Chat restored"
+        chats.deeds.undo()
+        assert listed(driven) == []
+        chats.deeds.redo()
+        assert listed(driven) == ["Today", "Precious"]
+    while chats.deeds.newest:
+        chats.deeds.undo()
+    assert listed(driven) == ["Today", "Precious"]
+
+
 def test_what_is_in_effect_is_said_of_the_chat_on_show(driven):
     chat(driven, "Drafted")
     find(driven.widgets.session, QPushButton, "Guess ahead: Custom").click()

@@ -10,7 +10,7 @@ from scripted_engine import Answer
 from seen import find, words_on
 from windows import running, scripted
 
-from app.window.look import Scheme, load_theme
+from app.window.look import Scheme, load_theme, look
 from app.window.sidebar.sidebar import NARROWEST, WIDEST
 from app.window.style_sheet import scheme_for
 from app.window.transcript.reader import MARGIN
@@ -79,11 +79,18 @@ def test_parts_of_the_system_s_own_follow(driven, monkeypatch):
 
 
 def test_text_grows_and_shrinks(driven, qapp):
-    usual = qapp.font().pixelSize()
+    usual, widgets = qapp.font().pixelSize(), driven.widgets
+    widgets.window.resize(2200, 800)
+    widgets.transcript.set_text_width("usual")
+    driven.ask("word " * 400)
     driven.app.actions["larger"].trigger()
     driven.app.actions["larger"].trigger()
     assert driven.app.settings.value.text_zoom == 1.2
     driven.until(lambda: qapp.font().pixelSize() == round(1.2 * usual))
+    widest = round(760 * look().zoom)
+    text = widgets.transcript.column.views[0]
+    driven.until(lambda: text.width() - widest in (0, 1))  # what is left is halved
+    assert widgets.composer.width() == widest
     driven.app.actions["actual-size"].trigger()
     driven.until(lambda: qapp.font().pixelSize() == usual)
 

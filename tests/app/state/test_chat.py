@@ -15,7 +15,7 @@ from app.values.chats import StoredMessage
 from app.window.drafting_view import strip_figures
 from app.worker.replies import AnswerFailed, ModelLoaded, OldestDropped, Problem
 from mlx_engine.values.conversation import GenerationFinished, Message, Role, TextPiece
-from mlx_engine.values.stats import GenerationStats, SourceStats
+from mlx_engine.values.stats import GenerationStats, SourceStats, joined_stats
 
 MANY = 20 * BLOCK
 
@@ -280,4 +280,6 @@ def test_an_answer_that_goes_on_has_the_figures_of_all_of_it(qapp, qtbot, tmp_pa
         time_to_first_token_s=0.5, peak_memory_bytes=70,
         by_source=(SourceStats("mtp", 10, 6), SourceStats("prompt-lookup", 20, 10)),
     )  # fmt: skip
+    shorter = joined_stats(replace(first, reused_tokens=19), replace(rest, prompt_tokens=35))
+    assert (shorter.prompt_tokens, shorter.reused_tokens) == (5, 5), "turns were left out"
     one.close()

@@ -53,6 +53,7 @@ TREE = {
 }
 STUDIO = {
     "name": "Stars",
+    "createdAt": 1700000000500,
     "systemPrompt": "Be brief.",
     "messages": [
         {
@@ -125,6 +126,7 @@ def test_versions_of_lm_studio_stand_beside_each_other():
         (1, "user", "Bye", "", ""),
     ]
     assert (chat.title, chat.system, chat.leaf) == ("Stars", "Be brief.", 3)
+    assert {message.created_at for message in chat.messages} == {1700000000.5}
 
 
 def test_a_thread_of_jan_is_read_line_by_line():

@@ -55,6 +55,8 @@ def marked(text: str, ranges: tuple[tuple[int, int], ...]) -> list[str]:
         ("each of 我喜欢 and 北京", "喜欢 北京 of"),
         ("\U0001f600\U0001f600 zebra", "bra"),
         ('use a "quoted" word', '"quoted"'),
+        ("a\U0001f600b", "\U0001f600"),
+        ("sunny \u2600\ufe0f and 5 € more", "\u2600\ufe0f — €"),
         ("가각나다라마", "각나"),
     ],
 )

@@ -122,6 +122,11 @@ def test_a_message_that_is_being_changed_stays_so(view, qtbot):
     show(view, *messages)
     editor = of(view, 1).editor
     assert editor.field.toPlainText() == "hi there"
+    low = editor.field.height()
+    editor.field.insertPlainText("\nline" * 9)
+    assert editor.field.height() > 2 * low
+    editor.field.undo()
+    assert editor.field.height() == low
     qtbot.mouseClick(editor.send.parent().findChildren(QPushButton)[0], Qt.MouseButton.LeftButton)
     show(view, *messages)
     assert of(view, 1).editor is None
