@@ -73,7 +73,7 @@ def test_a_stopped_answer_ends_and_says_nothing_more(thread):
     asked.stop()
     assert asked.done.result(60) is None
     assert not isinstance(heard[-1], GenerationFinished)
-    assert thread.running == 0
+    assert thread.call(lambda engine: thread.running).result(60) == 0
 
 
 def test_an_error_ends_its_own_answer_alone(thread):
