@@ -153,7 +153,10 @@ def test_progress_and_stop(hub: FromHub, fake: FakeHub) -> None:
     assert fake.sent["model.safetensors"] < len(weights)
 
 
-def test_a_stop_does_not_wait_for_a_silent_server(hub: FromHub, fake: FakeHub) -> None:
+def test_a_stop_does_not_wait_for_a_silent_server(
+    hub: FromHub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlx_engine.hub.client.LONGEST_SILENCE_S", 3)
     weights = bytes(range(256)) * 4000
     fake.repositories["org/large"] = {"config.json": b"{}", "model.safetensors": weights}
     fake.stalls_at["model.safetensors"] = 300_000
@@ -161,8 +164,8 @@ def test_a_stop_does_not_wait_for_a_silent_server(hub: FromHub, fake: FakeHub) -
     looks = itertools.count()
 
     def stop() -> bool:
-        """Stop ten looks behind the first bytes: by then the server is silent."""
-        return bool(told) and next(looks) > 9
+        """Stop a few looks behind the first bytes: by then the server is silent."""
+        return bool(told) and next(looks) > 6
 
     with pytest.raises(LoadStopped, match="org/large: the download was stopped"):
         replace(hub, on_progress=lambda done, _: told.append(done), stop=stop).model("org/large")
