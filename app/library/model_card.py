@@ -163,7 +163,7 @@ def _parameter_words(model: ModelDescription) -> str:
 
 
 def _heads_misfit(model: ModelDescription) -> bool:
-    """Whether its heads were tried and seem to belong to another model."""
+    """Check whether a model's drafting heads seem to belong to another model, by trying them."""
     return any(reason.code == "heads-implausible" for reason in model.declined)
 
 

@@ -259,7 +259,7 @@ _CONTROLS_ALLOWED = "\t\n\r\f\x1b"
 
 
 def is_document(path: Path) -> bool:
-    """Whether it is a PDF or Word file, whose text takes long to read; raises OSError."""
+    """Whether a file is a PDF or Word file, whose text takes long to read; raises OSError."""
     with open_regular(path) as opened:
         return document_kind(path, opened.read(4)) is not None
 

@@ -240,7 +240,7 @@ def _offered(server: str, tool: "ListedTool") -> OfferedTool:
 
 
 def _is_sound(schema: Any) -> bool:
-    """Whether this is a JSON schema of an object, as tool arguments are."""
+    """Whether a value is a JSON schema of an object, as tool arguments are."""
     from jsonschema import SchemaError
     from jsonschema.validators import validator_for
 

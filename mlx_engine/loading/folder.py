@@ -16,7 +16,6 @@ from mlx_engine.hub.weight_files import (
     PARTIAL,
     SAFETENSORS,
     UNSAFE,
-    folder_name,
     gguf_models,
     hub_snapshot,
     is_drafter_of,
@@ -135,23 +134,24 @@ def draft_models_near(files: ModelFiles) -> tuple[Path, ...]:
     They lie in the model's folder, beside it, or in another repository of the hub's cache.
     """
     name, home = model_name(files.root), files.root
-    of_inside = ""
-    if files.kind == "gguf":  # other models lie there, too
-        home, of_inside = home.parent, name
-    near = [path for path in _folders(home) if is_drafter_of(path.name, of_inside)]
+    if files.kind == "folder":
+        near = _drafters_by_name(home)
+    else:  # other models lie there, too
+        home = home.parent
+        near = _drafters_by_name(home, name)
     if home.parent.name == "snapshots":
-        stored = map(hub_snapshot, _folders(home.parents[2]))
-        near += [path for path in stored if path and is_drafter_of(folder_name(path), name)]
+        near += filter(None, map(hub_snapshot, _drafters_by_name(home.parents[2], name)))
     elif files.kind == "folder":
-        near += [path for path in _folders(home.parent) if is_drafter_of(path.name, name)]
+        near += _drafters_by_name(home.parent, name)
     return tuple(path for path in near if _is_drafter(path))
 
 
-def _folders(place: Path) -> list[Path]:
-    try:
-        return [path for path in (place / name for name in _names(place)) if path.is_dir()]
-    except (ModelNotFound, OSError):
-        return []
+def _drafters_by_name(place: Path, model: str = "") -> list[Path]:
+    """Paths in a folder, or in the hub's cache, whose names are those of draft models."""
+    names: list[str] = []
+    with suppress(ModelNotFound):
+        names = _names(place)
+    return [place / name for name in names if is_drafter_of(name.replace("--", "/"), model)]
 
 
 def _is_drafter(folder: Path) -> bool:

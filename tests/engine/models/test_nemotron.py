@@ -135,3 +135,16 @@ def test_impossible_configs_are_refused_by_name(tiny, tmp_path, changes, named):
     config = json.loads((tmp_path / "config.json").read_text())
     with pytest.raises(mlx_engine.BadModelFile, match=named):
         family_for("nemotron_h", config, "tiny").figures()
+
+
+def test_a_head_of_other_layers_is_not_run(tiny, tmp_path):
+    """And the model says so, and answers without it."""
+    place = tmp_path / "m"
+    place.mkdir()
+    for file in tiny.folder.iterdir():
+        (place / file.name).write_bytes(file.read_bytes())
+    edit_config(place, mtp_layers_block_type=["moe", "attention"])
+    engine = mlx_engine.load(place)
+    assert (engine.description.mtp_heads, engine.description.mtp.code) == (0, "heads-not-run")
+    assert relative(engine.logits(tiny.tokens), tiny.logits) < 1e-4
+    engine.close()
