@@ -163,7 +163,7 @@ def _parameter_words(model: ModelDescription) -> str:
 
 
 def _heads_misfit(model: ModelDescription) -> bool:
-    """Check whether a model's drafting heads seem to belong to another model, by trying them."""
+    """Whether a model's drafting heads were tried and seem to belong to another model."""
     return any(reason.code == "heads-implausible" for reason in model.declined)
 
 
