@@ -13,13 +13,10 @@ from numpy.typing import NDArray
 
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.cache.prompt_files import prompt_files
-from mlx_engine.decoding.batch import BatchScheduler
 from mlx_engine.decoding.config import (
     ModelParts,
-    Settings,
     gpu_bytes,
     most_bytes,
-    outcome_reader,
     prompt_cache_bytes_of,
     translate_oom,
 )
@@ -32,6 +29,7 @@ from mlx_engine.decoding.raw_generation import (
     raw_prompt,
     readable_tokens,
 )
+from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.decoding.session import EngineOwner, Session
 from mlx_engine.drafting.depth import DepthPolicy, DraftRecords
 from mlx_engine.drafting.output_head import OutputShelf
@@ -52,7 +50,7 @@ from mlx_engine.self_check.teacher_forced import (
 )
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
 from mlx_engine.text.grammar import GrammarTokens
-from mlx_engine.values.conversation import Event, Generation, Tool
+from mlx_engine.values.conversation import Event, Generation, Settings, Tool
 from mlx_engine.values.environment import use_private_temporary_folder
 from mlx_engine.values.errors import OutOfMemory, Reason
 from mlx_engine.values.memory_plan import MemoryPlan, chunk_rows
@@ -150,8 +148,7 @@ class Engine:
             first_suppressed=tokenizer.first_suppressed_ids,
             after_answer=self._after_answer,
             can_retry=self._can_retry,
-            batch=BatchScheduler(self._self_check.most_rows, outcome_reader()),
-            most_bytes=most_bytes(options),
+            batch=BatchScheduler(self._self_check.most_rows, outcome_reader(), most_bytes(options)),
         )
         self._self_check.update_description()  # the kernels that the layers have asked for
         misfit = small.why_not if small is not None else None

@@ -6,9 +6,10 @@ from time import perf_counter
 
 import mlx.core as mx
 
-from mlx_engine.decoding.config import DecodeConfig, ModelParts, Settings, translate_oom
-from mlx_engine.decoding.lookahead import Limits, Lookahead
+from mlx_engine.decoding.config import DecodeConfig, ModelParts, translate_oom
 from mlx_engine.decoding.prompt import EMPTY_ANSWER, Prompt, prefill
+from mlx_engine.decoding.round import Limits
+from mlx_engine.decoding.scheduler import Lookahead
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler, TokenScores, fresh_seed
@@ -20,6 +21,7 @@ from mlx_engine.values.conversation import (
     GenerationFinished,
     PromptProgress,
     RoundFinished,
+    Settings,
     TextPiece,
     TokenLogprob,
 )
@@ -156,7 +158,7 @@ class Answer:
             translate_oom(),
             config.limits.generating(),
             self.sequence.answering(),
-            config.batch.answer(self),
+            config.batch.answer(lambda: self.rounds),
         ):
             while self._finish is None:
                 try:
@@ -233,7 +235,7 @@ class Answer:
 
     def _has_room(self) -> bool:
         """Whether there is memory to go on; if not, first drops tokens of other conversations."""
-        most = self._config.most_bytes
+        most = self._config.batch.most_bytes
         if most and mx.get_active_memory() > most:
             self._config.make_room()
             return mx.get_active_memory() <= most
@@ -310,7 +312,7 @@ class Answer:
     def _new_rounds(self) -> Lookahead:
         """Make a Lookahead whose rounds go on after the newest token."""
         return Lookahead(
-            self._config,
+            self._config.batch,
             self.sequence,
             self._drafting,
             self._settings,

@@ -1,34 +1,22 @@
-"""Configuration of decoding: device memory, parts of a loaded model, settings of a chat."""
+"""Configuration of decoding: device memory, parts of a loaded model."""
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from types import UnionType
 
 import mlx.core as mx
 
-from mlx_engine.decoding.batch import BatchScheduler
 from mlx_engine.decoding.prompt_cache import PromptCache
+from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import PLAIN_OPS, SamplerKernels
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.grammar import GrammarTokens
 from mlx_engine.text.tokenizer import Tokenizer
-from mlx_engine.values.conversation import Tool
 from mlx_engine.values.errors import BadOption, EngineError, OutOfMemory, is_out_of_memory
-from mlx_engine.values.options import (
-    UNQUANTISED,
-    CacheOptions,
-    DraftOptions,
-    GenerationOptions,
-    LoadOptions,
-    SamplingOptions,
-    TemplateValue,
-    require,
-)
+from mlx_engine.values.options import UNQUANTISED, CacheOptions, LoadOptions
 
 MOST_CACHED = 2 * 1024**3
 """Bytes of freed buffers that MLX may keep for reuse, at most."""
@@ -128,20 +116,6 @@ def never_retry(error: Exception) -> bool:
     return False
 
 
-def runs_on_gpu() -> bool:
-    """Whether MLX's default device is a GPU, which computes while the host does other work."""
-    return bool(mx.default_device().type == mx.DeviceType.gpu)
-
-
-def outcome_reader() -> Executor | None:
-    """Make a thread that waits for the outcomes of passes on a GPU; None on a CPU.
-
-    Queueing the next pass on a GPU can block until most of it has run, so the queueing thread would
-    see the outcome of the present pass too late.
-    """
-    return ThreadPoolExecutor(1, "outcomes") if runs_on_gpu() else None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeConfig:
     """Configuration of decoding, the same for all answers of an engine.
@@ -149,9 +123,7 @@ class DecodeConfig:
     chunk: prompt tokens per pass, between two looks at the stop flag. sampling: kernels that pick
     tokens. suppressed: tokens that are never picked; first_suppressed: tokens that never begin an
     answer. can_retry: whether the engine computes differently after an error of the device, so that
-    a second attempt may succeed. batch: shares passes among answers. looks_ahead: queue a round
-    before the outcome of the present one is known; follows_drafts: also if the present one has a
-    draft, which takes more operations. most_bytes: memory of MLX at most, 0 for no limit.
+    a second attempt may succeed. batch: begins rounds ahead, and shares passes among answers.
     breaking: finds the tokens whose text contains one of several strings.
     """
 
@@ -162,10 +134,6 @@ class DecodeConfig:
     can_retry: Callable[[Exception], bool] = never_retry
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     batch: BatchScheduler = field(default_factory=lambda: BatchScheduler(reader=outcome_reader()))
-    looks_ahead: bool = True
-    follows_drafts: bool = field(default_factory=runs_on_gpu)
-
-    most_bytes: int = 0
     breaking: Callable[[tuple[str, ...]], Collection[int]] = lambda _: ()
 
     def make_room(self) -> None:
@@ -204,36 +172,3 @@ class ModelParts(DecodeConfig):
                 cache=cache,
                 words=why.words,
             )
-
-
-@dataclass(slots=True)
-class Settings:
-    """Settings of one chat: sampling, drafting, cache bits, limits of an answer.
-
-    Changes apply at the next round (sampling, draft) or message. cache: after a change the next
-    message reads the whole conversation again. tools: functions that the model may ask for.
-    """
-
-    sampling: SamplingOptions
-    draft: DraftOptions = field(default_factory=DraftOptions)
-    generation: GenerationOptions = field(default_factory=GenerationOptions)
-    system: str | None = None
-    template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
-    cache: CacheOptions = UNQUANTISED
-    tools: tuple[Tool, ...] = ()
-
-    def __setattr__(self, name: str, value: object) -> None:
-        """Set a setting of the chat. Raises BadOption if the value is of another type."""
-        kind = _OPTIONS.get(name, object)
-        words = kind.__name__ if isinstance(kind, type) else str(kind)
-        require(name, value, words, lambda given: isinstance(given, kind))
-        object.__setattr__(self, name, value)
-
-
-_OPTIONS: dict[str, type | UnionType] = {
-    "sampling": SamplingOptions,
-    "draft": DraftOptions,
-    "generation": GenerationOptions,
-    "cache": CacheOptions,
-    "system": str | None,
-}

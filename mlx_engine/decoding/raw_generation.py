@@ -8,12 +8,12 @@ from operator import index
 from typing import NamedTuple
 
 from mlx_engine.decoding.answer import Answer, open_answer
-from mlx_engine.decoding.config import ModelParts, Settings
+from mlx_engine.decoding.config import ModelParts
 from mlx_engine.decoding.prompt import Prompt
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.text.streaming_text import StreamingText
-from mlx_engine.values.conversation import TURN_ENDS, Event, Generation
+from mlx_engine.values.conversation import TURN_ENDS, Event, Generation, Settings
 from mlx_engine.values.errors import BadPrompt, PromptTooLong
 from mlx_engine.values.options import require
 

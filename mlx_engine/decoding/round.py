@@ -8,7 +8,7 @@ token is always the target's.
 Every shape follows from k, the number of drafted tokens, which the host knows without waiting. The
 host waits once a round, for drafted and picked tokens in one array. The next round does not need
 that outcome: `commit_ahead` appends as many rows as the device finds accepted, so that the next
-round can be queued while this one still runs (lookahead.py).
+round can be queued while this one still runs (scheduler.py).
 
 A pass may verify rounds of several conversations: their rows lie one after the other, weights and
 output head are read once, and each row sees only the caches of its own conversation
@@ -17,6 +17,7 @@ output head are read once, and each row sees only the caches of its own conversa
 
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
 
@@ -30,7 +31,58 @@ from mlx_engine.drafting.drafter import Draft, DraftRequest, ReadRows
 from mlx_engine.drafting.mtp import DraftJob, draft_all
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import TokenScores
+from mlx_engine.values.conversation import FinishReason
 from mlx_engine.values.errors import NumericsError
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Conditions that end an answer, besides stop strings, which StreamingText finds.
+
+    end_ids: tokens that end the answer, empty to ignore them. max_tokens: tokens of the answer at
+    most, None for no limit. context_length: tokens of the conversation at most.
+    """
+
+    end_ids: frozenset[int]
+    max_tokens: int | None
+    context_length: int
+
+    def end_of(self, tokens: Sequence[int], generated: int, position: int) -> "AnswerEnd | None":
+        """Return where new tokens end an answer; None if it may go on after them.
+
+        generated: tokens of the answer before them. position: of the first in the conversation.
+        """
+        for number, token in enumerate(tokens):
+            if token in self.end_ids:
+                return AnswerEnd(number + 1, "end")
+            full = self.full(generated + number + 1, position + number)
+            if full is not None:
+                return AnswerEnd(number + 1, full)
+        return None
+
+    def full(self, generated: int, position: int) -> FinishReason | None:
+        """Return which length limit an answer of `generated` tokens has reached, None for none."""
+        if self.max_tokens is not None and generated >= self.max_tokens:
+            return "max-tokens"
+        if position + 1 >= self.context_length:
+            return "context-full"
+        return None
+
+    def deepest(self, generated: int, read: int) -> int:
+        """Return the largest useful draft depth.
+
+        read: tokens of the chat that the model has read. generated: tokens of the answer.
+        """
+        room = self.context_length - read - 2
+        budget = room if self.max_tokens is None else self.max_tokens - generated - 1
+        return max(0, min(room, budget))
+
+
+class AnswerEnd(NamedTuple):
+    """Why an answer ends, and how many of the round's tokens it takes, the end token included."""
+
+    rows: int
+    reason: FinishReason
 
 
 class Round:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from mlx_engine.decoding.answer import AnswerTally, open_answer
-from mlx_engine.decoding.config import ModelParts, Settings
+from mlx_engine.decoding.config import ModelParts
 from mlx_engine.decoding.prompt import EMPTY_ANSWER, UNLIKE_ANY_QUESTION, ChatPrompts, Prompt
 from mlx_engine.decoding.state import shared_prefix
 from mlx_engine.drafting.depth import DepthPolicy
@@ -16,7 +16,7 @@ from mlx_engine.text.call_form import bound_calls
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import check_unicode
 from mlx_engine.text.tool_calls import ToolMarkers, ToolReader, markers_of
-from mlx_engine.values.conversation import Event, Message, Tool, check_messages
+from mlx_engine.values.conversation import Event, Message, Settings, Tool, check_messages
 from mlx_engine.values.errors import (
     BadOption,
     BadPrompt,

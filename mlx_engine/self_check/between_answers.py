@@ -7,7 +7,8 @@ from time import perf_counter
 import mlx.core as mx
 
 from metal_kernels.few_row_matvec import MOST_ROWS
-from mlx_engine.decoding.config import runs_on_gpu, translate_oom
+from metal_kernels.stock import computes_on_gpu
+from mlx_engine.decoding.config import translate_oom
 from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.loading.load import LoadedModel
@@ -71,7 +72,7 @@ class SelfCheck:
             loaded.model,
             loaded.read_heads,
             self.deepest,
-            on_host=not runs_on_gpu(),
+            on_host=not computes_on_gpu(),
             sampling=SamplerKernels.of(loaded.kernels, loaded.model.vocabulary),
         )
         self.costs_now, self.go_deep = self._meter.costs_now, self._meter.go_deep

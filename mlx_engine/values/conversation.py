@@ -1,14 +1,24 @@
-"""Values of a conversation: messages, events of an answer, and a finished generation.
+"""Values of a conversation: messages, events of an answer, a finished generation, settings.
 
-All values are frozen and may be passed to another thread.
+All values but the settings are frozen and may be passed to another thread.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import UnionType
 from typing import Any, Literal, NamedTuple
 
-from mlx_engine.values.options import DraftedBy, require
+from mlx_engine.values.options import (
+    UNQUANTISED,
+    CacheOptions,
+    DraftedBy,
+    DraftOptions,
+    GenerationOptions,
+    SamplingOptions,
+    TemplateValue,
+    require,
+)
 from mlx_engine.values.stats import GenerationStats, RoundStats
 from mlx_engine.values.words import Words
 
@@ -157,3 +167,36 @@ class Generation:
     tokens: tuple[int, ...]
     stats: GenerationStats
     finish_reason: FinishReason
+
+
+@dataclass(slots=True)
+class Settings:
+    """Settings of one chat: sampling, drafting, cache bits, limits of an answer.
+
+    Changes apply at the next round (sampling, draft) or message. cache: after a change the next
+    message reads the whole conversation again. tools: functions that the model may ask for.
+    """
+
+    sampling: SamplingOptions
+    draft: DraftOptions = field(default_factory=DraftOptions)
+    generation: GenerationOptions = field(default_factory=GenerationOptions)
+    system: str | None = None
+    template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
+    cache: CacheOptions = UNQUANTISED
+    tools: tuple[Tool, ...] = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set a setting of the chat. Raises BadOption if the value is of another type."""
+        kind = _OPTIONS.get(name, object)
+        words = kind.__name__ if isinstance(kind, type) else str(kind)
+        require(name, value, words, lambda given: isinstance(given, kind))
+        object.__setattr__(self, name, value)
+
+
+_OPTIONS: dict[str, type | UnionType] = {
+    "sampling": SamplingOptions,
+    "draft": DraftOptions,
+    "generation": GenerationOptions,
+    "cache": CacheOptions,
+    "system": str | None,
+}

@@ -8,16 +8,17 @@ from typing import Any
 from in_step import assert_in_step
 
 from mlx_engine.decoding.answer import Answer
-from mlx_engine.decoding.config import DecodeConfig, Settings
-from mlx_engine.decoding.lookahead import Limits
+from mlx_engine.decoding.config import DecodeConfig
 from mlx_engine.decoding.prompt import Prompt
+from mlx_engine.decoding.round import Limits
+from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import BatchLimits, Choice
 from mlx_engine.drafting.drafter import Drafter
 from mlx_engine.drafting.round_costs import OtherChats
 from mlx_engine.models.contract import Model
 from mlx_engine.text.streaming_text import AddedText
-from mlx_engine.values.conversation import TextPiece
+from mlx_engine.values.conversation import Settings, TextPiece
 from mlx_engine.values.options import (
     UNQUANTISED,
     CacheOptions,
@@ -112,14 +113,19 @@ def opened(
     sequence: SequenceState | None = None,
     cache: CacheOptions = UNQUANTISED,
     stopped: Callable[[], bool] = lambda: False,
+    batch: BatchScheduler | None = None,
+    looks_ahead: bool = False,
+    follows_drafts: bool = True,
     **more: Any,
 ) -> Answer:
     """One answer at a pinned depth, or at those given, to be read.
 
     source: for a new sequence; one that is given has its own. more: of how answers are made.
     """
+    batch = batch or BatchScheduler(reader=outcome_reader())
+    batch.looks_ahead, batch.follows_drafts = looks_ahead, follows_drafts
     return Answer(
-        DecodeConfig(chunk=chunk, **{"looks_ahead": False, "follows_drafts": True} | more),
+        DecodeConfig(chunk=chunk, batch=batch, **more),
         sequence or SequenceState(model, source, cache),
         Fixed(CyclingDepth([depth]) if isinstance(depth, int) else depth),
         Prompt(tuple(prompt), len(prompt) - 1),

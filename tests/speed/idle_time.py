@@ -27,9 +27,9 @@ from kernel_models import every_kernel, kernel_model
 from lazy_graph import StandIn
 from plain_run import opened
 
-from mlx_engine.decoding import answer, lookahead, round
-from mlx_engine.decoding.batch import BatchScheduler
+from mlx_engine.decoding import answer, round, scheduler
 from mlx_engine.decoding.round import Pass, Round
+from mlx_engine.decoding.scheduler import BatchScheduler
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.conversation import TURN_ENDS
@@ -117,7 +117,7 @@ def idle(
         patch.object(Pass, "queue", queued),
         patch.object(Pass, "wait", waited),
         patch.object(round, "count_accepted", accepted),
-        patch.object(lookahead, "perf_counter", clock.now),
+        patch.object(scheduler, "perf_counter", clock.now),
         patch.object(answer, "perf_counter", clock.now),
     ):
         running = [its.events() for its in answers]

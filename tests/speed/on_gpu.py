@@ -52,10 +52,10 @@ from published_configs import CONFIGS
 
 from metal_kernels.stock import computes_on_gpu
 from mlx_engine.decoding.answer import Answer, open_answer
-from mlx_engine.decoding.batch import BatchScheduler
-from mlx_engine.decoding.config import ModelParts, Settings, outcome_reader
+from mlx_engine.decoding.config import ModelParts
 from mlx_engine.decoding.prompt import Prompt
 from mlx_engine.decoding.round import Pass, Round
+from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import Choice, DepthPolicy
 from mlx_engine.drafting.drafter import DraftRequest, NoDraft
@@ -69,7 +69,7 @@ from mlx_engine.models.weights import WeightTable
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.self_check.pass_costs import CostMeter
 from mlx_engine.text.grammar import GrammarTokens
-from mlx_engine.values.conversation import TURN_ENDS, PromptProgress, RoundFinished
+from mlx_engine.values.conversation import TURN_ENDS, PromptProgress, RoundFinished, Settings
 from mlx_engine.values.options import CacheBits, DraftOptions, GenerationOptions, SamplingOptions
 
 SIZES: Mapping[str, Mapping[str, object]] = {
@@ -204,6 +204,7 @@ class Bench:
     ) -> ModelParts:
         """As an engine has them; nothing here reads text."""
         outputs = OutputShelf(self.model, frozenset(), lambda text: [ord(c) for c in text])
+        batch.looks_ahead = looks_ahead
         kit = DialledKit(self.model, None, lambda: None, None, outputs, accepted=accepted)
         return ModelParts(
             model=self.model,
@@ -216,7 +217,6 @@ class Bench:
             grammars=GrammarTokens(None, self.model.vocabulary),  # type: ignore[arg-type]
             chunk=512,
             batch=batch,
-            looks_ahead=looks_ahead,
         )
 
     def answer(

@@ -14,6 +14,7 @@ from tiny_published import publish
 import mlx_engine
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.decoding.round import Pass
+from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.models.contract import PASSES_OF_ONE
 from mlx_engine.models.decoder import Decoder, DecoderHead
 from mlx_engine.values.conversation import TURN_ENDS, PromptProgress, RoundFinished
@@ -43,7 +44,9 @@ FORMATS = {"few bits": CacheOptions(4, 8)}
 
 def everywhere(engine, *, looks_ahead=True):
     """Its parts, as where a GPU computes."""
-    return replace(engine.parts, looks_ahead=looks_ahead, follows_drafts=True)
+    batch = BatchScheduler(engine.parts.batch.most_rows, outcome_reader())
+    batch.looks_ahead, batch.follows_drafts = looks_ahead, True
+    return replace(engine.parts, batch=batch)
 
 
 @pytest.fixture(params=[False, True], ids=["waits", "ahead"])

@@ -1,7 +1,6 @@
 """Keys and values in 16, 8 and 4 bits: the same words with drafting on and off under each."""
 
 import itertools
-from dataclasses import replace
 
 import pytest
 from dialled_draft import DialledDraft
@@ -51,7 +50,7 @@ def latent(tmp_path_factory):
 
 def tokens_of(engine, way, depth, cache, source="mtp"):
     """Rounds of an even depth are begun before the outcome of the last is known."""
-    engine._parts = replace(engine.parts, looks_ahead=depth % 2 == 0)
+    engine.parts.batch.looks_ahead = depth % 2 == 0
     draft = DraftOptions(source if depth else "none", depth=depth)
     made = engine.generate(PROMPT, LENGTH, WAYS[way], draft, ignore_eos=True, cache=cache)
     assert (made.stats.drafted > 0) == (depth > 0)

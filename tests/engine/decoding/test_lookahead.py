@@ -12,18 +12,17 @@ from tiny_model import TinySizes, tiny_model
 from metal_kernels.stock_on_cpu import CpuStockOperations
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import joint_caches
-from mlx_engine.decoding import lookahead
-from mlx_engine.decoding.config import Settings
-from mlx_engine.decoding.lookahead import SHORT_OF_MEMORY
+from mlx_engine.decoding import scheduler
 from mlx_engine.decoding.raw_generation import raw_answer
 from mlx_engine.decoding.round import Pass
+from mlx_engine.decoding.scheduler import SHORT_OF_MEMORY, BatchScheduler
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.drafters import SmallModelDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.round_costs import PRESUMED
-from mlx_engine.values.conversation import RoundFinished
+from mlx_engine.values.conversation import RoundFinished, Settings
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
@@ -163,13 +162,13 @@ def passes_at_read(model, monkeypatch):
     """Runs ahead; how many passes had been begun whenever an outcome was read."""
 
     def at_read(source, depth, tokens, *, follows_drafts=True):
-        counting, read, whole = Counting(model), [], lookahead.Round.read
+        counting, read, whole = Counting(model), [], scheduler.Round.read
 
         def noted(round):
             read.append(counting.passes)
             return whole(round)
 
-        monkeypatch.setattr(lookahead.Round, "read", noted)
+        monkeypatch.setattr(scheduler.Round, "read", noted)
         more = {"follows_drafts": follows_drafts, "looks_ahead": True}
         run(counting, PROMPT, source, depth, max_tokens=tokens, chunk=64, **more)
         return read
@@ -209,7 +208,7 @@ def test_where_the_host_computes_only_plain_rounds_are_followed_unread(
     engine, model, passes_at_read
 ):
     parts, is_gpu = engine.parts, mx.default_device() == mx.gpu
-    assert (parts.looks_ahead, parts.follows_drafts) == (True, is_gpu)
+    assert (parts.batch.looks_ahead, parts.batch.follows_drafts) == (True, is_gpu)
     read = passes_at_read(NoDraft(), 0, 5, follows_drafts=False)
     assert read == [3, 4, 5, 6, 6]
     depths = CyclingDepth([0, 0, 2])
@@ -222,7 +221,7 @@ def test_where_the_host_computes_only_plain_rounds_are_followed_unread(
 def test_where_the_host_computes_what_is_written_down_of_a_pass_begins_at_once(
     model, monkeypatch, depth
 ):
-    counting, begun, whole = Counting(model), [], lookahead.Round.read
+    counting, begun, whole = Counting(model), [], scheduler.Round.read
 
     def noted(round):
         begun.append(
@@ -230,7 +229,7 @@ def test_where_the_host_computes_what_is_written_down_of_a_pass_begins_at_once(
         )
         return whole(round)
 
-    monkeypatch.setattr(lookahead.Round, "read", noted)
+    monkeypatch.setattr(scheduler.Round, "read", noted)
     more = {"follows_drafts": False, "looks_ahead": True}
     source = sources(model)["model"] if depth else NoDraft()
     ran = run(counting, PROMPT, source, depth, max_tokens=12, chunk=64, **more)
@@ -261,8 +260,9 @@ def test_nothing_is_begun_ahead_where_memory_is_short_of_a_second_cache(model, m
     """And the reason is told with each round."""
     monkeypatch.setattr(LayerCaches, "nbytes", property(lambda caches: 2**30))
     for beyond, is_ahead in ((2**31, True), (2**29, False)):
-        most = {"most_bytes": mx.get_active_memory() + beyond}
-        answer, whys, followed = opened(model, PROMPT, None, 0, looks_ahead=True, **most), [], []
+        batch = BatchScheduler(most_bytes=mx.get_active_memory() + beyond)
+        answer = opened(model, PROMPT, None, 0, looks_ahead=True, batch=batch)
+        whys, followed = [], []
         for event in answer.events():
             if isinstance(event, RoundFinished):
                 whys.append(event.stats.why)
@@ -304,12 +304,13 @@ def test_keys_and_values_are_written_in_place_up_to_4000_tokens(depth):
 
 def test_settings_that_change_take_effect_at_the_next_round(engine):
     """The round that was begun by the old ones is dropped, drafts that its source has read too."""
-    parts = replace(engine.parts, follows_drafts=True)
-    found = []
+    batch, found = BatchScheduler(), []
+    batch.follows_drafts = True
     for looks_ahead in (False, True):
         settings = Settings(PICKS, DraftOptions(depth=3))
         prompt, policy = engine.tokenize("The quick brown fox"), DepthPolicy(lambda: PRESUMED)
-        answer = raw_answer(replace(parts, looks_ahead=looks_ahead), settings, prompt, policy)
+        batch.looks_ahead = looks_ahead
+        answer = raw_answer(replace(engine.parts, batch=batch), settings, prompt, policy)
         depths = []
         for event in answer.events():
             if isinstance(event, RoundFinished):

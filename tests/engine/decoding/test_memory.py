@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-from dataclasses import replace
 
 import mlx.core as mx
 import pytest
@@ -137,7 +136,7 @@ def test_an_answer_ends_where_memory_does_and_all_goes_on_after_it(tmp_path, dep
         pass
     assert other.nbytes > takes / 3
     bound = before + int(0.8 * takes)
-    engine._parts = replace(engine._parts, most_bytes=bound)
+    engine._parts.batch.most_bytes = bound
     session = session_of(engine, depth=depth, max_tokens=240)
     session.generation = wanted.generation
     *_, ended = session.send("Go on.")
@@ -148,7 +147,7 @@ def test_an_answer_ends_where_memory_does_and_all_goes_on_after_it(tmp_path, dep
     assert ended.reason == "memory-full", "as long as nothing else is closed"
     *_, ended = other.send("And?")
     assert ended.text
-    engine._parts = replace(engine._parts, most_bytes=0)
+    engine._parts.batch.most_bytes = 0
     session._parts = engine._parts
     *_, ended = session.continue_answer()
     assert ended.text.startswith(words.text.rstrip("\ufffd"))

@@ -8,8 +8,8 @@ import pytest
 from plain_run import CyclingDepth, opened
 from tiny_model import TinySizes, tiny_model
 
-from mlx_engine.decoding import answer, lookahead, round
-from mlx_engine.decoding.batch import BatchScheduler
+from mlx_engine.decoding import answer, round, scheduler
+from mlx_engine.decoding.scheduler import BatchScheduler
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions
@@ -68,7 +68,7 @@ class Ending(Future):
 @pytest.fixture
 def device(monkeypatch):
     clock = Clock()
-    for module in (answer, lookahead, round):
+    for module in (answer, round, scheduler):
         monkeypatch.setattr(module, "perf_counter", clock)
     return Device(clock)
 

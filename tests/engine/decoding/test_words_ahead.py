@@ -8,7 +8,7 @@ from session_runs import PICKS, PLAIN, four_answers, listen, session_of, tiny_fo
 from tiny_model import TinySizes, tiny_model
 
 import mlx_engine
-from mlx_engine.decoding.lookahead import Lookahead
+from mlx_engine.decoding.scheduler import Lookahead
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.drafter import DEEPEST, NoDraft
 from mlx_engine.drafting.lookup import HitRates, PromptLookup
@@ -49,8 +49,7 @@ def found(monkeypatch):
 @pytest.fixture(params=[False, True], ids=["plain rounds ahead", "all ahead"])
 def follows_drafts(request, engine, monkeypatch):
     """Whether drafts are followed too, as where a GPU computes."""
-    parts = replace(engine.parts, looks_ahead=True, follows_drafts=request.param)
-    monkeypatch.setattr(engine, "_parts", parts)
+    monkeypatch.setattr(engine.parts.batch, "follows_drafts", request.param)
     return request.param
 
 
@@ -94,7 +93,7 @@ def test_a_match_is_waited_for_and_drafted_at_most_a_round_late(engine, found, m
     first = next(number for number, its in enumerate(found) if its.drafted)
     assert [its.was_ahead for its in found[:first]] == [False] + [True] * (first - 1)
     assert not any(its.was_ahead for its in found if its.drafted)
-    monkeypatch.setattr(engine, "_parts", replace(engine.parts, looks_ahead=False))
+    monkeypatch.setattr(engine.parts.batch, "looks_ahead", False)
     waited = generated(engine, found, draft, SAME_WORDS)
     assert first <= 1 + next(number for number, its in enumerate(found) if its.drafted)
     assert looked.tokens == waited.tokens == plain.tokens
@@ -104,7 +103,6 @@ def test_a_match_is_waited_for_and_drafted_at_most_a_round_late(engine, found, m
 def test_a_copy_that_does_not_pay_is_not_waited_for(folder, found, monkeypatch):
     """And the reason is told, not that there is nothing to copy."""
     engine = mlx_engine.load(folder)
-    monkeypatch.setattr(engine, "_parts", replace(engine.parts, looks_ahead=True))
     engine._self_check._meter._costs, engine._self_check._meter._is_done = STEEP, True
     monkeypatch.setattr(HitRates, "chance", lambda rates, length: 0.41)
     generated(engine, found, LOOKUP, SAME_WORDS)
@@ -188,7 +186,6 @@ def test_heads_that_cannot_be_read_in_mid_answer_leave_words_in_step(tmp_path, m
     """What looks up alone from then on is told all tokens, none of which is on its way."""
     tiny_folder(tmp_path / "m", heads="beside")
     engine = mlx_engine.load(tmp_path / "m")
-    monkeypatch.setattr(engine, "_parts", replace(engine.parts, looks_ahead=True))
     for file in (tmp_path / "m").rglob("*.safetensors"):
         file.write_bytes(b"")
     said = []

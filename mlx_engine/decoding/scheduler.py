@@ -1,10 +1,10 @@
-"""Lookahead: the next round of an answer is queued before the outcome of the present one is known.
+"""Scheduling of rounds: lookahead in each conversation, and passes that conversations share.
 
-A GPU must not wait for the host. So while the device runs a round, the host writes the next round
-down and queues it, whatever the outcome: the number of accepted rows is a scalar on the device
-(round.py), which the host reads while the next round runs. A round that was queued beyond the end
-of an answer, or for settings that have changed since, is dropped: none of its rows is committed. If
-the present round may be the last of the answer, nothing is queued before its outcome.
+Lookahead: a GPU must not wait for the host. So while the device runs a round, the host writes the
+next round down and queues it, whatever the outcome: the number of accepted rows is a scalar on the
+device (round.py), which the host reads while the next round runs. A round that was queued beyond
+the end of an answer, or for settings that have changed since, is dropped: none of its rows is
+committed. If the present round may be the last of the answer, nothing is queued before its outcome.
 
 The outcome of a drafted round is awaited first in three cases:
 - The caches or the drafter need the number of accepted rows on the host: mlx-lm's classes, DFlash,
@@ -20,26 +20,37 @@ On a CPU no round does so (caches of 0.5 to 13 MB: peak memory with and without 
 0.02 of the cache); a GPU that is given small models may. So nothing is queued ahead while such
 copies would exceed the memory limit.
 
-When conversations share passes, the first one whose turn comes begins the next rounds of all
-(batch.py). So the next round may begin before the present round's own turn: the present round is
-then kept, and changed settings are in effect one round later.
+Shared passes: the caller may take events from several answers in any order. An answer that sees
+that another one had a turn since its own last turn begins its next round as soon as the present one
+has ended, and lets that round wait. The first answer that needs an outcome runs one pass for all
+rounds that wait. If the caller never goes on with an answer, its last round was run in vain (two
+rounds with lookahead).
+
+Both: the first answer that reads a pass first has the next pass queued. All answers in the pass
+begin their next rounds, and waiting rounds join. If one of these answers needs its outcome first,
+or may end with it, nothing is queued: a shared pass is worth more than a device that is never idle.
+Nothing is queued either while another pass is under way, or has been read by some of its answers
+only. So a round may begin before the turn of the round before it, which is then kept, and changed
+settings are in effect one round later.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from time import perf_counter
 from typing import NamedTuple
+from weakref import ref
 
 import mlx.core as mx
 
-from mlx_engine.decoding.config import DecodeConfig, Settings
-from mlx_engine.decoding.round import Pass, Round
+from mlx_engine.decoding.round import Limits, Pass, Round
 from mlx_engine.decoding.state import CLEAR_EVERY, SequenceState
 from mlx_engine.drafting.depth import ALONE, BatchLimits, Choice
+from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.drafting.round_costs import OtherChats
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler, TokenScores
-from mlx_engine.values.conversation import FinishReason
+from mlx_engine.values.conversation import Settings
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.words import Words
 
@@ -52,54 +63,125 @@ ALREADY_DONE_S = 5e-5
 """Seconds of waiting, at most, after which an outcome counts as having been there before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Conditions that end an answer, besides stop strings, which StreamingText finds.
+def outcome_reader() -> Executor | None:
+    """Make a thread that waits for the outcomes of passes on a GPU; None on a CPU.
 
-    end_ids: tokens that end the answer, empty to ignore them. max_tokens: tokens of the answer at
-    most, None for no limit. context_length: tokens of the conversation at most.
+    Queueing the next pass on a GPU can block until most of it has run, so the queueing thread would
+    see the outcome of the present pass too late.
+    """
+    is_gpu = mx.default_device().type == mx.DeviceType.gpu
+    return ThreadPoolExecutor(1, "outcomes") if is_gpu else None
+
+
+class BatchScheduler:
+    """Shares passes of the target among the answers of an engine.
+
+    most_rows: the largest number of rows of a shared pass. reader: thread that waits for outcomes
+    (round.py), None on a CPU. most_bytes: memory of MLX at most, 0 for no limit. looks_ahead: queue
+    a round before the outcome of the present one is known; follows_drafts: also if the present one
+    has a draft. shared: how many rounds so far joined the pass of another answer.
     """
 
-    end_ids: frozenset[int]
-    max_tokens: int | None
-    context_length: int
+    def __init__(
+        self,
+        most_rows: Callable[[], int] = lambda: DEEPEST + 1,
+        reader: Executor | None = None,
+        most_bytes: int = 0,
+    ) -> None:
+        self.most_rows = most_rows
+        self._reader = reader
+        self.most_bytes = most_bytes
+        self.looks_ahead, self.follows_drafts = True, reader is not None
+        self.shared = 0
+        self._answers: list[Callable[[], Lookahead]] = []
+        self._waiting: list[Round] = []
+        self._last_read: Pass | None = None
+        self._latest: Callable[[], object] = lambda: None
 
-    def end_of(self, tokens: Sequence[int], generated: int, position: int) -> "AnswerEnd | None":
-        """Return where new tokens end an answer; None if it may go on after them.
+    @property
+    def answering(self) -> int:
+        """Number of answers of the engine that run now."""
+        return len(self._answers)
 
-        generated: tokens of the answer before them. position: of the first in the conversation.
+    @property
+    def limits(self) -> BatchLimits:
+        """Return how deep one answer may draft in a pass that all running answers share."""
+        each = self.most_rows() // max(1, self.answering)
+        return BatchLimits(self.answering - 1, max(0, each - 1))
+
+    @contextmanager
+    def answer(self, rounds: "Callable[[], Lookahead]") -> Iterator[None]:
+        """Context in which an answer runs; the first one resets the peak memory.
+
+        rounds: returns the answer's present rounds, which are other ones after an error.
         """
-        for number, token in enumerate(tokens):
-            if token in self.end_ids:
-                return AnswerEnd(number + 1, "end")
-            full = self.full(generated + number + 1, position + number)
-            if full is not None:
-                return AnswerEnd(number + 1, full)
-        return None
+        if not self._answers:
+            mx.reset_peak_memory()
+        self._answers.append(rounds)
+        try:
+            yield
+        finally:
+            self._answers = [other for other in self._answers if other is not rounds]
 
-    def full(self, generated: int, position: int) -> FinishReason | None:
-        """Return which length limit an answer of `generated` tokens has reached, None for none."""
-        if self.max_tokens is not None and generated >= self.max_tokens:
-            return "max-tokens"
-        if position + 1 >= self.context_length:
-            return "context-full"
-        return None
+    def take_turn(self, who: object) -> bool:
+        """Note whose turn it is; return whether another answer had one since this one's last."""
+        latest, self._latest = self._latest(), ref(who)
+        return latest is not None and latest is not who
 
-    def deepest(self, generated: int, read: int) -> int:
-        """Return the largest useful draft depth.
+    def add_waiting(self, round_: Round) -> None:
+        """Have an answer's round wait for the next shared pass."""
+        self._waiting.append(round_)
 
-        read: tokens of the chat that the model has read. generated: tokens of the answer.
-        """
-        room = self.context_length - read - 2
-        budget = room if self.max_tokens is None else self.max_tokens - generated - 1
-        return max(0, min(room, budget))
+    def remove_waiting(self, round_: Round) -> None:
+        """Withdraw an answer's round from those that wait for the next shared pass."""
+        if self._waiting:
+            self._waiting = [other for other in self._waiting if other is not round_]
 
+    def begin(self, first: Round) -> Pass:
+        """Begin a pass of a round, with all waiting rounds of the same model that fit."""
+        self.remove_waiting(first)
+        model, rounds, rows = first.state.model, [first], first.most_rows
+        for other in self._waiting:
+            is_joint = other.state.model is model and model.joint_forward is not None
+            if is_joint and rows + other.most_rows <= self.most_rows():
+                rounds.append(other)
+                rows += other.most_rows
+        for other in rounds[1:]:
+            self.remove_waiting(other)
+        self.shared += len(rounds) - 1
+        return Pass(rounds, self._reader)
 
-class AnswerEnd(NamedTuple):
-    """Why an answer ends, and how many of the round's tokens it takes, the end token included."""
+    def read(self, pass_: Pass) -> None:
+        """Wait for the outcome of a pass; set the seconds it took once the device was free."""
+        if pass_.read_at:
+            return
+        pass_.wait()
+        free_at = self._last_read.read_at if self._last_read else 0.0
+        if self._reader is None:
+            pass_.took = pass_.read_at - max(pass_.began_at, free_at)
+        else:
+            since = max(pass_.written_at, free_at)
+            pass_.took = pass_.read_at - since
+            pass_.idle = max(0.0, pass_.began_at - since)
+        self._last_read = pass_
 
-    rows: int
-    reason: FinishReason
+    def look_ahead(self, pass_: Pass) -> None:
+        """Begin the next rounds of all answers in an unread pass, if all of them can."""
+        every = [rounds() for rounds in self._answers]
+        elsewhere = [other for rounds in every for other in rounds.passes if other is not pass_]
+        if any(other is self._last_read or not other.read_at for other in elsewhere):
+            return
+        inside = [rounds for rounds in every if rounds.passes and rounds.passes[0] is pass_]
+        try:
+            if all(rounds.plan_next() for rounds in inside):
+                begun = [rounds.begin_next() for rounds in inside]
+                self._waiting = [*begun, *self._waiting]
+                for round_ in begun:
+                    if round_.verified_by is None:
+                        self.begin(round_).queue()
+        except Exception as error:
+            for rounds in inside:
+                rounds.fail(error)
 
 
 class Outcome(NamedTuple):
@@ -141,7 +223,7 @@ class Lookahead:
 
     def __init__(
         self,
-        config: DecodeConfig,
+        batch: BatchScheduler,
         state: SequenceState,
         drafting: Drafting,
         settings: Settings,
@@ -157,9 +239,8 @@ class Lookahead:
         self._new_sampler = new_sampler
         self._last = last
         self._generated = generated
-        self._batch = config.batch
+        self._batch = batch
         self._is_shared = False
-        self._config = config
         self._memory_checked_at = -CLEAR_EVERY
         self._looks_ahead = self._follows_drafts = False
         self._sampling, self._draft = settings.sampling, settings.draft
@@ -235,10 +316,10 @@ class Lookahead:
 
     def _check_memory(self) -> None:
         """Look ahead from now on if a copy of all keys and values fits into the memory limit."""
-        config, self._memory_checked_at = self._config, self._generated
+        batch, self._memory_checked_at = self._batch, self._generated
         total = mx.get_active_memory() + self._state.caches.nbytes
-        self._looks_ahead = config.looks_ahead and total <= (config.most_bytes or total)
-        self._follows_drafts = self._looks_ahead and config.follows_drafts
+        self._looks_ahead = batch.looks_ahead and total <= (batch.most_bytes or total)
+        self._follows_drafts = self._looks_ahead and batch.follows_drafts
 
     def commit(self, tokens: Sequence[int], *, goes_on: bool) -> None:
         """Append to the conversation the first tokens of the round that `run` has run.
@@ -318,7 +399,7 @@ class Lookahead:
         """Choose draft source and depth of a round; called once for each round."""
         self._draft = self._settings.draft
         choice = self._drafting.plan(self._state, self._draft, self._last, self._batch_limits)
-        if choice.why is None and self._config.looks_ahead and not self._looks_ahead:
+        if choice.why is None and self._batch.looks_ahead and not self._looks_ahead:
             choice = choice._replace(why=SHORT_OF_MEMORY)
         return choice
 
