@@ -137,10 +137,13 @@ class RowsCache(ABC):
 
     def _read_keys_values(self, rows: slice) -> KeysValues:
         """Read a range of rows from the KV buffers, dequantised to keys and values."""
-        parts = [buffer[:, :, rows] for buffer in self._buffers]
+        return self._to_keys_values([buffer[:, :, rows] for buffer in self._buffers])
+
+    def _to_keys_values(self, stored: Sequence[mx.array]) -> KeysValues:
+        """Dequantise keys and values as stored, which further arrays may follow."""
         if self.row_bits == 16:
-            return KeysValues(*parts)
-        return KeysValues(self._dequantise_rows(*parts[:3]), self._dequantise_rows(*parts[3:]))
+            return KeysValues(*stored[:2])
+        return KeysValues(self._dequantise_rows(*stored[:3]), self._dequantise_rows(*stored[3:6]))
 
     def _dequantise_rows(self, words: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
         return mx.dequantize(words, scales, biases, group_size=self._group, bits=self.row_bits)
@@ -173,19 +176,45 @@ class AttentionCache(RowsCache):
     """KV cache of a full-attention layer; its buffers grow by steps, unused rows at their end.
 
     Multi-head latent attention stores its latent as keys and its rotated part as values, which may
-    differ in size.
+    differ in size. others: number of further arrays of rows, such as the keys of an indexer, which
+    are stored unquantised behind keys and values.
     """
 
     keeps_all_rows = True
+
+    def __init__(self, bits: CacheBits = 16, others: int = 0) -> None:
+        super().__init__(bits)
+        self._sides = 2 if bits == 16 else 6
+        self._stored = self._sides + others
+
+    @property
+    def key_value_buffers(self) -> Buffers:
+        """Keys and values at full capacity, as stored, without further arrays."""
+        return self._buffers[: self._sides]
+
+    @property
+    def others(self) -> Buffers:
+        """Further arrays of rows, of all committed rows and of the block just written."""
+        end = self.most + self._block
+        return tuple(buffer[:, :, :end] for buffer in self._buffers[self._sides :])
+
+    def gather(self, rows: mx.array) -> KeysValues:
+        """Read chosen rows of a cache of one head: indices int [R, N] -> [R, 1, N, size] each."""
+        picked = [mx.take(side[0, 0], rows, axis=0)[:, None] for side in self.key_value_buffers]
+        return self._to_keys_values(picked)
 
     def keys_and_values(self) -> KeysValues:
         """Keys and values of all committed rows and of the block just written."""
         return self._read_keys_values(slice(0, self.most + self._block))
 
-    def append(self, keys: mx.array, values: mx.array) -> Buffers:
-        """Write a block's keys and values behind the committed rows; return the whole buffers."""
+    def append(self, keys: mx.array, values: mx.array, *others: mx.array) -> Buffers:
+        """Write a block's rows [1, heads, rows, size] behind the committed ones; return buffers.
+
+        Those are whole, of keys and values, then of `others`.
+        """
         self._block = keys.shape[2]
-        rows = self._quantise_rows(keys, values)
+        rows = (*self._quantise_rows(keys, values), *others)
+        assert len(rows) == self._stored
         buffers = self._room_for(self.most + self._block, rows)
         self._buffers = written(buffers, rows, self.start())
         return self._buffers
@@ -196,8 +225,7 @@ class AttentionCache(RowsCache):
 
     def fill(self, rows: Sequence[mx.array]) -> None:
         """Replace the KV cache's contents by rows that `rows` returned; else ValueError."""
-        sides = 2 if self.row_bits == 16 else 6
-        if len(rows) != sides or len({side.shape[:3] for side in rows}) != 1:
+        if len(rows) != self._stored or len({side.shape[:3] for side in rows}) != 1:
             raise ValueError("keys and values of other numbers of rows, or not both")
         self._buffers = tuple(rows)
         self._length, self._block, self._pending = self._buffers[0].shape[2], 0, None

@@ -37,10 +37,12 @@ class Masks:
     """Attention masks of one forward pass, computed once per sliding window and shared by layers.
 
     is_long: the pass uses the second RoPE table, for prompts longer than the trained context.
+    selected: tokens that the last indexer selected for the rows of each sequence, if any.
     """
 
     def __init__(self, *, is_long: bool = False) -> None:
         self.is_long = is_long
+        self.selected: list[mx.array | None] = []
         self._made: dict[tuple[int, int, int, RowCount | None], Mask] = {}
         self._spans: dict[tuple[KeyExtent, KeyBlocks, RowCount], BlockSpan] = {}
 

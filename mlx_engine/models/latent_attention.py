@@ -4,9 +4,12 @@ A block of up to ABSORBED_ROWS rows multiplies its queries by the matrix that un
 attends to the latents themselves ("absorbed"), by our kernel for few rows. Longer blocks, of
 prompts, unpack keys and values first, which is cheaper there. Verify passes are short, so drafted
 rows get the same bits as others.
+
+With an indexer (indexer.py), rows that see more tokens than it selects gather the latents of those
+and attend to them absorbed, each row by itself; all other rows are computed as without one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -23,6 +26,7 @@ from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import KernelByCacheBits, Masks
+from mlx_engine.models.indexer import Indexer, tiles
 from mlx_engine.models.layers import Linear, Norm, ResidualLinear, RotaryEmbedding
 from mlx_engine.models.matrix import Matrix, dequantised
 from mlx_engine.models.weights import Part
@@ -101,49 +105,123 @@ class LatentAttention:
             )
             values = part.matrix("unembed_out")
         self._unpack_values = PerHeadMatrices(values, stock=self._stock)
+        self._indexer = None
+        if spec.indexer is not None and not spec.indexer.is_shared:
+            self._indexer = Indexer(spec.indexer, part.subpart("indexer"))
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """Create latent attention's empty cache; bits: of latents and rotated keys."""
-        return AttentionCache(bits)
+        return AttentionCache(bits, 0 if self._indexer is None else 1)
 
     def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Run latent attention on normed hidden states [1, T, H] -> [1, T, N] for o_proj."""
         latent, key = mx.split(self._to_latent(x), [self._spec.kv_rank], axis=-1)
-        queries, latent = self._project_queries(x), self._latent_norm(latent)
-        return each(cache, partial(self._run_sequence, masks), queries, latent, key)
+        read = x if self._to_query_latent is None else self._to_query_latent(x)
+        read = read if self._query_norm is None else self._query_norm(read)
+        queries, latent = self._queries(read), self._latent_norm(latent)
+        if self._indexer is not None:
+            masks.selected = []
+        run = partial(self._run_sequence, masks, iter(masks.selected))
+        return each(cache, run, queries, latent, key, x, read)
 
     def _run_sequence(
-        self, masks: Masks, cache: LayerCache, queries: mx.array, latent: mx.array, key: mx.array
+        self,
+        masks: Masks,
+        selected: Iterator[mx.array | None],
+        cache: LayerCache,
+        queries: mx.array,
+        latent: mx.array,
+        key: mx.array,
+        x: mx.array,
+        query_latent: mx.array,
     ) -> mx.array:
-        """Latent attention within one sequence; queries, latents and unrotated keys [1, T, ...]."""
+        """Latent attention within one sequence; queries, latents and unrotated keys [1, T, ...].
+
+        selected: what an earlier layer's indexer selected in each sequence; x, query_latent: the
+        rows that an indexer of this layer reads.
+        """
         assert isinstance(cache, AttentionCache)
         spec, position, rows = self._spec, cache.start(), queries.shape[1]
         queries = queries.reshape(1, rows, spec.heads, -1).swapaxes(1, 2)
         unrotated, rotated = mx.split(queries, [spec.nope], axis=-1)
-        is_long = masks.is_long
-        latent, key = latent[:, None], self._rotate(key[:, None], position, is_long=is_long)
-        rotated = self._rotate(rotated, position, is_long=is_long)
-        served = self._served.of(cache.row_bits)
-        if served is not None and rows in served:
-            absorbed = self._row_by_row(self._unpack_keys.multiply_transposed, unrotated)
-            buffers = cache.append(latent, key)
-            half, name = len(buffers) // 2, form_name(cache.row_bits, is_latent=True)
-            form = cache_form(name, spec.rope.width, spec.kv_rank)
-            cut = key_blocks(form, spec.rope.width, spec.kv_rank, spec.heads)
-            attended = few_query_attention(
-                self._stock.contiguous(rotated),
-                (*buffers[half:], *buffers[:half]),
-                form,
-                masks.key_span(cache, rows, cut),
-                spec.scale,
-                served.launcher,
-                q_latent=self._stock.contiguous(absorbed),
-            )
-            heads = self._row_by_row(self._unpack_values, attended)
+        latent, key = latent[:, None], self._rotate(key[:, None], position, is_long=masks.is_long)
+        rotated = self._rotate(rotated, position, is_long=masks.is_long)
+        others = [] if self._indexer is None else [self._indexer.keys(x, position)]
+        cache.append(latent, key, *others)
+        if spec.indexer is None:
+            heads = self._attend(unrotated, rotated, cache, masks)
         else:
-            seen = cache.write(latent, key)
-            heads = self._stock_attention(unrotated, rotated * spec.scale, *seen, position)
+            if self._indexer is not None:
+                masks.selected.append(self._indexer.select(x, query_latent, cache, position))
+            heads = self._attend_sparse(unrotated, rotated, cache, masks, next(selected))
         return heads.swapaxes(1, 2).reshape(1, rows, spec.heads * spec.value_dim)
+
+    def _attend_sparse(
+        self,
+        unrotated: mx.array,
+        rotated: mx.array,
+        cache: AttentionCache,
+        masks: Masks,
+        indices: mx.array | None,
+    ) -> mx.array:
+        """Attend to all tokens in rows that see few, to the selected ones [T, N] in later rows.
+
+        indices: None where all rows see few. Which rows do may be unknown to the host.
+        """
+        if indices is None:
+            return self._attend(unrotated, rotated, cache, masks)
+        sparse = self._attend_selected(unrotated, rotated, cache, indices)
+        most = indices.shape[1]
+        if cache.length >= most:
+            return sparse
+        dense = self._attend(unrotated, rotated, cache, masks)
+        is_early = positions(cache.start(), range(len(indices)))[:, None] < most
+        return mx.where(is_early, dense, sparse)
+
+    def _attend(
+        self, unrotated: mx.array, rotated: mx.array, cache: AttentionCache, masks: Masks
+    ) -> mx.array:
+        """Attend with queries [1, heads, T, ...] to all tokens up to each -> [1, heads, T, size].
+
+        The rows' own latents were appended to the cache before.
+        """
+        spec, rows = self._spec, rotated.shape[2]
+        served = self._served.of(cache.row_bits)
+        if served is None or rows not in served:
+            seen = cache.keys_and_values()
+            return self._stock_attention(unrotated, rotated * spec.scale, *seen, cache.start())
+        absorbed = self._row_by_row(self._unpack_keys.multiply_transposed, unrotated)
+        buffers = cache.key_value_buffers
+        half, name = len(buffers) // 2, form_name(cache.row_bits, is_latent=True)
+        form = cache_form(name, spec.rope.width, spec.kv_rank)
+        cut = key_blocks(form, spec.rope.width, spec.kv_rank, spec.heads)
+        attended = few_query_attention(
+            self._stock.contiguous(rotated),
+            (*buffers[half:], *buffers[:half]),
+            form,
+            masks.key_span(cache, rows, cut),
+            spec.scale,
+            served.launcher,
+            q_latent=self._stock.contiguous(absorbed),
+        )
+        return self._row_by_row(self._unpack_values, attended)
+
+    def _attend_selected(
+        self, unrotated: mx.array, rotated: mx.array, cache: AttentionCache, indices: mx.array
+    ) -> mx.array:
+        """Attend by MLX with queries [1, heads, T, ...] to the latents at `indices` [T, N]."""
+        spec, (rows, count) = self._spec, indices.shape
+        absorbed = self._row_by_row(self._unpack_keys.multiply_transposed, unrotated)
+        absorbed, rotated = absorbed.transpose(2, 0, 1, 3), rotated.transpose(2, 0, 1, 3)
+        a_row = count * (spec.kv_rank + spec.rope.width + 4 * spec.heads) * rotated.dtype.size
+        made = []
+        for part in tiles(rows, a_row):
+            latents, keys = cache.gather(indices[part])
+            added = (rotated[part] * spec.scale) @ keys.swapaxes(-1, -2)
+            options = AttentionOptions(spec.scale, added)
+            made.append(self._stock.attention(absorbed[part], latents, latents, options))
+        attended = made[0] if len(made) == 1 else mx.concatenate(made)
+        return self._row_by_row(self._unpack_values, attended.transpose(1, 2, 0, 3))
 
     def _stock_attention(
         self,
@@ -177,11 +255,6 @@ class LatentAttention:
         a_row = heads * block.rotated_keys.shape[2] * block.rotated.dtype.size
         parts = [self._attend_rows(block, part) for part in row_tiles(rows, a_row)]
         return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
-
-    def _project_queries(self, x: mx.array) -> mx.array:
-        if self._to_query_latent is not None and self._query_norm is not None:
-            x = self._query_norm(self._to_query_latent(x))
-        return self._queries(x)
 
     def _attend_rows(self, block: _LatentBlock, part: slice) -> mx.array:
         """Latent attention of a slice of rows; scores sum unrotated and rotated products."""

@@ -24,6 +24,7 @@ class CacheSize(NamedTuple):
     values: keys and values per token; groups: quantisation groups per token in 8 and 4 bits.
     window_values, window_groups: the same for full sliding windows. slack_values: spare rows of
     windows. kept_elements: rows kept by convolutions. state_elements: float32 recurrent states.
+    plain_values: elements per token that stay in 16 bits.
     """
 
     values: int = 0
@@ -33,12 +34,15 @@ class CacheSize(NamedTuple):
     slack_values: int = 0
     kept_elements: int = 0
     state_elements: int = 0
+    plain_values: int = 0
 
     def in_bytes(self, element_bytes: int) -> CacheBytes:
         """Convert a cache size from elements to bytes; element_bytes: of a key or value element."""
         states = self.state_elements * STATE_BYTES + self.kept_elements * element_bytes
         windows = (self.window_values, self.window_groups, self.slack_values)
-        return CacheBytes(element_bytes, self.values, self.groups, *windows, states)
+        return CacheBytes(
+            element_bytes, self.values, self.groups, *windows, states, self.plain_values
+        )
 
 
 def sum_of_sizes(sizes: Iterable[CacheSize]) -> CacheSize:
@@ -187,12 +191,47 @@ class AttentionSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexerSpec:
+    """Lightning indexer (arXiv 2512.02556), which selects the tokens that a row attends to.
+
+    A row sees all tokens up to itself while there are at most `most`, then the `most` with the
+    highest scores: sum over heads of weight * relu(query . key), keys being shared by all heads.
+    size: of its queries and keys, of which rope.width elements are rotated. is_shared: the layer
+    uses the selection of the closest earlier layer that has an indexer (arXiv 2603.12201).
+    """
+
+    heads: int
+    size: int
+    most: int
+    rope: RopeSpec
+    is_shared: bool = False
+
+    def tensors(self, hidden: int, q_rank: int) -> Shapes:
+        """Names and shapes of the weights of an indexer; q_rank: size of the query latent."""
+        if self.is_shared:
+            return {}
+        return {
+            "indexer.wq_b.weight": (self.heads * self.size, q_rank),
+            "indexer.wk.weight": (self.size, hidden),
+            "indexer.k_norm.weight": (self.size,),
+            "indexer.k_norm.bias": (self.size,),
+            "indexer.weights_proj.weight": (self.heads, hidden),
+        }
+
+    @property
+    def key_size(self) -> int:
+        """Elements that an indexer caches per token."""
+        return 0 if self.is_shared else self.size
+
+
+@dataclass(frozen=True, slots=True)
 class LatentAttentionSpec:
     """Multi-head latent attention (arXiv 2405.04434), which caches one small latent per token.
 
     A head's key consists of `nope` elements unpacked from the latent and `rope.width` rotated
     elements shared by all heads. q_rank: size of the query latent; None where queries are projected
-    directly. eps: of the latents' norms. bias: of the latent projections and the output.
+    directly. eps: of the latents' norms. bias: of the latent projections and the output. indexer:
+    selects the tokens that a row attends to; None for all.
     """
 
     heads: int
@@ -204,6 +243,7 @@ class LatentAttentionSpec:
     scale: float
     eps: float
     bias: bool = False
+    indexer: IndexerSpec | None = None
 
     prefix = "self_attn"
 
@@ -237,12 +277,19 @@ class LatentAttentionSpec:
         if self.bias:
             made |= {"kv_a_proj_with_mqa.bias": (rank + rotated,), "o_proj.bias": (hidden,)}
             made |= {} if self.q_rank is None else {"q_a_proj.bias": (self.q_rank,)}
+        if self.indexer is not None and self.q_rank is not None:
+            made |= self.indexer.tensors(hidden, self.q_rank)
         return made
 
     @property
     def cache(self) -> CacheSize:
-        """Cache size of a latent attention layer: one latent and one rotated key per token."""
-        return key_value_size(1, self.kv_rank, self.rope.width, None)
+        """Cache size of a latent attention layer: a latent, a rotated and an index key per token.
+
+        Index keys stay in 16 bits, for they alone decide what a row attends to.
+        """
+        plain = 0 if self.indexer is None else self.indexer.key_size
+        size = key_value_size(1, self.kv_rank, self.rope.width, None)
+        return size._replace(plain_values=plain)
 
     @property
     def packed_cache(self) -> Reason | None:

@@ -57,6 +57,7 @@ _TYPES: dict[type[NativeFamily], str] = {
     deepseek_v3.Glm4Moe: "glm4_moe glm4v_moe dots1 solar_open",
     deepseek_v3.HyV3: "hy_v3",
     deepseek_v3.DeepseekV3: "glm4_moe_lite deepseek_v3 kimi_k2 joyai_llm_flash youtu youtu_llm",
+    deepseek_v3.DeepseekV32: "deepseek_v32 glm_moe_dsa",
     deepseek_v3.BailingMoe: "bailing_moe",
     deepseek_v3.DeepseekV2: "deepseek_v2",
     qwen3.Mimo: "mimo",

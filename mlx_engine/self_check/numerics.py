@@ -164,7 +164,7 @@ def _random_caches(model: Model, keys: int) -> LayerCaches:
 
     for cache in caches.layers:
         if isinstance(cache, RowsCache):
-            cache.write(*(drawn(array) for array in cache.keys_and_values()))
+            cache.append(*(drawn(array) for array in cache.buffers))
             cache.commit(keys - 1)
     mx.eval(caches.arrays())
     return caches

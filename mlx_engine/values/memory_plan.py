@@ -72,7 +72,7 @@ class CacheBytes:
     layers, key and value elements, and quantisation groups of elements that share a scale and a
     bias. window_values, window_groups: elements and groups of full sliding windows. slack_values:
     elements of window rows that are stored but out of view. states: bytes of recurrent and
-    convolution states.
+    convolution states. plain_values: elements of each token that are never quantised.
     """
 
     element: int = 2
@@ -82,10 +82,12 @@ class CacheBytes:
     window_groups: int = 0
     slack_values: int = 0
     states: int = 0
+    plain_values: int = 0
 
     def per_token(self, bits: CacheBits = 16) -> int:
         """Bytes of keys and values that one token adds to the KV cache, stored in `bits`."""
-        return self._row_nbytes(self.values, self.groups, bits)
+        plain = self.plain_values * self.element
+        return self._row_nbytes(self.values, self.groups, bits) + plain
 
     def place(self, bits: CacheBits = 16) -> int:
         """Bytes that a checkpoint of the conversation copies: recurrent states and full windows."""

@@ -1,11 +1,11 @@
-"""DeepSeek-V2 and V3, GLM-4.5 to 4.7, Ling, Hy3 and Solar Open: grouped experts and a NextN head.
+"""DeepSeek-V2 to V3.2, GLM-4.5 to 5.2, Ling, Hy3, Solar Open: grouped experts and a NextN head.
 
 DeepSeek-V3 (arXiv 2412.19437) uses latent attention and dense first layers; its MTP head is the
 layer behind the last one and shares the trunk's embedding and output head, even where files repeat
-them. GLM-4.7-Flash (`glm4_moe_lite`) is alike, with its own embedding and output head in the MTP
-head. GLM-4.5, 4.6 and 4.7 (`glm4_moe`), Ling and Hy3 combine the same experts and head with
-grouped-query attention. DeepSeek-V2 (arXiv 2405.04434) has no MTP head, and weighs experts by a
-softmax over all of them.
+them. DeepSeek-V3.2 and GLM-5 (`glm_moe_dsa`) add an indexer. GLM-4.7-Flash (`glm4_moe_lite`) is
+like V3, with its own embedding and output head in the MTP head. GLM-4.5, 4.6 and 4.7 (`glm4_moe`),
+Ling and Hy3 combine the same experts and head with grouped-query attention. DeepSeek-V2 (arXiv
+2405.04434) has no MTP head, and weighs experts by a softmax over all of them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,6 +23,7 @@ from mlx_engine.models.layer_specs import (
     AttentionSpec,
     ExpertsSpec,
     FeedForwardSpec,
+    IndexerSpec,
     LatentAttentionSpec,
 )
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
@@ -74,6 +75,63 @@ class DeepseekV3(NativeFamily):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         return _with_mtp_head(fields, _latent_attention(fields), _feed_forwards(fields))
+
+
+class DeepseekV32(DeepseekV3):
+    """DeepSeek-V3.2 (`deepseek_v32`), GLM-5 to 5.2 (`glm_moe_dsa`): DeepSeek-V3 with indexers.
+
+    A layer has an indexer of its own or, in GLM-5.2, uses the selection of an earlier layer's.
+    Where references differ, only acceptance beyond `index_topk` tokens is at stake: the MTP head
+    has its own indexer here, in vLLM and mlx-vlm, while llama.cpp attends to all tokens there, and
+    vLLM may let a round's further drafts use the first one's selection
+    (`index_share_for_mtp_iteration`). Latents are normed with an epsilon of 1e-6 here and in
+    transformers, in llama.cpp with `rms_norm_eps`, which GLM-5 has as 1e-5.
+    """
+
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
+        rotates_pairs = fields.flag(
+            "indexer_rope_interleave", default=self.model_type == "glm_moe_dsa"
+        )
+        plain, width = _latent_attention(fields), fields.count("qk_rope_head_dim")
+        size = fields.count("index_head_dim", 128)
+        if size < width:
+            raise fields.wrong("index_head_dim", size, f"at least qk_rope_head_dim={width}")
+        indexer = IndexerSpec(
+            heads=fields.count("index_n_heads", 64 if self.model_type == "deepseek_v32" else 32),
+            size=size,
+            most=fields.count("index_topk", 2048),
+            rope=replace(plain.rope, interleaved=rotates_pairs),
+        )
+        fields.count("q_lora_rank")  # which indexers read
+        own = replace(plain, indexer=indexer)
+        shared = replace(plain, indexer=replace(indexer, is_shared=True))
+        model = _with_mtp_head(fields, own, _feed_forwards(fields))
+        blocks = (
+            replace(block, mixer=shared if kind == "shared" else own)
+            for block, kind in zip(model.blocks, _indexer_kinds(fields), strict=True)
+        )
+        return replace(model, blocks=tuple(blocks))
+
+
+def _indexer_kinds(fields: ConfigFields) -> tuple[str, ...]:
+    """Which layers have an indexer, "full", and which use the last one's selection, "shared".
+
+    From `indexer_types`, a pattern such as "FSSF", or the period of full layers after the first.
+    """
+    signs = fields.has("index_topk_pattern")
+    if signs and not fields.has("indexer_types"):
+        pattern = fields.string("index_topk_pattern", "")
+        names = [{"F": "full", "S": "shared"}.get(sign, sign) for sign in pattern]
+        fields = fields.with_values(indexer_types=names)
+    kinds = fields.layer_types("full", "shared", name="indexer_types")
+    if not kinds:
+        period = fields.count("index_topk_freq", 1)
+        first = fields.count("index_skip_topk_offset", 2, minimum=0) - 1
+        shares = (max(layer - first, 0) % period for layer in range(fields.layers()))
+        kinds = tuple("shared" if share else "full" for share in shares)
+    if kinds[0] != "full":
+        raise fields.wrong("indexer_types", list(kinds), Words('"full" for the first layer'))
+    return kinds
 
 
 class Glm4Moe(NativeFamily):

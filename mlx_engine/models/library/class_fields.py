@@ -34,8 +34,6 @@ _NORM_ROTATED = ("llama4", "llama4_text")
 """Types that norm queries and keys once they are rotated, by which no magnitude is left."""
 
 _NORMS_SEVERAL = {
-    "deepseek_v32": "norm_topk_prob",
-    "glm_moe_dsa": "norm_topk_prob",
     "kimi_linear": "moe_renormalize",
 }
 """Types whose classes leave the share of a single expert as it is -> the field to make it one."""
@@ -98,9 +96,6 @@ def _fill_absent_fields(level: Fields, kind: str, fields: ConfigFields) -> dict[
         filled["attn_config"] = {**attention, "rope_theta": filled["rope_theta"]}  # DBRX's
     if kind == "kimi_linear" and "linear_num_heads" in filled:
         filled.setdefault("linear_attn_config", _kimi_delta(filled, fields))
-    kinds = filled.get("mlp_layer_types")
-    if "first_k_dense_replace" in filled and isinstance(kinds, list) and "sparse" in kinds:
-        filled["first_k_dense_replace"] = kinds.index("sparse")
     return filled
 
 

@@ -50,8 +50,6 @@ NO_EFFECT = set(_NAMES.split())
 """Fields that change no result where the tensors fit."""
 
 ELSEWHERE = {
-    "deepseek_v32": {"mlp_layer_types"},
-    "glm_moe_dsa": {"mlp_layer_types", "indexer_types"},
     "llama4": {"moe_layers", "no_rope_layers", "no_rope_layer_interval", "attn_temperature_tuning"},
     "llama4_text": {
         *("num_experts_per_tok", "interleave_moe_layer_step", "no_rope_layer_interval"),

@@ -46,7 +46,6 @@ CASES = {
     ),
     "gemma3n": ("gemma3n_text", {"altup_coef_clip": 0.5, "num_kv_shared_layers": 2}),
     "jamba": ("jamba", {}),
-    "glm_moe_dsa": ("glm_moe_dsa", {}),
     "llama4 without experts": ("llama4_text", {}),
     "olmo hybrid": ("olmo_hybrid", {}),
     "mamba 2 of two groups": ("mamba2", {}),
@@ -57,10 +56,6 @@ CASES = {
     "laguna": ("laguna", {}),
     "helium with YaRN": ("helium", {"rope_parameters": YARN | {"truncate": False}}),
     "llama4 with YaRN": ("llama4_text", {"rope_parameters": YARN}),
-    "latent attention with YaRN": (
-        "glm_moe_dsa",
-        {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.9}},
-    ),
     "hunyuan moe without scaling": ("hunyuan_v1_moe", {}),
     "jamba without experts": ("jamba", {"num_experts": 1, "num_experts_per_tok": 1}),
 }
@@ -174,7 +169,6 @@ def test_logits_equal_the_class_alone(tmp_path, kind):
     ("kind", "changes"),
     [
         ("minicpm3", {"dim_model_base": 16, "tie_word_embeddings": True}),
-        ("glm_moe_dsa", {"mlp_layer_types": ["dense", "dense", "sparse"]}),
         ("laguna", {"rope_parameters": {"full_attention": YARN, "sliding_attention": LINEAR}}),
     ],
 )

@@ -57,7 +57,10 @@ HARMLESS = {
 }
 """Fields that do not change the result, or that other tests are about."""
 
+_OF_INDEXERS = {"head_dim", "layer_types", "mlp_bias", "num_key_value_heads"}
 OF_TYPES = {
+    "deepseek_v32": _OF_INDEXERS,
+    "glm_moe_dsa": _OF_INDEXERS,
     "deepseek_v2": {"head_dim", "norm_topk_prob", "num_key_value_heads"},
     "deepseek_v3": {"num_key_value_heads"},
     "glm4_moe_lite": {"num_key_value_heads"},

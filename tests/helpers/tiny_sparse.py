@@ -1,0 +1,99 @@
+"""Tiny random models of latent attention with an indexer, and their MTP head, from transformers.
+
+The head is transformers' layer of the trunk's last kind in its frame of an MTP layer, for its
+MtpModel (5.23) runs no head of these families.
+"""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+import transformers as hf
+from model_edits import edit_config, edit_tensors
+from tiny_hybrids import LATENT
+from tiny_nextn import LAYER, Floats, Published, stored_head
+from tiny_published import VOCABULARY, draw
+from tiny_tokenizer import make_tiny_tokenizer
+from transformers.modeling_layers import MtpLayer
+
+_NAMES = {"deepseek_v32": "DeepseekV32", "glm_moe_dsa": "GlmMoeDsa"}
+MOST = 16
+"""Tokens that a row attends to."""
+_SIZES = LATENT | {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": LAYER,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 512,
+    "pad_token_id": 0,
+    "bos_token_id": 0,
+    "eos_token_id": 297,
+    "moe_intermediate_size": 32,
+    "num_experts_per_tok": 2,
+    "n_routed_experts": 8,
+    "n_group": 2,
+    "topk_group": 1,
+    "mlp_layer_types": ["dense", "sparse", "sparse"],
+    "first_k_dense_replace": 1,
+    "index_n_heads": 32,  # of few heads many scores are 0, and any of those may be selected
+    "index_head_dim": 32,
+    "index_topk": MOST,
+}
+
+
+def publish(kind: str, folder: Path, seed: int = 0, **changes: Any) -> Published:
+    """Writes the folder; changes: of the config. The last layer must have an indexer."""
+    settings = getattr(hf, f"{_NAMES[kind]}Config")
+    config = settings(**(_SIZES | changes), attn_implementation="eager")
+    torch.manual_seed(seed)
+    model = getattr(hf, f"{_NAMES[kind]}ForCausalLM")(config).eval().float()
+    last = type(model.model.layers[-1])
+
+    class Layer(last):  # type: ignore[misc, valid-type]
+        def forward(self, *arrays: Any, **named: Any) -> Any:
+            made = super().forward(*arrays, **named)
+            return made[0] if isinstance(made, tuple) else made
+
+    head = MtpLayer(config, Layer, type(model.model.norm), LAYER - 1).eval().float()
+    with torch.no_grad():
+        for whole, sharpness in ((model, 2.0), (head, 1.0)):
+            for name, value in [*whole.named_parameters(), *whole.named_buffers()]:
+                draw(name, value, sharpness)
+        model.save_pretrained(folder)
+    make_tiny_tokenizer(folder, VOCABULARY)
+    edit_config(folder, num_nextn_predict_layers=1)
+    stored = stored_head(SimpleNamespace(layers=[head]), own=False)
+    edit_tensors(folder, lambda arrays: arrays | stored)
+    tokens = [int(t) for t in np.random.default_rng(seed).integers(0, VOCABULARY, 41)]
+
+    @torch.no_grad()
+    def states(read: list[int], hidden: torch.Tensor) -> torch.Tensor:
+        embedded = model.model.embed_tokens(torch.tensor([read]))
+        places = torch.arange(len(read))[None] + 1
+        mask = torch.full((len(read),) * 2, -torch.inf).triu(1)[None, None]
+        turned = model.model.rotary_emb(embedded, places)
+        made: torch.Tensor = head(embedded, hidden, turned, mask, places, None)
+        return made
+
+    @torch.no_grad()
+    def trunk(read: list[int]) -> torch.Tensor:
+        hidden: torch.Tensor = model.model(torch.tensor([read])).last_hidden_state
+        return hidden
+
+    @torch.no_grad()
+    def scored(rows: torch.Tensor) -> Floats:
+        logits: Floats = model.lm_head(rows)[0].numpy()
+        return logits
+
+    def drafts(read: list[int]) -> Floats:
+        return scored(states(read[1:], trunk(read)[:, :-1]))
+
+    hidden = trunk(tokens)
+    first = states(tokens[1:], hidden[:, :-1])
+    best = int(scored(first)[-1].argmax())
+    again = states([*tokens[1:], best], torch.cat([hidden[:, :-1], first[:, -1:]], dim=1))
+    chained = scored(again)[-1]
+    return Published(folder, tokens, scored(hidden), scored(first), best, chained, drafts)
