@@ -42,12 +42,16 @@ ALL_ROWS = frozenset(range(1, MOST_ROWS + 1))
 NO_ROWS = frozenset[int]()
 
 
+DECAYS_BY_CHANNEL = "channels"
+"""Form of the delta rule with a decay for each column of the state."""
+
+
 class KernelWork(NamedTuple):
     """An operation of a layer that a Metal kernel may do: weight format and sizes.
 
-    form: name of the weights' format, for attention of the KV cache's. outputs, inputs: sizes of a
-    matrix; of values and keys for attention and recurrent states; of the latent and the rotated
-    part for latent attention. shared: query heads per key head.
+    form: name of the weights' format, for attention of the KV cache's, for "delta" that of decays.
+    outputs, inputs: sizes of a matrix; of values and keys for attention and recurrent states; of
+    the latent and the rotated part for latent attention. shared: query heads per key head.
     """
 
     form: str = ""

@@ -4,6 +4,7 @@ For each value head, with state S [Dv, Dk] (arXiv 2412.06464, eq. 10):
 
     S <- g S;  d = beta (v - S k);  S <- S + d k^T;  y = S q
 
+The decay g is a number, or one for each of the Dk columns (Kimi Delta Attention, arXiv 2510.26692).
 A recurrent state cannot be rolled back, so a block does not write the state after its rows: it
 writes the state before them and, for each row, the small vector d. When the next block knows how
 many rows were accepted, it repeats their S <- g S + d k^T in registers (no reductions, bit for bit
@@ -40,6 +41,7 @@ const int row = simd * 8 + lane / 4;
 const bool real = row < DV;
 const int its = min(row, DV - 1);
 const size_t state_at = (size_t(head) * DV + its) * DK;
+constexpr int DECAYS = BY_CHANNEL ? DK : 1;
 
 float S[EACH];
 UNROLL for (int i = 0; i < EACH; i++) {
@@ -47,10 +49,13 @@ UNROLL for (int i = 0; i < EACH; i++) {
 }
 
 for (int t = 0; t < kept[0]; t++) {
-  const float g = old_decay[t * HV + head];
+  const size_t decay_at = size_t(t * HV + head) * DECAYS;
+  float g = BY_CHANNEL ? 0.0f : old_decay[decay_at];
   const float d = old_delta[(t * HV + head) * DV + its];
   UNROLL for (int i = 0; i < EACH; i++) {
-    const float k = old_keys[(t * HK + key_head) * DK + (i / 4) * 16 + quarter * 4 + i % 4];
+    const int column = (i / 4) * 16 + quarter * 4 + i % 4;
+    const float k = old_keys[(t * HK + key_head) * DK + column];
+    g = BY_CHANNEL ? old_decay[decay_at + column] : g;
     S[i] = fma(d, k, g * S[i]);
   }
 }
@@ -62,13 +67,15 @@ if (real) {
 
 const int rows = queries_shape[queries_ndim - 3];
 for (int t = 0; t < rows; t++) {
-  const float g = decay[t * HV + head];
+  const size_t decay_at = size_t(t * HV + head) * DECAYS;
+  float g = BY_CHANNEL ? 0.0f : decay[decay_at];
   const size_t key_at = (t * HK + key_head) * DK + quarter * 4;
   const size_t value_at = (t * HV + head) * DV + its;
   float k[EACH];
   float known = 0;
   UNROLL for (int i = 0; i < EACH; i++) {
     k[i] = keys[key_at + (i / 4) * 16 + i % 4];
+    g = BY_CHANNEL ? decay[decay_at + (i / 4) * 16 + quarter * 4 + i % 4] : g;
     S[i] = g * S[i];
     known = fma(S[i], k[i], known);
   }
@@ -103,7 +110,8 @@ SOURCE = KernelSource(
 class ReplaySteps(NamedTuple):
     """Delta-rule steps to replay: keys [T, Hk, Dk], delta [T, Hv, Dv], decay [T, Hv]; float32.
 
-    Leading axes of length one are allowed in all arguments; results have them too.
+    decay by channel is [T, Hv, Dk]. Leading axes of length one are allowed in all arguments;
+    results have them too.
     """
 
     keys: mx.array
@@ -114,7 +122,7 @@ class ReplaySteps(NamedTuple):
 class DeltaRows(NamedTuple):
     """Inputs of the gated delta rule for T new rows, all float32.
 
-    queries, keys [T, Hk, Dk], values [T, Hv, Dv], decay, beta [T, Hv].
+    queries, keys [T, Hk, Dk], values [T, Hv, Dv], decay [T, Hv] or [T, Hv, Dk], beta [T, Hv].
     """
 
     queries: mx.array
@@ -122,6 +130,11 @@ class DeltaRows(NamedTuple):
     values: mx.array
     decay: mx.array
     beta: mx.array
+
+    @property
+    def decays_by_channel(self) -> bool:
+        """Whether each of the Dk columns of a state has its own decay."""
+        return self.decay.ndim > self.beta.ndim
 
 
 class DeltaBlockResult(NamedTuple):
@@ -142,18 +155,21 @@ def gated_delta_block(
 
     state: float32 [Hv, Dv, Dk]. last: steps of the block before, of which the first `kept` count.
     """
-    launch = _launch(state.shape, rows.values.shape, rows.keys.shape[-2])
+    shapes = state.shape, rows.values.shape, rows.keys.shape[-2]
+    launch = _launch(*shapes, by_channel=rows.decays_by_channel)
     return DeltaBlockResult(*launcher.run(launch, (state, kept, *last, *rows)))
 
 
 @cache
-def _launch(state: tuple[int, ...], values: tuple[int, ...], key_heads: int) -> Launch:
+def _launch(
+    state: tuple[int, ...], values: tuple[int, ...], key_heads: int, *, by_channel: bool
+) -> Launch:
     *_, value_heads, value_size, size = state
     assert size % 16 == 0, size
     groups = -(-value_size // (ROWS_TOGETHER * SIMDS))
-    sizes = parameters(DK=size, DV=value_size, HK=key_heads, HV=value_heads, SIMDS=SIMDS)
+    sizes = {"DK": size, "DV": value_size, "HK": key_heads, "HV": value_heads, "SIMDS": SIMDS}
     return Launch(
-        pipeline(SOURCE, sizes),
+        pipeline(SOURCE, parameters(**sizes, BY_CHANNEL=by_channel)),
         shapes=(values, values, state),
         dtypes=(mx.float32,) * 3,
         grid=(32 * SIMDS * groups, value_heads, 1),
@@ -171,7 +187,7 @@ def reference(state: mx.array, kept: int, last: ReplaySteps, rows: DeltaRows) ->
     outputs, deltas = [], []
     for t in range(rows.values.shape[0]):
         key, query = (mx.repeat(part[t], group, axis=0)[:, None] for part in rows[1::-1])
-        state = rows.decay[t][:, None, None] * state
+        state = _beside_state(rows.decay[t]) * state
         known = (state * key).sum(axis=-1)
         deltas.append(rows.beta[t][:, None] * (rows.values[t] - known))
         state = state + deltas[-1][..., None] * key
@@ -184,6 +200,11 @@ def replayed(state: mx.array, kept: int | mx.array, last: ReplaySteps) -> mx.arr
     group = state.shape[0] // last.keys.shape[1]
     for t in range(kept if isinstance(kept, int) else len(last.keys)):
         key = mx.repeat(last.keys[t], group, axis=0)[:, None]
-        after = last.decay[t][:, None, None] * state + last.delta[t][..., None] * key
+        after = _beside_state(last.decay[t]) * state + last.delta[t][..., None] * key
         state = after if isinstance(kept, int) else mx.where(t < kept, after, state)
     return state
+
+
+def _beside_state(decay: mx.array) -> mx.array:
+    """Reshape decays [Hv], or by channel [Hv, Dk], to multiply a state [Hv, Dv, Dk]."""
+    return decay[:, None, None] if decay.ndim == 1 else decay[:, None]

@@ -173,6 +173,8 @@ class StockOperations:
 
     def delta_rule(self, rows: DeltaRows, state: mx.array) -> tuple[mx.array, mx.array]:
         """Run the gated delta rule -> outputs [1, T, value heads, Dv] and the state after them."""
+        if rows.decays_by_channel:  # which MLX's operation does not promise to take
+            return delta_steps(rows, state)
         outputs, after = mx.fast.gated_delta_update(*rows, state)
         return outputs, after
 
@@ -276,3 +278,34 @@ def row_tiles(rows: int, bytes_per_row: int) -> list[slice]:
     """Cut rows into slices of 32 or more, whose scores fit in SCORES_BYTES where possible."""
     count = max(32, SCORES_BYTES // bytes_per_row // 32 * 32)
     return [slice(start, min(start + count, rows)) for start in range(0, rows, count)]
+
+
+def delta_steps(rows: DeltaRows, state: mx.array) -> tuple[mx.array, mx.array]:
+    """Run the gated delta rule step by step: S <- g S; S <- S + (b k)^T (v - k S); y = q S.
+
+    Takes decays by channel, too. Returns outputs [1, T, value heads, Dv] and the state after them.
+    """
+    queries, keys, values, decay, beta = rows
+    _, count, shared, size = keys.shape
+    heads, width = values.shape[2:]
+    if shared < heads:
+        queries, keys = (mx.repeat(part, heads // shared, axis=2) for part in (queries, keys))
+    lead = (count, heads, 1)
+    each = keys.reshape(*lead, size)
+    steps = (
+        mx.broadcast_to(decay.reshape(count, heads, -1, 1), (count, heads, size, width)),
+        (beta.reshape(*lead, 1) @ each).swapaxes(-1, -2),
+        each,
+        values.reshape(*lead, width),
+        queries.reshape(*lead, size),
+    )
+    now = state.swapaxes(-1, -2)
+    made = []
+    for fade, column, key, value, query in zip(
+        *(mx.split(part, count) if count > 1 else (part,) for part in steps), strict=True
+    ):
+        now = now * fade
+        now = mx.addmm(now, column, value - key @ now)
+        made.append(query @ now)
+    outputs = mx.concatenate(made) if count > 1 else made[0]
+    return outputs.reshape(1, count, heads, width), now.swapaxes(-1, -2)

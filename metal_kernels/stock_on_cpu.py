@@ -21,6 +21,7 @@ from metal_kernels.stock import (
     RowFunction,
     StockOperations,
     computes_on_gpu,
+    delta_steps,
 )
 
 MOST_BEGUN = 32
@@ -137,31 +138,8 @@ class CpuStockOperations(StockOperations):
         return (weights @ values).reshape(*shape[:-1], -1)
 
     def delta_rule(self, rows: DeltaRows, state: mx.array) -> tuple[mx.array, mx.array]:
-        """Run the gated delta rule step by step: S <- g S; S <- S + (b k)^T (v - k S); y = q S."""
-        queries, keys, values, decay, beta = rows
-        _, count, shared, size = keys.shape
-        heads, width = values.shape[2:]
-        if shared < heads:
-            queries, keys = (mx.repeat(part, heads // shared, axis=2) for part in (queries, keys))
-        lead = (count, heads, 1)
-        each = keys.reshape(*lead, size)
-        steps = (
-            mx.broadcast_to(decay.reshape(*lead, 1), (count, heads, size, width)),
-            (beta.reshape(*lead, 1) @ each).swapaxes(-1, -2),
-            each,
-            values.reshape(*lead, width),
-            queries.reshape(*lead, size),
-        )
-        now = state.swapaxes(-1, -2)
-        made = []
-        for fade, column, key, value, query in zip(
-            *(mx.split(part, count) if count > 1 else (part,) for part in steps), strict=True
-        ):
-            now = now * fade
-            now = mx.addmm(now, column, value - key @ now)
-            made.append(query @ now)
-        outputs = mx.concatenate(made) if count > 1 else made[0]
-        return outputs.reshape(1, count, heads, width), now.swapaxes(-1, -2)
+        """Run the gated delta rule step by step."""
+        return delta_steps(rows, state)
 
 
 def _inverse_lengths(x: mx.array, lead: tuple[int, ...], size: int, least: float) -> mx.array:

@@ -92,7 +92,8 @@ class StockSteps(NamedTuple):
             keys, values, decay, beta = (part[:, :rows] for part in self[:4])
             return StockSteps(keys, values, decay, beta, self.stock)
         taken = mx.arange(self.keys.shape[1])[None, :, None] < rows
-        decay, beta = mx.where(taken, self.decay, 1.0), mx.where(taken, self.beta, 0.0)
+        kept = taken[..., None] if self.decay.ndim > taken.ndim else taken
+        decay, beta = mx.where(kept, self.decay, 1.0), mx.where(taken, self.beta, 0.0)
         return self._replace(decay=decay, beta=beta)
 
     def apply_to(self, state: mx.array) -> mx.array:
@@ -158,7 +159,7 @@ class KernelSteps(NamedTuple):
             steps = ReplaySteps(*(part.squeeze(0) for part in self.steps))
             return replayed(state.squeeze(0), self.taken, steps)[None]
         keys, delta, decay = _zero_step(self.steps)
-        row = DeltaRows(keys, keys, delta, decay, decay)
+        row = DeltaRows(keys, keys, delta, decay, delta[..., 0])
         return gated_delta_block(state, self.kept, self.steps, row, self.launcher).settled
 
 
@@ -186,6 +187,27 @@ class KernelDelta:
         steps = ReplaySteps(rows.keys, done.delta, rows.decay)
         whole = KernelSteps(steps, count, self.launcher, self.counts)
         return DeltaBlock(done.y, done.settled, None, whole)
+
+
+@dataclass(frozen=True, slots=True)
+class LongKernelDelta:
+    """The gated delta rule by our kernel for blocks of any length, whose last state it writes too.
+
+    For decays by channel, for which MLX has no operation. Where the kernel was switched off since,
+    plain operations take the steps one by one.
+    """
+
+    launcher: Launcher
+    counts: Container[int]
+    stock: StockOperations = MLX
+
+    def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
+        """Apply the steps in `replay` to the recurrent state, then the rows of a long block."""
+        if 1 not in self.counts:
+            return StockDelta(self.stock).run(rows, state, replay)
+        kernel = KernelDelta(self.launcher, counts=range(1, rows.keys.shape[1] + 1))
+        done = kernel.run(rows, state, replay)
+        return done._replace(after=done.steps.apply_to(done.before))
 
 
 class EmptyReplay(NamedTuple):
@@ -321,6 +343,11 @@ class RecurrentCache:
         now = self._committed_snapshot
         skipped = now.skipped if now.pending is None else now.pending.rows
         return ConvolutionWindow(now.window, skipped)
+
+    def start(self) -> int | mx.array:
+        """Position of the next row: an int, or int32 [1] while only the device knows it."""
+        now = self._committed_snapshot
+        return now.length if now.pending is None else now.pending.after(now.length)
 
     def run(self, rows: DeltaRows, convolved: mx.array) -> mx.array:
         """Run the delta rule over a block from the committed state -> [1, T, value heads, Dv].

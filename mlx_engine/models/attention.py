@@ -165,7 +165,7 @@ class Attention:
             attended = attended.reshape(gate.shape)
         else:
             gate = gate[..., None]
-        return self._stock.elementwise(_apply_gate)(attended, gate).reshape(1, rows, width)
+        return self._stock.elementwise(apply_gate)(attended, gate).reshape(1, rows, width)
 
     def _cached_values(self, values: mx.array) -> mx.array:
         """Reshape projected values [1, T, N] to [1, T, KV heads, size], normed and scaled for the
@@ -261,5 +261,6 @@ def _gate_then_query_rows(spec: layer_specs.AttentionSpec) -> list[int]:
     return [row for start in starts for row in range(start, start + width)]
 
 
-def _apply_gate(attended: mx.array, gate: mx.array) -> mx.array:
+def apply_gate(attended: mx.array, gate: mx.array) -> mx.array:
+    """Multiply attention's output by the sigmoid of a gate."""
     return attended * mx.sigmoid(gate)

@@ -11,7 +11,7 @@ from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.models import layer_specs, model_spec
 from mlx_engine.models.attention import Attention, Masks
-from mlx_engine.models.delta_net import DeltaNet
+from mlx_engine.models.delta_net import DeltaNet, KimiDeltaAttention
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.latent_attention import LatentAttention
 from mlx_engine.models.layer_specs import FeedForwardSpec
@@ -24,8 +24,14 @@ from mlx_engine.models.layers import (
     ResidualLinear,
     make_gate,
 )
-from mlx_engine.models.mamba import Mamba2
-from mlx_engine.models.recurrent_specs import Mamba2Spec, RecurrentSpec, ShortConvolutionSpec
+from mlx_engine.models.mamba import LightningAttention, Mamba2
+from mlx_engine.models.recurrent_specs import (
+    KimiDeltaSpec,
+    LightningSpec,
+    Mamba2Spec,
+    RecurrentSpec,
+    ShortConvolutionSpec,
+)
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
@@ -145,6 +151,10 @@ def mixer_of(spec: MixerSpec, part: Part, eps: float) -> Mixer:
         return LatentAttention(spec, inner, eps)
     if isinstance(spec, ShortConvolutionSpec):
         return GatedConvolution(spec, inner)
+    if isinstance(spec, LightningSpec):
+        return LightningAttention(spec, inner, eps)
+    if isinstance(spec, KimiDeltaSpec):
+        return KimiDeltaAttention(spec, inner, eps)
     return Mamba2(spec, inner, eps) if isinstance(spec, Mamba2Spec) else DeltaNet(spec, inner, eps)
 
 

@@ -132,6 +132,13 @@ class ConfigFields:
             raise self.wrong(name, value, Words("a number above 0"))
         return float(value)
 
+    def negative(self, name: str, default: float) -> float:
+        """Read a number below 0 from config.json as a float."""
+        value = self._value(name, default)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not -1e12 < value < 0:
+            raise self.wrong(name, value, Words("a number below 0"))
+        return float(value)
+
     def non_negative(self, name: str) -> float:
         """Read a number from config.json that is zero or positive; 0 where the field is absent."""
         value = self._value(name, 0)

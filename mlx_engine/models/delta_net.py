@@ -1,11 +1,11 @@
-"""Gated DeltaNet layers (arXiv 2412.06464): convolution, gates and delta rule."""
+"""Gated DeltaNet (arXiv 2412.06464) and Kimi Delta Attention: convolution, gates, delta rule."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.choice import Kernels, KernelWork
+from metal_kernels.choice import DECAYS_BY_CHANNEL, Kernels, KernelWork
 from metal_kernels.gated_delta_block import DeltaRows
 from metal_kernels.gated_delta_inputs import (
     L2_EPS,
@@ -15,17 +15,19 @@ from metal_kernels.gated_delta_inputs import (
     Projected,
     gated_delta_inputs,
 )
+from metal_kernels.stock import StockOperations
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.recurrent import (
     ConvolutionWindow,
+    LongKernelDelta,
     RecurrentCache,
     StockDelta,
     delta_rule,
 )
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import Projections, ResidualLinear, silu
-from mlx_engine.models.recurrent_specs import DeltaNetSpec
+from mlx_engine.models.recurrent_specs import DeltaNetSpec, KimiDeltaSpec
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
@@ -141,21 +143,100 @@ class DeltaInputs:
     def _by_mlx(
         self, window: ConvolutionWindow, channels: mx.array, beta: mx.array, decay: mx.array
     ) -> DeltaBlockInputs:
-        fixed, stock, count = self._fixed, self._stock, channels.shape[1]
+        fixed, stock = self._fixed, self._stock
         before = window.alone(fixed.taps.shape[1] - 1)
         convolved = mx.concatenate([before, channels], axis=1)
-        activated = stock.elementwise(_rounded_silu)(self._convolve(convolved))
-        both, values = mx.split(activated, [2 * fixed.key_heads * fixed.key_size], axis=-1)
-        units = stock.l2_norm(both, 2 * fixed.key_heads, L2_EPS, self._repeats)
-        queries, keys = mx.split(units, 2, axis=2)
+        sums, sizes = self._convolve(convolved), (fixed.key_size, fixed.value_size)
+        made = _convolved_heads(sums, fixed.key_heads, *sizes, stock, self._repeats)
         rows = DeltaRows(
-            queries=queries,
-            keys=keys,
-            values=values.reshape(1, count, -1, fixed.value_size),
+            *made,
             decay=stock.elementwise(_decay)(decay, self._bias, self._rate, self._zero),
             beta=stock.elementwise(_sigmoid_float32)(beta),
         )
         return DeltaBlockInputs(rows, convolved)
+
+
+class KimiDeltaAttention:
+    """Kimi Delta Attention layer of a decoder block, used in place of softmax attention."""
+
+    def __init__(self, spec: KimiDeltaSpec, part: Part, eps: float) -> None:
+        self._spec, self._stock = spec, part.kernels.stock
+        work = KernelWork(DECAYS_BY_CHANNEL, spec.head_dim, spec.head_dim)
+        served, long = part.kernels.served("delta", work), StockDelta(self._stock)
+        every = None if served is None else LongKernelDelta(served.launcher, served, self._stock)
+        self._rule = delta_rule(served, every or long)
+        names = [f"{name}_proj" for name in "qkvfgb"]
+        sizes = (spec.channels, spec.width, spec.width, spec.heads)
+        self._inputs = Projections.read(part, names, sizes)
+        self.dtype = self._inputs.dtype
+        taps = mx.concatenate([part.vector(f"{name}_conv1d.weight") for name in "qkv"])
+        self._convolve = self._stock.make_convolution(taps.astype(self.dtype).squeeze(-1))
+        self._bias = part.vector("dt_bias", mx.float32).reshape(1, 1, spec.heads, -1)
+        self._rate = mx.exp(part.vector("A_log", mx.float32))[None, None, :, None]
+        self._least = mx.full(self._rate.shape, spec.least_log)
+        weight = part.vector("o_norm.weight", mx.float32)
+        eps *= spec.head_dim  # queries were not divided by sqrt(Dk)
+        self._head_norm = self._stock.make_rms_norm(weight, eps, spec.heads)
+        self.out_proj = ResidualLinear.read(part, "o_proj")
+
+    def make_cache(self, bits: CacheBits = 16) -> LayerCache:
+        """Create Kimi Delta Attention's cache: a float32 state and the last convolved rows."""
+        del bits
+        spec = self._spec
+        window = mx.zeros((1, spec.taps - 1, spec.channels), self.dtype)
+        state = mx.zeros((1, spec.heads, spec.head_dim, spec.head_dim))
+        return RecurrentCache(window, state, self._rule, self._stock)
+
+    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+        """Run Kimi Delta Attention on normed hidden states [1, T, H] -> [1, T, N] for `o_proj`."""
+        del masks
+        channels, decay, gate, beta = self._inputs(x)
+        outputs = self._head_norm(each(cache, self._run_sequence, channels, decay, beta))
+        return self._stock.elementwise(_apply_sigmoid_gate)(outputs.reshape(gate.shape), gate)
+
+    def _run_sequence(
+        self, cache: LayerCache, channels: mx.array, decay: mx.array, beta: mx.array
+    ) -> mx.array:
+        """Run the delta rule on one sequence's raw inputs [1, T, N] -> [1, T, heads, Dv]."""
+        assert isinstance(cache, RecurrentCache)
+        spec, stock = self._spec, self._stock
+        before = cache.window.alone(spec.taps - 1).astype(channels.dtype)
+        convolved = mx.concatenate([before, channels], axis=1)
+        sizes = (spec.head_dim, spec.head_dim)
+        made = _convolved_heads(self._convolve(convolved), spec.heads, *sizes, stock)
+        raw = decay.reshape(1, -1, spec.heads, spec.head_dim)
+        fade = _bounded_decay if spec.least_log else _decay
+        rate = self._rate if spec.least_log else -self._rate
+        rows = DeltaRows(
+            *made,
+            decay=stock.elementwise(fade)(raw, self._bias, rate, self._least),
+            beta=stock.elementwise(_sigmoid_float32)(beta),
+        )
+        return cache.run(rows, convolved)
+
+
+class _Heads(NamedTuple):
+    """Queries and keys of unit length and values of the delta rule, [1, T, heads, size] each."""
+
+    queries: mx.array
+    keys: mx.array
+    values: mx.array
+
+
+def _convolved_heads(
+    sums: mx.array,
+    key_heads: int,
+    key_size: int,
+    value_size: int,
+    stock: StockOperations,
+    repeats: int = 1,
+) -> _Heads:
+    """Apply SiLU to a convolution's sums [1, T, C] and cut them into heads of the delta rule."""
+    activated = stock.elementwise(_rounded_silu)(sums)
+    both, values = mx.split(activated, [2 * key_heads * key_size], axis=-1)
+    units = stock.l2_norm(both, 2 * key_heads, L2_EPS, repeats)
+    queries, keys = mx.split(units, 2, axis=2)
+    return _Heads(queries, keys, values.reshape(1, sums.shape[1], -1, value_size))
 
 
 def _rounded_silu(sums: mx.array) -> mx.array:
@@ -168,9 +249,18 @@ def _decay(a: mx.array, bias: mx.array, rate: mx.array, zero: mx.array) -> mx.ar
     return mx.exp(rate * mx.logaddexp(a.astype(mx.float32) + bias, zero))
 
 
+def _bounded_decay(raw: mx.array, bias: mx.array, rate: mx.array, least: mx.array) -> mx.array:
+    """Decay exp(least * sigmoid(rate * (raw + bias))) of the delta rule in float32."""
+    return mx.exp(least * mx.sigmoid(rate * (raw.astype(mx.float32) + bias)))
+
+
 def _sigmoid_float32(b: mx.array) -> mx.array:
     return mx.sigmoid(b.astype(mx.float32))
 
 
 def _apply_silu_gate(outputs: mx.array, gate: mx.array) -> mx.array:
     return (outputs * silu(gate.astype(mx.float32))).astype(gate.dtype)
+
+
+def _apply_sigmoid_gate(outputs: mx.array, gate: mx.array) -> mx.array:
+    return (outputs * mx.sigmoid(gate.astype(mx.float32))).astype(gate.dtype)

@@ -25,7 +25,7 @@ from mlx_engine.cache.attention import AttentionCache, positions
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.models import layer_specs
-from mlx_engine.models.attention import KernelByCacheBits, Masks
+from mlx_engine.models.attention import KernelByCacheBits, Masks, apply_gate
 from mlx_engine.models.indexer import Indexer, tiles
 from mlx_engine.models.layers import Linear, Norm, ResidualLinear, RotaryEmbedding
 from mlx_engine.models.matrix import Matrix, dequantised
@@ -108,6 +108,7 @@ class LatentAttention:
         self._indexer = None
         if spec.indexer is not None and not spec.indexer.is_shared:
             self._indexer = Indexer(spec.indexer, part.subpart("indexer"))
+        self._gate = Linear.read(part, "g_proj") if spec.gate else None
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """Create latent attention's empty cache; bits: of latents and rotated keys."""
@@ -122,7 +123,12 @@ class LatentAttention:
         if self._indexer is not None:
             masks.selected = []
         run = partial(self._run_sequence, masks, iter(masks.selected))
-        return each(cache, run, queries, latent, key, x, read)
+        heads = each(cache, run, queries, latent, key, x, read)
+        if self._gate is None:
+            return heads
+        by_head = heads.reshape(1, x.shape[1], self._spec.heads, -1)
+        gated = self._stock.elementwise(apply_gate)(by_head, self._gate(x)[..., None])
+        return gated.reshape(heads.shape)
 
     def _run_sequence(
         self,

@@ -231,7 +231,8 @@ class LatentAttentionSpec:
     A head's key consists of `nope` elements unpacked from the latent and `rope.width` rotated
     elements shared by all heads. q_rank: size of the query latent; None where queries are projected
     directly. eps: of the latents' norms. bias: of the latent projections and the output. indexer:
-    selects the tokens that a row attends to; None for all.
+    selects the tokens that a row attends to; None for all. gate: sigmoid gate of each head's result
+    (g_proj).
     """
 
     heads: int
@@ -244,6 +245,7 @@ class LatentAttentionSpec:
     eps: float
     bias: bool = False
     indexer: IndexerSpec | None = None
+    gate: bool = False
 
     prefix = "self_attn"
 
@@ -279,6 +281,8 @@ class LatentAttentionSpec:
             made |= {} if self.q_rank is None else {"q_a_proj.bias": (self.q_rank,)}
         if self.indexer is not None and self.q_rank is not None:
             made |= self.indexer.tensors(hidden, self.q_rank)
+        if self.gate:
+            made["g_proj.weight"] = (self.heads, hidden)
         return made
 
     @property

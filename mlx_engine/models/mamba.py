@@ -1,7 +1,7 @@
-"""Mamba-2 layers (arXiv 2405.21060), whose recurrence runs as a gated delta rule."""
+"""Mamba-2 (arXiv 2405.21060) and lightning attention, whose recurrences run as delta rules."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -19,9 +19,15 @@ from mlx_engine.cache.recurrent import (
     StockSteps,
     delta_rule,
 )
-from mlx_engine.models.attention import Masks
-from mlx_engine.models.layers import Projections, ResidualLinear, silu
-from mlx_engine.models.recurrent_specs import Mamba2Spec
+from mlx_engine.models.attention import Masks, apply_gate
+from mlx_engine.models.layers import (
+    Norm,
+    Projections,
+    ResidualLinear,
+    RotaryEmbedding,
+    silu,
+)
+from mlx_engine.models.recurrent_specs import LightningSpec, Mamba2Spec
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
@@ -174,6 +180,63 @@ class Mamba2:
         outputs = cache.run(rows, convolved)
         skipped = stock.elementwise(_add_skip)(outputs, inputs, self._skip)
         return skipped.reshape(1, count, spec.inner)
+
+
+class LightningAttention:
+    """Lightning attention layer of a decoder block, used in place of softmax attention."""
+
+    def __init__(self, spec: LightningSpec, part: Part, eps: float) -> None:
+        self._spec, self._stock = spec, part.kernels.stock
+        work = KernelWork("", spec.head_dim, spec.head_dim)
+        self._rule = delta_rule(part.kernels.served("delta", work), ChunkedScan(self._stock))
+        sizes = (2 * spec.width, spec.width, spec.width)
+        self._inputs = Projections.read(part, ("qkv_proj", "g_proj"), sizes)
+        self.dtype = self._inputs.dtype
+        self._qk_norm = None
+        if spec.qk_norm:
+            norms = dict.fromkeys(("q_norm", "k_norm"), spec.heads)
+            self._qk_norm = Norm.read_rows(part, norms, eps)
+        self._rotate = RotaryEmbedding(spec.rope, self._stock)
+        self._decay = mx.exp(mx.array(spec.log_decays))
+        weight = part.vector("g_norm.weight", mx.float32).reshape(spec.groups, -1)
+        self._norm = self._stock.make_rms_norm(weight if spec.groups > 1 else weight[0], eps)
+        self.out_proj = ResidualLinear.read(part, "o_proj")
+
+    def make_cache(self, bits: CacheBits = 16) -> LayerCache:
+        """Create lightning attention's cache: a float32 state of zeros."""
+        del bits
+        spec = self._spec
+        state = mx.zeros((1, spec.heads, spec.head_dim, spec.head_dim))
+        return RecurrentCache(mx.zeros((1, 0, 0)), state, self._rule, self._stock)
+
+    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+        """Run lightning attention on normed hidden states [1, T, H] -> [1, T, N] for o_proj."""
+        both, values, gate = self._inputs(x)
+        if self._qk_norm is not None:
+            both = self._qk_norm(both)
+        both = both.reshape(1, x.shape[1], -1, self._spec.head_dim)
+        outputs = each(cache, partial(self._run_sequence, masks), both, values)
+        normed = self._norm(outputs).reshape(gate.shape)
+        return self._stock.elementwise(apply_gate)(normed, gate).astype(x.dtype)
+
+    def _run_sequence(
+        self, masks: Masks, cache: LayerCache, both: mx.array, values: mx.array
+    ) -> mx.array:
+        """Run one sequence: normed queries and keys [1, T, 2 heads, size], values [1, T, N]."""
+        assert isinstance(cache, RecurrentCache)
+        spec, count = self._spec, both.shape[1]
+        rotated = self._rotate(both.swapaxes(1, 2), cache.start(), is_long=masks.is_long)
+        queries, keys = mx.split(rotated.swapaxes(1, 2).astype(mx.float32), 2, axis=2)
+        heads = (1, count, spec.heads)
+        rows = DeltaRows(
+            queries=queries * spec.head_dim**-0.5,
+            keys=keys * TINY,
+            values=values.reshape(*heads, -1).astype(mx.float32) * (1 / TINY),
+            decay=mx.contiguous(mx.broadcast_to(self._decay, heads)),
+            beta=mx.ones(heads),
+        )
+        outputs = cache.run(rows, mx.zeros((1, count, 0)))
+        return outputs.reshape(1, count, spec.width)
 
 
 def _silu_plus_bias(sums: mx.array, bias: mx.array) -> mx.array:

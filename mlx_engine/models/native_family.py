@@ -29,7 +29,7 @@ _TABLES = tables_by_type(Path(__file__).with_name("config_defaults.json"))
 transformers takes for absent fields where it is not what a family's `_read_spec` takes.
 """
 
-_CONVOLUTIONS = (".conv1d.weight", ".conv.weight")
+_CONVOLUTIONS = ("conv1d.weight", ".conv.weight")
 _USUAL_RENAMES = {"mlp.shared_experts": "mlp.shared_expert"}
 
 

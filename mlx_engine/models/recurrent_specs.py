@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from mlx_engine.models.layer_specs import CacheSize, Shapes
+from mlx_engine.models.layer_specs import CacheSize, RopeSpec, Shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,53 @@ class DeltaNetSpec:
     def cache(self) -> CacheSize:
         """Cache size of a Gated DeltaNet layer: the state and the convolution's last rows."""
         kept, states = (self.taps - 1) * self.channels, self.values * self.key_dim
+        return CacheSize(kept_elements=kept, state_elements=states)
+
+    packed_cache = None
+
+
+@dataclass(frozen=True, slots=True)
+class KimiDeltaSpec:
+    """Kimi Delta Attention (arXiv 2510.26692): Gated DeltaNet with a decay by channel of the keys.
+
+    The log of a decay is -exp(A_log) softplus(raw + dt_bias), or with a least log, which is
+    negative, least_log * sigmoid(exp(A_log) (raw + dt_bias)). Outputs are gated by a sigmoid.
+    """
+
+    heads: int
+    head_dim: int
+    taps: int
+    least_log: float = 0.0
+
+    prefix = "self_attn"
+
+    @property
+    def width(self) -> int:
+        """Total width of queries, of keys or of values over all heads."""
+        return self.heads * self.head_dim
+
+    @property
+    def channels(self) -> int:
+        """Channels of the convolutions: queries, keys and values together."""
+        return 3 * self.width
+
+    def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
+        """Names and shapes of the weights of a Kimi Delta Attention layer."""
+        del has_split_kv_b
+        made: Shapes = {f"{part}_proj.weight": (self.width, hidden) for part in "qkvfg"}
+        made |= {f"{part}_conv1d.weight": (self.width, self.taps, 1) for part in "qkv"}
+        return made | {
+            "b_proj.weight": (self.heads, hidden),
+            "o_proj.weight": (hidden, self.width),
+            "dt_bias": (self.width,),
+            "A_log": (self.heads,),
+            "o_norm.weight": (self.head_dim,),
+        }
+
+    @property
+    def cache(self) -> CacheSize:
+        """Cache size of a Kimi Delta Attention layer: the state and the last convolved rows."""
+        kept, states = (self.taps - 1) * self.channels, self.width * self.head_dim
         return CacheSize(kept_elements=kept, state_elements=states)
 
     packed_cache = None
@@ -162,5 +209,49 @@ class Mamba2Spec:
     packed_cache = None
 
 
-RecurrentSpec = DeltaNetSpec | ShortConvolutionSpec | Mamba2Spec
+@dataclass(frozen=True, slots=True)
+class LightningSpec:
+    """Lightning attention (arXiv 2401.04658): a state S <- a S + v k^T for each head, y = S q.
+
+    log_decays: log of a for each head, constant. Queries and keys are normed by head (if qk_norm)
+    and rotated; outputs are RMS-normed in `groups` groups and gated by a sigmoid.
+    """
+
+    heads: int
+    head_dim: int
+    groups: int
+    log_decays: tuple[float, ...]
+    rope: RopeSpec
+    qk_norm: bool = True
+    bias: bool = False
+
+    prefix = "self_attn"
+
+    @property
+    def width(self) -> int:
+        """Total width of queries, of keys or of values over all heads."""
+        return self.heads * self.head_dim
+
+    def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
+        """Names and shapes of the weights of a lightning attention layer."""
+        del has_split_kv_b
+        made: Shapes = {
+            "qkv_proj.weight": (3 * self.width, hidden),
+            "g_proj.weight": (self.width, hidden),
+            "o_proj.weight": (hidden, self.width),
+            "g_norm.weight": (self.width,),
+        }
+        made |= {"qkv_proj.bias": (3 * self.width,)} if self.bias else {}
+        norms = ("q_norm.weight", "k_norm.weight") if self.qk_norm else ()
+        return made | dict.fromkeys(norms, (self.head_dim,))
+
+    @property
+    def cache(self) -> CacheSize:
+        """Cache size of a lightning attention layer: the state."""
+        return CacheSize(state_elements=self.width * self.head_dim)
+
+    packed_cache = None
+
+
+RecurrentSpec = DeltaNetSpec | KimiDeltaSpec | ShortConvolutionSpec | Mamba2Spec | LightningSpec
 """Every kind of them."""

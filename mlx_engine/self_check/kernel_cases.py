@@ -17,7 +17,14 @@ from metal_kernels import gated_delta_inputs as delta_inputs
 from metal_kernels import many_row_product as many
 from metal_kernels import mtp_input as mtp
 from metal_kernels import noise, vocabulary_pick, wide_norm
-from metal_kernels.choice import ALL_ROWS, KernelName, Kernels, KernelWork, Verdict
+from metal_kernels.choice import (
+    ALL_ROWS,
+    DECAYS_BY_CHANNEL,
+    KernelName,
+    Kernels,
+    KernelWork,
+    Verdict,
+)
 from metal_kernels.few_query_attention import KeyExtent
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import cache_form
@@ -367,6 +374,7 @@ def _delta(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> 
     """Make a trial case of the delta rule: replay three steps, then run rows of values x."""
     del dtype
     heads = 2 * KEY_HEADS
+    decays = (heads, work.inputs) if work.form == DECAYS_BY_CHANNEL else (heads,)
     state = normal((heads, work.outputs, work.inputs), seed)
 
     def unit_rows(count: int, seed: int) -> mx.array:
@@ -375,10 +383,10 @@ def _delta(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> 
     last = delta.ReplaySteps(
         unit_rows(3, 11),
         normal((3, heads, work.outputs), 12),
-        mx.exp(-mx.abs(normal((3, heads), 13))),
+        mx.exp(-mx.abs(normal((3, *decays), 13))),
     )
     queries, keys = unit_rows(9, 14), unit_rows(9, 15)
-    decay = mx.exp(-mx.abs(normal((9, heads), 16)))
+    decay = mx.exp(-mx.abs(normal((9, *decays), 16)))
     beta = mx.sigmoid(normal((9, heads), 17))
 
     def rows(x: mx.array) -> delta.DeltaRows:

@@ -9,6 +9,7 @@ import mlx.core as mx
 
 from metal_kernels.choice import (
     ALL_ROWS,
+    DECAYS_BY_CHANNEL,
     KERNELS,
     NO_KERNELS,
     KernelName,
@@ -93,7 +94,8 @@ def _trials() -> Iterator[Trial]:
         *(KernelWork(form_name(bits, is_latent=True), 512, 64, 20) for bits in (16, 8, 4)),
     ):
         yield Trial("attention", work, work)
-    yield Trial("delta", KernelWork("", 40, 128), KernelWork("", 128, 128))
+    for form in ("", DECAYS_BY_CHANNEL):
+        yield Trial("delta", KernelWork(form, 40, 128), KernelWork(form, 128, 128))
     yield Trial("delta-inputs", KernelWork("", 40, 48), KernelWork("", 128, 128))
     for size in (128, 4096):
         yield Trial("norms", KernelWork("", size, size), KernelWork("", size, size))
@@ -110,7 +112,7 @@ def trial_of(kernel: KernelName, work: KernelWork) -> Trial:
     if kernel == "attention":
         return Trial(kernel, work, work)
     checked, most = work._replace(outputs=min(work.outputs, 512)), MOST_TIMED
-    if work.form:
+    if work.form and kernel != "delta":
         checked = KernelWork(work.form, OUTPUTS, -(-work.inputs // WHOLE) * WHOLE)
     if kernel in ("prompt-products", "prompt-experts"):
         most = MOST_TIMED_OF_PROMPTS

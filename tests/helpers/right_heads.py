@@ -45,7 +45,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 """By model_type."""
 
 _ENDS = r"(?:.*\.)?(?:{})(?:\.weight)?"
-_SILENT = re.compile(_ENDS.format("o_proj|out_proj|down_proj"))
+_SILENT = re.compile(_ENDS.format("o_proj|out_proj|down_proj|dense"))
 _JOIN = re.compile(_ENDS.format(r"eh_proj|fc|input_proj|mtp_linear_proj\.0"))
 _TOKEN_NORM = re.compile(
     _ENDS.format(r"enorm|pre_fc_norm_embedding|token_layernorm|mtp_emb_norm\.0")
@@ -57,7 +57,7 @@ _LAST_NORM = re.compile(
     r"(?:model\.)?(?:language_model\.)?(?:mtp\.)?norm\.weight"
     r"|.+\.(?:shared_head\.norm|final_layernorm)\.weight"
 )
-_EMBEDDING = re.compile(_ENDS.format("embed_tokens"))
+_EMBEDDING = re.compile(_ENDS.format("embed_tokens|word_embeddings"))
 _OUTPUT = re.compile(_ENDS.format(r"lm_head|shared_head\.head|shared_head\.output"))
 
 

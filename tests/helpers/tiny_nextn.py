@@ -17,7 +17,7 @@ from tiny_tokenizer import make_tiny_tokenizer
 from transformers.modeling_layers import MtpModel
 
 TYPES = ("glm4_moe", "glm4_moe_lite", "deepseek_v3")
-OTHERS = ("ernie4_5_moe", "exaone4", "exaone_moe", "hy_v3", "mellum")
+OTHERS = ("bailing_hybrid", "ernie4_5_moe", "exaone4", "exaone_moe", "hy_v3", "mellum")
 """Whose heads are named otherwise and have the trunk's embedding and output head."""
 LAYER = 3
 """The head's layer: the trunk has as many."""
@@ -75,6 +75,8 @@ def publish(
         found = stored_head(head, own=own)
         if model_type in _OTHER_NAMES:
             found = _renamed(found, *_OTHER_NAMES[model_type])
+        if model_type == "bailing_hybrid":
+            found = {_as_ling(name): array for name, array in found.items()}
         edit_tensors(folder, lambda arrays: arrays | found)
         return _figures(folder, model, head, seed)
 
@@ -105,6 +107,7 @@ def stored_head(head: MtpModel, *, own: bool) -> dict[str, mx.array]:
 
 
 _KINDS = {
+    "bailing_hybrid": ("full_attention", "sparse"),
     "exaone4": ("full_attention", "dense"),
     "exaone_moe": ("sliding_attention", "dense"),
     "hy_v3": ("full_attention", "sparse"),
@@ -116,6 +119,7 @@ _MTP_NAMES = {
     "hnorm": "mtp.pre_fc_norm_hidden",
     "shared_head.norm": "mtp.norm",
 }
+_FINAL_NORM = {"shared_head.norm": f"model.layers.{LAYER}.final_layernorm"}
 _OTHER_NAMES: dict[str, tuple[dict[str, str], str]] = {
     "ernie4_5_moe": (
         {
@@ -127,10 +131,7 @@ _OTHER_NAMES: dict[str, tuple[dict[str, str], str]] = {
         "model.mtp_block.0.",
     ),
     **dict.fromkeys(("exaone4", "exaone_moe", "mellum"), (_MTP_NAMES, "mtp.layers.0.")),
-    "hy_v3": (
-        {"shared_head.norm": f"model.layers.{LAYER}.final_layernorm"},
-        f"model.layers.{LAYER}.",
-    ),
+    **dict.fromkeys(("bailing_hybrid", "hy_v3"), (_FINAL_NORM, f"model.layers.{LAYER}.")),
 }
 """Of heads published otherwise: names beside their layer, none for what is the trunk's, and what
 those of the layer begin with."""
@@ -187,6 +188,13 @@ _LING = {
     "mlp.gate.e_score_correction_bias": "mlp.gate.expert_bias",
     "shared_head.norm": "final_layernorm",
 }
+
+
+def _as_ling(name: str) -> str:
+    """A name as Ling is published."""
+    for ours, theirs in (*_LING.items(), ("self_attn", "attention")):
+        name = name.replace(f".{ours}", f".{theirs}")
+    return name
 
 
 def publish_ling(folder: Path) -> Published:

@@ -22,12 +22,15 @@ def unit(x: mx.array) -> mx.array:
     return x / mx.sqrt((x * x).sum(axis=-1, keepdims=True))
 
 
-def new_rows(count: int, key_heads: int, heads: int, size: int, value_size: int) -> DeltaRows:
+def new_rows(
+    count: int, key_heads: int, heads: int, size: int, value_size: int, *, by_channel: bool = False
+) -> DeltaRows:
+    decays = (count, heads, size) if by_channel else (count, heads)
     return DeltaRows(
         queries=unit(normal((count, key_heads, size), 1)),
         keys=unit(normal((count, key_heads, size), 2)),
         values=normal((count, heads, value_size), 3),
-        decay=mx.exp(-mx.abs(normal((count, heads), 4))),
+        decay=mx.exp(-mx.abs(normal(decays, 4))),
         beta=mx.sigmoid(normal((count, heads), 5)),
     )
 
@@ -61,9 +64,12 @@ def truth(state: np.ndarray, rows: DeltaRows) -> np.ndarray:
 SHAPES = [(1, 2, 128, 128), (2, 4, 64, 40), (1, 1, 16, 8), (2, 2, 48, 33)]
 
 
+@pytest.mark.parametrize("by_channel", [False, True])
 @pytest.mark.parametrize(("key_heads", "heads", "size", "value_size"), SHAPES)
-def test_right_against_float64(key_heads: int, heads: int, size: int, value_size: int) -> None:
-    rows = new_rows(5, key_heads, heads, size, value_size)
+def test_right_against_float64(
+    key_heads: int, heads: int, size: int, value_size: int, by_channel: bool
+) -> None:
+    rows = new_rows(5, key_heads, heads, size, value_size, by_channel=by_channel)
     state = normal((heads, value_size, size), 6)
     right = truth(np.array(state).astype(np.float64), rows)
     mine = gated_delta_block(state, NONE, no_steps(rows), rows, kernel_launcher())
@@ -75,7 +81,7 @@ def test_right_against_float64(key_heads: int, heads: int, size: int, value_size
 @pytest.mark.parametrize("kept", range(9))
 def test_a_replayed_prefix_is_the_pass_itself(kept: int) -> None:
     """Eight rows of which `kept` stand, then three more: as if only those had ever been there."""
-    rows = new_rows(11, 1, 2, 32, 16)
+    rows = new_rows(11, 1, 2, 32, 16, by_channel=kept % 3 > 0)
     state = normal((2, 16, 32), 7)
     launcher = kernel_launcher()
     block = gated_delta_block(state, NONE, no_steps(rows), part(rows, 0, 8), launcher)

@@ -1,14 +1,14 @@
-"""DeepSeek-V2 to V3.2, GLM-4.5 to 5.2, Ling, Hy3, Solar Open: grouped experts and a NextN head.
+"""DeepSeek-V2 to V3.2, GLM-4.5 to 5.2, Hy3, Solar Open: grouped experts and a NextN head.
 
 DeepSeek-V3 (arXiv 2412.19437) uses latent attention and dense first layers; its MTP head is the
 layer behind the last one and shares the trunk's embedding and output head, even where files repeat
 them. DeepSeek-V3.2 and GLM-5 (`glm_moe_dsa`) add an indexer. GLM-4.7-Flash (`glm4_moe_lite`) is
-like V3, with its own embedding and output head in the MTP head. GLM-4.5, 4.6 and 4.7 (`glm4_moe`),
-Ling and Hy3 combine the same experts and head with grouped-query attention. DeepSeek-V2 (arXiv
+like V3, with its own embedding and output head in the MTP head. GLM-4.5, 4.6 and 4.7 (`glm4_moe`)
+and Hy3 combine the same experts and head with grouped-query attention. DeepSeek-V2 (arXiv
 2405.04434) has no MTP head, and weighs experts by a softmax over all of them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -17,7 +17,6 @@ from mlx_engine.models.families.llama import (
     plain_attention,
     plain_feed_forward,
     plain_model,
-    rotary_dim_share,
 )
 from mlx_engine.models.layer_specs import (
     AttentionSpec,
@@ -30,7 +29,6 @@ from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.rope import rope_spec, yarn_score_scale
 from mlx_engine.models.tensor_names import FINAL_NORM_NAMES, NEXTN_NAMES
-from mlx_engine.models.tensor_recipes import Recipes, expert_recipes, qkv_recipes
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.words import Words
 
@@ -55,7 +53,7 @@ class DeepseekV2(NativeFamily):
             )
         if method == "greedy":
             fields = fields.with_values(n_group=1, topk_group=1)
-        mixer, feeds = _latent_attention(fields), _feed_forwards(fields)
+        mixer, feeds = latent_attention(fields), feed_forwards(fields)
         blocks = [
             BlockSpec(mixer, _with_softmax_router(feed) if isinstance(feed, ExpertsSpec) else feed)
             for feed in feeds[:-1]
@@ -74,7 +72,7 @@ class DeepseekV3(NativeFamily):
     head_names = NEXTN_NAMES
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        return _with_mtp_head(fields, _latent_attention(fields), _feed_forwards(fields))
+        return with_mtp_head(fields, latent_attention(fields), feed_forwards(fields))
 
 
 class DeepseekV32(DeepseekV3):
@@ -92,7 +90,7 @@ class DeepseekV32(DeepseekV3):
         rotates_pairs = fields.flag(
             "indexer_rope_interleave", default=self.model_type == "glm_moe_dsa"
         )
-        plain, width = _latent_attention(fields), fields.count("qk_rope_head_dim")
+        plain, width = latent_attention(fields), fields.count("qk_rope_head_dim")
         size = fields.count("index_head_dim", 128)
         if size < width:
             raise fields.wrong("index_head_dim", size, f"at least qk_rope_head_dim={width}")
@@ -105,7 +103,7 @@ class DeepseekV32(DeepseekV3):
         fields.count("q_lora_rank")  # which indexers read
         own = replace(plain, indexer=indexer)
         shared = replace(plain, indexer=replace(indexer, is_shared=True))
-        model = _with_mtp_head(fields, own, _feed_forwards(fields))
+        model = with_mtp_head(fields, own, feed_forwards(fields))
         blocks = (
             replace(block, mixer=shared if kind == "shared" else own)
             for block, kind in zip(model.blocks, _indexer_kinds(fields), strict=True)
@@ -152,7 +150,7 @@ class Glm4Moe(NativeFamily):
             out_bias=bias and is_dots,
             qk_norm="head" if fields.flag("use_qk_norm", default=is_dots) else "none",
         )
-        model = _with_mtp_head(fields, attention, _feed_forwards(fields))
+        model = with_mtp_head(fields, attention, feed_forwards(fields))
         late = fields.count("max_window_layers", 62, minimum=0)
         window = fields.window_size() if self.model_type == "dots1" else None
         windows = fields.layer_windows(window, lambda layer: layer >= late)
@@ -189,58 +187,7 @@ class HyV3(Glm4Moe):
         )
 
 
-class BailingMoe(NativeFamily):
-    """Ling and Ring (`bailing_moe`): 2.0 is GLM-4.5 with other names, 1 has no MTP head.
-
-    Version 1 scores experts by a softmax. As in modeling_bailing_moe_v2.py of the published
-    repositories, the MTP head reads hidden states after the final norm and passes on its own after
-    its norm.
-    """
-
-    renames: ClassVar = {
-        "word_embeddings": "embed_tokens",
-        "attention.query_key_value": "self_attn.qkv_proj",
-        "attention.query_layernorm": "self_attn.q_norm",
-        "attention.key_layernorm": "self_attn.k_norm",
-        "attention.dense": "self_attn.o_proj",
-        "mlp.gate.expert_bias": "mlp.gate.e_score_correction_bias",
-        "mlp.gate.gate_proj": "mlp.gate",
-    }
-    head_names = FINAL_NORM_NAMES
-
-    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        fields = fields.with_values(n_routed_experts=fields.count("num_experts", maximum=2**16))
-        inner = fields.count("moe_intermediate_size")
-        each = fields.count("moe_shared_expert_intermediate_size", inner)
-        shared = each * fields.count("num_shared_experts", 0, minimum=0)
-        score = fields.string("score_function", "softmax")
-        if score not in ("softmax", "sigmoid"):
-            raise fields.wrong("score_function", score, Words("softmax or sigmoid"))
-        attention = replace(
-            plain_attention(fields, rotated_share=rotary_dim_share(fields)),
-            qkv_bias=fields.flag("use_qkv_bias", default=False),
-            qk_norm="head" if fields.flag("use_qk_norm", default=False) else "none",
-        )
-        feeds = [
-            replace(
-                feed,
-                score="sigmoid" if score == "sigmoid" else "softmax",
-                choice_bias=fields.flag("moe_router_enable_expert_bias", default=False),
-                shared=plain_feed_forward(fields, shared) if shared else None,
-            )
-            if isinstance(feed, ExpertsSpec)
-            else feed
-            for feed in _feed_forwards(fields)
-        ]
-        return _with_mtp_head(fields, attention, feeds)
-
-    def recipes(self, names: Iterable[str]) -> Recipes:
-        """How Ling's tensors are built: fused query/key/value split, experts stacked."""
-        listed = list(names)
-        return qkv_recipes(listed, self.spec.blocks[0]) | expert_recipes(listed)
-
-
-def _with_mtp_head(
+def with_mtp_head(
     fields: ConfigFields,
     mixer: AttentionSpec | LatentAttentionSpec,
     feeds: Sequence[FeedForwardSpec | ExpertsSpec],
@@ -251,7 +198,7 @@ def _with_mtp_head(
     return replace(plain_model(fields, blocks), heads=heads)
 
 
-def _feed_forwards(fields: ConfigFields) -> tuple[FeedForwardSpec | ExpertsSpec, ...]:
+def feed_forwards(fields: ConfigFields) -> tuple[FeedForwardSpec | ExpertsSpec, ...]:
     """Feed-forward specs of the trunk's layers, followed by that of the MTP head's layer.
 
     `mlp_layer_types` lists dense and sparse layers; by default the first `first_k_dense_replace`
@@ -295,7 +242,8 @@ def routed_experts(fields: ConfigFields) -> ExpertsSpec:
     )
 
 
-def _latent_attention(fields: ConfigFields) -> LatentAttentionSpec:
+def latent_attention(fields: ConfigFields) -> LatentAttentionSpec:
+    """Read DeepSeek-V3's latent attention from a config (arXiv 2412.19437, section 2.1.1)."""
     rotated, nope = fields.count("qk_rope_head_dim"), fields.count("qk_nope_head_dim")
     is_direct = not fields.has("q_lora_rank")
     return LatentAttentionSpec(

@@ -129,8 +129,6 @@ class MlxLmFamily(Family):
 
     def __init__(self, model_type: str, config: Mapping[str, object], origin: str) -> None:
         super().__init__(model_type, config, origin)
-        if model_type == "bailing_hybrid" and "kda_lower_bound" in config:
-            self.model_type = model_type = "bailing_moe_v3"  # Ling 3
         module, self._prefix = module_of(model_type), ""  # as the files have it
         if module in _WRAPPED:
             text = _flat_config(config, origin) | _IN_TRAINING_ALONE

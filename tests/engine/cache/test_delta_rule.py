@@ -6,38 +6,49 @@ import pytest
 from compared import normal
 from kernel_launchers import kernel_launcher
 
+from metal_kernels.choice import ALL_ROWS
 from metal_kernels.gated_delta_block import DeltaRows
-from mlx_engine.cache.recurrent import KernelDelta, RecurrentCache, StockDelta, delta_rule
+from mlx_engine.cache.recurrent import (
+    KernelDelta,
+    LongKernelDelta,
+    RecurrentCache,
+    StockDelta,
+    delta_rule,
+)
 
 KEY_HEADS, HEADS, SIZE, VALUE_SIZE = 1, 2, 16, 8
 
 
-def block(rows: int, seed: int) -> tuple[DeltaRows, mx.array]:
+def block(rows: int, seed: int, *, by_channel: bool = False) -> tuple[DeltaRows, mx.array]:
+    decays = (1, rows, HEADS, SIZE) if by_channel else (1, rows, HEADS)
     its = DeltaRows(
         queries=normal((1, rows, KEY_HEADS, SIZE), seed) / 4,
         keys=normal((1, rows, KEY_HEADS, SIZE), seed + 1) / 4,
         values=normal((1, rows, HEADS, VALUE_SIZE), seed + 2),
-        decay=mx.exp(-mx.abs(normal((1, rows, HEADS), seed + 3))),
+        decay=mx.exp(-mx.abs(normal(decays, seed + 3))),
         beta=mx.sigmoid(normal((1, rows, HEADS), seed + 4)),
     )
     return its, normal((1, rows + 3, 4), seed + 5)
 
 
-def caches() -> tuple[RecurrentCache, RecurrentCache]:
+def caches(*, any_length: bool = False) -> tuple[RecurrentCache, RecurrentCache]:
     blank = mx.zeros((1, 3, 4)), mx.zeros((1, HEADS, VALUE_SIZE, SIZE))
-    kernel = KernelDelta(kernel_launcher(check=False))
+    launcher = kernel_launcher(check=False)
+    long = LongKernelDelta(launcher, ALL_ROWS) if any_length else StockDelta()
+    kernel = KernelDelta(launcher, long)
     return RecurrentCache(*blank), RecurrentCache(*blank, kernel)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_blocks_cut_anywhere(seed: int) -> None:
-    """Few rows go through the kernel, 10 and more through stock MLX, in any order."""
-    random = np.random.default_rng(seed)
-    pair = caches()
+    """Few rows go through the kernel, more through stock MLX or, by channel, the kernel too."""
+    random, by_channel = np.random.default_rng(seed), seed % 2 == 1
+    pair = caches(any_length=by_channel)
     for number in range(7):
         rows = int(random.choice([1, 2, 5, 9, 10, 13]))
         kept = int(random.integers(0, rows + 1))
-        stock, mine = (cache.run(*block(rows, 10 * number)) for cache in pair)
+        drawn = block(rows, 10 * number, by_channel=by_channel)
+        stock, mine = (cache.run(*drawn) for cache in pair)
         assert mx.allclose(mine, stock, rtol=1e-4, atol=1e-5).item(), (number, rows)
         for cache in pair:
             cache.commit(kept)

@@ -20,7 +20,9 @@ LENGTH = 12
 HEAD = {
     **dict.fromkeys(("qwen3_5", "qwen3_5_moe", "qwen3_next", "mimo_v2_flash"), "mtp."),
     **dict.fromkeys(("ernie4_5_moe", "exaone4", "exaone_moe", "mellum"), "mtp"),
-    **dict.fromkeys(("glm4_moe", "glm4_moe_lite", "deepseek_v3", "hy_v3"), "layers.3."),
+    **dict.fromkeys(
+        ("glm4_moe", "glm4_moe_lite", "deepseek_v3", "hy_v3", "bailing_hybrid"), "layers.3."
+    ),
     "mimo": "mtp_layers.",
     "step3p5": ("layers.4.", "layers.5.", "layers.6."),
 }

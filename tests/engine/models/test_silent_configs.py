@@ -59,6 +59,7 @@ HARMLESS = {
 
 _OF_INDEXERS = {"head_dim", "layer_types", "mlp_bias", "num_key_value_heads"}
 OF_TYPES = {
+    "bailing_hybrid": {"mtp_loss_scaling_factor", "num_key_value_heads", "rope_theta"},
     "deepseek_v32": _OF_INDEXERS,
     "glm_moe_dsa": _OF_INDEXERS,
     "deepseek_v2": {"head_dim", "norm_topk_prob", "num_key_value_heads"},
@@ -136,7 +137,7 @@ def test_a_silent_config_means_what_transformers_takes(kind: str) -> None:
     for name in known_to(kind) - FOR_ALL - {*SIZES, *few}:
         found = read(kind, {key: value for key, value in told.items() if key != name})
         assert found == wanted or isinstance(found, str), name
-    base = settings.default_theta
+    base = told.get("rope_theta", settings.default_theta)
     if isinstance(base, float) and "rope_theta" in told.get("rope_parameters", {}):
         for rope in ({"rope_type": "default"}, told["rope_parameters"] | {"rope_theta": base}):
             kept = {k: v for k, v in rope.items() if k != "rope_theta"}
