@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from mlx_engine.decoding.config import ModelParts
 from mlx_engine.decoding.state import SequenceState, shared_prefix
-from mlx_engine.drafting.drafter import ROWS_OF_A_PROMPT
+from mlx_engine.drafting.contract import ROWS_OF_A_PROMPT
 from mlx_engine.text.chat_template import ChatPrompt, tokenize_chat
 from mlx_engine.values.conversation import Message, PromptProgress, Settings
 from mlx_engine.values.errors import BadChatTemplate

@@ -26,8 +26,7 @@ import mlx.core as mx
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.cache.joint import apart, joint_caches
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.depth import Choice
-from mlx_engine.drafting.drafter import Draft, DraftRequest, ReadRows
+from mlx_engine.drafting.contract import Choice, Draft, DraftRequest, ReadRows
 from mlx_engine.drafting.mtp import DraftJob, draft_all
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import TokenScores

@@ -7,7 +7,8 @@ from typing import NamedTuple, Protocol
 import mlx.core as mx
 
 from mlx_engine.cache.contract import WORTH_A_TOKEN, CachesSnapshot, RowCount
-from mlx_engine.drafting.drafter import Drafter, DrafterSnapshot, NoDraft, ReadRows
+from mlx_engine.drafting.contract import DrafterSnapshot, ReadRows
+from mlx_engine.drafting.drafter import Drafter, NoDraft
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.model_description import CHECKPOINTS

@@ -18,8 +18,16 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from mlx_engine.drafting.drafter import DEEPEST, Offer
-from mlx_engine.drafting.round_costs import NO_OTHERS, OtherChats, PassCosts
+from mlx_engine.drafting.contract import (
+    ALONE,
+    DEEPEST,
+    NO_OTHERS,
+    BatchLimits,
+    Choice,
+    Offer,
+    OtherChats,
+    PassCosts,
+)
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions
 from mlx_engine.values.words import Words
@@ -58,29 +66,6 @@ SHARED_PASS = Reason(
     "beside-others",
     Words("Other chats are answered at the same time: guesses would slow all of them."),
 )
-
-
-class Choice(NamedTuple):
-    """How many tokens a round drafts (`depth`), and why no more where more was asked for.
-
-    auto: the depth that would be fastest, where the user has fixed another. by: the source that
-    drafts.
-    """
-
-    depth: int
-    why: Reason | None
-    auto: int | None = None
-    by: DraftedBy | None = None
-
-
-class BatchLimits(NamedTuple):
-    """What shared passes of the target allow one chat: the other chats in them, deepest draft."""
-
-    other_chats: int = 0
-    deepest: int = DEEPEST
-
-
-ALONE = BatchLimits()
 
 
 class Acceptance:

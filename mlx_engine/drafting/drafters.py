@@ -12,17 +12,16 @@ from typing_extensions import override
 
 from mlx_engine.cache.contract import LayerCaches, RowCount
 from mlx_engine.cache.joint import JointCaches
-from mlx_engine.drafting.drafter import (
+from mlx_engine.drafting.contract import (
     DEEPEST,
     Draft,
-    Drafter,
     DrafterSnapshot,
     DraftRequest,
     Offer,
     ReadRows,
     empty_draft,
 )
-from mlx_engine.drafting.head_memory import FLUSH_ROWS, MOST_WAITING
+from mlx_engine.drafting.drafter import FLUSH_ROWS, MOST_WAITING, Drafter
 from mlx_engine.drafting.mtp import HeadDrafter, MtpDraft
 from mlx_engine.models.contract import Model
 from mlx_engine.models.drafters.eagle3 import Eagle3

@@ -21,11 +21,10 @@ from typing_extensions import override
 
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.cache.joint import apart, joint_caches
-from mlx_engine.drafting.drafter import (
+from mlx_engine.drafting.contract import (
     ROWS_AFTER_PAUSE,
     ROWS_OF_A_PROMPT,
     Draft,
-    Drafter,
     DrafterSnapshot,
     DraftRequest,
     Offer,
@@ -33,9 +32,10 @@ from mlx_engine.drafting.drafter import (
     Rows,
     empty_draft,
 )
-from mlx_engine.drafting.head_memory import (
+from mlx_engine.drafting.drafter import (
     FLUSH_ROWS,
     BeforeDraft,
+    Drafter,
     HeadMemory,
     UncountedRows,
     UnreadRows,
@@ -60,16 +60,6 @@ class HeadPass(NamedTuple):
     memory: HeadMemory
     unread: UnreadRows
     output: OutputHead | None = None
-
-    def run(self) -> HeadStep:
-        """Run this head pass alone; return the head's state and logits after the newest row."""
-        head, caches, (rows, true_rows, newest) = self.memory.head, self.memory.caches, self.unread
-        states = head.mtp_forward(rows.tokens[None], rows.hidden, caches)
-        caches.commit(true_rows)
-        state = states[:, -1:] if newest is None else mx.take(states, newest, axis=1)
-        output = self.output
-        logits = head.mtp_logits(state) if output is None else output.logits(head, state)
-        return HeadStep(state, logits.squeeze(0))
 
 
 HeadPasses = Generator[HeadPass, HeadStep, Draft]
@@ -108,14 +98,7 @@ class HeadDrafter(Drafter):
 
     @override
     def draft(self, request: DraftRequest, sampler: Sampler) -> Draft:
-        passes = self.passes(request, sampler)
-        try:
-            asked = next(passes)
-            while True:
-                asked = passes.send(asked.run())
-        except StopIteration as end:
-            draft: Draft = end.value
-            return draft
+        return _run_drafts([self.passes(request, sampler)])[0]
 
     def passes(self, request: DraftRequest, sampler: Sampler) -> HeadPasses:
         """Yield the head passes of a draft of `request.depth` tokens, at most `limit`."""
@@ -367,11 +350,21 @@ def draft_all(jobs: Sequence[DraftJob]) -> list[Draft]:
         elif request.by == "grammar":
             forced = list(sampler.forced()[: request.depth])
             drafts[number] = Draft(mx.array(forced, dtype=mx.int32))
-        elif isinstance(drafter, HeadDrafter) and len(jobs) > 1:
+        elif isinstance(drafter, HeadDrafter):
             begun[number] = drafter.passes(request, sampler)
         else:
             drafts[number] = drafter.draft(request, sampler)
-    steps: dict[int, HeadStep | None] = dict.fromkeys(begun)
+    drafts.update(zip(begun, _run_drafts(list(begun.values())), strict=True))
+    return [
+        drafts[number]._replace(tokens=job.sampler.cut(drafts[number].tokens))
+        for number, job in enumerate(jobs)
+    ]
+
+
+def _run_drafts(begun: Sequence[HeadPasses]) -> list[Draft]:
+    """Run the head passes of several drafts to their ends, all first ones together, and so on."""
+    drafts: dict[int, Draft] = {}
+    steps: dict[int, HeadStep | None] = dict.fromkeys(range(len(begun)))
     while steps:
         asked: dict[int, HeadPass] = {}
         for number, step in steps.items():
@@ -380,14 +373,11 @@ def draft_all(jobs: Sequence[DraftJob]) -> list[Draft]:
                 asked[number] = next(passes) if step is None else passes.send(step)
             except StopIteration as end:
                 drafts[number] = end.value
-        steps = dict(zip(asked, run_passes(list(asked.values())), strict=True))
-    return [
-        drafts[number]._replace(tokens=job.sampler.cut(drafts[number].tokens))
-        for number, job in enumerate(jobs)
-    ]
+        steps = dict(zip(asked, _run_passes(list(asked.values())), strict=True))
+    return [drafts[number] for number in range(len(begun))]
 
 
-def run_passes(passes: Sequence[HeadPass]) -> list[HeadStep]:
+def _run_passes(passes: Sequence[HeadPass]) -> list[HeadStep]:
     """Run MTP head passes of several conversations, those of equal heads as one.
 
     The weights are read once, each conversation's rows see their own caches (cache/joint.py), and
@@ -400,19 +390,21 @@ def run_passes(passes: Sequence[HeadPass]) -> list[HeadStep]:
         groups.setdefault(key, []).append(number)
     steps: dict[int, HeadStep] = {}
     for numbers in groups.values():
-        group = [passes[number] for number in numbers]
-        found = [group[0].run()] if len(group) == 1 else _run_joint(group)
-        steps.update(zip(numbers, found, strict=True))
+        steps.update(zip(numbers, _run_joint([passes[n] for n in numbers]), strict=True))
     return [steps[number] for number in range(len(passes))]
 
 
 def _run_joint(passes: Sequence[HeadPass]) -> list[HeadStep]:
-    """Run passes of one MTP head as one; its output matrix is read once where all use the same."""
+    """Run passes of one MTP head as one; an output matrix is read once where all use the same."""
     head = passes[0].memory.head
-    counts = [pass_.unread.rows.tokens.shape[0] for pass_ in passes]
-    caches = joint_caches([pass_.memory.caches for pass_ in passes], counts)
-    rows = joined([pass_.unread.rows for pass_ in passes])
-    every = apart(head.mtp_forward(rows.tokens[None], rows.hidden, caches), counts, axis=1)
+    if len(passes) == 1:
+        rows = passes[0].unread.rows
+        every = [head.mtp_forward(rows.tokens[None], rows.hidden, passes[0].memory.caches)]
+    else:
+        counts = [pass_.unread.rows.tokens.shape[0] for pass_ in passes]
+        caches = joint_caches([pass_.memory.caches for pass_ in passes], counts)
+        rows = joined([pass_.unread.rows for pass_ in passes])
+        every = apart(head.mtp_forward(rows.tokens[None], rows.hidden, caches), counts, axis=1)
     states = []
     by_output: dict[OutputHead | None, list[int]] = {}
     for number, (pass_, own) in enumerate(zip(passes, every, strict=True)):

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from mlx_engine.drafting.depth import BatchLimits, Choice, DepthPolicy
-from mlx_engine.drafting.drafter import DEEPEST, Drafter, NoDraft, Offer
+from mlx_engine.drafting.contract import DEEPEST, BatchLimits, Choice, Offer
+from mlx_engine.drafting.depth import DepthPolicy
+from mlx_engine.drafting.drafter import Drafter, NoDraft
 from mlx_engine.drafting.lookup import PromptLookup
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf

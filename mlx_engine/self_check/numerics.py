@@ -10,7 +10,7 @@ import mlx.core as mx
 from metal_kernels.choice import Kernels
 from mlx_engine.cache.attention import RowsCache
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.drafting.drafter import DEEPEST
+from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.models.contract import Model
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.self_check.kernel_record import ExactRows

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metal_kernels.tile_product import MOST_ROWS as ROWS
-from mlx_engine.drafting.drafter import Rows
-from mlx_engine.drafting.head_memory import HeadMemory
+from mlx_engine.drafting.contract import Rows
+from mlx_engine.drafting.drafter import HeadMemory
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import token_scores

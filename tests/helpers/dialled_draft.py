@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 
-from mlx_engine.drafting.drafter import Draft, DraftRequest, NoDraft, Offer
+from mlx_engine.drafting.contract import Draft, DraftRequest, Offer
+from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.sampling.sampler import Sampler
 
 

@@ -12,9 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlx_engine.drafting.depth import BatchLimits, Choice, DepthPolicy, DraftRecords
-from mlx_engine.drafting.drafter import ROWS_AFTER_PAUSE, Offer
-from mlx_engine.drafting.round_costs import OtherChats, PassCosts
+from mlx_engine.drafting.contract import (
+    ROWS_AFTER_PAUSE,
+    BatchLimits,
+    Choice,
+    Offer,
+    OtherChats,
+    PassCosts,
+)
+from mlx_engine.drafting.depth import DepthPolicy, DraftRecords
 from mlx_engine.values.options import MAX_DEPTH
 
 TRACES = Path(__file__).with_name("acceptance_traces.json")

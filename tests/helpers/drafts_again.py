@@ -2,7 +2,8 @@
 
 import mlx.core as mx
 
-from mlx_engine.drafting.drafter import Draft, Drafter, DraftRequest, ReadRows
+from mlx_engine.drafting.contract import Draft, DraftRequest, ReadRows
+from mlx_engine.drafting.drafter import Drafter
 from mlx_engine.sampling.sampler import Sampler
 
 

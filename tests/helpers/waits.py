@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from mlx_engine.drafting.drafter import Drafter
+from mlx_engine.decoding import round
 
 WAITS = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__array__")
 
@@ -34,10 +34,9 @@ class Watched:
 
 
 @contextmanager
-def watched(drafter: Drafter) -> Iterator[Watched]:
-    """Context in which drafts of this drafter's class are watched."""
-    found, kind = Watched(), type(drafter)
-    draft, async_eval = kind.draft, mx.async_eval
+def watched() -> Iterator[Watched]:
+    """Context in which drafts of rounds are watched."""
+    found, draft, async_eval = Watched(), round.draft_all, mx.async_eval
 
     def drafted(*given: Any) -> Any:
         found.drafts, found.is_drafting = found.drafts + 1, True
@@ -52,7 +51,7 @@ def watched(drafter: Drafter) -> Iterator[Watched]:
         async_eval(*arrays)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kind, "draft", drafted)
+        patch.setattr(round, "draft_all", drafted)
         patch.setattr(mx, "async_eval", queue)
         patch.setattr(mx, "eval", found.noting("eval", mx.eval))
         for name in WAITS:

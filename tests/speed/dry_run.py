@@ -30,9 +30,8 @@ from metal_kernels.choice import ALL_ROWS, NO_ROWS, KernelName, Kernels, KernelW
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.depth import Choice
-from mlx_engine.drafting.drafter import NoDraft, Rows
-from mlx_engine.drafting.head_memory import HeadMemory
+from mlx_engine.drafting.contract import Choice, Rows
+from mlx_engine.drafting.drafter import HeadMemory, NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.loading.folder import read_json_object
 from mlx_engine.loading.gguf.header import GgufTensor, block_types

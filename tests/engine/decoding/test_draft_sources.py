@@ -16,7 +16,7 @@ from session_runs import (
 from waits import check, watched
 
 import mlx_engine
-from mlx_engine.drafting.head_memory import FLUSH_ROWS
+from mlx_engine.drafting.drafter import FLUSH_ROWS
 from mlx_engine.values.options import DraftOptions, LoadOptions
 
 LENGTH = 10
@@ -132,11 +132,11 @@ def test_the_host_waits_for_no_drafted_token(engine, source):
     session = session_of(engine, PICKS, depth=3, max_tokens=90)
     session.draft = DraftOptions(source=source, depth=3)
     listen(session, session.send("The fox"))
-    with watched(session._sequence.drafter) as found:
+    with watched() as found:
         listen(session, session.send("and the hen"))
     check(found)
     session.draft = DraftOptions(source=source, depth=3, min_probability=0.2)
-    with watched(session._sequence.drafter) as found:
+    with watched() as found:
         listen(session, session.send("and the dog"))
     check(found, waits=1)
 

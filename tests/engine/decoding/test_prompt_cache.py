@@ -24,8 +24,8 @@ from mlx_engine.decoding.state import (
     shared_prefix,
     thin_checkpoints,
 )
-from mlx_engine.drafting.drafter import ROWS_OF_A_PROMPT, NoDraft
-from mlx_engine.drafting.head_memory import HeadMemory
+from mlx_engine.drafting.contract import ROWS_OF_A_PROMPT
+from mlx_engine.drafting.drafter import HeadMemory, NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.model_description import CHECKPOINTS

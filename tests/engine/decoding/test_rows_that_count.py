@@ -5,7 +5,8 @@ import pytest
 from plain_run import run
 from tiny_model import TinySizes, tiny_model
 
-from mlx_engine.drafting.drafter import Draft, NoDraft, Offer
+from mlx_engine.drafting.contract import Draft, Offer
+from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import SamplingOptions
 

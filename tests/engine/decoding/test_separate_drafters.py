@@ -15,9 +15,9 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 from waits import check, watched
 
 import mlx_engine
+from mlx_engine.drafting.contract import PassCosts
 from mlx_engine.drafting.depth import DepthPolicy, RoundCosts
 from mlx_engine.drafting.drafter import Drafter, NoDraft
-from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.target import FeatureModel
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
@@ -113,11 +113,11 @@ def test_the_host_waits_for_no_drafted_token(engine):
     session = session_of(engine, GREEDY, depth=0, max_tokens=30)
     session.draft = DraftOptions(source="model", depth=3)
     listen(session, session.send("The fox"))
-    with watched(session._sequence.drafter) as found:
+    with watched() as found:
         listen(session, session.send("and the hen"))
     check(found)
     session.draft = DraftOptions(source="model", depth=3, min_probability=0.2)
-    with watched(session._sequence.drafter) as found:
+    with watched() as found:
         listen(session, session.send("and the dog"))
     check(found, waits=1)
 

@@ -10,9 +10,9 @@ from tiny_model import TinySizes, tiny_model
 import mlx_engine
 from mlx_engine.decoding.scheduler import Lookahead
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.drafter import DEEPEST, NoDraft
+from mlx_engine.drafting.contract import DEEPEST, PassCosts
+from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.lookup import HitRates, PromptLookup
-from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 

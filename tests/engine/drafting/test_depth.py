@@ -5,6 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlx_engine.drafting.contract import (
+    DEEPEST,
+    NO_OTHERS,
+    PRESUMED,
+    BatchLimits,
+    Choice,
+    Offer,
+    OtherChats,
+    PassCosts,
+)
 from mlx_engine.drafting.depth import (
     COOLDOWN,
     FIRST_GUESS,
@@ -15,12 +25,8 @@ from mlx_engine.drafting.depth import (
     SHARED_PASS,
     WORTH_IT,
     Acceptance,
-    BatchLimits,
-    Choice,
     DepthPolicy,
 )
-from mlx_engine.drafting.drafter import DEEPEST, Offer
-from mlx_engine.drafting.round_costs import NO_OTHERS, PRESUMED, OtherChats, PassCosts
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions
 

@@ -22,7 +22,7 @@ from tiny_dflash import (
 )
 from tiny_published import VOCABULARY
 
-from mlx_engine.drafting.drafter import DraftRequest
+from mlx_engine.drafting.contract import DraftRequest
 from mlx_engine.drafting.drafters import FeatureDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel

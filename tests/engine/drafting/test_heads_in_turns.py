@@ -15,8 +15,8 @@ from session_runs import FEW_WORDS
 from tiny_stacks import HEADS, VOCABULARY, WINDOW, write_stack
 
 import mlx_engine
-from mlx_engine.drafting.drafter import DraftRequest, NoDraft
-from mlx_engine.drafting.head_memory import FLUSH_ROWS
+from mlx_engine.drafting.contract import DraftRequest
+from mlx_engine.drafting.drafter import FLUSH_ROWS, NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions

@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.cache.contract import RowCount
-from mlx_engine.drafting.drafter import (
-    ROWS_AFTER_PAUSE,
-    ROWS_OF_A_PROMPT,
-    DraftRequest,
-    ReadRows,
-)
-from mlx_engine.drafting.head_memory import FLUSH_ROWS
+from mlx_engine.drafting.contract import ROWS_AFTER_PAUSE, ROWS_OF_A_PROMPT, DraftRequest, ReadRows
+from mlx_engine.drafting.drafter import FLUSH_ROWS
 from mlx_engine.drafting.lookup import PromptLookup
 from mlx_engine.drafting.mtp import DraftJob, MtpDraft, draft_all
 from mlx_engine.models.decoder import DecoderHead

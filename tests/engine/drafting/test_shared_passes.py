@@ -10,9 +10,9 @@ from tiny_published import publish
 from tiny_stacks import write_stack
 
 import mlx_engine
-from mlx_engine.drafting.drafter import DraftRequest
+from mlx_engine.drafting.contract import DraftRequest
+from mlx_engine.drafting.drafter import FEW_WAITING
 from mlx_engine.drafting.drafters import SmallModelDraft, draft_with
-from mlx_engine.drafting.head_memory import FEW_WAITING
 from mlx_engine.drafting.lookup import PromptLookup
 from mlx_engine.drafting.mtp import DraftJob, MtpDraft, draft_all
 from mlx_engine.models.decoder import DecoderHead

@@ -18,7 +18,7 @@ from draft_simulator import (
     texts,
 )
 
-from mlx_engine.drafting.round_costs import PassCosts
+from mlx_engine.drafting.contract import PassCosts
 
 TEXTS = {**texts(), **recordings()}
 AHEAD = (0, 1)

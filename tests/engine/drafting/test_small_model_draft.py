@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import TinySizes, tiny_model
 
-from mlx_engine.drafting.drafter import DraftRequest
+from mlx_engine.drafting.contract import DraftRequest
+from mlx_engine.drafting.drafter import FLUSH_ROWS
 from mlx_engine.drafting.drafters import SmallModelDraft
-from mlx_engine.drafting.head_memory import FLUSH_ROWS
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
