@@ -200,7 +200,9 @@ class AttentionCache(RowsCache):
 
     def gather(self, rows: mx.array) -> KeysValues:
         """Read chosen rows of a cache of one head: indices int [R, N] -> [R, 1, N, size] each."""
-        picked = [mx.take(side[0, 0], rows, axis=0)[:, None] for side in self.key_value_buffers]
+        picked = [
+            mx.take(side.squeeze((0, 1)), rows, axis=0)[:, None] for side in self.key_value_buffers
+        ]
         return self._to_keys_values(picked)
 
     def keys_and_values(self) -> KeysValues:

@@ -6,8 +6,6 @@ scores alone: of equal ones, which are common because negative products count 0,
 are taken, whatever rows lie beside it.
 """
 
-from collections.abc import Iterator
-
 import mlx.core as mx
 
 from metal_kernels.stock import SCORES_BYTES, Position
@@ -15,6 +13,9 @@ from mlx_engine.cache.attention import AttentionCache, positions
 from mlx_engine.models.layer_specs import IndexerSpec
 from mlx_engine.models.layers import Linear, Norm, RotaryEmbedding
 from mlx_engine.models.weights import Part
+
+_SCORE_BYTES, _KEY_BYTES = 4, 8
+"""Of a head's score for a token, and of the number that orders tokens."""
 
 _KEY_EPS = 1e-6
 """Of the layer norm of keys: transformers' and llama.cpp's; mlx-lm's is 1e-5."""
@@ -40,43 +41,47 @@ class Indexer:
     ) -> mx.array | None:
         """Select tokens for each row of a block that was just written to the cache.
 
-        x: normed hidden states [1, T, H]. query_latent: [1, T, rank]. Returns ascending positions
-        uint32 [T, most]; rows that see fewer tokens get 0 behind theirs. None where all do.
+        x: normed hidden states [1, T, H]. query_latent: [1, T, rank]. Returns positions uint32
+        [T, most], worst first; rows that see fewer tokens get some behind them, too. None where
+        all rows see fewer.
         """
-        spec, rows, (keys,) = self._spec, x.shape[1], cache.others
-        if keys.shape[2] <= spec.most:
+        spec, stock, (keys,) = self._spec, self._stock, cache.others
+        length, rows = keys.shape[2], x.shape[1]
+        if length <= spec.most:
             return None
         queries = self._queries(query_latent).reshape(1, rows, spec.heads, spec.size)
-        queries = self._rotate(queries.swapaxes(1, 2), position).swapaxes(1, 2)[0]
-        factor = (spec.heads * spec.size) ** -0.5
-        weights = (self._weights(x)[0].astype(mx.float32) * factor)[..., None]
-        columns = keys[0, 0].T
-        made = []
-        for part in tiles(rows, 2 * spec.heads * keys.shape[2] * 4):
-            places = positions(position, range(part.start, part.stop))[:, None]
-            weighed = self._stock.elementwise(_weigh)(queries[part] @ columns, weights[part])
-            seen = self._stock.indices((1, keys.shape[2])) <= places
-            made.append(self._highest(mx.where(seen, weighed.sum(axis=1), -mx.inf)))
-        return made[0] if len(made) == 1 else mx.concatenate(made)
-
-    def _highest(self, scores: mx.array) -> mx.array:
-        """Ascending indices [R, most] of the highest scores [R, L], the last ones of equal ones."""
-        most, length = self._spec.most, scores.shape[1]
-        least = self._stock.top_values(scores, most)[:, :1]
-        above, equal = scores > least, scores == least
-        left = most - above.sum(axis=1, keepdims=True)
-        chosen = above | (equal & (mx.cumsum(equal, axis=1, reverse=True) <= left))
-        ranks = mx.where(chosen, mx.cumsum(chosen, axis=1) - 1, most)
-        indices = mx.broadcast_to(self._stock.indices((1, length)), scores.shape)
-        free = mx.zeros((len(scores), most + 1), mx.uint32)  # the last is for those not chosen
-        return mx.put_along_axis(free, ranks, indices, axis=1)[:, :most]
+        queries = self._rotate(queries.swapaxes(1, 2), position).swapaxes(1, 2).squeeze(0)
+        weights, columns = self._weights(x).reshape(rows, -1, 1), keys.squeeze((0, 1)).T
+        weigh, made = stock.elementwise(_weigh), list[mx.array]()
+        for few in tiles(slice(0, rows), 4 * length * _KEY_BYTES):
+            each = [
+                weigh(queries[part] @ columns, weights[part]).sum(axis=1)
+                for part in tiles(few, 2 * spec.heads * length * _SCORE_BYTES)
+            ]
+            scores = mx.concatenate(each) if len(each) > 1 else each[0]
+            places = stock.indices((1, length))
+            if rows > 1 or isinstance(position, mx.array):
+                seen = places <= positions(position, range(few.start, few.stop))[:, None]
+                scores = mx.where(seen, scores, -mx.inf)
+            ranked = mx.sort(stock.elementwise(_rank)(scores, places), axis=1)
+            made.append(ranked[:, -spec.most :].astype(mx.uint32))
+        return mx.concatenate(made) if len(made) > 1 else made[0]
 
 
-def tiles(rows: int, bytes_per_row: int) -> Iterator[slice]:
+def tiles(rows: slice, bytes_per_row: int) -> list[slice]:
     """Cut rows into slices whose temporary arrays take SCORES_BYTES at most, where possible."""
     count = max(1, SCORES_BYTES // bytes_per_row)
-    return (slice(start, min(start + count, rows)) for start in range(0, rows, count))
+    starts = range(rows.start, rows.stop, count)
+    return [slice(start, min(start + count, rows.stop)) for start in starts]
 
 
 def _weigh(products: mx.array, weights: mx.array) -> mx.array:
-    return mx.maximum(products, 0) * weights
+    """Weighted scores in float32; their scale is left out, as it changes no selection."""
+    return mx.maximum(products, 0) * weights.astype(mx.float32)
+
+
+def _rank(scores: mx.array, places: mx.array) -> mx.array:
+    """Integers in the order of float32 scores, and of places where scores are equal."""
+    bits = (scores + 0.0).view(mx.int32)  # -0.0 is 0.0
+    ordered = mx.bitwise_xor(bits, mx.right_shift(bits, 31) & 0x7FFFFFFF)
+    return mx.left_shift(ordered.astype(mx.int64), 32) | places.astype(mx.int64)

@@ -6,7 +6,8 @@ prompts, unpack keys and values first, which is cheaper there. Verify passes are
 rows get the same bits as others.
 
 With an indexer (indexer.py), rows that see more tokens than it selects gather the latents of those
-and attend to them absorbed, each row by itself; all other rows are computed as without one.
+and attend to them absorbed, each row by itself; all other rows are computed as without one. Long
+blocks mask the tokens that are not selected, while there are not many more of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,6 +35,10 @@ from mlx_engine.values.options import CacheBits
 
 ABSORBED_ROWS = 128
 """Of DeepSeek-V3's sizes absorbing is cheaper up to 170 rows, whatever the length before them."""
+
+
+MASKED_SHARE = 4
+"""Times the selected tokens up to which masking is cheaper than gathering, at the same sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,8 @@ class _LatentBlock(NamedTuple):
     """Inputs of latent attention: unrotated and rotated (scaled) queries [1, heads, T, ...].
 
     keys, values: for the unrotated queries, [1, heads, L, ...]. rotated_keys: of all tokens [1, 1,
-    L, rotated size]. position: of the first row.
+    L, rotated size]. position: of the first row. selected: bool [T, L], which tokens a row sees of
+    those up to itself; None for all.
     """
 
     unrotated: mx.array
@@ -73,6 +79,7 @@ class _LatentBlock(NamedTuple):
     values: mx.array
     rotated_keys: mx.array
     position: Position
+    selected: mx.array | None
 
 
 class LatentAttention:
@@ -176,8 +183,12 @@ class LatentAttention:
         """
         if indices is None:
             return self._attend(unrotated, rotated, cache, masks)
+        (rows, most), length = indices.shape, cache.most + len(indices)
+        if rows > ABSORBED_ROWS and length <= MASKED_SHARE * most:
+            none = mx.zeros((rows, length), mx.bool_)
+            selected = mx.put_along_axis(none, indices, mx.array(True), axis=1)
+            return self._stock_attention(unrotated, rotated, cache, selected)
         sparse = self._attend_selected(unrotated, rotated, cache, indices)
-        most = indices.shape[1]
         if cache.length >= most:
             return sparse
         dense = self._attend(unrotated, rotated, cache, masks)
@@ -194,8 +205,7 @@ class LatentAttention:
         spec, rows = self._spec, rotated.shape[2]
         served = self._served.of(cache.row_bits)
         if served is None or rows not in served:
-            seen = cache.keys_and_values()
-            return self._stock_attention(unrotated, rotated * spec.scale, *seen, cache.start())
+            return self._stock_attention(unrotated, rotated, cache, None)
         absorbed = self._row_by_row(self._unpack_keys.multiply_transposed, unrotated)
         buffers = cache.key_value_buffers
         half, name = len(buffers) // 2, form_name(cache.row_bits, is_latent=True)
@@ -221,7 +231,7 @@ class LatentAttention:
         absorbed, rotated = absorbed.transpose(2, 0, 1, 3), rotated.transpose(2, 0, 1, 3)
         a_row = count * (spec.kv_rank + spec.rope.width + 4 * spec.heads) * rotated.dtype.size
         made = []
-        for part in tiles(rows, a_row):
+        for part in tiles(slice(0, rows), a_row):
             latents, keys = cache.gather(indices[part])
             added = (rotated[part] * spec.scale) @ keys.swapaxes(-1, -2)
             options = AttentionOptions(spec.scale, added)
@@ -233,19 +243,18 @@ class LatentAttention:
         self,
         unrotated: mx.array,
         rotated: mx.array,
-        latents: mx.array,
-        keys: mx.array,
-        position: Position,
+        cache: AttentionCache,
+        selected: mx.array | None,
     ) -> mx.array:
-        """Attend by MLX with queries [1, heads, T, ...] to a cache of latents [1, 1, L, ...]."""
+        """Attend by MLX with queries [1, heads, T, ...] to all latents or those selected [T, L]."""
+        rotated, (latents, keys) = rotated * self._spec.scale, cache.keys_and_values()
+        others = keys, cache.start(), selected
         if rotated.shape[2] <= ABSORBED_ROWS:
             absorbed = self._unpack_keys.multiply_transposed(unrotated)
-            block = _LatentBlock(absorbed, rotated, latents, latents, keys, position)
+            block = _LatentBlock(absorbed, rotated, latents, latents, *others)
             return self._unpack_values(self._attend_in_tiles(block))
         unpacked, values = self._unpack_keys(latents), self._unpack_values(latents)
-        return self._attend_in_tiles(
-            _LatentBlock(unrotated, rotated, unpacked, values, keys, position)
-        )
+        return self._attend_in_tiles(_LatentBlock(unrotated, rotated, unpacked, values, *others))
 
     def _row_by_row(self, product: Callable[[mx.array], mx.array], x: mx.array) -> mx.array:
         """Apply a per-head product to x [1, heads, T, K]; with exact numerics each row alone.
@@ -271,6 +280,8 @@ class LatentAttention:
         if rows > 1 or isinstance(block.position, mx.array):
             queries = positions(block.position, range(part.start, part.stop))
             seen = mx.arange(end)[None] <= queries[:, None]
+            if block.selected is not None:
+                seen = seen & block.selected[part, :end]
             added = mx.where(seen, added, mx.finfo(added.dtype).min)
         keys, values = block.keys[:, :, :end], block.values[:, :, :end]
         return self._stock.attention(

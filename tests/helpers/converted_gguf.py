@@ -71,6 +71,8 @@ ARCHITECTURES = {
     "glm4_moe_lite": "deepseek2",
     "deepseek_v2": "deepseek2",
     "deepseek_v3": "deepseek2",
+    "deepseek_v32": "deepseek32",
+    "glm_moe_dsa": "glm-dsa",
     "mimo_v2_flash": "mimo2",
     "step3p5": "step35",
 }
@@ -160,7 +162,8 @@ def convert(
     blocks = 1 + max(int(found[1]) for one in tensors if (found := _layer(one.name)))
     is_bailing = architecture == "bailingmoe2"  # published joined, which the map knows alone
     is_alike = is_bailing or architecture == "hy_v3"  # which the package does not know
-    names = gguf.get_tensor_name_map(_enum("glm4moe" if is_alike else architecture), blocks)
+    known = "glm-dsa" if architecture == "deepseek32" else architecture
+    names = gguf.get_tensor_name_map(_enum("glm4moe" if is_alike else known), blocks)
     named = {_mapped(one.name, names): one.value for one in tensors}
     if joined or is_bailing:
         named = _joined(named)

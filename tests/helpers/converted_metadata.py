@@ -29,6 +29,7 @@ _SIZES = {
     "attention.value_length": ("v_head_dim", "head_dim"),
 }
 _NORMED = ("glm4moe", "dots1", "exaone-moe", "bailingmoe2", "deepseek2", "step35")
+_NORMED += ("deepseek32", "glm-dsa")
 _NORM = ("norm_topk_prob", "norm_expert_weight")
 
 
@@ -278,7 +279,7 @@ def _glm4_moe(config: Config) -> dict[str, object]:
 
 def _deepseek2(config: Config) -> dict[str, object]:
     rank, rotated = config["kv_lora_rank"], config["qk_rope_head_dim"]
-    gating = {"deepseek_v3": 2, "glm4_moe_lite": None, "deepseek_v2": None}
+    unsaid = config["model_type"] in ("glm4_moe_lite", "deepseek_v2")
     return _inner(config) | {
         "attention.head_count_kv": 1,
         "leading_dense_block_count": config.get("first_k_dense_replace", 0),
@@ -288,8 +289,19 @@ def _deepseek2(config: Config) -> dict[str, object]:
         "attention.value_length": rank,
         "attention.key_length_mla": config["qk_nope_head_dim"] + rotated,
         "attention.value_length_mla": config["v_head_dim"],
-        "expert_gating_func": gating[config["model_type"]],
+        "expert_gating_func": None if unsaid else 2,
         "rope.dimension_count": rotated,
+    }
+
+
+def _indexed(config: Config) -> dict[str, object]:
+    kinds = config.get("indexer_types")
+    types = None if kinds is None else np.array([kind == "full" for kind in kinds])
+    return _deepseek2(config) | {
+        "attention.indexer.head_count": config["index_n_heads"],
+        "attention.indexer.key_length": config["index_head_dim"],
+        "attention.indexer.top_k": config["index_topk"],
+        "attention.indexer.types": types,
     }
 
 
@@ -430,6 +442,8 @@ _OWN = {
     "qwen3moe": _inner,
     "glm4moe": _glm4_moe,
     "deepseek2": _deepseek2,
+    "deepseek32": _indexed,
+    "glm-dsa": _indexed,
     "mimo2": _mimo2,
     "step35": _step35,
 }

@@ -12,6 +12,7 @@ from typing import Literal
 import mlx.core as mx
 import numpy as np
 import tiny_nextn
+import tiny_sparse
 from model_edits import Arrays, edit_tensors
 from numpy.typing import NDArray
 from tiny_qwen3_5 import TinyValues, tiny_config, tiny_values, write_tiny_qwen3_5
@@ -40,6 +41,9 @@ WRITERS: dict[str, Callable[[Path], object]] = {
         )
         for kind in tiny_nextn.OTHERS
     },
+    "glm_moe_dsa": lambda folder: tiny_sparse.publish(
+        "glm_moe_dsa", folder, index_topk=6, indexer_types=["full", "shared", "full"]
+    ),
     **{kind: lambda folder, kind=kind: write_stack(folder, kind) for kind in STACKS},
 }
 """By model_type."""

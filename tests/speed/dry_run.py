@@ -218,7 +218,7 @@ class _DryRun:
             format=self._form,
             weight_bytes=sum(array.nbytes for array in self._arrays),
             hidden=str(self._dtype).removeprefix("mlx.core."),
-            told_bytes=self._spec.cache.values * 2,
+            told_bytes=self._spec.cache.in_bytes(2).per_token(),
             cached_bytes=self._cached,
             cache_bytes=self._cache_bytes,
             phases=phases,
@@ -279,7 +279,10 @@ class _DryRun:
         self._dtype = hidden.dtype
         shown = [cache for cache in sequence.caches.layers if isinstance(cache, AttentionCache)]
         self._cached = (
-            sum(part.nbytes for cache in shown for part in cache.keys_and_values()) // PROMPT
+            sum(
+                part.nbytes for cache in shown for part in (*cache.keys_and_values(), *cache.others)
+            )
+            // PROMPT
         )
         self._cache_bytes = sequence.caches.nbytes
         ready = (array for table in tables for array in table.taken_arrays)

@@ -66,6 +66,8 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "bailingmoe2": nextn.BailingMoe2Gguf,
     "hy_v3": partial(nextn.Glm4MoeGguf, model_type="hy_v3"),
     "deepseek2": nextn.Deepseek2Gguf,
+    "deepseek32": partial(nextn.Deepseek32Gguf, model_type="deepseek_v32"),
+    "glm-dsa": partial(nextn.Deepseek32Gguf, model_type="glm_moe_dsa"),
     "mimo2": nextn.Mimo2Gguf,
     "step35": nextn.Step35Gguf,
 }

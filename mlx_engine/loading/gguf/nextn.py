@@ -141,6 +141,38 @@ class Deepseek2Gguf(Architecture):
         return self._positive_count(newer if self._metadata.has(newer) else whole)
 
 
+class Deepseek32Gguf(Deepseek2Gguf):
+    """GGUF files of DeepSeek-V3.2 and GLM-5: latent attention with an indexer."""
+
+    names = Deepseek2Gguf.names | {
+        "indexer.attn_q_b": "self_attn.indexer.wq_b",
+        "indexer.attn_k": "self_attn.indexer.wk",
+        "indexer.k_norm": "self_attn.indexer.k_norm",
+        "indexer.proj": "self_attn.indexer.weights_proj",
+    }
+
+    def _own_config(self) -> dict[str, object]:
+        self._check_sigmoid()
+        return {
+            **super()._own_config(),
+            "index_n_heads": self._positive_count("attention.indexer.head_count"),
+            "index_head_dim": self._positive_count("attention.indexer.key_length"),
+            "index_topk": self._positive_count("attention.indexer.top_k"),
+            "indexer_types": self._indexer_types(),
+        }
+
+    def _indexer_types(self) -> list[str] | None:
+        """Which layers have an indexer; older files do not say, and those of GLM-5.2 share most."""
+        metadata, key = self._metadata, "attention.indexer.types"
+        if metadata.has(key):
+            flags = metadata.counts(key, self._main_blocks)
+        elif self.model_type == "glm_moe_dsa" and metadata.count("context_length") >= 2**20:
+            flags = tuple(int(n < 2 or n % 4 == 2) for n in range(self._main_blocks))
+        else:
+            return None
+        return ["full" if flag else "shared" for flag in flags]
+
+
 _PATTERN = "attention.sliding_window_pattern"
 
 

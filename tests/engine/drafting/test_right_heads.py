@@ -11,6 +11,7 @@ from gguf_blocks import tensor
 from model_edits import edit_tensors
 from right_heads import VOCABULARY, WRITERS, qwen_config, right_values, write_right_heads
 from tiny_gguf import write_model
+from tiny_nextn import TYPES
 
 import mlx_engine
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
@@ -20,9 +21,7 @@ LENGTH = 12
 HEAD = {
     **dict.fromkeys(("qwen3_5", "qwen3_5_moe", "qwen3_next", "mimo_v2_flash"), "mtp."),
     **dict.fromkeys(("ernie4_5_moe", "exaone4", "exaone_moe", "mellum"), "mtp"),
-    **dict.fromkeys(
-        ("glm4_moe", "glm4_moe_lite", "deepseek_v3", "hy_v3", "bailing_hybrid"), "layers.3."
-    ),
+    **dict.fromkeys((*TYPES, "hy_v3", "bailing_hybrid", "glm_moe_dsa"), "layers.3."),
     "mimo": "mtp_layers.",
     "step3p5": ("layers.4.", "layers.5.", "layers.6."),
 }

@@ -9,6 +9,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import tiny_nextn
+import tiny_sparse
 import torch
 from fp8_files import Pair, by_blocks, by_matrix, by_rows, change, pair_by, pair_of
 from looked_into import opened
@@ -55,6 +56,10 @@ def deepseek(folder):
     return tiny_nextn.publish("deepseek_v3", folder, own=True).folder
 
 
+def indexed(folder):
+    return tiny_sparse.publish("deepseek_v32", folder, index_topk=5).folder
+
+
 MAKERS = (
     dense,
     dense_with_heads_beside,
@@ -62,6 +67,7 @@ MAKERS = (
     joined_experts,
     fused_projections,
     deepseek,
+    indexed,
     partial(write_stack, kind="mimo_v2_flash"),
     partial(write_stack, kind="step3p5"),
 )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tiny_nemotron
 import tiny_nextn
+import tiny_sparse
 from converted_gguf import Storage, convert
 from model_edits import all_logits, drop_tensors
 from tiny_stacks import write_stack
@@ -17,7 +18,8 @@ from tiny_stacks import write_stack
 import mlx_engine
 
 STACKS = ("mimo_v2_flash", "step3p5")
-FAMILIES = (*tiny_nextn.TYPES, "exaone_moe", "hy_v3", *STACKS, "nemotron_h")
+INDEXED = "glm_moe_dsa"
+FAMILIES = (*tiny_nextn.TYPES, "exaone_moe", "hy_v3", *STACKS, "nemotron_h", INDEXED)
 TOKENS = [5, 9, 200, 31, 77, 8, 150, 2, 2, 64, 12, 4]
 _DENSE = ("gate_inp", "attn_k_b", "ssm_")
 Q8_0 = Storage(lambda name: None if any(part in name for part in _DENSE)
@@ -35,6 +37,9 @@ def published(tmp_path_factory):
             return write_stack(place / family, family)
         if family == "nemotron_h":
             return tiny_nemotron.publish(place / family).folder
+        if family == INDEXED:
+            changes = {"index_topk": 5, "indexer_types": ["full", "shared", "full"]}
+            return tiny_sparse.publish(family, place / family, **changes).folder
         return tiny_nextn.publish(
             family, place / family, own=family in ("glm4_moe", "glm4_moe_lite")
         ).folder
@@ -46,7 +51,7 @@ def published(tmp_path_factory):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_heads_draft_as_those_of_the_folder(published, tmp_path, family, joined):
     folder = published(family)
-    if joined and family in ("deepseek_v3", "glm4_moe_lite"):
+    if joined and family in ("deepseek_v3", "glm4_moe_lite", INDEXED):
         pytest.skip("latents have no queries, keys and values to join")
     file = convert(folder, tmp_path / "m.gguf", joined=joined)
     np.testing.assert_allclose(all_logits(file, TOKENS), all_logits(folder, TOKENS), atol=1e-4)
