@@ -34,13 +34,14 @@ class RopeParams(NamedTuple):
 
     The first `width` elements of a head are rotated. Pair i turns by one radian in base^(2 i /
     width) * factors[i] tokens; factors None means ones. interleaved: pairs are neighbours, else
-    half a head apart.
+    half a head apart. magnitude: factor of rotated elements.
     """
 
     width: int
     base: float
     factors: tuple[float, ...] | None
     interleaved: bool
+    magnitude: float = 1.0
 
     @property
     def periods(self) -> list[float]:
@@ -130,6 +131,11 @@ class StockOperations:
 
         periods: those of `params`, if it has factors.
         """
+        if params.magnitude != 1 and params.width == x.shape[-1]:
+            x = params.magnitude * x
+        elif params.magnitude != 1:
+            rotated, plain = mx.split(x, [params.width], axis=-1)
+            x = mx.concatenate([params.magnitude * rotated, plain], axis=-1)
         return mx.fast.rope(
             x,
             params.width,

@@ -5,10 +5,11 @@ node and one BLAS call, which adds each row's numbers in the same order however 
 Operands of sums have the same number of axes, so that nothing is broadcast.
 """
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections import deque
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from metal_kernels.gated_delta_block import DeltaRows
 from metal_kernels.stock import (
     AttentionOptions,
+    Position,
     RopeFunction,
     RopeParams,
     RowFunction,
@@ -26,6 +28,10 @@ from metal_kernels.stock import (
 
 MOST_BEGUN = 32
 """Rows of a pass that begins while it is written down: those of drafts, and of several chats."""
+
+
+SINE_ROWS = 2048
+"""Rows of a table of sines; with two of them RoPE reaches 4,194,304 positions."""
 
 
 class CpuStockOperations(StockOperations):
@@ -94,13 +100,10 @@ class CpuStockOperations(StockOperations):
     def make_rope(self, params: RopeParams) -> RopeFunction:
         """Make the function that rotates heads by position (RoPE).
 
-        It looks sines up in a table that all layers of a pass share.
+        Sines are those of float64 angles; all layers of a pass share them.
         """
         if params not in self._rotations:
-            by_table, by_device = _rope_by_table(params), super().make_rope(params)
-            self._rotations[params] = lambda x, position: (
-                by_table(x, position) if isinstance(position, int) else by_device(x, position)
-            )
+            self._rotations[params] = _Rope(params)
         return self._rotations[params]
 
     def top_values(self, x: mx.array, count: int) -> mx.array:
@@ -127,15 +130,27 @@ class CpuStockOperations(StockOperations):
     ) -> mx.array:
         """Attention of queries to keys and values, with fewer graph nodes for a single row.
 
-        Without a mask, queries that share a key then form one matrix product.
+        Queries that share a key then form one matrix product. A mask that is not bool is added to
+        the scores, [1, heads, 1, L]. A row has the bits that MLX's function gives it in a block.
         """
-        shape = queries.shape
-        if shape[2] > 1 or options.mask is not None or options.sinks is not None or options.cap:
+        *lead, size = queries.shape
+        scale, mask, sinks, cap = options
+        if lead[2] > 1 or cap:
             return super().attention(queries, keys, values, options)
-        shared = queries.reshape(1, keys.shape[1], -1, shape[-1])
-        scaled = shared * constant(shared.shape, options.scale).astype(shared.dtype)
-        weights = mx.softmax(scaled @ keys.swapaxes(-1, -2), axis=-1, precise=True)
-        return (weights @ values).reshape(*shape[:-1], -1)
+        shared = queries.reshape(1, keys.shape[1], -1, size)
+        scaled = shared * constant(shared.shape, scale).astype(shared.dtype)
+        scores = scaled @ keys.swapaxes(-1, -2)
+        if isinstance(mask, mx.array):
+            is_bool = mask.dtype == mx.bool_
+            scores = (
+                mx.where(mask, scores, -mx.inf) if is_bool else scores + mask.reshape(scores.shape)
+            )
+        if sinks is not None:
+            scores = mx.concatenate([sinks.reshape(*shared.shape[:3], 1), scores], axis=-1)
+        weights = mx.softmax(scores, axis=-1, precise=True)
+        if sinks is not None:
+            weights = weights[..., 1:]
+        return (weights @ values).reshape(*lead, -1)
 
     def delta_rule(self, rows: DeltaRows, state: mx.array) -> tuple[mx.array, mx.array]:
         """Run the gated delta rule step by step."""
@@ -153,43 +168,98 @@ def constant(shape: tuple[int, ...], value: float) -> mx.array:
     return mx.array(np.full(shape, value, np.float32))
 
 
-class _SineTable(NamedTuple):
-    cosines: mx.array
-    sines: mx.array
+class _Rope:
+    """Rotary position embedding with the sines of float64 angles, which layers of a pass share.
+
+    They have the same bits whether the host knows a position or only the device does: both add
+    angle p % SINE_ROWS to angle p // SINE_ROWS * SINE_ROWS, whose sines stand in tables.
+    """
+
+    def __init__(self, params: RopeParams) -> None:
+        self._width, self._interleaved = params.width, params.interleaved
+        self._magnitude = params.magnitude
+        rates = 1 / np.array(params.periods)
+        fine = np.outer(np.arange(SINE_ROWS), rates)
+        coarse = np.outer(SINE_ROWS * np.arange(SINE_ROWS), rates)
+        self._sines = [f(angles) for angles in (coarse, fine) for f in (np.cos, np.sin)]
+        self._run = lru_cache(maxsize=2)(self._run_factors)
+        self._known = lru_cache(maxsize=8)(self._known_factors)
+        self._recent: deque[_DeviceFactors] = deque(maxlen=8)
+
+    @cached_property
+    def _device_sines(self) -> list[mx.array]:
+        return [mx.array(table, dtype=mx.float64) for table in self._sines]
+
+    def __call__(self, x: mx.array, position: Position) -> mx.array:
+        """Rotate heads x [1, heads, T, size] whose first row is at `position`."""
+        rows, size = x.shape[2:]
+        if isinstance(position, int):
+            factors = self._known(position, x.shape)
+        else:
+            factors = self._device_factors(position, rows, size)
+        if self._interleaved:
+            pairs = x.astype(mx.float32).view(mx.complex64)
+            return (pairs * factors[0]).view(mx.float32).astype(x.dtype)
+        ends = [self._width // 2, self._width][: 1 + (self._width < size)]
+        first, second, *plain = mx.split(x, ends, axis=-1)
+        partners = mx.concatenate([second, first, *plain], axis=-1)
+        cosines, sines = factors
+        return (x * cosines + partners * sines).astype(x.dtype)
+
+    def _known_factors(self, position: int, shape: tuple[int, ...]) -> list[mx.array]:
+        _, heads, rows, size = shape
+        number, start = divmod(position, SINE_ROWS)
+        if start + rows <= SINE_ROWS:
+            factors = [run[start : start + rows] for run in self._run(number, size)]
+        else:
+            factors = self._factors(np, self._sines, np.arange(position, position + rows), size)
+        if rows == 1:  # for each head, so that nothing is broadcast
+            factors = [np.repeat(factor[None, None], heads, axis=1) for factor in factors]
+        return [mx.array(factor) for factor in factors]
+
+    def _run_factors(self, number: int, size: int) -> list[np.ndarray]:
+        steps = np.arange(number * SINE_ROWS, (number + 1) * SINE_ROWS)
+        return self._factors(np, self._sines, steps, size)
+
+    def _device_factors(self, position: mx.array, rows: int, size: int) -> list[mx.array]:
+        for recent in self._recent:
+            if recent.position is position and recent.shape == (rows, size):
+                return recent.factors
+        steps = position + mx.arange(rows)
+        factors = self._factors(mx, self._device_sines, steps, size)
+        self._recent.append(_DeviceFactors(position, (rows, size), factors))
+        return factors
+
+    def _factors(self, arrays: Any, tables: Sequence[Any], positions: Any, size: int) -> list[Any]:
+        """Factors that rotate heads at int positions [T]; arrays: numpy or mlx.core.
+
+        interleaved: complex64 factors of pairs [T, size / 2]. Else float32 cosines and sines [T,
+        size], for an element and for its partner half the rotated width apart.
+        """
+        places = [positions // SINE_ROWS] * 2 + [positions % SINE_ROWS] * 2
+        cos, sin, more_cos, more_sin = (
+            table[place] for table, place in zip(tables, places, strict=True)
+        )
+        cosines, sines = (
+            (self._magnitude * part).astype(arrays.float32)
+            for part in (cos * more_cos - sin * more_sin, sin * more_cos + cos * more_sin)
+        )
+        width = size // 2
+        if not self._interleaved:
+            cosines = arrays.concatenate([cosines, cosines], axis=-1)
+            sines = arrays.concatenate([-sines, sines], axis=-1)
+            width = size
+        plain = [(0, 0), (0, width - cosines.shape[1])]
+        factors = [arrays.pad(cosines, plain, constant_values=1.0), arrays.pad(sines, plain)]
+        if not self._interleaved:
+            return factors
+        return [arrays.stack(factors, axis=-1).reshape(-1, size).view(arrays.complex64)]
 
 
-def _rope_by_table(params: RopeParams) -> Callable[[mx.array, int], mx.array]:
-    width = params.width
-    rates = 1 / np.array(params.periods)
-
-    @lru_cache(maxsize=8)  # of trunk and heads, behind each other
-    def table(position: int, shape: tuple[int, ...]) -> _SineTable:
-        *_, rows, size = shape
-        angles = np.outer(np.arange(position, position + rows), rates)
-        axis = 2 if params.interleaved else 1
-        cosines, sines = np.ones((rows, size)), np.zeros((rows, size))
-        cosines[:, :width] = np.stack([np.cos(angles)] * 2, axis).reshape(rows, width)
-        sines[:, :width] = np.stack([-np.sin(angles), np.sin(angles)], axis).reshape(rows, width)
-        both = (part.astype(np.float32) for part in (cosines, sines))
-        if rows == 1:
-            both = (np.ascontiguousarray(np.broadcast_to(part, shape)) for part in both)
-        return _SineTable(*map(mx.array, both))
-
-    def partners(x: mx.array) -> mx.array:
-        if not params.interleaved:
-            first, second, *plain = mx.split(
-                x, [width // 2, width][: 1 + (width < x.shape[-1])], -1
-            )
-            return mx.concatenate([second, first, *plain], axis=-1)
-        pairs = x[..., :width].reshape(*x.shape[:-1], width // 2, 2)
-        turned = mx.concatenate([pairs[..., 1:], pairs[..., :1]], axis=-1)
-        return mx.concatenate([turned.flatten(-2), x[..., width:]], axis=-1)
-
-    def rotate(x: mx.array, position: int) -> mx.array:
-        cosines, sines = table(position, x.shape)
-        return (x * cosines + partners(x) * sines).astype(x.dtype)
-
-    return rotate
+class _DeviceFactors(NamedTuple):
+    position: mx.array
+    shape: tuple[int, int]
+    factors: list[mx.array]
 
 
 MLX = StockOperations() if computes_on_gpu() else CpuStockOperations()

@@ -6,6 +6,7 @@ from copy import copy
 from typing import Literal, NamedTuple, Self
 
 import mlx.core as mx
+import numpy as np
 
 from metal_kernels.key_value_formats import cache_group_size
 from mlx_engine.cache.contract import LayerSnapshot, Place, RowCount
@@ -277,6 +278,10 @@ def causal_mask(start: int | mx.array, rows: int, keys: range, window: int | Non
 
     window: how many keys a row sees, its own included; None for all before it.
     """
+    if isinstance(start, int) and rows == 1:
+        row = np.arange(keys.start, keys.stop) <= start
+        row[: 0 if window is None else max(0, start - window + 1 - keys.start)] = False
+        return mx.array(row[None])
     queries = positions(start, range(rows))[:, None]
     places = mx.arange(keys.start, keys.stop)[None]
     seen = places <= queries

@@ -325,19 +325,12 @@ class RotaryEmbedding:
     """Rotary position embedding of heads [1, heads, T, size], as a RopeSpec describes it."""
 
     def __init__(self, rope: RopeSpec, stock: StockOperations = MLX) -> None:
-        self._rope = rope
-        plain = RopeParams(rope.width, rope.base, rope.factors, rope.interleaved)
+        plain = RopeParams(rope.width, rope.base, rope.factors, rope.interleaved, rope.magnitude)
         late = plain._replace(factors=rope.long_factors or rope.factors)
         self._rotate, self._rotate_late = stock.make_rope(plain), stock.make_rope(late)
 
     def __call__(self, x: mx.array, position: Position, *, is_long: bool = False) -> mx.array:
         """Rotate [1, heads, T, size] from `position` on; is_long: by factors for long texts."""
-        rope = self._rope
-        if rope.magnitude != 1 and rope.width == x.shape[-1]:
-            x = rope.magnitude * x
-        elif rope.magnitude != 1:
-            turned, plain = mx.split(x, [rope.width], axis=-1)
-            x = mx.concatenate([rope.magnitude * turned, plain], axis=-1)
         return (self._rotate_late if is_long else self._rotate)(x, position)
 
 

@@ -7,7 +7,7 @@ from compared import wide
 
 from metal_kernels.gated_delta_block import DeltaRows
 from metal_kernels.stock import AttentionOptions, RopeParams, StockOperations
-from metal_kernels.stock_on_cpu import MOST_BEGUN, CpuStockOperations
+from metal_kernels.stock_on_cpu import MOST_BEGUN, SINE_ROWS, CpuStockOperations
 
 Array = np.ndarray
 
@@ -54,34 +54,51 @@ def test_unit_heads() -> None:
 
 
 @pytest.mark.parametrize("heads", [2, 6])
-def test_a_row_attends_as_among_others(heads: int) -> None:
+@pytest.mark.parametrize("has_sinks", [False, True])
+@pytest.mark.parametrize("mask", ["causal", "window", "added"])
+def test_a_row_attends_as_among_others(heads: int, has_sinks: bool, mask: str) -> None:
     """The bits of MLX's own, whose several rows are read by it."""
     queries, keys = normal(1, heads, 3, 64), normal(1, 2, 40, 64, seed=2)
     values, stock = normal(1, 2, 40, 32, seed=3), CpuStockOperations()
-    every = stock.attention(queries, keys, values, AttentionOptions(0.125, "causal"))
-    seen = (part[:, :, :39] for part in (keys, values))
-    alone = stock.attention(queries[:, :, 1:2], *seen, AttentionOptions(0.125, None))
-    assert mx.array_equal(alone, every[:, :, 1:2]).item()
+    sinks = normal(heads, seed=4) if has_sinks else None
+    places, row = mx.arange(40), slice(1, 2)
+    window = (places <= places[37:, None]) & (places > places[37:, None] - 9)
+    masks = {"causal": "causal", "window": window, "added": normal(1, heads, 3, 40, seed=5)}
+    every = stock.attention(queries, keys, values, AttentionOptions(0.125, masks[mask], sinks))
+    seen = {"causal": None, "window": window[row], "added": masks["added"][:, :, row]}[mask]
+    if mask == "causal":
+        keys, values = keys[:, :, :39], values[:, :, :39]
+    options = AttentionOptions(0.125, seen, sinks)
+    assert mx.array_equal(
+        stock.attention(queries[:, :, row], keys, values, options), every[:, :, row]
+    ).item()
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("width", [8, 32])
 @pytest.mark.parametrize("factors", [None, (1.0, 1.5, 2.0, np.inf) * 4])
 def test_rotations(interleaved: bool, width: int, factors: tuple[float, ...] | None) -> None:
-    """Angles of late positions are those of float64, which float32 misses by a hundredth."""
-    turning = RopeParams(width, 1e4, factors and factors[: width // 2], interleaved)
-    x, at = normal(1, 3, 4, 32), 150_000
+    """Angles of late positions are those of float64, which float32 misses by a hundredth.
+
+    A position that only the device knows gives the same bits.
+    """
+    turning = RopeParams(width, 1e4, factors and factors[: width // 2], interleaved, 1.25)
+    x, at = normal(1, 3, 4, 32), 75 * SINE_ROWS - 2
     angles = np.outer(np.arange(at, at + 4), 1 / np.array(turning.periods))
     rows, right = wide(x), wide(x)
     first = slice(0, width, 2) if interleaved else slice(0, width // 2)
     second = slice(1, width, 2) if interleaved else slice(width // 2, width)
     right[..., first] = rows[..., first] * np.cos(angles) - rows[..., second] * np.sin(angles)
     right[..., second] = rows[..., second] * np.cos(angles) + rows[..., first] * np.sin(angles)
+    right[..., :width] *= 1.25
     rotate = CpuStockOperations().make_rope(turning)
     made = rotate(x, at)
     near(made, right)
     near(StockOperations().make_rope(turning)(x, at), right, 0.05)
-    assert mx.array_equal(rotate(x[:, :, 2:3], at + 2), made[:, :, 2:3]).item()
+    for row, position in ((0, at), (2, at + 2), (3, mx.array([at + 3]))):
+        alone = rotate(x[:, :, row : row + 1], position)
+        assert mx.array_equal(alone, made[:, :, row : row + 1]).item()
+    assert mx.array_equal(rotate(x, mx.array([at])), made).item()
 
 
 def test_convolutions() -> None:
