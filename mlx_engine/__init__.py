@@ -20,11 +20,12 @@ TURN_ENDS, then the next.
 Options: SamplingOptions, DraftOptions, GenerationOptions, LoadOptions, CacheOptions.
 Events of an answer: PromptProgress, TextPiece, ToolCall, RoundFinished, GenerationFinished;
 together, Event.
-Values: Message, Tool, Generation, GenerationStats, RoundStats, ModelDescription, TensorGroup,
-KernelState, Reason.
+Values: Message, Picture (made by read_picture), Tool, Generation, GenerationStats, RoundStats,
+ModelDescription, TensorGroup, KernelState, Reason.
 Errors, each an EngineError: ModelNotFound, DownloadFailed, SignInNeeded, BadModelFile,
 UnsafeModelFile, UnsupportedModel, HeadsOnly, BadTokenizer, BadChatTemplate, BadOption, BadPrompt,
-PromptTooLong, LoadStopped, NumericsError, OutOfMemory, DoesNotFit, EngineMisuse, NoModel.
+PromptTooLong, BadPicture, LoadStopped, NumericsError, OutOfMemory, DoesNotFit, EngineMisuse,
+NoModel.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ from mlx_engine.values.errors import (
     BadChatTemplate,
     BadModelFile,
     BadOption,
+    BadPicture,
     BadPrompt,
     BadTokenizer,
     DoesNotFit,
@@ -80,6 +82,7 @@ from mlx_engine.values.options import (
     LoadOptions,
     SamplingOptions,
 )
+from mlx_engine.values.picture import Picture, read_picture
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
 __all__ = ["Engine", "Session", "inspect", "load"]

@@ -20,6 +20,7 @@ from mlx_engine.decoding.config import (
     prompt_cache_bytes_of,
     translate_oom,
 )
+from mlx_engine.decoding.pictures import PictureEncoder
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.raw_generation import (
     known_tokens,
@@ -142,6 +143,7 @@ class Engine:
                 prompt_files(options, told.path, lambda: origin(self.description)),
             ),
             grammars=GrammarTokens(tokenizer, loaded.model.vocabulary),
+            pictures=PictureEncoder(loaded.tower, told.vision),
             sampling=SamplerKernels.of(loaded.kernels, loaded.model.vocabulary),
             suppressed=tokenizer.suppressed_ids,
             breaking=tokenizer.tokens_with,

@@ -35,6 +35,7 @@ class RowsCache(ABC):
     """Base class of KV caches of one layer: buffers of keys and values, and how full they are.
 
     row_bits: bits of an element; with 8 or 4 all readers see rounded rows, the block itself too.
+    shift: RoPE position of the next row less its index, not 0 behind a picture.
     Classes of mlx-lm use it as that library's own cache (offset, update_and_fetch, make_mask; no
     attribute `bits`, which means packed rows there). Buffers are written in place when nobody else
     holds them (MLX donates them), so callers must not keep what `write` returns beyond the pass.
@@ -45,6 +46,7 @@ class RowsCache(ABC):
 
     def __init__(self, bits: CacheBits = 16) -> None:
         self.row_bits = bits
+        self.shift = 0
         self._buffers: Buffers = ()
         self._group = 0
         self._length = 0
@@ -82,6 +84,10 @@ class RowsCache(ABC):
         """
         here, pending = self.length - first, self._pending
         return here if pending is None else pending.after(here)
+
+    def position(self) -> int | mx.array:
+        """RoPE position of the next row to be written, as `start` gives its index."""
+        return self.start(-self.shift)
 
     @property
     def offset(self) -> int:

@@ -335,7 +335,7 @@ class Answer:
             self._settings.generation.logprobs,
             self._config.breaking,
         )
-        sampler.begin(self._prompt.ids)
+        sampler.begin(self._prompt.published_ids)
         sampler.commit(mx.array(self.tokens, dtype=mx.int32), len(self.tokens))
         return sampler
 

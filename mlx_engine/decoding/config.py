@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import mlx.core as mx
 
+from mlx_engine.decoding.pictures import PictureEncoder
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.drafting.sources import DraftKit
@@ -146,7 +147,8 @@ class ModelParts(DecodeConfig):
 
     stop: strings that end an answer in the template's format. drafting: heads and models that can
     draft. prompts: prompts that conversations have read. grammars: binds answers to a
-    schema or grammar. after_answer: called after the last event of an answer.
+    schema or grammar. pictures: encodes pictures, or says why the model sees none. after_answer:
+    called after the last event of an answer.
     """
 
     model: Model
@@ -157,6 +159,7 @@ class ModelParts(DecodeConfig):
     drafting: DraftKit
     prompts: PromptCache
     grammars: GrammarTokens
+    pictures: PictureEncoder
     after_answer: Callable[[], None] = lambda: None
 
     def make_room(self) -> None:

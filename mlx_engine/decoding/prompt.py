@@ -7,9 +7,10 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.decoding.config import ModelParts
+from mlx_engine.decoding.pictures import PromptPictures, place_pictures, readable
 from mlx_engine.decoding.state import SequenceState, shared_prefix
 from mlx_engine.drafting.contract import ROWS_OF_A_PROMPT
-from mlx_engine.text.chat_template import ChatPrompt, tokenize_chat
+from mlx_engine.text.chat_template import tokenize_chat
 from mlx_engine.values.conversation import Message, PromptProgress, Settings
 from mlx_engine.values.errors import BadChatTemplate
 
@@ -32,7 +33,7 @@ class Prompt(NamedTuple):
     thinking_open: whether a thought is open at the end, None if the template does not tell.
     answered: first tokens of the answer, if it is continued. said: beginning of the answer, if only
     its text is known (it is then part of `ids`). shared: how many of `ids` the prompts of other
-    chats probably begin with, too.
+    chats probably begin with, too. pictures: those that stand in `ids`, None without any.
     """
 
     ids: tuple[int, ...]
@@ -41,11 +42,25 @@ class Prompt(NamedTuple):
     answered: tuple[int, ...] = ()
     said: Message = EMPTY_ANSWER
     shared: int = 0
+    pictures: PromptPictures | None = None
 
     @property
     def tokens(self) -> tuple[int, ...]:
         """All tokens before the next one to generate: the prompt's, and a continued answer's."""
         return self.ids + self.answered
+
+    @property
+    def published_ids(self) -> list[int]:
+        """The ids of the vocabulary in the prompt: the template's placeholder for pictures."""
+        return readable(self.ids, 0 if self.pictures is None else self.pictures.placeholder)
+
+
+class RenderedChat(NamedTuple):
+    """Messages as token ids, as `Prompt.ids`, with the pictures among them."""
+
+    tokens: tuple[int, ...]
+    thinking_open: bool | None
+    pictures: PromptPictures | None = None
 
 
 def stable_length(prompt: tuple[int, ...], special_ids: AbstractSet[int]) -> int:
@@ -91,9 +106,10 @@ class ChatPrompts:
             prompt.thinking_open,
             said=said,
             shared=shared if shared >= MIN_SHARED_TOKENS else 0,
+            pictures=prompt.pictures,
         )
 
-    def render(self, messages: Sequence[Message], *, continues: bool) -> ChatPrompt:
+    def render(self, messages: Sequence[Message], *, continues: bool) -> RenderedChat:
         """Tokenize the system prompt, the messages, and the beginning of an answer.
 
         Empty answers are left out. continues: the last message is an answer to be continued.
@@ -102,15 +118,24 @@ class ChatPrompts:
         system = [Message("system", text)] if text else []
         *before, last = messages
         said = [m for m in before if m.role != "assistant" or m.text or m.thinking or m.calls]
-        return tokenize_chat(
+        read = [*system, *said, last]
+        pictures = [picture for message in read for picture in message.images]
+        if pictures:
+            self._parts.pictures.check_sees()
+        chat = tokenize_chat(
             self._parts.template,
             self._parts.tokenizer,
-            [*system, *said, last],
+            read,
             add_generation_prompt=not continues,
             arguments=self._settings.template_arguments,
             continue_last=continues,
             tools=self._settings.tools,
         )
+        if not pictures:
+            return RenderedChat(chat.tokens, chat.thinking_open)
+        encoder, origin = self._parts.pictures, self._parts.template.origin
+        ids, placed = place_pictures(chat.tokens, pictures, encoder, origin)
+        return RenderedChat(ids, chat.thinking_open, placed)
 
     def _beginning(self) -> tuple[int, ...]:
         """Return the tokens of a prompt that shares only the system prompt with other prompts."""
@@ -127,15 +152,18 @@ def prefill(
     Tokens that an earlier turn or another conversation has read are reused; a new draft source that
     runs a model reads them first. Checkpoints are made after the shared tokens, after the stable
     tokens, and on a long way to them. MTP heads read at the first two of these, and only tokens
-    near before them: hidden states of all other tokens are not computed. Chunks are the same with
-    and without heads.
+    near before them: hidden states of all other tokens are not computed. Heads read nothing before
+    the end of the last picture, which they could not see. Chunks are the same with and without
+    heads.
     """
-    tokens = prompt.tokens
+    tokens, pictures = prompt.tokens, prompt.pictures
+    seen = 0 if pictures is None else pictures.end
     reused = min(sequence.reuse(tokens), sequence.drafter_length)
     last = len(tokens) - 1
     yield PromptProgress(reused, len(tokens), reused)
     while not stopped():
         start = len(sequence.tokens)
+        sequence.shift_positions(0 if pictures is None else pictures.shift(start))
         if sequence.drafter_length < start:
             sequence.catch_up(chunk)
             yield PromptProgress(sequence.drafter_length, len(tokens), reused)
@@ -149,10 +177,18 @@ def prefill(
         sequence.add_checkpoint_if_far()
         marks = [place for place in (prompt.shared, prompt.stable) if place > start]
         near = [place - ROWS_OF_A_PROMPT - 1 for place in marks]
-        is_far = bool(near) and start < min(near)
-        stops = [place for place in (*marks, *near, last) if place > start]
-        part = tokens[start : min(start + chunk, *stops)]
-        hidden = sequence.model.forward(mx.array([part]), sequence.caches)
+        is_far = (bool(near) and start < min(near)) or start < seen
+        stops = [place for place in (*marks, *near, seen, last) if place > start]
+        end = min(start + chunk, *stops)
+        if pictures is not None and pictures.encode_next(start, end, stopped):
+            yield PromptProgress(start, len(tokens), reused)
+            continue
+        part, rows = tokens[start:end], None if pictures is None else pictures.rows(start, end)
+        read = mx.array([readable(part)])
+        if rows is None:
+            hidden = sequence.model.forward(read, sequence.caches)
+        else:
+            hidden = sequence.model.forward(read, sequence.caches, rows)
         sequence.read(part, hidden, is_far=is_far)
         sequence.evaluate()
         yield PromptProgress(len(sequence.tokens), len(tokens), reused)

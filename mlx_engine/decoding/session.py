@@ -4,6 +4,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from mlx_engine.decoding.answer import AnswerTally, open_answer
@@ -19,6 +20,7 @@ from mlx_engine.text.tool_calls import ToolMarkers, ToolReader, markers_of
 from mlx_engine.values.conversation import Event, Message, Settings, Tool, check_messages
 from mlx_engine.values.errors import (
     BadOption,
+    BadPicture,
     BadPrompt,
     EngineMisuse,
     PromptTooLong,
@@ -32,6 +34,7 @@ from mlx_engine.values.options import (
     SamplingOptions,
     TemplateValue,
 )
+from mlx_engine.values.picture import Picture, PictureSource, read_picture
 from mlx_engine.values.stats import GenerationStats
 
 
@@ -249,7 +252,7 @@ class Session:
         self._check()
         messages = self._messages
         said = messages[-1] if messages and messages[-1].role == "assistant" else EMPTY_ANSWER
-        return self._prompt(messages, said).tokens
+        return tuple(self._prompt(messages, said).published_ids)
 
     def drop_model(self) -> None:
         """Drop the model when the engine closes; messages, settings and statistics stay."""
@@ -261,12 +264,26 @@ class Session:
 
     # answering
 
-    def send(self, text: str) -> Iterator[Event]:
+    def send(self, text: str, images: Sequence[PictureSource] = ()) -> Iterator[Event]:
         """Ask a question; return the events of its answer.
 
-        Raises PromptTooLong, BadPrompt, BadChatTemplate before any change.
+        images: pictures, each a path, the bytes of an image file, or a Pillow image. Raises
+        PromptTooLong, BadPrompt, BadPicture, BadChatTemplate before any change.
         """
-        return self._begin_answer(lambda: self._question(self._messages, text))
+        return self._begin_answer(
+            lambda: self._question(self._messages, text, self._read_pictures(images))
+        )
+
+    def _read_pictures(self, images: Sequence[PictureSource]) -> tuple[Picture, ...]:
+        """Read and check pictures. Raises BadPicture, also if the model sees none."""
+        if images:
+            self._parts.pictures.check_sees()
+        if isinstance(images, str | bytes):
+            raise BadPicture("Pictures are wanted as a list: images=[path].")
+        return tuple(
+            read_picture(image, "" if isinstance(image, str | Path) else f"images[{number}]")
+            for number, image in enumerate(images)
+        )
 
     def regenerate(self) -> Iterator[Event]:
         """Answer the last question again; the text differs unless the seed is set."""
@@ -278,10 +295,13 @@ class Session:
             raise EngineMisuse("There is no question to answer again: send one first.")
         if asked[-1].role == "tool":
             return _Question(asked, self._prompt(asked))
-        return self._question(asked[:-1], asked[-1].text)
+        return self._question(asked[:-1], asked[-1].text, asked[-1].images)
 
     def edit(self, index: int, text: str) -> Iterator[Event]:
-        """Replace message `index`, which is the user's, drop all later messages, and answer."""
+        """Replace message `index`, which is the user's, drop all later messages, and answer.
+
+        The message's pictures stay.
+        """
         return self._begin_answer(lambda: self._replace_question(index, text))
 
     def _replace_question(self, index: int, text: str) -> _Question:
@@ -289,13 +309,15 @@ class Session:
             raise EngineMisuse(
                 "Message {index} is not a question of this conversation.", index=repr(index)
             )
-        return self._question(self._messages[:index], text)
+        return self._question(self._messages[:index], text, self._messages[index].images)
 
-    def _question(self, before: Sequence[Message], text: str) -> _Question:
+    def _question(
+        self, before: Sequence[Message], text: str, images: tuple[Picture, ...] = ()
+    ) -> _Question:
         check_unicode(text)
-        if not text.strip():
+        if not text.strip() and not images:
             raise BadPrompt("The message is empty: type a question.")
-        messages = [*before, Message("user", text)]
+        messages = [*before, Message("user", text, images=images)]
         return _Question(messages, self._prompt(messages))
 
     def continue_answer(self) -> Iterator[Event]:

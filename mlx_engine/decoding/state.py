@@ -6,7 +6,9 @@ from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
+from mlx_engine.cache.attention import RowsCache
 from mlx_engine.cache.contract import WORTH_A_TOKEN, CachesSnapshot, RowCount
+from mlx_engine.decoding.pictures import readable
 from mlx_engine.drafting.contract import DrafterSnapshot, ReadRows
 from mlx_engine.drafting.drafter import Drafter, NoDraft
 from mlx_engine.models.contract import Model
@@ -53,7 +55,8 @@ class SharedPrompts(Protocol):
 class SequenceState:
     """State of one conversation: its tokens, the caches and drafter that have read them.
 
-    The newest token of the conversation has been emitted but not read. model: the target, wrapped
+    The newest token of the conversation has been emitted but not read. tokens: those read, numbers
+    below 0 where a picture is (pictures.py). model: the target, wrapped
     if the drafter reads more of it than hidden states. cache: bits of keys and values. shared:
     prompts of other conversations. chat: id under which prompts are saved, None outside chats.
 
@@ -125,7 +128,7 @@ class SequenceState:
         """
         before = len(self.tokens)
         self.tokens.extend(tokens)
-        self.drafter.append(tokens)
+        self.drafter.append(readable(tokens))
         if before // CLEAR_EVERY != len(self.tokens) // CLEAR_EVERY:
             mx.clear_cache()
 
@@ -136,13 +139,19 @@ class SequenceState:
         """
         count = len(tokens)
         self.catch_up()
-        rows = ReadRows(mx.array(list(tokens), dtype=mx.int32), hidden)
+        rows = ReadRows(mx.array(readable(tokens), dtype=mx.int32), hidden)
         if is_far:
             self.caches.commit(count)
             self.drafter.skip(rows)
         else:
             self.commit(rows, count)
         self.append(tokens)
+
+    def shift_positions(self, shift: int) -> None:
+        """Set what RoPE positions of the next rows are beyond their number, behind pictures."""
+        for cache in self.caches.layers:
+            if isinstance(cache, RowsCache):
+                cache.shift = shift
 
     def forget(self) -> None:
         """Drop the conversation's tokens, caches and drafter, as after an error."""
@@ -191,7 +200,7 @@ class SequenceState:
 
     def catch_up(self, most: int | None = None) -> None:
         """Have the drafter read up to `most` of the conversation's tokens it has not read yet."""
-        missed = self.tokens[self.drafter_length :][:most]
+        missed = readable(self.tokens[self.drafter_length :][:most])
         if missed:
             unused = mx.zeros((1, len(missed), 0))
             self.drafter.commit(ReadRows(mx.array(missed, dtype=mx.int32), unused), len(missed))
@@ -274,7 +283,7 @@ class SequenceState:
         known = [kept for kept in other.checkpoints if kept.length <= place.length]
         if place.drafter is not None and self._drafts_like(other):
             self.drafter.join(other.drafter, place.drafter)
-            self.drafter.append(self.tokens)
+            self.drafter.append(readable(self.tokens))
             self.checkpoints = known
         else:
             self._reset_drafter()
@@ -289,7 +298,7 @@ class SequenceState:
         snapshot = DrafterSnapshot(len(tokens), memories, newest)
         self.tokens, self.checkpoints = list(tokens), []
         self.drafter.join(self.drafter, snapshot)
-        self.drafter.append(self.tokens)
+        self.drafter.append(readable(self.tokens))
         self.add_checkpoint()
 
     def can_branch(self, other: "SequenceState") -> bool:

@@ -18,6 +18,7 @@ from mlx_engine.loading.stored_weights import (
     join_storages,
     skipped_groups,
     unpack_small_model,
+    vision_group,
     weights_by_group,
 )
 from mlx_engine.models.family import ModelSizes
@@ -78,6 +79,7 @@ def describe(
     groups = (
         *(group_of(name, weights[name]) for name in _ORDER if weights.get(name)),
         *skipped_groups(headers.parts.skipped),
+        *vision_group(headers.vision.tensors),
     )
     return ModelDescription(
         name=model_name(files.root),
@@ -95,6 +97,7 @@ def describe(
         heads_from=headers.heads.origin if heads and not headers.heads.inside else "",
         draft_models=tuple(map(str, draft_models_near(files))),
         groups=groups,
+        vision=headers.vision.why_not,
         trunk_cache=figures.cache.in_bytes(element),
         head_cache=figures.of_heads(heads).in_bytes(element),
         sampling=recommended.sampling,

@@ -14,6 +14,7 @@ from mlx_engine.loading.gguf.part import GgufPart, KernelReads, kept_in_blocks, 
 from mlx_engine.loading.heads import HeadTensors, find_heads, without_trunk_copies
 from mlx_engine.loading.no_model import are_mtp_heads, heads_only_error, refuse_partial_models
 from mlx_engine.loading.safetensors import Float64Tensor, TensorInfo, merge_headers
+from mlx_engine.loading.vision import VisionPart, find_vision
 from mlx_engine.models.family import Family, TensorParts
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.native_family import NativeFamily
@@ -38,7 +39,8 @@ class ModelHeaders:
     """A model's family (its implementation) and tensor headers, by the engine's tensor names.
 
     parts.head: MTP heads in the model's own weight files. heads: MTP heads to use, from anywhere.
-    gguf: the GGUF file, None for folders.
+    vision: the vision tower, whose tensors are not among those skipped. gguf: the GGUF file, None
+    for folders.
     """
 
     files: ModelFiles
@@ -46,6 +48,7 @@ class ModelHeaders:
     family: Family
     parts: TensorParts[TensorInfo]
     heads: HeadTensors
+    vision: VisionPart
     gguf: GgufFile | None = None
 
     @property
@@ -96,7 +99,10 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
         name: copied for name, copied in family.repeats().items() if f"{name}.weight" not in own
     }
     needed = without_trunk_copies(found.tensors, parts.trunk, repeats)
-    return ModelHeaders(files, architecture, family, parts, replace(found, tensors=needed), gguf)
+    vision = find_vision(files, config, parts.skipped)
+    skipped = {n: info for n, info in parts.skipped.items() if n not in vision.in_file}
+    parts, found = replace(parts, skipped=skipped), replace(found, tensors=needed)
+    return ModelHeaders(files, architecture, family, parts, found, vision, gguf)
 
 
 def _with_text_config(config: dict[str, object]) -> dict[str, object]:

@@ -26,8 +26,10 @@ from mlx_engine.loading.heads import HeadTensors
 from mlx_engine.loading.load_tensors import load_deferred, load_tensors
 from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.stored_weights import CPU_LAYOUT_LIMIT
+from mlx_engine.loading.vision import open_tower
 from mlx_engine.models.contract import PASSES_OF_ONE, Model
 from mlx_engine.models.matrix import column_layout, stored_layout
+from mlx_engine.models.vision.contract import Tower
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
@@ -41,7 +43,8 @@ class LoadedModel:
     """A loaded model with tokenizer and chat template; without a template it cannot chat.
 
     head_arrays: lazy arrays of the MTP heads, read on first use. head_origin: their file or folder.
-    kernels: the Metal kernels that the layers were built with.
+    tower: encodes pictures, on weights that are read with the first one; None where
+    description.vision says why. kernels: the Metal kernels that the layers were built with.
     """
 
     model: Model
@@ -51,6 +54,7 @@ class LoadedModel:
     head_arrays: tuple[mx.array, ...] = ()
     head_origin: str = ""
     kernels: Kernels = NO_KERNELS
+    tower: Tower | None = None
 
     def read_heads(self) -> None:
         """Read the model's lazy MTP heads into memory, once. Raises BadModelFile, OutOfMemory."""
@@ -121,15 +125,20 @@ def load_model(
     lacks = [reason for reason in of_model if reason is not None]
     kept = cache.reasons if cache is not None else ()
     unused = () if options.draft_model else description.unused_draft_model
+    config = headers.family.config
+    seen = open_tower(headers.vision, config, model.hidden_size, half, str(files.root))
     described = replace(
         description,
+        vision=seen.why_not,
         declined=(*description.declined, *reasons, *lacks, *unused, *kept),
         repack_cache=cache.words if cache is not None else None,
         packed_cache=model.packed_cache,
         activations=_activations(trunk, half),
     )
     origin = headers.heads.origin
-    return LoadedModel(model, tokenizer, template, described, head, origin, kernels)
+    return LoadedModel(
+        model, tokenizer, template, described, head, origin, kernels, tower=seen.tower
+    )
 
 
 def _keep_readable_blocks(headers: ModelHeaders, kernels: Kernels) -> ModelHeaders:

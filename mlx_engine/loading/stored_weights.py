@@ -73,6 +73,13 @@ def skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
         yield replace(group_of(Words("skipped"), weights), why_not=why_not)
 
 
+def vision_group(tensors: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
+    """Yield a TensorGroup of a vision tower, if there is one."""
+    if tensors:
+        words = Words("for pictures, read with the first one")
+        yield replace(group_of(Words("vision"), [*_weights(tensors, {}).values()]), why_not=words)
+
+
 def unpack_small_model(weights: Mapping[str, list[Weight]]) -> dict[str, list[Weight]]:
     """Describe the weights of a small model as unpacked, which a CPU multiplies fastest."""
     whole = sum(weight.parameters for members in weights.values() for weight in members)

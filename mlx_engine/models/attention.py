@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 
 import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
 
 from metal_kernels.choice import Kernels, KernelWork, ServedRows
 from metal_kernels.few_query_attention import (
@@ -38,10 +40,11 @@ class Masks:
 
     is_long: the pass uses the second RoPE table, for prompts longer than the trained context.
     selected: tokens that the last indexer selected for the rows of each sequence, if any.
+    places: RoPE positions int [3, T] of rows among which are a picture's; None without pictures.
     """
 
-    def __init__(self, *, is_long: bool = False) -> None:
-        self.is_long = is_long
+    def __init__(self, *, is_long: bool = False, places: NDArray[np.int64] | None = None) -> None:
+        self.is_long, self.places = is_long, places
         self.selected: list[mx.array | None] = []
         self._made: dict[tuple[int, int, int, RowCount | None], Mask] = {}
         self._spans: dict[tuple[KeyExtent, KeyBlocks, RowCount], BlockSpan] = {}
@@ -191,8 +194,10 @@ class Attention:
         """
         assert isinstance(cache, AttentionCache | WindowCache)
         queries = queries_keys.transpose(0, 2, 1, 3)
-        if self._rotate is not None:
-            queries = self._rotate(queries, cache.start(), is_long=masks.is_long)
+        if self._rotate is not None and masks.places is not None:
+            queries = self._rotate.at(queries, masks.places)
+        elif self._rotate is not None:
+            queries = self._rotate(queries, cache.position(), is_long=masks.is_long)
         keys_values = None
         if values is not None:
             queries, keys = mx.split(queries, [self._spec.heads], axis=1)

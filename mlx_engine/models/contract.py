@@ -9,6 +9,7 @@ from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import JointCaches
 from mlx_engine.models.kernel_matrices import FewRowMatrix
 from mlx_engine.models.layers import Linear
+from mlx_engine.models.vision.contract import PictureRows
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import CacheBits
 from mlx_engine.values.words import Words
@@ -101,8 +102,13 @@ class Model(Protocol):
         bits: of keys and values, 16 unless `packed_cache` is None.
         """
 
-    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
-        """Run the model on int tokens [1, T] -> hidden states [1, T, H] for output and heads."""
+    def forward(
+        self, tokens: mx.array, caches: LayerCaches, pictures: PictureRows | None = None
+    ) -> mx.array:
+        """Run the model on int tokens [1, T] -> hidden states [1, T, H] for output and heads.
+
+        pictures: what stands in rows of pictures; only for models with a vision tower.
+        """
 
     @property
     def joint_forward(self) -> JointForward | None:

@@ -18,6 +18,7 @@ from mlx_engine.models.blocks import DecoderBlock, PerLayerEmbedding
 from mlx_engine.models.contract import JointForward
 from mlx_engine.models.kernel_matrices import FewRowMatrix
 from mlx_engine.models.layers import Embedding, Linear, Norm
+from mlx_engine.models.vision.contract import PictureRows
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import CacheBits
@@ -101,9 +102,17 @@ class Decoder:
         """Look up int tokens [..., T] -> embeddings [..., T, H], scaled for the first layer."""
         return self._embedding(tokens)
 
-    def forward(self, tokens: mx.array, caches: LayerCaches | JointCaches) -> mx.array:
-        """Run the decoder on int tokens [1, T] -> hidden states [1, T, H] for output and heads."""
-        return self.forward_with_residuals(tokens, caches, ())
+    def forward(
+        self,
+        tokens: mx.array,
+        caches: LayerCaches | JointCaches,
+        pictures: PictureRows | None = None,
+    ) -> mx.array:
+        """Run the decoder on int tokens [1, T] -> hidden states [1, T, H] for output and heads.
+
+        pictures: what stands in rows of pictures; only of one sequence.
+        """
+        return self.forward_with_residuals(tokens, caches, (), pictures)
 
     @property
     def joint_forward(self) -> JointForward | None:
@@ -115,15 +124,16 @@ class Decoder:
         tokens: mx.array,
         caches: LayerCaches | JointCaches,
         residual_layers: Sequence[int],
+        pictures: PictureRows | None = None,
     ) -> mx.array:
         """Run the decoder -> hidden states and residuals after some layers, along the last axis.
 
-        residual_layers: layer numbers, -1 for the embeddings.
+        residual_layers: layer numbers, -1 for the embeddings. pictures: as in `forward`.
         """
         first = caches.layers[0]
         if isinstance(first, CacheByLength):
             return first.read(tokens, partial(self._forward, residual_layers=residual_layers))
-        return self._forward(tokens, caches, residual_layers=residual_layers)
+        return self._forward(tokens, caches, residual_layers=residual_layers, pictures=pictures)
 
     def _forward(
         self,
@@ -132,8 +142,12 @@ class Decoder:
         *,
         residual_layers: Sequence[int],
         is_long: bool = False,
+        pictures: PictureRows | None = None,
     ) -> mx.array:
         x, masks = self._embedding(tokens), Masks(is_long=is_long)
+        if pictures is not None:
+            x = mx.where(pictures.is_picture[:, None], pictures.embeddings.astype(x.dtype), x)
+            masks = Masks(places=pictures.places)
         layers: Sequence[LayerCache | JointCache] = caches.layers
         if self.spec.embed_norm:
             x = self._norm(x)

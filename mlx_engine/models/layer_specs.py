@@ -91,7 +91,8 @@ class RopeSpec:
     Pair i turns once in 2 pi base^(2 i / width) * factors[i] tokens; factors None means ones.
     magnitude: factor of rotated elements. interleaved: pairs are neighbours, else half a head
     apart. long_factors: used instead of factors, for all tokens, in texts longer than
-    `long_rope_after` tokens.
+    `long_rope_after` tokens. axes: which of a picture's positions each pair follows, 0 for time, 1
+    for height, 2 for width (M-RoPE); empty for time alone.
     """
 
     width: int
@@ -101,6 +102,7 @@ class RopeSpec:
     interleaved: bool = False
     long_factors: tuple[float, ...] | None = None
     long_rope_after: int = 0
+    axes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

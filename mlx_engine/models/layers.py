@@ -8,6 +8,8 @@ from itertools import accumulate, islice, pairwise
 from typing import NamedTuple
 
 import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
 
 from metal_kernels.block_embedding import block_embedding
 from metal_kernels.choice import Kernels, KernelWork, ServedRows
@@ -321,17 +323,53 @@ class Norm:
         return self.run(x).astype(x.dtype)
 
 
+class Rotation(NamedTuple):
+    """Rotation of pairs half the rotated width apart, [T, width / 2] each, in float32."""
+
+    cosines: mx.array
+    sines: mx.array
+
+    @staticmethod
+    def of(angles: NDArray[np.float64], magnitude: float = 1.0) -> "Rotation":
+        """Make the rotation of rows by their angles [T, width / 2] in radians.
+
+        magnitude: factor of rotated elements.
+        """
+        sides = (magnitude * np.cos(angles), magnitude * np.sin(angles))
+        return Rotation(*(mx.array(side, mx.float32) for side in sides))
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Rotate the first `width` elements of heads [1, heads, T, size]."""
+        half = self.cosines.shape[-1]
+        first, second, *plain = mx.split(x, [half, 2 * half][: 1 + (2 * half < x.shape[-1])], -1)
+        one, other = first.astype(mx.float32), second.astype(mx.float32)
+        turned = (
+            one * self.cosines - other * self.sines,
+            other * self.cosines + one * self.sines,
+        )
+        return mx.concatenate([*(side.astype(x.dtype) for side in turned), *plain], axis=-1)
+
+
 class RotaryEmbedding:
     """Rotary position embedding of heads [1, heads, T, size], as a RopeSpec describes it."""
 
     def __init__(self, rope: RopeSpec, stock: StockOperations = MLX) -> None:
         plain = RopeParams(rope.width, rope.base, rope.factors, rope.interleaved, rope.magnitude)
+        self._axes = list(rope.axes) or [0] * (rope.width // 2)
+        self._periods, self._magnitude = np.array(plain.periods), rope.magnitude
         late = plain._replace(factors=rope.long_factors or rope.factors)
         self._rotate, self._rotate_late = stock.make_rope(plain), stock.make_rope(late)
 
     def __call__(self, x: mx.array, position: Position, *, is_long: bool = False) -> mx.array:
         """Rotate [1, heads, T, size] from `position` on; is_long: by factors for long texts."""
         return (self._rotate_late if is_long else self._rotate)(x, position)
+
+    def at(self, x: mx.array, places: NDArray[np.int64]) -> mx.array:
+        """Rotate [1, heads, T, size] by positions int [3, T] of time, height and width (M-RoPE).
+
+        Each pair of elements follows one of the three, as the RopeSpec's axes say.
+        """
+        return Rotation.of(places[self._axes].T / self._periods, self._magnitude)(x)
 
 
 Gate = Callable[..., mx.array]
@@ -429,6 +467,11 @@ _ACTIVATIONS: dict[Activation, Callable[[mx.array], mx.array]] = {
     "tanh": mx.tanh,
     "linear": lambda x: x,
 }
+
+
+def activation(name: Activation) -> Callable[[mx.array], mx.array]:
+    """Return an elementwise activation function by its name."""
+    return _ACTIVATIONS[name]
 
 
 def _gpt_oss_gate(gate: mx.array, up: mx.array, limit: float) -> mx.array:

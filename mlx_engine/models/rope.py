@@ -57,6 +57,21 @@ def rope_spec(
     return apply_rope_scaling(RopeSpec(width, theta, interleaved=interleaved), rope, fields)
 
 
+def interleaved_axes(fields: ConfigFields, pairs: int) -> tuple[int, ...]:
+    """Axes (RopeSpec) of M-RoPE as in Qwen3.5: time, height, width by turns, then time alone.
+
+    `mrope_section` lists how many pairs follow each; height's and width's count.
+    """
+    rope = fields.rope_fields("full_attention")
+    sections = rope.counts("mrope_section") or (11, 11, 10)
+    if len(sections) < 3:
+        raise rope.wrong("mrope_section", list(sections), Words("three whole numbers"))
+    return tuple(
+        pair % 3 if pair // 3 < sections[pair % 3] else 0  # time where neither has its turn
+        for pair in range(pairs)
+    )
+
+
 def apply_rope_scaling(plain: RopeSpec, rope: ConfigFields, fields: ConfigFields) -> RopeSpec:
     """Apply the context scaling (yarn, llama3, ...) of RoPE fields; fields: the whole config."""
     name = rope.string("rope_type", rope.string("type", "default"))

@@ -292,7 +292,13 @@ def alternate_roles(messages: Sequence[Message]) -> list[Message]:
         if last is not None and last.role == message.role != "tool":
             pairs = ((last.text, message.text), (last.thinking, message.thinking))
             text, thinking = ("\n\n".join(filter(None, pair)) for pair in pairs)
-            turns[-1] = Message(last.role, text, thinking, last.calls + message.calls)
+            turns[-1] = replace(
+                last,
+                text=text,
+                thinking=thinking,
+                calls=last.calls + message.calls,
+                images=last.images + message.images,
+            )
         elif message.role == "assistant" and (last is None or last.role == "system"):
             turns += [Message("user", ""), message]
         else:
@@ -332,7 +338,10 @@ def _template_fields(
     Thinking is `reasoning_content`, and `thinking` for gpt-oss. as_argument_texts: arguments of
     calls stay JSON texts.
     """
-    content = [{"type": "text", "text": message.text}] if as_content_parts else message.text
+    content: object = message.text
+    if as_content_parts or message.images:
+        pictures = [{"type": "image"}] * len(message.images)
+        content = [*pictures, {"type": "text", "text": message.text}]
     fields: dict[str, object] = {"role": message.role, "content": content}
     if message.calls:
         fields["tool_calls"] = [

@@ -19,6 +19,7 @@ from mlx_engine.values.options import (
     TemplateValue,
     require,
 )
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.stats import GenerationStats, RoundStats
 from mlx_engine.values.words import Words
 
@@ -59,7 +60,7 @@ class Message:
     """One message of a chat; `thinking` is the model's reasoning, kept apart from `text`.
 
     calls: tool calls that an answer asks for. call_id: of the call whose result a tool's message
-    is.
+    is. images: pictures, which stand before the text (`read_picture`).
     """
 
     role: Role
@@ -67,6 +68,7 @@ class Message:
     thinking: str = ""
     calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
+    images: tuple[Picture, ...] = ()
 
 
 def check_messages(given: Sequence[Message]) -> Sequence[Message]:

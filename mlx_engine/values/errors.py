@@ -12,7 +12,8 @@ EngineError
 ├── BadChatTemplate        a template that fails, never ends or reaches outside its sandbox
 ├── BadOption              a setting out of range
 ├── BadPrompt              nothing to read, or text that is not valid Unicode
-│   └── PromptTooLong      more tokens than the context holds
+│   ├── PromptTooLong      more tokens than the context holds
+│   └── BadPicture         no picture, damaged, too large, or of a kind that models cannot see
 ├── LoadStopped            the user stopped a load before it was done
 ├── NumericsError          the model produced infinite or NaN values
 ├── OutOfMemory            the model or the cache does not fit
@@ -146,6 +147,10 @@ class BadPrompt(EngineError):
 
 class PromptTooLong(BadPrompt):
     """The prompt has more tokens than the context holds."""
+
+
+class BadPicture(BadPrompt):
+    """The picture is damaged, too large, or not in a format that is read."""
 
 
 class LoadStopped(EngineError):

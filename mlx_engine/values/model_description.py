@@ -76,8 +76,9 @@ class ModelDescription:
     """A model as users see it; all fields but the last listed here are known from file headers.
 
     mtp_heads: number of heads found as tensors, whatever the config promises. mtp: why there are no
-    heads or they cannot be used; None when they can. heads_from: file or folder of the heads where
-    they are not in the model's own files. draft_models: folders of draft models made for this one,
+    heads or they cannot be used; None when they can. vision: why pictures cannot be read, None when
+    they can. heads_from: file or folder of the heads where they are not in the model's own files.
+    draft_models: folders of draft models made for this one,
     found in or beside its folder. packed_cache: why keys and values can only be cached in
     16 bits; None when 8 and 4 bits work (for classes of mlx-lm known once loaded). declined:
     reasons for every other feature that is off. trunk_cache, head_cache: cache sizes of trunk and
@@ -105,6 +106,7 @@ class ModelDescription:
     context_length: int
     mtp_heads: int
     mtp: Reason | None
+    vision: Reason | None
     groups: tuple[TensorGroup, ...]
     trunk_cache: CacheBytes
     head_cache: CacheBytes

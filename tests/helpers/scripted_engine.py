@@ -47,6 +47,7 @@ DESCRIPTION = ModelDescription(
     context_length=262_144,
     mtp_heads=1,
     mtp=None,
+    vision=Reason("no-vision", "This model sees no pictures: it was made for text alone."),
     groups=(
         TensorGroup("attention", 64, "4-bit affine, groups of 64", 9_000_000_000, 5_000_000_000),
         TensorGroup("MTP head", 15, "8-bit affine, groups of 64", 400_000_000, 425_000_000),

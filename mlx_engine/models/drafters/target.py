@@ -11,11 +11,14 @@ import mlx.core as mx
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.models.contract import Headless, JointForward, Model
 from mlx_engine.models.decoder import Decoder
+from mlx_engine.models.vision.contract import PictureRows
 from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
 from mlx_engine.values.options import CacheBits
 
-WideForward = Callable[[mx.array, LayerCaches], mx.array]
-"""Tokens [1, T] -> the model's hidden states, and features appended to each, [1, T, H + F]."""
+WideForward = Callable[..., mx.array]
+"""Tokens [1, T], caches and perhaps pictures, as a model's `forward` takes them -> the model's
+hidden states, and features appended to each, [1, T, H + F].
+"""
 
 
 class FeatureModel(Headless):
@@ -40,9 +43,11 @@ class FeatureModel(Headless):
         """Create empty KV caches for the target model's trunk."""
         return self._model.make_caches(bits)
 
-    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
+    def forward(
+        self, tokens: mx.array, caches: LayerCaches, pictures: PictureRows | None = None
+    ) -> mx.array:
         """Run the target on int tokens [1, T]; returns states and features [1, T, H + F], lazy."""
-        return self._forward(tokens, caches)
+        return self._forward(tokens, caches, **({} if pictures is None else {"pictures": pictures}))
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Float32 logits [1, T, V] of hidden states [1, T, H] or wide states [1, T, H + F]."""

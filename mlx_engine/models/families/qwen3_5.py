@@ -9,6 +9,7 @@ convolutions as [C, 1, K], MLX as 1 + w and [C, K, 1] (mlx-lm #1442).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mlx_engine.models.config_fields import ConfigFields
@@ -16,7 +17,7 @@ from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwar
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.recurrent_specs import DeltaNetSpec
-from mlx_engine.models.rope import context_length, rope_spec
+from mlx_engine.models.rope import context_length, interleaved_axes, rope_spec
 from mlx_engine.models.tensor_names import MTP_NAMES
 from mlx_engine.models.tensor_recipes import Recipe, Recipes, expert_recipes, fused_recipes
 
@@ -79,12 +80,13 @@ def _attention(fields: ConfigFields) -> AttentionSpec:
     head = fields.count("head_dim", hidden // heads)
     fields.require_multiple("num_attention_heads", "num_key_value_heads")
     bias = fields.flag("attention_bias", default=False)
+    rope = rope_spec(fields, head, rotated_share=0.25)
     return AttentionSpec(
         heads=heads,
         kv_heads=fields.count("num_key_value_heads"),
         key_dim=head,
         value_dim=head,
-        rope=rope_spec(fields, head, rotated_share=0.25),
+        rope=replace(rope, axes=interleaved_axes(fields, rope.width // 2)),
         qkv_bias=bias,
         out_bias=bias,
         qk_norm="head",

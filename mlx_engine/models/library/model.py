@@ -34,6 +34,7 @@ from mlx_engine.models.library.layer_exchange import (
 )
 from mlx_engine.models.library.rotation import TextLength
 from mlx_engine.models.matrix import packing_of
+from mlx_engine.models.vision.contract import PictureRows
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import (
     BadModelFile,
@@ -124,8 +125,11 @@ class LibraryModel(Headless):
         """Create empty KV caches for all layers of the model."""
         return self._make_caches(bits)
 
-    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
-        """Run the model on int tokens [1, T]; returns logits [1, T, V]."""
+    def forward(
+        self, tokens: mx.array, caches: LayerCaches, pictures: PictureRows | None = None
+    ) -> mx.array:
+        """Run the model on int tokens [1, T]; returns logits [1, T, V]. No pictures."""
+        assert pictures is None
         first = caches.layers[0]
         if isinstance(first, CacheByLength):
             return first.read(tokens, self._read)

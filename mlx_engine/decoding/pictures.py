@@ -1,0 +1,195 @@
+"""Pictures in a prompt: which tokens stand for them, their RoPE positions and their embeddings.
+
+Where token ids of prompts are compared or hashed, a picture's tokens are numbers below 0 that
+follow from its content. So what was read of a prompt is used again for the same picture, and for no
+other one.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from mlx_engine.models.vision.contract import Grid, PictureRows, Tower
+from mlx_engine.values.errors import BadChatTemplate, BadPicture, Reason
+from mlx_engine.values.picture import Picture
+
+MOST_KEPT = 256 * 1024**2
+"""Bytes of the newest encoded pictures that are kept."""
+
+
+class PictureEncoder:
+    """Encodes pictures with a model's vision tower; keeps the newest, by content.
+
+    tower: None for a model that sees no pictures, with why_not. encoded: how many pictures the
+    tower has encoded so far.
+    """
+
+    def __init__(self, tower: Tower | None, why_not: Reason | None) -> None:
+        self.tower, self.why_not = tower, why_not
+        self.encoded = 0
+        self._kept: dict[bytes, mx.array] = {}
+
+    def check_sees(self) -> Tower:
+        """Return the tower. Raises BadPicture with the reason if the model sees no pictures."""
+        if self.tower is None:
+            raise BadPicture(
+                "{words} Leave the pictures out, or use a model that sees them.",
+                words=self.why_not.words if self.why_not else "",
+            )
+        return self.tower
+
+    def encode(self, picture: Picture, stopped: Callable[[], bool]) -> mx.array | None:
+        """Return a picture's embeddings [1, tokens, H]; None where `stopped` before the end."""
+        made = self._kept.pop(picture.digest, None)
+        if made is None:
+            made = self.check_sees().encode(picture, stopped)
+            if made is None:
+                return None
+            self.encoded += 1
+        self._kept[picture.digest] = made
+        while sum(other.nbytes for other in self._kept.values()) > MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+        return made
+
+
+class PlacedPicture(NamedTuple):
+    """A picture in a prompt: its first token, the token behind it, and its RoPE positions.
+
+    first: position of the first token. places: of all tokens relative to it, int [3, tokens].
+    """
+
+    picture: Picture
+    start: int
+    end: int
+    first: int
+    places: NDArray[np.int64]
+
+    @property
+    def next(self) -> int:
+        """RoPE position of the token behind the picture."""
+        return self.first + int(self.places.max()) + 1
+
+
+class PromptPictures:
+    """The pictures of a prompt, one at least, and their embeddings from encoding to reading."""
+
+    def __init__(self, placed: Sequence[PlacedPicture], encoder: PictureEncoder) -> None:
+        self._placed, self._encoder = placed, encoder
+        self._encoded: dict[int, mx.array] = {}
+
+    @property
+    def end(self) -> int:
+        """Number of the first token behind all pictures."""
+        return self._placed[-1].end
+
+    @property
+    def placeholder(self) -> int:
+        """Id of the token that the template wrote for each picture."""
+        return self._encoder.check_sees().placeholder
+
+    def shift(self, length: int) -> int:
+        """RoPE position of text after the first `length` tokens, less that number."""
+        before = [placed for placed in self._placed if placed.end <= length]
+        return before[-1].next - before[-1].end if before else 0
+
+    def encode_next(self, start: int, end: int, stopped: Callable[[], bool]) -> bool:
+        """Encode one of the pictures in tokens `start` to `end`; False if all of them are.
+
+        Where `stopped`, nothing is encoded.
+        """
+        for number, placed in enumerate(self._placed):
+            if placed.start < end and placed.end > start and number not in self._encoded:
+                made = self._encoder.encode(placed.picture, stopped)
+                if made is not None:
+                    self._encoded[number] = made
+                return True
+        return False
+
+    def rows(self, start: int, end: int) -> PictureRows | None:
+        """Make the rows of tokens `start` to `end`, pictures encoded; None for text alone.
+
+        Embeddings of pictures that end there are dropped.
+        """
+        count = end - start
+        places = np.tile(np.arange(start, end) + self.shift(start), (3, 1))
+        parts: list[mx.array] = []
+        done = 0
+        is_picture = np.zeros(count, dtype=np.bool_)
+        for number, placed in enumerate(self._placed):
+            if placed.start >= end or placed.end <= start:
+                continue
+            first, last = max(placed.start, start), min(placed.end, end)
+            inside = slice(first - placed.start, last - placed.start)
+            embeddings = self._encoded[number][:, inside]
+            if first - start > done:
+                parts.append(_blank(embeddings, first - start - done))
+            parts.append(embeddings)
+            done = last - start
+            is_picture[first - start : done] = True
+            places[:, first - start : done] = placed.first + placed.places[:, inside]
+            places[:, done:] = np.arange(placed.end, end)[: count - done] + (
+                placed.next - placed.end
+            )
+            if last == placed.end:
+                del self._encoded[number]
+        if not parts:
+            return None
+        if done < count:
+            parts.append(_blank(parts[0], count - done))
+        return PictureRows(mx.array(is_picture), mx.concatenate(parts, axis=1), places)
+
+
+def _blank(like: mx.array, rows: int) -> mx.array:
+    return mx.zeros((1, rows, like.shape[-1]), dtype=like.dtype)
+
+
+class TokensWithPictures(NamedTuple):
+    """The token ids of a prompt, those of pictures by content, and the pictures in it."""
+
+    ids: tuple[int, ...]
+    pictures: PromptPictures
+
+
+def place_pictures(
+    tokens: Sequence[int], pictures: Sequence[Picture], encoder: PictureEncoder, origin: str
+) -> TokensWithPictures:
+    """Replace each placeholder of a chat template by the tokens of its picture.
+
+    origin: of the template. Raises BadPicture, also if the model sees none, and BadChatTemplate if
+    the template has not one place for each picture.
+    """
+    tower = encoder.check_sees()
+    if tokens.count(tower.placeholder) != len(pictures):
+        raise BadChatTemplate(
+            "{origin}: the chat template has no place for pictures. Get the template that was "
+            "published with the model, or leave the pictures out.",
+            origin=origin,
+        )
+    ids, placed, left = list[int](), list[PlacedPicture](), list(pictures)
+    lead = 0
+    for token in tokens:
+        if token != tower.placeholder:
+            ids.append(token)
+            continue
+        picture, start = left.pop(0), len(ids)
+        grid = tower.grid(picture)
+        ids += content_ids(picture, grid)
+        placed.append(PlacedPicture(picture, start, len(ids), start + lead, tower.places(grid)))
+        lead = placed[-1].next - placed[-1].end
+    return TokensWithPictures(tuple(ids), PromptPictures(placed, encoder))
+
+
+def content_ids(picture: Picture, grid: Grid) -> list[int]:
+    """Numbers below 0, in 32 bits, that stand for a picture's tokens, by content and grid."""
+    seed = picture.digest + f"{grid.rows} {grid.columns}".encode()
+    words = np.frombuffer(hashlib.shake_128(seed).digest(4 * grid.tokens), dtype=np.uint32)
+    return [-1 - int(word) for word in words >> 1]
+
+
+def readable(tokens: Sequence[int], placeholder: int = 0) -> list[int]:
+    """Token ids for what sees no pictures: `placeholder` where a picture's content stands."""
+    return [token if token >= 0 else placeholder for token in tokens]

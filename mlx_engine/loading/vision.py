@@ -1,0 +1,137 @@
+"""Find the vision tower in a model's files, and build it; its weights are read on first use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from mlx_engine.loading.folder import ModelFiles, read_json_object
+from mlx_engine.loading.safetensors import TensorInfo
+from mlx_engine.values.errors import BadModelFile, EngineError, Reason
+from mlx_engine.values.words import Words
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+    from mlx_engine.models.vision.contract import Tower
+
+_TYPES = ("qwen3_5", "qwen3_5_moe", "qwen3_8", "qwen3_8_moe")
+"""Values of model_type whose tower is that of models/vision/qwen3.py."""
+
+_TOWER = re.compile(r"(?:model\.)?(?:visual|vision_tower)\.(.+)")
+_KERNEL = "patch_embed.proj.weight"
+
+
+class VisionPart(NamedTuple):
+    """The vision tower in a model's files: tensors by the tower's names, or why there is none.
+
+    in_file: the tensors' names in the file. processing: fields of preprocessor_config.json.
+    """
+
+    tensors: Mapping[str, TensorInfo]
+    in_file: frozenset[str]
+    processing: Mapping[str, object]
+    why_not: Reason | None
+
+
+def find_vision(
+    files: ModelFiles, config: Mapping[str, object], skipped: Mapping[str, TensorInfo]
+) -> VisionPart:
+    """Find the vision tower among the tensors that text does not need. Raises no error."""
+    named = {name: found[1] for name in skipped if (found := _TOWER.fullmatch(name))}
+    if config.get("model_type") not in _TYPES or not isinstance(config.get("vision_config"), dict):
+        code = "vision-not-run" if "vision_config" in config or named else "no-vision"
+        return _none(code)
+    if not named:
+        return _none("vision-missing")
+    try:
+        processing = _processing(files)
+    except BadModelFile as error:
+        return VisionPart({}, frozenset(), {}, Reason("vision-unusable", str(error)))
+    tensors = {ours: skipped[name] for name, ours in named.items()}
+    return VisionPart(tensors, frozenset(named), processing, None)
+
+
+_WHY = {
+    "no-vision": Words("This model sees no pictures: it was made for text alone."),
+    "vision-not-run": Words(
+        "The picture part of this model is of a kind that this version does not run; its text part "
+        "runs."
+    ),
+    "vision-missing": Words(
+        "The picture part of this model is not in its files: this copy of it is for text alone."
+    ),
+}
+
+
+def _none(code: str) -> VisionPart:
+    return VisionPart({}, frozenset(), {}, Reason(code, _WHY[code]))
+
+
+def _processing(files: ModelFiles) -> Mapping[str, object]:
+    """Read how pictures are prepared; empty without a file of it, for the tower's defaults."""
+    path = files.root / "preprocessor_config.json"
+    if path.exists():
+        return read_json_object(path)
+    path = files.root / "processor_config.json"
+    inner = read_json_object(path).get("image_processor") if path.exists() else None
+    return inner if isinstance(inner, dict) else {}
+
+
+class LoadedTower(NamedTuple):
+    """A vision tower, or why there is none."""
+
+    tower: Tower | None
+    why_not: Reason | None
+
+
+def open_tower(
+    part: VisionPart,
+    config: Mapping[str, object],
+    hidden: int,
+    half: mx.Dtype | None,
+    origin: str,
+) -> LoadedTower:
+    """Build the vision tower of a model on weights that are read with the first picture.
+
+    hidden: size of the language model's hidden states. half: dtype of weights that are stored in 16
+    bits. A tower that cannot be built is a reason, and the model runs without it.
+    """
+    if part.why_not is not None:
+        return LoadedTower(None, part.why_not)
+    from mlx_engine.loading.arrays import cast_floats
+    from mlx_engine.loading.load_tensors import load_deferred
+    from mlx_engine.models.vision.qwen3 import Qwen3Tower, Qwen3VisionSpec
+    from mlx_engine.models.weights import WeightTable
+
+    try:
+        spec = Qwen3VisionSpec.read(config, part.processing, origin)
+        if spec.out_hidden != hidden:
+            raise BadModelFile(
+                "{origin}: the picture part makes {made} numbers of a token, the text part reads "
+                "{wanted}. They belong to different models.",
+                origin=origin,
+                made=spec.out_hidden,
+                wanted=hidden,
+            )
+        arrays = load_deferred(part.tensors, half)
+        if _KERNEL in arrays:
+            arrays[_KERNEL] = _patch_matrix(arrays[_KERNEL])
+        table = WeightTable(cast_floats(arrays, half), origin, computed=half)
+        return LoadedTower(Qwen3Tower(spec, table), None)
+    except EngineError as error:
+        words = Words("Pictures cannot be read. {error}", error=str(error))
+        return LoadedTower(None, Reason("vision-unusable", words))
+
+
+def _patch_matrix(kernel: mx.array) -> mx.array:
+    """Add up the kernels of both frames -> [H, 3 * patch^2].
+
+    kernel: [H, 3, 2, patch, patch] as in Hugging Face's files, [H, 2, patch, patch, 3] in MLX's.
+    """
+    if kernel.ndim != 5:
+        return kernel
+    if kernel.shape[-1] == 3 and kernel.shape[1] != 3:
+        kernel = kernel.transpose(0, 4, 1, 2, 3)
+    return kernel.sum(axis=2).reshape(len(kernel), -1)

@@ -1,0 +1,54 @@
+"""Protocol of vision towers, and what a forward pass over a prompt with pictures needs of them."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from mlx_engine.values.picture import Picture
+
+
+class Grid(NamedTuple):
+    """Rows and columns of the tokens that stand for a picture in a prompt."""
+
+    rows: int
+    columns: int
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens that a picture takes in a prompt."""
+        return self.rows * self.columns
+
+
+class PictureRows(NamedTuple):
+    """What a forward pass over T tokens needs where a prompt has pictures.
+
+    is_picture: bool [T]. embeddings: [1, T, H], what the decoder reads in rows of pictures. places:
+    RoPE positions of all rows by time, height and width, int [3, T].
+    """
+
+    is_picture: mx.array
+    embeddings: mx.array
+    places: NDArray[np.int64]
+
+
+class Tower(Protocol):
+    """Protocol of a vision tower, which turns pictures into embeddings of the language model."""
+
+    @property
+    def placeholder(self) -> int:
+        """Id of the token that chat templates write where a picture belongs."""
+
+    def grid(self, picture: Picture) -> Grid:
+        """Compute the grid of a picture's tokens from its size. Raises BadPicture."""
+
+    def places(self, grid: Grid) -> NDArray[np.int64]:
+        """RoPE positions of a picture's tokens relative to its first, int [3, tokens].
+
+        They are of time, height and width. The text behind goes on at their largest plus 1.
+        """
+
+    def encode(self, picture: Picture, stopped: Callable[[], bool]) -> mx.array | None:
+        """Encode a picture -> embeddings [1, tokens, H], evaluated; None where `stopped`."""

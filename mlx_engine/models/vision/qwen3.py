@@ -1,0 +1,275 @@
+"""The vision tower of Qwen3.5, 3.6 and 3.8 (transformers' Qwen3_5VisionModel).
+
+A picture is resized so that both sides are whole multiples of a token's, and cut into patches, each
+with a learned position (interpolated from a square table) and a rotary one by row and column. A
+still picture counts as two equal frames, so the kernels of both are added up. The merger joins
+2 x 2 patches to one token. Text tokens have three equal RoPE positions; a picture's share their
+time and differ in row and column, and the text behind goes on after the longer side (M-RoPE, arXiv
+2409.12191).
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from metal_kernels.stock import AttentionOptions, has_fused_attention, row_tiles
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.layer_specs import Shape
+from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, activation
+from mlx_engine.models.vision.contract import Grid
+from mlx_engine.models.weights import Part, WeightTable
+from mlx_engine.values.errors import BadPicture, UnsupportedModel
+from mlx_engine.values.picture import Picture
+
+_EPS = 1e-6
+_MOST_PROPORTION = 200
+_ROPE_BASE = 10000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Qwen3VisionSpec:
+    """Sizes of a tower, from `vision_config`, and its picture processing.
+
+    patch: side of a patch in pixels. merge: patches of a token along each side. side: of the square
+    table of learned positions. least_pixels, most_pixels: of a resized picture. mean, deviation: of
+    each colour, by which pixels from 0 to 1 are normalised.
+    """
+
+    placeholder: int
+    depth: int
+    hidden: int
+    intermediate: int
+    heads: int
+    patch: int
+    merge: int
+    side: int
+    out_hidden: int
+    activation: str
+    least_pixels: int
+    most_pixels: int
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    @staticmethod
+    def read(
+        config: Mapping[str, object], processing: Mapping[str, object], origin: str
+    ) -> "Qwen3VisionSpec":
+        """Read the spec from config.json and preprocessor_config.json.
+
+        Raises BadModelFile for wrong fields, UnsupportedModel for what is not run.
+        """
+        whole = ConfigFields(config, origin)
+        fields = whole.section("vision_config") or ConfigFields({}, origin)
+        fields.require({"in_channels": 3, "temporal_patch_size": 2})
+        if fields.counts("deepstack_visual_indexes"):
+            raise UnsupportedModel(
+                "{origin}: pictures go into several layers of this model (deepstack), which this "
+                "version does not run.",
+                origin=origin,
+            )
+        fields.require_multiple("hidden_size", "num_heads")
+        hidden, heads = fields.count("hidden_size"), fields.count("num_heads")
+        if hidden // heads % 4:
+            raise fields.wrong("num_heads", heads, "heads of 4, 8, 12, ... elements")
+        process = ConfigFields(processing, origin)
+        size = process.section("size") or process
+        return Qwen3VisionSpec(
+            placeholder=whole.count("image_token_id"),
+            depth=fields.count("depth", maximum=1000),
+            hidden=hidden,
+            intermediate=fields.count("intermediate_size"),
+            heads=heads,
+            patch=fields.count("patch_size"),
+            merge=fields.count("spatial_merge_size", 2),
+            side=math.isqrt(fields.count("num_position_embeddings")),
+            out_hidden=fields.count("out_hidden_size"),
+            activation=fields.string("hidden_act", "gelu_pytorch_tanh"),
+            least_pixels=size.count("shortest_edge", process.count("min_pixels", 65536)),
+            most_pixels=size.count("longest_edge", process.count("max_pixels", 16777216)),
+            mean=process.numbers("image_mean") or (0.5,) * 3,
+            deviation=process.numbers("image_std") or (0.5,) * 3,
+        )
+
+    @property
+    def tensors(self) -> dict[str, Shape]:
+        """Shapes of all weights; the patch kernel as a matrix, its two frames added up."""
+        hidden, joined = self.hidden, self.hidden * self.merge**2
+        shapes: dict[str, Shape] = {
+            **_affine("patch_embed.proj", 3 * self.patch**2, hidden),
+            "pos_embed.weight": (self.side**2, hidden),
+            **_norm("merger.norm", hidden),
+            **_affine("merger.linear_fc1", joined, joined),
+            **_affine("merger.linear_fc2", joined, self.out_hidden),
+        }
+        for number in range(self.depth):
+            block = f"blocks.{number}"
+            shapes |= _norm(f"{block}.norm1", hidden) | _norm(f"{block}.norm2", hidden)
+            shapes |= _affine(f"{block}.attn.qkv", hidden, 3 * hidden)
+            shapes |= _affine(f"{block}.attn.proj", hidden, hidden)
+            shapes |= _affine(f"{block}.mlp.linear_fc1", hidden, self.intermediate)
+            shapes |= _affine(f"{block}.mlp.linear_fc2", self.intermediate, hidden)
+        return shapes
+
+    def grid(self, picture: Picture) -> Grid:
+        """Compute the grid of a picture's tokens, as Qwen's `smart_resize`. Raises BadPicture."""
+        height, width, token = picture.height, picture.width, self.patch * self.merge
+        if max(height, width) > _MOST_PROPORTION * min(height, width):
+            raise BadPicture(
+                "A picture of {width} x {height} pixels is too long for this model: cut it so "
+                "that no side is more than {most} times the other.",
+                width=width,
+                height=height,
+                most=_MOST_PROPORTION,
+            )
+        rows, columns = round(height / token), round(width / token)
+        if rows * columns * token**2 > self.most_pixels:
+            shrink = math.sqrt(height * width / self.most_pixels)
+            rows = max(1, math.floor(height / shrink / token))
+            columns = max(1, math.floor(width / shrink / token))
+        elif rows * columns * token**2 < self.least_pixels:
+            grow = math.sqrt(self.least_pixels / (height * width))
+            rows, columns = (math.ceil(side * grow / token) for side in (height, width))
+        return Grid(rows, columns)
+
+    def patches(self, picture: Picture, grid: Grid) -> NDArray[np.float32]:
+        """Resize, normalise and cut a picture -> patches [N, 3 * patch^2], token by token."""
+        from PIL import Image
+
+        patch, merge, (rows, columns) = self.patch, self.merge, grid
+        size = columns * merge * patch, rows * merge * patch
+        image = picture.decode().resize(size, Image.Resampling.BICUBIC)
+        pixels = np.asarray(image, dtype=np.float32) * np.float32(1 / 255)
+        mean, deviation = (np.array(by, np.float32) for by in (self.mean, self.deviation))
+        pixels = (pixels - mean) / deviation
+        cut = pixels.reshape(rows, merge, patch, columns, merge, patch, 3)
+        patches: NDArray[np.float32] = cut.transpose(0, 3, 1, 4, 6, 2, 5)
+        return patches.reshape(-1, 3 * patch**2)
+
+
+class Qwen3Tower:
+    """A vision tower built from its spec and weights; implements contract.Tower."""
+
+    def __init__(self, spec: Qwen3VisionSpec, table: WeightTable) -> None:
+        """Build the tower. Raises BadModelFile for weights missing, misshapen or left over."""
+        part = Part(table, "", spec.tensors)
+        self._spec, self.placeholder = spec, spec.placeholder
+        self._patches = Linear.read(part, "patch_embed.proj")
+        learned = part.matrix("pos_embed")
+        self._learned = Embedding.of(learned, learned.dtype, part.kernels)
+        self._blocks = [_Block(spec, part.subpart(f"blocks.{n}")) for n in range(spec.depth)]
+        self._norm = Norm.read(part, "merger.norm", _EPS, is_layer_norm=True)
+        self._join = Linear.read(part, "merger.linear_fc1")
+        self._out = Linear.read(part, "merger.linear_fc2")
+        table.check_all_used()
+
+    def grid(self, picture: Picture) -> Grid:
+        """Compute the grid of a picture's tokens from its size. Raises BadPicture."""
+        return self._spec.grid(picture)
+
+    def places(self, grid: Grid) -> NDArray[np.int64]:
+        """RoPE positions of a picture's tokens relative to its first, int [3, tokens]."""
+        row, column = np.divmod(np.arange(grid.tokens), grid.columns)
+        return np.stack([np.zeros_like(row), row, column])
+
+    def encode(self, picture: Picture, stopped: Callable[[], bool]) -> mx.array | None:
+        """Encode a picture -> embeddings [1, tokens, H], evaluated; None where `stopped`."""
+        spec, grid = self._spec, self.grid(picture)
+        dtype = self._patches.matrix.dtype
+        x = self._patches(mx.array(spec.patches(picture, grid))[None].astype(dtype))
+        row, column = _patch_places(grid, spec.merge)
+        x = x + self._learned_positions(row, column, grid).astype(dtype)
+        rotation = _rotation(row, column, spec.hidden // spec.heads)
+        for block in self._blocks:
+            if stopped():
+                return None
+            x = block(x, rotation)
+            mx.eval(x)
+        joined = self._norm(x).reshape(1, grid.tokens, -1)
+        made = self._out(activation("gelu")(self._join(joined)))
+        mx.eval(made)
+        return made
+
+    def _learned_positions(
+        self, row: NDArray[np.int64], column: NDArray[np.int64], grid: Grid
+    ) -> mx.array:
+        """Interpolate the table of learned positions at all patches -> float32 [1, N, H]."""
+        spec = self._spec
+        down, low, high = _neighbours(row, grid.rows * spec.merge, spec.side)
+        right, left, far = _neighbours(column, grid.columns * spec.merge, spec.side)
+        corners = (
+            (low, left, (1 - down) * (1 - right)),
+            (low, far, (1 - down) * right),
+            (high, left, down * (1 - right)),
+            (high, far, down * right),
+        )
+        return sum(
+            (
+                self._learned(mx.array(y * spec.side + x)).astype(mx.float32)
+                * mx.array(weight.astype(np.float32))[:, None]
+                for y, x, weight in corners
+            ),
+            start=mx.zeros((1, 1, 1)),
+        )
+
+
+class _Block:
+    """A block of the tower: attention among all patches, then a feed-forward."""
+
+    def __init__(self, spec: Qwen3VisionSpec, part: Part) -> None:
+        self._heads, self._stock = spec.heads, part.kernels.stock
+        read_norm = partial(Norm.read, part, eps=_EPS, is_layer_norm=True)
+        self._norm1, self._norm2 = read_norm("norm1"), read_norm("norm2")
+        self._inputs, self._output = Linear.read(part, "attn.qkv"), Linear.read(part, "attn.proj")
+        self._up, self._down = (Linear.read(part, f"mlp.linear_fc{n}") for n in (1, 2))
+        is_tanh = spec.activation == "gelu_pytorch_tanh"
+        self._activate = activation("gelu_tanh" if is_tanh else "gelu")
+
+    def __call__(self, x: mx.array, rotation: Rotation) -> mx.array:
+        x = x + self._output(self._attend(self._norm1(x), rotation))
+        return x + self._down(self._activate(self._up(self._norm2(x))))
+
+    def _attend(self, x: mx.array, rotation: Rotation) -> mx.array:
+        """Attention without a mask, in slices of rows where all scores at once would be large."""
+        rows = x.shape[1]
+        parts = self._inputs(x).reshape(1, rows, 3, self._heads, -1).transpose(2, 0, 3, 1, 4)
+        queries, keys, values = rotation(parts[0]), rotation(parts[1]), parts[2]
+        is_fused = has_fused_attention(queries.shape, keys.shape, values.shape[-1])
+        each_row = self._heads * rows * x.dtype.size
+        slices = [slice(0, rows)] if is_fused else row_tiles(rows, each_row)
+        options = AttentionOptions(queries.shape[-1] ** -0.5, None)
+        made = [self._stock.attention(queries[:, :, s], keys, values, options) for s in slices]
+        return mx.concatenate(made, axis=2).transpose(0, 2, 1, 3).reshape(1, rows, -1)
+
+
+def _affine(name: str, inputs: int, outputs: int) -> dict[str, Shape]:
+    return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
+
+
+def _norm(name: str, size: int) -> dict[str, Shape]:
+    return {f"{name}.weight": (size,), f"{name}.bias": (size,)}
+
+
+def _patch_places(grid: Grid, merge: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Row and column of each patch, token by token."""
+    axes = np.indices((grid.rows, grid.columns, merge, merge)).reshape(4, -1)
+    return axes[0] * merge + axes[2], axes[1] * merge + axes[3]
+
+
+def _neighbours(
+    place: NDArray[np.int64], length: int, side: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Map places from 0 to length - 1 onto a table of `side`: weight of the next, this, next."""
+    exact = place * ((side - 1) / max(1, length - 1))
+    before = np.floor(exact).astype(np.int64)
+    return exact - before, before, np.minimum(before + 1, side - 1)
+
+
+def _rotation(row: NDArray[np.int64], column: NDArray[np.int64], size: int) -> Rotation:
+    """Rotation of heads of `size` elements: a quarter of them by row, a quarter by column."""
+    rates = _ROPE_BASE ** (-np.arange(0, size // 2, 2) / (size // 2))
+    return Rotation.of(np.concatenate([np.outer(row, rates), np.outer(column, rates)], axis=1))

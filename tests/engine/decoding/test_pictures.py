@@ -1,0 +1,183 @@
+"""Chats with pictures: same words with drafts, nothing read twice, clear errors before a change."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from session_runs import listen, tiny_folder
+from tiny_vision import picture, reference_logits, write_tiny_vision
+
+from mlx_engine.decoding.prompt import EMPTY_ANSWER, ChatPrompts
+from mlx_engine.engine import Engine, open_engine
+from mlx_engine.values.conversation import TURN_ENDS, GenerationFinished, Message
+from mlx_engine.values.errors import BadChatTemplate, BadPicture, PromptTooLong
+from mlx_engine.values.options import (
+    DraftOptions,
+    GenerationOptions,
+    LoadOptions,
+    SamplingOptions,
+)
+from mlx_engine.values.picture import read_picture
+
+FIRST, SECOND, OTHER = (read_picture(picture(seed, 40, 24)) for seed in range(3))
+FEW = dict.fromkeys((75, 78, 110, 220, 257, 263, 270, 281), 6.0)
+DRAWN = SamplingOptions(temperature=0.8, seed=3, logit_bias=FEW)
+LONG = GenerationOptions(max_tokens=14, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_vision(tmp_path_factory.mktemp("seeing") / "m")
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path):
+    with open_engine(folder, LoadOptions()) as opened:
+        yield opened
+
+
+def tokens_of(engine: Engine, draft: DraftOptions, **settings: object) -> tuple[int, ...]:
+    """Two turns with pictures, then a third without."""
+    engine.forget_conversations()
+    session = engine.session(sampling=DRAWN, draft=draft, generation=LONG, **settings)
+    said = listen(session, session.send("Hello fox", images=[FIRST, SECOND])).tokens
+    said += listen(session, session.send("and this?", images=[picture(9, 20, 50)])).tokens
+    drafted = session.stats.drafted
+    said += listen(session, session.send("dog?")).tokens
+    assert drafted if draft.source != "none" else not drafted
+    return said
+
+
+def test_same_words_with_every_draft(engine: Engine) -> None:
+    wanted = tokens_of(engine, DraftOptions(source="none"))
+    for draft in (
+        DraftOptions(depth=1),
+        DraftOptions(depth=4),
+        DraftOptions(depth=3, source="prompt-lookup+mtp"),
+    ):
+        assert tokens_of(engine, draft) == wanted
+
+
+def test_decoded_rows_equal_transformers(engine: Engine, folder: Path) -> None:
+    options = GenerationOptions(max_tokens=12, ignore_eos=True, logprobs=1)
+    session = engine.session(generation=options, draft=DraftOptions(depth=2), sampling=DRAWN)
+    finished = listen(session, session.send("Hello fox", images=[FIRST, SECOND])).finished
+    prompt = ChatPrompts(engine.parts, session._settings).make(session.messages[:1], EMPTY_ANSWER)
+    rows = reference_logits(folder, [*prompt.published_ids, *session.tokens], [FIRST, SECOND])
+    rows = rows[len(prompt.ids) - 1 :]
+    scores = rows - np.log(np.exp(rows).sum(axis=-1, keepdims=True))
+    wanted = [scores[n, token] for n, token in enumerate(session.tokens)]
+    assert np.abs(np.array([found.logprob for found in finished.logprobs]) - wanted).max() < 2e-4
+
+
+def test_chats_with_and_without_pictures_share_passes(engine: Engine) -> None:
+    asked = (("Hello", [FIRST]), ("Hello", []), ("The dog", [OTHER, SECOND]))
+
+    def new() -> list:
+        engine.forget_conversations()
+        draft = DraftOptions(depth=2)
+        return [engine.session(sampling=DRAWN, draft=draft, generation=LONG) for _ in asked]
+
+    wanted = []
+    for session, (text, images) in zip(new(), asked, strict=True):
+        wanted.append(listen(session, session.send(text, images=images)).tokens)
+    sessions, shared = new(), engine.parts.batch.shared
+    running = [
+        s.send(text, images=images) for s, (text, images) in zip(sessions, asked, strict=True)
+    ]
+    while running:
+        running = [each for each in running if any(isinstance(e, TURN_ENDS) for e in each)]
+    assert [session.tokens for session in sessions] == wanted
+    assert engine.parts.batch.shared > shared
+
+
+def test_a_picture_is_encoded_and_read_once(folder: Path, tmp_path: Path) -> None:
+    options = LoadOptions(prompt_files=tmp_path / "files")
+    limits = GenerationOptions(max_tokens=3)
+    with open_engine(folder, options) as engine:
+        encoder = engine.parts.pictures
+        session = engine.session(generation=limits, name="chat")
+        list(session.send("Hello there, how are you today?", images=[FIRST, SECOND]))
+        assert encoder.encoded == 2
+        list(session.send("and this?"))
+        assert session.stats.reused_tokens > 2 * 15
+        list(session.regenerate())
+        other = engine.session(generation=limits)
+        list(other.send("Hello there, how are you today?", images=[FIRST, SECOND]))
+        assert encoder.encoded == 2
+        assert other.stats.reused_tokens > 2 * 15
+        list(engine.session(generation=limits).send("Hello", images=[OTHER, FIRST]))
+        assert encoder.encoded == 3  # of the same size, but another picture
+        messages = session.messages
+        engine.parts.prompts.save()
+    with open_engine(folder, options) as engine:
+        session = engine.session(generation=limits, name="chat")
+        session.load_messages(messages)
+        list(session.send("once more"))
+        assert engine.parts.pictures.encoded == 0
+        assert session.stats.reused_tokens > 2 * 15
+
+
+def test_after_a_picture_is_edited_away(engine: Engine) -> None:
+    engine.forget_conversations()
+    settings = {"sampling": DRAWN, "generation": LONG, "system": "The quick brown fox. " * 9}
+    session = engine.session(**settings)
+    list(session.send("Hello", images=[FIRST]))
+    session.load_messages([Message("system", settings["system"])])
+    said = listen(session, session.send("Hello")).tokens
+    assert session.stats.reused_tokens
+    engine.forget_conversations()
+    fresh = engine.session(**settings)
+    assert listen(fresh, fresh.send("Hello")).tokens == said
+    list(fresh.send("Hello", images=[FIRST]))
+    list(fresh.edit(2, "another"))
+    assert fresh.messages[2].images == (FIRST,)
+    list(fresh.continue_answer())
+
+
+def test_stopped_while_encoding(engine: Engine) -> None:
+    engine.forget_conversations()
+    engine.parts.pictures._kept.clear()
+    session, before = engine.session(generation=LONG), engine.parts.pictures.encoded
+    events = session.send("Hello", images=[FIRST, SECOND])
+    next(events)
+    next(events)
+    session.stop()
+    assert isinstance(last := list(events)[-1], GenerationFinished)
+    assert last.reason == "stopped"
+    assert engine.parts.pictures.encoded == before + 1
+    assert listen(session, session.continue_answer()).tokens
+
+
+def test_what_cannot_be_asked_changes_nothing(engine: Engine, tmp_path: Path) -> None:
+    session = engine.session(generation=LONG)
+    list(session.send("Hello"))
+    before = session.messages
+    for images, error, words in (
+        ([FIRST, b"none"], BadPicture, r"images\[1\]"),
+        ("photo.png", BadPicture, "list"),
+        ([tmp_path / "none.png"], BadPicture, "none.png"),
+        ([FIRST] * 50, PromptTooLong, "tokens"),
+    ):
+        with pytest.raises(error, match=words):
+            next(session.send("and?", images=images))
+        assert session.messages == before
+    (tmp_path / "m").mkdir()
+    with open_engine(tiny_folder(tmp_path / "m"), LoadOptions()) as blind:
+        assert blind.description.vision is not None
+        with pytest.raises(BadPicture, match="text alone"):
+            next(blind.session().send("and?", images=[FIRST]))
+        session = blind.session()
+        session.load_messages([Message("user", "Hello", images=(FIRST,))])
+        with pytest.raises(BadPicture, match="text alone"):
+            next(session.regenerate())
+
+
+def test_a_template_without_place(tmp_path: Path) -> None:
+    folder = write_tiny_vision(tmp_path / "m")
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.role }}{% endfor %}")
+    with (
+        open_engine(folder, LoadOptions()) as engine,
+        pytest.raises(BadChatTemplate, match="no place for pictures"),
+    ):
+        next(engine.session().send("and?", images=[FIRST]))

@@ -1,0 +1,140 @@
+"""Vision towers against transformers: pixels, tokens, embeddings and logits of random models."""
+
+import json
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from compared import relative
+from numpy.typing import NDArray
+from tiny_vision import PROCESSING, VISION, picture, reference, reference_logits, write_tiny_vision
+
+from mlx_engine.decoding.pictures import readable
+from mlx_engine.decoding.prompt import EMPTY_ANSWER, ChatPrompts, Prompt
+from mlx_engine.engine import Engine, open_engine
+from mlx_engine.models.vision.qwen3 import Qwen3VisionSpec
+from mlx_engine.values.conversation import Message
+from mlx_engine.values.errors import BadPicture
+from mlx_engine.values.options import LoadOptions
+from mlx_engine.values.picture import Picture, read_picture
+
+SIZES = [(40, 24), (20, 70), (7, 5), (8, 8), (200, 3), (130, 90)]
+PICTURES = [read_picture(picture(seed, *size)) for seed, size in enumerate(SIZES)]
+CHAT = [
+    Message("user", "Hello fox", images=(PICTURES[0], PICTURES[1])),
+    Message("assistant", "The dog"),
+    Message("user", "", images=(PICTURES[2],)),
+    Message("assistant", "sleeps"),
+    Message("user", "Hello there"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_vision(tmp_path_factory.mktemp("seeing") / "m")
+
+
+def encoded(engine: Engine, each: Picture) -> NDArray[np.float32]:
+    made = engine.parts.pictures.encode(each, lambda: False)
+    assert made is not None
+    return np.array(made[0])
+
+
+def theirs(folder: Path, each: Picture) -> NDArray[np.float32]:
+    inputs = hf.Qwen2VLImageProcessorPil(**PROCESSING)([each.decode()], return_tensors="pt")
+    with torch.no_grad():
+        seen = reference(folder).model.visual(inputs.pixel_values, inputs.image_grid_thw)
+    return seen.pooler_output.numpy()
+
+
+def logits(engine: Engine, prompt: Prompt, chunk: int) -> NDArray[np.float32]:
+    model, made = engine.parts.model, []
+    caches, pictures = model.make_caches(), prompt.pictures
+    assert pictures is not None
+    for start in range(0, len(prompt.ids), chunk):
+        end = min(start + chunk, len(prompt.ids))
+        while pictures.encode_next(start, end, lambda: False):
+            pass
+        rows, tokens = pictures.rows(start, end), mx.array([readable(prompt.ids[start:end])])
+        if rows is None:  # text behind a picture
+            for cache in caches.layers:
+                if hasattr(cache, "shift"):
+                    cache.shift = pictures.shift(start)
+        made.append(model.logits(model.forward(tokens, caches, rows))[0])
+        caches.commit(end - start)
+    return np.array(mx.concatenate(made))
+
+
+def prompt_of(engine: Engine, messages: list[Message]) -> Prompt:
+    settings = engine.session()._settings
+    return ChatPrompts(engine.parts, settings).make(messages, EMPTY_ANSWER)
+
+
+def test_pixels_and_tokens_equal_transformers() -> None:
+    spec = Qwen3VisionSpec.read({"vision_config": VISION, "image_token_id": 1}, PROCESSING, "m")
+    theirs = hf.Qwen2VLImageProcessorPil(**PROCESSING)
+    for each in PICTURES:
+        wanted = theirs([each.decode()], return_tensors="np")
+        grid = spec.grid(each)
+        assert [1, 2 * grid.rows, 2 * grid.columns] == wanted.image_grid_thw[0].tolist()
+        pixels = wanted.pixel_values.reshape(-1, 3, 2, 16)
+        assert np.array_equal(pixels[:, :, 0], pixels[:, :, 1])
+        ours = spec.patches(each, grid).reshape(-1, 3, 16)
+        assert np.abs(ours - pixels[:, :, 0]).max() < 1e-5
+    with pytest.raises(BadPicture, match="too long"):
+        spec.grid(read_picture(picture(0, 201, 1)))
+
+
+def test_embeddings_equal_transformers(folder: Path) -> None:
+    with open_engine(folder, LoadOptions()) as engine:
+        for each in PICTURES:
+            assert relative(encoded(engine, each), theirs(folder, each)) < 1e-4
+
+
+def test_logits_equal_transformers(folder: Path) -> None:
+    """Text before, between and behind; pictures cut by chunks, and text behind them in others."""
+    with open_engine(folder, LoadOptions()) as engine:
+        for messages in (CHAT, CHAT[:1]):
+            prompt = prompt_of(engine, messages)
+            seen = [each for message in messages for each in message.images]
+            wanted = reference_logits(folder, prompt.published_ids, seen)
+            for chunk in (1000, 11):
+                assert relative(logits(engine, prompt, chunk), wanted) < 1e-4
+            blind = engine.logits(prompt.published_ids)
+            assert relative(blind, wanted) > 0.1
+
+
+def test_mlx_folders_and_packed_towers(folder: Path, tmp_path: Path) -> None:
+    with open_engine(folder, LoadOptions()) as engine:
+        wanted = [encoded(engine, each) for each in PICTURES[:2]]
+    for bits, most in ((None, 1e-6), (8, 0.03)):
+        place = write_tiny_vision(tmp_path / f"mlx{bits}", "mlx", bits)
+        with open_engine(place, LoadOptions()) as engine:
+            for each, dense in zip(PICTURES, wanted, strict=False):
+                off = relative(encoded(engine, each), dense)
+                assert off < most
+                assert bits is None or off > 1e-4
+
+
+def test_towers_that_cannot_be_used_leave_the_text(tmp_path: Path) -> None:
+    path = write_tiny_vision(tmp_path / "m") / "config.json"
+    whole = json.loads(path.read_text())
+    for change, words in (
+        ({"out_hidden_size": 32}, "different models"),
+        ({"depth": 3}, "missing"),
+        ({"depth": 1}, "no place"),
+        ({"hidden_size": 64}, "shape"),
+        ({"deepstack_visual_indexes": [1]}, "deepstack"),
+        ({"num_heads": 0}, "num_heads"),
+        ({"temporal_patch_size": 1}, "temporal_patch_size"),
+    ):
+        path.write_text(json.dumps(whole | {"vision_config": VISION | change}))
+        with open_engine(tmp_path / "m", LoadOptions()) as engine:
+            why = engine.description.vision
+            assert why is not None
+            assert words in why.words
+            with pytest.raises(BadPicture, match=words):
+                next(engine.session().send("what?", images=[PICTURES[0]]))

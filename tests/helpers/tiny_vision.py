@@ -1,0 +1,124 @@
+"""A random Qwen3.5 that sees, as a folder in Hugging Face or MLX layout, and transformers' run."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import mlx.core as mx
+import numpy as np
+import tokenizers
+import torch
+import transformers as hf
+from model_edits import edit_tensors
+from numpy.typing import NDArray
+from PIL import Image
+from tiny_qwen3_5 import write_tiny_qwen3_5
+from tiny_tokenizer import make_tiny_tokenizer
+
+from mlx_engine.values.picture import Picture
+
+VISION = {
+    "model_type": "qwen3_5",
+    "depth": 2,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_heads": 2,
+    "in_channels": 3,
+    "patch_size": 4,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+    "out_hidden_size": 64,
+    "num_position_embeddings": 16,
+    "hidden_act": "gelu_pytorch_tanh",
+    "deepstack_visual_indexes": [],
+}
+PROCESSING = {
+    "size": {"shortest_edge": 16 * 16, "longest_edge": 48 * 48},
+    "patch_size": 4,
+    "temporal_patch_size": 2,
+    "merge_size": 2,
+    "image_mean": [0.5, 0.4, 0.5],
+    "image_std": [0.5, 0.5, 0.4],
+    "image_processor_type": "Qwen2VLImageProcessorFast",
+}
+TOKENS = ["<|vision_start|>", "<|vision_end|>", "<|image_pad|>"]
+PLACEHOLDER = 299
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.content is string %}{{ m.content }}{% else %}{% for part in m.content %}"
+    "{% if part.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{% else %}{{ part.text }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def write_tiny_vision(
+    folder: Path, layout: Literal["hf", "mlx"] = "hf", bits: int | None = None, seed: int = 0
+) -> Path:
+    """Writes the folder and returns it; bits: pack matrices of the tower and the rest."""
+    write_tiny_qwen3_5(folder, layout=layout, bits=bits, vocabulary=300, seed=seed)
+    stored: dict[str, mx.array] = {}
+    for name, value in tower_values(seed).items():
+        array = mx.array(value)
+        if layout == "mlx" and array.ndim == 5:
+            array = mx.contiguous(array.transpose(0, 2, 3, 4, 1))
+        prefix = "model.visual." if layout == "hf" else "vision_tower."
+        base = prefix + name.removesuffix(".weight")
+        if bits and array.ndim == 2 and array.shape[1] % 32 == 0:
+            parts = zip(("weight", "scales", "biases"), mx.quantize(array, 32, bits), strict=True)
+            stored |= {f"{base}.{part}": packed for part, packed in parts}
+        else:
+            stored[prefix + name] = array
+    edit_tensors(folder, lambda arrays: arrays | stored)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"vision_config": VISION, "image_token_id": PLACEHOLDER}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSING), encoding="utf-8")
+    make_tiny_tokenizer(folder, 297, TEMPLATE)
+    with_tokens = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    with_tokens.add_special_tokens(TOKENS)
+    with_tokens.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@cache
+def tower_values(seed: int) -> Mapping[str, NDArray[np.float32]]:
+    """Random weights of a tower, by transformers' names."""
+    draw = np.random.default_rng(seed + 100)
+    config = hf.Qwen3_5Config(vision_config=dict(VISION)).vision_config
+    shapes = hf.AutoModel.from_config(config).state_dict()
+    made = {}
+    for name, tensor in shapes.items():
+        spread = max(1, int(np.prod(tensor.shape[1:]))) ** -0.5 if tensor.ndim > 1 else 0.2
+        spread = 0.5 if name == "pos_embed.weight" else spread
+        value = draw.normal(0, spread, tuple(tensor.shape)) + (tensor.ndim == 1 and "norm" in name)
+        made[name] = value.astype(np.float32)
+    return made
+
+
+def picture(seed: int, width: int, height: int) -> Image.Image:
+    """A picture of random colours, coarse enough to survive a change of size."""
+    rough = np.random.default_rng(seed).integers(0, 256, (3, 4, 3), dtype=np.uint8)
+    return Image.fromarray(rough).resize((width, height), Image.Resampling.BICUBIC)
+
+
+@cache
+def reference(folder: Path) -> hf.Qwen3_5ForConditionalGeneration:
+    """transformers' model of a folder in Hugging Face layout, in float32."""
+    return hf.Qwen3_5ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def reference_logits(
+    folder: Path, ids: Sequence[int], pictures: Sequence[Picture]
+) -> NDArray[np.float32]:
+    """transformers' logits [T, V] of token ids, placeholders among them, with their pictures."""
+    seen = hf.Qwen2VLImageProcessorPil(**PROCESSING)
+    inputs = seen([each.decode() for each in pictures], return_tensors="pt") if pictures else {}
+    tokens = torch.tensor([list(ids)])
+    with torch.no_grad():
+        out = reference(folder)(
+            input_ids=tokens, mm_token_type_ids=(tokens == PLACEHOLDER).int(), **inputs
+        )
+    return out.logits[0].numpy()
