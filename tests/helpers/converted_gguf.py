@@ -71,6 +71,7 @@ ARCHITECTURES = {
     "glm4_moe_lite": "deepseek2",
     "deepseek_v2": "deepseek2",
     "deepseek_v3": "deepseek2",
+    "bailing_hybrid": "bailingmoe3",
     "deepseek_v32": "deepseek32",
     "glm_moe_dsa": "glm-dsa",
     "mimo_v2_flash": "mimo2",
@@ -79,6 +80,7 @@ ARCHITECTURES = {
 _IN_PAIRS = ("llama", "xverse", "internlm2", "smollm3", "mistral3", "granite", "minicpm",
              "granitemoe")  # fmt: skip
 _HYBRIDS = ("granitemoe", "granitemoehybrid", "nemotron_h", "gemma4_text", "falcon_h1")
+_LING = "bailing_hybrid"
 _BEYOND_THE_MAP = {
     "eh_proj": "nextn.eh_proj",
     "enorm": "nextn.enorm",
@@ -98,6 +100,19 @@ _BEYOND_THE_MAP = {
     "feed_forward.experts.w2": "ffn_down_exps",
     "feed_forward.experts.w3": "ffn_up_exps",
     "feed_forward.expert_bias": "exp_probs_b",
+    **{
+        f"attention.{theirs}": ours
+        for theirs, ours in {
+            **{"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "dense": "attn_output"},
+            **{"o_proj": "attn_output", "head_gate": "attn_gate", "g_proj": "ssm_g_a"},
+            **{"f_proj": "ssm_f_a", "b_proj": "ssm_beta", "dt_proj": "ssm_dt"},
+            **{"o_norm": "ssm_norm", "q_conv1d": "ssm_conv1d_q", "k_conv1d": "ssm_conv1d_k"},
+            **{"v_conv1d": "ssm_conv1d_v", "q_a_proj": "attn_q_a", "q_b_proj": "attn_q_b"},
+            **{"q_a_layernorm": "attn_q_a_norm", "kv_a_layernorm": "attn_kv_a_norm"},
+            **{"kv_a_proj_with_mqa": "attn_kv_a_mqa"},
+            **{"k_b_proj": "attn_k_b", "v_b_proj": "attn_v_b"},
+        }.items()
+    },
 }
 _OF_EXAONE = {
     "fc": "eh_proj",
@@ -161,7 +176,7 @@ def convert(
     ]
     blocks = 1 + max(int(found[1]) for one in tensors if (found := _layer(one.name)))
     is_bailing = architecture == "bailingmoe2"  # published joined, which the map knows alone
-    is_alike = is_bailing or architecture == "hy_v3"  # which the package does not know
+    is_alike = is_bailing or architecture in ("hy_v3", "bailingmoe3")  # unknown to the package
     known = "glm-dsa" if architecture == "deepseek32" else architecture
     names = gguf.get_tensor_name_map(_enum("glm4moe" if is_alike else known), blocks)
     named = {_mapped(one.name, names): one.value for one in tensors}
@@ -238,7 +253,7 @@ def _changed(
         elif name.endswith("kv_b_proj.weight") and not old_latents:
             yield from _latent_halves(name, value, config)
         else:
-            yield Tensor(name, value.squeeze())
+            yield _ling(name, value, config) if kind == _LING else Tensor(name, value.squeeze())
     for name, experts in stacks.items():
         yield Tensor(name, np.stack([experts[n] for n in range(len(experts))]))
     yield from _factors(config)
@@ -360,6 +375,20 @@ def _step(name: str, value: Floats) -> Tensor:
     if name.endswith("moe.router_bias"):
         name += ".bias"
     return Tensor(name, value + np.float32(1) if name.endswith("norm.weight") else value)
+
+
+def _ling(name: str, value: Floats, config: Config) -> Tensor:
+    """BailingMoeV3Model, latents aside."""
+    base, _, part = name.removesuffix(".weight").rpartition(".")
+    if part == "A_log":
+        return Tensor(f"blk.{base.split('.')[2]}.ssm_a", np.exp(value)[:, None])
+    if part == "dt_bias":
+        return Tensor(f"{base}.dt_proj.bias", value)
+    if part.endswith("conv1d"):
+        return Tensor(name, value.reshape(1, len(value), 1, -1))
+    if part == "g_proj" and len(value) == config["num_attention_heads"]:
+        return Tensor(f"{base}.head_gate.weight", value)
+    return Tensor(name, value)
 
 
 def _latent_halves(name: str, value: Floats, config: Config) -> Iterator[Tensor]:

@@ -9,14 +9,14 @@ import numpy as np
 Config = Mapping[str, object]
 _SIZES = {
     "block_count": (),
-    "context_length": ("max_position_embeddings",),
+    "context_length": ("max_position_embeddings", "model_max_length"),
     "embedding_length": ("hidden_size",),
     "feed_forward_length": ("intermediate_size",),
     "attention.head_count": ("num_attention_heads",),
     "attention.head_count_kv": ("num_key_value_heads",),
     "expert_count": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
-    "expert_used_count": ("num_experts_per_tok", "moe_top_k", "moe_k"),
-    "expert_group_count": ("n_group",),
+    "expert_used_count": ("num_experts_per_tok", "moe_top_k", "moe_k", "num_experts_per_token"),
+    "expert_group_count": ("n_group", "num_expert_group"),
     "expert_group_used_count": ("topk_group",),
     "expert_shared_count": ("n_shared_experts", "moe_num_shared_experts", "num_shared_experts"),
     "expert_weights_scale": (
@@ -29,8 +29,8 @@ _SIZES = {
     "attention.value_length": ("v_head_dim", "head_dim"),
 }
 _NORMED = ("glm4moe", "dots1", "exaone-moe", "bailingmoe2", "deepseek2", "step35")
-_NORMED += ("deepseek32", "glm-dsa")
-_NORM = ("norm_topk_prob", "norm_expert_weight")
+_NORMED += ("deepseek32", "glm-dsa", "bailingmoe3")
+_NORM = ("norm_topk_prob", "norm_expert_weight", "moe_renormalize")
 
 
 def converted_metadata(architecture: str, config: Config, blocks: int) -> dict[str, object]:
@@ -305,6 +305,42 @@ def _indexed(config: Config) -> dict[str, object]:
     }
 
 
+def _ling_3(config: Config) -> dict[str, object]:
+    """BailingMoeV3Model."""
+    layers, group = config["num_hidden_layers"], config["layer_group_size"]
+    whole, rank = layers // group * group, config["kv_lora_rank"]
+    full = [(n + 1) % group == 0 or n >= whole for n in range(layers)]
+    listed = config.get("layer_types")
+    full = [kind == "full_attention" for kind in listed] if listed else full
+    heads = config["num_nextn_predict_layers"]
+    inner = config["moe_intermediate_size"]
+
+    def limits(name: str) -> object:
+        found = config.get(name)
+        return None if found is None else np.array([*found, *[0] * heads], np.float32)
+
+    return _inner(config) | {
+        "attention.head_count_kv": np.array([*full, *[True] * heads], np.int32),
+        "ssm.conv_kernel": config["short_conv_kernel_size"],
+        "kda.head_dim": config.get("linear_head_dim") or config["head_dim"],
+        "kda.safe_gate": config["kda_safe_gate"],
+        "kda.gate_lower_bound": config["kda_lower_bound"],
+        "attention.q_lora_rank": config.get("q_lora_rank"),
+        "attention.kv_lora_rank": rank,
+        "rope.dimension_count": config["qk_rope_head_dim"],
+        "attention.key_length": rank + config["qk_rope_head_dim"],
+        "attention.key_length_mla": config["qk_nope_head_dim"] + config["qk_rope_head_dim"],
+        "attention.value_length_mla": config["v_head_dim"],
+        "expert_shared_feed_forward_length": config.get(
+            "moe_shared_expert_intermediate_size", inner
+        ),
+        "leading_dense_block_count": config["first_k_dense_replace"],
+        "expert_gating_func": 2,
+        "swiglu_clamp_exp": limits("expert_swiglu_limit_list"),
+        "swiglu_clamp_shexp": limits("share_expert_swiglu_limit_list"),
+    }
+
+
 def _mimo2(config: Config) -> dict[str, object]:
     heads = 3
     windowed = [*config["hybrid_layer_pattern"], *[1] * heads]
@@ -429,6 +465,7 @@ _OWN = {
     "exaone-moe": _exaone_moe,
     "hy_v3": _hy_v3,
     "bailingmoe2": _glm4_moe,
+    "bailingmoe3": _ling_3,
     "qwen3vlmoe": _inner,
     "qwen2moe": _inner,
     "gemma2": _gemma2,

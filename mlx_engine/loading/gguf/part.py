@@ -79,7 +79,7 @@ def block_plan(kind: BlockType, tensor: str, file: Path) -> BlockPlan:
 
 
 Change = Literal[
-    "none", "log of negated", "subtract one", "add last axis", "add first axis", "flatten"
+    "none", "log", "log of negated", "subtract one", "add last axis", "add first axis", "flatten"
 ]
 
 
@@ -131,9 +131,9 @@ class GgufPart(TensorInfo):
             shape = (len(place.rows), *shape[1:])
         if place.run is not None:
             shape = (*shape[:-2], shape[-2] // place.run.of, shape[-1])
-        if place.change == "add last axis":
-            return (*shape, 1)
-        if place.change in ("flatten", "log of negated"):
+        if place.change == "add last axis":  # whatever ones are among the others
+            return (prod(shape[:-1]), shape[-1], 1)
+        if place.change in ("flatten", "log", "log of negated"):
             return (prod(shape),)
         return (1, *shape) if place.change == "add first axis" else shape
 

@@ -147,13 +147,15 @@ def _load_unquantised(part: GgufPart, data: mmap, half: mx.Dtype) -> mx.array:
     raw = np.frombuffer(data, np.uint8, stored.nbytes, stored.offset).view(_FORMS[kind])
     inputs = stored.shape[-1] if len(stored.shape) > 1 else 1
     values = _select_rows(raw.reshape(-1, inputs), part)
-    if kind == "F64" and place.change != "log of negated":
+    is_log = place.change in ("log", "log of negated")
+    if kind == "F64" and not is_log:
         with np.errstate(over="ignore"):  # infinities are refused below
             values = values.astype(np.float32)
     if kind != "BF16" and not np.isfinite(values).all():
         raise NotNumbersError
-    if place.change == "log of negated":
-        values = _log_of_negated(values)
+    if is_log:
+        wide = values.astype(np.float64)
+        values = _log(wide if place.change == "log" else -wide)
     array = mx.array(np.ascontiguousarray(values).reshape(part.unpacked_shape))
     if kind == "BF16":
         array = array.view(mx.bfloat16)
@@ -178,8 +180,7 @@ def _scale_factor(part: GgufPart) -> mx.array | None:
     return mx.array(values.reshape(-1, 1, 1) if each else values)
 
 
-def _log_of_negated(values: NDArray[np.generic]) -> NDArray[np.generic]:
-    wide = values.astype(np.float64)
-    if not (wide < 0).all():
+def _log(values: NDArray[np.float64]) -> NDArray[np.generic]:
+    if not (values > 0).all():
         raise NotNumbersError
-    return np.log(-wide).astype(np.float32)
+    return np.log(values).astype(np.float32)

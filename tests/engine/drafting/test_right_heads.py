@@ -29,7 +29,7 @@ HEAD = {
 DROPPED = ("ernie4_5_moe", "exaone4")
 """No converter keeps the heads of these."""
 IN_GGUF = [kind for kind in WRITERS if kind in ARCHITECTURES and kind not in DROPPED]
-Q8_0 = Storage(lambda name: None if "gate_inp" in name or "attn_k_b" in name
+Q8_0 = Storage(lambda name: None if any(n in name for n in ("gate_inp", "attn_k_b", "ssm_"))
                else gguf.GGMLQuantizationType.Q8_0)  # fmt: skip
 
 

@@ -8,20 +8,22 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
+import tiny_ling
 import tiny_nemotron
 import tiny_nextn
 import tiny_sparse
 from converted_gguf import Storage, convert
 from model_edits import all_logits, drop_tensors
+from tiny_ling import LING_3
 from tiny_stacks import write_stack
 
 import mlx_engine
 
 STACKS = ("mimo_v2_flash", "step3p5")
 INDEXED = "glm_moe_dsa"
-FAMILIES = (*tiny_nextn.TYPES, "exaone_moe", "hy_v3", *STACKS, "nemotron_h", INDEXED)
+FAMILIES = (*tiny_nextn.TYPES, "exaone_moe", "hy_v3", *STACKS, "nemotron_h", INDEXED, "ling 3")
 TOKENS = [5, 9, 200, 31, 77, 8, 150, 2, 2, 64, 12, 4]
-_DENSE = ("gate_inp", "attn_k_b", "ssm_")
+_DENSE = ("gate_inp", "attn_k_b", "ssm_", "attn_gate")
 Q8_0 = Storage(lambda name: None if any(part in name for part in _DENSE)
                else gguf.GGMLQuantizationType.Q8_0)  # fmt: skip
 
@@ -35,6 +37,10 @@ def published(tmp_path_factory):
     def get(family: str) -> Path:
         if family in STACKS:
             return write_stack(place / family, family)
+        if family == "ling 3":
+            limits = [0, 0, 0.3, 0, 0.2]
+            names = ("expert_swiglu_limit_list", "share_expert_swiglu_limit_list")
+            return tiny_ling.publish(place / family, LING_3 | dict.fromkeys(names, limits)).folder
         if family == "nemotron_h":
             return tiny_nemotron.publish(place / family).folder
         if family == INDEXED:
@@ -51,7 +57,7 @@ def published(tmp_path_factory):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_heads_draft_as_those_of_the_folder(published, tmp_path, family, joined):
     folder = published(family)
-    if joined and family in ("deepseek_v3", "glm4_moe_lite", INDEXED):
+    if joined and family in ("ling 3", "deepseek_v3", "glm4_moe_lite", INDEXED):
         pytest.skip("latents have no queries, keys and values to join")
     file = convert(folder, tmp_path / "m.gguf", joined=joined)
     np.testing.assert_allclose(all_logits(file, TOKENS), all_logits(folder, TOKENS), atol=1e-4)
