@@ -70,6 +70,11 @@ _LARGEST_HEADER_OF_HEADS = 16_000_000
 _LFS_POINTER = b"version https://git-lfs"
 
 
+def may_be_tower(name: str) -> bool:
+    """Whether a file may hold a model's vision tower, by the name that llama.cpp gives it."""
+    return "mmproj" in name.lower() and name.lower().endswith(GGUF)
+
+
 class Shard(NamedTuple):
     """Name of a shard, "model-00001-of-00004.safetensors", in parts; counted from 1."""
 

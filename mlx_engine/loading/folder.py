@@ -21,6 +21,7 @@ from mlx_engine.hub.weight_files import (
     is_drafter_of,
     may_be_gguf_head,
     may_be_heads,
+    may_be_tower,
     mentions_heads,
     model_name,
     shard_of,
@@ -56,7 +57,8 @@ class ModelFiles:
     root: the folder, or the file of a GGUF, which is its own config. shards: weight files of a
     folder. heads: further files that may hold MTP heads, judging by their name, their folder's name
     or their tensors. absent: tensor name -> missing file, from the index of shards. incomplete: a
-    sentence on what is missing, an error only if a required tensor is.
+    sentence on what is missing, an error only if a required tensor is. vision: GGUF files beside a
+    GGUF model that may hold its vision tower.
     """
 
     root: Path
@@ -66,6 +68,7 @@ class ModelFiles:
     heads: tuple[Path, ...] = ()
     absent: Mapping[str, str] = field(default_factory=dict)
     incomplete: str = ""
+    vision: tuple[Path, ...] = ()
 
 
 def read_folder(root: Path) -> ModelFiles:
@@ -94,12 +97,14 @@ def read_folder(root: Path) -> ModelFiles:
 
 
 def gguf_file(file: Path) -> ModelFiles:
-    """Find the files of a GGUF model: the file, and GGUFs beside it that may hold MTP heads."""
+    """Find the files of a GGUF model: the file, and GGUFs beside it of MTP heads and towers."""
     names: list[str] = []
     with suppress(ModelNotFound):  # the folder may be unreadable where the file is not
         names = _names(file.parent)
     head_files = [name for name in names if may_be_gguf_head(name) and name != file.name]
-    return ModelFiles(file, "gguf", (), file, tuple(file.parent / name for name in head_files))
+    beside = tuple(file.parent / name for name in head_files)
+    towers = tuple(file.parent / name for name in names if may_be_tower(name))
+    return ModelFiles(file, "gguf", (), file, beside, vision=towers)
 
 
 def read_json_object(path: Path) -> dict[str, object]:

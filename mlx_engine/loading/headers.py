@@ -14,7 +14,7 @@ from mlx_engine.loading.gguf.part import GgufPart, KernelReads, kept_in_blocks, 
 from mlx_engine.loading.heads import HeadTensors, find_heads, without_trunk_copies
 from mlx_engine.loading.no_model import are_mtp_heads, heads_only_error, refuse_partial_models
 from mlx_engine.loading.safetensors import Float64Tensor, TensorInfo, merge_headers
-from mlx_engine.loading.vision import VisionPart, find_vision
+from mlx_engine.loading.vision import VisionPart, find_gguf_vision, find_vision
 from mlx_engine.models.family import Family, TensorParts
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.native_family import NativeFamily
@@ -99,7 +99,10 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
         name: copied for name, copied in family.repeats().items() if f"{name}.weight" not in own
     }
     needed = without_trunk_copies(found.tensors, parts.trunk, repeats)
-    vision = find_vision(files, config, parts.skipped)
+    if gguf is None:
+        vision = find_vision(files, config, parts.skipped)
+    else:
+        vision = find_gguf_vision(files, config, gguf.metadata)
     skipped = {n: info for n, info in parts.skipped.items() if n not in vision.in_file}
     parts, found = replace(parts, skipped=skipped), replace(found, tensors=needed)
     return ModelHeaders(files, architecture, family, parts, found, vision, gguf)

@@ -125,8 +125,7 @@ def load_model(
     lacks = [reason for reason in of_model if reason is not None]
     kept = cache.reasons if cache is not None else ()
     unused = () if options.draft_model else description.unused_draft_model
-    config = headers.family.config
-    seen = open_tower(headers.vision, config, model.hidden_size, half, str(files.root))
+    seen = open_tower(headers.vision, model.hidden_size, half)
     described = replace(
         description,
         vision=seen.why_not,

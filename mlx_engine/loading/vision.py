@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from mlx_engine.hub.weight_files import is_same_model
 from mlx_engine.loading.folder import ModelFiles, read_json_object
+from mlx_engine.loading.gguf.vision import read_gguf_tower
 from mlx_engine.loading.safetensors import TensorInfo
-from mlx_engine.values.errors import BadModelFile, EngineError, Reason
+from mlx_engine.values.errors import BadModelFile, EngineError, Reason, UnsupportedModel
 from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
@@ -21,18 +24,22 @@ _TYPES = ("qwen3_5", "qwen3_5_moe", "qwen3_8", "qwen3_8_moe")
 
 _TOWER = re.compile(r"(?:model\.)?(?:visual|vision_tower)\.(.+)")
 _KERNEL = "patch_embed.proj.weight"
+_PLACEHOLDER = "<|image_pad|>"
 
 
 class VisionPart(NamedTuple):
     """The vision tower in a model's files: tensors by the tower's names, or why there is none.
 
-    in_file: the tensors' names in the file. processing: fields of preprocessor_config.json.
+    in_file: the tensors' names in the model's own files. config: fields of config.json. processing:
+    fields of preprocessor_config.json. origin: file or folder of the tower, for messages.
     """
 
-    tensors: Mapping[str, TensorInfo]
-    in_file: frozenset[str]
-    processing: Mapping[str, object]
     why_not: Reason | None
+    tensors: Mapping[str, TensorInfo] = {}
+    config: Mapping[str, object] = {}
+    processing: Mapping[str, object] = {}
+    origin: str = ""
+    in_file: frozenset[str] = frozenset()
 
 
 def find_vision(
@@ -48,9 +55,43 @@ def find_vision(
     try:
         processing = _processing(files)
     except BadModelFile as error:
-        return VisionPart({}, frozenset(), {}, Reason("vision-unusable", str(error)))
+        return _unusable(error)
     tensors = {ours: skipped[name] for name, ours in named.items()}
-    return VisionPart(tensors, frozenset(named), processing, None)
+    return VisionPart(None, tensors, config, processing, str(files.root), frozenset(named))
+
+
+def find_gguf_vision(
+    files: ModelFiles, config: Mapping[str, object], metadata: Mapping[str, object]
+) -> VisionPart:
+    """Find the vision tower of a GGUF model in a file beside it. Raises no error.
+
+    The first that fits counts; one with the model's name in its own comes first.
+    """
+    if config.get("model_type") not in _TYPES:
+        return _none("no-vision")
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    if not isinstance(tokens, list) or _PLACEHOLDER not in tokens:
+        return _none("no-vision")
+    error: EngineError | None = None
+
+    def is_of_another(path: Path) -> bool:
+        return not is_same_model(path.stem.lower().replace("mmproj", ""), files.root.stem)
+
+    for path in sorted(files.vision, key=is_of_another):
+        try:
+            tower = read_gguf_tower(path)
+        except UnsupportedModel:
+            continue
+        except EngineError as damaged:
+            error = damaged
+            continue
+        if tower.config["out_hidden_size"] == config.get("hidden_size"):
+            whole = {
+                "vision_config": tower.config,
+                "image_token_id": tokens.index(_PLACEHOLDER),
+            }
+            return VisionPart(None, tower.tensors, whole, tower.processing, str(path))
+    return _none("no-mmproj") if error is None else _unusable(error)
 
 
 _WHY = {
@@ -59,6 +100,10 @@ _WHY = {
         "The picture part of this model is of a kind that this version does not run; its text part "
         "runs."
     ),
+    "no-mmproj": Words(
+        "The picture part of this model is not beside it: put the model's mmproj file (GGUF) into "
+        "its folder, then load the model again."
+    ),
     "vision-missing": Words(
         "The picture part of this model is not in its files: this copy of it is for text alone."
     ),
@@ -66,7 +111,12 @@ _WHY = {
 
 
 def _none(code: str) -> VisionPart:
-    return VisionPart({}, frozenset(), {}, Reason(code, _WHY[code]))
+    return VisionPart(Reason(code, _WHY[code]))
+
+
+def _unusable(error: EngineError) -> VisionPart:
+    words = Words("Pictures cannot be read. {error}", error=str(error))
+    return VisionPart(Reason("vision-unusable", words))
 
 
 def _processing(files: ModelFiles) -> Mapping[str, object]:
@@ -86,13 +136,7 @@ class LoadedTower(NamedTuple):
     why_not: Reason | None
 
 
-def open_tower(
-    part: VisionPart,
-    config: Mapping[str, object],
-    hidden: int,
-    half: mx.Dtype | None,
-    origin: str,
-) -> LoadedTower:
+def open_tower(part: VisionPart, hidden: int, half: mx.Dtype | None) -> LoadedTower:
     """Build the vision tower of a model on weights that are read with the first picture.
 
     hidden: size of the language model's hidden states. half: dtype of weights that are stored in 16
@@ -105,8 +149,9 @@ def open_tower(
     from mlx_engine.models.vision.qwen3 import Qwen3Tower, Qwen3VisionSpec
     from mlx_engine.models.weights import WeightTable
 
+    origin = part.origin
     try:
-        spec = Qwen3VisionSpec.read(config, part.processing, origin)
+        spec = Qwen3VisionSpec.read(part.config, part.processing, origin)
         if spec.out_hidden != hidden:
             raise BadModelFile(
                 "{origin}: the picture part makes {made} numbers of a token, the text part reads "
@@ -117,19 +162,21 @@ def open_tower(
             )
         arrays = load_deferred(part.tensors, half)
         if _KERNEL in arrays:
-            arrays[_KERNEL] = _patch_matrix(arrays[_KERNEL])
+            arrays[_KERNEL] = _patch_matrix(arrays[_KERNEL], arrays.pop(f"{_KERNEL}.1", None))
         table = WeightTable(cast_floats(arrays, half), origin, computed=half)
         return LoadedTower(Qwen3Tower(spec, table), None)
     except EngineError as error:
-        words = Words("Pictures cannot be read. {error}", error=str(error))
-        return LoadedTower(None, Reason("vision-unusable", words))
+        return LoadedTower(None, _unusable(error).why_not)
 
 
-def _patch_matrix(kernel: mx.array) -> mx.array:
+def _patch_matrix(kernel: mx.array, second: mx.array | None) -> mx.array:
     """Add up the kernels of both frames -> [H, 3 * patch^2].
 
-    kernel: [H, 3, 2, patch, patch] as in Hugging Face's files, [H, 2, patch, patch, 3] in MLX's.
+    kernel: [H, 3, 2, patch, patch] as in Hugging Face's files, [H, 2, patch, patch, 3] in MLX's, or
+    one frame's [H, 3, patch, patch], beside `second`, in GGUF files.
     """
+    if second is not None and second.shape == kernel.shape:
+        return (kernel + second).reshape(len(kernel), -1)
     if kernel.ndim != 5:
         return kernel
     if kernel.shape[-1] == 3 and kernel.shape[1] != 3:

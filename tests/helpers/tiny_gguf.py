@@ -231,7 +231,12 @@ def joined_experts(named: Mapping[str, Floats]) -> dict[str, Floats]:
 
 def vocabulary_metadata(folder: Path) -> dict[str, object]:
     """The tiny tokenizer, which is written to `folder`, as metadata."""
-    core = json.loads((make_tiny_tokenizer(folder) / "tokenizer.json").read_text())
+    return tokenizer_metadata(make_tiny_tokenizer(folder)) | {"tokenizer.chat_template": CHATML}
+
+
+def tokenizer_metadata(folder: Path) -> dict[str, object]:
+    """The tokenizer in a folder as metadata."""
+    core = json.loads((folder / "tokenizer.json").read_text())
     added = {token["id"]: token for token in core["added_tokens"]}
     words = {i: text for text, i in core["model"]["vocab"].items()}
     words |= {i: token["content"] for i, token in added.items()}
@@ -245,5 +250,4 @@ def vocabulary_metadata(folder: Path) -> dict[str, object]:
         "tokenizer.ggml.eos_token_id": next(
             i for i, token in added.items() if token["content"] == "<|im_end|>"
         ),
-        "tokenizer.chat_template": CHATML,
     }

@@ -6,14 +6,18 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+import gguf
 import mlx.core as mx
 import numpy as np
 import tokenizers
 import torch
 import transformers as hf
+from gguf_blocks import tensor
+from gguf_files import RawTensor, gguf_bytes
 from model_edits import edit_tensors
 from numpy.typing import NDArray
 from PIL import Image
+from tiny_gguf import tokenizer_metadata, write_tiny_gguf
 from tiny_qwen3_5 import write_tiny_qwen3_5
 from tiny_tokenizer import make_tiny_tokenizer
 
@@ -83,6 +87,60 @@ def write_tiny_vision(
     return folder
 
 
+def write_tiny_vision_gguf(
+    folder: Path,
+    like: Path,
+    tower: str = "mmproj-F32.gguf",
+    kind: gguf.GGMLQuantizationType | None = None,
+    changes: Mapping[str, object] | None = None,
+) -> Path:
+    """Writes the model of write_tiny_vision and its tower as llama.cpp's converter does.
+
+    like: the folder, for its tokenizer. kind: of the tower's matrices. changes: metadata of the
+    tower. Returns the model's file.
+    """
+    folder.mkdir(exist_ok=True)
+    vocabulary = tokenizer_metadata(like) | {"tokenizer.chat_template": TEMPLATE}
+    sizes = {
+        "embedding_length": 32,
+        "feed_forward_length": 48,
+        "block_count": 2,
+        "attention.head_count": 2,
+        "attention.layer_norm_epsilon": 1e-6,
+        "patch_size": 4,
+        "spatial_merge_size": 2,
+        "projection_dim": 64,
+        "image_size": 16,
+        "image_mean": np.array(PROCESSING["image_mean"], np.float32),
+        "image_std": np.array(PROCESSING["image_std"], np.float32),
+        "image_min_pixels": 16 * 16,
+        "image_max_pixels": 48 * 48,
+    }
+    metadata: dict[str, object] = {f"clip.vision.{key}": value for key, value in sizes.items()}
+    metadata |= {
+        "general.architecture": "clip",
+        "general.type": "mmproj",
+        "clip.projector_type": "qwen3vl_merger",
+        "clip.vision.is_deepstack_layers": np.array([False, False]),
+        **(changes or {}),
+    }
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.MMPROJ, 2)
+    merger = {"norm": "v.post_ln", "linear_fc1": "mm.0", "linear_fc2": "mm.2"}
+    stored: list[RawTensor] = []
+    for name, value in tower_values(0).items():
+        base, _, part = name.rpartition(".")
+        theirs = merger.get(base.removeprefix("merger.")) or names.get_name(f"visual.{base}")
+        assert theirs is not None
+        if value.ndim == 5:
+            frames = zip(("weight", "weight.1"), value.swapaxes(0, 2).swapaxes(1, 2), strict=True)
+            stored += [tensor(f"{theirs}.{last}", frame) for last, frame in frames]
+        else:
+            is_matrix = value.ndim == 2 and value.shape[1] % 32 == 0 and "pos" not in name
+            stored.append(tensor(f"{theirs}.{part}", value, kind if is_matrix else None))
+    (folder / tower).write_bytes(gguf_bytes(metadata, stored))
+    return write_tiny_gguf(folder / "tiny.gguf", changes=vocabulary)
+
+
 @cache
 def tower_values(seed: int) -> Mapping[str, NDArray[np.float32]]:
     """Random weights of a tower, by transformers' names."""
@@ -90,10 +148,10 @@ def tower_values(seed: int) -> Mapping[str, NDArray[np.float32]]:
     config = hf.Qwen3_5Config(vision_config=dict(VISION)).vision_config
     shapes = hf.AutoModel.from_config(config).state_dict()
     made = {}
-    for name, tensor in shapes.items():
-        spread = max(1, int(np.prod(tensor.shape[1:]))) ** -0.5 if tensor.ndim > 1 else 0.2
+    for name, each in shapes.items():
+        spread = max(1, int(np.prod(each.shape[1:]))) ** -0.5 if each.ndim > 1 else 0.2
         spread = 0.5 if name == "pos_embed.weight" else spread
-        value = draw.normal(0, spread, tuple(tensor.shape)) + (tensor.ndim == 1 and "norm" in name)
+        value = draw.normal(0, spread, tuple(each.shape)) + (each.ndim == 1 and "norm" in name)
         made[name] = value.astype(np.float32)
     return made
 

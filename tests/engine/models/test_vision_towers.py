@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import gguf
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -10,8 +11,17 @@ import torch
 import transformers as hf
 from compared import relative
 from numpy.typing import NDArray
-from tiny_vision import PROCESSING, VISION, picture, reference, reference_logits, write_tiny_vision
+from tiny_vision import (
+    PROCESSING,
+    VISION,
+    picture,
+    reference,
+    reference_logits,
+    write_tiny_vision,
+    write_tiny_vision_gguf,
+)
 
+from mlx_engine import inspect
 from mlx_engine.decoding.pictures import readable
 from mlx_engine.decoding.prompt import EMPTY_ANSWER, ChatPrompts, Prompt
 from mlx_engine.engine import Engine, open_engine
@@ -138,3 +148,34 @@ def test_towers_that_cannot_be_used_leave_the_text(tmp_path: Path) -> None:
             assert words in why.words
             with pytest.raises(BadPicture, match=words):
                 next(engine.session().send("what?", images=[PICTURES[0]]))
+
+
+def test_gguf_towers_give_the_folders_numbers(folder: Path, tmp_path: Path) -> None:
+    path = write_tiny_vision_gguf(tmp_path / "gguf", folder)
+    with open_engine(path, LoadOptions()) as engine:
+        for each in PICTURES[:3]:
+            assert relative(encoded(engine, each), theirs(folder, each)) < 1e-4
+        prompt = prompt_of(engine, CHAT)
+        wanted = reference_logits(folder, prompt.published_ids, PICTURES[:3])
+        assert relative(logits(engine, prompt, 1000), wanted) < 1e-4
+    eight = write_tiny_vision_gguf(tmp_path / "q8", folder, kind=gguf.GGMLQuantizationType.Q8_0)
+    with open_engine(eight, LoadOptions()) as engine:
+        assert 1e-4 < relative(encoded(engine, PICTURES[0]), theirs(folder, PICTURES[0])) < 0.03
+
+
+def test_gguf_towers_that_do_not_belong(folder: Path, tmp_path: Path) -> None:
+    cases: list[tuple[dict[str, object], str]] = [
+        ({"clip.vision.projection_dim": 32}, "no-mmproj"),
+        ({"clip.projector_type": "gemma3"}, "no-mmproj"),
+        ({"clip.vision.image_mean": "grey"}, "vision-unusable"),
+        ({"clip.vision.patch_size": 8}, "vision-unusable"),
+    ]
+    for number, (changes, code) in enumerate(cases):
+        path = write_tiny_vision_gguf(tmp_path / f"{number}", folder, changes=changes)
+        with open_engine(path, LoadOptions()) as engine:
+            assert engine.description.vision is not None
+            assert engine.description.vision.code == code
+    (path.parent / "mmproj-F32.gguf").write_bytes(b"GGUF")
+    assert inspect(path).vision.code == "vision-unusable"
+    (path.parent / "mmproj-F32.gguf").unlink()
+    assert inspect(path).vision.code == "no-mmproj"
