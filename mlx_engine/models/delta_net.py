@@ -26,7 +26,7 @@ from mlx_engine.cache.recurrent import (
     delta_rule,
 )
 from mlx_engine.models.attention import Masks
-from mlx_engine.models.layers import Projections, ResidualLinear, silu
+from mlx_engine.models.layers import Projections, ResidualLinear, apply_wide_gate, silu
 from mlx_engine.models.recurrent_specs import DeltaNetSpec, KimiDeltaSpec
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
@@ -192,7 +192,7 @@ class KimiDeltaAttention:
         del masks
         channels, decay, gate, beta = self._inputs(x)
         outputs = self._head_norm(each(cache, self._run_sequence, channels, decay, beta))
-        return self._stock.elementwise(_apply_sigmoid_gate)(outputs.reshape(gate.shape), gate)
+        return self._stock.elementwise(apply_wide_gate)(outputs.reshape(gate.shape), gate)
 
     def _run_sequence(
         self, cache: LayerCache, channels: mx.array, decay: mx.array, beta: mx.array
@@ -260,7 +260,3 @@ def _sigmoid_float32(b: mx.array) -> mx.array:
 
 def _apply_silu_gate(outputs: mx.array, gate: mx.array) -> mx.array:
     return (outputs * silu(gate.astype(mx.float32))).astype(gate.dtype)
-
-
-def _apply_sigmoid_gate(outputs: mx.array, gate: mx.array) -> mx.array:
-    return (outputs * mx.sigmoid(gate.astype(mx.float32))).astype(gate.dtype)

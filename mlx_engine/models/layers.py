@@ -438,6 +438,11 @@ def silu(x: mx.array) -> mx.array:
     return x * mx.sigmoid(x)
 
 
+def apply_wide_gate(outputs: mx.array, gate: mx.array) -> mx.array:
+    """Multiply float32 outputs by the sigmoid of a gate; the result has the gate's dtype."""
+    return (outputs * mx.sigmoid(gate.astype(mx.float32))).astype(gate.dtype)
+
+
 def gelu_tanh(x: mx.array) -> mx.array:
     """GELU by the tanh approximation (arXiv 1606.08415)."""
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)

@@ -1,7 +1,7 @@
 """Mamba-2 (arXiv 2405.21060) and lightning attention, whose recurrences run as delta rules."""
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -19,12 +19,13 @@ from mlx_engine.cache.recurrent import (
     StockSteps,
     delta_rule,
 )
-from mlx_engine.models.attention import Masks, apply_gate
+from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import (
     Norm,
     Projections,
     ResidualLinear,
     RotaryEmbedding,
+    apply_wide_gate,
     silu,
 )
 from mlx_engine.models.recurrent_specs import LightningSpec, Mamba2Spec
@@ -197,7 +198,9 @@ class LightningAttention:
             norms = dict.fromkeys(("q_norm", "k_norm"), spec.heads)
             self._qk_norm = Norm.read_rows(part, norms, eps)
         self._rotate = RotaryEmbedding(spec.rope, self._stock)
-        self._decay = mx.exp(mx.array(spec.log_decays))
+        scales = np.repeat(np.array([spec.head_dim**-0.5, TINY], np.float32), spec.heads)
+        self._scales = mx.array(scales[None, :, None, None])  # of queries and keys
+        self._value_scale = mx.full((1, 1, 1), 1 / TINY)
         weight = part.vector("g_norm.weight", mx.float32).reshape(spec.groups, -1)
         self._norm = self._stock.make_rms_norm(weight if spec.groups > 1 else weight[0], eps)
         self.out_proj = ResidualLinear.read(part, "o_proj")
@@ -217,26 +220,42 @@ class LightningAttention:
         both = both.reshape(1, x.shape[1], -1, self._spec.head_dim)
         outputs = each(cache, partial(self._run_sequence, masks), both, values)
         normed = self._norm(outputs).reshape(gate.shape)
-        return self._stock.elementwise(apply_gate)(normed, gate).astype(x.dtype)
+        return self._stock.elementwise(apply_wide_gate)(normed, gate)
 
     def _run_sequence(
         self, masks: Masks, cache: LayerCache, both: mx.array, values: mx.array
     ) -> mx.array:
         """Run one sequence: normed queries and keys [1, T, 2 heads, size], values [1, T, N]."""
         assert isinstance(cache, RecurrentCache)
-        spec, count = self._spec, both.shape[1]
+        spec, stock, count = self._spec, self._stock, both.shape[1]
         rotated = self._rotate(both.swapaxes(1, 2), cache.start(), is_long=masks.is_long)
-        queries, keys = mx.split(rotated.swapaxes(1, 2).astype(mx.float32), 2, axis=2)
-        heads = (1, count, spec.heads)
+        widen = stock.elementwise(_widen_and_scale)
+        queries, keys = mx.split(widen(rotated, self._scales).swapaxes(1, 2), 2, axis=2)
         rows = DeltaRows(
-            queries=queries * spec.head_dim**-0.5,
-            keys=keys * TINY,
-            values=values.reshape(*heads, -1).astype(mx.float32) * (1 / TINY),
-            decay=mx.contiguous(mx.broadcast_to(self._decay, heads)),
-            beta=mx.ones(heads),
+            queries=queries,
+            keys=keys,
+            values=widen(values, self._value_scale).reshape(1, count, spec.heads, -1),
+            **_fixed_rows(spec.log_decays, count)._asdict(),
         )
         outputs = cache.run(rows, mx.zeros((1, count, 0)))
         return outputs.reshape(1, count, spec.width)
+
+
+class _FixedRows(NamedTuple):
+    """Decay and beta [1, T, heads] of rows that all have the same."""
+
+    decay: mx.array
+    beta: mx.array
+
+
+@lru_cache(maxsize=256)  # prompts have rows in any number
+def _fixed_rows(log_decays: tuple[float, ...], count: int) -> _FixedRows:
+    decay = np.tile(np.exp(np.array(log_decays, np.float32)), (1, count, 1))
+    return _FixedRows(mx.array(decay), mx.ones(decay.shape))
+
+
+def _widen_and_scale(x: mx.array, scale: mx.array) -> mx.array:
+    return x.astype(mx.float32) * scale
 
 
 def _silu_plus_bias(sums: mx.array, bias: mx.array) -> mx.array:
