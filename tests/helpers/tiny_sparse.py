@@ -21,7 +21,7 @@ from transformers.modeling_layers import MtpLayer
 _NAMES = {"deepseek_v32": "DeepseekV32", "glm_moe_dsa": "GlmMoeDsa"}
 MOST = 16
 """Tokens that a row attends to."""
-_SIZES = LATENT | {
+SIZES = LATENT | {
     "vocab_size": VOCABULARY,
     "hidden_size": 64,
     "intermediate_size": 96,
@@ -47,7 +47,7 @@ _SIZES = LATENT | {
 def publish(kind: str, folder: Path, seed: int = 0, **changes: Any) -> Published:
     """Writes the folder; changes: of the config. The last layer must have an indexer."""
     settings = getattr(hf, f"{_NAMES[kind]}Config")
-    config = settings(**(_SIZES | changes), attn_implementation="eager")
+    config = settings(**(SIZES | changes), attn_implementation="eager")
     torch.manual_seed(seed)
     model = getattr(hf, f"{_NAMES[kind]}ForCausalLM")(config).eval().float()
     last = type(model.model.layers[-1])

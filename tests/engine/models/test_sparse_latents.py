@@ -1,17 +1,33 @@
 """DeepSeek-V3.2 and GLM-5: the indexer's selection, trunk and MTP head against transformers."""
 
 import json
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
 import pytest
-from compared import relative
-from model_edits import edit_config
-from tiny_sparse import publish
+import transformers as hf
+from compared import normal, relative
+from converted_gguf import convert
+from mlx_lm.utils import load_model as open_in_mlx_lm
+from mlx_lm.utils import save_model
+from model_edits import edit_config, logits
+from session_runs import PICKS, PLAIN
+from tiny_nextn import Published
+from tiny_sparse import SIZES, publish
 
 import mlx_engine
-
-pytestmark = pytest.mark.usefixtures("rows_compared")
+from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.contract import RowCount
+from mlx_engine.engine import Engine
+from mlx_engine.models import latent_attention
+from mlx_engine.models.indexer import Indexer
+from mlx_engine.models.layer_specs import IndexerSpec, RopeSpec
+from mlx_engine.models.registry import family_for
+from mlx_engine.models.weights import Part, WeightTable
+from mlx_engine.values.options import CacheOptions, DraftOptions
 
 YARN = {
     "rope_type": "yarn",
@@ -32,22 +48,39 @@ VARIANTS = {
     "5": ("glm_moe_dsa", {"norm_topk_prob": False, "mlp_layer_types": ["sparse"] * 3}),
     "5.2, layers that share": (
         "glm_moe_dsa",
-        {"indexer_types": ["full", "shared", "full"], "index_head_dim": 48, "n_group": 1},
+        {
+            "indexer_types": ["full", "shared", "full"],
+            "index_head_dim": 48,
+            "n_group": 1,
+            "qk_rope_head_dim": 32,
+        },
     ),
 }
 
 
-@pytest.fixture(scope="module", params=VARIANTS)
-def tiny(request, tmp_path_factory):
-    kind, changes = VARIANTS[request.param]
-    return publish(kind, tmp_path_factory.mktemp("sparse") / "m", **changes)
+NARROW, SHARED = "3.2 with YaRN, biases, few tokens", "5.2, layers that share"
+
+
+class Opened(NamedTuple):
+    tiny: Published
+    engine: Engine
 
 
 @pytest.fixture(scope="module")
-def engine(tiny):
-    made = mlx_engine.load(tiny.folder)
-    yield made
-    made.close()
+def opened(tmp_path_factory):
+    """Each variant once."""
+    engines = []
+
+    @cache
+    def get(name):
+        kind, changes = VARIANTS[name]
+        tiny = publish(kind, tmp_path_factory.mktemp("sparse") / "m", **changes)
+        engines.append(mlx_engine.load(tiny.folder))
+        return Opened(tiny, engines[-1])
+
+    yield get
+    for engine in engines:
+        engine.close()
 
 
 def figures(engine, tiny):
@@ -69,16 +102,20 @@ def assert_as_published(found, tiny):
         assert relative(ours, theirs) < 1e-4
 
 
-def test_logits_and_draft_logits_below_and_above_the_selection(engine, tiny):
+@pytest.mark.parametrize("name", VARIANTS)
+def test_logits_and_draft_logits_below_and_above_the_selection(opened, name):
+    tiny, engine = opened(name)
     assert_as_published(figures(engine, tiny), tiny)
 
 
-def test_rows_are_the_same_bits_in_blocks_of_any_size(engine, tiny):
+@pytest.mark.parametrize("name", VARIANTS)
+def test_rows_are_the_same_bits_in_blocks_of_any_size(opened, name):
     """On both sides of the length from which tokens are selected, and across it."""
+    tiny, engine = opened(name)
     model, found = engine.parts.model, []
-    for size in (1, 3, 9, 41):
+    for size in (1, 3, 27):
         caches, made = model.make_caches(), []
-        for start in range(0, 41, size):
+        for start in range(0, 27, size):
             block = tiny.tokens[start : start + size]
             made.append(model.logits(model.forward(mx.array([block]), caches)))
             caches.commit(len(block))
@@ -87,8 +124,10 @@ def test_rows_are_the_same_bits_in_blocks_of_any_size(engine, tiny):
         assert mx.array_equal(other, found[0])
 
 
-def test_another_reading_is_seen(tiny):
-    """Of the indexer: what it rotates, how many it selects; of the head: the order of its join."""
+@pytest.mark.parametrize("name", ["3.2", SHARED])
+def test_another_reading_of_an_indexer_is_seen(opened, name):
+    """What it rotates, and how many it selects."""
+    tiny = opened(name).tiny
 
     def changed(**fields):
         config = json.loads((tiny.folder / "config.json").read_text())
@@ -106,3 +145,172 @@ def test_another_reading_is_seen(tiny):
     for found in (changed(indexer_rope_interleave=not pairs), changed(index_topk=most - 1)):
         assert relative(found[: most - 1], tiny.logits[: most - 1]) < 1e-4
         assert relative(found, tiny.logits) > 1e-2
+
+
+@pytest.mark.parametrize("name", [NARROW, SHARED])
+def test_a_round_goes_back_to_any_number_of_its_rows(opened, name):
+    """Told by the host, or known to the device alone; around the length that selection begins at.
+
+    A prompt read at once masks what is not selected; rows behind it gather what is.
+    """
+    tiny, engine = opened(name)
+    model = engine.parts.model
+    most = model.spec.blocks[0].mixer.indexer.most
+    block, after = tiny.tokens[20:24], tiny.tokens[24:27]
+
+    def begun(tokens, caches=None):
+        """Caches behind a text, and its last logits."""
+        caches = model.make_caches() if caches is None else caches.fork()
+        logits = model.logits(model.forward(mx.array([tokens]), caches))
+        return caches, logits
+
+    for start in (most - 3, most - 1):
+        before, _ = begun(tiny.tokens[:start])
+        before.commit(start)
+        for kept in range(5):
+            straight, _ = begun(tiny.tokens[:start] + block[:kept])
+            straight.commit(start + kept)
+            _, wanted = begun(after, straight)
+            for count in (kept, RowCount(mx.array([kept], dtype=mx.int32), 4)):
+                caches, _ = begun(block, before)
+                caches.commit(count)
+                _, found = begun(after, caches)
+                np.testing.assert_allclose(found, wanted, atol=2e-5)
+
+
+TEXTS = ("the fox and the fox", "abc abc abc", "1 2")
+
+
+@pytest.mark.parametrize(("name", "bits", "temperature"), [(NARROW, 16, 0.8), (SHARED, 8, 0)])
+def test_words_with_the_head_are_those_without(opened, name, bits, temperature):
+    """Of three chats alone and in shared passes, of which some select tokens and some do not yet.
+
+    Index keys stay in 16 bits.
+    """
+    engine, picks = opened(name).engine, replace(PICKS, temperature=temperature)
+    asked = {"max_tokens": 10, "ignore_eos": True, "sampling": picks}
+    asked["cache"] = CacheOptions(bits=bits, head_bits=bits)
+    truth = [engine.generate(text, draft=PLAIN, **asked).tokens for text in TEXTS]
+    drafted = DraftOptions(depth=3)
+    alone = [engine.generate(text, draft=drafted, **asked) for text in TEXTS]
+    together = engine.generate_many(TEXTS, draft=drafted, **asked)
+    for answers in (alone, together):
+        assert [answer.tokens for answer in answers] == truth
+        assert sum(answer.stats.accepted for answer in answers)
+
+
+def test_a_prompt_masks_what_is_not_selected(opened, monkeypatch):
+    """In a block that is long, beside one that gathers, to the same logits."""
+    tiny, engine = opened(SHARED)
+    monkeypatch.setattr(latent_attention, "ABSORBED_ROWS", 2)
+    model, found = engine.parts.model, []
+    for share in (4, 1):
+        monkeypatch.setattr(latent_attention, "MASKED_SHARE", share)
+        caches = model.make_caches()
+        for part in (tiny.tokens[:10], tiny.tokens[10:]):
+            hidden = model.forward(mx.array([part]), caches)
+            caches.commit(len(part))
+        found.append(np.array(model.logits(hidden)[0]))
+        assert relative(found[-1], tiny.logits[10:]) < 1e-4
+    assert not np.array_equal(*found)
+
+
+def test_saved_rows_hold_the_keys_of_indexers(opened):
+    tiny, engine = opened(SHARED)
+    model, start = engine.parts.model, 20
+    whole, filled = model.make_caches(), model.make_caches()
+    model.forward(mx.array([tiny.tokens[:start]]), whole)
+    whole.commit(start)
+    for layer, empty in zip(whole.layers, filled.layers, strict=True):
+        empty.fill(layer.rows(0, start))
+    rest = mx.array([tiny.tokens[start:]])
+    assert mx.array_equal(model.forward(rest, filled), model.forward(rest, whole))
+    with pytest.raises(ValueError, match="not both"):
+        filled.layers[0].fill(whole.layers[1].rows(0, start))
+
+
+@pytest.mark.parametrize("most", [1, 5])
+def test_of_equal_scores_the_latest_tokens_are_selected(most):
+    """Of few heads many scores are 0; alone and beside other rows, with any number of keys."""
+    spec = IndexerSpec(heads=2, size=8, most=most, rope=RopeSpec(4, 100.0))
+    shapes = {n.removeprefix("indexer."): shape for n, shape in spec.tensors(6, 5).items()}
+    arrays = {n: normal(shape, seed) for seed, (n, shape) in enumerate(shapes.items())}
+    indexer = Indexer(spec, Part(WeightTable(arrays, "tiny"), "", shapes))
+    x, latent, side = normal((1, 12, 6), 1), normal((1, 12, 5), 2), mx.zeros((1, 1, 12, 32))
+    whole = AttentionCache(others=1)
+    whole.append(side, side, indexer.keys(x, 0))
+    together = np.array(indexer.select(x, latent, whole, 0))
+    queries = np.array(indexer._rotate(
+        (latent @ arrays["wq_b.weight"].T).reshape(1, 12, 2, 8).swapaxes(1, 2), 0))[0]  # fmt: skip
+    keys, weights = (
+        np.array(whole.others[0][0, 0]),
+        np.array(x[0] @ arrays["weights_proj.weight"].T),
+    )
+    scores = np.einsum("ht,htl->tl", weights.T, np.maximum(queries @ keys.T, 0))
+    alone = AttentionCache(others=1)
+    for row in range(12):
+        part = slice(row, row + 1)
+        alone.append(side[:, :, part], side[:, :, part], indexer.keys(x[:, part], row))
+        found = indexer.select(x[:, part], latent[:, part], alone, row)
+        alone.commit(1)
+        if row < most:
+            assert found is None
+            continue
+        ranked = sorted(range(row + 1), key=lambda place: (scores[row, place], place))
+        assert set(together[row].tolist()) == set(ranked[-most:])
+        assert np.array_equal(np.array(found)[0], together[row])
+    assert (scores == 0).sum() > 24
+
+
+def test_a_conversion_of_mlx_lm(opened, tmp_path):
+    """Its tensors have other names, and it drops the head."""
+    tiny = opened("3.2").tiny
+    place = tmp_path / "m"
+    save_model(place, open_in_mlx_lm(tiny.folder)[0])
+    for file in tiny.folder.iterdir():
+        if not file.name.startswith("model"):
+            (place / file.name).write_bytes(file.read_bytes())
+    assert mlx_engine.inspect(place).mtp.code == "heads-dropped"
+    assert relative(logits(place, tiny.tokens), tiny.logits) < 1e-4
+
+
+def test_a_gguf_of_deepseek(opened, tmp_path):
+    tiny = opened("3.2").tiny
+    engine = mlx_engine.load(convert(tiny.folder, tmp_path / "m.gguf"))
+    assert_as_published(figures(engine, tiny), tiny)
+    engine.close()
+
+
+KINDS = [
+    ({"indexer_types": ["full", "shared", "shared"]}, "FSS"),
+    ({"index_topk_pattern": "FSF"}, "FSF"),
+    ({"num_hidden_layers": 8, "index_topk_freq": 4, "index_skip_topk_offset": 3}, "FFFSSSFS"),
+    ({}, "FFF"),
+]
+
+
+@pytest.mark.parametrize(("fields", "kinds"), KINDS)
+def test_layers_that_share_a_selection(fields, kinds):
+    """As transformers counts them, too."""
+    config = SIZES | fields
+    spec = family_for("glm_moe_dsa", config, "tiny").spec
+    shared = [block.mixer.indexer.is_shared for block in spec.blocks]
+    assert "".join("S" if one else "F" for one in shared) == kinds
+    told = hf.GlmMoeDsaConfig(**(config | {"mlp_layer_types": None})).indexer_types
+    assert "".join(kind[0].upper() for kind in told) == kinds
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"indexer_types": ["shared", "full", "full"]}, "indexer_types"),
+        ({"indexer_types": ["full"]}, "indexer_types"),
+        ({"index_topk_pattern": "FSX"}, "indexer_types"),
+        ({"index_head_dim": 8}, "index_head_dim"),
+        ({"index_topk": 0}, "index_topk"),
+        ({"q_lora_rank": None}, "q_lora_rank"),
+    ],
+)
+def test_impossible_configs_are_refused_by_name(changes, named):
+    with pytest.raises(mlx_engine.BadModelFile, match=named):
+        family_for("glm_moe_dsa", SIZES | changes, "tiny").figures()
