@@ -137,7 +137,7 @@ class CpuStockOperations(StockOperations):
         scale, mask, sinks, cap = options
         if lead[2] > 1 or cap:
             return super().attention(queries, keys, values, options)
-        shared = queries.reshape(1, keys.shape[1], -1, size)
+        shared = queries.reshape(lead[0], keys.shape[1], -1, size)
         scaled = shared * constant(shared.shape, scale).astype(shared.dtype)
         scores = scaled @ keys.swapaxes(-1, -2)
         if isinstance(mask, mx.array):

@@ -4110,6 +4110,10 @@ Für Details klicken.</translation>
         <translation>Dieses Modell kann keine Werkzeuge benutzen: Seine Chat-Vorlage sagt ihm nichts von Werkzeugen. Schalte sie aus oder nimm ein anderes Modell.</translation>
     </message>
     <message>
+        <source>Pictures are wanted as a list: images=[path].</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <source>There is no question to answer again: send one first.</source>
         <translation>Es gibt keine Frage, die noch einmal zu beantworten wäre: zuerst eine senden.</translation>
     </message>
@@ -4782,6 +4786,10 @@ Für Details klicken.</translation>
         <translation>eine Zahl über 0</translation>
     </message>
     <message>
+        <source>a number below 0</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <source>true or false</source>
         <translation>true oder false</translation>
     </message>
@@ -4854,6 +4862,10 @@ Für Details klicken.</translation>
         <translation>{origin}: wählt Experten mit topk_method {method}, was diese Version nicht tut. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
+        <source>&quot;full&quot; for the first layer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <source>softmax or sigmoid</source>
         <translation>softmax oder sigmoid</translation>
     </message>
@@ -4876,6 +4888,10 @@ Für Details klicken.</translation>
     <message>
         <source>a number above 1</source>
         <translation>eine Zahl über 1</translation>
+    </message>
+    <message>
+        <source>three whole numbers</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <source>{origin}: extends its context by rope scaling {name}, which this version does not support. Use the model without it.</source>
@@ -5184,6 +5200,22 @@ Für Details klicken.</translation>
     <message>
         <source>skipped</source>
         <translation>ausgelassen</translation>
+    </message>
+    <message>
+        <source>for pictures, read with the first one</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>vision</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>single rows are read from the disk when a text needs them</source>
+        <translation>einzelne Zeilen werden von der Platte gelesen, wenn ein Text sie braucht</translation>
+    </message>
+    <message>
+        <source>tables on disk</source>
+        <translation>Tabellen auf der Platte</translation>
     </message>
     <message>
         <source>it cannot be timed ({error})</source>
@@ -5722,6 +5754,10 @@ Für Details klicken.</translation>
         <translation>Chats, die gleichzeitig beantwortet werden, wechseln sich ab: Dieses Modell kann nur an einem auf einmal arbeiten.</translation>
     </message>
     <message>
+        <source>Each step waits for the one before it: which rows of a table are read from the disk depends on the tokens of that step.</source>
+        <translation>Jeder Schritt wartet auf den vorigen: Welche Zeilen einer Tabelle von der Platte gelesen werden, hängt von dessen Tokens ab.</translation>
+    </message>
+    <message>
         <source>Chat memory stays in 16 bits: this model&apos;s numbers come in groups of {odd}, and 8 or 4 bits need a multiple of {least}.</source>
         <translation>Das Chat-Gedächtnis bleibt bei 16 Bits: Die Zahlen dieses Modells kommen in Gruppen zu {odd}, und 8 oder 4 Bits brauchen ein Vielfaches von {least}.</translation>
     </message>
@@ -5764,6 +5800,74 @@ Für Details klicken.</translation>
     <message>
         <source>a layer of attention or Mamba</source>
         <translation>eine Schicht mit Attention oder Mamba</translation>
+    </message>
+    <message>
+        <source>{words} Leave the pictures out, or use a model that sees them.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{origin}: the chat template has no place for pictures. Get the template that was published with the model, or leave the pictures out.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>This model sees no pictures: it was made for text alone.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The picture part of this model is of a kind that this version does not run; its text part runs.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The picture part of this model is not in its files: this copy of it is for text alone.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{origin}: the picture part makes {made} numbers of a token, the text part reads {wanted}. They belong to different models.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Pictures cannot be read. {error}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>numbers of linear_attention layers</source>
+        <translation>Nummern von linear_attention-Schichten</translation>
+    </message>
+    <message>
+        <source>silu or sigmoid</source>
+        <translation>silu oder sigmoid</translation>
+    </message>
+    <message>
+        <source>{origin}: pictures go into several layers of this model (deepstack), which this version does not run.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>A picture of {width} x {height} pixels is too long for this model: cut it so that no side is more than {most} times the other.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The picture</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{name}: moves, and models read still pictures only. Save one frame of it as PNG.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{name}: a picture is a path, the bytes of an image file, or a Pillow image.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{name}: not a picture in PNG, JPEG, WebP, GIF or BMP. Save it as one of these.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{name}: the picture is damaged or not complete ({error}). Save or copy it again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{name}: larger than {most} million pixels or 100 MB. Make it smaller; models see pictures in far fewer pixels.</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 </TS>

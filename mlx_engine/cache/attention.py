@@ -100,6 +100,11 @@ class RowsCache(ABC):
         return self._buffers
 
     @property
+    def key_value_buffers(self) -> Buffers:
+        """Keys and values at full capacity, as stored, without further arrays."""
+        return self._buffers
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the KV cache's buffers."""
         return sum(buffer.nbytes for buffer in self._buffers)
@@ -206,10 +211,9 @@ class AttentionCache(RowsCache):
         return tuple(buffer[:, :, :end] for buffer in self._buffers[self._sides :])
 
     def gather(self, rows: mx.array) -> KeysValues:
-        """Read chosen rows of a cache of one head: indices int [R, N] -> [R, 1, N, size] each."""
-        picked = [
-            mx.take(side.squeeze((0, 1)), rows, axis=0)[:, None] for side in self.key_value_buffers
-        ]
+        """Read chosen rows of keys and values: indices int [R, N] -> [R, heads, N, size] each."""
+        sides = self.key_value_buffers
+        picked = [mx.take(side.squeeze(0), rows, axis=1).swapaxes(0, 1) for side in sides]
         return self._to_keys_values(picked)
 
     def keys_and_values(self) -> KeysValues:

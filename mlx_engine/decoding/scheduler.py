@@ -6,7 +6,8 @@ device (round.py), which the host reads while the next round runs. A round that 
 the end of an answer, or for settings that have changed since, is dropped: none of its rows is
 committed. If the present round may be the last of the answer, nothing is queued before its outcome.
 
-The outcome of a drafted round is awaited first in three cases:
+The outcome of every round is awaited first by models that read rows of a table from the disk by
+token ids. That of a drafted round is awaited first in three cases:
 - The caches or the drafter need the number of accepted rows on the host: mlx-lm's classes, DFlash,
   Gemma's assistant.
 - The model runs on a CPU: to follow an unknown outcome takes more operations than the waiting would
@@ -316,7 +317,9 @@ class Lookahead:
         """Look ahead from now on if a copy of all keys and values fits into the memory limit."""
         batch, self._memory_checked_at = self._batch, self._generated
         total = mx.get_active_memory() + self._state.caches.nbytes
-        self._looks_ahead = batch.looks_ahead and total <= (batch.most_bytes or total)
+        waits = self._state.model.waits_for_tokens is not None
+        fits = total <= (batch.most_bytes or total)
+        self._looks_ahead = batch.looks_ahead and fits and not waits
         self._follows_drafts = self._looks_ahead and batch.follows_drafts
 
     def commit(self, tokens: Sequence[int], *, goes_on: bool) -> None:
@@ -397,7 +400,8 @@ class Lookahead:
         """Choose draft source and depth of a round; called once for each round."""
         self._draft = self._settings.draft
         choice = self._drafting.plan(self._state, self._draft, self._last, self._batch_limits)
-        if choice.why is None and self._batch.looks_ahead and not self._looks_ahead:
+        is_short = self._batch.looks_ahead and not self._looks_ahead
+        if choice.why is None and is_short and self._state.model.waits_for_tokens is None:
             choice = choice._replace(why=SHORT_OF_MEMORY)
         return choice
 

@@ -16,6 +16,7 @@ from mlx_engine.loading.stored_weights import (
     Weight,
     group_of,
     join_storages,
+    on_disk_groups,
     skipped_groups,
     unpack_small_model,
     vision_group,
@@ -76,8 +77,10 @@ def describe(
     )
     heads = head_count(headers.heads.tensors)
     nbytes = sum(weight.nbytes for weight in used)
+    on_disk = tuple(on_disk_groups(headers))
     groups = (
         *(group_of(name, weights[name]) for name in _ORDER if weights.get(name)),
+        *on_disk,
         *skipped_groups(headers.parts.skipped),
         *vision_group(headers.vision.tensors),
     )
@@ -85,7 +88,8 @@ def describe(
         name=model_name(files.root),
         path=str(files.root),
         architecture=headers.architecture,
-        parameters=sum(weight.parameters for weight in used),
+        parameters=sum(weight.parameters for weight in used)
+        + sum(group.parameters for group in on_disk),
         quantisation=join_storages(weight for weight in used if weight.is_matrix),
         nbytes=nbytes,
         layers=figures.layers,

@@ -88,7 +88,9 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
         family = family_for(architecture, config, str(files.config))
         if not _is_packed_by_mlx(stored):
             _refuse_foreign_packing(config, architecture, files.config)
-        tensors = pair_fp8_scales(stored, config, str(files.config))
+        tables = {name: info for name, info in stored.items() if family.is_on_disk(name)}
+        loaded = {name: info for name, info in stored.items() if name not in tables}
+        tensors = pair_fp8_scales(loaded, config, str(files.config)) | tables
     parts = _assemble_parts(family.split(tensors, origin))
     wanted = family.trunk_shapes(parts.trunk)
     _check_complete(files, stored, parts.trunk, wanted)
@@ -173,6 +175,7 @@ def _assemble_parts(parts: TensorParts[TensorInfo]) -> TensorParts[TensorInfo]:
         assemble_tensors(parts.trunk, parts.trunk_recipes),
         assemble_tensors(parts.head, parts.head_recipes),
         parts.skipped,
+        on_disk=parts.on_disk,
     )
 
 

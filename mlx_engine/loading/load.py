@@ -25,6 +25,7 @@ from mlx_engine.loading.headers import ModelHeaders, keep_gguf_blocks, read_head
 from mlx_engine.loading.heads import HeadTensors
 from mlx_engine.loading.load_tensors import load_deferred, load_tensors
 from mlx_engine.loading.repack_cache import RepackCache
+from mlx_engine.loading.row_tables import map_tables
 from mlx_engine.loading.stored_weights import CPU_LAYOUT_LIMIT
 from mlx_engine.loading.vision import open_tower
 from mlx_engine.models.contract import PASSES_OF_ONE, Model
@@ -105,11 +106,14 @@ def load_model(
     reasons = weights.reasons
     is_unpacked = no_kernels and 4 * description.parameters <= CPU_LAYOUT_LIMIT
     layout = column_layout if is_unpacked and half == mx.float32 else stored_layout
+    on_disk = map_tables(headers.parts.on_disk, str(files.root))
     parts = [(weights.trunk, str(files.root))]
     if weights.head is not None:
         parts.append((weights.head, headers.heads.origin))
     tables = [
-        WeightTable(arrays, origin, layout=layout, kernels=kernels, computed=half)
+        WeightTable(
+            arrays, origin, layout=layout, kernels=kernels, computed=half, row_tables=on_disk
+        )
         for arrays, origin in parts
     ]
     del weights, parts  # the model may have replaced them
@@ -121,7 +125,8 @@ def load_model(
     repacked = headers.gguf is not None and not (cache and cache.was_read)
     to_come = None if repacked else on_progress  # repacked weights are in memory already
     evaluate_arrays(trunk, str(files.root), to_come, stop)
-    of_model = (model.plain_only, None if model.joint_forward is not None else PASSES_OF_ONE)
+    joint = None if model.joint_forward is not None else PASSES_OF_ONE
+    of_model = (model.plain_only, joint, model.waits_for_tokens)
     lacks = [reason for reason in of_model if reason is not None]
     kept = cache.reasons if cache is not None else ()
     unused = () if options.draft_model else description.unused_draft_model

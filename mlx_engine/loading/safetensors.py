@@ -124,6 +124,16 @@ def load_arrays(tensors: Mapping[str, TensorInfo]) -> dict[str, mx.array]:
     return {key: _array(files[info.file], info) for key, info in tensors.items()}
 
 
+def data_offsets(file: Path) -> dict[str, int]:
+    """Offsets in a safetensors file, in bytes, at which the data of tensors begin, by name."""
+    with file.open("rb") as stream:
+        length = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
+        entries: dict[str, dict[str, list[int]]] = json.loads(stream.read(length))
+    entries.pop("__metadata__", None)
+    start = _LENGTH_BYTES + length
+    return {name: start + entry["data_offsets"][0] for name, entry in entries.items()}
+
+
 def samples_equal(one: TensorInfo, other: TensorInfo | None) -> bool:
     """Whether samples of two stored tensors' bytes are equal; False for assembled tensors."""
     if type(one) is not TensorInfo or type(other) is not TensorInfo:
@@ -219,9 +229,8 @@ def _array(loaded: Mapping[str, mx.array], info: TensorInfo) -> mx.array:
 
 def _sampled_bytes(info: TensorInfo) -> Iterator[bytes]:
     """Yield up to _SAMPLES runs of a tensor's bytes at even distances."""
+    begin = data_offsets(info.file)[info.name]
     with info.file.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        begin = 8 + length + json.loads(file.read(length))[info.name]["data_offsets"][0]
         step = max(_SAMPLE_BYTES, info.nbytes // _SAMPLES)
         for start in range(0, info.nbytes, step):
             file.seek(begin + start)

@@ -80,6 +80,15 @@ def vision_group(tensors: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
         yield replace(group_of(Words("vision"), [*_weights(tensors, {}).values()]), why_not=words)
 
 
+def on_disk_groups(headers: ModelHeaders) -> Iterator[TensorGroup]:
+    """Yield a TensorGroup of the embedding tables that stay on disk, if there are any."""
+    tensors = headers.parts.on_disk
+    weights = [*_weights(tensors, _packed_shapes(tensors, headers.family.config)).values()]
+    if weights:
+        why_not = Words("single rows are read from the disk when a text needs them")
+        yield replace(group_of(Words("tables on disk"), weights), why_not=why_not)
+
+
 def unpack_small_model(weights: Mapping[str, list[Weight]]) -> dict[str, list[Weight]]:
     """Describe the weights of a small model as unpacked, which a CPU multiplies fastest."""
     whole = sum(weight.parameters for members in weights.values() for weight in members)

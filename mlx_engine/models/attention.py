@@ -28,6 +28,7 @@ from mlx_engine.cache.contract import LayerCache, RowCount
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import layer_specs
+from mlx_engine.models.indexer import BlockIndexer, Selection, tiles
 from mlx_engine.models.layers import Norm, Projections, ResidualLinear, RotaryEmbedding
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
@@ -131,6 +132,9 @@ class Attention:
         if spec.sinks:
             self._sinks = part.vector("sinks", mx.float32)
             self._mlx_sinks = self._sinks.astype(self.dtype)
+        self._indexer = None
+        if spec.index is not None:
+            self._indexer = BlockIndexer(spec.index, spec.rope, part.subpart("indexer"), eps)
         self._scale = spec.key_dim**-0.5 if spec.scale is None else spec.scale
         self._stock = part.kernels.stock
         work = KernelWork("", spec.value_dim, spec.key_dim, spec.heads // spec.kv_heads)
@@ -140,7 +144,9 @@ class Attention:
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """Create an empty KV cache for this attention layer; bits: of keys and values."""
         window = self._spec.window
-        return AttentionCache(bits) if window is None else WindowCache(window, self._stock, bits)
+        if window is not None:
+            return WindowCache(window, self._stock, bits)
+        return AttentionCache(bits, 0 if self._indexer is None else 1)
 
     def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Attend with normed hidden states [1, T, H] -> [1, T, N] for the output projection."""
@@ -159,7 +165,9 @@ class Attention:
         if self._norm is not None:
             queries_keys = self._norm(queries_keys)
         queries_keys = queries_keys.reshape(1, rows, -1, spec.key_dim)
-        stored = map(self._cached_values, projected)
+        stored = [self._cached_values(values) for values in projected]
+        if self._indexer is not None:
+            stored += self._indexer.project(x)
         attended = each(cache, partial(self._run_sequence, masks), queries_keys, *stored)
         width = spec.heads * spec.value_dim
         if gate is None:
@@ -186,11 +194,12 @@ class Attention:
         cache: LayerCache,
         queries_keys: mx.array,
         values: mx.array | None = None,
+        *index: mx.array,
     ) -> mx.array:
         """Attend within one sequence: queries and keys side by side [1, T, heads, size] -> outputs.
 
         values [1, T, KV heads, size]; None for layers that read the keys and values of an earlier
-        layer.
+        layer. index: queries and keys of an indexer, [1, T, N] each.
         """
         assert isinstance(cache, AttentionCache | WindowCache)
         queries = queries_keys.transpose(0, 2, 1, 3)
@@ -204,7 +213,47 @@ class Attention:
             keys_values = KeysValues(keys, values.transpose(0, 2, 1, 3))
         if self._spec.growth is not None:
             queries = _scale_by_position(queries, cache.start(), self._spec.growth)
-        return self._attend(queries, keys_values, cache, masks).transpose(0, 2, 1, 3)
+        if self._indexer is None or keys_values is None:
+            return self._attend(queries, keys_values, cache, masks).transpose(0, 2, 1, 3)
+        assert isinstance(cache, AttentionCache)
+        index_queries, index_keys = index
+        start = cache.start()
+        cache.append(*keys_values, index_keys[:, None])
+        found = self._indexer.select(index_queries, cache, start)
+        return self._attend_sparse(queries, cache, masks, found).transpose(0, 2, 1, 3)
+
+    def _attend_sparse(
+        self, queries: mx.array, cache: AttentionCache, masks: Masks, found: Selection | None
+    ) -> mx.array:
+        """Attend to all tokens in rows that see few, and to selected ones in later rows.
+
+        queries: [1, heads, T, size]; their keys and values are in the cache. found: None where all
+        rows see few; which rows do may be unknown to the host.
+        """
+        if found is None:
+            return self._attend(queries, None, cache, masks)
+        sparse = self._attend_selected(queries, cache, found)
+        if cache.length >= found.least:
+            return sparse
+        dense = self._attend(queries, None, cache, masks)
+        is_early = positions(cache.start(), range(queries.shape[2]))[:, None] < found.least
+        return mx.where(is_early, dense, sparse)
+
+    def _attend_selected(
+        self, queries: mx.array, cache: AttentionCache, found: Selection
+    ) -> mx.array:
+        """Attend by MLX, each row of queries [1, heads, T, size] to the tokens found for it."""
+        spec, (rows, width) = self._spec, found.tokens.shape
+        by_row = queries.transpose(2, 1, 0, 3)
+        seen = (self._stock.indices((1, width)) < found.counts)[:, None, None]
+        options = AttentionOptions(self._scale, None, self._mlx_sinks, spec.cap)
+        a_row = width * spec.kv_heads * (spec.key_dim + spec.value_dim) * queries.dtype.size
+        made = []
+        for part in tiles(slice(0, rows), a_row):
+            keys, values = cache.gather(found.tokens[part])
+            own = options._replace(mask=seen[part])
+            made.append(self._stock.attention(by_row[part], keys, values, own))
+        return mx.concatenate(made).transpose(2, 1, 0, 3)
 
     def _attend(
         self, queries: mx.array, keys_values: KeysValues | None, cache: KeyValueCache, masks: Masks
@@ -222,7 +271,7 @@ class Attention:
         cut = key_blocks(form, spec.key_dim, spec.value_dim, spec.heads // spec.kv_heads)
         return few_query_attention(
             self._stock.contiguous(queries),
-            cache.buffers if keys_values is None else cache.append(*keys_values),
+            cache.key_value_buffers if keys_values is None else cache.append(*keys_values),
             form,
             masks.key_span(cache, rows, cut),
             self._scale,

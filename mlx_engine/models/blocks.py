@@ -26,6 +26,7 @@ from mlx_engine.models.layers import (
 )
 from mlx_engine.models.mamba import LightningAttention, Mamba2
 from mlx_engine.models.recurrent_specs import (
+    DeltaNetSpec,
     KimiDeltaSpec,
     LightningSpec,
     Mamba2Spec,
@@ -155,6 +156,7 @@ def mixer_of(spec: MixerSpec, part: Part, eps: float) -> Mixer:
         return LightningAttention(spec, inner, eps)
     if isinstance(spec, KimiDeltaSpec):
         return KimiDeltaAttention(spec, inner, eps)
+    assert isinstance(spec, Mamba2Spec | DeltaNetSpec)
     return Mamba2(spec, inner, eps) if isinstance(spec, Mamba2Spec) else DeltaNet(spec, inner, eps)
 
 

@@ -87,6 +87,11 @@ class ConfigFields:
             raise self.wrong(name, list(counts), Words("a list of whole numbers"))
         return counts
 
+    def first_count(self, name: str) -> int:
+        """Read an integer, or the first of a list of them, from config.json; none negative."""
+        counts = self.counts(name) if isinstance(self._value(name, None), list) else ()
+        return counts[0] if counts else self.count(name, minimum=0)
+
     def flags(self, name: str) -> tuple[bool, ...]:
         """Read a list of booleans from config.json; empty where the field is absent."""
         listed = self._value(name, [])

@@ -28,6 +28,15 @@ PASSES_OF_ONE = Reason(
 )
 
 
+WAITS_FOR_TOKENS = Reason(
+    "waits-for-tokens",
+    Words(
+        "Each step waits for the one before it: which rows of a table are read from the disk "
+        "depends on the tokens of that step."
+    ),
+)
+
+
 class MtpHead(Protocol):
     """Protocol of one multi-token-prediction (MTP) head, which drafts tokens for verification.
 
@@ -89,6 +98,10 @@ class Model(Protocol):
         """Reason why the model cannot verify drafts (caches without rollback); None if it can."""
 
     @property
+    def waits_for_tokens(self) -> Reason | None:
+        """Reason why a pass cannot be begun before the host knows its tokens; None if it can."""
+
+    @property
     def output_rows(self) -> FewRowMatrix | None:
         """Kernels that pick tokens by the output matrix, without logits; None without them."""
 
@@ -125,6 +138,7 @@ class Headless:
     """Base class of models without MTP heads, which process one sequence per pass."""
 
     heads: tuple[MtpHead, ...] = ()
+    waits_for_tokens: Reason | None = None
     output_rows: FewRowMatrix | None = None
     joint_forward: JointForward | None = None
 

@@ -15,7 +15,8 @@ from mlx_engine.cache.joint import JointCache, JointCaches, each
 from mlx_engine.models import model_spec
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock, PerLayerEmbedding
-from mlx_engine.models.contract import JointForward
+from mlx_engine.models.contract import WAITS_FOR_TOKENS, JointForward
+from mlx_engine.models.hyper_connections import HyperConnection, StreamBlock, StreamJoin
 from mlx_engine.models.kernel_matrices import FewRowMatrix
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.vision.contract import PictureRows
@@ -46,8 +47,12 @@ class Decoder:
         part = Part(trunk, "", spec.tensors(trunk.names))
         matrix = part.matrix("embed_tokens")
         self.spec, self.packed_cache = spec, spec.packed_cache
-        self.vocabulary, self.hidden_size = spec.vocabulary, spec.hidden
-        self._norm = Norm.read(part, "norm", spec.eps, is_layer_norm=spec.norm == "layer")
+        reads = any(block.ngrams is not None for block in spec.blocks)
+        self.waits_for_tokens = WAITS_FOR_TOKENS if reads else None
+        self._residual_out = spec.heads is not None and spec.heads.trunk_state == "residual"
+        self.vocabulary = spec.vocabulary
+        self.hidden_size = spec.width if self._residual_out else spec.hidden
+        self._norm = _read_last_norm(spec, part)
         self._layers, self._kinds = _read_layers(spec, part)
         dtypes = (dtype for layer in self._layers for dtype in layer.block.dtypes)
         dtype = min(dtypes, key=lambda dtype: dtype.size)
@@ -65,7 +70,6 @@ class Decoder:
         bias = part.vector("lm_head.bias", output.dtype) if spec.logit_bias else None
         self._output = Linear.of(output, trunk.kernels, bias)
         is_plain = bias is None and spec.logit_scale == 1.0 and not spec.logit_cap
-        self._residual_out = spec.heads is not None and spec.heads.trunk_state == "residual"
         picks = is_plain and not self._residual_out  # else states are not what the output takes
         self.output_rows = FewRowMatrix.of(output, trunk.kernels, "pick") if picks else None
         every = None if heads is None else Part(heads, "", spec.head_tensors(heads.names))
@@ -148,6 +152,9 @@ class Decoder:
         if pictures is not None:
             x = mx.where(pictures.is_picture[:, None], pictures.embeddings.astype(x.dtype), x)
             masks = Masks(places=pictures.places)
+        own = None
+        if self.spec.streams is not None:
+            x, own = mx.tile(x, (1, 1, self.spec.streams.count)), tokens
         layers: Sequence[LayerCache | JointCache] = caches.layers
         if self.spec.embed_norm:
             x = self._norm(x)
@@ -156,7 +163,7 @@ class Decoder:
         vectors = None if self._per_layer is None else self._per_layer(tokens, x)
         residuals = {-1: x} if residual_layers else {}
         for number, block, places, _ in self._layers:
-            own = None if vectors is None else vectors[:, :, number]
+            own = own if vectors is None else vectors[:, :, number]
             x = block(x, layers[places], masks, own)
             self._stock.start_evaluation(x)
             if number in residual_layers:
@@ -217,11 +224,25 @@ def _written_keys_values(cache: LayerCache, hidden: mx.array) -> mx.array:
     return mx.concatenate([side.reshape(1, hidden.shape[1], -1) for side in rows], axis=-1)
 
 
+Block = DecoderBlock | StreamBlock
+
+
+def _read_block(block: model_spec.BlockSpec, part: Part, model: model_spec.ModelSpec) -> Block:
+    return (DecoderBlock if block.streams is None else StreamBlock)(block, part, model)
+
+
+def _read_last_norm(spec: model_spec.ModelSpec, part: Part) -> Norm | HyperConnection:
+    """Read what makes a hidden state of the residual: a norm, or a mix of all streams."""
+    if spec.streams is None:
+        return Norm.read(part, "norm", spec.eps, is_layer_norm=spec.norm == "layer")
+    return HyperConnection(spec.streams, part.subpart("hyper_connection_mixer"), spec.eps)
+
+
 class _Layer(NamedTuple):
     """A decoder block and its slice of the cache list; has_caches: it uses no earlier layer's."""
 
     number: int
-    block: DecoderBlock
+    block: Block
     caches: slice
     has_caches: bool
 
@@ -237,12 +258,12 @@ class _ModelLayers(NamedTuple):
 
 
 def _read_layers(spec: model_spec.ModelSpec, part: Part) -> _ModelLayers:
-    blocks: list[DecoderBlock] = []
+    blocks: list[Block] = []
     kinds: set[int] = set()
     seen: list[tuple[model_spec.BlockSpec, list[tuple[mx.Dtype, tuple[int, ...]]]]] = []
     for number, block in enumerate(spec.blocks):
         before = len(part.table.taken_arrays)
-        blocks.append(DecoderBlock(block, part.subpart(f"layers.{number}"), spec))
+        blocks.append(_read_block(block, part.subpart(f"layers.{number}"), spec))
         forms = [(array.dtype, array.shape) for array in part.table.taken_arrays[before:]]
         if (block, forms) not in seen:
             seen.append((block, forms))
@@ -254,7 +275,7 @@ def _read_layers(spec: model_spec.ModelSpec, part: Part) -> _ModelLayers:
 
 
 def _assign_caches(
-    spec: model_spec.ModelSpec, blocks: Sequence[DecoderBlock], layer_numbers: Sequence[int]
+    spec: model_spec.ModelSpec, blocks: Sequence[Block], layer_numbers: Sequence[int]
 ) -> list[_Layer]:
     """Pick layers by number, with slices of a cache list that has caches for these layers alone."""
     layers: list[_Layer] = []
@@ -263,8 +284,8 @@ def _assign_caches(
     for number in layer_numbers:
         block = spec.blocks[number]
         if block.kv_layer is None:
-            places[number] = slice(count, count + len(block.mixers))
-            count += len(block.mixers)
+            places[number] = slice(count, count + block.cache_count)
+            count += block.cache_count
         source = number if block.kv_layer is None else block.kv_layer
         layers.append(_Layer(number, blocks[number], places[source], source == number))
     return layers
@@ -276,6 +297,28 @@ def _head_parts(every: Part) -> list[Part]:
     while "join.weight" in (further := every.subpart(f"layers.{len(parts)}")):
         parts.append(further)
     return parts
+
+
+class _Join:
+    """Input of an MTP head: norms of embedding and hidden state, concatenated and projected."""
+
+    def __init__(self, part: Part, eps: float, *, embedding_first: bool) -> None:
+        self._embedding_first = embedding_first
+        order = ("enorm", "hnorm") if embedding_first else ("hnorm", "enorm")
+        self._both_norms = Norm.read_rows(part, dict.fromkeys(order, 1), eps)
+        self._join = Linear.read(part, "join")
+        first, second = self._both_norms.weight.astype(mx.float32)
+        self._norms = Norms(first, second, eps)
+        matrix, kernels = self._join.matrix, part.kernels
+        self._few_rows = FewRowMatrix.of(matrix, kernels, "mtp-input") if embedding_first else None
+
+    def __call__(self, embedded: mx.array, hidden: mx.array) -> mx.array:
+        """Join embeddings and hidden states [1, T, H] -> [1, T, H]."""
+        if self._few_rows is not None and self._few_rows.takes(embedded):
+            return self._few_rows.join(embedded, hidden, self._norms)
+        ordered = [embedded, hidden] if self._embedding_first else [hidden, embedded]
+        both = mx.concatenate(ordered, axis=-1)
+        return self._join(self._both_norms(both).reshape(both.shape))
 
 
 class DecoderHead:
@@ -293,23 +336,20 @@ class DecoderHead:
         number: int,
         part: Part,
         embedding: Embedding,
-        norm: Norm,
+        norm: Norm | HyperConnection,
         output: Linear,
     ) -> None:
         assert spec.heads is not None
         eps = spec.eps
         self.vocabulary = spec.vocabulary
         self._heads, self._stock = spec.heads, part.kernels.stock
-        order = ("enorm", "hnorm") if spec.heads.embedding_first else ("hnorm", "enorm")
-        self._both_norms = Norm.read_rows(part, dict.fromkeys(order, 1), eps)
-        self._join = Linear.read(part, "join")
-        first, second = self._both_norms.weight.astype(mx.float32)
-        self._norms = Norms(first, second, eps)
-        can_join = spec.heads.embedding_first
-        matrix = self._join.matrix
-        self._joining = FewRowMatrix.of(matrix, part.kernels, "mtp-input") if can_join else None
-        self._block = DecoderBlock(spec.heads.blocks[number], part, spec)
-        self._norm = Norm.read(part, "norm", eps) if spec.heads.norm == "own" else norm
+        self._join: _Join | StreamJoin
+        if spec.streams is None:
+            self._join = _Join(part, eps, embedding_first=spec.heads.embedding_first)
+        else:
+            self._join = StreamJoin(spec.streams, part, eps)
+        self._block = _read_block(spec.heads.blocks[number], part, spec)
+        self._norm = _read_last_norm(spec, part) if spec.heads.norm == "own" else norm
         self._embed = embedding
         if "embed_tokens.weight" in part:
             own = part.matrix("embed_tokens")
@@ -324,7 +364,7 @@ class DecoderHead:
         self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
     ) -> mx.array:
         """Run an MTP head: tokens [1, T], previous hidden states [1, T, H] -> its own [1, T, H]."""
-        state = self._block(self._joined(self._embed(tokens), hidden), caches.layers, Masks())
+        state = self._block(self._join(self._embed(tokens), hidden), caches.layers, Masks())
         made = self._norm(state) if self._heads.chain_state == "normed" else state
         self._stock.start_evaluation(made)
         return made
@@ -338,10 +378,3 @@ class DecoderHead:
     def widen(self) -> None:
         """Embed tokens in bfloat16 from the next pass on, as the trunk does."""
         self._embed = self._embed.widened()
-
-    def _joined(self, embedded: mx.array, hidden: mx.array) -> mx.array:
-        if self._joining is not None and self._joining.takes(embedded):
-            return self._joining.join(embedded, hidden, self._norms)
-        ordered = [embedded, hidden] if self._heads.embedding_first else [hidden, embedded]
-        both = mx.concatenate(ordered, axis=-1)
-        return self._join(self._both_norms(both).reshape(both.shape))

@@ -72,7 +72,8 @@ class DeltaNet:
         spec = self._spec
         gate, rows = self._inputs.split_gate(self._projections.padded_products(x))
         outputs = self._head_norm(each(cache, self._run_sequence, *rows))
-        join = self._stock.elementwise(_apply_silu_gate)
+        is_silu = spec.gate == "silu"
+        join = self._stock.elementwise(_apply_silu_gate if is_silu else apply_wide_gate)
         if not spec.tiled:
             return join(outputs.reshape(gate.shape), gate)
         grouped = (1, x.shape[1], spec.key_heads, -1, spec.value_dim)

@@ -26,7 +26,8 @@ class TensorParts(Generic[T]):
     """Tensors of a model's files by canonical name: those of the trunk, of MTP heads, and skipped.
 
     T is a tensor's header or array. skipped: tensors that text generation does not need (vision,
-    copies of tied embeddings, buffers), by their names in the file. Tensors stored fused or split
+    copies of tied embeddings, buffers), by their names in the file. on_disk: parts of embedding
+    tables that are not loaded, as single rows are read when needed. Tensors stored fused or split
     keep other names; the recipes assemble them.
     """
 
@@ -35,6 +36,7 @@ class TensorParts(Generic[T]):
     skipped: dict[str, T]
     trunk_recipes: Recipes = field(default_factory=dict)
     head_recipes: Recipes = field(default_factory=dict)
+    on_disk: dict[str, T] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,11 @@ class Family(ABC):
         """Sort the tensors of a separate file of MTP heads; names may lack the heads' prefix."""
         del origin
         return TensorParts({}, dict(raw), {})
+
+    def is_on_disk(self, name: str) -> bool:
+        """Whether a tensor is a part of an embedding table that stays on disk."""
+        del name
+        return False
 
     def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
         """Shapes of the trunk's tensors before quantisation; empty where only mlx-lm knows them.

@@ -1,16 +1,21 @@
-"""Lightning indexer of sparse attention (arXiv 2512.02556): which tokens a row attends to.
+"""Indexers of sparse attention, which select the tokens that a row attends to.
 
-The published kernels score rotated (Hadamard) queries and keys in fp8; the rotation changes no
-product, so it is left out, and scores are of the model's own type. A row's selection depends on its
-scores alone: of equal ones, which are common because negative products count 0, the latest tokens
-are taken, whatever rows lie beside it.
+A lightning indexer (arXiv 2512.02556) selects single tokens, that of Qwen3.8-Flash-Next blocks of
+tokens by means of their keys. The published kernels of the first score rotated (Hadamard) queries
+and keys in fp8; the rotation changes no product, so it is left out, and scores are of the model's
+own type. A row's selection depends on its scores alone: of equal ones, which are common because
+negative products count 0, the latest tokens are taken, whatever rows lie beside it.
 """
+
+from dataclasses import replace
+from typing import NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.choice import MOST_ROWS
 from metal_kernels.stock import SCORES_BYTES, Position
 from mlx_engine.cache.attention import AttentionCache, positions
-from mlx_engine.models.layer_specs import IndexerSpec
+from mlx_engine.models.layer_specs import BlockIndexSpec, IndexerSpec, RopeSpec
 from mlx_engine.models.layers import Linear, Norm, RotaryEmbedding
 from mlx_engine.models.weights import Part
 
@@ -66,6 +71,82 @@ class Indexer:
             ranked = mx.sort(stock.elementwise(_rank)(scores, places), axis=1)
             made.append(ranked[:, -spec.most :].astype(mx.uint32))
         return mx.concatenate(made) if len(made) > 1 else made[0]
+
+
+class Selection(NamedTuple):
+    """Positions int [T, N] of the tokens that rows attend to, worst blocks first.
+
+    counts: how many of them each row attends to, [T, 1], the last ones being left over. least:
+    position from which on a row sees selected tokens; before it, all.
+    """
+
+    tokens: mx.array
+    counts: mx.array
+    least: int
+
+
+class BlockIndexer:
+    """An indexer that selects blocks of tokens; raw keys are cached beside the attention's."""
+
+    def __init__(self, spec: BlockIndexSpec, rope: RopeSpec | None, part: Part, eps: float) -> None:
+        self._spec, self._kernels, self._stock = spec, part.kernels, part.kernels.stock
+        self._inputs = Linear.read(part, "index_qk_proj")
+        self._query_norm = Norm.read(part, "q_layernorm", eps)
+        self._key_norm = Norm.read(part, "k_layernorm", eps)
+        self._rotate = self._rotate_blocks = None
+        if rope is not None:
+            self._rotate = RotaryEmbedding(rope, self._stock)
+            factors = rope.factors or (1.0,) * (rope.width // 2)
+            by_block = replace(rope, factors=tuple(factor / spec.block for factor in factors))
+            self._rotate_blocks = RotaryEmbedding(by_block, self._stock)
+
+    def project(self, x: mx.array) -> list[mx.array]:
+        """Hidden states [1, T, H] -> queries [1, T, heads * size] and raw keys [1, T, size]."""
+        return list(mx.split(self._inputs(x), [self._spec.heads * self._spec.size], axis=-1))
+
+    def select(
+        self, queries: mx.array, cache: AttentionCache, position: Position
+    ) -> Selection | None:
+        """Select tokens for each row of a block that was just written to the cache.
+
+        queries: as `project` made them. None where all rows see all tokens.
+        """
+        spec, rows, (keys,) = self._spec, queries.shape[1], cache.others
+        blocks = keys.shape[2] // spec.block
+        if blocks <= spec.most:
+            return None
+        queries = self._query_norm(queries.reshape(1, rows, spec.heads, spec.size)).swapaxes(1, 2)
+        pooled = keys[:, :, : blocks * spec.block].reshape(1, blocks, spec.block, spec.size)
+        means = mx.mean(pooled.astype(mx.float32), axis=2).astype(keys.dtype)
+        columns = self._key_norm(means)[:, None]
+        if self._rotate is not None and self._rotate_blocks is not None:
+            queries, columns = self._rotate(queries, position), self._rotate_blocks(columns, 0)
+        queries, columns = queries[0].swapaxes(0, 1), columns[0, 0].astype(mx.float32).T
+        made, counts = [], []
+        a_row = blocks * max(2 * spec.heads * _SCORE_BYTES, 4 * _KEY_BYTES)
+        if self._kernels.exact and rows <= MOST_ROWS:  # MLX may round several rows differently
+            a_row = SCORES_BYTES
+        for part in tiles(slice(0, rows), a_row):
+            seen = positions(position, range(part.start, part.stop))[:, None] + 1
+            complete = seen // spec.block
+            products = queries[part].astype(mx.float32) @ columns
+            scores = mx.maximum(products, 0).sum(axis=1)
+            places = self._stock.indices((1, blocks))
+            scores = mx.where(places < complete, scores, -mx.inf)
+            ranked = mx.sort(self._stock.elementwise(_rank)(scores, places), axis=1)
+            chosen = ranked[:, -spec.most :].astype(mx.uint32).astype(mx.int32)
+            made.append(mx.minimum(self._tokens(chosen, complete), keys.shape[2] - 1))
+            counts.append(mx.minimum(complete, spec.most) * spec.block + seen % spec.block)
+        return Selection(
+            mx.concatenate(made), mx.concatenate(counts), (spec.most + 1) * spec.block - 1
+        )
+
+    def _tokens(self, blocks: mx.array, complete: mx.array) -> mx.array:
+        """Positions of the tokens in blocks [R, most], then of those behind all complete blocks."""
+        spec = self._spec
+        every = mx.concatenate([blocks, complete], axis=1)[..., None] * spec.block
+        tokens = every + self._stock.indices((1, 1, spec.block)).astype(mx.int32)
+        return tokens.reshape(len(blocks), -1)[:, :-1]
 
 
 def tiles(rows: slice, bytes_per_row: int) -> list[slice]:

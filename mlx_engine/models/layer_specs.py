@@ -114,6 +114,30 @@ class QueryGrowth:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockIndexSpec:
+    """Indexer of sparse attention that selects blocks of tokens (Qwen3.8-Flash-Next, QSA).
+
+    A row sees the `most` blocks of `block` tokens each with the highest scores, among those that
+    end before it or with it, and all tokens behind them: all tokens while there are no more blocks.
+    Scores: sum over heads of relu(query . key), the key being the norm of the mean of the keys of a
+    block's tokens, rotated as its first token. size: of a query and a key.
+    """
+
+    heads: int
+    size: int
+    block: int
+    most: int
+
+    def tensors(self, hidden: int) -> Shapes:
+        """Names and shapes of the weights of a block indexer."""
+        return {
+            "indexer.index_qk_proj.weight": ((self.heads + 1) * self.size, hidden),
+            "indexer.q_layernorm.weight": (self.size,),
+            "indexer.k_layernorm.weight": (self.size,),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionSpec:
     """Grouped-query attention (arXiv 2305.13245) with the options of all families.
 
@@ -126,6 +150,7 @@ class AttentionSpec:
     2309.17453). qkv_blocks: blocks of a fused qkv matrix, each with a share of the heads. values:
     projected, or the projected keys before their norm. value_norm: RMS norm of each head's values,
     without weights. kv_layer: earlier layer whose keys and values are used; None for own ones.
+    index: selects the tokens that a row attends to; None for all.
     """
 
     heads: int
@@ -147,6 +172,7 @@ class AttentionSpec:
     values: Literal["projected", "keys"] = "projected"
     value_norm: bool = False
     kv_layer: int | None = None
+    index: BlockIndexSpec | None = None
 
     prefix = "self_attn"
 
@@ -177,6 +203,8 @@ class AttentionSpec:
             made["g_proj.weight"] = (self.heads, hidden)
         if self.sinks:
             made["sinks"] = (self.heads,)
+        if self.index is not None:
+            made |= self.index.tensors(hidden)
         return made
 
     @property
@@ -184,7 +212,8 @@ class AttentionSpec:
         """Size of an attention layer's KV cache; empty where it uses an earlier layer's."""
         if self.kv_layer is not None:
             return CacheSize()
-        return key_value_size(self.kv_heads, self.key_dim, self.value_dim, self.window)
+        size = key_value_size(self.kv_heads, self.key_dim, self.value_dim, self.window)
+        return size if self.index is None else size._replace(plain_values=self.index.size)
 
     @property
     def packed_cache(self) -> Reason | None:

@@ -17,12 +17,43 @@ from mlx_engine.models.layer_specs import (
     Shapes,
     sum_of_sizes,
 )
+from mlx_engine.models.ngram_spec import NgramSpec
 from mlx_engine.models.recurrent_specs import RecurrentSpec
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.memory_plan import WorkSize
 
 State = Literal["normed", "residual"]
 """A hidden state after or before the norm that ends trunk or head."""
+
+
+CONNECTIONS = ("attn_hyper_connection", "mlp_hyper_connection")
+"""Names of the hyper-connections of a block's mixer and feed-forward."""
+
+_LAST_CONNECTION = "hyper_connection_mixer"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsSpec:
+    """Residual streams with hyper-connections (arXiv 2409.19606) in place of norms.
+
+    count: of the streams. rank: of the product that makes the weights of a mix.
+    """
+
+    count: int
+    rank: int
+
+    def tensors(self, hidden: int, *, has_gains: bool) -> Shapes:
+        """Names and shapes of the weights of one hyper-connection.
+
+        has_gains: something is added to the streams by it.
+        """
+        width = self.count * hidden
+        made: Shapes = {
+            "hc_norm.weight": (width,),
+            "input_mix_weight_down.weight": (self.rank, width),
+            "input_mix_weight_up.weight": (width, self.rank),
+        }
+        return made | ({"block_inject_weight.weight": (self.count, width)} if has_gains else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +66,8 @@ class BlockSpec:
     reading the block's input; "shared": parallel with a single norm. residual_scale: factor of each
     addend. second_mixer: has the same input, and is added too. experts: routed experts in parallel
     to a dense feed-forward, with their own norms. per_layer_width: size of this layer's per-layer
-    input vectors, 0 for none. scaled: the block's output is multiplied by a stored number.
+    input vectors, 0 for none. scaled: the block's output is multiplied by a stored number. streams:
+    hyper-connections in place of norms. ngrams: embeddings of n-grams added to the streams before.
     """
 
     mixer: AttentionSpec | LatentAttentionSpec | RecurrentSpec | None
@@ -46,6 +78,8 @@ class BlockSpec:
     experts: ExpertsSpec | None = None
     per_layer_width: int = 0
     scaled: bool = False
+    streams: StreamsSpec | None = None
+    ngrams: NgramSpec | None = None
 
     @property
     def kv_layer(self) -> int | None:
@@ -54,8 +88,14 @@ class BlockSpec:
 
     @property
     def mixers(self) -> tuple[AttentionSpec | LatentAttentionSpec | RecurrentSpec, ...]:
-        """The sequence mixers (attention, recurrence) of a block, two at most."""
-        return tuple(mixer for mixer in (self.mixer, self.second_mixer) if mixer is not None)
+        """Parts of a block with caches: n-gram embeddings, and sequence mixers, two at most."""
+        every = (self.ngrams, self.mixer, self.second_mixer)
+        return tuple(mixer for mixer in every if mixer is not None)
+
+    @property
+    def cache_count(self) -> int:
+        """Number of a block's caches: n-gram embeddings have two."""
+        return len(self.mixers) + (self.ngrams is not None)
 
     @property
     def cache(self) -> CacheSize:
@@ -75,6 +115,9 @@ class BlockSpec:
         for feed in (self.feed, self.experts):
             shapes = {} if feed is None else feed.tensors(hidden)
             made |= {f"{ExpertsSpec.prefix}.{name}": shape for name, shape in shapes.items()}
+        if self.streams is not None:
+            shapes = self.streams.tensors(hidden, has_gains=True)
+            made |= {f"{of}.{name}": shape for of in CONNECTIONS for name, shape in shapes.items()}
         if self.per_layer_width:
             made["per_layer_input_gate.weight"] = (self.per_layer_width, hidden)
             made["per_layer_projection.weight"] = (hidden, self.per_layer_width)
@@ -85,6 +128,8 @@ class BlockSpec:
     @property
     def norm_names(self) -> tuple[str, ...]:
         """Names of a block's norms: before and after mixer and feed-forward, and of extra parts."""
+        if self.streams is not None:
+            return ()
         before = ("input_layernorm", "post_attention_layernorm")
         after = ("mixer_out_norm", "feed_out_norm")
         norms: tuple[str, ...] = {
@@ -105,7 +150,8 @@ class MtpHeadsSpec:
 
     Row k predicts token k+1 (arXiv 2412.19437, section 2.2). Rows begin with (x_1, h_0); rotation
     is relative, so row k may have position k-1 in the head's cache. A single head drafts further
-    tokens from its own hidden states; of several heads, head n drafts the n-th token.
+    tokens from its own hidden states; of several heads, head n drafts the n-th token. With residual
+    streams, products of the embedding and of each stream are added in place of the join.
 
     blocks: one for each head that is run. trunk_state, chain_state: which hidden state a head reads
     from the trunk, and which it passes on. norm, embedding, output: the trunk's or the head's own;
@@ -184,8 +230,7 @@ class ModelSpec:
         present: names in the files, which decide between alternative layouts.
         """
         hidden, vocabulary = self.hidden, self.vocabulary
-        made: Shapes = {"embed_tokens.weight": (vocabulary, hidden)}
-        made |= {f"norm.{part}": (hidden,) for part in _norm_parts(has_bias=self.norm_bias)}
+        made: Shapes = {"embed_tokens.weight": (vocabulary, hidden)} | self._last_norm
         if self.positions:
             made["embed_positions.weight"] = (self.positions, hidden)
         if self.tied is False or (self.tied is None and "lm_head.weight" in present):
@@ -208,9 +253,14 @@ class ModelSpec:
             name = f"layers.{number}."
             if number and not any(one.startswith(name) for one in present):
                 break
+            made[f"{name}enorm.weight"], made[f"{name}hnorm.weight"] = (hidden,), (self.width,)
             made[f"{name}join.weight"] = (hidden, 2 * hidden)
-            norms = ("enorm", "hnorm", *(["norm"] if self.heads.norm == "own" else []))
-            made |= {f"{name}{norm}.weight": (hidden,) for norm in norms}
+            if self.streams is not None:
+                made |= dict.fromkeys(
+                    (f"{name}join.weight", f"{name}join_streams.weight"), (hidden,) * 2
+                )
+            if self.heads.norm == "own":
+                made |= {f"{name}{norm}": shape for norm, shape in self._last_norm.items()}
             made |= self._block_tensors(name, block, present)
             if f"{name}embed_tokens.weight" in present:
                 made[f"{name}embed_tokens.weight"] = matrix
@@ -233,6 +283,24 @@ class ModelSpec:
             self.hidden, has_split_kv_b=has_split_kv_b, has_norm_bias=self.norm_bias
         )
         return {f"{prefix}{name}": shape for name, shape in shapes.items()}
+
+    @property
+    def streams(self) -> StreamsSpec | None:
+        """Residual streams of a model's blocks; None with a single one."""
+        return self.blocks[0].streams
+
+    @property
+    def width(self) -> int:
+        """Elements of all residual streams of a token."""
+        return self.hidden * (1 if self.streams is None else self.streams.count)
+
+    @property
+    def _last_norm(self) -> Shapes:
+        """Weights of what ends the trunk: a norm, or the hyper-connection of the output head."""
+        if self.streams is None:
+            return {f"norm.{part}": (self.hidden,) for part in _norm_parts(has_bias=self.norm_bias)}
+        shapes = self.streams.tensors(self.hidden, has_gains=False)
+        return {f"{_LAST_CONNECTION}.{name}": shape for name, shape in shapes.items()}
 
     @property
     def _mixers(self) -> list[AttentionSpec | LatentAttentionSpec | RecurrentSpec]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mlx_engine.models.layer_specs import CacheSize, RopeSpec, Shapes
+from mlx_engine.models.ngram_spec import NgramSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class DeltaNetSpec:
 
     taps: kernel size of the causal convolution over queries, keys and values. tiled: rows of
     in_proj_z and columns of out_proj are ordered by value head within a key head first, as in GGUF
-    files (first value heads of all key heads, then second ones).
+    files (first value heads of all key heads, then second ones). gate: activation of the output
+    gate.
     """
 
     key_heads: int
@@ -26,6 +28,7 @@ class DeltaNetSpec:
     value_dim: int
     taps: int
     tiled: bool = False
+    gate: Literal["silu", "sigmoid"] = "silu"
 
     prefix = "linear_attn"
 
@@ -253,5 +256,7 @@ class LightningSpec:
     packed_cache = None
 
 
-RecurrentSpec = DeltaNetSpec | KimiDeltaSpec | ShortConvolutionSpec | Mamba2Spec | LightningSpec
+RecurrentSpec = (
+    DeltaNetSpec | KimiDeltaSpec | ShortConvolutionSpec | Mamba2Spec | LightningSpec | NgramSpec
+)
 """Every kind of them."""

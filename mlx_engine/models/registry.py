@@ -20,6 +20,7 @@ from mlx_engine.models.families import (
     plain_experts,
     qwen3,
     qwen3_5,
+    qwen4_exp,
     step3p5,
 )
 from mlx_engine.models.family import Family
@@ -29,6 +30,7 @@ from mlx_engine.values.errors import UnsupportedModel
 
 _TYPES: dict[type[NativeFamily], str] = {
     qwen3_5.Qwen35: "qwen3_5 qwen3_5_moe qwen3_8 qwen3_8_moe qwen3_next",
+    qwen4_exp.Qwen4Exp: "qwen4_exp",
     llama.Llama: "llama iquestcoder xverse mistral ministral ministral3 mixtral seed_oss smollm3",
     llama.Granite: "granite minicpm",
     qwen3.Qwen2: "qwen2 qwen2_vl qwen2_5_vl",

@@ -39,7 +39,8 @@ _UNNEEDED = {
     ): Words("for sound, which is not read"),
     re.compile(
         r".*(\brotary_emb\.(\w+_)?(inv_freq|cos_cached|sin_cached)"
-        r"|\.(attention|attn)\.(masked_)?bias)$"
+        r"|\.(attention|attn)\.(masked_)?bias"
+        r"|\.ple_embedding\.(layer_multipliers|ngram_heads_(vocab_sizes|offsets)))$"
     ): Words("computed from the config"),
     re.compile(r".*attn\.(\w+\.)?(q|k|v|kv|prob|prob_output)_(scale|zero_point)$"): Words(
         "for an 8-bit cache, which is not scaled here"

@@ -1,11 +1,13 @@
 """Named weights of a trunk or of MTP heads; building the model takes each exactly once."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
 
 from metal_kernels.choice import NO_KERNELS, Kernels
 from metal_kernels.stock import computes_on_gpu
@@ -29,13 +31,26 @@ from mlx_engine.values.errors import (
 _NAMES_IN_A_MESSAGE = 6
 
 
+class RowTable(Protocol):
+    """Protocol of an embedding table outside memory, of which single rows are read from disk."""
+
+    def check_shape(self, rows: int, width: int) -> None:
+        """Raise BadModelFile if the table has other numbers of rows or of elements in a row."""
+
+    def gather(self, numbers: Callable[[], NDArray[np.int64]], count: int) -> mx.array:
+        """Read rows of the table by number -> [count, width], floating.
+
+        numbers: returns the numbers of the rows; it may wait for the device.
+        """
+
+
 class WeightTable:
     """Named weight arrays of a model's trunk or MTP heads; each must be taken exactly once.
 
     origin: file or folder the arrays come from, for messages. layout: rearranges the matrices that
     are handed out. kernels: kernels that layers may use. computed: dtype to compute in where stored
-    weights have no float dtype; None for bfloat16 on a GPU, else float32. Taking a name twice
-    raises KeyError.
+    weights have no float dtype; None for bfloat16 on a GPU, else float32. row_tables: embedding
+    tables that stay on disk. Taking a name twice raises KeyError.
     """
 
     def __init__(
@@ -46,8 +61,10 @@ class WeightTable:
         layout: Layout = stored_layout,
         kernels: Kernels = NO_KERNELS,
         computed: mx.Dtype | None = None,
+        row_tables: Mapping[str, RowTable] | None = None,
     ) -> None:
         self.kernels = kernels
+        self._row_tables = row_tables or {}
         self._left = dict(arrays)
         self._taken: set[str] = set()
         self.origin = origin
@@ -68,6 +85,14 @@ class WeightTable:
     def taken_arrays(self) -> tuple[mx.array, ...]:
         """All weight arrays taken so far, in the layout they were handed out in; kept in memory."""
         return tuple(self._handed_out)
+
+    def row_table(self, name: str, rows: int, width: int) -> RowTable:
+        """Look up an embedding table on disk; BadModelFile if it is missing or misshapen."""
+        table = self._row_tables.get(name)
+        if table is None:
+            raise tensor_missing(self.origin, name)
+        table.check_shape(rows, width)
+        return table
 
     def take_all(self) -> dict[str, mx.array]:
         """Take all remaining weight arrays unchanged, for an mlx-lm class that sorts them."""

@@ -62,6 +62,7 @@ _CLASS_BY_TYPE = {
     **dict.fromkeys(("gpt_neox", "mamba", "mamba2", "olmo", "olmoe"), _GPT_NEOX),
     **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_next"), _QWEN_2),
     **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_8", "qwen3_8_moe"), _QWEN_35),
+    **dict.fromkeys(("qwen4_exp", "qwen4_exp_text"), _QWEN_35),
 }
 """model_type -> tokenizer class, where tokenizer_config.json names none."""
 

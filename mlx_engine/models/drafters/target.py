@@ -37,7 +37,7 @@ class FeatureModel(Headless):
         self.vocabulary = model.vocabulary
         self.hidden_size = model.hidden_size
         self.plain_only, self.packed_cache = model.plain_only, model.packed_cache
-        self.output_rows = model.output_rows
+        self.output_rows, self.waits_for_tokens = model.output_rows, model.waits_for_tokens
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Create empty KV caches for the target model's trunk."""

@@ -14,6 +14,7 @@ each variant of a config one in the table of tests/engine/models/test_plain_fami
 |---|---|---|---|
 | Qwen3.5 to 3.8, also with experts | qwen3_5, qwen3_8, ..._moe | 1, reused | transformers, mlx-lm |
 | Qwen3-Next | qwen3_next | 1, reused | transformers, mlx-lm |
+| Qwen3.8-Flash-Next | qwen4_exp | 1, reused | transformers, PyTorch (head) |
 | GLM-4.5, 4.6, 4.7, Air | glm4_moe | 1, reused | transformers |
 | GLM-4.7-Flash | glm4_moe_lite | 1, reused | transformers |
 | DeepSeek-V3, R1, V3.1 | deepseek_v3 | 1, reused | transformers, mlx-lm |

@@ -42,8 +42,8 @@ class Qwen35(NativeFamily):
             "full_attention" if layer % interval == interval - 1 else "linear_attention"
             for layer in range(layers)
         )
-        attention, delta = _attention(fields), _delta_net_spec(fields)
-        feeds = [_feed_forward(fields, layer) for layer in range(layers)]
+        attention, delta = gated_attention(fields), delta_net_spec(fields)
+        feeds = [feed_forward(fields, layer) for layer in range(layers)]
         blocks = tuple(
             BlockSpec(delta if kind == "linear_attention" else attention, feed)
             for kind, feed in zip(kinds, feeds, strict=True)
@@ -75,12 +75,13 @@ class Qwen35(NativeFamily):
         return None
 
 
-def _attention(fields: ConfigFields) -> AttentionSpec:
+def gated_attention(fields: ConfigFields, rotated_share: float = 0.25) -> AttentionSpec:
+    """Attention of Qwen3.5; rotated_share: of a head, where config.json does not tell."""
     hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
     head = fields.count("head_dim", hidden // heads)
     fields.require_multiple("num_attention_heads", "num_key_value_heads")
     bias = fields.flag("attention_bias", default=False)
-    rope = rope_spec(fields, head, rotated_share=0.25)
+    rope = rope_spec(fields, head, rotated_share=rotated_share)
     return AttentionSpec(
         heads=heads,
         kv_heads=fields.count("num_key_value_heads"),
@@ -94,7 +95,8 @@ def _attention(fields: ConfigFields) -> AttentionSpec:
     )
 
 
-def _delta_net_spec(fields: ConfigFields) -> DeltaNetSpec:
+def delta_net_spec(fields: ConfigFields) -> DeltaNetSpec:
+    """Gated DeltaNet of Qwen3.5 from config.json."""
     fields.require_multiple("linear_num_value_heads", "linear_num_key_heads")
     return DeltaNetSpec(
         key_heads=fields.count("linear_num_key_heads"),
@@ -106,7 +108,7 @@ def _delta_net_spec(fields: ConfigFields) -> DeltaNetSpec:
     )
 
 
-def _feed_forward(fields: ConfigFields, layer: int) -> FeedForwardSpec | ExpertsSpec:
+def feed_forward(fields: ConfigFields, layer: int) -> FeedForwardSpec | ExpertsSpec:
     """Feed-forward spec of a layer, with routed experts or dense.
 
     Every decoder_sparse_step-th layer except mlp_only_layers has experts.

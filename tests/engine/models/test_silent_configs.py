@@ -83,6 +83,7 @@ OF_TYPES = {
         *("time_step_floor", "time_step_max", "time_step_min", "use_mamba_kernels"),
         "num_nextn_predict_layers",
     },
+    "qwen4_exp_text": {"split_ngram_parts"},
     "smollm3": {"sliding_window"},
     "youtu": {"num_key_value_heads"},
 }
@@ -106,6 +107,11 @@ CONTEXTS: tuple[dict[str, object], ...] = (
     {"block_auto_adjust_ff_dim": True, "intermediate_size": 9999, "block_multiple_of": 8},
     {"layers_block_type": ["attention", "mlp"]},
     {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0}},
+    {
+        **{"indexer_n_heads": 4, "indexer_head_dim": 512, "indexer_kv_heads": 1},
+        **{"indexer_budget": 8, "indexer_compress_ratio": 4, "ple_layer_ids": [1]},
+        "eos_token_id": 3,
+    },
 )
 """Changes to a config with which fields count that do not otherwise."""
 

@@ -1,0 +1,244 @@
+"""Hyper-connections (arXiv 2409.19606): several residual streams, from which a block reads a mix.
+
+Hidden states of such a model are all streams side by side, [1, T, S * H]. A connection collapses
+them to what a mixer or feed-forward reads, and adds what that makes to each stream by a gain. In
+Qwen3.8-Flash-Next's, streams are normed each, the mix has a weight for every element of a stream,
+by a low-rank product, and nothing is exchanged between streams. Those of DeepSeek-V4 and Hy4 differ
+in how weights and gains are made (a weight for a whole stream), and in an exchange of streams.
+"""
+
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from metal_kernels.stock import ElementwiseFunction
+from mlx_engine.cache.contract import LayerCache
+from mlx_engine.cache.joint import JointCache, each
+from mlx_engine.cache.recurrent import RecurrentCache
+from mlx_engine.models import layer_specs, model_spec
+from mlx_engine.models.attention import Masks
+from mlx_engine.models.blocks import mixer_of
+from mlx_engine.models.experts import ExpertFeedForward
+from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, Projections, silu
+from mlx_engine.models.ngram_spec import NgramSpec
+from mlx_engine.models.weights import Part
+from mlx_engine.values.options import CacheBits
+
+
+class Collapsed(NamedTuple):
+    """What a block reads of residual streams, [1, T, H], and the raw gains of the streams, if any.
+
+    gains: [1, T, S]; the sigmoid of them over S, doubled, multiplies what the block makes.
+    """
+
+    mixed: mx.array
+    gains: mx.array | None
+
+
+class HyperConnection:
+    """Connection of residual streams to one mixer or feed-forward, or to the output head."""
+
+    def __init__(self, spec: model_spec.StreamsSpec, part: Part, eps: float) -> None:
+        self._count, self._stock = spec.count, part.kernels.stock
+        weight = part.vector("hc_norm.weight")
+        self._norm = Norm.of(weight.reshape(spec.count, -1), part, eps)
+        self._has_gains = "block_inject_weight.weight" in part
+        names = ["input_mix_weight_down"] + ["block_inject_weight"] * self._has_gains
+        self._down = Projections.read(part, names)
+        self._up = Linear.read(part, "input_mix_weight_up")
+        of_count = _functions(spec.count)
+        self._activate = self._stock.elementwise(of_count.activate)
+        self._inject = self._stock.elementwise(of_count.inject)
+
+    def collapse(self, streams: mx.array) -> Collapsed:
+        """Mix residual streams [1, T, S * H] to what a block reads [1, T, H]."""
+        normed = self._norm(streams)
+        low, *gains = self._down(normed.reshape(streams.shape))
+        weights = self._up(self._activate(low)).reshape(normed.shape)
+        weighed = self._stock.elementwise(_weigh)(weights, normed)
+        return Collapsed(mx.mean(weighed, axis=-2), gains[0] if gains else None)
+
+    def __call__(self, streams: mx.array) -> mx.array:
+        """Mix residual streams [1, T, S * H] to a hidden state [1, T, H]."""
+        return self.collapse(streams).mixed
+
+    def add_to(self, streams: mx.array, made: mx.array, gains: mx.array) -> mx.array:
+        """Add a block's output [1, T, H] to each residual stream by its gain."""
+        split = streams.reshape(*made.shape[:-1], self._count, -1)
+        added = self._inject(split, made[..., None, :], gains[..., None])
+        return added.reshape(streams.shape)
+
+
+class _StreamFunctions(NamedTuple):
+    """Elementwise functions for a number S of residual streams."""
+
+    activate: ElementwiseFunction
+    inject: ElementwiseFunction
+
+
+@cache
+def _functions(count: int) -> _StreamFunctions:
+    return _StreamFunctions(
+        activate=lambda low: silu(low / count),
+        inject=lambda streams, made, gains: streams + made * (2 * mx.sigmoid(gains / count)),
+    )
+
+
+def _weigh(weights: mx.array, normed: mx.array) -> mx.array:
+    return mx.sigmoid(weights) * normed
+
+
+class NgramEmbedding:
+    """Adds embeddings of n-grams, read from a table by token ids, to residual streams."""
+
+    def __init__(self, spec: NgramSpec, part: Part, eps: float) -> None:
+        self._spec, self._stock = spec, part.kernels.stock
+        self._table = part.table.row_table(f"{part.prefix}{spec.table}", *spec.table_shape)
+        self._keys = Linear.read(part, "key_proj")
+        self._values = Linear.read(part, "value_proj")
+        self.dtype = self._keys.matrix.dtype
+        self._key_norm, self._query_norm, self._conv_norm = (
+            Norm.of(part.vector(f"{of}_norm.weight").reshape(spec.streams, -1), part, eps)
+            for of in ("key", "query", "conv")
+        )
+        taps = part.vector("conv1d.weight").astype(self.dtype)
+        spread = mx.zeros((spec.channels, spec.taps, spec.longest), self.dtype)
+        spread[:, :, -1:] = taps
+        self._convolve = self._stock.make_convolution(
+            mx.contiguous(spread.reshape(spec.channels, -1)[:, spec.longest - 1 :])
+        )
+
+    def make_caches(self) -> list[LayerCache]:
+        """Create empty caches: the last tokens' distances to the end token, and rows convolved."""
+        spec, empty = self._spec, mx.zeros((1, 0))
+        tokens = mx.zeros((1, spec.context, 1), mx.int32)
+        rows = mx.zeros((1, spec.kept_rows, spec.channels), self.dtype)
+        return [RecurrentCache(window, empty, stock=self._stock) for window in (tokens, rows)]
+
+    def add_to(
+        self, streams: mx.array, caches: Sequence[LayerCache | JointCache], tokens: mx.array
+    ) -> mx.array:
+        """Add n-gram embeddings to residual streams [1, T, S * H] of int tokens [1, T]."""
+        spec, of_tokens, of_rows = self._spec, *caches
+        shifted = tokens.astype(mx.int32)[..., None] - spec.end
+        embedded = each(of_tokens, self._look_up, shifted)
+        keys, queries = self._key_norm(self._keys(embedded)), self._query_norm(streams)
+        scores = mx.sum(keys * queries, axis=-1, keepdims=True) * spec.hidden**-0.5
+        values = self._values(embedded)[..., None, :]
+        gated = self._stock.elementwise(_gate_by_root)(values, scores)
+        normed = self._conv_norm(gated).reshape(streams.shape)
+        convolved = each(of_rows, self._run_convolution, normed)
+        gated = gated.reshape(streams.shape)
+        return self._stock.elementwise(_add_activated)(streams, gated, convolved)
+
+    def _look_up(self, cache: LayerCache, tokens: mx.array) -> mx.array:
+        """Embeddings [1, T, width] of one sequence's tokens [1, T, 1], less the end token's id."""
+        assert isinstance(cache, RecurrentCache)
+        spec, rows = self._spec, tokens.shape[1]
+        known = mx.concatenate([cache.window.alone(spec.context), tokens], axis=1)
+        cache.write_convolution(known)
+        read = partial(_row_numbers, spec, known)
+        found = self._table.gather(read, rows * spec.context * spec.heads)
+        return found.astype(self.dtype).reshape(1, rows, spec.width)
+
+    def _run_convolution(self, cache: LayerCache, rows: mx.array) -> mx.array:
+        """Convolve rows [1, T, S * H] of one sequence behind its cached rows."""
+        assert isinstance(cache, RecurrentCache)
+        before = cache.window.alone(self._spec.kept_rows).astype(rows.dtype)
+        both = mx.concatenate([before, rows], axis=1)
+        cache.write_convolution(both)
+        return self._convolve(both)
+
+
+def _row_numbers(spec: NgramSpec, tokens: mx.array) -> NDArray[np.int64]:
+    """Table rows of the n-grams of tokens [1, context + T, 1]; waits for the tokens."""
+    return spec.row_numbers(np.array(tokens)[0, :, 0].astype(np.int64) + spec.end).ravel()
+
+
+def _gate_by_root(values: mx.array, scores: mx.array) -> mx.array:
+    """Values times the sigmoid of the scores' signed square roots."""
+    roots = mx.sqrt(mx.maximum(mx.abs(scores), 1e-6)) * mx.sign(scores)
+    return mx.sigmoid(roots) * values
+
+
+def _add_activated(streams: mx.array, gated: mx.array, convolved: mx.array) -> mx.array:
+    return streams + gated + silu(convolved)
+
+
+class StreamBlock:
+    """A decoder block that reads residual streams, and adds to them, through hyper-connections."""
+
+    def __init__(
+        self, block: model_spec.BlockSpec, part: Part, model: model_spec.ModelSpec
+    ) -> None:
+        assert block.streams is not None
+        assert block.mixer is not None
+        self._ngrams = None
+        if block.ngrams is not None:
+            self._ngrams = NgramEmbedding(
+                block.ngrams, part.subpart(block.ngrams.prefix), model.eps
+            )
+        self._to_mixer, self._to_feed = (
+            HyperConnection(block.streams, part.subpart(name), model.eps)
+            for name in model_spec.CONNECTIONS
+        )
+        self._mixer = mixer_of(block.mixer, part, model.eps)
+        self.dtypes = [self._mixer.dtype]
+        feed = part.subpart(layer_specs.ExpertsSpec.prefix)
+        self._feed: ExpertFeedForward | GatedFeedForward
+        if isinstance(block.feed, layer_specs.ExpertsSpec):
+            self._feed = ExpertFeedForward.read(feed, block.feed, model.eps)
+        else:
+            assert block.feed is not None
+            self._feed = GatedFeedForward.read(feed, block.feed)
+
+    def make_caches(self, bits: CacheBits = 16) -> list[LayerCache]:
+        """Create empty caches of the n-gram embeddings, where there are any, and of the mixer."""
+        before = [] if self._ngrams is None else self._ngrams.make_caches()
+        return [*before, self._mixer.make_cache(bits)]
+
+    def __call__(
+        self,
+        streams: mx.array,
+        caches: Sequence[LayerCache | JointCache],
+        masks: Masks,
+        tokens: mx.array | None = None,
+    ) -> mx.array:
+        """Run a decoder block: residual streams [1, T, S * H] -> [1, T, S * H].
+
+        tokens: int [1, T], for n-gram embeddings.
+        """
+        *before, cache = caches
+        if self._ngrams is not None and tokens is not None:
+            streams = self._ngrams.add_to(streams, before, tokens)
+        read, gains = self._to_mixer.collapse(streams)
+        assert gains is not None
+        made = self._mixer.out_proj.linear(self._mixer.mix(read, cache, masks))
+        streams = self._to_mixer.add_to(streams, made, gains)
+        read, gains = self._to_feed.collapse(streams)
+        assert gains is not None
+        return self._to_feed.add_to(streams, self._feed(read), gains)
+
+
+class StreamJoin:
+    """Input of an MTP head on residual streams: a product of the embedding added to each stream's.
+
+    The norm of hidden states goes over all streams of a token together.
+    """
+
+    def __init__(self, spec: model_spec.StreamsSpec, part: Part, eps: float) -> None:
+        self._count = spec.count
+        self._embedding_norm = Norm.read(part, "enorm", eps)
+        self._norm = Norm.read(part, "hnorm", eps)
+        self._embedding = Linear.read(part, "join")
+        self._streams = Linear.read(part, "join_streams")
+
+    def __call__(self, embedded: mx.array, streams: mx.array) -> mx.array:
+        """Join embeddings [1, T, H] with residual streams [1, T, S * H] -> [1, T, S * H]."""
+        split = self._norm(streams).reshape(*embedded.shape[:-1], self._count, -1)
+        added = self._embedding(self._embedding_norm(embedded))[..., None, :]
+        return (added + self._streams(split)).reshape(streams.shape)

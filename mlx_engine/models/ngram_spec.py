@@ -1,0 +1,149 @@
+"""Spec of n-gram embeddings: sizes, and the table rows of a text's n-grams by hashing. No MLX here.
+
+The n tokens that end at a position, for n from 2 to `longest`, are hashed by `heads` hash functions
+each, whose rows lie one head after the other in one table. An n-gram does not reach back over the
+end token: from there on it has end tokens, as before the text.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate, count, islice
+from math import isqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlx_engine.models.layer_specs import CacheSize, Shapes
+
+_WORD = 2**64 - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+"""Increment of SplitMix64 (doi 10.1145/2660193.2660195)."""
+
+_MIXING = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_SEED_STEP = 10007
+"""Distance of the seeds of two layers with n-gram embeddings."""
+
+
+class TableShape(NamedTuple):
+    """Number of rows of an n-gram table, and elements of a row."""
+
+    rows: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class NgramSpec:
+    """Embeddings of n-grams that a layer adds to its residual streams (Qwen3.8-Flash-Next, PLE).
+
+    width: of a token's embedding, the rows of all heads side by side. Keys and a value are
+    projected from it; a stream gets sigmoid(sign(g) sqrt|g|) * value with g = key . stream /
+    sqrt(H), and a causal convolution with `taps` taps, every `longest`-th row, over that. number:
+    of the layer among those with n-grams. base: least rows of a head, whose numbers of rows are the
+    primes from there on; divisor: the table's rows are padded to a multiple. end: end token.
+    """
+
+    hidden: int
+    streams: int
+    width: int
+    longest: int
+    heads: int
+    vocabulary: int
+    base: int
+    divisor: int
+    seed: int
+    end: int
+    number: int
+    taps: int
+
+    prefix = "ple"
+    table = "ngram_embedding"
+    packed_cache = None
+
+    @property
+    def channels(self) -> int:
+        """Elements of all residual streams of a token."""
+        return self.streams * self.hidden
+
+    @property
+    def context(self) -> int:
+        """Earlier tokens that an n-gram may have."""
+        return self.longest - 1
+
+    @property
+    def kept_rows(self) -> int:
+        """Earlier rows that the convolution reads."""
+        return (self.taps - 1) * self.longest
+
+    @property
+    def cache(self) -> CacheSize:
+        """Cache size of n-gram embeddings: the convolution's last rows, and the last tokens."""
+        return CacheSize(kept_elements=self.kept_rows * self.channels + 2 * self.context)
+
+    def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
+        """Names and shapes of the weights of n-gram embeddings, without the table."""
+        del has_split_kv_b
+        return {
+            "key_proj.weight": (self.channels, self.width),
+            "value_proj.weight": (hidden, self.width),
+            "conv1d.weight": (self.channels, self.taps, 1),
+            **{f"{of}_norm.weight": (self.channels,) for of in ("key", "query", "conv")},
+        }
+
+    @property
+    def head_rows(self) -> tuple[int, ...]:
+        """Number of table rows of each head, the heads of 2-grams first."""
+        heads = self.context * self.heads
+        return _primes(self.base, self.number * heads, heads)
+
+    @property
+    def table_shape(self) -> TableShape:
+        """Shape of the table of all heads."""
+        rows, heads = self.head_rows, self.context * self.heads
+        return TableShape(-(-sum(rows) // self.divisor) * self.divisor, self.width // heads)
+
+    def row_numbers(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Hash n-grams: tokens int64 [context + T] -> table rows int64 [T, heads of all n]."""
+        rows = len(tokens) - self.context
+        factors = _factors(self.vocabulary, self.longest, self.seed + _SEED_STEP * self.number)
+        sizes = np.array(self.head_rows).reshape(self.context, self.heads)
+        starts = np.array([0, *accumulate(self.head_rows)][:-1]).reshape(sizes.shape)
+        mixed = tokens[self.context :] * factors[0]
+        cut = np.zeros(rows, dtype=bool)
+        made = []
+        for distance in range(1, self.longest):
+            first = self.context - distance
+            earlier = tokens[first : first + rows]
+            cut |= earlier == self.end
+            mixed = mixed ^ (np.where(cut, self.end, earlier) * factors[distance])
+            made.append(mixed[:, None] % sizes[distance - 1] + starts[distance - 1])
+        return np.concatenate(made, axis=1)
+
+
+@cache
+def _primes(base: int, first: int, number: int) -> tuple[int, ...]:
+    """Primes from `base` on: `number` of them, after `first` others."""
+    found = (candidate for candidate in count(max(2, base)) if _is_prime(candidate))
+    return tuple(islice(found, first, first + number))
+
+
+def _is_prime(number: int) -> bool:
+    if number % 2 == 0:
+        return number == 2
+    return all(number % divisor for divisor in range(3, isqrt(number) + 1, 2))
+
+
+@cache
+def _factors(vocabulary: int, longest: int, seed: int) -> NDArray[np.int64]:
+    """Odd factors of the tokens of an n-gram; products with token ids fit in 63 bits."""
+    bound = max(1, (2**63 - 1) // max(vocabulary, 1) // 2)
+    states = (seed + _GOLDEN * (number + 1) for number in range(longest))
+    return np.array([2 * (_mix_bits(state & _WORD) % bound) + 1 for state in states])
+
+
+def _mix_bits(state: int) -> int:
+    """Output of SplitMix64 for a state that the increment was added to, and once more."""
+    mixed = (state + _GOLDEN) & _WORD
+    for shift, factor in _MIXING:
+        mixed = ((mixed ^ (mixed >> shift)) * factor) & _WORD
+    return mixed ^ (mixed >> 31)
