@@ -1,12 +1,15 @@
 """Blocks read behind rows whose number only the device knows: as if the host had told it."""
 
 from dataclasses import replace
+from functools import cache
 
 import mlx.core as mx
 import numpy as np
 import pytest
+import tiny_ling
 from kernel_launchers import kernel_launcher
 from kernel_models import every_kernel, kernel_model
+from tiny_ling import LING_2_5, LING_3
 from tiny_model import TinySizes, tiny_model
 
 from metal_kernels.stock import StockOperations
@@ -14,7 +17,9 @@ from mlx_engine.cache.attention import GROWTH, AttentionCache
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.cache.joint import joint_caches
 from mlx_engine.cache.window import WindowCache
+from mlx_engine.loading.load import load_model
 from mlx_engine.values.memory_plan import WINDOW_SLACK
+from mlx_engine.values.options import LoadOptions
 
 PROMPT, BLOCK = [5, 1, 30, 17, 2, 9, 9], [21, 4, 8, 3]
 AFTER, LATER = [7, 11, 2], [6, 13]
@@ -55,8 +60,24 @@ def test_with_our_kernels_no_bit_depends_on_who_told_it():
     np.testing.assert_array_equal(read(model, AFTER, pends), read(model, AFTER, told))
 
 
+@pytest.fixture(scope="module")
+def linear(tmp_path_factory):
+    """Ling, whose linear attention rotates by position or decays by channel."""
+    configs = {"lightning": LING_2_5, "by channel": LING_3}
+
+    @cache
+    def get(name):
+        place = tmp_path_factory.mktemp("ling") / "m"
+        tiny_ling.publish(place, configs[name])
+        return load_model(place, LoadOptions(check_heads=False), place).model
+
+    return get
+
+
 @pytest.mark.parametrize("rows", [1, 2, 4])
-def test_what_is_read_behind_them_stands(model, rows):
+@pytest.mark.parametrize("kind", ["plain", "lightning", "by channel"])
+def test_what_is_read_behind_them_stands(model, linear, kind, rows):
+    model = model if kind == "plain" else linear(kind)
     told, pends = begun(model), begun(model)
     told.commit(rows)
     count = on_device(rows)
