@@ -22,6 +22,7 @@ from mlx_engine.server.fields import (
     effort,
     forced_calls,
     limits,
+    picture_from_base64,
     tell,
     timings,
 )
@@ -38,6 +39,7 @@ from mlx_engine.values.conversation import (
 )
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import TemplateValue
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.stats import GenerationStats
 
 STOPS: dict[FinishReason, str] = {
@@ -51,10 +53,11 @@ STOPS: dict[FinishReason, str] = {
 
 
 class Block(Body):
-    """A block of a message's content: text, thinking, tool_use or tool_result."""
+    """A block of a message's content: text, image, thinking, tool_use or tool_result."""
 
-    type: str = tell(enum=["text", "thinking", "tool_use", "tool_result"])
+    type: str = tell(enum=["text", "image", "thinking", "tool_use", "tool_result"])
     text: str | None = None
+    source: dict[str, Any] = Field(default_factory=dict)
     thinking: str | None = None
     id: str = ""
     name: str = ""
@@ -73,11 +76,13 @@ class MessageFields(Body):
     def messages(self) -> list[Message]:
         """Convert to messages of the engine; each tool result is one, before the other text.
 
-        Raises BadOption for blocks that are not text.
+        Pictures of the user stand before the text. Raises BadOption for other blocks, BadPicture.
         """
         if isinstance(self.content, str):
             return [Message(self.role, self.content)]
         kinds: dict[str, list[Block]] = {"thinking": [], "tool_use": [], "tool_result": []}
+        if self.role == "user":
+            kinds["image"] = []
         others = [block for block in self.content if block.type not in kinds]
         for block in self.content:
             kinds.get(block.type, []).append(block)
@@ -90,9 +95,19 @@ class MessageFields(Body):
             ToolCall(block.name, json.dumps(block.input, ensure_ascii=False), block.id)
             for block in kinds["tool_use"]
         )
-        said = Message(self.role, _texts(others), thinking, calls)
-        is_said = said.text or said.thinking or said.calls or not results
+        images = tuple(map(_picture, kinds.get("image", ())))
+        said = Message(self.role, _texts(others), thinking, calls, images=images)
+        is_said = said.text or said.thinking or said.calls or images or not results
         return [*results, said] if is_said else results
+
+
+def _picture(block: Block) -> Picture:
+    if block.source.get("type") != "base64":
+        raise BadOption(
+            "messages: this server fetches no pictures. Send the picture itself, as a source of "
+            "the type “base64”."
+        )
+    return picture_from_base64(block.source.get("data"))
 
 
 def _result(block: Block) -> str:
@@ -106,7 +121,8 @@ def _texts(blocks: list[Block]) -> str:
     for block in blocks:
         if block.type != "text" or block.text is None:
             raise BadOption(
-                "messages: a block of the type {kind} cannot be read, this model reads text alone.",
+                "messages: a block of the type {kind} cannot be read here, only text, and pictures "
+                "of the user.",
                 kind=repr(block.type[:60]),
             )
     return "\n\n".join(block.text or "" for block in blocks)

@@ -1,5 +1,6 @@
 """Fields of request bodies that several endpoints share, and the options made of them."""
 
+from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
@@ -7,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mlx_engine.values.conversation import TokenLogprob, Tool
-from mlx_engine.values.errors import BadOption
+from mlx_engine.values.errors import BadOption, BadPicture
 from mlx_engine.values.options import (
     MAX_DEPTH,
     DraftOptions,
@@ -17,6 +18,7 @@ from mlx_engine.values.options import (
     SamplingOptions,
     TemplateValue,
 )
+from mlx_engine.values.picture import Picture, read_picture
 from mlx_engine.values.stats import GenerationStats
 
 TOOL_NAME = r"^[A-Za-z0-9_.\-]{1,64}$"
@@ -217,6 +219,31 @@ def forced_calls(choice: str | dict[str, Any] | None, tools: Sequence[Tool]) -> 
         "tool_choice: use “auto”, “none”, “required” where there are tools, or the type “function” "
         "with the name of one of them."
     )
+
+
+def picture_in(url: object) -> Picture:
+    """Read a picture from a data URL; nothing is fetched, and no file opened.
+
+    Raises BadOption, BadPicture.
+    """
+    head, _, data = url.partition(",") if isinstance(url, str) else ("", "", "")
+    if not (head.startswith("data:image/") and head.endswith(";base64")):
+        raise BadOption(
+            "image_url: this server fetches no pictures and opens no files. Send the picture "
+            "itself, as “data:image/png;base64,...”."
+        )
+    return picture_from_base64(data)
+
+
+def picture_from_base64(data: object) -> Picture:
+    """Read a picture from the bytes of an image file in base64. Raises BadPicture."""
+    try:
+        return read_picture(b64decode(data if isinstance(data, str) else "", validate=True))
+    except ValueError as error:
+        raise BadPicture(
+            "The picture is not in base64 ({error}): encode the bytes of the image file.",
+            error=str(error),
+        ) from error
 
 
 def documented(*fields: str) -> dict[int | str, dict[str, Any]]:

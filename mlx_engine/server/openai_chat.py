@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from time import time
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 from uuid import uuid4
 
 from fastapi import APIRouter, Request
@@ -22,6 +22,7 @@ from mlx_engine.server.fields import (
     forced_calls,
     limits,
     logprob_entries,
+    picture_in,
     tell,
     timings,
 )
@@ -39,6 +40,7 @@ from mlx_engine.values.conversation import (
 )
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import TemplateValue
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.stats import GenerationStats
 
 MOST_CHOICES = 8
@@ -50,6 +52,8 @@ STOPS: dict[FinishReason, str] = {
     "context-full": "length",
     "memory-full": "length",
 }
+_TEXTS = ("text", "input_text", "output_text", "reasoning_text")
+_PICTURES = ("image_url", "input_image")
 MODERATION = Refusal("this server judges no texts: leave it out.")
 VERBOSITY = Refusal("no model here has such a setting: ask for it in the messages.", ("medium",))
 
@@ -57,8 +61,9 @@ VERBOSITY = Refusal("no model here has such a setting: ask for it in the message
 class Part(Body):
     """A part of a message's content."""
 
-    type: str = tell(enum=["text", "input_text", "output_text", "reasoning_text"])
+    type: str = tell(enum=[*_TEXTS, *_PICTURES])
     text: str | None = None
+    image_url: str | dict[str, Any] | None = None
 
 
 class Function(Body):
@@ -93,28 +98,45 @@ class ChatMessage(Body):
     tool_call_id: str | None = None
 
     def message(self) -> Message:
-        """Convert to a message of the engine. Raises BadOption for parts that are not text."""
-        text = self.content or ""
-        if not isinstance(text, str):
-            text = "\n".join(text_of(part.type, part.text) for part in text)
+        """Convert to a message of the engine. Raises BadOption for parts of other kinds."""
+        text, images = content_of(self.content or "", can_show=self.role == "user")
         role: Role = "system" if self.role == "developer" else self.role
         calls = (
             ToolCall(call.function.name, call.function.arguments, call.id)
             for call in self.tool_calls or ()
         )
-        return Message(
-            role, text, self.reasoning_content or "", tuple(calls), self.tool_call_id or ""
-        )
+        thinking, call_id = self.reasoning_content or "", self.tool_call_id or ""
+        return Message(role, text, thinking, tuple(calls), call_id, images)
 
 
-def text_of(kind: str, text: str | None) -> str:
-    """Return the text of a content part. Raises BadOption for a part of another type."""
-    if kind not in ("text", "input_text", "output_text") or text is None:
-        raise BadOption(
-            "messages: a part of the type {kind} cannot be read, this model reads text alone.",
-            kind=repr(kind[:60]),
-        )
-    return text
+class Content(NamedTuple):
+    """What a message says and shows; pictures stand before the text, wherever they were sent."""
+
+    text: str
+    images: tuple[Picture, ...]
+
+
+def content_of(content: str | list[Part], *, can_show: bool) -> Content:
+    """Join the parts of a message's content. can_show: pictures are allowed.
+
+    Raises BadOption for other parts, BadPicture.
+    """
+    if isinstance(content, str):
+        return Content(content, ())
+    texts, images = [], []
+    for part in content:
+        if can_show and part.type in _PICTURES:
+            given = part.image_url
+            images.append(picture_in(given.get("url") if isinstance(given, dict) else given))
+        else:
+            if part.type not in _TEXTS or part.text is None:
+                raise BadOption(
+                    "messages: a part of the type {kind} cannot be read here, only text, and "
+                    "pictures of the user.",
+                    kind=repr(part.type[:60]),
+                )
+            texts.append(part.text)
+    return Content("\n".join(texts), tuple(images))
 
 
 class StreamOptions(Body):

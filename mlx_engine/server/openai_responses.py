@@ -27,7 +27,13 @@ from mlx_engine.server.fields import (
     tell,
     timings,
 )
-from mlx_engine.server.openai_chat import MODERATION, VERBOSITY, Part, joined_systems, text_of
+from mlx_engine.server.openai_chat import (
+    MODERATION,
+    VERBOSITY,
+    Part,
+    content_of,
+    joined_systems,
+)
 from mlx_engine.values.conversation import (
     Event,
     GenerationFinished,
@@ -155,7 +161,8 @@ def _message(item: InputItem) -> Message:
         case "message":
             given = item.role or "user"
             role: Role = "system" if given == "developer" else given
-            return Message(role, _text(item.content or ""))
+            text, images = content_of(item.content or "", can_show=role == "user")
+            return Message(role, text, images=images)
         case "reasoning":
             return Message("assistant", "", _text(item.content or ""))
         case "function_call":
@@ -167,10 +174,7 @@ def _message(item: InputItem) -> Message:
 
 
 def _text(content: str | list[Part]) -> str:
-    if isinstance(content, str):
-        return content
-    parts = ((p.type.replace("reasoning_text", "text"), p.text) for p in content)
-    return "\n".join(text_of(kind, text) for kind, text in parts)
+    return content_of(content, can_show=False).text
 
 
 def _joined_answers(messages: Iterator[Message]) -> list[Message]:

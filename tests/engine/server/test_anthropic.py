@@ -137,7 +137,7 @@ def test_an_answer_is_bound_to_the_schema_of_its_output_format(client):
         (
             {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
             "invalid_request_error",
-            "'image' cannot be read",
+            "fetches no pictures",
         ),
         (
             {"tools": [{"name": "a", "input_schema": {}}]},

@@ -373,8 +373,8 @@ def test_the_document_describes_errors_nulls_and_what_is_refused(scripted, serve
         ("/apply-template", "TemplateBody", {"messages": nobody}),
         ("/v1/responses", "ResponseBody", {"input": " "}),
         ("/v1/responses", "ResponseBody", {"input": []}),
-        ("/v1/messages", "MessagesBody", _message([{"type": "image"}])),
-        (CHAT, "ChatBody", _message([{"type": "image_url"}])),
+        ("/v1/messages", "MessagesBody", _message([{"type": "document"}])),
+        (CHAT, "ChatBody", _message([{"type": "input_audio"}])),
         ("/detokenize", "DetokenizeBody", {"tokens": [-1]}),
     ):
         told = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}}

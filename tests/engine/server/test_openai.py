@@ -243,7 +243,7 @@ def test_an_evaluation_harness_gets_the_engines_scores(client, served, max_token
                 ]
             },
             400,
-            "'image_url' cannot be read",
+            "fetches no pictures",
         ),
         ({"temperature": 11}, 400, "temperature: Input should be less than or equal to 10"),
         ({"temperature": "hot"}, 400, "temperature: Input should be a valid number"),

@@ -1,0 +1,94 @@
+"""Pictures through the official clients of OpenAI and Anthropic, and what is refused."""
+
+import io
+from base64 import b64encode
+
+import anthropic
+import openai
+import pytest
+from live_server import live_server
+from tiny_vision import picture, write_tiny_vision
+
+import mlx_engine
+from mlx_engine import GenerationOptions, SamplingOptions
+
+TEXT = "Hello fox"
+
+
+def base64_of(seed: int) -> str:
+    file = io.BytesIO()
+    picture(seed, 40, 24).save(file, "PNG")
+    return b64encode(file.getvalue()).decode()
+
+
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory):
+    folder = write_tiny_vision(tmp_path_factory.mktemp("seeing") / "m")
+    with live_server(lambda: mlx_engine.load(folder)) as server:
+        yield server
+
+
+def test_pictures_in_each_interface_give_the_words_of_the_engine(seeing):
+    def answer(engine):
+        limits = GenerationOptions(8)
+        sampling = SamplingOptions(temperature=0)
+        session = engine.session(sampling=sampling, generation=limits)
+        return list(session.send(TEXT, images=[picture(1, 40, 24), picture(2, 40, 24)]))[-1].text
+
+    wanted = seeing.in_process(answer)
+    sent = [base64_of(1), base64_of(2)]
+    urls = [f"data:image/png;base64,{data}" for data in sent]
+    with openai.OpenAI(base_url=f"{seeing.address}/v1", api_key="-", max_retries=0) as client:
+        shown = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+        content = [*shown, {"type": "text", "text": TEXT}]
+        chat = client.chat.completions.create(
+            model="m",
+            messages=[{"role": "user", "content": content}],
+            max_tokens=8,
+            temperature=0,
+        )
+        assert chat.choices[0].message.content == wanted
+        shown = [{"type": "input_image", "image_url": url, "detail": "auto"} for url in urls]
+        content = [*shown, {"type": "input_text", "text": TEXT}]
+        response = client.responses.create(
+            model="m",
+            input=[{"role": "user", "content": content}],
+            max_output_tokens=8,
+            temperature=0,
+        )
+        assert response.output_text == wanted
+        for url, words in (
+            ("https://example.org/a.png", "fetches no pictures"),
+            ("file:///etc/passwd", "opens no files"),
+            ("data:image/png;base64,@", "base64"),
+            ("data:image/png;base64,AAAA", "not a picture"),
+        ):
+            content = [{"type": "image_url", "image_url": {"url": url}}]
+            with pytest.raises(openai.BadRequestError, match=words):
+                client.chat.completions.create(
+                    model="m", messages=[{"role": "user", "content": content}]
+                )
+    with anthropic.Anthropic(base_url=seeing.address, api_key="-", max_retries=0) as client:
+        sources = [{"type": "base64", "media_type": "image/png", "data": data} for data in sent]
+        content = [{"type": "image", "source": source} for source in sources]
+        message = client.messages.create(
+            model="m",
+            max_tokens=8,
+            extra_body={"temperature": 0},
+            messages=[{"role": "user", "content": [*content, {"type": "text", "text": TEXT}]}],
+        )
+        assert message.content[0].text == wanted
+        counted = client.messages.count_tokens(
+            model="m", messages=[{"role": "user", "content": [*content]}]
+        )
+        assert counted.input_tokens > 30
+
+
+def test_a_model_that_sees_none_says_so(served):
+    with openai.OpenAI(base_url=f"{served.address}/v1", api_key="-", max_retries=0) as client:
+        url = {"url": f"data:image/png;base64,{base64_of(1)}"}
+        content = [{"type": "image_url", "image_url": url}]
+        with pytest.raises(openai.BadRequestError, match="text alone"):
+            client.chat.completions.create(
+                model="pocket_model", messages=[{"role": "user", "content": content}]
+            )
