@@ -4111,7 +4111,7 @@ Für Details klicken.</translation>
     </message>
     <message>
         <source>Pictures are wanted as a list: images=[path].</source>
-        <translation type="unfinished"></translation>
+        <translation>Bilder werden als Liste erwartet: images=[Pfad].</translation>
     </message>
     <message>
         <source>There is no question to answer again: send one first.</source>
@@ -4787,7 +4787,7 @@ Für Details klicken.</translation>
     </message>
     <message>
         <source>a number below 0</source>
-        <translation type="unfinished"></translation>
+        <translation>eine Zahl unter 0</translation>
     </message>
     <message>
         <source>true or false</source>
@@ -4863,7 +4863,7 @@ Für Details klicken.</translation>
     </message>
     <message>
         <source>&quot;full&quot; for the first layer</source>
-        <translation type="unfinished"></translation>
+        <translation>„full“ für die erste Schicht</translation>
     </message>
     <message>
         <source>softmax or sigmoid</source>
@@ -4891,7 +4891,7 @@ Für Details klicken.</translation>
     </message>
     <message>
         <source>three whole numbers</source>
-        <translation type="unfinished"></translation>
+        <translation>drei ganze Zahlen</translation>
     </message>
     <message>
         <source>{origin}: extends its context by rope scaling {name}, which this version does not support. Use the model without it.</source>
@@ -5203,11 +5203,11 @@ Für Details klicken.</translation>
     </message>
     <message>
         <source>for pictures, read with the first one</source>
-        <translation type="unfinished"></translation>
+        <translation>für Bilder, wird mit dem ersten gelesen</translation>
     </message>
     <message>
         <source>vision</source>
-        <translation type="unfinished"></translation>
+        <translation>Sehen</translation>
     </message>
     <message>
         <source>single rows are read from the disk when a text needs them</source>
@@ -5803,31 +5803,35 @@ Für Details klicken.</translation>
     </message>
     <message>
         <source>{words} Leave the pictures out, or use a model that sees them.</source>
-        <translation type="unfinished"></translation>
+        <translation>{words} Lassen Sie die Bilder weg, oder nehmen Sie ein Modell, das sie sieht.</translation>
     </message>
     <message>
         <source>{origin}: the chat template has no place for pictures. Get the template that was published with the model, or leave the pictures out.</source>
-        <translation type="unfinished"></translation>
+        <translation>{origin}: Die Chat-Vorlage hat keinen Platz für Bilder. Holen Sie die Vorlage, die mit dem Modell veröffentlicht wurde, oder lassen Sie die Bilder weg.</translation>
     </message>
     <message>
         <source>This model sees no pictures: it was made for text alone.</source>
-        <translation type="unfinished"></translation>
+        <translation>Dieses Modell sieht keine Bilder: Es ist nur für Text gemacht.</translation>
     </message>
     <message>
         <source>The picture part of this model is of a kind that this version does not run; its text part runs.</source>
-        <translation type="unfinished"></translation>
+        <translation>Der Bildteil dieses Modells ist von einer Art, die diese Version nicht ausführt; sein Textteil läuft.</translation>
+    </message>
+    <message>
+        <source>The picture part of this model is not beside it: put the model&apos;s mmproj file (GGUF) into its folder, then load the model again.</source>
+        <translation>Der Bildteil dieses Modells liegt nicht daneben: Legen Sie die mmproj-Datei (GGUF) des Modells in seinen Ordner, und laden Sie das Modell neu.</translation>
     </message>
     <message>
         <source>The picture part of this model is not in its files: this copy of it is for text alone.</source>
-        <translation type="unfinished"></translation>
+        <translation>Der Bildteil dieses Modells fehlt in seinen Dateien: Diese Kopie ist nur für Text.</translation>
     </message>
     <message>
         <source>{origin}: the picture part makes {made} numbers of a token, the text part reads {wanted}. They belong to different models.</source>
-        <translation type="unfinished"></translation>
+        <translation>{origin}: Der Bildteil macht aus einem Token {made} Zahlen, der Textteil liest {wanted}. Sie gehören zu verschiedenen Modellen.</translation>
     </message>
     <message>
         <source>Pictures cannot be read. {error}</source>
-        <translation type="unfinished"></translation>
+        <translation>Bilder können nicht gelesen werden. {error}</translation>
     </message>
     <message>
         <source>numbers of linear_attention layers</source>
@@ -5839,35 +5843,43 @@ Für Details klicken.</translation>
     </message>
     <message>
         <source>{origin}: pictures go into several layers of this model (deepstack), which this version does not run.</source>
-        <translation type="unfinished"></translation>
+        <translation>{origin}: Bilder gehen bei diesem Modell in mehrere Schichten ein (Deepstack), was diese Version nicht ausführt.</translation>
     </message>
     <message>
         <source>A picture of {width} x {height} pixels is too long for this model: cut it so that no side is more than {most} times the other.</source>
-        <translation type="unfinished"></translation>
+        <translation>Ein Bild von {width} x {height} Pixeln ist für dieses Modell zu lang: Schneiden Sie es so zu, dass keine Seite mehr als das {most}-Fache der anderen ist.</translation>
     </message>
     <message>
         <source>The picture</source>
-        <translation type="unfinished"></translation>
+        <translation>Das Bild</translation>
     </message>
     <message>
         <source>{name}: moves, and models read still pictures only. Save one frame of it as PNG.</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}: bewegt sich, und Modelle lesen nur stehende Bilder. Speichern Sie ein Einzelbild davon als PNG.</translation>
     </message>
     <message>
         <source>{name}: a picture is a path, the bytes of an image file, or a Pillow image.</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}: Ein Bild ist ein Pfad, der Inhalt einer Bilddatei oder ein Pillow-Bild.</translation>
     </message>
     <message>
         <source>{name}: not a picture in PNG, JPEG, WebP, GIF or BMP. Save it as one of these.</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}: kein Bild in PNG, JPEG, WebP, GIF oder BMP. Speichern Sie es in einem dieser Formate.</translation>
     </message>
     <message>
         <source>{name}: the picture is damaged or not complete ({error}). Save or copy it again.</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}: Das Bild ist beschädigt oder unvollständig ({error}). Speichern oder kopieren Sie es noch einmal.</translation>
     </message>
     <message>
         <source>{name}: larger than {most} million pixels or 100 MB. Make it smaller; models see pictures in far fewer pixels.</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}: größer als {most} Millionen Pixel oder 100 MB. Verkleinern Sie es; Modelle sehen Bilder in viel weniger Pixeln.</translation>
+    </message>
+    <message>
+        <source>{path}: the picture part of another model.</source>
+        <translation>{path}: der Bildteil eines anderen Modells.</translation>
+    </message>
+    <message>
+        <source>{path}: {key} is not three numbers.</source>
+        <translation>{path}: {key} sind keine drei Zahlen.</translation>
     </message>
 </context>
 </TS>
