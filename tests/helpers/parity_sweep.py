@@ -23,22 +23,27 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
+import tiny_nemotron
 import tiny_nextn
+import tiny_sparse
 import torch
 import transformers as hf
 from compared import relative
 from model_edits import logits
 from numpy.typing import NDArray
 from qwen_reference import qwen_reference
+from stack_reference import StackReference
 from tiny_hybrids import LATENT
 from tiny_published import ARCHITECTURES, VOCABULARY, WINDOW, draw, published_logits, sizes_of
 from tiny_qwen3_5 import write_tiny_qwen3_5
 from tiny_qwen_experts import write_tiny_experts
+from tiny_stacks import HEADS, dequantised, write_stack
 from tiny_tokenizer import make_tiny_tokenizer
 
 import mlx_engine
@@ -285,7 +290,9 @@ def settings_of(kind: str) -> type[hf.PreTrainedConfig]:
 
 
 def known_to(kind: str) -> set[str]:
-    """Fields of transformers' class of configs of a type."""
+    """Fields of transformers' class of configs of a type, none where it has no class."""
+    if kind not in hf.models.auto.configuration_auto.CONFIG_MAPPING:
+        return set()
     return {field.name for field in fields(settings_of(kind))}
 
 
@@ -305,6 +312,8 @@ def moves_of(kind: str, seed: int) -> Moves:
     rng = random.Random(f"{kind} {seed}")
     known = known_to(kind)
     moves: Moves = {}
+    if not known:
+        return moves
     for name, values in OPTIONS.items():
         if name in known and rng.random() < 0.25:
             moves[name] = rng.choice(values)
@@ -318,6 +327,8 @@ def moves_of(kind: str, seed: int) -> Moves:
         moves["style"] = rng.choice(STYLES)
     if moves.get("topk_group", 1) > moves.get("n_group", 1):
         moves["topk_group"] = 1
+    if kind == "nemotron_h":  # transformers reads time_step_min in its place
+        moves.pop("time_step_limit", None)
     if kind.startswith("gemma4"):  # where transformers takes no flag, and no null window
         moves.pop("use_bidirectional_attention", None)
         moves["sliding_window"] = moves.get("sliding_window") or WINDOW
@@ -440,10 +451,19 @@ def of_text(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
     return Figures(wanted, lambda: logits(folder, tokens))
 
 
+PUBLISHED: dict[str, Callable[..., tiny_nextn.Published]] = {
+    "nemotron_h": tiny_nemotron.publish,
+    **{kind: partial(tiny_sparse.publish, kind) for kind in ("deepseek_v32", "glm_moe_dsa")},
+}
+"""What writes a model with its head in a folder by a seed, where not tiny_nextn.py does."""
+
+
 def of_head(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
-    """Of the model, then of its head, which transformers runs too."""
+    """Of the model, then of its heads, which transformers or plain PyTorch runs too."""
     if kind in QWEN:
         return of_qwen_head(kind, moves, folder, seed)
+    if kind in HEADS:
+        return of_stack(kind, folder, seed)
     apart = ("rope", "style", "silent", "num_hidden_layers")
     given = {name: value for name, value in moves.items() if name not in apart}
     for name in ("layer_types", "mlp_layer_types"):
@@ -454,11 +474,24 @@ def of_head(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
         before = settings.rope_parameters or {}
         rope = rope_told(moves["rope"], before.get(FULL, before), settings)
         given["rope_parameters"] = {**before, FULL: rope} if FULL in before else rope
-    own = kind in tiny_nextn.TYPES and seed % 2 == 0
-    tiny = tiny_nextn.publish(kind, folder, own=own, seed=seed, **given)
-
+    if kind in PUBLISHED:
+        tiny = PUBLISHED[kind](folder, seed=seed, **given)
+    else:
+        own = kind in tiny_nextn.TYPES and seed % 2 == 0
+        tiny = tiny_nextn.publish(kind, folder, own=own, seed=seed, **given)
     wanted = np.concatenate([tiny.logits, tiny.draft_logits])
     return Figures(wanted, lambda: with_head(folder, tiny.tokens))
+
+
+def of_stack(kind: str, folder: Path, seed: int) -> Figures:
+    """Of a model with heads that take turns, then of each of them; configs are as published."""
+    values = dequantised(kind, seed)
+    write_stack(folder, kind, values)
+    reference = StackReference(kind, values)
+    tokens = [int(t) for t in np.random.default_rng(seed).integers(1, VOCABULARY, TOKENS)]
+    wanted = np.concatenate([reference.logits(tokens), *reference.draft_logits(tokens)])
+    known = np.isfinite(wanted).all(axis=1)  # the last rows of later heads have no token to read
+    return Figures(wanted[known].astype(np.float32), lambda: with_head(folder, tokens)[known])
 
 
 QWEN = {
@@ -491,12 +524,15 @@ def of_qwen_head(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
 
 
 def with_head(folder: Path, tokens: list[int]) -> NDArray[np.float32]:
-    """Our logits, then those of the head."""
+    """Our logits, then those of each head."""
     with mlx_engine.load(folder) as engine:
         if not engine.description.mtp_heads:
             raise EngineError(str(engine.description.mtp))
-        both = engine.logits(tokens), engine.draft_logits(tokens)[0]
-    return np.concatenate(both)[:, :VOCABULARY]
+        found = [engine.logits(tokens), *engine.draft_logits(tokens)]
+    return np.concatenate(found)[:, :VOCABULARY]
+
+
+WITH_HEADS = (*tiny_nextn.TYPES, *tiny_nextn.OTHERS, *PUBLISHED, *QWEN, *HEADS)
 
 
 def outcome(kind: str, moves: Moves, seed: int, figures: Part) -> Outcome:
@@ -611,8 +647,7 @@ def main() -> None:
     hf.logging.disable_progress_bar()
     torch.set_num_threads(1)
     seeds = range(asked.seed, asked.seed + asked.count)
-    with_heads = (*tiny_nextn.TYPES, *tiny_nextn.OTHERS, *QWEN)
-    for kind in asked.types or (with_heads if asked.heads else types(classes=asked.classes)):
+    for kind in asked.types or (WITH_HEADS if asked.heads else types(classes=asked.classes)):
         sweep(kind, seeds, of_head if asked.heads else of_text, shrink=not asked.no_shrink)
 
 

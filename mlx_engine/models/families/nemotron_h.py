@@ -82,7 +82,9 @@ class NemotronH(NativeFamily):
         count = {"num_hidden_layers": len(kinds)}
         eps = fields.number("layer_norm_epsilon", 1e-5)
         model = plain_model(fields.with_values(**count, rms_norm_eps=eps), blocks)
-        return replace(model, tied=fields.flag("tie_word_embeddings", default=False), heads=heads)
+        # transformers uses an output head of the files, whatever the config says of a tied one
+        tied = None if fields.ties_embeddings() else False
+        return replace(model, tied=tied, heads=heads)
 
     def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort tensors by use; the two layers of the MTP head become one block."""
@@ -131,7 +133,7 @@ def _head_kinds(fields: ConfigFields) -> tuple[Kind, ...]:
 def _attention(fields: ConfigFields) -> AttentionSpec:
     head = fields.count("attention_head_dim", 128)
     named = fields.with_defaults(head_dim=head)
-    return replace(plain_attention(named, bias="attention_bias"), rope=None)
+    return replace(plain_attention(named), rope=None)
 
 
 def _mamba(fields: ConfigFields) -> Mamba2Spec:

@@ -16,9 +16,11 @@ from mlx_engine.values.options import CacheOptions, DraftOptions
 
 pytestmark = pytest.mark.usefixtures("rows_compared")
 
+UNREAD = {"attention_bias": True, "tie_word_embeddings": True}
+"""Fields that transformers' class knows and does nothing about."""
 VARIANTS = {
     "plain": {},
-    "latent experts in groups": {"moe_latent_size": 32, "n_routed_experts": 8, "n_group": 2},
+    "latent experts in groups": {"moe_latent_size": 32, "n_routed_experts": 8, "n_group": 2} | UNREAD,
     "biases, wide heads": {"use_bias": True, "head_dim": 64, "norm_topk_prob": False},
 }
 
