@@ -49,6 +49,11 @@ _OF_DRAFTER = re.compile(
     re.IGNORECASE,
 )
 """Words in names of draft models that were made for the model that the rest of the name is of."""
+_MADE_BY = re.compile(
+    r"(?<![a-z0-9])(b\d+|block-?\d+|sglang|specforge|vllm|deepspec|ultrachat)(?![a-z0-9])",
+    re.IGNORECASE,
+)
+"""Other words in names of draft models: the size of a block, a trainer, a text."""
 _BESIDE = re.compile(r".*mmproj.*|(.*\.)?imatrix[^.]*\.gguf", re.IGNORECASE)
 """Names of vision parts and importance matrices beside models; a model quantised with a matrix is
 called ...-imatrix, or the like."""
@@ -242,12 +247,16 @@ def is_same_model(name: str, other: str) -> bool:
 def is_drafter_of(name: str, model: str = "") -> bool:
     """Whether a name is that of a draft model, made for `model` if that is given.
 
-    "Qwen3.8-27B-DFlash2" is one for "Qwen3.8-27B-4bit".
+    "Qwen3.8-27B-DFlash2" is one for "Qwen3.8-27B-4bit", "EAGLE3-LLaMA3.1-Instruct-8B" for
+    "Llama-3.1-8B-Instruct": words of these names stand in any order.
     """
-    rest = _OF_DRAFTER.sub("-", name.rpartition("/")[2])
-    return _OF_DRAFTER.search(name) is not None and (
-        not model or is_same_model(rest, model.rpartition("/")[2])
-    )
+
+    def words(text: str) -> list[str]:
+        own = _STORED.sub("-", text.rpartition("/")[2].lower())
+        return sorted(re.findall(r"[a-z]+|\d+", own))
+
+    rest = _MADE_BY.sub("-", _OF_DRAFTER.sub("-", name).replace("_", "-"))
+    return _OF_DRAFTER.search(name) is not None and (not model or words(rest) == words(model))
 
 
 def base_name(name: str) -> str:

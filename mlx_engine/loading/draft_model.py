@@ -36,6 +36,9 @@ from mlx_engine.values.options import AskedActivations, LoadOptions
 _BUFFERS = ("t2d",)
 """Tensors of EAGLE-3 that follow from others."""
 
+_COPIES = ("lm_head.", "embed_tokens.")
+"""Names of the target's output head and embedding, which DeepSpec trains with and stores again."""
+
 _ORDERING = "masked_embedding.token_ordering"
 _NUMBERS = ("d2t", _ORDERING)
 """Names of integer tensors."""
@@ -73,6 +76,8 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
     config = read_json_object(files.config)
     tensors = pair_fp8_scales(merge_headers(files.shards), config, str(files.config))
     kind = drafter_kind(config, tensors)
+    if kind == "dflash" and any(dflash_name(name).startswith("lm_head.") for name in tensors):
+        tensors = {n: t for n, t in tensors.items() if not dflash_name(n).startswith(_COPIES)}
     return DrafterFiles(kind, str(files.root), config, tensors) if kind else None
 
 

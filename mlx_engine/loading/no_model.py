@@ -70,7 +70,7 @@ def drafter_kind(config: Mapping[str, object], tensors: Iterable[str]) -> Drafte
     """Kind of a draft model that reads its target's hidden states or cache; else None."""
     if config.get("model_type") in _ASSISTANTS:
         return "gemma4-assistant"
-    if "dflash_config" in config:
+    if "dflash_config" in config or "target_layer_ids" in config:
         return "dflash"
     names = {name.removeprefix("model.") for name in tensors}
     seconds = {"midlayer.hidden_norm.weight", "layers.0.hidden_norm.weight"}

@@ -20,7 +20,9 @@ TAPS, GROUP, RANK = 3, 16, 8
 class TinyDFlash:
     """layers: outputs of the target that are joined; window: of the second layer, None for none.
 
-    newest_drafts: DSpark's newest token is a row that drafts. sure: it has a confidence head.
+    newest_drafts: DSpark's newest token is a row that drafts. pairs: it has a Markov head. sure: it
+    has a confidence head. flat: as DeepSpec writes it, without a config of its own and with the
+    target's matrices, which are nothing but noise here.
     """
 
     target_hidden: int
@@ -31,7 +33,9 @@ class TinyDFlash:
     seed: int = 4
     kind: Literal["dflash", "dflash2", "dspark"] = "dflash"
     newest_drafts: bool = True
+    pairs: bool = True
     sure: bool = True
+    flat: bool = False
     sinks: bool = False
     candidates: int = 5
 
@@ -93,9 +97,11 @@ def tensors_of(tiny: TinyDFlash) -> dict[str, torch.Tensor]:
         books = ("predecessor_codebook", "successor_codebook")
         made |= {f"candidate_selector.{book}": 2 * matrix(tiny.vocabulary, RANK) for book in books}
         made["candidate_selector.hidden_projection.weight"] = 2 * matrix(RANK, wide)
-    if tiny.kind == "dspark":
+    if tiny.kind == "dspark" and tiny.pairs:
         for n in (1, 2):
             made[f"markov_head.markov_w{n}.weight"] = 3 * matrix(tiny.vocabulary, RANK)
+    for name in ("embed_tokens", "lm_head") if tiny.flat else ():
+        made[f"{name}.weight"] = matrix(tiny.vocabulary, wide)
     if tiny.kind == "dspark" and tiny.sure:
         made["confidence_head.proj.weight"] = 3 * matrix(1, wide + RANK)
         made["confidence_head.proj.bias"] = norm(1) - 1
@@ -128,7 +134,8 @@ def write_tiny_dflash(folder: Path, tiny: TinyDFlash, **changes: torch.Tensor | 
         own |= {"conv_kernel_size": TAPS, "conv_group_size": GROUP}
         own |= {"selector_rank": RANK, "selector_top_k": tiny.candidates}
     if tiny.kind == "dspark":
-        own |= {"projector_type": "dspark", "markov_rank": RANK, "markov_head_type": "vanilla"}
+        own |= {"projector_type": "dspark", "markov_rank": RANK if tiny.pairs else 0}
+        own |= {"markov_head_type": "vanilla"} if tiny.pairs else {}
         own |= {"sample_from_anchor": tiny.newest_drafts, "enable_confidence_head": tiny.sure}
     own |= {"attention_sink_bias": True} if tiny.sinks else {}
     if tiny.window:
@@ -137,6 +144,9 @@ def write_tiny_dflash(folder: Path, tiny: TinyDFlash, **changes: torch.Tensor | 
     if tiny.cap:
         own["final_logit_softcapping"] = tiny.cap
         own["output_multiplier"] = 0.5
+    if tiny.flat:
+        del own["projector_type"], own["sample_from_anchor"], config["dflash_config"]
+        config |= {**own, "architectures": ["Qwen3DSparkModel"], "num_anchors": 4}
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: value.contiguous() for name, value in made.items()},
               folder / "model.safetensors")  # fmt: skip
@@ -171,7 +181,7 @@ def likeliest(tiny: TinyDFlash, block: Block, newest: int) -> list[int]:
     w, before, path = _wide(tiny), newest, []
     for logits, state in zip(block.logits, block.states, strict=True):
         scores = logits
-        if tiny.kind == "dspark":
+        if tiny.kind == "dspark" and tiny.pairs:
             both = w["markov_head.markov_w1.weight"][before] @ w["markov_head.markov_w2.weight"].T
             scores = logits + both
         if tiny.kind == "dflash2":

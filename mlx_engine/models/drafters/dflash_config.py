@@ -186,9 +186,13 @@ def _selector(fields: ConfigFields, vocabulary: int) -> SelectorSizes | None:
     return SelectorSizes(rank, fields.count("selector_top_k", maximum=vocabulary))
 
 
-def _markov(fields: ConfigFields) -> MarkovSizes:
+def _markov(fields: ConfigFields) -> MarkovSizes | None:
+    rank = fields.count("markov_rank", 256, minimum=0, maximum=2**14)
+    if not rank:
+        fields.require({"enable_confidence_head": False})
+        return None
     return MarkovSizes(
-        rank=fields.count("markov_rank", 256, maximum=2**14),
+        rank=rank,
         has_confidence=fields.flag("enable_confidence_head", default=False),
         joined=fields.flag("confidence_head_with_markov", default=True),
     )

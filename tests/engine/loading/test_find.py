@@ -7,6 +7,7 @@ import pytest
 from tiny_dflash import TinyDFlash, write_tiny_dflash
 
 from mlx_engine.hub.client import Hub
+from mlx_engine.hub.weight_files import is_drafter_of
 from mlx_engine.loading.find import FromHub, locate_heads, locate_model
 from mlx_engine.loading.folder import draft_models_near, gguf_file
 from mlx_engine.loading.headers import read_headers
@@ -350,3 +351,20 @@ def test_draft_models_made_for_a_model_are_found(tmp_path: Path) -> None:
     write_tiny_dflash(cached, sizes)
     write_tiny_dflash(tmp_path / "models--z-lab--Qwen3.8-9B-DSpark" / "snapshots" / "2", sizes)
     assert draft_models_near(locate_model(here, tmp_path)) == (cached,)
+
+
+@pytest.mark.parametrize(
+    ("drafter", "model"),
+    [
+        ("yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("RedHatAI/gemma-4-31B-it-speculator.eagle3", "gemma-4-31B-it-4bit"),
+        ("AngelSlim/Qwen3-8B_eagle3", "Qwen/Qwen3-8B"),
+        ("z-lab/Qwen3-8B-DFlash-b16", "Qwen3-8B-Q4_K_M"),
+        ("deepseek-ai/dspark_qwen3_8b_block7", "Qwen3-8B"),
+        ("DeepSeek-V3-EAGLE3", "DeepSeek-V3"),
+    ],
+)
+def test_draft_models_by_their_published_names(drafter: str, model: str) -> None:
+    assert is_drafter_of(drafter, model)
+    assert not is_drafter_of(model)
+    assert not is_drafter_of(drafter, "Qwen3-14B")

@@ -20,7 +20,8 @@ UNREAD = {"attention_bias": True, "tie_word_embeddings": True}
 """Fields that transformers' class knows and does nothing about."""
 VARIANTS = {
     "plain": {},
-    "latent experts in groups": {"moe_latent_size": 32, "n_routed_experts": 8, "n_group": 2} | UNREAD,
+    "latent experts in groups": {"moe_latent_size": 32, "n_routed_experts": 8, "n_group": 2}
+    | UNREAD,
     "biases, wide heads": {"use_bias": True, "head_dim": 64, "norm_topk_prob": False},
 }
 
