@@ -272,10 +272,11 @@ class Outcome(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Transformers' logits, and what computes ours of the same rows."""
+    """Transformers' logits, the folder they are of, and what computes ours of the same rows."""
 
     wanted: NDArray[np.float32]
-    ours: Callable[[], NDArray[np.float32]]
+    folder: Path
+    ours: Callable[[Path], NDArray[np.float32]]
 
 
 Part = Callable[[str, Moves, Path, int], Figures]
@@ -448,7 +449,7 @@ def of_text(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
     tokens = [int(t) for t in np.random.default_rng(seed).integers(1, VOCABULARY, TOKENS)]
     made(kind, moves, folder, seed)
     wanted = row_by_row(folder, tokens, json.loads((folder / "config.json").read_text()))
-    return Figures(wanted, lambda: logits(folder, tokens))
+    return Figures(wanted, folder, lambda files: logits(files, tokens))
 
 
 PUBLISHED: dict[str, Callable[..., tiny_nextn.Published]] = {
@@ -480,7 +481,7 @@ def of_head(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
         own = kind in tiny_nextn.TYPES and seed % 2 == 0
         tiny = tiny_nextn.publish(kind, folder, own=own, seed=seed, **given)
     wanted = np.concatenate([tiny.logits, tiny.draft_logits])
-    return Figures(wanted, lambda: with_head(folder, tiny.tokens))
+    return Figures(wanted, folder, lambda files: with_head(files, tiny.tokens))
 
 
 def of_stack(kind: str, folder: Path, seed: int) -> Figures:
@@ -491,7 +492,8 @@ def of_stack(kind: str, folder: Path, seed: int) -> Figures:
     tokens = [int(t) for t in np.random.default_rng(seed).integers(1, VOCABULARY, TOKENS)]
     wanted = np.concatenate([reference.logits(tokens), *reference.draft_logits(tokens)])
     known = np.isfinite(wanted).all(axis=1)  # the last rows of later heads have no token to read
-    return Figures(wanted[known].astype(np.float32), lambda: with_head(folder, tokens)[known])
+    wanted = wanted[known].astype(np.float32)
+    return Figures(wanted, folder, lambda files: with_head(files, tokens)[known])
 
 
 QWEN = {
@@ -520,7 +522,8 @@ def of_qwen_head(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
     tokens = [int(t) for t in np.random.default_rng(seed).integers(1, VOCABULARY, TOKENS)]
     reference = qwen_reference(folder / "m", *QWEN[kind], tokens)
     wanted = [reference.logits(), reference.draft_logits(reference.hidden())]
-    return Figures(np.concatenate(wanted), lambda: with_head(folder / "m", tokens))
+    wanted = np.concatenate(wanted)
+    return Figures(wanted, folder / "m", lambda files: with_head(files, tokens))
 
 
 def with_head(folder: Path, tokens: list[int]) -> NDArray[np.float32]:
@@ -540,7 +543,7 @@ def outcome(kind: str, moves: Moves, seed: int, figures: Part) -> Outcome:
     folder = Path(tempfile.mkdtemp(prefix="parity-"))
     try:
         try:
-            wanted, ours = figures(kind, moves, folder, seed)
+            wanted, made, ours = figures(kind, moves, folder, seed)
         except Exception as error:  # whatever transformers says of it
             return Outcome(
                 "not run by transformers", words=f"{type(error).__name__}: {error}"[:200]
@@ -548,7 +551,7 @@ def outcome(kind: str, moves: Moves, seed: int, figures: Part) -> Outcome:
         if not np.isfinite(wanted).all():
             return Outcome("not run by transformers", words="not finite")
         try:
-            found = ours()
+            found = ours(made)
         except EngineError as error:
             told = str(error).replace(str(folder), "")
             return Outcome("refused", words=f"{type(error).__name__}: {told}")

@@ -1,0 +1,319 @@
+"""Writes assets/parity.md: which types and drafters equal which reference, and how nearly.
+
+    PYTHONPATH=.:tests:tests/helpers python tests/helpers/parity_page.py             # all
+    PYTHONPATH=.:tests:tests/helpers python tests/helpers/parity_page.py llama gpt2  # some rows
+
+Rows that are not asked for stay as they are on the page, but for types that are no longer ours. A
+type of the registry is compared where transformers has a class of it; its heads where
+parity_sweep.py writes them (a line of PUBLISHED there), its GGUF where converted_gguf.py does.
+"""
+
+import argparse
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+import tiny_nextn
+import torch
+import transformers as hf
+from converted_gguf import ARCHITECTURES as CONVERTED
+from converted_gguf import convert
+from gguf_blocks import tensor
+from looked_into import Target, opened
+from model_edits import edit_config, logits
+from parity_sweep import (
+    QWEN,
+    WITH_HEADS,
+    Figures,
+    Moves,
+    Outcome,
+    Part,
+    moves_of,
+    of_head,
+    of_text,
+    outcome,
+    types,
+    with_head,
+)
+from tiny_dflash import write_tiny_dflash
+from tiny_eagle3 import write_tiny_eagle
+from tiny_gemma4 import drafted, write_pair
+from tiny_gguf import write_model, write_tiny_gguf_experts
+from tiny_published import ARCHITECTURES as TINY
+from tiny_published import sizes_of
+from tiny_qwen3_5 import tiny_config
+from tiny_stacks import HEADS
+
+import mlx_engine
+from mlx_engine.models.registry import FAMILIES
+from tests.engine.drafting import test_dflash, test_eagle3, test_gemma4_assistant
+from tests.engine.loading.gguf import test_architectures, test_heads, test_hybrid_architectures
+from tests.engine.models import test_text_parts
+
+PAGE = Path(__file__).parents[2] / "assets" / "parity.md"
+NOTHING = "-"
+INTRO = """# Parity
+
+Written by `python tests/helpers/parity_page.py`: tiny random models in float32 with options drawn
+anew, one a seed, against references that share no code with the engine. A cell is the largest
+difference of logits over the largest logit, and in how many models; `-` is not compared here.
+Folders and GGUFs are read by transformers' classes of the type, in float32; heads and drafters as
+the last column says. GGUFs are written as llama.cpp's converter writes them. Drafters of any type
+are EAGLE-3, DFlash 1 and 2, DSpark and a small model; the column is EAGLE-3's draft logits, which
+read three layers of the model, and the second table tells of each.
+"""
+NAMES = ("type", "folder", "GGUF", "heads", "drafters", "heads against")
+RENAMED = {
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "qwen3_8": "qwen3_5_text",
+    "qwen3_8_moe": "qwen3_5_moe_text",
+    "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
+    "gemma4_unified": "gemma4_unified_text",
+    "xverse": "llama",
+    "kimi_k2": "deepseek_v3",
+    "joyai_llm_flash": "deepseek_v3",
+    "youtu_llm": "youtu",
+    "mimo_v2": "mimo_v2_flash",
+    "step3p7": "step3p5",
+    "exaone4_5": "exaone4",
+}
+"""Types that are written as another one, whose name in config.json is then changed."""
+GGUF_OF = {
+    "xverse": "xverse",
+    "qwen2_vl": "qwen2vl",
+    "qwen3_vl": "qwen3vl",
+    "qwen3_vl_moe": "qwen3vlmoe",
+    "bailing_moe": "bailingmoe2",
+}
+"""Types whose architecture of GGUF test_architectures.py writes from another type's folder."""
+FORMS: dict[str, tuple[str, dict[str, object]]] = {
+    name: form
+    for name, form in (test_architectures.KINDS | test_hybrid_architectures.KINDS).items()
+    if name not in test_architectures.AS
+}
+
+
+class Drafts(NamedTuple):
+    """A row of the second table: a drafter, the form of its files, worst error, reference."""
+
+    name: str
+    form: str
+    error: float
+    against: str
+
+
+def written_of(kind: str) -> str:
+    """The type that a row's models are written as."""
+    return RENAMED.get(kind, kind)
+
+
+def renamed(part: Part, kind: str) -> Part:
+    """The same models with the name of `kind` in their config.json."""
+
+    def figures(written: str, moves: Moves, folder: Path, seed: int) -> Figures:
+        made = part(written, moves, folder, seed)
+        path = made.folder / "config.json"
+        text = path.read_text(encoding="utf-8")
+        old = written.removesuffix("_text")
+        path.write_text(text.replace(f'"model_type": "{old}', f'"model_type": "{kind}'))
+        return made
+
+    return figures if written_of(kind).removesuffix("_text") != kind else part
+
+
+def of_text_part(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
+    """Of the text part of a model that also sees."""
+    del moves, seed
+    wanted, tokens = test_text_parts.publish(kind, folder), test_text_parts._TOKENS
+    size = wanted.shape[1]
+    return Figures(wanted, folder, lambda files: logits(files, tokens)[:, :size])
+
+
+def of_ling(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
+    """Of Ling 2.0, which transformers runs as GLM-4.5, and its head."""
+    del kind, moves, seed
+    tiny = tiny_nextn.publish_ling(folder)
+    wanted = np.concatenate([tiny.logits, tiny.draft_logits])
+    return Figures(wanted, folder, lambda files: with_head(files, tiny.tokens))
+
+
+def of_gguf(part: Part, architecture: str | None) -> Part:
+    """The same models in a GGUF, of another architecture than the usual one if it is given."""
+
+    def figures(written: str, moves: Moves, folder: Path, seed: int) -> Figures:
+        made = part(written, moves, folder, seed)
+        file = folder / "converted.gguf"
+        if written == "qwen3_5_text":
+            write_model(file, tiny_config(tied=False), tensor, seed=seed)
+        elif written in QWEN:
+            write_tiny_gguf_experts(file, written.removesuffix("_text"), seed=seed)
+        else:
+            kinds = sizes_of(written).get("layer_types", ()) if written in TINY else ()
+            if "mamba" in kinds:  # as published, where transformers 5 writes another word
+                edit_config(made.folder, layer_types=kinds)
+            convert(made.folder, file, architecture=architecture)
+        return made._replace(folder=file)
+
+    return figures
+
+
+def folder_part(kind: str) -> Part | None:
+    """What compares folders of a type, heads aside where it can."""
+    if kind in test_text_parts.CASES:
+        return of_text_part
+    if written_of(kind) in types(classes=False):
+        return renamed(of_text, kind)
+    return head_part(kind)
+
+
+def head_part(kind: str) -> Part | None:
+    """What compares heads of a type."""
+    if kind == "bailing_moe":
+        return of_ling
+    return renamed(of_head, kind) if written_of(kind) in WITH_HEADS else None
+
+
+def gguf_outcomes(kind: str, count: int) -> list[Outcome]:
+    """Of models with the heads inside, or of each form that tests convert of a type without."""
+    written, architecture = written_of(kind), GGUF_OF.get(kind)
+    if architecture is not None:
+        written, changes = test_architectures.KINDS[architecture]
+        head = {key: size for key, size in sizes_of(written).items() if key == "head_dim"}
+        return [outcome(written, changes | head, 0, of_gguf(of_text, architecture))]
+    if kind not in (written, written.removesuffix("_text")):
+        return []
+    if written in QWEN or written in test_heads.FAMILIES:
+        return [outcome(written, {}, seed, of_gguf(of_head, None)) for seed in range(count)]
+    forms = [changes for name, changes in FORMS.values() if name == written]
+    forms = forms or [{}] * (written in CONVERTED)
+    return [outcome(written, changes, 0, of_gguf(of_text, None)) for changes in forms]
+
+
+def eagle_error(kind: str) -> float | None:
+    """Of EAGLE-3's draft logits on a model of this type; None where transformers cannot tell."""
+    name = next((name for name in (kind, f"{kind}_text") if name in TINY), None)
+    if name is None or sizes_of(name)["hidden_size"] != 64:
+        return None
+    with tempfile.TemporaryDirectory(prefix="parity-") as place:
+        try:
+            target = Target(name, Path(place) / "t")
+        except AttributeError:  # its layers have other names in transformers' class
+            return None
+        tiny = test_eagle3.TINY
+        drafter = opened(write_tiny_eagle(Path(place) / "d", tiny), target.model)
+        found = test_eagle3.found(drafter, target.tokens)
+        return test_eagle3.relative(found, test_eagle3.wanted(tiny, target))
+
+
+def drafters() -> Iterator[Drafts]:
+    """Each form of a draft model that tests know."""
+    with tempfile.TemporaryDirectory(prefix="parity-") as name:
+        place = Path(name)
+        llama, qwen = Target("llama", place / "llama"), Target("qwen3", place / "qwen3")
+        for form, eagle in test_eagle3.FORMS.items():
+            drafter = opened(write_tiny_eagle(place / form, eagle), llama.model)
+            found = test_eagle3.found(drafter, llama.tokens)
+            error = test_eagle3.relative(found, test_eagle3.wanted(eagle, llama))
+            yield Drafts("EAGLE-3", form, error, "PyTorch, float64")
+        names = {"dflash": "DFlash", "dflash2": "DFlash 2", "dspark": "DSpark"}
+        for form, block in test_dflash.FORMS.items():
+            drafter = opened(write_tiny_dflash(place / form, block), qwen.model)
+            found, wanted = test_dflash.found(drafter, qwen), test_dflash.wanted(block, qwen)
+            error = test_dflash.relative(found, wanted)
+            yield Drafts(names[block.kind], form, error, "PyTorch, float64")
+        for form, changes in test_gemma4_assistant.FORMS.items():
+            pair = write_pair(place / f"gemma {form}", **changes)
+            tokens, after = test_gemma4_assistant.TOKENS, test_gemma4_assistant.AFTER
+            with mlx_engine.load(pair.target) as engine:
+                assistant = opened(pair.assistant, engine.parts.model)
+                found = test_gemma4_assistant.found(assistant, tokens)
+                error = test_gemma4_assistant.relative(found, drafted(pair, tokens, after))
+            yield Drafts("assistant of Gemma 4", form, error, "transformers")
+
+
+def cell(outcomes: list[Outcome]) -> str:
+    """Worst error and number of models, "wrong" where any is; what nobody runs does not count."""
+    wrong = [
+        found
+        for found in outcomes
+        if found.what in ("wrong", "crashed") or found.words.startswith("BadModelFile")
+    ]
+    equal = [found.error for found in outcomes if found.what == "equal"]
+    for found in outcomes:
+        print("", *found, flush=True) if found.words or found in wrong else None
+    if wrong:
+        return f"**wrong** in {len(wrong)} of {len(wrong) + len(equal)}"
+    return f"{max(equal):.0e} ({len(equal)})" if equal else NOTHING
+
+
+def against(kind: str) -> str:
+    """What the heads of a type are compared with."""
+    written = written_of(kind)
+    if head_part(kind) is None:
+        return NOTHING
+    if written in HEADS:
+        return "PyTorch, float64"
+    by_model = written in (*tiny_nextn.TYPES, *tiny_nextn.OTHERS, "bailing_moe")
+    return "transformers' MtpModel" if by_model else "PyTorch around transformers' layers"
+
+
+def row_of(kind: str, count: int) -> str:
+    """A line of the first table."""
+    seeds = range(count)
+
+    def compared(part: Part | None) -> str:
+        if part is None:
+            return NOTHING
+        written, once = written_of(kind), part in (of_ling, of_text_part)
+        drawn = seeds[:1] if once else seeds
+        moves: Callable[[int], Moves] = (lambda _: {}) if once else lambda n: moves_of(written, n)
+        return cell([outcome(written, moves(seed), seed, part) for seed in drawn])
+
+    error = eagle_error(kind)
+    told = NOTHING if error is None else f"{error:.0e}"
+    cells = (compared(folder_part(kind)), cell(gguf_outcomes(kind, count)))
+    return line(f"`{kind}`", *cells, compared(head_part(kind)), told, against(kind))
+
+
+def line(*cells: str) -> str:
+    """A line of a table in Markdown."""
+    return f"| {' | '.join(cells)} |"
+
+
+def listed(page: str) -> dict[str, str]:
+    """Lines of the page's first table by type."""
+    return {found[1]: found[0] for found in re.finditer(r"^\| `(\w+)` \|.*$", page, re.MULTILINE)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("types", nargs="*")
+    parser.add_argument("--count", type=int, default=5, help="models of a type")
+    asked = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    mx.disable_compile()
+    hf.logging.set_verbosity_error()
+    hf.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    known = listed(PAGE.read_text(encoding="utf-8")) if PAGE.exists() else {}
+    for kind in asked.types or FAMILIES:
+        known[kind] = row_of(kind, asked.count)
+        print(known[kind], flush=True)
+    rows = [known.get(kind, line(f"`{kind}`", *[NOTHING] * (len(NAMES) - 1))) for kind in FAMILIES]
+    first = [line(*NAMES), line(*["---"] * len(NAMES)), *rows]
+    second = [line("drafter", "form", "error", "against"), line(*["---"] * 4)]
+    for name, form, error, reference in drafters():
+        second.append(line(name, form, f"{error:.0e}", reference))
+    PAGE.write_text("\n".join([INTRO, *first, "", *second, ""]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
