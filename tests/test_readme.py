@@ -7,9 +7,14 @@ from pathlib import Path
 from rooms import room_map
 
 from mlx_engine.command_line.arguments import parse
+from mlx_engine.models.registry import FAMILIES
 
 ROOT = Path(__file__).parents[1]
 HINT = "paste what `python tests/helpers/rooms.py` prints between two fences of README.md"
+PARITY_HINT = (
+    "run `PYTHONPATH=.:tests:tests/helpers python tests/helpers/parity_page.py TYPE`"
+    " for types that are new, or without a type for those that are gone"
+)
 TEST_COMMAND = (
     "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' && .venv/bin/pytest -n 2"
 )
@@ -30,6 +35,14 @@ def test_it_is_short_and_its_pictures_are_there() -> None:
     pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)
     assert pictures
     assert all((ROOT / picture).is_file() for picture in pictures)
+
+
+def test_the_parity_table_has_every_type_and_nothing_wrong() -> None:
+    page = (ROOT / "assets" / "readme" / "parity.md").read_text()
+    types = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert sorted(types) == sorted(FAMILIES), PARITY_HINT
+    assert "**wrong**" not in page
+    assert "assets/readme/parity.md" in (ROOT / "README.md").read_text()
 
 
 def test_the_test_command_is_there() -> None:

@@ -28,6 +28,7 @@ class Target:
             part.register_forward_pre_hook(hear, with_kwargs=True)
         with torch.no_grad():
             published(torch.tensor([self.tokens]))
+        del self.residuals[: -len(published.model.layers) - 1]  # a norm may run before, too
         self.embedding = published.get_input_embeddings().weight.detach()
         self.output = published.get_output_embeddings().weight.detach()
 

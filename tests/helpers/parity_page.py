@@ -1,4 +1,4 @@
-"""Writes assets/parity.md: which types and drafters equal which reference, and how nearly.
+"""Writes assets/readme/parity.md: which types and drafters equal which reference, and how nearly.
 
     PYTHONPATH=.:tests:tests/helpers python tests/helpers/parity_page.py             # all
     PYTHONPATH=.:tests:tests/helpers python tests/helpers/parity_page.py llama gpt2  # some rows
@@ -9,11 +9,13 @@ parity_sweep.py writes them (a line of PUBLISHED there), its GGUF where converte
 """
 
 import argparse
+import json
 import re
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,17 +58,17 @@ from tests.engine.drafting import test_dflash, test_eagle3, test_gemma4_assistan
 from tests.engine.loading.gguf import test_architectures, test_heads, test_hybrid_architectures
 from tests.engine.models import test_text_parts
 
-PAGE = Path(__file__).parents[2] / "assets" / "parity.md"
+PAGE = Path(__file__).parents[2] / "assets" / "readme" / "parity.md"
 NOTHING = "-"
 INTRO = """# Parity
 
-Written by `python tests/helpers/parity_page.py`: tiny random models in float32 with options drawn
-anew, one a seed, against references that share no code with the engine. A cell is the largest
-difference of logits over the largest logit, and in how many models; `-` is not compared here.
-Folders and GGUFs are read by transformers' classes of the type, in float32; heads and drafters as
-the last column says. GGUFs are written as llama.cpp's converter writes them. Drafters of any type
-are EAGLE-3, DFlash 1 and 2, DSpark and a small model; the column is EAGLE-3's draft logits, which
-read three layers of the model, and the second table tells of each.
+Written by `tests/helpers/parity_page.py`: tiny random models in float32, most with options drawn
+anew for each seed, against references that share no code with the engine. A cell is the largest
+difference of logits over the largest logit and, in brackets, the number of models; `-` is not
+compared here. The reference of folders and GGUFs is transformers' class of the type, but for the
+types whose last column names PyTorch in float64 or mlx-lm. GGUFs are written as llama.cpp's
+converter writes them, with the heads inside. The column of drafters has draft logits of EAGLE-3,
+which reads three layers of the model; what each drafter itself yields stands below.
 """
 NAMES = ("type", "folder", "GGUF", "heads", "drafters", "heads against")
 RENAMED = {
@@ -81,6 +83,7 @@ RENAMED = {
     "kimi_k2": "deepseek_v3",
     "joyai_llm_flash": "deepseek_v3",
     "youtu_llm": "youtu",
+    "minimax": "minimax_m2",
     "mimo_v2": "mimo_v2_flash",
     "step3p7": "step3p5",
     "exaone4_5": "exaone4",
@@ -94,6 +97,8 @@ GGUF_OF = {
     "bailing_moe": "bailingmoe2",
 }
 """Types whose architecture of GGUF test_architectures.py writes from another type's folder."""
+HEADS_IN_GGUF = {*QWEN, *test_heads.FAMILIES, "bailing_moe_v3", "deepseek_v32"}
+"""Types whose heads are written into GGUFs with them."""
 FORMS: dict[str, tuple[str, dict[str, object]]] = {
     name: form
     for name, form in (test_architectures.KINDS | test_hybrid_architectures.KINDS).items()
@@ -121,12 +126,15 @@ def renamed(part: Part, kind: str) -> Part:
     def figures(written: str, moves: Moves, folder: Path, seed: int) -> Figures:
         made = part(written, moves, folder, seed)
         path = made.folder / "config.json"
-        text = path.read_text(encoding="utf-8")
-        old = written.removesuffix("_text")
-        path.write_text(text.replace(f'"model_type": "{old}', f'"model_type": "{kind}'))
+        config = json.loads(path.read_text(encoding="utf-8"))
+        if str(config["model_type"]).removesuffix("_text") != kind:
+            config["model_type"] = kind
+            if "text_config" in config:
+                config["text_config"]["model_type"] = f"{kind}_text"
+            path.write_text(json.dumps(config), encoding="utf-8")
         return made
 
-    return figures if written_of(kind).removesuffix("_text") != kind else part
+    return figures
 
 
 def of_text_part(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
@@ -186,15 +194,18 @@ def gguf_outcomes(kind: str, count: int) -> list[Outcome]:
     written, architecture = written_of(kind), GGUF_OF.get(kind)
     if architecture is not None:
         written, changes = test_architectures.KINDS[architecture]
-        head = {key: size for key, size in sizes_of(written).items() if key == "head_dim"}
-        return [outcome(written, changes | head, 0, of_gguf(of_text, architecture))]
-    if kind not in (written, written.removesuffix("_text")):
+        forms = [changes]
+    elif kind not in (written, written.removesuffix("_text")):
         return []
-    if written in QWEN or written in test_heads.FAMILIES:
+    elif written in HEADS_IN_GGUF:
         return [outcome(written, {}, seed, of_gguf(of_head, None)) for seed in range(count)]
-    forms = [changes for name, changes in FORMS.values() if name == written]
-    forms = forms or [{}] * (written in CONVERTED)
-    return [outcome(written, changes, 0, of_gguf(of_text, None)) for changes in forms]
+    else:
+        forms = [changes for name, changes in FORMS.values() if name == written]
+        forms = forms or [{}] * (written in CONVERTED and written not in WITH_HEADS)
+    sizes = sizes_of(written) if written in TINY else {}
+    head = {name: sizes[name] for name in ("head_dim",) if name in sizes}  # no field of all configs
+    part = of_gguf(of_text, architecture)
+    return [outcome(written, head | changes, 0, part) for changes in forms]
 
 
 def eagle_error(kind: str) -> float | None:
@@ -207,7 +218,7 @@ def eagle_error(kind: str) -> float | None:
             target = Target(name, Path(place) / "t")
         except AttributeError:  # its layers have other names in transformers' class
             return None
-        tiny = test_eagle3.TINY
+        tiny = replace(test_eagle3.TINY, own_embedding=True)
         drafter = opened(write_tiny_eagle(Path(place) / "d", tiny), target.model)
         found = test_eagle3.found(drafter, target.tokens)
         return test_eagle3.relative(found, test_eagle3.wanted(tiny, target))
@@ -261,6 +272,8 @@ def against(kind: str) -> str:
         return NOTHING
     if written in HEADS:
         return "PyTorch, float64"
+    if written == "bailing_moe_v3":
+        return "mlx-lm's layers"
     by_model = written in (*tiny_nextn.TYPES, *tiny_nextn.OTHERS, "bailing_moe")
     return "transformers' MtpModel" if by_model else "PyTorch around transformers' layers"
 

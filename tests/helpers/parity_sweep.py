@@ -29,8 +29,10 @@ from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
+import tiny_ling
 import tiny_nemotron
 import tiny_nextn
+import tiny_qwen4
 import tiny_sparse
 import torch
 import transformers as hf
@@ -453,7 +455,9 @@ def of_text(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
 
 
 PUBLISHED: dict[str, Callable[..., tiny_nextn.Published]] = {
+    "bailing_moe_v3": partial(tiny_ling.publish, config=tiny_ling.LING_3),
     "nemotron_h": tiny_nemotron.publish,
+    "qwen4_exp": tiny_qwen4.publish,
     **{kind: partial(tiny_sparse.publish, kind) for kind in ("deepseek_v32", "glm_moe_dsa")},
 }
 """What writes a model with its head in a folder by a seed, where not tiny_nextn.py does."""
@@ -476,12 +480,12 @@ def of_head(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
         rope = rope_told(moves["rope"], before.get(FULL, before), settings)
         given["rope_parameters"] = {**before, FULL: rope} if FULL in before else rope
     if kind in PUBLISHED:
-        tiny = PUBLISHED[kind](folder, seed=seed, **given)
+        tiny = PUBLISHED[kind](folder / "m", seed=seed, **given)
     else:
         own = kind in tiny_nextn.TYPES and seed % 2 == 0
         tiny = tiny_nextn.publish(kind, folder, own=own, seed=seed, **given)
     wanted = np.concatenate([tiny.logits, tiny.draft_logits])
-    return Figures(wanted, folder, lambda files: with_head(files, tiny.tokens))
+    return Figures(wanted, tiny.folder, lambda files: with_head(files, tiny.tokens))
 
 
 def of_stack(kind: str, folder: Path, seed: int) -> Figures:
