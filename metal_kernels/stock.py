@@ -8,7 +8,7 @@ microseconds, so stock_on_cpu.py writes out fewer.
 from collections.abc import Callable
 from math import prod, sqrt
 from operator import mul
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
@@ -245,10 +245,9 @@ class StockOperations:
 
     def elementwise(self, formula: ElementwiseFunction) -> ElementwiseFunction:
         """Compile an elementwise function to a single launch on a GPU; unchanged on a CPU."""
-        if not computes_on_gpu():
-            return formula
         if formula not in self._compiled:
-            self._compiled[formula] = cast(ElementwiseFunction, mx.compile(formula, shapeless=True))
+            compiled = mx.compile(formula, shapeless=True) if computes_on_gpu() else formula
+            self._compiled[formula] = compiled
         return self._compiled[formula]
 
 

@@ -54,10 +54,13 @@ class CpuStockOperations(StockOperations):
         size, least = weight.shape[-1], eps * weight.shape[-1]
         gain = weight.astype(mx.float32) * sqrt(size)
         if not heads and weight.ndim == 1:
-            gain = gain[None, None]
+            gain, added = gain[None, None], mx.array([[[least]]])
 
             def normalise(x: mx.array) -> mx.array:
                 wide, count = x.astype(mx.float32), x.size // size
+                if count == 1 and x.ndim == 3:
+                    squares = mx.addmm(added, wide, wide.reshape(1, size, 1))
+                    return wide * (mx.rsqrt(squares) @ gain)
                 scales = _inverse_lengths(wide, (count,), size, least)
                 return wide * (scales.reshape(*x.shape[:-1], 1) @ gain)
 

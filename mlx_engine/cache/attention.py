@@ -56,13 +56,15 @@ class RowsCache(ABC):
     @property
     def length(self) -> int:
         """Number of tokens committed to this KV cache."""
-        self._resolve()
+        if self._pending is not None:
+            self._resolve()
         return self._length
 
     @property
     def pending(self) -> RowCount | None:
         """Number of committed rows after `length`, unknown to the host; None once it knows."""
-        self._resolve()
+        if self._pending is not None:
+            self._resolve()
         return self._pending
 
     def _resolve(self) -> None:

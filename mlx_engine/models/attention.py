@@ -285,18 +285,20 @@ class Attention:
         """Attend by MLX, in slices of rows where all scores at once would be large."""
         cached = cache.keys_and_values() if keys_values is None else cache.write(*keys_values)
         _, heads, rows, _ = queries.shape
-        length = cached.keys.shape[2]
-        sizes = queries.shape, cached.keys.shape, cached.values.shape[-1]
-        is_fused = not self._spec.cap and has_fused_attention(*sizes)
-        each_row = heads * length * queries.dtype.size
+        length, cap, value_size = cached.keys.shape[2], self._spec.cap, cached.values.shape[-1]
+        options = AttentionOptions(self._scale, mask, self._mlx_sinks, cap)
+        is_fused = not cap and has_fused_attention(queries.shape, cached.keys.shape, value_size)
+        tiles = row_tiles(rows, heads * length * queries.dtype.size)
+        if is_fused or len(tiles) == 1:
+            return self._stock.attention(queries, *cached, options)
         parts = []
-        for part in [slice(0, rows)] if is_fused else row_tiles(rows, each_row):
+        for part in tiles:
             end = length - rows + part.stop  # keys behind these rows are left out
-            keys, values = cached if end == length else (side[:, :, :end] for side in cached)
+            keys, values = (side[:, :, :end] for side in cached)
             seen = mask[part, :end] if isinstance(mask, mx.array) else mask
-            options = AttentionOptions(self._scale, seen, self._mlx_sinks, self._spec.cap)
-            parts.append(self._stock.attention(queries[:, :, part], keys, values, options))
-        return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
+            part_options = options._replace(mask=seen)
+            parts.append(self._stock.attention(queries[:, :, part], keys, values, part_options))
+        return mx.concatenate(parts, axis=2)
 
 
 def _scale_by_position(

@@ -1,6 +1,7 @@
 """Mixture-of-experts feed-forward: each token goes through a few experts and a shared one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -18,12 +19,13 @@ SORTED_FROM_ROWS = 32
 """Rows from which on they are sorted by expert, so that a GPU reads every expert once."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class ExpertLinear:
     """Linear layer of experts: x [R, 1, K] or [R, n, K] -> [R, n, N], by each row's n experts.
 
     A row's result depends on that row and its experts only. few_rows, many_rows: kernels for few
     rows and for rows sorted by expert; MLX multiplies where neither applies. biases: [E, N].
+    columns: dense transposed view [E, K, N].
     """
 
     matrices: Matrix
@@ -31,6 +33,11 @@ class ExpertLinear:
     many_rows: ManyRowMatrix | None = None
     biases: mx.array | None = None
     stock: StockOperations = MLX
+    columns: mx.array | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.matrices.mode == "dense":
+            self.columns = self.matrices.weight.swapaxes(-1, -2)
 
     @staticmethod
     def of(matrices: Matrix, kernels: Kernels, biases: mx.array | None = None) -> "ExpertLinear":
@@ -58,15 +65,13 @@ class ExpertLinear:
         stack, rows = self.matrices, x[..., None, :]
         # which row goes with an expert; MLX sorts along only where it is left to MLX
         its_row = None if is_sorted else self.stock.indices(x.shape[:-1])
-        if stack.scales is None:
-            dense = stack.mode == "dense"
-            parts = [stack.weight] if dense else dequantised_tiles(stack, x.dtype, self.stock)
-            columns = (part.swapaxes(-1, -2) for part in parts)
-            products = [
-                self.stock.gather_product(rows, part, its_row, chosen, is_sorted=is_sorted)
-                for part in columns
-            ]
-            made = products[0] if dense else mx.concatenate(products, axis=-1)
+        product = partial(self.stock.gather_product, is_sorted=is_sorted)
+        if self.columns is not None:
+            made = product(rows, self.columns, its_row, chosen)
+        elif stack.scales is None:
+            tiles = dequantised_tiles(stack, x.dtype, self.stock)
+            parts = [product(rows, tile.swapaxes(-1, -2), its_row, chosen) for tile in tiles]
+            made = mx.concatenate(parts, axis=-1)
         else:
             made = mx.gather_qmm(
                 rows,

@@ -36,7 +36,8 @@ class Linear:
     The result has x's dtype, so that a float32 matrix among quantised ones (routers and gates in
     GGUF files) does not make later layers float32. few_rows: kernel for few rows; adding: kernel
     for product plus bias; many_rows: kernel for prompts; MLX multiplies where none applies.
-    columns: dense transposed view [1, K, N]. by_columns: product for the "columns" packing.
+    columns: dense transposed view [1, K, N]. column_layout: product for the "columns" packing.
+    padding: columns that `padded_product` has beyond the N outputs.
     """
 
     matrix: Matrix
@@ -47,12 +48,14 @@ class Linear:
     stock: StockOperations = MLX
     columns: mx.array | None = field(init=False, default=None)
     column_layout: ColumnProduct | None = field(init=False, default=None)
+    padding: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         if self.matrix.mode == "dense":
             self.columns = self.matrix.weight.T[None]
         if self.matrix.mode == "columns":
             self.column_layout = ColumnProduct(self.matrix)
+            self.padding = self.matrix.padding if self.bias is None else 0
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, bias: mx.array | None = None) -> "Linear":
@@ -71,22 +74,25 @@ class Linear:
         bias_array = part.vector(bias, matrix.dtype) if bias in part else None
         return Linear.of(matrix, part.kernels, bias_array)
 
-    @property
-    def padding(self) -> int:
-        """Padding columns that a linear layer's `padded_product` has beyond its N outputs."""
-        return self.matrix.padding if self.bias is None else 0
-
     def padded_product(self, x: mx.array) -> mx.array:
         """Multiply x by a linear layer -> [..., N + padding], for callers that split the result."""
         return self.column_layout(x) if self.column_layout and self.padding else self(x)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Apply a linear layer: x [..., K] -> x W^T + bias [..., N]."""
-        if self.bias is None:
-            return self._product(x)
-        if self.adding is not None and self.adding.takes(x):
-            return self.adding.product_plus_bias(self.bias, x)
-        return self._product(x) + self.bias
+        bias, few_rows = self.bias, self.few_rows
+        if bias is not None and self.adding is not None and self.adding.takes(x):
+            return self.adding.product_plus_bias(bias, x)
+        if few_rows is not None and few_rows.takes(x):
+            product = few_rows.product(x)
+        elif self.many_rows is not None and self.many_rows.is_enabled:
+            product = self.many_rows.product(x)
+        elif self.columns is not None and x.ndim == 3:
+            # MLX flattens rows [1, T, K] beside a matrix, but not beside a batch of one
+            product = (x @ self.columns).astype(x.dtype)
+        else:
+            product = self._stock_product(x).astype(x.dtype)
+        return product if bias is None else product + bias
 
     def has_kernel_for(self, x: mx.array) -> bool:
         """Whether the linear layer's kernel for few rows serves as many rows as x [..., K] has."""
@@ -99,21 +105,13 @@ class Linear:
             return residual + self(x)
         return mx.addmm(residual, x, columns)
 
-    def _product(self, x: mx.array) -> mx.array:
-        if self.few_rows is not None and self.few_rows.takes(x):
-            return self.few_rows.product(x)
-        if self.many_rows is not None and self.many_rows.is_enabled:
-            return self.many_rows.product(x)
-        return self._stock_product(x).astype(x.dtype)
-
     def _stock_product(self, x: mx.array) -> mx.array:
         matrix = self.matrix
         if self.column_layout is not None:
             products = self.column_layout(x)
             return products[..., : matrix.outputs] if matrix.padding else products
         if self.columns is not None:
-            # MLX flattens rows [1, T, K] beside a matrix, but not beside a batch of one
-            return x @ (self.columns if x.ndim == 3 else matrix.weight.T)
+            return x @ matrix.weight.T
         if matrix.scales is None:
             tiles = dequantised_tiles(matrix, x.dtype, self.stock)
             return mx.concatenate([x @ tile.T for tile in tiles], axis=-1)
@@ -175,11 +173,13 @@ class Projections:
     def parts(self, products: Sequence[mx.array]) -> list[mx.array]:
         """Split the outputs of stacked projection matrices into one array for each projection."""
         pieces: list[mx.array] = []
-        for linear, one, cuts in zip(self.linears, products, self.cuts, strict=True):
+        for linear, product, cuts in zip(self.linears, products, self.cuts, strict=True):
             if linear.padding:
-                pieces += mx.split(one, (*cuts, linear.matrix.outputs), axis=-1)[:-1]
+                pieces += mx.split(product, (*cuts, linear.matrix.outputs), axis=-1)[:-1]
             else:
-                pieces += mx.split(one, cuts, axis=-1) if cuts else [one]
+                pieces += mx.split(product, cuts, axis=-1) if cuts else [product]
+        if len(pieces) == len(self.pieces):
+            return pieces
         left = iter(pieces)
         return [
             next(left) if count == 1 else mx.concatenate(list(islice(left, count)), axis=-1)

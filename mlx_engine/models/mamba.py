@@ -1,5 +1,6 @@
 """Mamba-2 (arXiv 2405.21060) and lightning attention, whose recurrences run as delta rules."""
 
+import math
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 from metal_kernels.choice import MOST_ROWS, KernelWork
 from metal_kernels.gated_delta_block import DeltaRows
 from metal_kernels.stock import StockOperations
+from metal_kernels.stock_on_cpu import constant
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.recurrent import (
@@ -131,7 +133,9 @@ class Mamba2:
         self._step_bias = part.vector("dt_bias", mx.float32)[None, None]
         self._rate = -mx.exp(part.vector("A_log", mx.float32))[None, None]
         self._skip = part.vector("D", mx.float32)[None, None, :, None]
-        self._limits = mx.array(spec.least_step), mx.array(spec.most_step)
+        is_limited = spec.least_step > 0 or spec.most_step < math.inf
+        limits = mx.array(spec.least_step), mx.array(spec.most_step)
+        self._limits = limits if is_limited else ()
         self._norm = None
         if spec.norm != "none":
             weight = part.vector("norm.weight", mx.float32)
@@ -176,7 +180,7 @@ class Mamba2:
             keys=keys.reshape(1, count, spec.groups, spec.state) * TINY,
             values=stock.elementwise(_scale_inputs)(inputs, step[..., None]),
             decay=stock.elementwise(_decay)(step, self._rate),
-            beta=mx.ones(step.shape),
+            beta=_ones(step.shape),
         )
         outputs = cache.run(rows, convolved)
         skipped = stock.elementwise(_add_skip)(outputs, inputs, self._skip)
@@ -262,10 +266,15 @@ def _silu_plus_bias(sums: mx.array, bias: mx.array) -> mx.array:
     return silu(sums.astype(mx.float32) + bias)
 
 
-def _step(raw: mx.array, bias: mx.array, minimum: mx.array, maximum: mx.array) -> mx.array:
-    """Mamba-2's step size: softplus(raw + bias), clipped to the limits, in float32."""
-    wide = raw.astype(mx.float32) + bias
-    return mx.clip(mx.logaddexp(wide, mx.zeros_like(wide)), minimum, maximum)
+def _step(raw: mx.array, bias: mx.array, *limits: mx.array) -> mx.array:
+    """Mamba-2's step size: softplus(raw + bias), clipped to any limits, in float32."""
+    step = mx.logaddexp(raw.astype(mx.float32) + bias, 0.0)
+    return mx.clip(step, *limits) if limits else step
+
+
+def _ones(shape: tuple[int, ...]) -> mx.array:
+    """Ones [1, T, heads], kept from pass to pass where rows are few."""
+    return constant(shape, 1.0) if shape[1] <= MOST_ROWS else mx.ones(shape)
 
 
 def _decay(step: mx.array, rate: mx.array) -> mx.array:
