@@ -13,7 +13,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.choice import MOST_ROWS
-from metal_kernels.stock import SCORES_BYTES, Position
+from metal_kernels.stock import SCORES_BYTES, Position, StockOperations
 from mlx_engine.cache.attention import AttentionCache, positions
 from mlx_engine.models.layer_specs import BlockIndexSpec, IndexerSpec, RopeSpec
 from mlx_engine.models.layers import Linear, Norm, RotaryEmbedding
@@ -21,6 +21,9 @@ from mlx_engine.models.weights import Part
 
 _SCORE_BYTES, _KEY_BYTES = 4, 8
 """Of a head's score for a token, and of the number that orders tokens."""
+
+_MINUS_ZERO = -(2**31)
+"""Bits of -0.0 as an int32."""
 
 _KEY_EPS = 1e-6
 """Of the layer norm of keys: transformers' and llama.cpp's; mlx-lm's is 1e-5."""
@@ -68,8 +71,7 @@ class Indexer:
             if rows > 1 or isinstance(position, mx.array):
                 seen = places <= positions(position, range(few.start, few.stop))[:, None]
                 scores = mx.where(seen, scores, -mx.inf)
-            ranked = mx.sort(stock.elementwise(_rank)(scores, places), axis=1)
-            made.append(ranked[:, -spec.most :].astype(mx.uint32))
+            made.append(_highest(scores, spec.most, stock))
         return mx.concatenate(made) if len(made) > 1 else made[0]
 
 
@@ -133,8 +135,7 @@ class BlockIndexer:
             scores = mx.maximum(products, 0).sum(axis=1)
             places = self._stock.indices((1, blocks))
             scores = mx.where(places < complete, scores, -mx.inf)
-            ranked = mx.sort(self._stock.elementwise(_rank)(scores, places), axis=1)
-            chosen = ranked[:, -spec.most :].astype(mx.uint32).astype(mx.int32)
+            chosen = _highest(scores, spec.most, self._stock).astype(mx.int32)
             made.append(mx.minimum(self._tokens(chosen, complete), keys.shape[2] - 1))
             counts.append(mx.minimum(complete, spec.most) * spec.block + seen % spec.block)
         return Selection(
@@ -161,8 +162,21 @@ def _weigh(products: mx.array, weights: mx.array) -> mx.array:
     return mx.maximum(products, 0) * weights.astype(mx.float32)
 
 
-def _rank(scores: mx.array, places: mx.array) -> mx.array:
-    """Integers in the order of float32 scores, and of places where scores are equal."""
-    bits = (scores + 0.0).view(mx.int32)  # -0.0 is 0.0
+def _highest(scores: mx.array, count: int, stock: StockOperations) -> mx.array:
+    """Indices uint32 [R, count] of the highest float32 scores [R, N], worst first.
+
+    Of equal scores the later ones are taken.
+    """
+    places = stock.indices((1, scores.shape[1]))
+    ranked = mx.sort(stock.elementwise(_rank)(scores.view(mx.int32), places), axis=1)
+    return ranked[:, -count:].astype(mx.uint32)
+
+
+def _rank(bits: mx.array, places: mx.array) -> mx.array:
+    """Integers in the order of float32 scores with these bits, then of places.
+
+    The bits are no view in here, whose shape MLX does not infer in a compiled formula.
+    """
+    bits = mx.where(bits == _MINUS_ZERO, 0, bits)
     ordered = mx.bitwise_xor(bits, mx.right_shift(bits, 31) & 0x7FFFFFFF)
     return mx.left_shift(ordered.astype(mx.int64), 32) | places.astype(mx.int64)

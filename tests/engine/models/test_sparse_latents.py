@@ -215,6 +215,17 @@ def test_a_prompt_masks_what_is_not_selected(opened, monkeypatch):
     assert not np.array_equal(*found)
 
 
+def test_compiled_formulas_take_texts_of_any_length(opened, monkeypatch):
+    """As on a GPU, where elementwise operations are compiled once for all shapes."""
+    tiny, engine = opened(SHARED)
+    monkeypatch.setattr("metal_kernels.stock.computes_on_gpu", lambda: True)
+    caches = engine.parts.model.make_caches()
+    for part in (tiny.tokens[:20], tiny.tokens[20:21], tiny.tokens[21:]):
+        hidden = engine.parts.model.forward(mx.array([part]), caches)
+        caches.commit(len(part))
+    assert relative(np.array(engine.parts.model.logits(hidden)[0]), tiny.logits[21:]) < 1e-4
+
+
 def test_saved_rows_hold_the_keys_of_indexers(opened):
     tiny, engine = opened(SHARED)
     model, start = engine.parts.model, 20
