@@ -151,9 +151,9 @@ class RowsCache(ABC):
 
     def _read_keys_values(self, rows: slice) -> KeysValues:
         """Read a range of rows from the KV buffers, dequantised to keys and values."""
-        return self._to_keys_values([buffer[:, :, rows] for buffer in self._buffers])
+        return self.keys_and_values_of([buffer[:, :, rows] for buffer in self._buffers])
 
-    def _to_keys_values(self, stored: Sequence[mx.array]) -> KeysValues:
+    def keys_and_values_of(self, stored: Sequence[mx.array]) -> KeysValues:
         """Dequantise keys and values as stored, which further arrays may follow."""
         if self.row_bits == 16:
             return KeysValues(*stored[:2])
@@ -212,11 +212,10 @@ class AttentionCache(RowsCache):
         end = self.most + self._block
         return tuple(buffer[:, :, :end] for buffer in self._buffers[self._sides :])
 
-    def gather(self, rows: mx.array) -> KeysValues:
-        """Read chosen rows of keys and values: indices int [R, N] -> [R, heads, N, size] each."""
+    def gather(self, rows: mx.array) -> Buffers:
+        """Read rows of keys and values as stored: indices int [R, N] -> [R, heads, N, ...] each."""
         sides = self.key_value_buffers
-        picked = [mx.take(side.squeeze(0), rows, axis=1).swapaxes(0, 1) for side in sides]
-        return self._to_keys_values(picked)
+        return tuple(mx.take(side.squeeze(0), rows, axis=1).swapaxes(0, 1) for side in sides)
 
     def keys_and_values(self) -> KeysValues:
         """Keys and values of all committed rows and of the block just written."""

@@ -250,7 +250,7 @@ class Attention:
         a_row = width * spec.kv_heads * (spec.key_dim + spec.value_dim) * queries.dtype.size
         made = []
         for part in tiles(slice(0, rows), a_row):
-            keys, values = cache.gather(found.tokens[part])
+            keys, values = cache.keys_and_values_of(cache.gather(found.tokens[part]))
             own = options._replace(mask=seen[part])
             made.append(self._stock.attention(by_row[part], keys, values, own))
         return mx.concatenate(made).transpose(2, 1, 0, 3)

@@ -17,12 +17,25 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.choice import KernelWork
-from metal_kernels.few_query_attention import few_query_attention, key_blocks
-from metal_kernels.key_value_formats import cache_form, form_name
-from metal_kernels.stock import AttentionOptions, Position, StockOperations, row_tiles
+from metal_kernels.choice import MOST_ROWS, KernelWork
+from metal_kernels.few_query_attention import (
+    BlockSpan,
+    KeyBlocks,
+    KeyExtent,
+    few_query_attention,
+    key_blocks,
+)
+from metal_kernels.kernel import Launcher
+from metal_kernels.key_value_formats import KeyValueFormat, cache_form, form_name
+from metal_kernels.stock import (
+    SCORES_BYTES,
+    AttentionOptions,
+    Position,
+    StockOperations,
+    row_tiles,
+)
 from metal_kernels.stock_on_cpu import MLX
-from mlx_engine.cache.attention import AttentionCache, positions
+from mlx_engine.cache.attention import AttentionCache, Buffers, positions
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.models import layer_specs
@@ -202,42 +215,71 @@ class LatentAttention:
 
         The rows' own latents were appended to the cache before.
         """
-        spec, rows = self._spec, rotated.shape[2]
+        rows = rotated.shape[2]
         served = self._served.of(cache.row_bits)
         if served is None or rows not in served:
             return self._stock_attention(unrotated, rotated, cache, None)
         absorbed = self._row_by_row(self._unpack_keys.multiply_transposed, unrotated)
-        buffers = cache.key_value_buffers
-        half, name = len(buffers) // 2, form_name(cache.row_bits, is_latent=True)
-        form = cache_form(name, spec.rope.width, spec.kv_rank)
-        cut = key_blocks(form, spec.rope.width, spec.kv_rank, spec.heads)
-        attended = few_query_attention(
+        span = masks.key_span(cache, rows, self._key_blocks(cache.row_bits))
+        launcher, stored = served.launcher, cache.key_value_buffers
+        attended = self._run_kernel(absorbed, rotated, stored, cache.row_bits, span, launcher)
+        return self._row_by_row(self._unpack_values, attended)
+
+    def _key_format(self, bits: CacheBits) -> KeyValueFormat:
+        name = form_name(bits, is_latent=True)
+        return cache_form(name, self._spec.rope.width, self._spec.kv_rank)
+
+    def _key_blocks(self, bits: CacheBits) -> KeyBlocks:
+        spec, form = self._spec, self._key_format(bits)
+        return key_blocks(form, spec.rope.width, spec.kv_rank, spec.heads)
+
+    def _run_kernel(
+        self,
+        absorbed: mx.array,
+        rotated: mx.array,
+        stored: Buffers,
+        bits: CacheBits,
+        place: KeyExtent | BlockSpan,
+        launcher: Launcher,
+    ) -> mx.array:
+        """Attend by the kernel for few rows to latents and keys as stored in so many bits."""
+        half = len(stored) // 2
+        return few_query_attention(
             self._stock.contiguous(rotated),
-            (*buffers[half:], *buffers[:half]),
-            form,
-            masks.key_span(cache, rows, cut),
-            spec.scale,
-            served.launcher,
+            (*stored[half:], *stored[:half]),
+            self._key_format(bits),
+            place,
+            self._spec.scale,
+            launcher,
             q_latent=self._stock.contiguous(absorbed),
         )
-        return self._row_by_row(self._unpack_values, attended)
 
     def _attend_selected(
         self, unrotated: mx.array, rotated: mx.array, cache: AttentionCache, indices: mx.array
     ) -> mx.array:
-        """Attend by MLX with queries [1, heads, T, ...] to the latents at `indices` [T, N]."""
-        spec, (rows, count) = self._spec, indices.shape
+        """Attend with queries [1, heads, T, ...] to the latents at `indices` [T, N]."""
+        spec, (rows, count), bits = self._spec, indices.shape, cache.row_bits
         absorbed = self._row_by_row(self._unpack_keys.multiply_transposed, unrotated)
-        absorbed, rotated = absorbed.transpose(2, 0, 1, 3), rotated.transpose(2, 0, 1, 3)
+        served, made = self._served.of(bits), list[mx.array]()
+        is_few = served is not None and rows in served
         a_row = count * (spec.kv_rank + spec.rope.width + 4 * spec.heads) * rotated.dtype.size
-        made = []
+        if is_few or (self._kernels.exact and rows <= MOST_ROWS):
+            a_row = SCORES_BYTES  # MLX may round several rows differently
         for part in tiles(slice(0, rows), a_row):
-            latents, keys = cache.gather(indices[part])
-            added = (rotated[part] * spec.scale) @ keys.swapaxes(-1, -2)
+            stored = cache.gather(indices[part])
+            queries = absorbed[:, :, part], rotated[:, :, part]
+            if served is not None and is_few:
+                extent, launcher = KeyExtent(count), served.launcher
+                made.append(self._run_kernel(*queries, stored, bits, extent, launcher))
+                continue
+            latents, keys = cache.keys_and_values_of(stored)
+            by_row, turned = (side.transpose(2, 0, 1, 3) for side in queries)
+            added = (turned * spec.scale) @ keys.swapaxes(-1, -2)
             options = AttentionOptions(spec.scale, added)
-            made.append(self._stock.attention(absorbed[part], latents, latents, options))
-        attended = made[0] if len(made) == 1 else mx.concatenate(made)
-        return self._row_by_row(self._unpack_values, attended.transpose(1, 2, 0, 3))
+            attended = self._stock.attention(by_row, latents, latents, options)
+            made.append(attended.transpose(1, 2, 0, 3))
+        attended = made[0] if len(made) == 1 else mx.concatenate(made, axis=2)
+        return self._row_by_row(self._unpack_values, attended)
 
     def _stock_attention(
         self,
