@@ -191,7 +191,8 @@ class AttentionCache(RowsCache):
 
     Multi-head latent attention stores its latent as keys and its rotated part as values, which may
     differ in size. others: number of further arrays of rows, such as the keys of an indexer, which
-    are stored unquantised behind keys and values.
+    are stored unquantised behind keys and values. summaries: what an indexer has made of blocks of
+    rows; not saved, and valid for blocks of committed rows only.
     """
 
     keeps_all_rows = True
@@ -200,6 +201,7 @@ class AttentionCache(RowsCache):
         super().__init__(bits)
         self._sides = 2 if bits == 16 else 6
         self._stored = self._sides + others
+        self.summaries: mx.array | None = None
 
     @property
     def key_value_buffers(self) -> Buffers:
@@ -279,9 +281,14 @@ class AttentionCache(RowsCache):
             kept = [mx.contiguous(buffer[:, :, :room]) for buffer in self._buffers]
             self._buffers = tuple(kept)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the KV cache's buffers, and of summaries of them."""
+        return super().nbytes + (0 if self.summaries is None else self.summaries.nbytes)
+
     def arrays(self) -> list[mx.array]:
-        """List of the KV cache's buffers."""
-        return list(self._buffers)
+        """List of the KV cache's buffers, and the summaries of blocks of rows."""
+        return [*self._buffers, *([] if self.summaries is None else [self.summaries])]
 
 
 def causal_mask(start: int | mx.array, rows: int, keys: range, window: int | None) -> mx.array:

@@ -51,16 +51,14 @@ class HyperConnection:
         self._down = Projections.read(part, names)
         self._up = Linear.read(part, "input_mix_weight_up")
         of_count = _functions(spec.count)
-        self._activate = self._stock.elementwise(of_count.activate)
-        self._inject = self._stock.elementwise(of_count.inject)
+        self._activate, self._weigh, self._inject = map(self._stock.elementwise, of_count)
 
     def collapse(self, streams: mx.array) -> Collapsed:
         """Mix residual streams [1, T, S * H] to what a block reads [1, T, H]."""
         normed = self._norm(streams)
         low, *gains = self._down(normed.reshape(streams.shape))
         weights = self._up(self._activate(low)).reshape(normed.shape)
-        weighed = self._stock.elementwise(_weigh)(weights, normed)
-        return Collapsed(mx.mean(weighed, axis=-2), gains[0] if gains else None)
+        return Collapsed(self._weigh(weights, normed).sum(axis=-2), gains[0] if gains else None)
 
     def __call__(self, streams: mx.array) -> mx.array:
         """Mix residual streams [1, T, S * H] to a hidden state [1, T, H]."""
@@ -77,6 +75,7 @@ class _StreamFunctions(NamedTuple):
     """Elementwise functions for a number S of residual streams."""
 
     activate: ElementwiseFunction
+    weigh: ElementwiseFunction
     inject: ElementwiseFunction
 
 
@@ -84,12 +83,9 @@ class _StreamFunctions(NamedTuple):
 def _functions(count: int) -> _StreamFunctions:
     return _StreamFunctions(
         activate=lambda low: silu(low / count),
+        weigh=lambda weights, normed: mx.sigmoid(weights) * normed / count,
         inject=lambda streams, made, gains: streams + made * (2 * mx.sigmoid(gains / count)),
     )
-
-
-def _weigh(weights: mx.array, normed: mx.array) -> mx.array:
-    return mx.sigmoid(weights) * normed
 
 
 class NgramEmbedding:
@@ -106,10 +102,10 @@ class NgramEmbedding:
             for of in ("key", "query", "conv")
         )
         taps = part.vector("conv1d.weight").astype(self.dtype)
-        spread = mx.zeros((spec.channels, spec.taps, spec.longest), self.dtype)
-        spread[:, :, -1:] = taps
+        between = mx.zeros((spec.channels, spec.taps, spec.longest - 1), self.dtype)
+        spread = mx.concatenate([between, taps], axis=-1).reshape(spec.channels, -1)
         self._convolve = self._stock.make_convolution(
-            mx.contiguous(spread.reshape(spec.channels, -1)[:, spec.longest - 1 :])
+            self._stock.contiguous(spread[:, spec.longest - 1 :])
         )
 
     def make_caches(self) -> list[LayerCache]:

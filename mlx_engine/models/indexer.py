@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import mlx.core as mx
+import numpy as np
 
 from metal_kernels.choice import MOST_ROWS
 from metal_kernels.stock import SCORES_BYTES, Position, StockOperations
@@ -116,38 +117,51 @@ class BlockIndexer:
         spec, rows, (keys,) = self._spec, queries.shape[1], cache.others
         blocks = keys.shape[2] // spec.block
         if blocks <= spec.most:
+            cache.summaries = None
             return None
         queries = self._query_norm(queries.reshape(1, rows, spec.heads, spec.size)).swapaxes(1, 2)
-        pooled = keys[:, :, : blocks * spec.block].reshape(1, blocks, spec.block, spec.size)
-        means = mx.mean(pooled.astype(mx.float32), axis=2).astype(keys.dtype)
-        columns = self._key_norm(means)[:, None]
-        if self._rotate is not None and self._rotate_blocks is not None:
-            queries, columns = self._rotate(queries, position), self._rotate_blocks(columns, 0)
-        queries, columns = queries[0].swapaxes(0, 1), columns[0, 0].astype(mx.float32).T
-        made, counts = [], []
-        a_row = blocks * max(2 * spec.heads * _SCORE_BYTES, 4 * _KEY_BYTES)
+        if self._rotate is not None:
+            queries = self._rotate(queries, position)
+        queries = queries.squeeze(0).swapaxes(0, 1).astype(mx.float32)
+        columns = self._block_keys(cache, blocks).squeeze((0, 1)).T
+        a_row = 2 * spec.heads * blocks * _SCORE_BYTES
         if self._kernels.exact and rows <= MOST_ROWS:  # MLX may round several rows differently
             a_row = SCORES_BYTES
-        for part in tiles(slice(0, rows), a_row):
-            seen = positions(position, range(part.start, part.stop))[:, None] + 1
-            complete = seen // spec.block
-            products = queries[part].astype(mx.float32) @ columns
-            scores = mx.maximum(products, 0).sum(axis=1)
-            places = self._stock.indices((1, blocks))
-            scores = mx.where(places < complete, scores, -mx.inf)
-            chosen = _highest(scores, spec.most, self._stock).astype(mx.int32)
-            made.append(mx.minimum(self._tokens(chosen, complete), keys.shape[2] - 1))
-            counts.append(mx.minimum(complete, spec.most) * spec.block + seen % spec.block)
-        return Selection(
-            mx.concatenate(made), mx.concatenate(counts), (spec.most + 1) * spec.block - 1
-        )
+        seen = _tokens_seen(position, rows)
+        complete, places = seen // spec.block, self._stock.indices((1, blocks))
+        chosen = []
+        for few in tiles(slice(0, rows), 4 * blocks * _KEY_BYTES):
+            each = [
+                mx.maximum(queries[part] @ columns, 0).sum(axis=1) for part in tiles(few, a_row)
+            ]
+            scores = mx.concatenate(each) if len(each) > 1 else each[0]
+            scores = mx.where(places < complete[few], scores, -mx.inf)
+            chosen.append(_highest(scores, spec.most, self._stock))
+        every = mx.concatenate([mx.concatenate(chosen), complete], axis=1)
+        tokens = every[..., None] * spec.block + self._stock.indices((1, 1, spec.block))
+        tokens = mx.minimum(tokens.reshape(rows, -1)[:, :-1], keys.shape[2] - 1)
+        counts = mx.minimum(complete, spec.most) * spec.block + seen % spec.block
+        return Selection(tokens, counts, (spec.most + 1) * spec.block - 1)
 
-    def _tokens(self, blocks: mx.array, complete: mx.array) -> mx.array:
-        """Positions of the tokens in blocks [R, most], then of those behind all complete blocks."""
-        spec = self._spec
-        every = mx.concatenate([blocks, complete], axis=1)[..., None] * spec.block
-        tokens = every + self._stock.indices((1, 1, spec.block)).astype(mx.int32)
-        return tokens.reshape(len(blocks), -1)[:, :-1]
+    def _block_keys(self, cache: AttentionCache, blocks: int) -> mx.array:
+        """Keys float32 [1, 1, blocks, size] of blocks; those of committed rows are made once."""
+        spec, (keys,), known, count = self._spec, cache.others, cache.summaries, 0
+        if known is not None:
+            count = min(known.shape[2], cache.length // spec.block)
+            known = known if count == known.shape[2] else known[:, :, :count]
+        if known is not None and count == blocks:
+            cache.summaries = known
+            return known
+        rows = keys[:, :, count * spec.block : blocks * spec.block].astype(mx.float32)
+        means = mx.mean(rows.reshape(1, -1, spec.block, spec.size), axis=2).astype(keys.dtype)
+        made = self._key_norm(means)[:, None]
+        if self._rotate_blocks is not None:
+            made = self._rotate_blocks(made, count)
+        made = made.astype(mx.float32)
+        if known is not None and count:
+            made = mx.concatenate([known, made], axis=2)
+        cache.summaries = made
+        return made
 
 
 def tiles(rows: slice, bytes_per_row: int) -> list[slice]:
@@ -155,6 +169,13 @@ def tiles(rows: slice, bytes_per_row: int) -> list[slice]:
     count = max(1, SCORES_BYTES // bytes_per_row)
     starts = range(rows.start, rows.stop, count)
     return [slice(start, min(start + count, rows.stop)) for start in starts]
+
+
+def _tokens_seen(position: Position, rows: int) -> mx.array:
+    """Number of tokens that each row of a block at a position sees, itself included, [T, 1]."""
+    if isinstance(position, int):  # from the host, without a launch
+        return mx.array(np.arange(position + 1, position + rows + 1, dtype=np.uint32)[:, None])
+    return positions(position, range(1, rows + 1))[:, None].astype(mx.uint32)
 
 
 def _weigh(products: mx.array, weights: mx.array) -> mx.array:

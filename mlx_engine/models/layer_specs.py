@@ -136,6 +136,11 @@ class BlockIndexSpec:
             "indexer.k_layernorm.weight": (self.size,),
         }
 
+    @property
+    def cached(self) -> int:
+        """Elements cached per token: its key, and a share of its block's, which is float32."""
+        return self.size + -(-2 * self.size // self.block)
+
 
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
@@ -213,7 +218,7 @@ class AttentionSpec:
         if self.kv_layer is not None:
             return CacheSize()
         size = key_value_size(self.kv_heads, self.key_dim, self.value_dim, self.window)
-        return size if self.index is None else size._replace(plain_values=self.index.size)
+        return size if self.index is None else size._replace(plain_values=self.index.cached)
 
     @property
     def packed_cache(self) -> Reason | None:

@@ -21,8 +21,10 @@ from time import perf_counter
 from typing import Literal, NamedTuple
 
 import mlx.core as mx
+import numpy as np
 from drafts_again import tell
 from lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -43,7 +45,7 @@ from mlx_engine.models.model_spec import ModelSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.norm_shift import has_norm_shift
 from mlx_engine.models.registry import family_for, text_type
-from mlx_engine.models.weights import WeightTable
+from mlx_engine.models.weights import RowTable, WeightTable
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.self_check.kernel_trials import TRIALS
 from mlx_engine.values.errors import UnsupportedModel
@@ -169,6 +171,21 @@ class _Model(NamedTuple):
     sequence: SequenceState
 
 
+class _Rows(RowTable):
+    """Rows of zeros, whose numbers nobody asks for."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+
+    def check_shape(self, rows: int, width: int) -> None:
+        assert rows > 0
+        assert width == self._width
+
+    def gather(self, numbers: Callable[[], NDArray[np.int64]], count: int) -> mx.array:
+        del numbers
+        return mx.zeros((count, self._width), mx.bfloat16)
+
+
 class _TracedPass(Pass):
     """MLX refuses to compute anything while it traces a graph."""
 
@@ -196,6 +213,13 @@ class _DryRun:
             verdicts=slower,
             presumed=Verdict(faster=ALL_ROWS),
         )
+        self._row_tables = {
+            f"layers.{number}.{block.ngrams.prefix}.{block.ngrams.table}": _Rows(
+                block.ngrams.table_shape.width
+            )
+            for number, block in enumerate(spec.blocks)
+            if block.ngrams is not None
+        }
         every = len(spec.blocks) + (len(spec.heads.blocks) if spec.heads else 0)
         present = [f"layers.{n}.{name}" for n in range(every) for name in _PRESENT]
         half = "F16" if computed == mx.float16 else "BF16"
@@ -264,7 +288,13 @@ class _DryRun:
         trunk = dict(zip(self._trunk, given, strict=False))
         heads = dict(zip(self._heads, given[len(trunk) :], strict=True))
         tables = [
-            WeightTable(part, "config.json", kernels=self._kernels, computed=self._computed)
+            WeightTable(
+                part,
+                "config.json",
+                kernels=self._kernels,
+                computed=self._computed,
+                row_tables=self._row_tables,
+            )
             for part in (trunk, heads)
         ]
         decoder = build_decoder(self._spec, tables[0], tables[1] if heads else None)
@@ -278,12 +308,9 @@ class _DryRun:
         tell(source, mx.array(last), hidden[:, -len(last) :])
         self._dtype = hidden.dtype
         shown = [cache for cache in sequence.caches.layers if isinstance(cache, AttentionCache)]
-        self._cached = (
-            sum(
-                part.nbytes for cache in shown for part in (*cache.keys_and_values(), *cache.others)
-            )
-            // PROMPT
-        )
+        rows = [part for cache in shown for part in (*cache.keys_and_values(), *cache.others)]
+        rows += [cache.summaries for cache in shown if cache.summaries is not None]
+        self._cached = sum(part.nbytes for part in rows) // PROMPT
         self._cache_bytes = sequence.caches.nbytes
         ready = (array for table in tables for array in table.taken_arrays)
         return _Model(decoder, sequence), [hidden, *sequence.caches.arrays(), *ready]

@@ -106,6 +106,27 @@ def test_rows_are_the_same_bits_at_every_accepted_count(engine, tiny):
         assert mx.array_equal(other, found[0]).item()
 
 
+@pytest.mark.parametrize("length", [6, 24])
+def test_a_text_goes_on_otherwise_from_an_earlier_place(engine, tiny, length):
+    """Nothing stays of what was read behind it: selected blocks, n-grams, recurrent states."""
+    model, tokens = engine.parts.model, mx.array([tiny.tokens])
+    caches, found = model.make_caches(), []
+    model.forward(tokens[:, :length], caches)
+    caches.commit(length)
+    place = caches.snapshot()
+    for others in (tokens[:, ::-1], tokens):
+        for part in (others[:, length : length + 8], others[:, length + 8 : 55]):
+            found.append(model.forward(part, caches))
+            caches.commit(part.shape[1])
+        mx.eval(caches.arrays())
+        caches.restore(place)
+    fresh, whole = model.make_caches(), []
+    for part in (tokens[:, :length], tokens[:, length : length + 8], tokens[:, length + 8 : 55]):
+        whole.append(model.forward(part, fresh))
+        fresh.commit(part.shape[1])
+    assert mx.array_equal(mx.concatenate(found[2:], axis=1), mx.concatenate(whole[1:], axis=1))
+
+
 TEXTS = ("the fox and the fox", "abc abc abc", "1 2 3 1 2 3")
 
 
