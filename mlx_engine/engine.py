@@ -32,9 +32,9 @@ from mlx_engine.decoding.raw_generation import (
 )
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.decoding.session import EngineOwner, Session
-from mlx_engine.drafting.contract import PassCosts
-from mlx_engine.drafting.depth import DepthPolicy, DraftRecords
+from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.output_head import OutputShelf
+from mlx_engine.drafting.record import DraftRecords, PassCosts
 from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.loading.find import FromHub
 from mlx_engine.loading.load import LoadedModel, load_model

@@ -46,7 +46,8 @@ import mlx.core as mx
 
 from mlx_engine.decoding.round import Limits, Pass, Round
 from mlx_engine.decoding.state import CLEAR_EVERY, SequenceState
-from mlx_engine.drafting.contract import ALONE, DEEPEST, BatchLimits, Choice, OtherChats
+from mlx_engine.drafting.contract import ALONE, DEEPEST, BatchLimits, Choice
+from mlx_engine.drafting.record import OtherChats
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler, TokenScores
 from mlx_engine.values.conversation import Settings

@@ -14,19 +14,22 @@ only between rounds of the same depth; the loss budget counts all times.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from copy import deepcopy
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from mlx_engine.drafting.contract import (
-    ALONE,
-    DEEPEST,
+from mlx_engine.drafting.contract import ALONE, DEEPEST, BatchLimits, Choice, Offer
+from mlx_engine.drafting.record import (
+    FIRST_LOSS,
     NO_OTHERS,
-    BatchLimits,
-    Choice,
-    Offer,
+    SPIKE,
+    Acceptance,
+    DraftKind,
+    DraftRecord,
+    DraftRecords,
     OtherChats,
     PassCosts,
+    RoundCosts,
 )
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions
@@ -35,28 +38,12 @@ from mlx_engine.values.words import Words
 WORTH_IT = 1.02
 """Speed over plain decoding that a draft must promise: measurements are not exact."""
 
-FIRST_GUESS, FIRST_WEIGHT, DEEPER_GUESS = 0.9, 4.0, 0.7
-"""Acceptance assumed of first drafts, and the rounds that counts for; the least assumed deeper."""
-
-REACHED, UNREACHED = 0.95, 0.99
-"""Weight of the past, at each round, in the acceptance of depths reached, and of others."""
-
-STALE, PACE = 0.97, 0.07
-"""Weight of the past in costs, at each round; share of the deviation from the expected time that is
-the machine's speed, at all depths."""
-
-SPIKE, LASTING = 1.75, 3
-"""Times the expected cost that is another program's time, unless so many rounds last as long."""
-
-LOSS, FIRST_LOSS, MAX_KEPT, MAX_SAVED = 0.008, 2.5, 3.5, 16.0
-"""The loss budget: share of all time that drafts may lose; in plain rounds the loss allowed at
-first, the most that is kept for the next text, and the most that is saved in one."""
+LOSS, MAX_KEPT, MAX_SAVED = 0.008, 3.5, 16.0
+"""The loss budget: share of all time that drafts may lose; in plain rounds the most that is kept
+for the next text, and the most that is saved in one."""
 
 COOLDOWN, HOPELESS_COOLDOWN = 16, 512
 """Plain rounds after a try that failed; where not even full acceptance would pay."""
-
-PLAIN_ROUNDS, PLAIN_LOSS = 3, 0.003
-"""Plain rounds that measuring them takes, and the share of the time that this may lose."""
 
 MEASURING = Reason(
     "measuring-plain",
@@ -66,147 +53,6 @@ SHARED_PASS = Reason(
     "beside-others",
     Words("Other chats are answered at the same time: guesses would slow all of them."),
 )
-
-
-class Acceptance:
-    """Running estimate of the chance that the d-th drafted token is accepted after all before it.
-
-    past: the estimate from earlier texts, to begin with. chances: [d-1] -> acceptance of the d-th
-    token. tokens: [k] -> tokens that a round of depth k yields on average, 1 + a1 + a1*a2 + ...
-    """
-
-    def __init__(self, past: "Acceptance | None" = None) -> None:
-        self._accepted = [FIRST_GUESS * FIRST_WEIGHT, *[0.0] * (DEEPEST - 1)]
-        self._tried = [FIRST_WEIGHT, *[0.0] * (DEEPEST - 1)]
-        self.is_measured = False
-        if past is not None:
-            self._accepted, self._tried = list(past._accepted), list(past._tried)
-            self.is_measured = past.is_measured
-        self._estimate()
-
-    def add(self, drafted: int, accepted: int) -> None:
-        """Count a round's drafted and accepted tokens in the estimated acceptance by depth."""
-        self.is_measured = True
-        for depth in range(DEEPEST):
-            is_reached = depth < drafted and depth <= accepted
-            kept = REACHED if is_reached else UNREACHED
-            self._accepted[depth] = kept * self._accepted[depth] + (depth < accepted)
-            self._tried[depth] = kept * self._tried[depth] + is_reached
-        self._estimate()
-
-    def _estimate(self) -> None:
-        self.chances, self.tokens = list[float](), [1.0]
-        guess, weight, every = 0.0, 0, 1.0
-        for accepted, tried in zip(self._accepted, self._tried, strict=True):
-            chance = (accepted + weight * guess) / (tried + weight)
-            guess, weight = max(chance, DEEPER_GUESS), 1
-            every *= chance
-            self.chances.append(chance)
-            self.tokens.append(self.tokens[-1] + every)
-
-
-class RoundCosts:
-    """Expected milliseconds of a decoding round by draft depth, corrected by the rounds that ran.
-
-    passes: the table to begin with. others: number of other chats in the same pass, taken to draft
-    as deep. ms: [depth] -> expected milliseconds; a depth that was not run lately costs as much
-    more than the one before it as the table says, and none costs less. is_new_text: the next round
-    is the first of a text, whose length is another. since_plain: drafted rounds since a plain one
-    was timed, None before the first.
-    """
-
-    def __init__(self, passes: PassCosts, others: int) -> None:
-        self.passes, self._others = passes, others
-        depths = range(len(passes.verify_ms))
-        table = (passes.round_ms(depth, self._others_at_depth(depth)) for depth in depths)
-        self._table = list(accumulate(table, max))
-        self.ms = list(self._table)
-        self._mean, self._weight = [0.0 for _ in depths], [0.0 for _ in depths]
-        self._slow_rounds = [0 for _ in depths]
-        self._mean[0] = self._table[0]
-        self.is_new_text = True
-        self.since_plain: int | None = None
-        self._update_estimates()
-
-    def _others_at_depth(self, depth: int) -> OtherChats:
-        return OtherChats(self._others, self._others * (depth + 1))
-
-    def _update_estimates(self) -> None:
-        ms, before = self._mean[0], self._table[0]
-        slope = ms / before if ms < before else 1.0  # what is longer is the host's, at all depths
-        self.ms[0] = ms
-        for depth, table in enumerate(self._table[1:], 1):
-            guess, weight = ms + slope * (table - before), self._weight[depth]
-            known = (guess + weight * self._mean[depth]) / (1 + weight)
-            self.ms[depth] = ms = known if known > ms else ms
-            before = table
-
-    def at_equal_depth(self, depth: int, milliseconds: float, others: OtherChats) -> float:
-        """Estimate the milliseconds of a round as if all chats in its pass drafted `depth` tokens.
-
-        milliseconds: of the round as it ran, in a pass with the rows of `others`.
-        """
-        if others.rows == self._others * (depth + 1) and others.chats == self._others:
-            return milliseconds
-        return milliseconds * self._table[depth] / self.passes.round_ms(depth, others)
-
-    def add(self, depth: int, milliseconds: float) -> None:
-        """Count the milliseconds of a round that drafted `depth` tokens in the expected costs.
-
-        The first round, where the table is slower, and the first of a text tell how fast the
-        machine is at all depths.
-        """
-        expected, weight = self.ms[depth], self._weight[depth]
-        is_slow = milliseconds > SPIKE * expected
-        self._slow_rounds[depth] = self._slow_rounds[depth] + 1 if is_slow else 0
-        if is_slow and self._slow_rounds[depth] < LASTING:
-            return
-        pace = (1.0 if self.is_new_text else PACE) * weight / (weight + 1)
-        if milliseconds < expected and not any(self._weight):
-            pace = 1.0
-        self.is_new_text = False
-        change = 1 + pace * (milliseconds / (self._mean[depth] or expected) - 1)
-        self._mean = [change * mean for mean in self._mean]
-        self._mean[depth] = (weight * self._mean[depth] + milliseconds) / (weight + 1)
-        self._weight = [STALE * rounds for rounds in self._weight]
-        self._weight[depth] += 1
-        if not depth:
-            self.since_plain = 0
-        elif self.since_plain is not None:
-            self.since_plain += 1
-        self._update_estimates()
-
-    def wants_plain(self, gain: float) -> bool:
-        """Whether to time plain rounds now, though drafting is `gain` times as fast."""
-        since = self.since_plain
-        return since is None or since * PLAIN_LOSS >= PLAIN_ROUNDS * (gain - 1)
-
-
-@dataclass
-class DraftRecord:
-    """Acceptance, costs and loss budget of one kind of draft, shared by all chats of an engine.
-
-    budget: in plain rounds, what drafts may still lose. costs: by the number of other chats in a
-    pass.
-    """
-
-    acceptance: Acceptance = field(default_factory=Acceptance)
-    budget: float = FIRST_LOSS
-    costs: dict[int, RoundCosts] = field(default_factory=dict)
-
-    def save(self, rounds: float) -> None:
-        """Add to the loss budget what a chat has saved, in plain rounds; negative if it lost."""
-        self.budget = max(-FIRST_LOSS, min(MAX_SAVED, self.budget + rounds))
-
-
-class DraftKind(NamedTuple):
-    """Key of a DraftRecord: the source that drafts, and the draft options without the depth."""
-
-    by: DraftedBy
-    options: DraftOptions
-
-
-DraftRecords = dict[DraftKind, DraftRecord]
 
 
 class SourcePolicy:
@@ -234,7 +80,7 @@ class SourcePolicy:
         """
         if record is not self.record:
             self.record, record.budget = record, min(MAX_KEPT, record.budget)
-            self.acceptance = record.acceptance = Acceptance(record.acceptance)
+            self.acceptance = record.acceptance = deepcopy(record.acceptance)
         self.others, self._chats, self._cooldown = NO_OTHERS, 1 + others, 0
         if others not in record.costs or record.costs[others].passes != passes:
             record.costs[others] = RoundCosts(passes, others)
@@ -285,19 +131,13 @@ class SourcePolicy:
         """Return why even drafts that are always accepted are slower; None if they are not."""
         return None if self.can_pay else self._why_parked()
 
-    def stays_parked(self) -> bool:
-        """Count down the cooldown; False where this source may draft again."""
-        if not self._cooldown:
-            return False
-        self._cooldown -= 1
-        return True
-
     def next(self, chance: float | None = None, deepest: int = DEEPEST) -> Choice:
         """Choose the draft depth of the next round. chance: the source's estimate of acceptance.
 
         Without that estimate, a depth that promises little is tried after a cooldown.
         """
-        if chance is None and self.stays_parked():
+        if chance is None and self._cooldown:
+            self._cooldown -= 1
             return self._parked
         gains, ms, budget = self.gains(chance, deepest), self.costs.ms, self.record.budget
         if not self.acceptance.is_measured:
@@ -341,9 +181,10 @@ class SourcePolicy:
 
         Chats that share a pass share in what it loses.
         """
-        ms = self.costs.ms
+        ms, record = self.costs.ms, self.record
         cost = min(milliseconds, SPIKE * ms[depth]) / ms[0]
-        self.record.save((LOSS * cost + tokens - cost) / self._chats)
+        budget = record.budget + (LOSS * cost + tokens - cost) / self._chats
+        record.budget = max(-FIRST_LOSS, min(MAX_SAVED, budget))
 
     def _why_parked(self, chance: float | None = None) -> Reason:
         ms = self.costs.ms
@@ -415,7 +256,6 @@ class DepthPolicy:
         self._sources: dict[DraftedBy, SourcePolicy] = {}
         self._planned = Choice(0, None)
         self._is_off = False
-        self._pausing: SourcePolicy | None = None
         self._before = PastRound()
 
     def begin_text(self) -> None:
@@ -465,20 +305,16 @@ class DepthPolicy:
 
         depth: the user's option. nothing: the reason where there are no offers.
         """
-        self._is_off, self._pausing = depth == 0, None
+        self._is_off = depth == 0
         self._planned = self._choose(offers, depth) if offers else Choice(0, nothing)
         return self._planned
-
-    def stays(self) -> bool:
-        """Whether the last choice holds for the next round: drafting is off, or still pauses."""
-        return self._is_off or (self._pausing is not None and self._pausing.stays_parked())
 
     def would_copy(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> bool:
         """Whether the next round would draft by prompt lookup, which needs the newest token."""
         offer = self._choose_offer(offers, depth) if offers else None
         if offer is None or offer.by != "prompt-lookup":
             return False
-        return depth != "auto" or self._best_of(offer) > 0
+        return depth != "auto" or _best(self._gains_of(offer)) > 0
 
     def learn(
         self,
@@ -524,34 +360,28 @@ class DepthPolicy:
         offer = self._choose_offer(offers, depth)
         if depth != "auto":
             why = _too_deep(offer.limit) if offer.limit < depth else None
-            return Choice(min(depth, offer.limit), why, self._best_of(offer), offer.by)
+            auto = _best(self._gains_of(offer))
+            return Choice(min(depth, offer.limit), why, auto, offer.by)
         deepest = min(offer.limit, self._batch.deepest)
         if not deepest:
             return Choice(0, SHARED_PASS, by=offer.by)
-        self._pausing = source = self.source(offer.by)
-        return source.next(offer.chance, deepest)._replace(by=offer.by)
+        return self.source(offer.by).next(offer.chance, deepest)._replace(by=offer.by)
 
     def _choose_offer(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> Offer:
         """Choose an offer of the draft sources: a long copy that pays, else the fastest."""
         first = offers[0]
         is_set = depth != "auto" or len(offers) == 1
-        if is_set or (first.is_long and self._best_of(first)):
+        if is_set or (first.is_long and _best(self._gains_of(first))):
             return first
-        return max(offers, key=self._gain_of)
+        return max(offers, key=lambda offer: max(self._gains_of(offer)))
 
-    def _best_of(self, offer: Offer) -> int:
-        return self.source(offer.by).best(offer.chance, offer.limit)
-
-    def _gain_of(self, offer: Offer) -> float:
-        return max(self.source(offer.by).gains(offer.chance, offer.limit))
+    def _gains_of(self, offer: Offer) -> list[float]:
+        return self.source(offer.by).gains(offer.chance, offer.limit)
 
 
 def _too_deep(limit: int) -> Reason:
-    words = Words(
-        "{n} tokens at a time is the most that can be guessed here.",
-        "1 token at a time is the most that can be guessed here.",
-        limit,
-    )
+    many = "{n} tokens at a time is the most that can be guessed here."
+    words = Words(many, "1 token at a time is the most that can be guessed here.", limit)
     return Reason("source-limit", words)
 
 

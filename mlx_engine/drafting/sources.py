@@ -151,7 +151,6 @@ class Drafting:
         self._unreadable: dict[DraftedBy, Reason] = {}
         self._options: DraftOptions | None = None
         self._ready: Drafter | None = None  # the source that drafts by these options
-        self._choice: Choice | None = None
 
     def why_not(self, options: DraftOptions) -> Reason | None:
         """Return why these options cannot draft; None when they can."""
@@ -167,7 +166,7 @@ class Drafting:
         hidden states from token 0. If no draft can pay, the target computes nothing for drafts; if
         none is expected to pay, by earlier drafts, heads read only the end of the prompt.
         """
-        self._choice = self._ready = None
+        self._ready = None
         if self._may_draft(options):
             if options.source != "mtp":
                 self._kit.go_deep()
@@ -216,30 +215,22 @@ class Drafting:
 
         Tokens that a grammar forces are drafted first, also where the model has no MTP heads.
         newest: the last token that the host knows, perhaps one early after `can_plan_ahead`.
-        limits: how deep this chat may draft in a shared pass. While a source pauses, the last
-        choice is returned again, so that a plain round costs next to nothing here.
+        limits: how deep this chat may draft in a shared pass.
         """
-        policy, choice = self._policy, self._choice
+        policy = self._policy
         policy.set_batch(limits)
         forced, is_off = len(state.forced), options.source == "none" or options.depth == 0
         if forced and not is_off and self._kit.model.plain_only is None:
-            self._choice = None
             offer = Offer("grammar", FORCED_CHANCE, limit=min(forced, DEEPEST))
             return policy.plan([offer], options.depth, None)
-        if choice is None or options is not self._options or not policy.stays():
-            choice = self._plan(state, options, newest)
-        self._choice = choice if state.drafter.lookup is None else None
-        return choice
-
-    def _plan(self, state: DraftedState, options: DraftOptions, newest: int) -> Choice:
         if options is not self._options or state.drafter is not self._ready:
             why = self._prepare(state, options)
             self._options = options
             if self._ready is None:
-                return self._policy.plan((), 0, why)
+                return policy.plan((), 0, why)
         offers = state.drafter.offers(newest)
         nothing = None if offers else self._why_nothing(options)
-        return self._policy.plan(offers, options.depth, nothing)
+        return policy.plan(offers, options.depth, nothing)
 
     def _prepare(self, sequence: DraftedState, options: DraftOptions) -> Reason | None:
         """Make the drafter ready that the options ask for; return why it is not, None if it is."""

@@ -9,7 +9,8 @@ import mlx.core as mx
 from metal_kernels.few_row_matvec import MOST_ROWS
 from metal_kernels.stock import computes_on_gpu
 from mlx_engine.decoding.config import translate_oom
-from mlx_engine.drafting.contract import DEEPEST, PassCosts
+from mlx_engine.drafting.contract import DEEPEST
+from mlx_engine.drafting.record import PassCosts
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.sampling.sampler import SamplerKernels

@@ -11,7 +11,8 @@ import numpy as np
 from metal_kernels.vocabulary_pick import PickOptions
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import joint_caches
-from mlx_engine.drafting.contract import DEEPEST, PRESUMED, PassCosts
+from mlx_engine.drafting.contract import DEEPEST
+from mlx_engine.drafting.record import PRESUMED, PassCosts
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.sampling.sampler import PLAIN_OPS, Sampler, SamplerKernels
 from mlx_engine.values.options import (

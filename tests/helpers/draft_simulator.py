@@ -12,15 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlx_engine.drafting.contract import (
-    ROWS_AFTER_PAUSE,
-    BatchLimits,
-    Choice,
-    Offer,
-    OtherChats,
-    PassCosts,
-)
-from mlx_engine.drafting.depth import DepthPolicy, DraftRecords
+from mlx_engine.drafting.contract import ROWS_AFTER_PAUSE, BatchLimits, Choice, Offer
+from mlx_engine.drafting.depth import DepthPolicy
+from mlx_engine.drafting.record import DraftRecords, OtherChats, PassCosts
 from mlx_engine.values.options import MAX_DEPTH
 
 TRACES = Path(__file__).with_name("acceptance_traces.json")

@@ -13,8 +13,9 @@ from mlx_engine.decoding.prompt import Prompt
 from mlx_engine.decoding.round import Limits
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.contract import BatchLimits, Choice, OtherChats
+from mlx_engine.drafting.contract import BatchLimits, Choice
 from mlx_engine.drafting.drafter import Drafter
+from mlx_engine.drafting.record import OtherChats
 from mlx_engine.models.contract import Model
 from mlx_engine.text.streaming_text import AddedText
 from mlx_engine.values.conversation import Settings, TextPiece

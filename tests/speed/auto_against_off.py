@@ -32,8 +32,8 @@ from mlx_engine.built_in_model import built_in_model
 from mlx_engine.decoding.config import ModelParts
 from mlx_engine.decoding.raw_generation import raw_answer, raw_prompt
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
-from mlx_engine.drafting.contract import PassCosts
-from mlx_engine.drafting.depth import DepthPolicy, DraftRecords
+from mlx_engine.drafting.depth import DepthPolicy
+from mlx_engine.drafting.record import DraftRecords, PassCosts
 from mlx_engine.engine import Engine
 from mlx_engine.values.conversation import PromptProgress, RoundFinished, Settings
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions

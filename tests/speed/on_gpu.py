@@ -57,11 +57,12 @@ from mlx_engine.decoding.prompt import Prompt
 from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.contract import Choice, DraftRequest, PassCosts
+from mlx_engine.drafting.contract import Choice, DraftRequest
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.mtp import HeadPasses, MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
+from mlx_engine.drafting.record import PassCosts
 from mlx_engine.drafting.sources import Drafting, DraftKit
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.families.qwen3_5 import Qwen35

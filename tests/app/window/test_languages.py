@@ -41,8 +41,9 @@ from app.window.session_panel.abilities import ModelAbilities, SourceAbility, in
 from app.window.sidebar.chat_list import COPY
 from metal_kernels.choice import NO_KERNELS, Kernels, KernelWork
 from metal_kernels.kernel import Launch
-from mlx_engine.drafting.contract import Choice, Offer, PassCosts
+from mlx_engine.drafting.contract import Choice, Offer
 from mlx_engine.drafting.depth import DepthPolicy
+from mlx_engine.drafting.record import PassCosts
 from mlx_engine.loading.gguf.header import read_gguf_header
 from mlx_engine.self_check.kernel_record import KernelRecord
 from mlx_engine.self_check.kernel_states import kernel_states

@@ -4,8 +4,9 @@ import pytest
 from session_runs import tiny_folder
 
 import mlx_engine
-from mlx_engine.drafting.contract import DEEPEST, PassCosts
+from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.depth import DepthPolicy
+from mlx_engine.drafting.record import PassCosts
 from mlx_engine.values.options import MAX_DEPTH, DraftOptions, LoadOptions, SamplingOptions
 
 FLAT = PassCosts((10.0,) * (DEEPEST + 1), 0.0)

@@ -17,11 +17,11 @@ from mlx_engine.decoding.raw_generation import raw_answer
 from mlx_engine.decoding.round import Pass
 from mlx_engine.decoding.scheduler import SHORT_OF_MEMORY, BatchScheduler
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.contract import PRESUMED
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.drafters import SmallModelDraft
 from mlx_engine.drafting.mtp import MtpDraft
+from mlx_engine.drafting.record import PRESUMED
 from mlx_engine.values.conversation import RoundFinished, Settings
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 

@@ -10,7 +10,8 @@ import mlx_engine
 from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.round import Pass
 from mlx_engine.drafting import mtp
-from mlx_engine.drafting.contract import Choice, PassCosts
+from mlx_engine.drafting.contract import Choice
+from mlx_engine.drafting.record import PassCosts
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions
 

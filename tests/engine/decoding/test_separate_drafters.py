@@ -15,9 +15,9 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 from waits import check, watched
 
 import mlx_engine
-from mlx_engine.drafting.contract import PassCosts
-from mlx_engine.drafting.depth import DepthPolicy, RoundCosts
+from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import Drafter, NoDraft
+from mlx_engine.drafting.record import PassCosts, RoundCosts
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.target import FeatureModel
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions

@@ -10,9 +10,10 @@ from tiny_model import TinySizes, tiny_model
 import mlx_engine
 from mlx_engine.decoding.scheduler import Lookahead
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.contract import DEEPEST, PassCosts
+from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.lookup import HitRates, PromptLookup
+from mlx_engine.drafting.record import PassCosts
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 

@@ -5,27 +5,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlx_engine.drafting.contract import (
-    DEEPEST,
-    NO_OTHERS,
-    PRESUMED,
-    BatchLimits,
-    Choice,
-    Offer,
-    OtherChats,
-    PassCosts,
-)
+from mlx_engine.drafting.contract import DEEPEST, BatchLimits, Choice, Offer
 from mlx_engine.drafting.depth import (
     COOLDOWN,
-    FIRST_GUESS,
-    FIRST_LOSS,
     LOSS,
     MAX_KEPT,
     MEASURING,
     SHARED_PASS,
     WORTH_IT,
-    Acceptance,
     DepthPolicy,
+)
+from mlx_engine.drafting.record import (
+    FIRST_GUESS,
+    FIRST_LOSS,
+    NO_OTHERS,
+    PRESUMED,
+    Acceptance,
+    OtherChats,
+    PassCosts,
 )
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlx_engine.drafting.contract import DraftRequest, PassCosts, ReadRows
+from mlx_engine.drafting.contract import DraftRequest, ReadRows
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.lookup import LEAST_CHANCE, LONG, SHORT, HitRates, NgramMap, PromptLookup
+from mlx_engine.drafting.record import PassCosts
 from mlx_engine.values.errors import Reason
 
 COSTS = PassCosts(tuple(10 * (1 + 0.1 * row) for row in range(9)), 1.0)

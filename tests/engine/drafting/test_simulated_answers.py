@@ -18,7 +18,7 @@ from draft_simulator import (
     texts,
 )
 
-from mlx_engine.drafting.contract import PassCosts
+from mlx_engine.drafting.record import PassCosts
 
 TEXTS = {**texts(), **recordings()}
 AHEAD = (0, 1)

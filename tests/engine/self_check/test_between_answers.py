@@ -13,7 +13,7 @@ from metal_emulator import EmulatorLauncher
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from metal_kernels.kernel import pipelines_made
-from mlx_engine.drafting.contract import PassCosts
+from mlx_engine.drafting.record import PassCosts
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import LoadedModel, load_model
