@@ -3770,10 +3770,6 @@ Für Details klicken.</translation>
         <translation>Entwürfe beginnen mit der nächsten Nachricht: Die Entwurfsköpfe haben diesen Chat noch nicht gelesen.</translation>
     </message>
     <message>
-        <source>The new source guesses from the next step on.</source>
-        <translation>Ab dem nächsten Schritt rät, was neu gewählt ist.</translation>
-    </message>
-    <message>
         <source>Nothing repeats here: these words are new to the chat.</source>
         <translation>Hier wiederholt sich nichts: Diese Wörter sind neu im Chat.</translation>
     </message>
@@ -5516,14 +5512,6 @@ Für Details klicken.</translation>
     <message>
         <source>Drafting is paused: {cost}, and only {percent:.0f}% of first guesses are expected to be right.</source>
         <translation>Entwürfe sind pausiert: {cost}, und nur {percent:.0f} % der ersten Vermutungen sind wohl richtig.</translation>
-    </message>
-    <message numerus="yes">
-        <source>{n} tokens at a time is the most that can be guessed here.</source>
-        <comment>1 token at a time is the most that can be guessed here.</comment>
-        <translation>
-            <numerusform>Mehr als 1 Token auf einmal kann hier nicht geraten werden.</numerusform>
-            <numerusform>Mehr als {n} Tokens auf einmal können hier nicht geraten werden.</numerusform>
-        </translation>
     </message>
     <message>
         <source>A quotation mark is not closed: close it.</source>

@@ -291,7 +291,7 @@ class Answer:
             self._pending_events += [*added.pieces, RoundFinished(stats, logprobs)]
             self._finish = finish
         took_ms, others = 1000 * (found.device_s + host_s + accept_s), found.others
-        self._drafting.learn(found.choice, found.tried, accepted, took_ms, others)
+        self._drafting.policy.learn(found.choice, found.tried, accepted, took_ms, others)
 
     def _logprobs(
         self, tokens: Sequence[int], added: AddedText, scores: TokenScores

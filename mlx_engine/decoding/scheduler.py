@@ -52,6 +52,7 @@ from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler, TokenScores
 from mlx_engine.values.conversation import Settings
 from mlx_engine.values.errors import Reason
+from mlx_engine.values.options import DraftOptions
 from mlx_engine.values.words import Words
 
 SHORT_OF_MEMORY = Reason(
@@ -233,7 +234,7 @@ class Lookahead:
         generated: int,
     ) -> None:
         self._state = state
-        self._drafting = drafting
+        self._drafting, self._policy = drafting, drafting.policy
         self._settings = settings
         self._limits = limits
         self._new_sampler = new_sampler
@@ -243,7 +244,8 @@ class Lookahead:
         self._is_shared = False
         self._memory_checked_at = -CLEAR_EVERY
         self._looks_ahead = self._follows_drafts = False
-        self._sampling, self._draft = settings.sampling, settings.draft
+        self._sampling = settings.sampling
+        self._draft: DraftOptions | None = None
         state.sampler = new_sampler()
         self._present: Round | None = None
         self._next: Round | None = None
@@ -399,10 +401,23 @@ class Lookahead:
 
     def _choose(self) -> Choice:
         """Choose draft source and depth of a round; called once for each round."""
-        self._draft = self._settings.draft
-        choice = self._drafting.plan(self._state, self._draft, self._last, self._batch_limits)
+        state, draft, limits = self._state, self._settings.draft, self._batch_limits
+        is_new = draft != self._draft
+        if is_new:
+            self._draft = draft
+            self._drafting.follow(state, draft)
+        drafter, forced = state.drafter, 0
+        if state.sampler.is_bound and draft.source != "none" and draft.depth != 0:
+            forced = len(state.forced)
+        self._policy.set_batch(limits)
+        may_rest = not (is_new or forced or drafter.lookup)
+        choice = self._policy.rest() if may_rest else None
+        if choice is None:
+            offers = drafter.offers(self._last, forced)
+            depth = draft.depth if offers or drafter.is_ready else 0
+            choice = self._policy.plan(offers, depth, drafter.why_nothing)
         is_short = self._batch.looks_ahead and not self._looks_ahead
-        if choice.why is None and is_short and self._state.model.waits_for_tokens is None:
+        if choice.why is None and is_short and state.model.waits_for_tokens is None:
             choice = choice._replace(why=SHORT_OF_MEMORY)
         return choice
 
@@ -423,9 +438,11 @@ class Lookahead:
         longest = round_.depth
         if self._limits.full(self._generated + longest + 1, round_.position + longest) is not None:
             return False
-        limits = self._batch_limits
-        if not self._drafting.can_plan_ahead(self._state, self._draft, self._last, limits):
-            return False
+        drafter, depth = self._state.drafter, self._settings.draft.depth
+        if drafter.lookup is not None:
+            self._policy.set_batch(self._batch_limits)
+            if self._policy.would_copy(drafter.offers(self._last), depth):
+                return False
         self._choice = self._choose()
         # on the host's processor it would run in the time of this round, and look cheap
         return self._follows_drafts or self._choice.depth == 0

@@ -58,19 +58,18 @@ SHARED_PASS = Reason(
 class SourcePolicy:
     """Chooses how many tokens one draft source drafts in the next round of one chat.
 
-    deepest: the longest draft that the source may be asked for. others: the other chats in the last
-    pass.
+    others: the other chats in the last pass.
     """
 
     acceptance: Acceptance
     costs: RoundCosts
 
-    def __init__(self, deepest: int) -> None:
-        self._deepest = deepest
+    def __init__(self, by: DraftedBy) -> None:
+        self._by, self._deepest = by, MAX_DEPTH if by == "mtp" else DEEPEST
         self.others = NO_OTHERS
         self._chats, self._cooldown, self._plain_rounds = 1, 0, 0
         self.record = DraftRecord()
-        self._parked = Choice(0, None)
+        self._parked = self._choice(0)
 
     def begin(self, record: DraftRecord, passes: PassCosts, others: int) -> None:
         """Begin a text with this record and cost table, in passes that `others` other chats share.
@@ -131,14 +130,20 @@ class SourcePolicy:
         """Return why even drafts that are always accepted are slower; None if they are not."""
         return None if self.can_pay else self._why_parked()
 
+    def rest(self) -> Choice | None:
+        """Return the choice of a source that pauses, and count down; None if it may draft."""
+        if not self._cooldown:
+            return None
+        self._cooldown -= 1
+        return self._parked
+
     def next(self, chance: float | None = None, deepest: int = DEEPEST) -> Choice:
         """Choose the draft depth of the next round. chance: the source's estimate of acceptance.
 
         Without that estimate, a depth that promises little is tried after a cooldown.
         """
-        if chance is None and self._cooldown:
-            self._cooldown -= 1
-            return self._parked
+        if chance is None and (parked := self.rest()):
+            return parked
         gains, ms, budget = self.gains(chance, deepest), self.costs.ms, self.record.budget
         if not self.acceptance.is_measured:
             budget /= 2  # another draft can follow the first
@@ -146,28 +151,31 @@ class SourcePolicy:
         best = _best([gain * (ms[depth] <= most_ms) for depth, gain in enumerate(gains)])
         if best:
             wants_plain = chance is None and self.costs.wants_plain(gains[best])
-            return Choice(0, MEASURING) if wants_plain else Choice(best, None)
-        self._parked = Choice(0, self._why_parked(chance))
+            return self._choice(0, MEASURING) if wants_plain else self._choice(best)
+        self._parked = self._choice(0, self._why_parked(chance))
         if chance is None:
             self._cooldown = COOLDOWN
             is_due = self.can_pay or self._plain_rounds >= HOPELESS_COOLDOWN
             tried = max(range(1, len(gains)), key=gains.__getitem__, default=0)
             if is_due and tried and ms[tried] <= most_ms:
-                return Choice(tried, None)
+                return self._choice(tried)
         return self._parked
+
+    def _choice(self, depth: int, why: Reason | None = None) -> Choice:
+        return Choice(depth, why, by=self._by)
 
     def learn(self, drafted: int, accepted: int, milliseconds: float, own_ms: float | None) -> None:
         """Count a drafted round. own_ms: what such a round takes, None where it is not known."""
         depth = min(drafted, len(self.costs.ms) - 1)
         if own_ms is not None:
             self.costs.add(depth, own_ms)
-        self.charge(milliseconds, accepted + 1, depth)
         self.acceptance.add(drafted, accepted)
+        self.charge(milliseconds, accepted + 1, depth)
         self._plain_rounds = 0
         if accepted:
             self._cooldown = 0
         elif self._cooldown:
-            self._parked = Choice(0, self._why_parked())
+            self._parked = self._choice(0, self._why_parked())
 
     def learn_plain(self, milliseconds: float, *, saves: bool) -> None:
         """Count an undrafted round between undrafted ones. saves: it adds to the loss budget."""
@@ -256,6 +264,7 @@ class DepthPolicy:
         self._sources: dict[DraftedBy, SourcePolicy] = {}
         self._planned = Choice(0, None)
         self._is_off = False
+        self._pausing: SourcePolicy | None = None
         self._before = PastRound()
 
     def begin_text(self) -> None:
@@ -284,7 +293,7 @@ class DepthPolicy:
     def source(self, by: DraftedBy) -> SourcePolicy:
         """Return the SourcePolicy of one draft source, made at the first call."""
         if by not in self._sources:
-            self._sources[by] = SourcePolicy(MAX_DEPTH if by == "mtp" else DEEPEST)
+            self._sources[by] = SourcePolicy(by)
             self._begin(by)
         return self._sources[by]
 
@@ -305,9 +314,18 @@ class DepthPolicy:
 
         depth: the user's option. nothing: the reason where there are no offers.
         """
-        self._is_off = depth == 0
+        self._is_off, self._pausing = depth == 0, None
         self._planned = self._choose(offers, depth) if offers else Choice(0, nothing)
         return self._planned
+
+    def rest(self) -> Choice | None:
+        """Return the last choice again while drafting is off or pauses, at next to no cost.
+
+        None where `plan` has to choose.
+        """
+        if self._is_off:
+            return self._planned
+        return None if self._pausing is None else self._pausing.rest()
 
     def would_copy(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> bool:
         """Whether the next round would draft by prompt lookup, which needs the newest token."""
@@ -365,7 +383,8 @@ class DepthPolicy:
         deepest = min(offer.limit, self._batch.deepest)
         if not deepest:
             return Choice(0, SHARED_PASS, by=offer.by)
-        return self.source(offer.by).next(offer.chance, deepest)._replace(by=offer.by)
+        self._pausing = self.source(offer.by)
+        return self._pausing.next(offer.chance, deepest)
 
     def _choose_offer(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> Offer:
         """Choose an offer of the draft sources: a long copy that pays, else the fastest."""

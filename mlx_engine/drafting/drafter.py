@@ -30,6 +30,7 @@ from mlx_engine.drafting.lookup import PromptLookup
 from mlx_engine.drafting.output_head import OutputHead
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import CacheBits, DraftOptions, DraftOutput
 
 FLUSH_ROWS = 64
@@ -42,6 +43,10 @@ FEW_WAITING = 32
 """Rows that a draft reads in its own pass; more are read before, to stay there if it is undone."""
 
 
+FORCED_CHANCE = 0.98
+"""Chance that a token that must follow is picked: other tokens may spell the same text."""
+
+
 class Drafter(ABC):
     """Follows the tokens of one conversation and drafts the next ones; base class of all sources.
 
@@ -50,9 +55,10 @@ class Drafter(ABC):
     committed, and drafted after, before the host knows their number. target: the model to run in
     the target's place, None for the target itself. offer: what the drafter's model offers for every
     round, None without a model. lookup: prompt lookup, which drafts too, None where the options
-    name none. adapting: output heads that take in the conversation's tokens. is_paused: the
-    next round drafts nothing, so committed rows are read later: they cost nothing but memory, and
-    plain rounds are as fast as without a drafter.
+    name none. adapting: output heads that take in the conversation's tokens. is_ready: the present
+    options ask for this drafter; why_nothing: the reason to give where it offers no draft.
+    is_paused: the next round drafts nothing, so committed rows are read later: they cost nothing
+    but memory, and plain rounds are as fast as without a drafter.
     """
 
     reads_hidden: bool = False
@@ -61,6 +67,8 @@ class Drafter(ABC):
     offer: Offer | None = None
     adapting: Sequence[OutputHead] = ()
     lookup: PromptLookup | None = None
+    is_ready = True
+    why_nothing: Reason | None = None
 
     def __init__(self, options: DraftOptions, *caches: LayerCaches) -> None:
         self.options = options
@@ -143,12 +151,17 @@ class Drafter(ABC):
         """Read committed rows not read yet, unless paused; return how many a head has read."""
         return 0
 
-    def offers(self, newest: int) -> tuple[Offer, ...]:
+    def offers(self, newest: int, forced: int = 0) -> tuple[Offer, ...]:
         """Return the drafter's offers for the next round, the preferred one first.
 
         A copy by prompt lookup is preferred where its match is long. newest: the last token that
-        the host knows.
+        the host knows. forced: how many tokens a grammar forces next; they are drafted first, also
+        where nothing else can draft.
         """
+        if forced:
+            return (Offer("grammar", FORCED_CHANCE, limit=min(forced, DEEPEST)),)
+        if not self.is_ready:
+            return ()
         own = () if self.offer is None else (self.offer,)
         if self.lookup is None:
             return own

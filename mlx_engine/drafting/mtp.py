@@ -373,7 +373,8 @@ def _run_drafts(begun: Sequence[HeadPasses]) -> list[Draft]:
                 asked[number] = next(passes) if step is None else passes.send(step)
             except StopIteration as end:
                 drafts[number] = end.value
-        steps = dict(zip(asked, _run_passes(list(asked.values())), strict=True))
+        found = _run_passes(list(asked.values())) if asked else ()
+        steps = dict(zip(asked, found, strict=True))
     return [drafts[number] for number in range(len(begun))]
 
 

@@ -1,10 +1,9 @@
 """Choose the drafter of a conversation by its options; or give the reason why nothing drafts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from mlx_engine.drafting.contract import DEEPEST, BatchLimits, Choice, Offer
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import Drafter, NoDraft
 from mlx_engine.drafting.lookup import PromptLookup
@@ -24,9 +23,6 @@ from mlx_engine.values.words import Words
 if TYPE_CHECKING:
     from mlx_engine.models.drafters.target import SmallModel
 
-FORCED_CHANCE = 0.98
-"""Chance that a token that must follow is picked: other tokens may spell the same text."""
-
 OFF = Reason("off", Words("Drafting is switched off for this chat."))
 NO_HEADS = Reason("no-heads", Words("This model has no drafting heads; it runs without drafting."))
 NO_DRAFT_MODEL = Reason(
@@ -37,7 +33,6 @@ UNREAD = Reason(
     "head-unread",
     Words("Drafting starts with the next message: the drafting heads have not read this chat yet."),
 )
-NEXT_ROUND = Reason("source-changed", Words("The new source guesses from the next step on."))
 NO_MATCH = Reason(
     "no-match",
     Words("Nothing repeats here: these words are new to the chat."),
@@ -122,10 +117,6 @@ class DraftedState(Protocol):
         """The conversation's present drafter."""
 
     @property
-    def forced(self) -> Sequence[int]:
-        """Tokens that must follow the newest one, where a grammar binds the answer."""
-
-    @property
     def cache(self) -> CacheOptions:
         """Bits of the conversation's keys and values."""
 
@@ -141,16 +132,13 @@ class _DrafterKind(NamedTuple):
 
 
 class Drafting:
-    """Keeps the drafter of one conversation and plans how deep it drafts in the next round."""
+    """Keeps the drafter of one conversation; `policy` chooses how deep it drafts."""
 
     def __init__(self, kit: DraftKit, policy: DepthPolicy) -> None:
         self._kit = kit
-        self._policy = policy
-        self.learn = policy.learn  # called after every round
+        self.policy = policy
         self._purpose: _DrafterKind | None = None
         self._unreadable: dict[DraftedBy, Reason] = {}
-        self._options: DraftOptions | None = None
-        self._ready: Drafter | None = None  # the source that drafts by these options
 
     def why_not(self, options: DraftOptions) -> Reason | None:
         """Return why these options cannot draft; None when they can."""
@@ -166,24 +154,22 @@ class Drafting:
         hidden states from token 0. If no draft can pay, the target computes nothing for drafts; if
         none is expected to pay, by earlier drafts, heads read only the end of the prompt.
         """
-        self._ready = None
         if self._may_draft(options):
             if options.source != "mtp":
                 self._kit.go_deep()
-            self._policy.follow(options)
-            self._policy.begin_text()
+            self.policy.follow(options)
+            self.policy.begin_text()
         if self._wants_new_drafter(sequence.drafter, options) or (
-            self._may_draft(options) and not self._is_ready(sequence.drafter, options)
+            self._may_draft(options) and not self._is_loaded(sequence.drafter, options)
         ):
             self._make_drafter(sequence, options)
         if self.why_not(options) is not None and not _drafts_nothing(sequence.drafter):
             sequence.use(NoDraft())
-        if self._may_draft(options):
-            sequence.drafter.follow(options)
         never = self._why_never(options)
         if never is not None and sequence.drafter.target is not None:
             sequence.use(self._kit.make(options, with_model=False))  # the target as it is
             self._purpose = _DrafterKind(options.source, with_model=False)
+        self.follow(sequence, options)
         sequence.drafter.is_paused = options.depth == 0 or self._skips_prompt(options)
 
     def forget(self) -> None:
@@ -193,83 +179,46 @@ class Drafting:
     def _may_draft(self, options: DraftOptions) -> bool:
         return options.depth != 0 and self.why_not(options) is None
 
-    def can_plan_ahead(
-        self, state: DraftedState, options: DraftOptions, newest: int, limits: BatchLimits
-    ) -> bool:
-        """Whether the next round can be planned and drafted before its first token is known.
+    def follow(self, sequence: DraftedState, options: DraftOptions) -> None:
+        """Make ready the drafter that new options ask for, or note in it why nothing drafts.
 
-        It cannot if prompt lookup would draft a copy of earlier text.
+        A drafter that reads only tokens is made at once, another one for the next answer.
         """
-        source = state.drafter
-        if source.lookup is None or not self._may_draft(options):
-            return True
-        if self._wants_token_drafter(source, options):
-            return False
-        self._policy.set_batch(limits)
-        return not self._policy.would_copy(source.offers(newest), options.depth)
-
-    def plan(
-        self, state: DraftedState, options: DraftOptions, newest: int, limits: BatchLimits
-    ) -> Choice:
-        """Choose draft source and depth of the next round; called before every round.
-
-        Tokens that a grammar forces are drafted first, also where the model has no MTP heads.
-        newest: the last token that the host knows, perhaps one early after `can_plan_ahead`.
-        limits: how deep this chat may draft in a shared pass.
-        """
-        policy = self._policy
-        policy.set_batch(limits)
-        forced, is_off = len(state.forced), options.source == "none" or options.depth == 0
-        if forced and not is_off and self._kit.model.plain_only is None:
-            offer = Offer("grammar", FORCED_CHANCE, limit=min(forced, DEEPEST))
-            return policy.plan([offer], options.depth, None)
-        if options is not self._options or state.drafter is not self._ready:
-            why = self._prepare(state, options)
-            self._options = options
-            if self._ready is None:
-                return policy.plan((), 0, why)
-        offers = state.drafter.offers(newest)
-        nothing = None if offers else self._why_nothing(options)
-        return policy.plan(offers, options.depth, nothing)
-
-    def _prepare(self, sequence: DraftedState, options: DraftOptions) -> Reason | None:
-        """Make the drafter ready that the options ask for; return why it is not, None if it is."""
-        drafter, self._ready = sequence.drafter, None
-        why = self.why_not(options)
-        if why is not None or options.depth == 0:
-            return why
-        if self._wants_token_drafter(drafter, options):
+        if self._may_draft(options) and self._wants_token_drafter(sequence.drafter, options):
             self._make_drafter(sequence, options)
-            return NEXT_ROUND
+        drafter, why = sequence.drafter, self._why_unready(sequence.drafter, options)
+        drafter.is_ready = why is None and options.depth != 0
+        if not drafter.is_ready:
+            drafter.why_nothing = why
+        elif not self._is_loaded(drafter, options):
+            self.follow(sequence, options)  # without the model that cannot be read
+        else:
+            why = self._why_never(options) or self._why_no_model(options)
+            drafter.why_nothing = why or NO_MATCH
+            self.policy.follow(options)
+            drafter.follow(options)
+
+    def _why_unready(self, drafter: Drafter, options: DraftOptions) -> Reason | None:
+        """Return why the present drafter cannot draft by these options; None if it can."""
+        if not self._may_draft(options):
+            return self.why_not(options)
         if self._purpose is None or self._purpose.name != options.source:
             return UNREAD
-        if _drafts_nothing(drafter):
-            return self._why_never(options) or UNREAD
-        if not self._is_ready(drafter, options):
-            return self._why_no_model(options)
-        if options is not self._options:
-            self._policy.follow(options)
-            drafter.follow(options)
-        self._ready = drafter
-        return None
-
-    def _why_nothing(self, options: DraftOptions) -> Reason:
-        """Return why no drafter of these options offers a draft now."""
-        return self._why_never(options) or self._why_no_model(options) or NO_MATCH
+        return self._why_never(options) or UNREAD if _drafts_nothing(drafter) else None
 
     def _why_never(self, options: DraftOptions) -> Reason | None:
         """Return why drafts of the options' model are never faster; None if they may be."""
         model = model_of(options)
         if options.depth != "auto" or model is None or self._why_no_model(options) is not None:
             return None
-        return self._policy.source(model).why_never()
+        return self.policy.source(model).why_never()
 
     def _skips_prompt(self, options: DraftOptions) -> bool:
         """Whether the drafter need not read the prompt, as no draft is expected to be faster."""
         model = model_of(options)
         if options.depth != "auto" or model is None:
             return False
-        return self._policy.source(model).skips_prompt
+        return self.policy.source(model).skips_prompt
 
     def _wanted_purpose(self, options: DraftOptions) -> _DrafterKind:
         has_model = model_of(options) is not None and self._why_no_model(options) is None
@@ -303,7 +252,7 @@ class Drafting:
         self._purpose = self._wanted_purpose(options)
         sequence.use(source)
 
-    def _is_ready(self, source: Drafter, options: DraftOptions) -> bool:
+    def _is_loaded(self, source: Drafter, options: DraftOptions) -> bool:
         """Load the drafter's weights before their first draft; whether they could be loaded."""
         try:
             source.prepare()

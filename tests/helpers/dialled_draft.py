@@ -22,7 +22,7 @@ class DialledDraft(NoDraft):
         self._right = right
         self._vocabulary = vocabulary
 
-    def offers(self, newest: int) -> tuple[Offer, ...]:
+    def offers(self, newest: int, forced: int = 0) -> tuple[Offer, ...]:
         """A draft, as from a small model."""
         del newest
         return (Offer("model"),)

@@ -13,17 +13,17 @@ from mlx_engine.decoding.prompt import Prompt
 from mlx_engine.decoding.round import Limits
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.contract import BatchLimits, Choice
+from mlx_engine.drafting.contract import BatchLimits, Choice, Offer
 from mlx_engine.drafting.drafter import Drafter
 from mlx_engine.drafting.record import OtherChats
 from mlx_engine.models.contract import Model
 from mlx_engine.text.streaming_text import AddedText
 from mlx_engine.values.conversation import Settings, TextPiece
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import (
     UNQUANTISED,
     CacheOptions,
     DraftedBy,
-    DraftOptions,
     SamplingOptions,
 )
 from mlx_engine.values.stats import GenerationStats
@@ -61,17 +61,22 @@ class Fixed:
 
     depths: "CyclingDepth"
 
-    def can_plan_ahead(
-        self, state: SequenceState, options: DraftOptions, newest: int, limits: BatchLimits
-    ) -> bool:
-        del options, newest, limits
-        return state.drafter.lookup is None
+    @property
+    def policy(self) -> "Fixed":
+        return self
 
-    def plan(
-        self, state: SequenceState, options: DraftOptions, newest: int, limits: BatchLimits
-    ) -> Choice:
-        del options, limits
-        state.drafter.offers(newest)
+    def set_batch(self, limits: BatchLimits) -> None:
+        pass
+
+    def rest(self) -> None:
+        return None
+
+    def would_copy(self, offers: Sequence[Offer], depth: object) -> bool:
+        del depth
+        return any(offer.by == "prompt-lookup" for offer in offers)
+
+    def plan(self, offers: Sequence[Offer], depth: object, nothing: Reason | None) -> Choice:
+        del offers, depth, nothing
         return self.depths.next()
 
     def learn(
