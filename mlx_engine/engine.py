@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.cache.prompt_files import prompt_files
+from mlx_engine.decoding.answer import raw_answer, raw_generations
 from mlx_engine.decoding.config import (
     ModelParts,
     gpu_bytes,
@@ -21,15 +22,8 @@ from mlx_engine.decoding.config import (
     translate_oom,
 )
 from mlx_engine.decoding.pictures import PictureEncoder
+from mlx_engine.decoding.prompt import known_tokens, raw_prompt, readable_tokens
 from mlx_engine.decoding.prompt_cache import PromptCache
-from mlx_engine.decoding.raw_generation import (
-    known_tokens,
-    raw_answer,
-    raw_generation,
-    raw_generations,
-    raw_prompt,
-    readable_tokens,
-)
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.decoding.session import EngineOwner, Session
 from mlx_engine.drafting.depth import DepthPolicy
@@ -304,8 +298,9 @@ class Engine:
             max_tokens, stop_strings(stop), ignore_eos, schema, regex, grammar
         )
         settings = self._raw_settings(limits, sampling, draft, cache)
-        tokens = raw_prompt(self._parts, prompt)
-        found = raw_generation(self._parts, settings, tokens, self._generated, should_stop)
+        require("should_stop", should_stop, "a function", callable)
+        policy, stopped = self._generated, lambda _: should_stop()
+        (found,) = raw_generations(self._parts, settings, [prompt], lambda: policy, stopped)
         self._after_answer()
         return found
 

@@ -1,23 +1,29 @@
-"""One answer: read the prompt, run rounds until something ends the answer, report events."""
+"""Answers: read the prompt, run rounds until something ends the answer, report events."""
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
+from functools import partial
 from time import perf_counter
+from typing import NamedTuple
 
 import mlx.core as mx
 
 from mlx_engine.decoding.config import DecodeConfig, ModelParts, translate_oom
-from mlx_engine.decoding.prompt import EMPTY_ANSWER, Prompt, prefill
+from mlx_engine.decoding.prompt import EMPTY_ANSWER, Prompt, prefill, raw_prompt
 from mlx_engine.decoding.round import Limits
 from mlx_engine.decoding.scheduler import Lookahead
 from mlx_engine.decoding.state import SequenceState
+from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler, TokenScores, fresh_seed
 from mlx_engine.text.grammar import AnswerGrammar
 from mlx_engine.text.streaming_text import AddedText, StreamingText
 from mlx_engine.values.conversation import (
+    TURN_ENDS,
     Event,
     FinishReason,
+    Generation,
     GenerationFinished,
     PromptProgress,
     RoundFinished,
@@ -25,88 +31,9 @@ from mlx_engine.values.conversation import (
     TextPiece,
     TokenLogprob,
 )
-from mlx_engine.values.stats import (
-    GenerationStats,
-    RoundStats,
-    count_by_depth,
-    plain_is_faster,
-    sum_by_source,
-)
-
-
-@dataclass(slots=True)
-class AnswerTally:
-    """Running sums of one answer: tokens, rounds, seconds spent in the engine.
-
-    waited_seconds: time before reading of the prompt began. Time that the consumer of the answer's
-    events takes does not count.
-    """
-
-    seed: int
-    prompt_tokens: int = 0
-    reused_tokens: int = 0
-    waited_seconds: float = 0.0
-    prompt_seconds: float = 0.0
-    head_rows: int = 0
-    head_seconds: float = 0.0
-    decode_seconds: float = 0.0
-    first_token_seconds: float = 0.0
-    peak_memory_bytes: int = 0
-    rounds: list[RoundStats] = field(default_factory=list)
-
-    def prompt_took(self, seconds: float, head_rows: int = 0) -> None:
-        """Add the seconds that reading a prompt chunk, or `head_rows` rows by MTP heads, took."""
-        self.prompt_seconds += seconds
-        if head_rows:
-            self.head_rows += head_rows
-            self.head_seconds += seconds
-        self._look_at_memory()
-
-    def _look_at_memory(self) -> None:
-        """Record MLX's peak memory now, as another answer may reset it when it begins."""
-        self.peak_memory_bytes = max(self.peak_memory_bytes, mx.get_peak_memory())
-
-    def add(self, stats: RoundStats, seconds: float) -> None:
-        """Add a round's figures and seconds to the sums."""
-        self._look_at_memory()
-        self.decode_seconds += seconds
-        if not self.rounds:
-            self.first_token_seconds = self.waited_seconds + self.prompt_seconds + seconds
-        self.rounds.append(stats)
-
-    def stats(self) -> GenerationStats:
-        """Return statistics of the answer so far: tokens, speed, acceptance, memory."""
-        rounds = self.rounds
-        generated = sum(r.emitted for r in rounds)
-        fresh = self.prompt_tokens - self.reused_tokens
-        return GenerationStats(
-            prompt_tokens=self.prompt_tokens,
-            reused_tokens=self.reused_tokens,
-            generated_tokens=generated,
-            drafted=sum(r.drafted for r in rounds),
-            accepted=sum(r.accepted for r in rounds),
-            drafted_by_depth=count_by_depth(r.drafted for r in rounds),
-            accepted_by_depth=count_by_depth(r.accepted for r in rounds),
-            passes=len(rounds),
-            tokens_per_pass=generated / len(rounds) if rounds else 0.0,
-            tokens_per_second=_rate(generated, self.decode_seconds),
-            prompt_tokens_per_second=_rate(fresh, self.prompt_seconds),
-            time_to_first_token_s=self.first_token_seconds,
-            draft_ms=sum(r.draft_ms for r in rounds),
-            verify_ms=sum(r.verify_ms for r in rounds),
-            host_ms=sum(r.host_ms for r in rounds),
-            peak_memory_bytes=self.peak_memory_bytes,
-            seed=self.seed,
-            accept_ms=sum(r.accept_ms for r in rounds),
-            by_source=sum_by_source(rounds),
-            plain_is_faster=plain_is_faster(rounds),
-            head_rows=self.head_rows,
-            head_share=_rate(self.head_seconds, self.prompt_seconds),
-        )
-
-
-def _rate(count: float, seconds: float) -> float:
-    return count / seconds if seconds > 0 else 0.0
+from mlx_engine.values.errors import BadPrompt
+from mlx_engine.values.options import require
+from mlx_engine.values.stats import AnswerTally, RoundStats
 
 
 class Answer:
@@ -223,7 +150,7 @@ class Answer:
             started = perf_counter()
             progress = next(steps, None)
             head_rows = 0 if progress is None else progress.head_rows
-            self.tally.prompt_took(perf_counter() - started, head_rows)
+            self.tally.prompt_took(perf_counter() - started, head_rows, mx.get_peak_memory())
             if progress is None:
                 return
             self.tally.reused_tokens = progress.reused
@@ -285,7 +212,7 @@ class Answer:
                 source=source,
                 draft_passes=found.draft_passes,
             )
-            self.tally.add(stats, total_s)
+            self.tally.add(stats, total_s, mx.get_peak_memory())
             logprobs = () if found.scores is None else self._logprobs(tokens, added, found.scores)
             self._scored += logprobs
             self._pending_events += [*added.pieces, RoundFinished(stats, logprobs)]
@@ -381,3 +308,68 @@ def start_over(sequence: SequenceState, drafting: Drafting, settings: Settings) 
     sequence.forget()
     drafting.forget()
     drafting.begin(sequence, settings.draft)
+
+
+def raw_answer(
+    parts: ModelParts,
+    settings: Settings,
+    prompt: Sequence[int],
+    depth_policy: DepthPolicy,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Answer:
+    """Prepare an answer to a raw prompt in a new conversation. Raises OutOfMemory."""
+    return open_answer(
+        parts,
+        settings,
+        parts.prompts.sequence(cache=settings.cache),
+        Drafting(parts.drafting, depth_policy),
+        Prompt(tuple(prompt), len(prompt) - 1),
+        StreamingText(parts.tokenizer, settings.generation.stop, split_thinking=False),
+        stopped,
+    )
+
+
+class _Running(NamedTuple):
+    """One of several running answers, with the number of its prompt."""
+
+    number: int
+    answer: Answer
+    events: Generator[Event, None, None]
+
+
+def raw_generations(
+    parts: ModelParts,
+    settings: Settings,
+    prompts: Sequence[str | Sequence[int]],
+    new_policy: Callable[[], DepthPolicy],
+    stopped: Callable[[int], bool],
+) -> list[Generation]:
+    """Generate answers to several prompts, as many at once as a pass has rows.
+
+    new_policy: called once per prompt. stopped: asked with the number of a prompt before its every
+    round. Raises BadPrompt, BadOption, PromptTooLong.
+    """
+    require("should_stop", stopped, "a function", callable)
+    if isinstance(prompts, str):
+        raise BadPrompt("Several prompts are wanted: give a list of texts or of token ids.")
+    asked = deque(enumerate([raw_prompt(parts, prompt) for prompt in prompts]))
+    running: deque[_Running] = deque()
+    found: dict[int, Generation] = {}
+    try:
+        while asked or running:
+            while asked and len(running) < parts.batch.most_rows():
+                number, prompt = asked.popleft()
+                is_stopped = partial(stopped, number)
+                answer = raw_answer(parts, replace(settings), prompt, new_policy(), is_stopped)
+                running.append(_Running(number, answer, answer.events()))
+            current = running.popleft()
+            if any(isinstance(event, TURN_ENDS) for event in current.events):
+                running.append(current)
+            else:
+                ended = current.answer.finished()
+                tokens = tuple(current.answer.tokens)
+                found[current.number] = Generation(ended.text, tokens, ended.stats, ended.reason)
+    finally:  # after an error, which keeps them alive: their rows would stay in the passes
+        for other in running:
+            other.events.close()
+    return [found[number] for number in sorted(found)]

@@ -1,7 +1,8 @@
-"""The prompt of an answer: made of a chat's messages, and read by the model (prefill)."""
+"""The prompt of an answer: made of a chat's messages or raw, and read by the model (prefill)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from operator import index
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -12,7 +13,7 @@ from mlx_engine.decoding.state import SequenceState, shared_prefix
 from mlx_engine.drafting.contract import ROWS_OF_A_PROMPT
 from mlx_engine.text.chat_template import tokenize_chat
 from mlx_engine.values.conversation import Message, PromptProgress, Settings
-from mlx_engine.values.errors import BadChatTemplate
+from mlx_engine.values.errors import BadChatTemplate, BadPrompt, PromptTooLong
 
 MAX_LEAD_IN_TOKENS = 24
 """Tokens a template may put before an answer ("<|im_start|>assistant\\n<think>\\n")."""
@@ -142,6 +143,49 @@ class ChatPrompts:
         if self._beginning_tokens is None:
             self._beginning_tokens = self.render([UNLIKE_ANY_QUESTION], continues=False).tokens
         return self._beginning_tokens
+
+
+def known_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
+    """Token ids as plain integers. Raises BadPrompt if the vocabulary lacks one."""
+    vocabulary = parts.model.vocabulary
+    if isinstance(tokens, bytes):  # whole numbers as well
+        raise BadPrompt("A prompt is text or token ids: decode the bytes to text.")
+    try:
+        ids = [index(token) for token in tokens]
+    except TypeError as error:
+        raise BadPrompt("Token ids must be whole numbers ({error}).", error=str(error)) from error
+    bad = next((token for token in ids if not 0 <= token < vocabulary), None)
+    if bad is not None:
+        raise BadPrompt(
+            "Token {bad} is not in the vocabulary of {vocabulary}.", bad=bad, vocabulary=vocabulary
+        )
+    return ids
+
+
+def readable_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
+    """Check that token ids are a prompt that leaves room for an answer.
+
+    Raises BadPrompt, PromptTooLong.
+    """
+    ids, limit = known_tokens(parts, tokens), parts.context_length
+    if not ids:
+        raise BadPrompt("The prompt is empty: give at least one token.")
+    if len(ids) >= limit:
+        raise PromptTooLong(
+            "The prompt has {ids:,} tokens, the context holds {limit:,}: shorten it.",
+            ids=len(ids),
+            limit=limit,
+        )
+    return ids
+
+
+def raw_prompt(parts: ModelParts, prompt: str | Sequence[int]) -> list[int]:
+    """Check token ids, or tokenise a text with the begin token (BOS) that the tokenizer adds.
+
+    Raises BadPrompt, PromptTooLong.
+    """
+    tokens = parts.tokenizer.encode(prompt, True) if isinstance(prompt, str) else prompt
+    return readable_tokens(parts, tokens)
 
 
 def prefill(

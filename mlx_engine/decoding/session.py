@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from mlx_engine.decoding.answer import AnswerTally, open_answer
+from mlx_engine.decoding.answer import open_answer
 from mlx_engine.decoding.config import ModelParts
 from mlx_engine.decoding.prompt import EMPTY_ANSWER, UNLIKE_ANY_QUESTION, ChatPrompts, Prompt
 from mlx_engine.decoding.state import shared_prefix
@@ -35,7 +35,7 @@ from mlx_engine.values.options import (
     TemplateValue,
 )
 from mlx_engine.values.picture import Picture, PictureSource, read_picture
-from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.stats import AnswerTally, GenerationStats
 
 
 class EngineOwner:

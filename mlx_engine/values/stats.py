@@ -1,7 +1,7 @@
-"""Drafting statistics of one decoding round and of a whole answer."""
+"""Drafting statistics of one decoding round and of a whole answer, and how they are summed."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from mlx_engine.values.errors import Reason
@@ -128,6 +128,80 @@ def count_by_depth(lengths: Iterable[int]) -> tuple[int, ...]:
         for depth in range(length):
             counts[depth] += 1
     return tuple(counts)
+
+
+@dataclass(slots=True)
+class AnswerTally:
+    """Running sums of one answer: tokens, rounds, seconds spent in the engine.
+
+    waited_seconds: time before reading of the prompt began. Time that the consumer of the answer's
+    events takes does not count.
+    """
+
+    seed: int
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    waited_seconds: float = 0.0
+    prompt_seconds: float = 0.0
+    head_rows: int = 0
+    head_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    first_token_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    rounds: list[RoundStats] = field(default_factory=list)
+
+    def prompt_took(self, seconds: float, head_rows: int, peak_bytes: int) -> None:
+        """Add the seconds that reading a prompt chunk, or `head_rows` rows by MTP heads, took."""
+        self.prompt_seconds += seconds
+        if head_rows:
+            self.head_rows += head_rows
+            self.head_seconds += seconds
+        self.peak_memory_bytes = max(self.peak_memory_bytes, peak_bytes)
+
+    def add(self, stats: RoundStats, seconds: float, peak_bytes: int) -> None:
+        """Add a round's figures and seconds to the sums.
+
+        peak_bytes: peak memory now, as another answer may reset it when it begins.
+        """
+        self.peak_memory_bytes = max(self.peak_memory_bytes, peak_bytes)
+        self.decode_seconds += seconds
+        if not self.rounds:
+            self.first_token_seconds = self.waited_seconds + self.prompt_seconds + seconds
+        self.rounds.append(stats)
+
+    def stats(self) -> GenerationStats:
+        """Return statistics of the answer so far: tokens, speed, acceptance, memory."""
+        rounds = self.rounds
+        generated = sum(r.emitted for r in rounds)
+        fresh = self.prompt_tokens - self.reused_tokens
+        return GenerationStats(
+            prompt_tokens=self.prompt_tokens,
+            reused_tokens=self.reused_tokens,
+            generated_tokens=generated,
+            drafted=sum(r.drafted for r in rounds),
+            accepted=sum(r.accepted for r in rounds),
+            drafted_by_depth=count_by_depth(r.drafted for r in rounds),
+            accepted_by_depth=count_by_depth(r.accepted for r in rounds),
+            passes=len(rounds),
+            tokens_per_pass=generated / len(rounds) if rounds else 0.0,
+            tokens_per_second=_rate(generated, self.decode_seconds),
+            prompt_tokens_per_second=_rate(fresh, self.prompt_seconds),
+            time_to_first_token_s=self.first_token_seconds,
+            draft_ms=sum(r.draft_ms for r in rounds),
+            verify_ms=sum(r.verify_ms for r in rounds),
+            host_ms=sum(r.host_ms for r in rounds),
+            peak_memory_bytes=self.peak_memory_bytes,
+            seed=self.seed,
+            accept_ms=sum(r.accept_ms for r in rounds),
+            by_source=sum_by_source(rounds),
+            plain_is_faster=plain_is_faster(rounds),
+            head_rows=self.head_rows,
+            head_share=_rate(self.head_seconds, self.prompt_seconds),
+        )
+
+
+def _rate(count: float, seconds: float) -> float:
+    return count / seconds if seconds > 0 else 0.0
 
 
 def joined_stats(first: GenerationStats, rest: GenerationStats) -> GenerationStats:

@@ -29,8 +29,9 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine.built_in_model import built_in_model
+from mlx_engine.decoding.answer import raw_answer
 from mlx_engine.decoding.config import ModelParts
-from mlx_engine.decoding.raw_generation import raw_answer, raw_prompt
+from mlx_engine.decoding.prompt import raw_prompt
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.record import DraftRecords, PassCosts

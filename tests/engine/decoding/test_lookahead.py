@@ -13,7 +13,7 @@ from metal_kernels.stock_on_cpu import CpuStockOperations
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import joint_caches
 from mlx_engine.decoding import scheduler
-from mlx_engine.decoding.raw_generation import raw_answer
+from mlx_engine.decoding.answer import raw_answer
 from mlx_engine.decoding.round import Pass
 from mlx_engine.decoding.scheduler import SHORT_OF_MEMORY, BatchScheduler
 from mlx_engine.decoding.state import SequenceState

@@ -22,9 +22,8 @@ from app.window.drafting_view import (
     reasons_in_words,
     summary,
 )
-from mlx_engine.decoding.answer import AnswerTally
 from mlx_engine.values.errors import Reason
-from mlx_engine.values.stats import GenerationStats, RoundStats
+from mlx_engine.values.stats import AnswerTally, GenerationStats, RoundStats
 
 
 def a_round(drafted=0, accepted=0, ms=10.0, why=None):
