@@ -1,38 +1,32 @@
 """Scheduling of rounds: lookahead in each conversation, and passes that conversations share.
 
-Lookahead: a GPU must not wait for the host. So while the device runs a round, the host writes the
-next round down and queues it, whatever the outcome: the number of accepted rows is a scalar on the
-device (round.py), which the host reads while the next round runs. A round that was queued beyond
-the end of an answer, or for settings that have changed since, is dropped: none of its rows is
-committed. If the present round may be the last of the answer, nothing is queued before its outcome.
-
-The outcome of every round is awaited first by models that read rows of a table from the disk by
-token ids. That of a drafted round is awaited first in three cases:
+Lookahead: a GPU must not wait for the host. While the device runs a round, the host writes the next
+one down and queues it, whatever the outcome: the number of accepted rows is a scalar on the device
+(round.py). A round that was queued beyond the end of an answer, or for settings that have changed
+since, is dropped. If the present round may be the last, nothing is queued before its outcome.
+Models that read rows of a table from the disk by token ids await every outcome first. That of a
+drafted round is awaited first in three cases:
 - The caches or the drafter need the number of accepted rows on the host: mlx-lm's classes, DFlash,
   Gemma's assistant.
 - The model runs on a CPU: to follow an unknown outcome takes more operations than the waiting would
-  cost. (A CPU pass begins layer by layer while the rest of the graph is built: `async_eval` of
-  MLX's CPU backend waits until a hundred operations are left, so hardly anything would run beside
-  the host.)
+  cost. (`async_eval` of MLX's CPU backend waits until a hundred operations are left, so hardly
+  anything would run beside the host.)
 - The text repeats earlier text, so prompt lookup would draft a copy, which depends on the outcome.
 
-A write of keys and values copies a layer's whole buffer while a pass that reads it is still queued.
-On a CPU no round does so (caches of 0.5 to 13 MB: peak memory with and without lookahead differs by
-0.02 of the cache); a GPU that is given small models may. So nothing is queued ahead while such
-copies would exceed the memory limit.
+A write of keys and values copies a layer's whole buffer while a pass that reads it is still queued,
+as it may on a GPU with small models. So nothing is queued ahead while such copies would exceed the
+memory limit.
 
 Shared passes: the caller may take events from several answers in any order. An answer that sees
 that another one had a turn since its own last turn begins its next round as soon as the present one
 has ended, and lets that round wait. The first answer that needs an outcome runs one pass for all
-rounds that wait. If the caller never goes on with an answer, its last round was run in vain (two
-rounds with lookahead).
+rounds that wait. If the caller never goes on with an answer, its last rounds were run in vain.
 
 Both: the first answer that reads a pass first has the next pass queued. All answers in the pass
 begin their next rounds, and waiting rounds join. If one of these answers needs its outcome first,
-or may end with it, nothing is queued: a shared pass is worth more than a device that is never idle.
-Nothing is queued either while another pass is under way, or has been read by some of its answers
-only. So a round may begin before the turn of the round before it, which is then kept, and changed
-settings are in effect one round later.
+or may end with it, or if another pass is under way, nothing is queued: a shared pass is worth more
+than a device that is never idle. So a round may begin before the turn of the round before it, which
+is then kept, and changed settings are in effect one round later.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -190,12 +184,11 @@ class Outcome(NamedTuple):
 
     tokens: the accepted drafts and the target's next token. drafted: how many drafted tokens were
     of use; tried: these, and the one for whose low probability a draft ended. draft_passes: passes
-    of a head or small model, also for a draft of no tokens. was_ahead: the round was queued before
-    the round before it had ended. began_at, read_at: from when on the time counts as this round's,
-    and when its tokens were read, in seconds of `perf_counter`. device_s: seconds in which the
-    device worked; idle_s: in which it waited for the host, None without an outcome reader.
-    draft_ms: milliseconds of the draft, 0 where they cannot be told apart. scores: of these tokens
-    at least, None where nobody asks for log-probabilities.
+    of a head or small model, also for a draft of no tokens. began_at, read_at: from when on the
+    time counts as this round's, and when its tokens were read, in seconds of `perf_counter`.
+    device_s: seconds in which the device worked; idle_s: in which it waited for the host, None
+    without an outcome reader. draft_ms: milliseconds of the draft, 0 where they cannot be told
+    apart. scores: of these tokens at least, None where nobody asks for log-probabilities.
     """
 
     tokens: tuple[int, ...]
@@ -203,7 +196,6 @@ class Outcome(NamedTuple):
     tried: int
     draft_passes: int
     choice: Choice
-    was_ahead: bool
     began_at: float
     read_at: float
     device_s: float
@@ -305,7 +297,6 @@ class Lookahead:
             tried=min(round_.depth + was_cut, useful),
             draft_passes=passes,
             choice=round_.choice,
-            was_ahead=was_ahead,
             began_at=began_at,
             read_at=read_at,
             device_s=device_s,
@@ -336,7 +327,8 @@ class Lookahead:
             self.ended_at = perf_counter()
 
     def _commit(self, tokens: Sequence[int], goes_on: bool) -> None:
-        (round_, following), self._present, self._next = (self._present, self._next), None, None
+        round_, following = self._present, self._next
+        self._present = self._next = None
         assert round_ is not None
         read = [self._last, *tokens[:-1]]
         self._last, self._generated = tokens[-1], self._generated + len(tokens)
@@ -360,7 +352,8 @@ class Lookahead:
 
         A plain round whose next round has begun stays committed: it has read the newest token.
         """
-        (round_, following), self._present, self._next = (self._present, self._next), None, None
+        round_, following = self._present, self._next
+        self._present = self._next = None
         if self._failed is not None:
             self._forget()
             return
@@ -408,7 +401,7 @@ class Lookahead:
             self._drafting.follow(state, draft)
         drafter, forced = state.drafter, 0
         if state.sampler.is_bound and draft.source != "none" and draft.depth != 0:
-            forced = len(state.forced)
+            forced = 0 if state.model.plain_only else len(state.sampler.forced())
         self._policy.set_batch(limits)
         may_rest = not (is_new or forced or drafter.lookup)
         choice = self._policy.rest() if may_rest else None
@@ -450,8 +443,7 @@ class Lookahead:
     def begin_next(self) -> Round:
         """Begin the round planned by `plan_next`, before the present one's outcome is known."""
         round_, choice, self._choice = self._present, self._choice, None
-        assert round_ is not None
-        assert choice is not None
+        assert round_ is not None and choice is not None
         after = round_.commit_ahead()
         # one token more leaves room in the answer for the longest draft, all of them in the context
         deepest = self._limits.deepest(self._generated + 1, round_.position + round_.depth)

@@ -99,14 +99,6 @@ class SequenceState:
         is_free = not self.sampler.is_bound
         return is_free and self.model.joint_forward is not None and self.drafter.can_follow
 
-    @property
-    def forced(self) -> Sequence[int]:
-        """Tokens that must follow the newest one, where a grammar binds the answer.
-
-        None where the model could not take them back.
-        """
-        return () if self._plain.plain_only else self.sampler.forced()
-
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
         """Append to the conversation the first `count` rows of the last pass.
 

@@ -65,6 +65,9 @@ class Fixed:
     def policy(self) -> "Fixed":
         return self
 
+    def follow(self, state: SequenceState, options: object) -> None:
+        pass
+
     def set_batch(self, limits: BatchLimits) -> None:
         pass
 

@@ -1,6 +1,7 @@
 """Sources that read words beside rounds begun ahead: they wait where there is a copy to make."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import mlx.core as mx
 import pytest
@@ -36,12 +37,14 @@ FREQUENT = DraftOptions(output="frequent", vocabulary=256, depth=2)
 
 @pytest.fixture
 def found(monkeypatch):
-    """Of each round what was found, in order."""
+    """Of each round what was found, and whether it had been queued before, in order."""
     every, find = [], Lookahead.run
 
     def noted(its):
-        every.append(find(its))
-        return every[-1]
+        was_ahead = any(pass_.queued_at for pass_ in its.passes)
+        outcome = find(its)
+        every.append(SimpleNamespace(was_ahead=was_ahead, **outcome._asdict()))
+        return outcome
 
     monkeypatch.setattr(Lookahead, "run", noted)
     return every
