@@ -199,9 +199,10 @@ class HeadDrafter(Drafter):
     @override
     def restore(self, snapshot: DrafterSnapshot) -> None:
         self._open, self._verified, self._drafted_from = None, [], []
-        for memory in self._memories:
+        waiting = snapshot.waiting or [()] * len(self._memories)
+        for memory, rows in zip(self._memories, waiting, strict=True):
             memory.open = None
-            memory.replace_waiting(())
+            memory.replace_waiting(rows)
         super().restore(snapshot)
 
 
@@ -322,9 +323,7 @@ class MtpDraft(HeadDrafter):
     @override
     def restore(self, snapshot: DrafterSnapshot) -> None:
         super().restore(snapshot)
-        none = [()] * len(self._memories)
-        for memory, waiting in zip(self._memories, snapshot.waiting or none, strict=True):
-            memory.replace_waiting(waiting)
+        for memory in self._memories:
             memory.gap = memory.caches.length if memory.missing(self._length - 1) else 0
 
     @override
