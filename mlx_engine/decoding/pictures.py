@@ -188,8 +188,3 @@ def content_ids(picture: Picture, grid: Grid) -> list[int]:
     seed = picture.digest + f"{grid.rows} {grid.columns}".encode()
     words = np.frombuffer(hashlib.shake_128(seed).digest(4 * grid.tokens), dtype=np.uint32)
     return [-1 - int(word) for word in words >> 1]
-
-
-def readable(tokens: Sequence[int], placeholder: int = 0) -> list[int]:
-    """Token ids for what sees no pictures: `placeholder` where a picture's content stands."""
-    return [token if token >= 0 else placeholder for token in tokens]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.decoding.config import ModelParts
-from mlx_engine.decoding.pictures import PromptPictures, place_pictures, readable
-from mlx_engine.decoding.state import SequenceState, shared_prefix
+from mlx_engine.decoding.pictures import PromptPictures, place_pictures
+from mlx_engine.decoding.state import SequenceState, readable, shared_prefix
 from mlx_engine.drafting.contract import ROWS_OF_A_PROMPT
 from mlx_engine.text.chat_template import tokenize_chat
 from mlx_engine.values.conversation import Message, PromptProgress, Settings

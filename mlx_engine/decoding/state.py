@@ -8,7 +8,6 @@ import mlx.core as mx
 
 from mlx_engine.cache.attention import RowsCache
 from mlx_engine.cache.contract import WORTH_A_TOKEN, CachesSnapshot, RowCount
-from mlx_engine.decoding.pictures import readable
 from mlx_engine.drafting.contract import DrafterSnapshot, ReadRows
 from mlx_engine.drafting.drafter import Drafter, NoDraft
 from mlx_engine.models.contract import Model
@@ -359,6 +358,11 @@ def thin_checkpoints(places: Sequence[Checkpoint]) -> list[Checkpoint]:
     while len(kept) > CHECKPOINTS:
         del kept[min(range(1, len(kept) - 1), key=missed)]
     return kept
+
+
+def readable(tokens: Sequence[int], placeholder: int = 0) -> list[int]:
+    """Token ids for what sees no pictures: `placeholder` where a picture's content stands."""
+    return [token if token >= 0 else placeholder for token in tokens]
 
 
 def shared_prefix(left: Sequence[int], right: Sequence[int]) -> int:

@@ -22,8 +22,8 @@ from tiny_vision import (
 )
 
 from mlx_engine import inspect
-from mlx_engine.decoding.pictures import readable
 from mlx_engine.decoding.prompt import EMPTY_ANSWER, ChatPrompts, Prompt
+from mlx_engine.decoding.state import readable
 from mlx_engine.engine import Engine, open_engine
 from mlx_engine.models.vision.qwen3 import Qwen3VisionSpec
 from mlx_engine.values.conversation import Message
