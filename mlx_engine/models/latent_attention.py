@@ -10,7 +10,7 @@ and attend to them absorbed, each row by itself; all other rows are computed as 
 blocks mask the tokens that are not selected, while there are not many more of them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -35,7 +35,7 @@ from metal_kernels.stock import (
     row_tiles,
 )
 from metal_kernels.stock_on_cpu import MLX
-from mlx_engine.cache.attention import AttentionCache, Buffers, positions
+from mlx_engine.cache.attention import AttentionCache, positions
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.models import layer_specs
@@ -222,6 +222,7 @@ class LatentAttention:
         absorbed = self._row_by_row(self._unpack_keys.multiply_transposed, unrotated)
         span = masks.key_span(cache, rows, self._key_blocks(cache.row_bits))
         launcher, stored = served.launcher, cache.key_value_buffers
+        absorbed, rotated = (self._stock.contiguous(side) for side in (absorbed, rotated))
         attended = self._run_kernel(absorbed, rotated, stored, cache.row_bits, span, launcher)
         return self._row_by_row(self._unpack_values, attended)
 
@@ -237,21 +238,24 @@ class LatentAttention:
         self,
         absorbed: mx.array,
         rotated: mx.array,
-        stored: Buffers,
+        stored: Sequence[mx.array],
         bits: CacheBits,
         place: KeyExtent | BlockSpan,
         launcher: Launcher,
     ) -> mx.array:
-        """Attend by the kernel for few rows to latents and keys as stored in so many bits."""
+        """Attend by the kernel for few rows to latents and keys as stored in so many bits.
+
+        Arrays are row-contiguous: queries [1, heads, T, ...], latents and keys [1, 1, L, ...].
+        """
         half = len(stored) // 2
         return few_query_attention(
-            self._stock.contiguous(rotated),
+            rotated,
             (*stored[half:], *stored[:half]),
             self._key_format(bits),
             place,
             self._spec.scale,
             launcher,
-            q_latent=self._stock.contiguous(absorbed),
+            q_latent=absorbed,
         )
 
     def _attend_selected(
@@ -260,26 +264,27 @@ class LatentAttention:
         """Attend with queries [1, heads, T, ...] to the latents at `indices` [T, N]."""
         spec, (rows, count), bits = self._spec, indices.shape, cache.row_bits
         absorbed = self._row_by_row(self._unpack_keys.multiply_transposed, unrotated)
+        by_row = absorbed.transpose(2, 1, 0, 3), rotated.transpose(2, 1, 0, 3)
         served, made = self._served.of(bits), list[mx.array]()
-        is_few = served is not None and rows in served
-        a_row = count * (spec.kv_rank + spec.rope.width + 4 * spec.heads) * rotated.dtype.size
-        if is_few or (self._kernels.exact and rows <= MOST_ROWS):
-            a_row = SCORES_BYTES  # MLX may round several rows differently
-        for part in tiles(slice(0, rows), a_row):
-            stored = cache.gather(indices[part])
-            queries = absorbed[:, :, part], rotated[:, :, part]
-            if served is not None and is_few:
+        if served is not None and rows in served:
+            every = (*map(self._stock.contiguous, by_row), *cache.gather(indices))
+            for row in range(rows):
+                queries, turned, *stored = (side[row : row + 1] for side in every)
                 extent, launcher = KeyExtent(count), served.launcher
-                made.append(self._run_kernel(*queries, stored, bits, extent, launcher))
-                continue
-            latents, keys = cache.keys_and_values_of(stored)
-            by_row, turned = (side.transpose(2, 0, 1, 3) for side in queries)
-            added = (turned * spec.scale) @ keys.swapaxes(-1, -2)
-            options = AttentionOptions(spec.scale, added)
-            attended = self._stock.attention(by_row, latents, latents, options)
-            made.append(attended.transpose(1, 2, 0, 3))
-        attended = made[0] if len(made) == 1 else mx.concatenate(made, axis=2)
-        return self._row_by_row(self._unpack_values, attended)
+                made.append(self._run_kernel(queries, turned, stored, bits, extent, launcher))
+        else:
+            a_row = count * (spec.kv_rank + spec.rope.width + 4 * spec.heads) * rotated.dtype.size
+            if self._kernels.exact and rows <= MOST_ROWS:  # MLX may round several rows differently
+                a_row = SCORES_BYTES
+            for part in tiles(slice(0, rows), a_row):
+                latents, keys = cache.keys_and_values_of(cache.gather(indices[part]))
+                queries, turned = (side[part].swapaxes(1, 2) for side in by_row)
+                added = (turned * spec.scale) @ keys.swapaxes(-1, -2)
+                options = AttentionOptions(spec.scale, added)
+                attended = self._stock.attention(queries, latents, latents, options)
+                made.append(attended.swapaxes(1, 2))
+        whole = made[0] if len(made) == 1 else mx.concatenate(made)
+        return self._row_by_row(self._unpack_values, whole.transpose(2, 1, 0, 3))
 
     def _stock_attention(
         self,
