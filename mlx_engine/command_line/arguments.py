@@ -145,7 +145,7 @@ FIELDS = {
 }
 """Fields of the options that some flags set; the other flags are named like their field."""
 
-REPEATED = ("logit_bias", "stop", "template_argument", "names", "origins")
+REPEATED = ("logit_bias", "stop", "template_argument", "image", "names", "origins")
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -279,6 +279,7 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
         "--system TEXT": "system prompt (default: none)",
         "--template-argument NAME=VALUE": "for the chat template, such as preserve_thinking=true; "
         "may be repeated",
+        "--image FILE": "a picture that goes with the first message; may be repeated",
         "--once QUESTION": "answer this question, then exit",
         "--plain": "no colours, no line editing",
     }

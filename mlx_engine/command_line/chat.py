@@ -14,6 +14,7 @@ from mlx_engine.command_line.runtime import Runtime, load_model
 from mlx_engine.command_line.screen import PROMPT_MARK, Screen, make_screen
 from mlx_engine.values.errors import BadPrompt
 from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.picture import read_picture
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -116,6 +117,7 @@ def command_completer() -> "Completer":
 def chat(arguments: Namespace, runtime: Runtime) -> int:
     """Run `headstart chat` until the user leaves; return 2 if --once got no answer, else 0."""
     session_options(arguments, SamplingOptions())  # raises BadOption before the model is loaded
+    pictures = tuple(read_picture(path) for path in arguments.image or ())
     screen = make_screen(runtime.stdout, runtime.stderr, plain=arguments.plain)
     with _exit_on_sigterm(), ExitStack() as stack:
         with screen.quiet_keys():  # keys typed while it loads wait for the first line
@@ -129,8 +131,9 @@ def chat(arguments: Namespace, runtime: Runtime) -> int:
         )
         chat = Chat(engine, session, screen)
         chat.greet(runtime.machine().words)
+        chat.add_pictures(pictures)
         if arguments.once is not None:
-            return 0 if chat.answer(lambda: chat.session.send(arguments.once)) else 2
+            return 0 if chat.send(arguments.once) else 2
         if runtime.interactive:
             chat.explain_colours()
             screen.note(INVITATION)

@@ -31,6 +31,7 @@ from mlx_engine.values.options import (
     DraftOutput,
     template_value_text,
 )
+from mlx_engine.values.picture import Picture, read_picture
 from mlx_engine.values.saved_chat import (
     SavedChat,
     chat_as_content,
@@ -70,7 +71,8 @@ def stopped_by_interrupt(stop: Callable[[], None]) -> Iterator[None]:
 class Chat:
     """A conversation at a terminal: session, screen, and what is saved.
 
-    is_open: the user has not left. saved: the messages that the last file holds.
+    is_open: the user has not left. saved: the messages that the last file holds. pictures: go with
+    the next message.
     """
 
     engine: "Engine"
@@ -78,6 +80,7 @@ class Chat:
     screen: Screen
     is_open: bool = True
     saved: tuple[Message, ...] = ()
+    pictures: tuple[Picture, ...] = ()
 
     @property
     def is_unsaved(self) -> bool:
@@ -93,6 +96,21 @@ class Chat:
             self.screen.note(str(error), WARNING)
             return False
         return True
+
+    def send(self, text: str) -> bool:
+        """Send a message with the pictures that wait for it, which stay if there is an error."""
+        pictures = self.pictures
+        is_answered = self.answer(lambda: self.session.send(text, pictures))
+        if is_answered:
+            self.pictures = ()
+        return is_answered
+
+    def add_pictures(self, pictures: tuple[Picture, ...]) -> None:
+        """Add pictures to the next message. Raises BadOption if the model sees none."""
+        why_not = self.engine.description.vision
+        if pictures and why_not is not None:
+            raise BadOption("{words}", words=why_not.words)
+        self.pictures += pictures
 
     def greet(self, machine: str) -> None:
         """Print the model, the machine, settings in effect, and why something is off."""
@@ -147,7 +165,7 @@ def run_line(chat: Chat, line: str) -> None:
     A line that begins with two slashes is sent with one. Blank lines do nothing.
     """
     if line.startswith("//") or (line and not line.startswith("/")):
-        chat.answer(lambda: chat.session.send(line.removeprefix("/")))
+        chat.send(line.removeprefix("/"))
     elif line:
         _run_command(chat, line)
 
@@ -280,6 +298,7 @@ def _messages(chat: Chat, _rest: str) -> None:
         chat.screen.note("There are no messages yet.")
     for number, message in enumerate(chat.session.messages, 1):
         first, *more = message.text.splitlines() or [""]
+        first = f"{f'({len(message.images)} pictures) ' if message.images else ''}{first}"
         unread = "(not read) " if number <= chat.session.unread else ""
         chat.screen.note(f"{number:>3} {message.role:<9} {unread}{first}{' …' if more else ''}")
 
@@ -294,6 +313,15 @@ def _edit(chat: Chat, rest: str) -> None:
     if index is None:
         raise BadOption(f"Message {number} is not one of yours: /messages shows the numbers.")
     chat.answer(lambda: chat.session.edit(index, text.strip()))
+
+
+def _image(chat: Chat, rest: str) -> None:
+    if rest == "off":
+        chat.pictures = ()
+    elif rest:
+        chat.add_pictures((read_picture(_path(rest, "/image FILE")),))
+    sizes = ", ".join(f"{one.width} x {one.height}" for one in chat.pictures)
+    chat.screen.note(f"Pictures with the next message: {sizes or 'none'}")
 
 
 def _save(chat: Chat, rest: str) -> None:
@@ -342,6 +370,9 @@ COMMANDS = {
     ),
     "sampling": ChatCommand(
         "[KEY=VALUE ...]", "show or set how tokens are picked", _sampling, SAMPLING_WORDS
+    ),
+    "image": ChatCommand(
+        "[FILE | off]", "show or add pictures of the next message", _image, (), True
     ),
     "stats": ChatCommand("", "figures of the last answer", _stats),
     "messages": ChatCommand("", "the conversation with its numbers", _messages),

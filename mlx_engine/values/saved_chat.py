@@ -1,12 +1,15 @@
 """Save a conversation as JSON or Markdown, and read it back."""
 
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, repeat, takewhile
 from typing import Any, NamedTuple
 
 from mlx_engine.values.conversation import Message, Role
+from mlx_engine.values.errors import BadPicture
+from mlx_engine.values.picture import read_picture
 
 FORMAT = "headstart-chat-1"
 ROLES: tuple[Role, ...] = ("system", "user", "assistant")
@@ -33,11 +36,15 @@ class SavedChat:
 
 def chat_as_content(chat: SavedChat) -> dict[str, Any]:
     """Return a chat as the dict of its JSON file; readers must ignore keys they do not know."""
-    messages = [
-        {"role": message.role, "text": message.text, "thinking": message.thinking}
-        for message in chat.messages
-    ]
+    messages = [_message_content(message) for message in chat.messages]
     return {"format": FORMAT, "model": chat.model, "system": chat.system, "messages": messages}
+
+
+def _message_content(message: Message) -> dict[str, Any]:
+    """Return a message as in JSON; pictures are the bytes of their files in base64."""
+    fields = {"role": message.role, "text": message.text, "thinking": message.thinking}
+    images = [b64encode(image.data).decode() for image in message.images]
+    return {**fields, "images": images} if images else fields
 
 
 def chat_from_content(content: Any) -> SavedChat:
@@ -63,7 +70,14 @@ def message_from_content(content: Any, number: int) -> Message:
     text, thinking = content.get("text"), content.get("thinking", "")
     if not isinstance(text, str) or not isinstance(thinking, str):
         raise ValueError(f"message {number} has no text")
-    return Message(content["role"], text, thinking)
+    images = content.get("images", [])
+    if not isinstance(images, list) or not all(isinstance(image, str) for image in images):
+        raise ValueError(f"message {number} has something else where its pictures belong")
+    try:
+        pictures = tuple(read_picture(b64decode(image, validate=True)) for image in images)
+    except BadPicture as error:
+        raise ValueError(f"message {number}: {error}") from error
+    return Message(content["role"], text, thinking, images=pictures)
 
 
 def chat_as_markdown(chat: SavedChat) -> str:
@@ -87,6 +101,7 @@ def chat_as_markdown(chat: SavedChat) -> str:
             blocks.append("\n".join(f"{_QUOTE} {line}".rstrip() for line in lines))
         elif text.lstrip("\\").startswith(_QUOTE):
             text = "\\" + text
+        blocks += [f"({image.width} x {image.height} picture)" for image in message.images]
         blocks.append(text)
     return "\n\n".join(blocks) + "\n"
 

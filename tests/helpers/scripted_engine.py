@@ -29,6 +29,7 @@ from mlx_engine.values.options import (
     SamplingOptions,
     TemplateValue,
 )
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.stats import GenerationStats, RoundStats, count_by_depth
 
 AUTOMATIC_DEPTH = 3
@@ -137,10 +138,10 @@ class ScriptedSession:
     def stop(self) -> None:
         self.stop_asked = True
 
-    def send(self, text: str) -> Iterator[Event]:
+    def send(self, text: str, images: Sequence[Picture] = ()) -> Iterator[Event]:
         if not text.strip():
             raise BadPrompt("The message is empty: write something.")
-        self.turns.append(Message("user", text))
+        self.turns.append(Message("user", text, images=tuple(images)))
         yield from self._answer("")
 
     def regenerate(self) -> Iterator[Event]:

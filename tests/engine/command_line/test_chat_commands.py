@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_runtime import FakeRuntime
-from scripted_engine import Answer
+from PIL import Image
+from scripted_engine import DESCRIPTION, Answer
 
 from mlx_engine.command_line.conversation import COMMANDS
 from mlx_engine.values.options import CacheOptions, DraftOptions
@@ -168,6 +170,37 @@ def test_save_and_load(talk: Talk, tmp_path: Path) -> None:
     session = runtime.engine.sessions[-1]
     assert session.system == "Hm"
     assert [m.text for m in session.messages][:3] == ["one", "You said: one", "two"]
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    Image.new("RGB", (6, 4), "red").save(tmp_path / "photo.png")
+    return tmp_path / "photo.png"
+
+
+def test_pictures_go_with_the_next_message(photo: Path, tmp_path: Path) -> None:
+    runtime, saved = FakeRuntime(), tmp_path / "chat.json"
+    runtime.engine.description = replace(DESCRIPTION, vision=None)
+    lines = (f"/image {tmp_path / 'none.png'}", f"/image {photo}", "two", "three", "/messages")
+    runtime.type(*lines, f"/save {saved}", f"/load {saved}", "/image")
+    assert runtime.run("chat", "--image", str(photo), "--image", str(photo)) == 0
+    (session,) = runtime.engine.sessions
+    asked = [message for message in session.messages if message.role == "user"]
+    assert [len(message.images) for message in asked] == [3, 0]
+    assert asked[0].images[0].decode().getpixel((0, 0)) == (255, 0, 0)
+    assert "next message: 6 x 4, 6 x 4, 6 x 4" in runtime.err
+    assert "none.png" in runtime.err
+    assert "(3 pictures) two" in runtime.err
+    assert runtime.err.rstrip().endswith("next message: none")
+
+
+def test_pictures_for_a_model_that_sees_none(talk: Talk, photo: Path) -> None:
+    runtime = talk(f"/image {photo}", "two")
+    assert "for text alone" in runtime.err
+    assert runtime.engine.sessions[-1].messages[0].images == ()
+    assert runtime.run("chat", "--once", "a", "--image", str(photo)) == 2
+    assert runtime.run("chat", "--once", "a", "--image", f"{photo}.jpg") == 2
+    assert "photo.png.jpg" in runtime.err
 
 
 def test_clear_keeps_the_settings(talk: Talk) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from session_runs import listen, tiny_folder
-from tiny_vision import picture, reference_logits, write_tiny_vision
+from tiny_vision import PLACEHOLDER, picture, reference_logits, write_tiny_vision
 
 from mlx_engine.decoding.prompt import EMPTY_ANSWER, ChatPrompts
 from mlx_engine.engine import Engine, open_engine
@@ -106,8 +106,11 @@ def test_a_picture_is_encoded_and_read_once(folder: Path, tmp_path: Path) -> Non
         list(other.send("Hello there, how are you today?", images=[FIRST, SECOND]))
         assert encoder.encoded == 2
         assert other.stats.reused_tokens > 2 * 15
-        list(engine.session(generation=limits).send("Hello", images=[OTHER, FIRST]))
+        third = engine.session(generation=limits)
+        list(third.send("Hello there, how are you today?", images=[FIRST, OTHER]))
         assert encoder.encoded == 3  # of the same size, but another picture
+        assert third.stats.reused_tokens < 2 * 15
+        assert encoder.encode(read_picture(picture(7, 40, 24)), lambda: True) is None
         messages = session.messages
         engine.parts.prompts.save()
     with open_engine(folder, options) as engine:
@@ -120,15 +123,19 @@ def test_a_picture_is_encoded_and_read_once(folder: Path, tmp_path: Path) -> Non
 
 def test_after_a_picture_is_edited_away(engine: Engine) -> None:
     engine.forget_conversations()
-    settings = {"sampling": DRAWN, "generation": LONG, "system": "The quick brown fox. " * 9}
+    limits = GenerationOptions(max_tokens=14, ignore_eos=True, logprobs=0)
+    settings = {"sampling": DRAWN, "generation": limits, "system": "The quick brown fox. " * 9}
     session = engine.session(**settings)
     list(session.send("Hello", images=[FIRST]))
     session.load_messages([Message("system", settings["system"])])
-    said = listen(session, session.send("Hello")).tokens
+    said = listen(session, session.send("Hello")).finished
     assert session.stats.reused_tokens
     engine.forget_conversations()
     fresh = engine.session(**settings)
-    assert listen(fresh, fresh.send("Hello")).tokens == said
+    wanted = listen(fresh, fresh.send("Hello")).finished
+    assert wanted.tokens == said.tokens
+    scores = zip(said.logprobs, wanted.logprobs, strict=True)
+    assert max(abs(found.logprob - score.logprob) for found, score in scores) < 1e-4
     list(fresh.send("Hello", images=[FIRST]))
     list(fresh.edit(2, "another"))
     assert fresh.messages[2].images == (FIRST,)
@@ -171,6 +178,13 @@ def test_what_cannot_be_asked_changes_nothing(engine: Engine, tmp_path: Path) ->
         session.load_messages([Message("user", "Hello", images=(FIRST,))])
         with pytest.raises(BadPicture, match="text alone"):
             next(session.regenerate())
+
+
+def test_a_placeholder_in_the_text_is_text(engine: Engine) -> None:
+    asked = [Message("user", "what is <|image_pad|>?", images=(FIRST,))]
+    prompt = ChatPrompts(engine.parts, engine.session()._settings).make(asked, EMPTY_ANSWER)
+    assert prompt.published_ids.count(PLACEHOLDER) == 15
+    assert max(prompt.ids) < PLACEHOLDER
 
 
 def test_a_template_without_place(tmp_path: Path) -> None:
