@@ -26,7 +26,7 @@ from mlx_engine.cache.recurrent import (
     delta_rule,
 )
 from mlx_engine.models.attention import Masks
-from mlx_engine.models.layers import Projections, ResidualLinear, apply_wide_gate, silu
+from mlx_engine.models.layers import Linear, Projections, ResidualLinear, apply_wide_gate, silu
 from mlx_engine.models.recurrent_specs import DeltaNetSpec, KimiDeltaSpec
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
@@ -166,9 +166,12 @@ class KimiDeltaAttention:
         served, long = part.kernels.served("delta", work), StockDelta(self._stock)
         every = None if served is None else LongKernelDelta(served.launcher, served, self._stock)
         self._rule = delta_rule(served, every or long)
-        names = [f"{name}_proj" for name in "qkvfgb"]
-        sizes = (spec.channels, spec.width, spec.width, spec.heads)
-        self._inputs = Projections.read(part, names, sizes)
+        f, g = ("f_a", "g_a") if spec.rank else ("f", "g")
+        names = [f"{name}_proj" for name in ("q", "k", "v", f, g, "b")]
+        gates = spec.rank or spec.width
+        self._inputs = Projections.read(part, names, (spec.channels, gates, gates, spec.heads))
+        self._unpack_decay = Linear.read(part, "f_b_proj") if spec.rank else None
+        self._unpack_gate = Linear.read(part, "g_b_proj") if spec.rank else None
         self.dtype = self._inputs.dtype
         taps = mx.concatenate([part.vector(f"{name}_conv1d.weight") for name in "qkv"])
         self._convolve = self._stock.make_convolution(taps.astype(self.dtype).squeeze(-1))
@@ -192,6 +195,8 @@ class KimiDeltaAttention:
         """Run Kimi Delta Attention on normed hidden states [1, T, H] -> [1, T, N] for `o_proj`."""
         del masks
         channels, decay, gate, beta = self._inputs(x)
+        if self._unpack_decay is not None and self._unpack_gate is not None:
+            decay, gate = self._unpack_decay(decay), self._unpack_gate(gate)
         outputs = self._head_norm(each(cache, self._run_sequence, channels, decay, beta))
         return self._stock.elementwise(apply_wide_gate)(outputs.reshape(gate.shape), gate)
 

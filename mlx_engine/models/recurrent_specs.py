@@ -72,12 +72,14 @@ class KimiDeltaSpec:
 
     The log of a decay is -exp(A_log) softplus(raw + dt_bias), or with a least log, which is
     negative, least_log * sigmoid(exp(A_log) (raw + dt_bias)). Outputs are gated by a sigmoid.
+    rank: of the two matrices whose product projects raw decays, and gates; 0 for a single one.
     """
 
     heads: int
     head_dim: int
     taps: int
     least_log: float = 0.0
+    rank: int = 0
 
     prefix = "self_attn"
 
@@ -94,7 +96,11 @@ class KimiDeltaSpec:
     def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
         """Names and shapes of the weights of a Kimi Delta Attention layer."""
         del has_split_kv_b
-        made: Shapes = {f"{part}_proj.weight": (self.width, hidden) for part in "qkvfg"}
+        wide = "qkv" if self.rank else "qkvfg"
+        made: Shapes = {f"{part}_proj.weight": (self.width, hidden) for part in wide}
+        for part in "fg" if self.rank else "":
+            made[f"{part}_a_proj.weight"] = (self.rank, hidden)
+            made[f"{part}_b_proj.weight"] = (self.width, self.rank)
         made |= {f"{part}_conv1d.weight": (self.width, self.taps, 1) for part in "qkv"}
         return made | {
             "b_proj.weight": (self.heads, hidden),

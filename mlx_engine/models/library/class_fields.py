@@ -21,9 +21,6 @@ FIXED = _TABLES["fixed"]
 DEFAULTS = _TABLES["defaults"]
 """Model type -> transformers' defaults of absent fields, where mlx-lm's class has others."""
 
-RENAMED = _TABLES["renamed"]
-"""Model type -> field names of mlx-lm's class -> names of the same fields in transformers 5."""
-
 _NULL_MEANS_NONE = ("final_logit_softcapping",)
 """Fields that mean something where they are null, though classes take another default."""
 
@@ -32,11 +29,6 @@ _CHECKS_SCALING = ("hunyuan_v1_dense", "hunyuan_v1_moe", "internlm3")
 
 _NORM_ROTATED = ("llama4", "llama4_text")
 """Types that norm queries and keys once they are rotated, by which no magnitude is left."""
-
-_NORMS_SEVERAL = {
-    "kimi_linear": "moe_renormalize",
-}
-"""Types whose classes leave the share of a single expert as it is -> the field to make it one."""
 
 _TRAINED = "original_max_position_embeddings"
 _OUTER = ("rope_theta", "partial_rotary_factor", _TRAINED)
@@ -76,7 +68,7 @@ def _fill_absent_fields(level: Fields, kind: str, fields: ConfigFields) -> dict[
     """Copy an object of a config, with fields that mlx-lm's class for this model type needs.
 
     level: the outer object or `text_config`. Adds defaults of absent fields, RoPE fields in the
-    form that the class reads, and older names of renamed fields.
+    form that the class reads.
     """
     is_whole = "text_config" in level
     default = {"rope_theta": 10000.0} if kind in FIXED else {}
@@ -89,35 +81,14 @@ def _fill_absent_fields(level: Fields, kind: str, fields: ConfigFields) -> dict[
         if kind in _CHECKS_SCALING and _rope_type(filled.get("rope_scaling")) != "dynamic":
             filled.pop("rope_scaling", None)
         filled.setdefault("rope_scaling", scaling)
-    rename_tensor = RENAMED.get(kind, {}).items()
-    filled = {new: filled[str(old)] for new, old in rename_tensor if old in filled} | filled
     attention = filled.get("attn_config")
     if isinstance(attention, Mapping) and ("rope_parameters" in level or "rope_scaling" in level):
         filled["attn_config"] = {**attention, "rope_theta": filled["rope_theta"]}  # DBRX's
-    if kind == "kimi_linear" and "linear_num_heads" in filled:
-        filled.setdefault("linear_attn_config", _kimi_delta(filled, fields))
     return filled
 
 
-def _kimi_delta(filled: Fields, fields: ConfigFields) -> dict[str, object]:
-    """Make `linear_attn_config` for Kimi Linear, whose layers mlx-lm's class numbers from 1."""
-    kinds = fields.strings("layer_types")
-    full = [number for number, kind in enumerate(kinds, 1) if kind == "full_attention"]
-    return {
-        "head_dim": filled.get("linear_head_dim"),
-        "num_heads": filled["linear_num_heads"],
-        "short_conv_kernel_size": filled.get("linear_conv_kernel_dim", 4),
-        "full_attn_layers": full,
-        "kda_layers": [number for number in range(1, len(kinds) + 1) if number not in full],
-    }
-
-
 def _check_fixed_values(filled: Fields, kind: str, origin: str) -> None:
-    fixed = dict(FIXED.get(kind, {}))
-    if kind in _NORMS_SEVERAL and filled.get("num_experts_per_tok") == 1:
-        fixed[_NORMS_SEVERAL[kind]] = False
-        filled = {_NORMS_SEVERAL[kind]: True, **filled}
-    for name, value in fixed.items():
+    for name, value in FIXED.get(kind, {}).items():
         asked: object = filled
         for key in name.split("."):
             asked = asked.get(key, value) if isinstance(asked, Mapping) else value

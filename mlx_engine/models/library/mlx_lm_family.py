@@ -91,9 +91,6 @@ _CONTEXT = 4096
 """Taken where a config does not say how far its model reaches."""
 
 _RENAMED = {
-    "kimi_linear": {
-        f".block_sparse_moe.{one}_proj.": f".mlp.{one}_proj." for one in ("gate", "up", "down")
-    },
     "laguna": {".shared_experts.": ".shared_expert."},
     "phimoe": {".mlp.router.": ".block_sparse_moe.gate.", ".mlp.": ".block_sparse_moe."},
     "llama4_text": {"lm_head.": "output."},

@@ -12,7 +12,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from mlx_engine import UnsupportedModel
 from mlx_engine.models.library import mlx_lm_family
-from mlx_engine.models.library.class_fields import DEFAULTS, FIXED, RENAMED, class_fields
+from mlx_engine.models.library.class_fields import DEFAULTS, FIXED, class_fields
 from mlx_engine.models.registry import FAMILIES
 
 APART = {"olmo", "kimi_k25", "llava", "mistral3", "pixtral", "bailing_hybrid", "kimi_linear",
@@ -104,7 +104,6 @@ def test_a_class_reads_every_field_that_matters_or_it_is_in_the_table(kind):
     knows, reads = known(kind), read(kind)
     other_names = CONFIG_MAPPING[kind].attribute_map
     seen = reads.keys() | {other_names.get(name) for name in reads}
-    seen |= {old for new, old in RENAMED.get(kind, {}).items() if new in reads}
     seen |= {old for old, new in other_names.items() if new in seen}
     looked_after = seen | FIXED[kind].keys() | NO_EFFECT | ELSEWHERE.get(kind, set())
     assert not knows.keys() - looked_after - {"rope_theta"}

@@ -51,7 +51,6 @@ CASES = {
     "mamba 2 of two groups": ("mamba2", {}),
     "mamba 2 of one group": ("mamba2", {"n_groups": 1}),
     "jamba, all experts": ("jamba", {"num_experts_per_tok": 4}),
-    "kimi_linear": ("kimi_linear", {}),
     "laguna": ("laguna", {}),
     "helium with YaRN": ("helium", {"rope_parameters": YARN | {"truncate": False}}),
     "llama4 with YaRN": ("llama4_text", {"rope_parameters": YARN}),

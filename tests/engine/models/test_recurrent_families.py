@@ -151,17 +151,37 @@ CASES |= {
         },
     ),
 }
+CASES |= {
+    "kimi linear": Case(
+        "kimi_linear",
+        {
+            **{"layer_types": ["linear_attention", FULL, FULL], "linear_conv_kernel_dim": 2},
+            "mlp_layer_types": ["sparse"] * 3,
+        },
+        {
+            **dict.fromkeys(("layer_types", "linear_head_dim", "linear_num_heads")),
+            **{"linear_conv_kernel_dim": None, "mlp_layer_types": None, "first_k_dense_replace": 0},
+            "linear_attn_config": {  # as published
+                **{"full_attn_layers": [2, 3], "kda_layers": [1], "head_dim": 16},
+                **{"num_heads": 4, "short_conv_kernel_size": 2},
+            },
+        },
+    ),
+    "kimi linear, groups, biases": Case(
+        "kimi_linear",
+        {
+            **{"linear_head_dim": 32, "linear_num_heads": 2, "num_local_experts": 8},
+            **{"n_group": 4, "topk_group": 2, "norm_topk_prob": False, "attention_bias": True},
+            "mlp_layer_types": ["sparse", "dense", "sparse"],
+        },
+    ),
+}
 LING = {"ling 2.5": LING_2_5, "ling 3": LING_3}
 CONVERTED = ("lfm2, biases", "lfm2_moe", "granite 4", "granite 4, no experts, clipped steps")
-CONVERTED += (*LING, "nemotron_h, latent experts, groups", "nemotron_h, dense, biases, pattern")
-DRAFTED = (
-    *LING,
-    "lfm2",
-    "lfm2_moe",
-    "granite 4",
-    "falcon_h1",
-    "nemotron_h, latent experts, groups",
-)
+CONVERTED += ("nemotron_h, latent experts, groups", "nemotron_h, dense, biases, pattern")
+CONVERTED += (*LING, "kimi linear")
+DRAFTED = ("lfm2", "lfm2_moe", "granite 4", "falcon_h1", "nemotron_h, latent experts, groups")
+DRAFTED += ("ling 2.5", "ling 3")
 
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
 WAYS = {

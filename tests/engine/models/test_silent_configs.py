@@ -59,6 +59,7 @@ HARMLESS = {
 
 _OF_INDEXERS = {"head_dim", "layer_types", "mlp_bias", "num_key_value_heads"}
 OF_TYPES = {
+    "kimi_linear": {"num_key_value_heads"},
     "bailing_hybrid": {"mtp_loss_scaling_factor", "num_key_value_heads", "rope_theta"},
     "deepseek_v32": _OF_INDEXERS,
     "glm_moe_dsa": _OF_INDEXERS,
