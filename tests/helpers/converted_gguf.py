@@ -72,6 +72,7 @@ ARCHITECTURES = {
     "deepseek_v2": "deepseek2",
     "deepseek_v3": "deepseek2",
     "bailing_hybrid": "bailingmoe3",
+    "kimi_linear": "kimi-linear",
     "deepseek_v32": "deepseek32",
     "glm_moe_dsa": "glm-dsa",
     "mimo_v2_flash": "mimo2",
@@ -100,6 +101,7 @@ _BEYOND_THE_MAP = {
     "feed_forward.experts.w2": "ffn_down_exps",
     "feed_forward.experts.w3": "ffn_up_exps",
     "feed_forward.expert_bias": "exp_probs_b",
+    **{f"block_sparse_moe.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")},
     **{
         f"attention.{theirs}": ours
         for theirs, ours in {
@@ -253,7 +255,8 @@ def _changed(
         elif name.endswith("kv_b_proj.weight") and not old_latents:
             yield from _latent_halves(name, value, config)
         else:
-            yield _ling(name, value, config) if kind == _LING else Tensor(name, value.squeeze())
+            has_delta = kind in (_LING, "kimi_linear")
+            yield _ling(name, value, config) if has_delta else Tensor(name, value.squeeze())
     for name, experts in stacks.items():
         yield Tensor(name, np.stack([experts[n] for n in range(len(experts))]))
     yield from _factors(config)
@@ -378,15 +381,17 @@ def _step(name: str, value: Floats) -> Tensor:
 
 
 def _ling(name: str, value: Floats, config: Config) -> Tensor:
-    """BailingMoeV3Model, latents aside."""
+    """BailingMoeV3Model and KimiLinearModel, latents aside."""
     base, _, part = name.removesuffix(".weight").rpartition(".")
+    is_ling = config["model_type"] == _LING
     if part == "A_log":
-        return Tensor(f"blk.{base.split('.')[2]}.ssm_a", np.exp(value)[:, None])
+        rates = np.exp(value)[:, None] if is_ling else -np.exp(value)
+        return Tensor(f"blk.{base.split('.')[2]}.ssm_a", rates)
     if part == "dt_bias":
         return Tensor(f"{base}.dt_proj.bias", value)
     if part.endswith("conv1d"):
         return Tensor(name, value.reshape(1, len(value), 1, -1))
-    if part == "g_proj" and len(value) == config["num_attention_heads"]:
+    if is_ling and part == "g_proj" and len(value) == config["num_attention_heads"]:
         return Tensor(f"{base}.head_gate.weight", value)
     return Tensor(name, value)
 

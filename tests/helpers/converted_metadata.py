@@ -305,6 +305,23 @@ def _indexed(config: Config) -> dict[str, object]:
     }
 
 
+def _kimi_linear(config: Config) -> dict[str, object]:
+    """KimiLinearModel."""
+    rank, rotated = config["kv_lora_rank"], config["qk_rope_head_dim"]
+    full = [kind == "full_attention" for kind in config["layer_types"]]
+    return _inner(config) | {
+        "attention.head_count_kv": np.array(full, np.int32),
+        "ssm.conv_kernel": config["linear_conv_kernel_dim"],
+        "kda.head_dim": config["linear_head_dim"],
+        "attention.kv_lora_rank": rank,
+        "rope.dimension_count": rotated,
+        "attention.key_length": rank + rotated,
+        "attention.key_length_mla": config["qk_nope_head_dim"] + rotated,
+        "attention.value_length_mla": config["v_head_dim"],
+        "expert_gating_func": 2,
+    }
+
+
 def _ling_3(config: Config) -> dict[str, object]:
     """BailingMoeV3Model."""
     layers, group = config["num_hidden_layers"], config["layer_group_size"]
@@ -466,6 +483,7 @@ _OWN = {
     "hy_v3": _hy_v3,
     "bailingmoe2": _glm4_moe,
     "bailingmoe3": _ling_3,
+    "kimi-linear": _kimi_linear,
     "qwen3vlmoe": _inner,
     "qwen2moe": _inner,
     "gemma2": _gemma2,

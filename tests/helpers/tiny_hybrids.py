@@ -31,7 +31,7 @@ HYBRIDS: dict[str, tuple[str, dict[str, object]]] = {
         {
             **{name: size for name, size in LATENT.items() if name != "q_lora_rank"},
             **_EXPERTS,
-            "num_local_experts": 4,
+            "num_local_experts": 8,
             "n_shared_experts": 1,
             "n_group": 2,
             "topk_group": 1,

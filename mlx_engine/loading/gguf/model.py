@@ -65,6 +65,7 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "dots1": partial(nextn.Glm4MoeGguf, model_type="dots1"),
     "bailingmoe2": nextn.BailingMoe2Gguf,
     "bailingmoe3": nextn.BailingMoe3Gguf,
+    "kimi-linear": nextn.KimiLinearGguf,
     "hy_v3": partial(nextn.Glm4MoeGguf, model_type="hy_v3"),
     "deepseek2": nextn.Deepseek2Gguf,
     "deepseek32": partial(nextn.Deepseek32Gguf, model_type="deepseek_v32"),

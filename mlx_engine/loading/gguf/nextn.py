@@ -176,42 +176,60 @@ class Deepseek32Gguf(Deepseek2Gguf):
 _PATTERN = "attention.sliding_window_pattern"
 
 
-class BailingMoe3Gguf(Deepseek2Gguf):
-    """GGUF files of Ling 3.0: gated latent attention beside Kimi Delta Attention (`ssm_*`)."""
+class KimiLinearGguf(Deepseek2Gguf):
+    """GGUF files of Kimi Linear: latent attention beside Kimi Delta Attention (`ssm_*`)."""
 
-    model_type = "bailing_hybrid"
+    model_type = "kimi_linear"
     changes: ClassVar = {
         **{f"ssm_conv1d_{part}.weight": "add last axis" for part in "qkv"},
-        "ssm_a": "log",
+        "ssm_a": "log of negated",
     }
     names = Deepseek2Gguf.names | {
-        "attn_gate": "self_attn.g_proj",
-        "ssm_g_a": "self_attn.g_proj",
-        "ssm_f_a": "self_attn.f_proj",
+        **{f"ssm_{part}": f"self_attn.{part}_proj" for part in ("f_a", "f_b", "g_a", "g_b")},
         "ssm_beta": "self_attn.b_proj",
         **{f"ssm_conv1d_{part}": f"self_attn.{part}_conv1d" for part in "qkv"},
         "ssm_a": "self_attn.A_log",
         "ssm_dt.bias": "self_attn.dt_bias",
         "ssm_norm": "self_attn.o_norm",
     }
-    head_names: ClassVar = {"layer_output_norm": "final_layernorm"}
 
     def _own_config(self) -> dict[str, object]:
         self._check_sigmoid()
-        metadata, blocks = self._metadata, range(self._main_blocks)
+        blocks = range(self._main_blocks)
         full = [self._block_has(block, "attn_kv_a_mqa.weight") for block in blocks]
-        every = len(blocks) + metadata.count("nextn_predict_layers", 0)
-        shared = self._output_size("ffn_up_shexp.weight")
         return {
             **super()._own_config(),
-            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            "norm_topk_prob": True,  # whatever the file says, as in llama.cpp
+            "layer_types": ["full_attention" if flag else "linear_attention" for flag in full],
+            "linear_num_heads": self._heads,
+            "linear_head_dim": self._positive_count("kda.head_dim"),
+            "linear_conv_kernel_dim": self._positive_count("ssm.conv_kernel"),
+        }
+
+
+class BailingMoe3Gguf(KimiLinearGguf):
+    """GGUF files of Ling 3.0: like Kimi Linear's, with gated latent attention and an MTP head."""
+
+    model_type = "bailing_hybrid"
+    changes: ClassVar = {**KimiLinearGguf.changes, "ssm_a": "log"}
+    names = KimiLinearGguf.names | {
+        "attn_gate": "self_attn.g_proj",
+        "ssm_g_a": "self_attn.g_proj",
+        "ssm_f_a": "self_attn.f_proj",
+    }
+    head_names: ClassVar = {"layer_output_norm": "final_layernorm"}
+
+    def _own_config(self) -> dict[str, object]:
+        metadata, shared = self._metadata, self._output_size("ffn_up_shexp.weight")
+        every = self._main_blocks + metadata.count("nextn_predict_layers", 0)
+        return {
+            **super()._own_config(),
+            **self._expert_scores(),
             "num_shared_experts": 1 if shared else 0,
             "moe_shared_expert_intermediate_size": shared or None,
-            "layer_types": ["full_attention" if flag else "linear_attention" for flag in full],
-            "head_dim": self._positive_count("kda.head_dim"),
+            "short_conv_kernel_size": self._positive_count("ssm.conv_kernel"),
             "kda_safe_gate": metadata.flag("kda.safe_gate") or not metadata.has("kda.safe_gate"),
             "kda_lower_bound": metadata.number("kda.gate_lower_bound", -5.0),
-            "short_conv_kernel_size": self._positive_count("ssm.conv_kernel"),
             "expert_swiglu_limit_list": list(metadata.numbers("swiglu_clamp_exp", every, 0.0)),
             "share_expert_swiglu_limit_list": list(
                 metadata.numbers("swiglu_clamp_shexp", every, 0.0)

@@ -22,6 +22,7 @@ each variant of a config one in the table of tests/engine/models/test_plain_fami
 | Ling, Ring 1 and 2 | bailing_moe | 1, reused (2) | transformers, as GLM, mlx-lm |
 | Ling 3.0; 2.5, 2.6 | bailing_hybrid | 1, reused | transformers; mlx-lm |
 | DeepSeek-V2, Youtu | deepseek_v2, youtu | none | transformers |
+| Kimi Linear | kimi_linear | none | transformers, mlx-lm |
 | MiMo-7B | mimo | 1, reused | plain PyTorch, mlx-lm |
 | MiMo-V2-Flash, V2.5, Pro | mimo_v2_flash, mimo_v2 | 3, one a token | transformers, plain PyTorch |
 | Step-3.5-Flash, 3.7 | step3p5, step3p7 | 3, one a token | plain PyTorch, mlx-lm |

@@ -37,7 +37,7 @@ KINDS = {
     "nemotron_h": ("nemotron_h", {}),
     "falcon_h1": ("falcon_h1", {}),
 }
-BY_FILE_ALONE = ("granitemoe", "hunyuan_v1_moe", "gemma3n_text")
+BY_FILE_ALONE = ("granitemoe", "kimi_linear", "hunyuan_v1_moe", "gemma3n_text")
 
 LONG = {
     "rope_type": "longrope",
