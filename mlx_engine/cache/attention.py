@@ -241,7 +241,9 @@ class AttentionCache(RowsCache):
 
     def fill(self, rows: Sequence[mx.array]) -> None:
         """Replace the KV cache's contents by rows that `rows` returned; else ValueError."""
-        if len(rows) != self._stored or len({side.shape[:3] for side in rows}) != 1:
+        keys_values, counts = rows[: self._sides], {side.shape[2] for side in rows}
+        is_whole = len(rows) == self._stored and len(counts) == 1
+        if not is_whole or len({side.shape[:3] for side in keys_values}) != 1:
             raise ValueError("keys and values of other numbers of rows, or not both")
         self._buffers = tuple(rows)
         self._length, self._block, self._pending = self._buffers[0].shape[2], 0, None

@@ -5,6 +5,8 @@ them to what a mixer or feed-forward reads, and adds what that makes to each str
 Qwen3.8-Flash-Next's, streams are normed each, the mix has a weight for every element of a stream,
 by a low-rank product, and nothing is exchanged between streams. Those of DeepSeek-V4 and Hy4 differ
 in how weights and gains are made (a weight for a whole stream), and in an exchange of streams.
+
+A block of Qwen3.8-Flash-Next may add embeddings of n-grams to its streams first.
 """
 
 from collections.abc import Sequence
@@ -46,9 +48,8 @@ class HyperConnection:
         self._count, self._stock = spec.count, part.kernels.stock
         weight = part.vector("hc_norm.weight")
         self._norm = Norm.of(weight.reshape(spec.count, -1), part, eps)
-        self._has_gains = "block_inject_weight.weight" in part
-        names = ["input_mix_weight_down"] + ["block_inject_weight"] * self._has_gains
-        self._down = Projections.read(part, names)
+        names = ("input_mix_weight_down", "block_inject_weight")
+        self._down = Projections.read(part, [name for name in names if f"{name}.weight" in part])
         self._up = Linear.read(part, "input_mix_weight_up")
         of_count = _functions(spec.count)
         self._activate, self._weigh, self._inject = map(self._stock.elementwise, of_count)
@@ -121,7 +122,7 @@ class NgramEmbedding:
         """Add n-gram embeddings to residual streams [1, T, S * H] of int tokens [1, T]."""
         spec, of_tokens, of_rows = self._spec, *caches
         shifted = tokens.astype(mx.int32)[..., None] - spec.end
-        embedded = each(of_tokens, self._look_up, shifted)
+        embedded = each(of_tokens, self._look_up, shifted).astype(streams.dtype)
         keys, queries = self._key_norm(self._keys(embedded)), self._query_norm(streams)
         scores = mx.sum(keys * queries, axis=-1, keepdims=True) * spec.hidden**-0.5
         values = self._values(embedded)[..., None, :]
@@ -139,7 +140,7 @@ class NgramEmbedding:
         cache.write_convolution(known)
         read = partial(_row_numbers, spec, known)
         found = self._table.gather(read, rows * spec.context * spec.heads)
-        return found.astype(self.dtype).reshape(1, rows, spec.width)
+        return found.reshape(1, rows, spec.width)
 
     def _run_convolution(self, cache: LayerCache, rows: mx.array) -> mx.array:
         """Convolve rows [1, T, S * H] of one sequence behind its cached rows."""
@@ -147,7 +148,7 @@ class NgramEmbedding:
         before = cache.window.alone(self._spec.kept_rows).astype(rows.dtype)
         both = mx.concatenate([before, rows], axis=1)
         cache.write_convolution(both)
-        return self._convolve(both)
+        return self._convolve(both).astype(rows.dtype)
 
 
 def _row_numbers(spec: NgramSpec, tokens: mx.array) -> NDArray[np.int64]:

@@ -11,10 +11,9 @@ from session_runs import PICKS, PLAIN
 from tiny_qwen4 import END, SIZES, publish
 
 import mlx_engine
+from mlx_engine.cache.prompt_format import CacheState, Contents, can_be_saved, collect_arrays, fill
 from mlx_engine.models.registry import family_for
 from mlx_engine.values.options import CacheOptions, DraftOptions, SamplingOptions
-
-pytestmark = pytest.mark.usefixtures("rows_compared")
 
 VARIANTS = {
     "plain, few blocks": {"indexer_budget": 16},
@@ -90,8 +89,8 @@ def test_logits_and_draft_logits(engine, tiny):
 
 def test_rows_are_the_same_bits_at_every_accepted_count(engine, tiny):
     """Whatever rows stood beside a row, and however many wrong ones were rolled back behind it."""
-    model, found, prompt, end = engine.parts.model, [], 15, 39
-    for size, accepted in ((1, 1), (4, 1), (4, 2), (4, 3), (4, 4), (24, 24)):
+    model, found, prompt, end = engine.parts.model, [], 15, 27
+    for size, accepted in ((1, 1), (4, 1), (4, 2), (4, 3), (4, 4), (12, 12)):
         caches, made = model.make_caches(), []
         model.forward(mx.array([tiny.tokens[:prompt]]), caches)
         caches.commit(prompt)
@@ -125,6 +124,31 @@ def test_a_text_goes_on_otherwise_from_an_earlier_place(engine, tiny, length):
         whole.append(model.forward(part, fresh))
         fresh.commit(part.shape[1])
     assert mx.array_equal(mx.concatenate(found[2:], axis=1), mx.concatenate(whole[1:], axis=1))
+
+
+def test_compiled_formulas_take_texts_of_any_length(engine, tiny, monkeypatch):
+    """As on a GPU, where elementwise operations are compiled once for all shapes."""
+    monkeypatch.setattr("metal_kernels.stock.computes_on_gpu", lambda: True)
+    caches = engine.parts.model.make_caches()
+    for part in (tiny.tokens[:20], tiny.tokens[20:21], tiny.tokens[21:]):
+        hidden = engine.parts.model.forward(mx.array([part]), caches)
+        caches.commit(len(part))
+    assert relative(np.array(engine.parts.model.logits(hidden)[0]), tiny.logits[21:]) < 1e-4
+
+
+def test_what_is_saved_of_a_prompt(engine, tiny, tmp_path):
+    """The last tokens, the rows of convolutions and the indexer's keys, but no keys of blocks."""
+    model, start = engine.parts.model, 25
+    whole, filled = model.make_caches(), model.make_caches()
+    model.forward(mx.array([tiny.tokens[:start]]), whole)
+    whole.commit(start)
+    assert can_be_saved(whole)
+    rows, ends = collect_arrays([whole], CacheState(start, (whole.snapshot(),), None), 0)
+    mx.save_safetensors(str(tmp_path / "saved.safetensors"), rows | ends)
+    saved = mx.load(str(tmp_path / "saved.safetensors"))
+    fill([filled], [Contents(saved, {"lengths": json.dumps([start])})])
+    rest = mx.array([tiny.tokens[start:]])
+    assert mx.array_equal(model.forward(rest, filled), model.forward(rest, whole)).item()
 
 
 TEXTS = ("the fox and the fox", "abc abc abc", "1 2 3 1 2 3")
@@ -178,6 +202,20 @@ def test_a_head_that_reads_what_the_trunk_reads_is_right(small, tmp_path):
     drafted = engine.generate(TEXTS[0], draft=DraftOptions(depth=2), **asked)
     assert drafted.tokens == engine.generate(TEXTS[0], draft=PLAIN, **asked).tokens
     assert drafted.stats.accepted > 0.8 * drafted.stats.drafted > 8
+    engine.close()
+
+
+@pytest.mark.parametrize("prefix", ["mtp.", ""])
+def test_a_head_in_a_file_of_its_own(small, tmp_path, prefix):
+    """With the names of the published files, and as converters split it off."""
+    place = copied(small, tmp_path / "m")
+    arrays = mx.load(str(small.folder / "model.safetensors"))
+    heads = {n.replace("mtp.", prefix): a for n, a in arrays.items() if n.startswith("mtp.")}
+    edit_tensors(place, lambda a: {n: t for n, t in a.items() if not n.startswith("mtp.")})
+    assert mlx_engine.inspect(place).mtp.code == "heads-dropped"
+    mx.save_safetensors(str(place / "mtp.safetensors"), heads)
+    engine = mlx_engine.load(place)
+    assert relative(engine.draft_logits(small.tokens)[0], small.draft_logits) < 1e-4
     engine.close()
 
 
