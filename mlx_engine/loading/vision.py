@@ -144,6 +144,8 @@ def open_tower(part: VisionPart, hidden: int, half: mx.Dtype | None) -> LoadedTo
     """
     if part.why_not is not None:
         return LoadedTower(None, part.why_not)
+    import mlx.core as mx
+
     from mlx_engine.loading.arrays import cast_floats
     from mlx_engine.loading.load_tensors import load_deferred
     from mlx_engine.models.vision.qwen3 import Qwen3Tower, Qwen3VisionSpec
@@ -160,6 +162,7 @@ def open_tower(part: VisionPart, hidden: int, half: mx.Dtype | None) -> LoadedTo
                 made=spec.out_hidden,
                 wanted=hidden,
             )
+        half = half if half == mx.float32 else mx.bfloat16  # float16 may overflow in a tower
         arrays = load_deferred(part.tensors, half)
         if _KERNEL in arrays:
             arrays[_KERNEL] = _patch_matrix(arrays[_KERNEL], arrays.pop(f"{_KERNEL}.1", None))
