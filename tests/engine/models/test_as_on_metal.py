@@ -94,6 +94,10 @@ CONFIGS = {
     },
     "latent attention": {"model_type": "deepseek_v3", **_LATENT},
     "selected latents": {"model_type": "glm_moe_dsa", **_LATENT, **_INDEXED},
+    "decay by channel": {
+        **{"model_type": "bailing_hybrid", "kda_lower_bound": -5.0, **_LATENT},
+        **{"layer_group_size": 2, "head_dim": 32},
+    },
     "heads of 80": {"model_type": "llama", "head_dim": 80},
     "sizes apart": {
         "model_type": "mimo_v2_flash",
@@ -142,8 +146,9 @@ CONFIGS = {
 }
 
 
-LATENT = ("latent attention", "selected latents")
+LATENT = ("latent attention", "selected latents", "decay by channel")
 IN_ONE_FORM = {
+    "decay by channel": "gguf",
     "selected latents": "gguf",
     "sliding window": "gguf",
     "heads of 80": "folder",
