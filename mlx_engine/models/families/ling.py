@@ -50,6 +50,10 @@ _RENAMES = {
 }
 
 
+_LIMITS = ("expert_swiglu_limit_list", "share_expert_swiglu_limit_list")
+"""Limits of SwiGLU by layer, of routed and shared experts; 0 or null for none."""
+
+
 class BailingMoe(NativeFamily):
     """Ling and Ring 1 and 2 (`bailing_moe`): 2.0 is GLM-4.5 with other names, 1 has no MTP head.
 
@@ -96,7 +100,10 @@ class BailingHybrid(NativeFamily):
     head_names = FINAL_NORM_NAMES
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        fields = _with_defaults(fields)
+        listed = {name: self.config.get(name) for name in _LIMITS}
+        given = {name: limits for name, limits in listed.items() if isinstance(limits, list)}
+        without_nulls = {name: [one or 0 for one in limits] for name, limits in given.items()}
+        fields = _with_defaults(fields.with_values(**without_nulls))
         is_lightning = fields.has("group_norm_size") and not fields.has("kda_lower_bound")
         latent = replace(latent_attention(fields), gate=not is_lightning)
         linear = _lightning if is_lightning else _kimi_delta
@@ -152,8 +159,9 @@ def _with_limits(
     """Give experts the layer's limits of SwiGLU, and the shared expert as Ling names its size."""
     if not isinstance(feed, ExpertsSpec):
         return feed
-    names = ("expert_swiglu_limit_list", "share_expert_swiglu_limit_list")
-    own, shared_limit = (next(iter(fields.numbers(name)[layer : layer + 1]), 0.0) for name in names)
+    own, shared_limit = (
+        next(iter(fields.numbers(name)[layer : layer + 1]), 0.0) for name in _LIMITS
+    )
     shared = _shared_expert(fields)
     if shared is not None:
         shared = replace(shared, limit=shared_limit)

@@ -30,7 +30,7 @@ CONFIGS = {
     | {"norm_topk_prob": False, "layer_group_size": 3, "head_dim": 32, "group_norm_size": 4},
     "3.0": LING_3,
     "3.0, within limits": LING_3
-    | {"expert_swiglu_limit_list": [0, 0, 0.3, 0, 0.2], "kda_lower_bound": -2.0}
+    | {"expert_swiglu_limit_list": [None, 0, 0.3, 0, 0.2], "kda_lower_bound": -2.0}
     | {"share_expert_swiglu_limit_list": [0, 0.5, 0, 0.1, 0], "short_conv_kernel_size": 2},
 }
 OF_TRANSFORMERS = {
