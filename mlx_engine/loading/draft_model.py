@@ -76,7 +76,7 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
     config = read_json_object(files.config)
     tensors = pair_fp8_scales(merge_headers(files.shards), config, str(files.config))
     kind = drafter_kind(config, tensors)
-    if kind == "dflash" and any(dflash_name(name).startswith("lm_head.") for name in tensors):
+    if "target_layer_ids" in config:
         tensors = {n: t for n, t in tensors.items() if not dflash_name(n).startswith(_COPIES)}
     return DrafterFiles(kind, str(files.root), config, tensors) if kind else None
 
@@ -109,7 +109,8 @@ def build_drafter(
         return Gemma4Assistant(sizes, table, numbers.get(_ORDERING), target, layers)
     lends = draft_target(target, files.origin)
     if files.kind == "dflash":
-        return DFlash(DFlashConfig.read(files.config, files.origin), table, lends)
+        sizes_of_block = DFlashConfig.read(files.config, files.origin)
+        return DFlash(sizes_of_block, table, numbers.get("d2t"), lends)
     config = Eagle3Config.read(files.config, lends.layers, files.origin)
     return Eagle3(config, table, numbers.get("d2t"), lends)
 

@@ -72,6 +72,8 @@ def drafter_kind(config: Mapping[str, object], tensors: Iterable[str]) -> Drafte
         return "gemma4-assistant"
     if "dflash_config" in config or "target_layer_ids" in config:
         return "dflash"
+    if config.get("speculators_model_type") in ("dflash", "dspark"):
+        return "dflash"
     names = {name.removeprefix("model.") for name in tensors}
     seconds = {"midlayer.hidden_norm.weight", "layers.0.hidden_norm.weight"}
     return "eagle3" if "fc.weight" in names and names & seconds else None

@@ -7,7 +7,7 @@ with the engine.
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from safetensors.torch import save_file
@@ -22,7 +22,8 @@ class TinyDFlash:
 
     newest_drafts: DSpark's newest token is a row that drafts. pairs: it has a Markov head. sure: it
     has a confidence head. flat: as DeepSpec writes it, without a config of its own and with the
-    target's matrices, which are nothing but noise here.
+    target's matrices, which are nothing but noise here. rows: of an output head of its own, in the
+    form of speculators.
     """
 
     target_hidden: int
@@ -36,12 +37,14 @@ class TinyDFlash:
     pairs: bool = True
     sure: bool = True
     flat: bool = False
+    rows: int | None = None
     sinks: bool = False
     candidates: int = 5
 
     @property
     def drafts(self) -> int:
-        return BLOCK if self.kind == "dspark" else BLOCK - 1
+        is_whole = self.kind == "dspark" and (self.newest_drafts or not self.rows)
+        return BLOCK if is_whole else BLOCK - 1
 
     @property
     def unread(self) -> int:
@@ -98,10 +101,16 @@ def tensors_of(tiny: TinyDFlash) -> dict[str, torch.Tensor]:
         made |= {f"candidate_selector.{book}": 2 * matrix(tiny.vocabulary, RANK) for book in books}
         made["candidate_selector.hidden_projection.weight"] = 2 * matrix(RANK, wide)
     if tiny.kind == "dspark" and tiny.pairs:
-        for n in (1, 2):
-            made[f"markov_head.markov_w{n}.weight"] = 3 * matrix(tiny.vocabulary, RANK)
+        for n, rows in ((1, tiny.vocabulary), (2, tiny.rows or tiny.vocabulary)):
+            made[f"markov_head.markov_w{n}.weight"] = 3 * matrix(rows, RANK)
     for name in ("embed_tokens", "lm_head") if tiny.flat else ():
         made[f"{name}.weight"] = matrix(tiny.vocabulary, wide)
+    if tiny.rows:
+        known = torch.randperm(tiny.vocabulary, generator=draw)[: tiny.rows].sort().values
+        made["d2t"] = known - torch.arange(tiny.rows)
+        made["t2d"] = torch.zeros(tiny.vocabulary, dtype=torch.bool)
+        made["t2d"][known] = True
+        made["lm_head.weight"] = 2 * matrix(tiny.rows, wide)
     if tiny.kind == "dspark" and tiny.sure:
         made["confidence_head.proj.weight"] = 3 * matrix(1, wide + RANK)
         made["confidence_head.proj.bias"] = norm(1) - 1
@@ -147,11 +156,23 @@ def write_tiny_dflash(folder: Path, tiny: TinyDFlash, **changes: torch.Tensor | 
     if tiny.flat:
         del own["projector_type"], own["sample_from_anchor"], config["dflash_config"]
         config |= {**own, "architectures": ["Qwen3DSparkModel"], "num_anchors": 4}
+    if tiny.rows:
+        config = _as_speculators(tiny, config)
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: value.contiguous() for name, value in made.items()},
               folder / "model.safetensors")  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     return folder
+
+
+def _as_speculators(tiny: TinyDFlash, config: dict[str, Any]) -> dict[str, Any]:
+    """The layer's config by itself, layers of the target by the number of their input's."""
+    own = config.pop("dflash_config")
+    made = {"speculators_model_type": tiny.kind, "draft_vocab_size": tiny.rows}
+    made |= {name: config.pop(name) for name in ("architectures", "block_size")}
+    made["aux_hidden_state_layer_ids"] = [layer + 1 for layer in own.pop("target_layer_ids")]
+    own.pop("projector_type", None)
+    return made | own | {"transformer_layer_config": config}
 
 
 def reference(
@@ -170,7 +191,7 @@ def reference(
         window = tiny.window if n == 1 else None
         x = _layer(w, f"layers.{n}", x, context, window, sees_back=tiny.kind == "dflash")
     states = _norm(x, w["norm.weight"])[tiny.unread :]
-    logits = states @ output.double().T
+    logits = states @ w.get("lm_head.weight" if tiny.rows else "", output.double()).T
     if tiny.cap:
         logits = torch.tanh(0.5 * logits / tiny.cap) * tiny.cap
     return Block(logits, states)
@@ -179,6 +200,8 @@ def reference(
 def likeliest(tiny: TinyDFlash, block: Block, newest: int) -> list[int]:
     """The tokens of a greedy draft, each chosen with the one before."""
     w, before, path = _wide(tiny), newest, []
+    tokens = tensors_of(tiny).get("d2t", torch.zeros(tiny.vocabulary, dtype=torch.long))
+    tokens = (tokens + torch.arange(len(tokens))).tolist()
     for logits, state in zip(block.logits, block.states, strict=True):
         scores = logits
         if tiny.kind == "dspark" and tiny.pairs:
@@ -192,7 +215,7 @@ def likeliest(tiny: TinyDFlash, block: Block, newest: int) -> list[int]:
             scores = torch.full_like(logits, -torch.inf)
             for token in some:
                 scores[token] = logits[token] + pair @ after[token]
-        before = int(scores.argmax())
+        before = tokens[int(scores.argmax())]
         path.append(before)
     return path
 

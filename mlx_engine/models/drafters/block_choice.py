@@ -76,10 +76,14 @@ class MarkovHead(BlockChoice):
 
     @staticmethod
     def tensors(
-        hidden: int, vocabulary: int, rank: int, *, has_confidence: bool, joined: bool
+        hidden: int, tokens: tuple[int, int], rank: int, *, has_confidence: bool, joined: bool
     ) -> Shapes:
-        """Names and shapes of the weights of a Markov head and a confidence head."""
-        made: Shapes = {f"markov_head.markov_w{n}.weight": (vocabulary, rank) for n in (1, 2)}
+        """Names and shapes of the weights of a Markov head and a confidence head.
+
+        tokens: how many can stand before, and how many have logits.
+        """
+        names = ("markov_head.markov_w1.weight", "markov_head.markov_w2.weight")
+        made: Shapes = {name: (rows, rank) for name, rows in zip(names, tokens, strict=True)}
         if has_confidence:
             made["confidence_head.proj.weight"] = (1, hidden + rank if joined else hidden)
             made["confidence_head.proj.bias"] = (1,)

@@ -3,8 +3,9 @@
 For each token read, fc and a norm join residuals of the target into one state, of which each layer
 makes keys and values. A block holds the newest token and mask tokens; its rows attend to those keys
 and to one another, and row i predicts token i of the block; DSpark's newest token is a row that
-predicts, too. Embedding and output head are the target's. DFlash 2 (z-lab, 2026) convolves along
-the block; it and DSpark choose each token by the one before (block_choice.py).
+predicts, too. Embedding and output head are the target's, or its own with rows for a part of the
+tokens. DFlash 2 (z-lab, 2026) convolves along the block; it and DSpark choose each token by the one
+before (block_choice.py).
 """
 
 from collections.abc import Callable
@@ -23,7 +24,13 @@ from mlx_engine.models.drafters.dflash_config import (
     MarkovSizes,
     SelectorSizes,
 )
-from mlx_engine.models.drafters.target import DraftTarget, FeatureDrafter, Pick, check_widths
+from mlx_engine.models.drafters.target import (
+    DraftTarget,
+    DraftVocabulary,
+    FeatureDrafter,
+    Pick,
+    check_widths,
+)
 from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm, RotaryEmbedding
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.options import CacheBits
@@ -159,9 +166,12 @@ def _read_choice(part: Part, sizes: DFlashConfig) -> BlockChoice | None:
 class DFlash(FeatureDrafter):
     """DFlash, DFlash 2 or DSpark draft model: drafts a block of tokens in one pass."""
 
-    def __init__(self, sizes: DFlashConfig, table: WeightTable, target: DraftTarget) -> None:
-        origin = table.origin
-        check_widths(sizes.hidden, sizes.vocabulary, target.model, origin)
+    def __init__(
+        self, sizes: DFlashConfig, table: WeightTable, d2t: mx.array | None, target: DraftTarget
+    ) -> None:
+        origin, vocabulary = table.origin, sizes.vocabulary
+        check_widths(sizes.hidden, vocabulary, target.model, origin)
+        self._tokens = DraftVocabulary(d2t, sizes.rows or vocabulary, vocabulary, origin)
         self._sizes, self.packed_cache = sizes, sizes.attention.packed_cache
         self.limit = min(LONGEST_BLOCK, sizes.drafts)
         self._embed: Callable[[mx.array], mx.array] = target.embed
@@ -177,8 +187,13 @@ class DFlash(FeatureDrafter):
         ]
         self._norm = Norm.read(part, "norm", sizes.eps)
         self._choice = _read_choice(part, sizes)
+        self._output = None if sizes.rows is None else Linear.read(part, "lm_head")
         table.check_all_used()
-        self.arrays = table.taken_arrays
+        self.arrays = (*table.taken_arrays, *self._tokens.arrays)
+
+    @override
+    def check_values(self) -> None:
+        self._tokens.check()
 
     @override
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
@@ -206,13 +221,13 @@ class DFlash(FeatureDrafter):
         """Draft `depth` tokens in one pass; returns 1, the number of passes. `hidden` is unused."""
         del hidden
         states = self.block(token, caches)[:, :depth]
-        logits, before = self.logits(states).squeeze(0), token
+        logits, before = self._row_logits(states).squeeze(0), token
         for row in range(depth):
             scores, sure = logits[row : row + 1], None
             if self._choice is not None:
                 scores = self._choice.scores(scores, states[:, row], before)
                 sure = self._choice.confidence(states[:, row], before)
-            before = pick(scores, sure)
+            before = pick(self._tokens.spread(scores), sure)
         return 1
 
     def block(self, token: mx.array, caches: LayerCaches) -> mx.array:
@@ -230,6 +245,12 @@ class DFlash(FeatureDrafter):
         return self._norm(x)[:, unread:]
 
     def logits(self, states: mx.array) -> mx.array:
-        """Float32 logits [1, T, V] of draft states [1, T, H], through the target's output head."""
-        logits, cap = self.target.logits(states) * self._sizes.multiplier, self._sizes.cap
+        """Float32 logits [1, T, V] of draft states [1, T, H], -inf for what cannot be drafted."""
+        return self._tokens.spread(self._row_logits(states))
+
+    def _row_logits(self, states: mx.array) -> mx.array:
+        """Float32 logits of the output head's rows: the target's, or the draft model's own."""
+        own, cap = self._output, self._sizes.cap
+        logits = self.target.logits(states) if own is None else own(states).astype(mx.float32)
+        logits = logits * self._sizes.multiplier
         return logits if cap is None else mx.tanh(logits / cap) * cap

@@ -1,4 +1,8 @@
-"""Configs of DFlash, DFlash 2 and DSpark draft models: sizes, options, tensor shapes."""
+"""Configs of DFlash, DFlash 2 and DSpark draft models: sizes, options, tensor shapes.
+
+They are published in three forms: z-lab's with a `dflash_config`, DeepSpec's without, and that of
+vLLM's speculators with a `transformer_layer_config`, and an output head for a part of the tokens.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -49,7 +53,8 @@ class MarkovSizes:
 class DFlashConfig:
     """Sizes of a DFlash draft model.
 
-    layers: layers of the target whose residuals are read, in the order of `fc`. drafts: tokens of a
+    rows: of an output head of its own, None where the target's is used. layers: layers of the
+    target whose residuals are read, in the order of `fc`. drafts: tokens of a
     block; from_newest: the newest token's row predicts the first of them, else a mask's does.
     windows: for each layer how many tokens a row sees, None for all. causal: for each layer whether
     rows of a block see only those before them. sinks: an extra logit for each head. scale,
@@ -66,6 +71,7 @@ class DFlashConfig:
     feed: layer_specs.FeedForwardSpec
     eps: float
     vocabulary: int
+    rows: int | None
     windows: tuple[int | None, ...]
     causal: tuple[bool, ...]
     scale: float
@@ -81,9 +87,10 @@ class DFlashConfig:
 
         Raises BadModelFile for a wrong key, UnsupportedModel for variants that are not run.
         """
-        own = config.get("dflash_config")
-        flat = {**config, **(own if isinstance(own, Mapping) else {})}
-        fields = ConfigFields(flat, origin)
+        own, layer = config.get("dflash_config"), config.get("transformer_layer_config")
+        is_speculators = isinstance(layer, Mapping)
+        flat = {**layer, **config} if isinstance(layer, Mapping) else config
+        fields = ConfigFields({**flat, **(own if isinstance(own, Mapping) else {})}, origin)
         fields.require({"attention_bias": False})
         is_dspark = fields.has("markov_rank") or fields.string("projector_type", "") == "dspark"
         is_newer = is_dspark or fields.has("selector_rank")
@@ -95,8 +102,12 @@ class DFlashConfig:
         size_of_window = fields.count(window or "sliding_window") if any(sliding) else None
         names = ("causal", "is_causal", "dflash_query_causal")
         told = next((fields.flag(name, default=False) for name in names if fields.has(name)), None)
-        causal = False if told is None and is_newer else told
+        causal = False if told is None and is_newer and not is_speculators else told
         layers = fields.counts("target_layer_ids")
+        if is_speculators:
+            causal = False if fields.flag("sliding_window_non_causal", default=False) else told
+            # they number a layer's input, which is the output of the one before
+            layers = tuple(number - 1 for number in fields.counts("aux_hidden_state_layer_ids"))
         hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
         size = fields.count("head_dim", max(1, hidden // heads))
         vocabulary = fields.count("vocab_size")
@@ -105,11 +116,16 @@ class DFlashConfig:
                 "{origin}: the config names no target_layer_ids. Get it again.", origin=origin
             )
         block = fields.count("block_size", 16, minimum=2, maximum=256)
+        from_newest = (is_dspark or is_speculators) and fields.flag(
+            "sample_from_anchor", default=not is_speculators
+        )
         has_newest = not is_dspark or fields.flag("dspark_bonus_anchor", default=False)
+        if is_speculators:
+            has_newest = not from_newest
         return DFlashConfig(
             layers=layers,
             drafts=block - 1 if has_newest else block,
-            from_newest=is_dspark and fields.flag("sample_from_anchor", default=True),
+            from_newest=from_newest,
             mask_token=fields.count("mask_token_id", minimum=0, maximum=vocabulary - 1),
             hidden=hidden,
             attention=layer_specs.AttentionSpec(
@@ -127,6 +143,7 @@ class DFlashConfig:
             feed=plain_feed_forward(fields),
             eps=fields.number("rms_norm_eps", 1e-6),
             vocabulary=vocabulary,
+            rows=fields.count("draft_vocab_size", vocabulary) if is_speculators else None,
             windows=tuple(size_of_window if slides else None for slides in sliding),
             causal=tuple(slides if causal is None else causal for slides in sliding),
             scale=fields.number("input_embedding_scale", 1.0),
@@ -157,6 +174,8 @@ class DFlashConfig:
                 block[f"{name}.kernel_projection.weight"] = (2 * taps * groups, hidden)
         for number in range(len(self.windows)):
             made |= {f"layers.{number}.{name}": shape for name, shape in block.items()}
+        if self.rows is not None:
+            made["lm_head.weight"] = (self.rows, hidden)
         if "embed_tokens.weight" in present:
             made["embed_tokens.weight"] = (self.vocabulary, hidden)
         match self.choice:
@@ -164,9 +183,8 @@ class DFlashConfig:
                 pairs = CandidateSelector.tensors(hidden, self.vocabulary, rank)
                 made |= {f"candidate_selector.{name}": shape for name, shape in pairs.items()}
             case MarkovSizes(rank, has, joined):
-                made |= MarkovHead.tensors(
-                    hidden, self.vocabulary, rank, has_confidence=has, joined=joined
-                )
+                tokens = (self.vocabulary, self.rows or self.vocabulary)
+                made |= MarkovHead.tensors(hidden, tokens, rank, has_confidence=has, joined=joined)
         return made
 
 

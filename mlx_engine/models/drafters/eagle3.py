@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import mlx.core as mx
-import numpy as np
 
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache, LayerCaches
@@ -18,7 +17,12 @@ from mlx_engine.cache.joint import JointCache, JointCaches
 from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import Attention, Masks
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.drafters.target import DraftTarget, FeatureReader, check_widths
+from mlx_engine.models.drafters.target import (
+    DraftTarget,
+    DraftVocabulary,
+    FeatureReader,
+    check_widths,
+)
 from mlx_engine.models.families.llama import plain_feed_forward
 from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm
 from mlx_engine.models.rope import rope_spec
@@ -146,12 +150,11 @@ class Eagle3(FeatureReader):
         self, sizes: Eagle3Config, table: WeightTable, d2t: mx.array | None, target: DraftTarget
     ) -> None:
         origin, hidden = table.origin, sizes.hidden
-        _check_sizes(sizes, d2t, target, origin)
-        self._origin = origin
+        check_widths(sizes.target_hidden, sizes.vocabulary, target.model, origin)
         self._hidden = hidden
         self.vocabulary = target.model.vocabulary
         self.packed_cache = sizes.attention.packed_cache
-        self._d2t = d2t
+        self._tokens = DraftVocabulary(d2t, sizes.draft_vocabulary, sizes.vocabulary, origin)
         self.target = target.with_residuals(sizes.layers, origin)
         part = Part(table, "", sizes.tensors())
         self._fc = Linear.read(part, "fc")
@@ -171,23 +174,11 @@ class Eagle3(FeatureReader):
                 hidden=hidden,
             )
         table.check_all_used()
-        self.arrays = (*table.taken_arrays, *(() if d2t is None else (d2t,)))
-        self._rows = None if d2t is None else _rows_of_tokens(d2t, self.vocabulary)
+        self.arrays = (*table.taken_arrays, *self._tokens.arrays)
 
     def check_values(self) -> None:
         """Raise BadModelFile if d2t maps a row of the output head to no token; reads d2t."""
-        if self._d2t is None:
-            return
-        tokens = np.array(mx.arange(self._d2t.shape[0]) + self._d2t)
-        least, most = int(tokens.min()), int(tokens.max())
-        if least < 0 or most >= self.vocabulary:
-            raise BadModelFile(
-                "{origin}: d2t names token {what} of a vocabulary "
-                "of {vocabulary}. The file is damaged or for another model: get it again.",
-                origin=self._origin,
-                what=least if least < 0 else most,
-                vocabulary=self.vocabulary,
-            )
+        self._tokens.check()
 
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Create an empty KV cache for EAGLE-3's one layer."""
@@ -207,29 +198,4 @@ class Eagle3(FeatureReader):
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
         """Float32 logits [1, T, V] of EAGLE-3's states; -inf for tokens not in its output head."""
         logits = (output or self.mtp_output)(self._norm(hidden)).astype(mx.float32)
-        if self._rows is None:
-            return logits
-        unknown = mx.full((*logits.shape[:-1], 1), -mx.inf)
-        return mx.take(mx.concatenate([logits, unknown], axis=-1), self._rows, axis=-1)
-
-
-def _rows_of_tokens(d2t: mx.array, vocabulary: int) -> mx.array:
-    """Each token's row in EAGLE-3's output head, int32 [V]; one past the last for none."""
-    count = d2t.shape[0]
-    rows = mx.full((vocabulary,), count, dtype=mx.int32)
-    rows[mx.arange(count) + d2t] = mx.arange(count, dtype=mx.int32)
-    return rows
-
-
-def _check_sizes(
-    sizes: Eagle3Config, d2t: mx.array | None, target: DraftTarget, origin: str
-) -> None:
-    check_widths(sizes.target_hidden, sizes.vocabulary, target.model, origin)
-    is_reduced = sizes.draft_vocabulary != sizes.vocabulary
-    if is_reduced and (d2t is None or d2t.shape != (sizes.draft_vocabulary,)):
-        raise BadModelFile(
-            "{origin}: the tensor d2t [{draft_vocabulary}] is missing or of another shape, "
-            "so nobody knows which tokens it drafts. Get the file again.",
-            origin=origin,
-            draft_vocabulary=sizes.draft_vocabulary,
-        )
+        return self._tokens.spread(logits)

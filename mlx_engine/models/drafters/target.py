@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from typing import Protocol
 
 import mlx.core as mx
+import numpy as np
 
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.models.contract import Headless, JointForward, Model
@@ -189,6 +190,52 @@ def draft_target(model: Model, origin: str) -> DraftTarget:
         "lookup.",
         origin=origin,
     )
+
+
+class DraftVocabulary:
+    """The part of a target's vocabulary that a draft model's output head has rows for.
+
+    d2t: int [rows], token of row i minus i; None where the head has a row for every token.
+    """
+
+    def __init__(self, d2t: mx.array | None, rows: int, vocabulary: int, origin: str) -> None:
+        """Raise BadModelFile where `rows` are not all tokens and d2t does not tell which."""
+        self._d2t, self._vocabulary, self._origin = d2t, vocabulary, origin
+        if rows != vocabulary and (d2t is None or d2t.shape != (rows,)):
+            raise BadModelFile(
+                "{origin}: the tensor d2t [{draft_vocabulary}] is missing or of another shape, "
+                "so nobody knows which tokens it drafts. Get the file again.",
+                origin=origin,
+                draft_vocabulary=rows,
+            )
+        self.arrays = () if d2t is None else (d2t,)
+        self._rows: mx.array | None = None
+        if d2t is not None:
+            self._rows = mx.full((vocabulary,), d2t.shape[0], dtype=mx.int32)
+            numbers = mx.arange(d2t.shape[0], dtype=mx.int32)
+            self._rows[numbers + d2t] = numbers
+
+    def check(self) -> None:
+        """Raise BadModelFile if d2t maps a row of the output head to no token; reads d2t."""
+        if self._d2t is None:
+            return
+        tokens = np.array(mx.arange(self._d2t.shape[0]) + self._d2t)
+        least, most = int(tokens.min()), int(tokens.max())
+        if least < 0 or most >= self._vocabulary:
+            raise BadModelFile(
+                "{origin}: d2t names token {what} of a vocabulary "
+                "of {vocabulary}. The file is damaged or for another model: get it again.",
+                origin=self._origin,
+                what=least if least < 0 else most,
+                vocabulary=self._vocabulary,
+            )
+
+    def spread(self, logits: mx.array) -> mx.array:
+        """Logits [..., rows] -> [..., V] of the target's tokens, -inf for those without a row."""
+        if self._rows is None:
+            return logits
+        unknown = mx.full((*logits.shape[:-1], 1), -mx.inf, logits.dtype)
+        return mx.take(mx.concatenate([logits, unknown], axis=-1), self._rows, axis=-1)
 
 
 def check_widths(
