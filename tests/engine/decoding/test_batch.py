@@ -130,7 +130,7 @@ def test_words_and_drafts_are_the_same_with_memories_of_all_kinds(folders, kind)
     """Where only the device knows how many drafts were right when the next pass is begun."""
     engine = mlx_engine.load(folders[kind])
     engine._parts = everywhere(engine)
-    prompts = [[(7 * n * step + 3) % 200 for n in range(20)] for step in (1, 2, 3)]
+    prompts = [[(7 * n * step + 3) % 200 for n in range(20)] for step in (2, 3, 5)]
     sampling = replace(PICKS, temperature=0.6)
     asked = {"max_tokens": 30, "sampling": sampling, "draft": DraftOptions(depth=2)}
     alone = [engine.generate(prompt, ignore_eos=True, **asked) for prompt in prompts]
