@@ -41,7 +41,7 @@ from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import KernelByCacheBits, Masks, apply_gate
 from mlx_engine.models.indexer import Indexer, tiles
-from mlx_engine.models.layers import Linear, Norm, ResidualLinear, RotaryEmbedding
+from mlx_engine.models.layers import Linear, Norm, Projections, ResidualLinear, RotaryEmbedding
 from mlx_engine.models.matrix import Matrix, dequantised
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
@@ -108,14 +108,15 @@ class LatentAttention:
         self._served = KernelByCacheBits(part.kernels, work, is_latent=True)
         self._served.of(16)
         self._rotate = RotaryEmbedding(spec.rope, part.kernels.stock)
-        self._to_latent = Linear.read(part, "kv_a_proj_with_mqa")
-        self.dtype = self._to_latent.matrix.dtype
+        is_direct, rotated = spec.q_rank is None, spec.rope.width
+        names = ("q_proj" if is_direct else "q_a_proj", "kv_a_proj_with_mqa")
+        width = spec.q_rank or spec.heads * (spec.nope + rotated)
+        self._inputs = Projections.read(part, names, (width, spec.kv_rank, rotated))
+        self.dtype = self._inputs.linears[-1].matrix.dtype
         self._latent_norm = Norm.read(part, "kv_a_layernorm", spec.eps)
         self.out_proj = ResidualLinear.read(part, "o_proj")
-        is_direct = spec.q_rank is None
-        self._to_query_latent = None if is_direct else Linear.read(part, "q_a_proj")
         self._query_norm = None if is_direct else Norm.read(part, "q_a_layernorm", spec.eps)
-        self._queries = Linear.read(part, "q_proj" if is_direct else "q_b_proj")
+        self._unpack_queries = None if is_direct else Linear.read(part, "q_b_proj")
         if "kv_b_proj.weight" in part:
             keys, values = part.per_head("kv_b_proj", spec.heads, (spec.nope, spec.value_dim))
             self._unpack_keys = PerHeadMatrices(keys, stock=self._stock)
@@ -136,10 +137,11 @@ class LatentAttention:
 
     def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Run latent attention on normed hidden states [1, T, H] -> [1, T, N] for o_proj."""
-        latent, key = mx.split(self._to_latent(x), [self._spec.kv_rank], axis=-1)
-        read = x if self._to_query_latent is None else self._to_query_latent(x)
-        read = read if self._query_norm is None else self._query_norm(read)
-        queries, latent = self._queries(read), self._latent_norm(latent)
+        queries, latent, key = self._inputs(x)
+        read, latent = x, self._latent_norm(latent)
+        if self._query_norm is not None and self._unpack_queries is not None:
+            read = self._query_norm(queries)
+            queries = self._unpack_queries(read)
         if self._indexer is not None:
             masks.selected = []
         run = partial(self._run_sequence, masks, iter(masks.selected))
