@@ -177,14 +177,17 @@ def place_pictures(
             continue
         picture, start = left.pop(0), len(ids)
         grid = tower.grid(picture)
-        ids += content_ids(picture, grid)
+        ids += content_ids(picture, grid, tower.identity)
         placed.append(PlacedPicture(picture, start, len(ids), start + lead, tower.places(grid)))
         lead = placed[-1].next - placed[-1].end
     return TokensWithPictures(tuple(ids), PromptPictures(placed, encoder))
 
 
-def content_ids(picture: Picture, grid: Grid) -> list[int]:
-    """Numbers below 0, in 32 bits, that stand for a picture's tokens, by content and grid."""
-    seed = picture.digest + f"{grid.rows} {grid.columns}".encode()
+def content_ids(picture: Picture, grid: Grid, tower: str) -> list[int]:
+    """Numbers below 0, in 32 bits, that stand for a picture's tokens, by content and grid.
+
+    tower: its identity.
+    """
+    seed = picture.digest + f"{grid.rows} {grid.columns} {tower}".encode()
     words = np.frombuffer(hashlib.shake_128(seed).digest(4 * grid.tokens), dtype=np.uint32)
     return [-1 - int(word) for word in words >> 1]

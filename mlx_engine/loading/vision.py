@@ -32,6 +32,7 @@ class VisionPart(NamedTuple):
 
     in_file: the tensors' names in the model's own files. config: fields of config.json. processing:
     fields of preprocessor_config.json. origin: file or folder of the tower, for messages.
+    identity: name and size of a file of its own.
     """
 
     why_not: Reason | None
@@ -40,6 +41,7 @@ class VisionPart(NamedTuple):
     processing: Mapping[str, object] = {}
     origin: str = ""
     in_file: frozenset[str] = frozenset()
+    identity: str = ""
 
 
 def find_vision(
@@ -90,7 +92,9 @@ def find_gguf_vision(
                 "vision_config": tower.config,
                 "image_token_id": tokens.index(_PLACEHOLDER),
             }
-            return VisionPart(None, tower.tensors, whole, tower.processing, str(path))
+            identity = f"{path.name} {sum(part.file_nbytes for part in tower.tensors.values())}"
+            found = VisionPart(None, tower.tensors, whole, tower.processing, str(path))
+            return found._replace(identity=identity)
     return _none("no-mmproj") if error is None else _unusable(error)
 
 
@@ -167,7 +171,7 @@ def open_tower(part: VisionPart, hidden: int, half: mx.Dtype | None) -> LoadedTo
         if _KERNEL in arrays:
             arrays[_KERNEL] = _patch_matrix(arrays[_KERNEL], arrays.pop(f"{_KERNEL}.1", None))
         table = WeightTable(cast_floats(arrays, half), origin, computed=half)
-        return LoadedTower(Qwen3Tower(spec, table), None)
+        return LoadedTower(Qwen3Tower(spec, table, part.identity), None)
     except EngineError as error:
         return LoadedTower(None, _unusable(error).why_not)
 

@@ -41,6 +41,10 @@ class Tower(Protocol):
     def placeholder(self) -> int:
         """Id of the token that chat templates write where a picture belongs."""
 
+    @property
+    def identity(self) -> str:
+        """What the embeddings depend on beside the model's own files; "" for nothing else."""
+
     def grid(self, picture: Picture) -> Grid:
         """Compute the grid of a picture's tokens from its size. Raises BadPicture."""
 

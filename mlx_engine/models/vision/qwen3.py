@@ -154,9 +154,10 @@ class Qwen3VisionSpec:
 class Qwen3Tower:
     """A vision tower built from its spec and weights; implements contract.Tower."""
 
-    def __init__(self, spec: Qwen3VisionSpec, table: WeightTable) -> None:
+    def __init__(self, spec: Qwen3VisionSpec, table: WeightTable, identity: str = "") -> None:
         """Build the tower. Raises BadModelFile for weights missing, misshapen or left over."""
         part = Part(table, "", spec.tensors)
+        self.identity = identity
         self._spec, self.placeholder = spec, spec.placeholder
         self._patches = Linear.read(part, "patch_embed.proj")
         learned = part.matrix("pos_embed")

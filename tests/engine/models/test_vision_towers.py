@@ -161,6 +161,9 @@ def test_gguf_towers_give_the_folders_numbers(folder: Path, tmp_path: Path) -> N
     eight = write_tiny_vision_gguf(tmp_path / "q8", folder, kind=gguf.GGMLQuantizationType.Q8_0)
     with open_engine(eight, LoadOptions()) as engine:
         assert 1e-4 < relative(encoded(engine, PICTURES[0]), theirs(folder, PICTURES[0])) < 0.03
+        again = prompt_of(engine, CHAT)  # what was read by the other tower is not used again
+        assert again.published_ids == prompt.published_ids
+        assert again.ids != prompt.ids
 
 
 def test_gguf_towers_that_do_not_belong(folder: Path, tmp_path: Path) -> None:
