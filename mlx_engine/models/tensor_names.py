@@ -87,12 +87,16 @@ NEXTN_NAMES = HeadNames(
     {
         "eh_proj": "join",
         "shared_head.norm": "norm",
+        "shared_head_norm": "norm",
         "shared_head.head": "output",
         "shared_head.output": "output",
     },
     behind_trunk=True,
 )
-"""Names in MTP heads as DeepSeek-V3 publishes them, and most families after it."""
+"""Names in MTP heads as DeepSeek-V3 publishes them, and most families after it.
+
+`shared_head_norm`: in heads that mlx-vlm split off.
+"""
 
 FINAL_NORM_NAMES = HeadNames(
     {"eh_proj": "join", "shared_head.norm": "norm", "final_layernorm": "norm"}, behind_trunk=True

@@ -78,8 +78,9 @@ class DeepseekV3(NativeFamily):
 class DeepseekV32(DeepseekV3):
     """DeepSeek-V3.2 (`deepseek_v32`), GLM-5 to 5.2 (`glm_moe_dsa`): DeepSeek-V3 with indexers.
 
-    A layer has an indexer of its own or, in GLM-5.2, uses the selection of an earlier layer's.
-    Where references differ, only acceptance beyond `index_topk` tokens is at stake: the MTP head
+    A layer has an indexer of its own or, in GLM-5.2, uses the selection of an earlier layer's. It
+    rotates halves of heads in DeepSeek-V3.2, pairs in GLM-5 (as in transformers 5.23 and llama.cpp;
+    some ports have halves). Of the MTP head only acceptance beyond `index_topk` tokens is open: it
     has its own indexer here, in vLLM and mlx-vlm, while llama.cpp attends to all tokens there, and
     vLLM may let a round's further drafts use the first one's selection
     (`index_share_for_mtp_iteration`). Latents are normed with an epsilon of 1e-6 here and in

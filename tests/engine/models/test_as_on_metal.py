@@ -378,8 +378,7 @@ def test_exact_rows_are_multiplied_by_a_heads_matrix_one_by_one(
 
 @pytest.mark.usefixtures("products_in_float32")
 @pytest.mark.parametrize(
-    "name",
-    ["window and sinks", "latent attention", "selected latents", "shared keys", "delta net"],
+    "name", ["window and sinks", "latent attention", "shared keys", "delta net"]
 )
 def test_rows_of_several_conversations_in_one_pass_are_those_of_each_alone(name: str) -> None:
     """Hidden states, and what caches hold behind them, whatever each keeps of its rows."""

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -15,13 +16,15 @@ from mlx_lm.utils import load_model as open_in_mlx_lm
 from mlx_lm.utils import save_model
 from model_edits import edit_config, logits
 from session_runs import PICKS, PLAIN
-from tiny_nextn import Published
+from tiny_nextn import LAYER, Published
 from tiny_sparse import SIZES, publish
 
 import mlx_engine
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.engine import Engine
+from mlx_engine.loading.gguf.metadata import GgufMetadata
+from mlx_engine.loading.gguf.nextn import Deepseek32Gguf
 from mlx_engine.models import latent_attention
 from mlx_engine.models.indexer import Indexer
 from mlx_engine.models.layer_specs import IndexerSpec, RopeSpec
@@ -283,6 +286,47 @@ def test_a_conversion_of_mlx_lm(opened, tmp_path):
             (place / file.name).write_bytes(file.read_bytes())
     assert mlx_engine.inspect(place).mtp.code == "heads-dropped"
     assert relative(logits(place, tiny.tokens), tiny.logits) < 1e-4
+
+
+def test_heads_that_mlx_vlm_split_off(opened, tmp_path):
+    """In a folder of their own, beside a trunk without them."""
+    tiny, place, heads = opened("5").tiny, tmp_path / "m", tmp_path / "heads"
+    arrays, behind = mx.load(str(tiny.folder / "model.safetensors")), f"model.layers.{LAYER}."
+    for folder in (place, heads):
+        folder.mkdir()
+        for file in tiny.folder.glob("*.json"):
+            (folder / file.name).write_bytes(file.read_bytes())
+    trunk = {n: a for n, a in arrays.items() if not n.startswith(behind)}
+    named = {n.removeprefix(behind): a for n, a in arrays.items() if n.startswith(behind)}
+    split = {f"mtp.{n.replace('shared_head.', 'shared_head_')}": a for n, a in named.items()}
+    mx.save_safetensors(str(place / "model.safetensors"), trunk)
+    mx.save_safetensors(str(heads / "model.safetensors"), split)
+    engine = mlx_engine.load(place, heads=heads)
+    assert_as_published(figures(engine, tiny), tiny)
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "kinds"),
+    [
+        ({}, "FSFSSSS"),
+        ({"attention.indexer.types": None}, "FFFFFFF"),
+        ({"attention.indexer.types": None, "context_length": 2**20}, "FFFSSSF"),
+    ],
+)
+def test_layers_that_share_in_a_gguf(changes, kinds):
+    """Where a file does not say, a context of a million tokens means GLM-5.2, as in llama.cpp."""
+    flags = np.array([kind == "F" for kind in "FSFSSSS"])
+    given = {"context_length": 512, "attention.indexer.types": flags} | changes
+    metadata = {f"glm-dsa.{key}": value for key, value in given.items() if value is not None}
+    architecture = object.__new__(Deepseek32Gguf)
+    architecture._metadata = GgufMetadata(Path("m.gguf"), metadata | _ARCHITECTURE)
+    architecture._main_blocks, architecture.model_type = 7, "glm_moe_dsa"
+    found = architecture._indexer_types() or ["full"] * 7
+    assert "".join(kind[0].upper() for kind in found) == kinds
+
+
+_ARCHITECTURE = {"general.architecture": "glm-dsa"}
 
 
 def test_a_gguf_of_deepseek(opened, tmp_path):

@@ -11,7 +11,6 @@ import pytest
 import tiny_ling
 import tiny_nemotron
 import tiny_nextn
-import tiny_sparse
 from converted_gguf import Storage, convert
 from model_edits import all_logits, drop_tensors
 from tiny_ling import LING_3
@@ -20,7 +19,6 @@ from tiny_stacks import write_stack
 import mlx_engine
 
 STACKS = ("mimo_v2_flash", "step3p5")
-INDEXED = "glm_moe_dsa"
 FAMILIES = (*tiny_nextn.TYPES, "exaone_moe", "hy_v3", *STACKS, "nemotron_h", INDEXED, "ling 3")
 TOKENS = [5, 9, 200, 31, 77, 8, 150, 2, 2, 64, 12, 4]
 _DENSE = ("gate_inp", "attn_k_b", "ssm_", "attn_gate")
@@ -43,9 +41,6 @@ def published(tmp_path_factory):
             return tiny_ling.publish(place / family, LING_3 | dict.fromkeys(names, limits)).folder
         if family == "nemotron_h":
             return tiny_nemotron.publish(place / family).folder
-        if family == INDEXED:
-            changes = {"index_topk": 5, "indexer_types": ["full", "shared", "full"]}
-            return tiny_sparse.publish(family, place / family, **changes).folder
         return tiny_nextn.publish(
             family, place / family, own=family in ("glm4_moe", "glm4_moe_lite")
         ).folder
@@ -57,7 +52,7 @@ def published(tmp_path_factory):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_heads_draft_as_those_of_the_folder(published, tmp_path, family, joined):
     folder = published(family)
-    if joined and family in ("ling 3", "deepseek_v3", "glm4_moe_lite", INDEXED):
+    if joined and family in ("ling 3", "deepseek_v3", "glm4_moe_lite"):
         pytest.skip("latents have no queries, keys and values to join")
     file = convert(folder, tmp_path / "m.gguf", joined=joined)
     np.testing.assert_allclose(all_logits(file, TOKENS), all_logits(folder, TOKENS), atol=1e-4)
