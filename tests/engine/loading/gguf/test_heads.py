@@ -19,7 +19,7 @@ from tiny_stacks import write_stack
 import mlx_engine
 
 STACKS = ("mimo_v2_flash", "step3p5")
-FAMILIES = (*tiny_nextn.TYPES, "exaone_moe", "hy_v3", *STACKS, "nemotron_h", INDEXED, "ling 3")
+FAMILIES = (*tiny_nextn.TYPES, "exaone_moe", "hy_v3", *STACKS, "nemotron_h", "ling 3")
 TOKENS = [5, 9, 200, 31, 77, 8, 150, 2, 2, 64, 12, 4]
 _DENSE = ("gate_inp", "attn_k_b", "ssm_", "attn_gate")
 Q8_0 = Storage(lambda name: None if any(part in name for part in _DENSE)
