@@ -91,7 +91,7 @@ class DFlashConfig:
         is_speculators = isinstance(layer, Mapping)
         flat = {**layer, **config} if isinstance(layer, Mapping) else config
         fields = ConfigFields({**flat, **(own if isinstance(own, Mapping) else {})}, origin)
-        fields.require({"attention_bias": False})
+        fields.require({"attention_bias": False, "lilicorr_candidate_topk": 0})
         is_dspark = fields.has("markov_rank") or fields.string("projector_type", "") == "dspark"
         is_newer = is_dspark or fields.has("selector_rank")
         if is_dspark:

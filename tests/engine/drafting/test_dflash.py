@@ -225,7 +225,10 @@ def test_kinds_that_are_not_run(target, tmp_path):
     edit_config(folder, markov_rank=None, conv_kernel_size=3, conv_group_size=7)
     with pytest.raises(BadModelFile, match="conv_group_size"):
         opened(folder, target.model)
-    edit_config(folder, conv_kernel_size=None, dflash_config={"mask_token_id": 1})
+    edit_config(folder, conv_kernel_size=None, dflash_config={"lilicorr_candidate_topk": 4})
+    with pytest.raises(UnsupportedModel, match="lilicorr_candidate_topk"):
+        opened(folder, target.model)
+    edit_config(folder, dflash_config={"mask_token_id": 1})
     with pytest.raises(BadModelFile, match="no target_layer_ids"):
         opened(folder, target.model)
     edit_config(folder, dflash_config={"target_layer_ids": [0, 2], "mask_token_id": VOCABULARY})
