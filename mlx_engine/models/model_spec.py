@@ -253,12 +253,11 @@ class ModelSpec:
             name = f"layers.{number}."
             if number and not any(one.startswith(name) for one in present):
                 break
-            made[f"{name}enorm.weight"], made[f"{name}hnorm.weight"] = (hidden,), (self.width,)
             made[f"{name}join.weight"] = (hidden, 2 * hidden)
             if self.streams is not None:
-                made |= dict.fromkeys(
-                    (f"{name}join.weight", f"{name}join_streams.weight"), (hidden,) * 2
-                )
+                names = (f"{name}join.weight", f"{name}join_streams.weight")
+                made |= dict.fromkeys(names, (hidden, hidden))
+            made[f"{name}enorm.weight"], made[f"{name}hnorm.weight"] = (hidden,), (self.width,)
             if self.heads.norm == "own":
                 made |= {f"{name}{norm}": shape for norm, shape in self._last_norm.items()}
             made |= self._block_tensors(name, block, present)
