@@ -53,6 +53,7 @@ from published_configs import CONFIGS
 from metal_kernels.stock import computes_on_gpu
 from mlx_engine.decoding.answer import Answer, open_answer
 from mlx_engine.decoding.config import ModelParts
+from mlx_engine.decoding.pictures import PictureEncoder
 from mlx_engine.decoding.prompt import Prompt
 from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
@@ -216,6 +217,7 @@ class Bench:
             drafting=kit,
             prompts=None,  # type: ignore[arg-type]
             grammars=GrammarTokens(None, self.model.vocabulary),  # type: ignore[arg-type]
+            pictures=PictureEncoder(None, None),
             chunk=512,
             batch=batch,
         )
