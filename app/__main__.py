@@ -52,10 +52,10 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _in_the_terminal(arguments: Sequence[str]) -> int:
     """Run a command; imported here, since the window does not need it."""
-    from mlx_engine.command_line.run import run
+    from mlx_engine.command_line.run import run_command_line
     from mlx_engine.command_line.runtime import process_runtime
 
-    return run(arguments, process_runtime(this_users_folders().kernels_file))
+    return run_command_line(arguments, process_runtime(this_users_folders().kernels_file))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from math import prod
 
 import mlx.core as mx
 
-from metal_kernels.few_row_matvec import RowKernel, kernel_source
+from metal_kernels.few_row_matvec import MatvecTemplate, kernel_source
 from metal_kernels.kernel import Launch, Launcher, parameters, pipeline
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.gguf_blocks import block_values
@@ -34,7 +34,7 @@ if (unit < K / (8 * RUNS)) {
 }
 """
 
-KERNEL = RowKernel("block_embedding", BODY, before=("tokens",))
+KERNEL = MatvecTemplate("block_embedding", BODY, before=("tokens",))
 THREADS = 32
 """Of a threadgroup, at least as many as the formats' shared tables have entries."""
 
@@ -43,12 +43,14 @@ def block_embedding(
     tokens: mx.array, blocks: mx.array, form: WeightFormat, dtype: mx.Dtype, launcher: Launcher
 ) -> mx.array:
     """Look up rows of a GGUF matrix, uint8 [N, bytes of a row]: ids [...] -> `dtype` [..., K]."""
-    launch = _launch(form, tokens.shape, block_values(form.name, blocks.shape[-1]), dtype)
+    launch = _make_launch(form, tokens.shape, block_values(form.name, blocks.shape[-1]), dtype)
     return launcher.run(launch, (tokens.astype(mx.int32), blocks))[0]
 
 
 @lru_cache(maxsize=256)  # prompts have rows in any number
-def _launch(form: WeightFormat, shape: tuple[int, ...], inputs: int, dtype: mx.Dtype) -> Launch:
+def _make_launch(
+    form: WeightFormat, shape: tuple[int, ...], inputs: int, dtype: mx.Dtype
+) -> Launch:
     made = pipeline(kernel_source(KERNEL, form), parameters(T=dtype, K=inputs))
     units = -(-inputs // form.unit // THREADS) * THREADS
     return Launch(made, ((*shape, inputs),), (dtype,), (units, prod(shape), 1), (THREADS, 1, 1))

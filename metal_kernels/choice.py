@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from metal_kernels.filtered_pick import MOST_TOKENS
 from metal_kernels.kernel import Launcher
-from metal_kernels.key_value_formats import cache_form
+from metal_kernels.key_value_formats import named_cache_format
 from metal_kernels.stock import StockOperations
 from metal_kernels.stock_on_cpu import MLX
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
@@ -92,35 +92,35 @@ class Kernel:
     fits: Callable[[KernelWork], bool] = lambda _: True
     adds_otherwise: bool = False
 
-    def is_timed(self, work: KernelWork) -> bool:
+    def has_alternative(self, work: KernelWork) -> bool:
         """Whether there is another way, for comparison: MLX lacks few rows times GGUF blocks."""
         return self.adds_otherwise or not (self.per_row_count and work.form in BLOCK_FORMS)
 
 
-def _inputs_in_eights(work: KernelWork) -> bool:
+def _inputs_divide_by_8(work: KernelWork) -> bool:
     return work.inputs % 8 == 0
 
 
 def _can_share_heads(work: KernelWork) -> bool:
-    form = cache_form(work.form, work.inputs, work.outputs)
+    form = named_cache_format(work.form, work.inputs, work.outputs)
     return form.lane_shares(work.inputs, work.outputs) is not None
 
 
 KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
     {
-        "products": Kernel(True, True, _inputs_in_eights),
-        "tiles": Kernel(False, True, _inputs_in_eights, adds_otherwise=True),
+        "products": Kernel(True, True, _inputs_divide_by_8),
+        "tiles": Kernel(False, True, _inputs_divide_by_8, adds_otherwise=True),
         "attention": Kernel(True, fits=_can_share_heads),
         "delta": Kernel(True, fits=lambda work: work.inputs % 16 == 0),
         "delta-inputs": Kernel(),
-        "gate-up": Kernel(False, True, _inputs_in_eights),
-        "product-add": Kernel(False, True, _inputs_in_eights),
-        "experts": Kernel(False, True, _inputs_in_eights),
+        "gate-up": Kernel(False, True, _inputs_divide_by_8),
+        "product-add": Kernel(False, True, _inputs_divide_by_8),
+        "experts": Kernel(False, True, _inputs_divide_by_8),
         "prompt-products": Kernel(),
         "prompt-experts": Kernel(),
         "embedding": Kernel(),
-        "mtp-input": Kernel(False, True, _inputs_in_eights),
-        "pick": Kernel(False, True, _inputs_in_eights),
+        "mtp-input": Kernel(False, True, _inputs_divide_by_8),
+        "pick": Kernel(False, True, _inputs_divide_by_8),
         "filtered-pick": Kernel(fits=lambda work: work.outputs <= MOST_TOKENS),
         "noise": Kernel(),
         "norms": Kernel(fits=lambda work: work.inputs >= 8),
@@ -149,37 +149,41 @@ class Kernels:
     why_none: str = ""
     try_now: Callable[[KernelName, KernelWork], None] | None = None
 
-    def served(self, name: KernelName, work: KernelWork) -> "ServedRows | None":
+    def served_row_counts(self, name: KernelName, work: KernelWork) -> "KernelRowCounts | None":
         """Return the row counts at which a kernel is used for `work`; None where it never is."""
         if self.launcher is None or self.why_none:
             return None
         self.asked.setdefault(name, set()).add(work)
-        return ServedRows(self, self.launcher, name, work) if self.may_serve(name, work) else None
+        return (
+            KernelRowCounts(self, self.launcher, name, work)
+            if self.may_run_kernel(name, work)
+            else None
+        )
 
-    def rows(self, name: KernelName, work: KernelWork) -> frozenset[int]:
+    def row_counts(self, name: KernelName, work: KernelWork) -> frozenset[int]:
         """Row counts, 1 to 9, at which the named kernel does this work now.
 
         With exact numerics it is all counts or none, since results must not depend on the count.
         """
         verdict = self.verdict(name, work)
-        if verdict is None or not self._can_run(name, work):
+        if verdict is None or not self._can_run_kernel(name, work):
             return NO_ROWS
-        return self._counts(name, work, verdict)
+        return self._faster_row_counts(name, work, verdict)
 
-    def rows_after_trial(self, name: KernelName, work: KernelWork) -> frozenset[int]:
+    def row_counts_after_trial(self, name: KernelName, work: KernelWork) -> frozenset[int]:
         """Row counts at which the named kernel does this work, after its trial if that is pending.
 
         For work that MLX cannot do and that therefore cannot wait.
         """
-        if self.try_now and self.verdict(name, work) is None and self.may_serve(name, work):
+        if self.try_now and self.verdict(name, work) is None and self.may_run_kernel(name, work):
             self.try_now(name, work)
-        return self.rows(name, work)
+        return self.row_counts(name, work)
 
-    def may_serve(self, name: KernelName, work: KernelWork) -> bool:
+    def may_run_kernel(self, name: KernelName, work: KernelWork) -> bool:
         """Whether the named kernel does this work, now or possibly after its trial."""
         verdict = self.verdict(name, work)
         is_open = verdict is None or self.needs_timing(name, work)
-        return self._can_run(name, work) and (is_open or bool(self.rows(name, work)))
+        return self._can_run_kernel(name, work) and (is_open or bool(self.row_counts(name, work)))
 
     def why_off(self, name: KernelName, work: KernelWork) -> str:
         """Why the named kernel never does this work on this machine; "" where it may."""
@@ -191,35 +195,37 @@ class Kernels:
         verdict = self.verdict(name, work)
         if verdict is None or verdict.wrong or verdict.faster is not None:
             return False
-        return KERNELS[name].is_timed(work)
+        return KERNELS[name].has_alternative(work)
 
     def verdict(self, name: KernelName, work: KernelWork) -> Verdict | None:
         """Result of the named kernel's trial for this work; None before the trial."""
         return self.verdicts.get(trial_name(name, work), self.presumed)
 
-    def add_verdicts(self, verdicts: Mapping[str, Verdict]) -> None:
+    def add_trial_verdicts(self, verdicts: Mapping[str, Verdict]) -> None:
         """Add results of kernel trials, by trial name; in effect from the next pass on."""
         self.verdicts.update(verdicts)
         self.changes += 1
 
-    def disable_all(self, why: str) -> None:
+    def disable_all_kernels(self, why: str) -> None:
         """Use none of our kernels from the next pass on; why: the reason, for the user."""
         self.why_none = why
         self.changes += 1
 
-    def set_exact(self, *, exact: bool) -> None:
+    def set_exact_numerics(self, *, exact: bool) -> None:
         """Choose kernels for bit-equal rows in passes of any size, or for speed, from now on."""
         self.exact = exact
         self.changes += 1
 
-    def _can_run(self, name: KernelName, work: KernelWork) -> bool:
+    def _can_run_kernel(self, name: KernelName, work: KernelWork) -> bool:
         return self.launcher is not None and not self.why_none and KERNELS[name].fits(work)
 
-    def _counts(self, name: KernelName, work: KernelWork, verdict: Verdict) -> frozenset[int]:
+    def _faster_row_counts(
+        self, name: KernelName, work: KernelWork, verdict: Verdict
+    ) -> frozenset[int]:
         kernel = KERNELS[name]
         if verdict.wrong:
             return NO_ROWS
-        if (self.exact and kernel.is_exact) or not kernel.is_timed(work):
+        if (self.exact and kernel.is_exact) or not kernel.has_alternative(work):
             return ALL_ROWS
         faster = verdict.faster or NO_ROWS
         if kernel.adds_otherwise or (kernel.per_row_count and not self.exact):
@@ -227,7 +233,7 @@ class Kernels:
         return ALL_ROWS if 2 * len(faster) > MOST_ROWS else NO_ROWS
 
 
-class ServedRows:
+class KernelRowCounts:
     """Row counts at which a kernel is used for one operation: `rows in served`.
 
     Each test sees the verdicts and settings of `kernels` at that time. launcher: runs the kernel.
@@ -245,7 +251,7 @@ class ServedRows:
     def __contains__(self, rows: object) -> bool:
         if self._as_of != self._kernels.changes:
             self._as_of = self._kernels.changes
-            self._counts = self._kernels.rows(self._name, self._work)
+            self._counts = self._kernels.row_counts(self._name, self._work)
         return rows in self._counts
 
 

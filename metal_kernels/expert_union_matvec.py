@@ -22,8 +22,8 @@ from metal_kernels.few_row_matvec import (
     ACCUMULATE,
     SUM,
     LaunchShape,
-    RowKernel,
-    row_launch,
+    MatvecTemplate,
+    few_row_launch,
     weight_rows,
 )
 from metal_kernels.kernel import Launch, Launcher, parameters
@@ -80,7 +80,7 @@ LANES = 32
 MOST_SHARED = 4
 """Rows of a pass that weights are read once for."""
 
-KERNEL = RowKernel("expert_union_matvec", SETUP + ACCUMULATE + STORE, before=("x", "experts"))
+KERNEL = MatvecTemplate("expert_union_matvec", SETUP + ACCUMULATE + STORE, before=("x", "experts"))
 
 
 def expert_union_matvec(
@@ -94,12 +94,12 @@ def expert_union_matvec(
 
     x [M, K], or [M * top, K] with a row for each pair of row and expert; experts int32 [M, top].
     """
-    launch = _launch(form, experts.shape, x.shape[0], x.dtype, weights[0].shape[1])
+    launch = _make_launch(form, experts.shape, x.shape[0], x.dtype, weights[0].shape[1])
     return launcher.run(launch, (x, experts, *weights))[0]
 
 
 @cache
-def _launch(
+def _make_launch(
     form: WeightFormat, chosen: tuple[int, ...], rows: int, dtype: mx.Dtype, outputs: int
 ) -> Launch:
     count, top = chosen
@@ -108,7 +108,7 @@ def _launch(
     together = weight_rows(shared)
     cut = LaunchShape(shared, together, -(-outputs // together), deep=pairs)
     extra = parameters(ROWS=count, TOP=top, PAIRS_PER_X=pairs // rows)
-    return row_launch(KERNEL, form, dtype, (((pairs, outputs), dtype),), cut, extra)
+    return few_row_launch(KERNEL, form, dtype, (((pairs, outputs), dtype),), cut, extra)
 
 
 def reference(

@@ -231,7 +231,7 @@ class KeyBlocks(NamedTuple):
     heads_per_key: int
     factor: int
 
-    def of(self, key: int) -> int:
+    def block_of_key(self, key: int) -> int:
         """Number of the block that contains the key at an absolute position."""
         block, (at, size) = 0, SIZES[0]
         for following, larger in SIZES[1:]:
@@ -241,7 +241,7 @@ class KeyBlocks(NamedTuple):
             at, size = following, larger
         return block + (key - at) // (size * self.factor)
 
-    def start(self, block: int) -> int:
+    def first_key_of_block(self, block: int) -> int:
         """Absolute position of the first key in a block."""
         at, size = SIZES[0]
         for following, larger in SIZES[1:]:
@@ -281,14 +281,14 @@ class KeyExtent(NamedTuple):
     spare: int = 0
 
 
-class BlockSpan(NamedTuple):
+class KeyBlockSpan(NamedTuple):
     """Blocks of keys that a pass attends to: their number and factor, the kernel's arguments."""
 
     blocks: int
     factor: int
     places: mx.array
 
-    def with_end(self, end: mx.array) -> "BlockSpan":
+    def with_device_end(self, end: mx.array) -> "KeyBlockSpan":
         """Replace the end of the keys by one that only the device knows, int32 [1]."""
         return self._replace(places=mx.where(_IS_END, end, self.places))
 
@@ -297,13 +297,23 @@ _IS_END = mx.array([False, True, False, False, False, False, False])
 
 
 @lru_cache(maxsize=32)
-def block_span(extent: KeyExtent, rows: int, cut: KeyBlocks) -> BlockSpan:
+def key_block_span(extent: KeyExtent, rows: int, block_choice: KeyBlocks) -> KeyBlockSpan:
     """Blocks of keys that the newest `rows` rows attend to."""
     window = extent.window or 2**30  # one that nothing has left yet
-    first = cut.of(max(extent.start, extent.end - extent.spare - rows + 1 - window))
-    blocks = cut.of(extent.end - 1) + 1 - first
-    numbers = [extent.start, extent.end, window, rows, cut.heads_per_key * rows, first, blocks]
-    return BlockSpan(blocks, cut.factor, mx.array(numbers, dtype=mx.int32))
+    first = block_choice.block_of_key(
+        max(extent.start, extent.end - extent.spare - rows + 1 - window)
+    )
+    blocks = block_choice.block_of_key(extent.end - 1) + 1 - first
+    numbers = [
+        extent.start,
+        extent.end,
+        window,
+        rows,
+        block_choice.heads_per_key * rows,
+        first,
+        blocks,
+    ]
+    return KeyBlockSpan(blocks, block_choice.factor, mx.array(numbers, dtype=mx.int32))
 
 
 PARTIAL = ("part", "tops", "sums")
@@ -314,7 +324,7 @@ def few_query_attention(
     q: mx.array,
     cache: tuple[mx.array, ...],
     form: KeyValueFormat,
-    place: KeyExtent | BlockSpan,
+    place: KeyExtent | KeyBlockSpan,
     scale: float,
     launcher: Launcher,
     sinks: mx.array | None = None,
@@ -329,13 +339,13 @@ def few_query_attention(
     half = len(form.buffers) // 2
     key_heads, value_size = cache[0].shape[-3], form.size(cache[half].shape[-1])
     assert rows <= MOST_ROWS and heads % key_heads == 0
-    if isinstance(place, BlockSpan):
+    if isinstance(place, KeyBlockSpan):
         span = place
     else:
         cut = key_blocks(form, q.shape[-1], value_size, heads // key_heads)
-        span = block_span(place, rows, cut)
-    sizes = _Sizes(key_heads, value_size, span.blocks, span.factor)
-    made = _launches(form, q.shape, q.dtype, sizes, float(scale))
+        span = key_block_span(place, rows, cut)
+    sizes = _AttentionSizes(key_heads, value_size, span.blocks, span.factor)
+    made = _make_launches(form, q.shape, q.dtype, sizes, float(scale))
     queries = (q,) if q_latent is None else (q, q_latent)
     parts = launcher.run(made.first, (*queries, *cache, span.places))
     rows_of_sinks = _no_sinks(heads) if sinks is None else sinks
@@ -347,24 +357,28 @@ def _no_sinks(heads: int) -> mx.array:
     return mx.array([-mx.inf] * heads, dtype=mx.float32)
 
 
-class _Sizes(NamedTuple):
+class _AttentionSizes(NamedTuple):
     key_heads: int
     value_size: int
     blocks: int
     factor: int
 
 
-class _Launches(NamedTuple):
+class _KernelLaunches(NamedTuple):
     first: Launch
     second: Launch
 
 
 @lru_cache(maxsize=256)
-def _launches(
-    form: KeyValueFormat, shape: tuple[int, ...], dtype: mx.Dtype, of: _Sizes, scale: float
-) -> _Launches:
+def _make_launches(
+    form: KeyValueFormat,
+    shape: tuple[int, ...],
+    dtype: mx.Dtype,
+    attention_sizes: _AttentionSizes,
+    scale: float,
+) -> _KernelLaunches:
     heads, rows, size = shape[-3:]
-    key_heads, value_size, blocks, factor = of
+    key_heads, value_size, blocks, factor = attention_sizes
     shares = form.lane_shares(size, value_size)
     assert shares is not None
     group = heads // key_heads * rows
@@ -373,7 +387,7 @@ def _launches(
     sizes += parameters(VALUE_SIZE=value_size, VALUE_EACH=shares.value, F=factor)
     each_row = (heads * rows, blocks)
     first = Launch(
-        pipeline(_parts_source(form), sizes + form.parameters),
+        pipeline(_parts_msl_source(form), sizes + form.parameters),
         shapes=((*each_row, value_size), each_row, each_row),
         dtypes=(mx.float32,) * 3,
         grid=(32 * simds, blocks, key_heads),
@@ -387,11 +401,11 @@ def _launches(
         grid=(columns, heads * rows, 1),
         threadgroup=(min(columns, 32 * MOST_SIMDS), 1, 1),
     )
-    return _Launches(first, second)
+    return _KernelLaunches(first, second)
 
 
 @cache
-def _parts_source(form: KeyValueFormat) -> KernelSource:
+def _parts_msl_source(form: KeyValueFormat) -> KernelSource:
     return KernelSource(
         name=f"attention_parts_{form.name}",
         inputs=(*form.queries, *form.buffers, "places"),
@@ -427,8 +441,11 @@ def reference(
     top = mx.full((heads, rows, 1), -mx.inf) if sinks is None else _sink_column(sinks, rows)
     total = mx.zeros((heads, rows, 1)) if sinks is None else mx.ones((heads, rows, 1))
     out = mx.zeros((heads, rows, values.shape[2]))
-    for block in range(cut.of(place.start), cut.of(place.end - 1) + 1):
-        span = slice(max(cut.start(block), place.start), min(cut.start(block + 1), place.end))
+    for block in range(cut.block_of_key(place.start), cut.block_of_key(place.end - 1) + 1):
+        span = slice(
+            max(cut.first_key_of_block(block), place.start),
+            min(cut.first_key_of_block(block + 1), place.end),
+        )
         index = mx.arange(span.start, span.stop)[None]
         seen = index <= newest
         if place.window:

@@ -147,7 +147,7 @@ if (m < M && r < R / 2 && first + r < N) {{
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RowKernel:
+class MatvecTemplate:
     """Text of a kernel that multiplies few rows by a matrix, before a weight format is put in.
 
     before, after: names of its inputs before and after the matrix's buffers, in order.
@@ -175,7 +175,7 @@ class LaunchShape:
     deep: int = 1
 
     @property
-    def grid(self) -> tuple[int, int, int]:
+    def thread_grid(self) -> tuple[int, int, int]:
         """Grid size in threads, a multiple of the threadgroup's."""
         return (32 * -(-self.simds // GROUPS_TOGETHER) * GROUPS_TOGETHER, self.deep, 1)
 
@@ -186,26 +186,29 @@ def weight_rows(rows: int) -> int:
     return min(4, MOST_ACCUMULATORS // rows)
 
 
-def row_launch(
-    kernel: RowKernel,
+def few_row_launch(
+    kernel: MatvecTemplate,
     form: WeightFormat,
     dtype: mx.Dtype,
     outputs: tuple[tuple[tuple[int, ...], mx.Dtype], ...],
-    cut: LaunchShape,
-    extra: tuple[Parameter, ...] = (),
+    launch_shape: LaunchShape,
+    extra_parameters: tuple[Parameter, ...] = (),
 ) -> Launch:
     """Make the launch of a kernel for few rows times a matrix of a weight format.
 
-    dtype: of the rows. outputs: shape and dtype of each. extra: parameters of this kernel.
+    dtype: of the rows. outputs: shape and dtype of each. extra_parameters: parameters of this
+    kernel.
     """
-    sizes = parameters(T=dtype, M=cut.count, R=cut.together, SIMDS=GROUPS_TOGETHER)
+    sizes = parameters(
+        T=dtype, M=launch_shape.count, R=launch_shape.together, SIMDS=GROUPS_TOGETHER
+    )
     shapes, dtypes = zip(*outputs, strict=True)
-    made = pipeline(kernel_source(kernel, form), (*sizes, *extra, *form.parameters))
-    return Launch(made, shapes, dtypes, cut.grid, (32 * GROUPS_TOGETHER, 1, 1))
+    made = pipeline(kernel_source(kernel, form), (*sizes, *extra_parameters, *form.parameters))
+    return Launch(made, shapes, dtypes, launch_shape.thread_grid, (32 * GROUPS_TOGETHER, 1, 1))
 
 
 @cache
-def kernel_source(kernel: RowKernel, form: WeightFormat) -> KernelSource:
+def kernel_source(kernel: MatvecTemplate, form: WeightFormat) -> KernelSource:
     """Put a matrix's weight format into the text of a kernel for few rows times a matrix."""
     return KernelSource(
         name=f"{kernel.name}_{form.name}",
@@ -218,24 +221,24 @@ def kernel_source(kernel: RowKernel, form: WeightFormat) -> KernelSource:
 
 @cache
 def product_launch(
-    kernel: RowKernel,
+    kernel: MatvecTemplate,
     form: WeightFormat,
     shape: tuple[int, ...],
     dtype: mx.Dtype,
     outputs: int,
-    *extra: Parameter,
+    *extra_parameters: Parameter,
 ) -> Launch:
     """Make the launch of a kernel that multiplies x [..., K] of this shape -> [..., outputs]."""
     *lead, _ = shape
     together = weight_rows(prod(lead))
     cut = LaunchShape(prod(lead), together, -(-outputs // together))
-    return row_launch(kernel, form, dtype, (((*lead, outputs), dtype),), cut, extra)
+    return few_row_launch(kernel, form, dtype, (((*lead, outputs), dtype),), cut, extra_parameters)
 
 
-MATVEC = RowKernel("few_row_matvec", SETUP + FIRST + ACCUMULATE + STORE)
-ADD = RowKernel("few_row_matvec_add", SETUP + FIRST + ACCUMULATE + STORE_SUM, after=("c",))
+MATVEC = MatvecTemplate("few_row_matvec", SETUP + FIRST + ACCUMULATE + STORE)
+ADD = MatvecTemplate("few_row_matvec_add", SETUP + FIRST + ACCUMULATE + STORE_SUM, after=("c",))
 EACH_ROW, EVERY_ROW = Parameter("EACH_ROW", True), Parameter("EACH_ROW", False)
-GATE_UP = RowKernel("few_row_gate_up", PAIR_SETUP + ACCUMULATE + PAIR_STORE)
+GATE_UP = MatvecTemplate("few_row_gate_up", PAIR_SETUP + ACCUMULATE + PAIR_STORE)
 
 
 def few_row_matvec(
@@ -307,7 +310,7 @@ def _gate_up_launch(
     *lead, _ = shape
     pairs = weight_rows(prod(lead)) // 2
     cut = LaunchShape(prod(lead), 2 * pairs, -(-outputs // pairs))
-    return row_launch(GATE_UP, form, dtype, (((*lead, outputs), dtype),), cut)
+    return few_row_launch(GATE_UP, form, dtype, (((*lead, outputs), dtype),), cut)
 
 
 def gate_up_reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:

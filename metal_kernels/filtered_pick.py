@@ -244,7 +244,7 @@ SOURCE = KernelSource(
 )
 
 
-class Filters(NamedTuple):
+class SamplingFilters(NamedTuple):
     """Temperature and sampling filters; top_k 0, top_p 1 and min_p 0 are off.
 
     top_k keeps exactly top_k tokens, top_p the fewest whose probabilities reach top_p (nucleus,
@@ -259,17 +259,17 @@ class Filters(NamedTuple):
     min_p: float = 0.0
 
     @property
-    def is_on(self) -> bool:
+    def any_filter_on(self) -> bool:
         """Whether any of top-k, top-p and min-p removes tokens."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
-    def settings(self, lowest: float = -inf) -> mx.array:
+    def kernel_settings(self, lowest_logit: float = -inf) -> mx.array:
         """These filters as an argument of the kernel filtered_pick, uint32 [5].
 
-        lowest: smaller logits count as not finite.
+        lowest_logit: smaller logits count as not finite.
         """
         farthest = -log(self.min_p) if self.min_p > 0 else inf
-        numbers = [_inverse_temperature(self.temperature), farthest, lowest]
+        numbers = [_inverse_temperature(self.temperature), farthest, lowest_logit]
         bits = np.array(numbers, dtype=np.float32).view(np.uint32)
         share = _fixed_point_share(self.top_p) if self.top_p < 1 else 0
         return mx.array(np.array([*bits, min(self.top_k, MOST_TOKENS), share], dtype=np.uint32))
@@ -282,25 +282,27 @@ def filtered_pick(
 
     keys: noise keys, uint32 [R, 2]. settings: of Filters. V is at most MOST_TOKENS.
     """
-    return launcher.run(_launch(logits.shape[0]), (logits, keys, settings))[0]
+    return launcher.run(_make_launch(logits.shape[0]), (logits, keys, settings))[0]
 
 
 @cache
-def _launch(rows: int) -> Launch:
+def _make_launch(rows: int) -> Launch:
     made = pipeline(SOURCE, parameters(THREADS=THREADS))
     return Launch(made, ((rows,),), (mx.int32,), (THREADS * rows, 1, 1), (THREADS, 1, 1))
 
 
-def reference(logits: mx.array, keys: mx.array, filters: Filters) -> mx.array:
+def reference(logits: mx.array, keys: mx.array, filters: SamplingFilters) -> mx.array:
     """Filter and sample in plain MLX operations, to check the kernel filtered_pick against.
 
     Logits must be finite; the last bit of a sum may differ.
     """
-    kept = filter_tempered(temper(logits.astype(mx.float32), filters.temperature), filters)
+    kept = filter_tempered(
+        apply_temperature(logits.astype(mx.float32), filters.temperature), filters
+    )
     return mx.argmax(kept + noise_reference(keys, logits.shape[1]), axis=-1).astype(mx.int32)
 
 
-def temper(logits: mx.array, temperature: float) -> mx.array:
+def apply_temperature(logits: mx.array, temperature: float) -> mx.array:
     """Divide float32 logits by a temperature and shift each row so that its maximum is 0.
 
     The shift changes no softmax, and keeps precision and range at very low temperatures.
@@ -309,18 +311,18 @@ def temper(logits: mx.array, temperature: float) -> mx.array:
     return (logits - largest) * _inverse_temperature(temperature)
 
 
-def filter_tempered(tempered: mx.array, filters: Filters) -> mx.array:
+def filter_tempered(tempered_logits: mx.array, filters: SamplingFilters) -> mx.array:
     """Set tokens that a filter removes to -inf in tempered logits [R, V]."""
-    vocabulary = tempered.shape[-1]
-    kept = tempered
+    vocabulary = tempered_logits.shape[-1]
+    kept = tempered_logits
     has_count = 0 < filters.top_k < vocabulary
     if has_count or filters.top_p < 1:
         count = filters.top_k if has_count else vocabulary
-        descending = MLX.top_values(tempered, count)[:, ::-1]
-        size = _nucleus_size(tempered, descending, filters.top_p)
-        kept = _keep_highest(tempered, descending, size)
+        descending = MLX.top_values(tempered_logits, count)[:, ::-1]
+        size = _nucleus_size(tempered_logits, descending, filters.top_p)
+        kept = _keep_highest(tempered_logits, descending, size)
     if filters.min_p > 0:
-        kept = mx.where(tempered >= log(filters.min_p), kept, -mx.inf)
+        kept = mx.where(tempered_logits >= log(filters.min_p), kept, -mx.inf)
     return kept
 
 
@@ -333,27 +335,27 @@ def _fixed_point_share(top_p: float) -> int:
     return min(max(round(top_p * whole), 1), whole - 1)
 
 
-def _nucleus_size(tempered: mx.array, descending: mx.array, top_p: float) -> mx.array:
-    rows, count = descending.shape
+def _nucleus_size(tempered_logits: mx.array, sorted_logits: mx.array, top_p: float) -> mx.array:
+    rows, count = sorted_logits.shape
     if top_p >= 1:
         return mx.full((rows, 1), count, dtype=mx.int32)
-    whole = mx.sum(_fixed_point_weights(tempered), axis=-1, keepdims=True)
+    whole = mx.sum(_fixed_point_weights(tempered_logits), axis=-1, keepdims=True)
     high, low = whole >> _SHARE_BITS, whole & (2**_SHARE_BITS - 1)
     share = mx.array(_fixed_point_share(top_p), dtype=mx.uint64)
     wanted = high * share + (low * share >> _SHARE_BITS)
-    mass = _fixed_point_weights(descending)
+    mass = _fixed_point_weights(sorted_logits)
     needed = mx.cumsum(mass, axis=-1) - mass < wanted
     return mx.maximum(mx.sum(needed, axis=-1, keepdims=True), 1)
 
 
-def _fixed_point_weights(tempered: mx.array) -> mx.array:
-    return (mx.exp(tempered) * _WHOLE).astype(mx.uint64)
+def _fixed_point_weights(tempered_logits: mx.array) -> mx.array:
+    return (mx.exp(tempered_logits) * _WHOLE).astype(mx.uint64)
 
 
-def _keep_highest(tempered: mx.array, descending: mx.array, size: mx.array) -> mx.array:
-    threshold = mx.take_along_axis(descending, size - 1, axis=-1)
-    above = tempered > threshold
-    level = tempered == threshold
+def _keep_highest(tempered_logits: mx.array, sorted_logits: mx.array, size: mx.array) -> mx.array:
+    threshold = mx.take_along_axis(sorted_logits, size - 1, axis=-1)
+    above = tempered_logits > threshold
+    level = tempered_logits == threshold
     room = size - mx.sum(above, axis=-1, keepdims=True)
     kept = above | (level & (mx.cumsum(level, axis=-1) <= room))
-    return mx.where(kept, tempered, -mx.inf)
+    return mx.where(kept, tempered_logits, -mx.inf)

@@ -156,12 +156,12 @@ def gated_delta_block(
     state: float32 [Hv, Dv, Dk]. last: steps of the block before, of which the first `kept` count.
     """
     shapes = state.shape, rows.values.shape, rows.keys.shape[-2]
-    launch = _launch(*shapes, by_channel=rows.decays_by_channel)
+    launch = _make_launch(*shapes, by_channel=rows.decays_by_channel)
     return DeltaBlockResult(*launcher.run(launch, (state, kept, *last, *rows)))
 
 
 @cache
-def _launch(
+def _make_launch(
     state: tuple[int, ...], values: tuple[int, ...], key_heads: int, *, by_channel: bool
 ) -> Launch:
     *_, value_heads, value_size, size = state
@@ -183,7 +183,7 @@ def reference(state: mx.array, kept: int, last: ReplaySteps, rows: DeltaRows) ->
     float32, step by step; sums over Dk are in MLX's order.
     """
     group = state.shape[0] // rows.keys.shape[1]
-    settled = state = replayed(state, kept, last)
+    settled = state = replayed_state(state, kept, last)
     outputs, deltas = [], []
     for t in range(rows.values.shape[0]):
         key, query = (mx.repeat(part[t], group, axis=0)[:, None] for part in rows[1::-1])
@@ -195,7 +195,7 @@ def reference(state: mx.array, kept: int, last: ReplaySteps, rows: DeltaRows) ->
     return DeltaBlockResult(mx.stack(outputs), mx.stack(deltas), settled)
 
 
-def replayed(state: mx.array, kept: int | mx.array, last: ReplaySteps) -> mx.array:
+def replayed_state(state: mx.array, kept: int | mx.array, last: ReplaySteps) -> mx.array:
     """Recurrent state after `kept` delta-rule steps of the last block, in plain MLX operations."""
     group = state.shape[0] // last.keys.shape[1]
     for t in range(kept if isinstance(kept, int) else len(last.keys)):

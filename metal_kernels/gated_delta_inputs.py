@@ -106,7 +106,7 @@ SOURCE = KernelSource(
 )
 
 
-class Projected(NamedTuple):
+class ProjectedInputs(NamedTuple):
     """Outputs of a Gated DeltaNet layer's projections: channels [T, C], a and b [T, Hv].
 
     All have one dtype. Rows may be wider than that; the columns used start at 0, a_at and b_at, and
@@ -152,15 +152,21 @@ class DeltaBlockInputs(NamedTuple):
 
 
 def gated_delta_inputs(
-    projected: Projected, window: ConvolutionRows, fixed: DeltaConstants, launcher: Launcher
+    projected_inputs: ProjectedInputs,
+    window: ConvolutionRows,
+    fixed: DeltaConstants,
+    launcher: Launcher,
 ) -> DeltaBlockInputs:
     """Compute the gated delta rule's inputs of T rows: convolution, norms, decay and beta.
 
     The convolution has C = 2 * Hk * Dk + Hv * Dv channels.
     """
-    its, columns = projected.channels, _gate_columns(projected.a_at, projected.b_at)
-    launch = _launch(its.shape[:-1], its.dtype, *fixed.taps.shape, *fixed[3:])
-    *rows, after = launcher.run(launch, (*projected[:3], columns, *window, *fixed[:3]))
+    its, columns = (
+        projected_inputs.channels,
+        _gate_columns(projected_inputs.a_at, projected_inputs.b_at),
+    )
+    launch = _make_launch(its.shape[:-1], its.dtype, *fixed.taps.shape, *fixed[3:])
+    *rows, after = launcher.run(launch, (*projected_inputs[:3], columns, *window, *fixed[:3]))
     return DeltaBlockInputs(DeltaRows(*rows), after)
 
 
@@ -170,7 +176,7 @@ def _gate_columns(a_at: int, b_at: int) -> mx.array:
 
 
 @cache
-def _launch(
+def _make_launch(
     rows: tuple[int, ...],
     dtype: mx.Dtype,
     channels: int,
@@ -194,14 +200,14 @@ def _launch(
 
 
 def reference(
-    projected: Projected, before: mx.array, kept: int, fixed: DeltaConstants
+    projected_inputs: ProjectedInputs, before: mx.array, kept: int, fixed: DeltaConstants
 ) -> DeltaBlockInputs:
     """Inputs of the gated delta rule in plain MLX operations, to check the kernel against."""
     (channels, kernel), heads = fixed.taps.shape, fixed.decay_bias.size
-    rows, count = projected.channels[:, :channels], len(projected.channels)
-    a = projected.a[:, projected.a_at : projected.a_at + heads]
-    b = projected.b[:, projected.b_at : projected.b_at + heads]
-    dtype = projected.channels.dtype
+    rows, count = projected_inputs.channels[:, :channels], len(projected_inputs.channels)
+    a = projected_inputs.a[:, projected_inputs.a_at : projected_inputs.a_at + heads]
+    b = projected_inputs.b[:, projected_inputs.b_at : projected_inputs.b_at + heads]
+    dtype = projected_inputs.channels.dtype
     after = mx.concatenate([before[kept : kept + kernel - 1], rows])
     convolved = mx.zeros((count, channels))
     for j in range(kernel):

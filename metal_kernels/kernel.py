@@ -140,7 +140,7 @@ class KernelSource:
     row_contiguous: bool = True
 
     @property
-    def preamble(self) -> str:
+    def msl_preamble(self) -> str:
         """MSL that stands in front of the kernel's function."""
         return UNROLL + SHARED + self.header
 
@@ -152,7 +152,7 @@ class Parameter(NamedTuple):
     value: mx.Dtype | int | bool | float
 
     @property
-    def msl(self) -> str:
+    def msl_declaration(self) -> str:
         """MSL that declares the parameter, as a type or a constant."""
         if isinstance(self.value, mx.Dtype):
             return f"using {self.name} = {_TYPES[self.value]};"
@@ -188,12 +188,12 @@ class Pipeline:
 @cache
 def pipeline(source: KernelSource, parameters: tuple[Parameter, ...] = ()) -> Pipeline:
     """Make a compilable kernel from a source and parameters, cached by these arguments."""
-    body = " ".join(parameter.msl for parameter in parameters) + source.body
-    mark = crc32((source.preamble + body).encode())
+    body = " ".join(parameter.msl_declaration for parameter in parameters) + source.body
+    mark = crc32((source.msl_preamble + body).encode())
     return Pipeline(source, parameters, f"{source.name}_{mark:08x}", body)
 
 
-def pipelines_made() -> int:
+def pipeline_count() -> int:
     """Number of different kernels launched so far in this process; MLX compiles each at first."""
     return pipeline.cache_info().currsize
 
@@ -246,7 +246,7 @@ def _metal_kernel(wanted: Pipeline) -> Callable[..., list[mx.array]]:
         input_names=source.inputs,
         output_names=source.outputs,
         source=wanted.body,
-        header=source.preamble,
+        header=source.msl_preamble,
         ensure_row_contiguous=source.row_contiguous,
         compile_options=MATH,
     )

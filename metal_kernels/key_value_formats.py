@@ -140,18 +140,18 @@ class KeyValueFormat:
     store: Callable[[mx.array], tuple[mx.array, ...]]
     dequantise: Callable[[tuple[mx.array, ...]], mx.array]
 
-    def lane_shares(self, size: int, value_size: int) -> "Shares | None":
+    def lane_shares(self, size: int, value_size: int) -> "LaneShares | None":
         """Elements of a key and a value that each lane loads; None where sizes do not divide."""
         key, value = self._elements_per_lane(size), self._elements_per_lane(value_size)
         whole = key + value if self.is_joined else key
-        return Shares(whole, value) if key and value and whole <= MOST_EACH else None
+        return LaneShares(whole, value) if key and value and whole <= MOST_EACH else None
 
     def _elements_per_lane(self, size: int) -> int:
         counts = range(-(-size // 32), MOST_EACH + 1) if size % self.group == 0 else ()
         return next((n for n in counts if size % n == 0 and n % self.share == 0), 0)
 
 
-class Shares(NamedTuple):
+class LaneShares(NamedTuple):
     """Numbers of elements of a key and of a value that one lane of a SIMD-group holds."""
 
     key: int
@@ -166,7 +166,7 @@ def cache_format(bits: int = 16, group: int = 64, *, is_latent: bool = False) ->
     biases each. is_latent: for latent attention, v [1, capacity, DV] are latents, which are values
     and the larger part of keys, and k are the rotated parts; queries are q_latent and q.
     """
-    name = form_name(bits, is_latent=is_latent) or "dense"
+    name = cache_format_name(bits, is_latent=is_latent) or "dense"
     queries = ("q", "q_latent") if is_latent else ("q",)
     if bits == 16:
         return KeyValueFormat(
@@ -208,13 +208,13 @@ def cache_format(bits: int = 16, group: int = 64, *, is_latent: bool = False) ->
     )
 
 
-def form_name(bits: int, *, is_latent: bool = False) -> str:
+def cache_format_name(bits: int, *, is_latent: bool = False) -> str:
     """Name of a KV cache's format: "", "affine8", "affine4", "latent", "latent8" or "latent4"."""
     packed = "" if bits == 16 else str(bits)
     return f"{LATENT}{packed}" if is_latent else packed and f"affine{packed}"
 
 
-def cache_form(name: str, size: int, value_size: int) -> KeyValueFormat:
+def named_cache_format(name: str, size: int, value_size: int) -> KeyValueFormat:
     """Storage format of a KV cache by its name, for keys and values of these sizes."""
     bits = int(name.removeprefix(LATENT).removeprefix("affine") or 16)
     group = 64 if bits == 16 else cache_group_size(size, value_size)

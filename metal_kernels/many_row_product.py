@@ -25,7 +25,7 @@ in caches), y written; 2 M N K flops; 18 KB of threadgroup memory, 32 floats of 
 
 import mlx.core as mx
 
-from metal_kernels.few_row_matvec import RowKernel, kernel_source
+from metal_kernels.few_row_matvec import MatvecTemplate, kernel_source
 from metal_kernels.kernel import Launch, Launcher, Size, parameters, pipeline
 from metal_kernels.weight_formats.contract import WeightFormat
 
@@ -160,8 +160,8 @@ for (int top = from; top < to; top += TILE) {
 }
 """
 
-MANY_ROWS = RowKernel("many_row_product", ALL_ROWS + PRODUCT)
-MANY_EXPERTS = RowKernel("many_row_experts", EXPERT_ROWS + PRODUCT, before=("x", "experts"))
+MANY_ROWS = MatvecTemplate("many_row_product", ALL_ROWS + PRODUCT)
+MANY_EXPERTS = MatvecTemplate("many_row_experts", EXPERT_ROWS + PRODUCT, before=("x", "experts"))
 
 
 def many_row_product(
@@ -207,7 +207,7 @@ def _tiles(count: int) -> int:
 
 
 def _run(
-    kernel: RowKernel,
+    kernel: MatvecTemplate,
     form: WeightFormat,
     inputs: tuple[mx.array, ...],
     threadgroups: Size,

@@ -38,7 +38,7 @@ SOURCE = KernelSource(
 )
 
 
-class Norms(NamedTuple):
+class MtpInputNorms(NamedTuple):
     """RMS norm weights for an MTP head's embedding and hidden state, float32 [H] each, and eps."""
 
     embedding: mx.array
@@ -49,7 +49,7 @@ class Norms(NamedTuple):
 def mtp_input(
     embedded: mx.array,
     hidden: mx.array,
-    norms: Norms,
+    norms: MtpInputNorms,
     weights: tuple[mx.array, ...],
     form: WeightFormat,
     launcher: Launcher,
@@ -68,7 +68,7 @@ def mtp_input(
 def reference(
     embedded: mx.array,
     hidden: mx.array,
-    norms: Norms,
+    norms: MtpInputNorms,
     weights: tuple[mx.array, ...],
     form: WeightFormat,
 ) -> mx.array:

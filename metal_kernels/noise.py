@@ -49,16 +49,16 @@ def gumbel_noise(keys: mx.array, vocabulary: int, launcher: Launcher) -> mx.arra
 
 def reference(keys: mx.array, vocabulary: int) -> mx.array:
     """Gumbel noise in plain MLX operations, to check the kernel gumbel_noise against."""
-    return gumbel(token_bits(keys, vocabulary))
+    return gumbel_from_bits(token_bits(keys, vocabulary))
 
 
 def token_bits(keys: mx.array, vocabulary: int) -> mx.array:
     """Hash keys uint32 [R, 2] and token ids to random bits, uint32 [R, vocabulary]."""
     tokens = mx.arange(vocabulary, dtype=mx.uint32)
-    return _mix(_mix(tokens ^ keys[:, :1]) + keys[:, 1:])
+    return _mix_bits(_mix_bits(tokens ^ keys[:, :1]) + keys[:, 1:])
 
 
-def gumbel(bits: mx.array) -> mx.array:
+def gumbel_from_bits(bits: mx.array) -> mx.array:
     """Convert random bits, uint32, to Gumbel(0, 1) noise, float32 between -2.9 and 22.9.
 
     Uniform numbers near 0 are exact: the upper tail, which decides unlikely picks, is precise.
@@ -68,7 +68,7 @@ def gumbel(bits: mx.array) -> mx.array:
     return -mx.log(-mx.log1p(-below_one))
 
 
-def _mix(word: mx.array) -> mx.array:
+def _mix_bits(word: mx.array) -> mx.array:
     word = (word ^ (word >> 16)) * mx.array(0x7FEB352D, mx.uint32)
     word = (word ^ (word >> 15)) * mx.array(0x846CA68B, mx.uint32)
     return word ^ (word >> 16)

@@ -44,7 +44,7 @@ class RopeParams(NamedTuple):
     magnitude: float = 1.0
 
     @property
-    def periods(self) -> list[float]:
+    def rope_periods(self) -> list[float]:
         """Rotation period of each pair of a head's elements, in tokens per radian."""
         factors = self.factors or (1.0,) * (self.width // 2)
         return [self.base ** (2 * i / self.width) * factor for i, factor in enumerate(factors)]
@@ -101,7 +101,7 @@ class StockOperations:
         return self._norm_heads(lambda x: self.layer_norm(x, None, None, eps), weight)
 
     def _norm_heads(self, norm: RowFunction, weight: mx.array) -> RowFunction:
-        multiplied = self.elementwise(mul)
+        multiplied = self.compile_elementwise(mul)
         return lambda x: multiplied(norm(x.reshape(*x.shape[:2], *weight.shape)), weight)
 
     def l2_norm(self, x: mx.array, heads: int, eps: float, repeats: int = 1) -> mx.array:
@@ -116,7 +116,7 @@ class StockOperations:
 
     def make_rope(self, params: RopeParams) -> RopeFunction:
         """Make the function that rotates heads [1, heads, T, size] by position (RoPE)."""
-        periods = None if params.factors is None else mx.array(params.periods)
+        periods = None if params.factors is None else mx.array(params.rope_periods)
         return lambda x, position: self.rope(x, params, position, periods)
 
     def make_convolution(self, taps: mx.array) -> RowFunction:
@@ -170,7 +170,7 @@ class StockOperations:
         scores = options.cap * mx.tanh(scores.astype(mx.float32) / options.cap)
         mask = options.mask
         if isinstance(mask, str):  # "causal"
-            places = self.indices((length,))
+            places = self.consecutive_indices((length,))
             mask = places <= places[length - rows :, None]
         if mask is not None:
             scores = mx.where(mask, scores, -mx.inf)
@@ -188,7 +188,7 @@ class StockOperations:
         self,
         rows: mx.array,
         matrices: mx.array,
-        its_row: mx.array | None,
+        row_indices: mx.array | None,
         chosen: mx.array,
         *,
         is_sorted: bool,
@@ -198,9 +198,9 @@ class StockOperations:
         its_row, chosen: indices of row and matrix; None: the rows in order. is_sorted: `chosen`
         ascends.
         """
-        return mx.gather_mm(rows, matrices, its_row, chosen, sorted_indices=is_sorted)
+        return mx.gather_mm(rows, matrices, row_indices, chosen, sorted_indices=is_sorted)
 
-    def contiguous(self, x: mx.array) -> mx.array:
+    def make_contiguous(self, x: mx.array) -> mx.array:
         """Return a contiguous array: x itself, or a copy."""
         return mx.contiguous(x)
 
@@ -221,7 +221,7 @@ class StockOperations:
             dtype=dtype,
         )
 
-    def indices(self, shape: tuple[int, ...]) -> mx.array:
+    def consecutive_indices(self, shape: tuple[int, ...]) -> mx.array:
         """Array 0, 1, 2, ... of uint32 in this shape, cached to save a launch per layer."""
         if shape not in self._numbers:
             self._numbers[shape] = mx.array(np.arange(prod(shape), dtype=np.uint32).reshape(shape))
@@ -243,7 +243,7 @@ class StockOperations:
             x = shares[..., -count:].reshape(rows, -1)
         return mx.sort(x, axis=-1)[:, -count:]
 
-    def elementwise(self, formula: ElementwiseFunction) -> ElementwiseFunction:
+    def compile_elementwise(self, formula: ElementwiseFunction) -> ElementwiseFunction:
         """Compile an elementwise function to a single launch on a GPU; unchanged on a CPU."""
         if formula not in self._compiled:
             compiled = mx.compile(formula, shapeless=True) if computes_on_gpu() else formula

@@ -81,14 +81,14 @@ class CpuStockOperations(StockOperations):
         self,
         rows: mx.array,
         matrices: mx.array,
-        its_row: mx.array | None,
+        row_indices: mx.array | None,
         chosen: mx.array,
         *,
         is_sorted: bool,
     ) -> mx.array:
         """Multiply rows by chosen matrices in float32, the only type of MLX's CPU backend here."""
         wide, stack = rows.astype(mx.float32), matrices.astype(mx.float32)
-        return super().gather_product(wide, stack, its_row, chosen, is_sorted=is_sorted)
+        return super().gather_product(wide, stack, row_indices, chosen, is_sorted=is_sorted)
 
     def l2_norm(self, x: mx.array, heads: int, eps: float, repeats: int = 1) -> mx.array:
         """L2-normalise heads, repeating each head in the same matrix product."""
@@ -141,7 +141,7 @@ class CpuStockOperations(StockOperations):
         if lead[2] > 1 or cap:
             return super().attention(queries, keys, values, options)
         shared = queries.reshape(lead[0], keys.shape[1], -1, size)
-        scaled = shared * constant(shared.shape, scale).astype(shared.dtype)
+        scaled = shared * constant_array(shared.shape, scale).astype(shared.dtype)
         scores = scaled @ keys.swapaxes(-1, -2)
         if isinstance(mask, mx.array):
             is_bool = mask.dtype == mx.bool_
@@ -160,13 +160,17 @@ class CpuStockOperations(StockOperations):
         return delta_steps(rows, state)
 
 
-def _inverse_lengths(x: mx.array, lead: tuple[int, ...], size: int, least: float) -> mx.array:
-    rows, columns = x.reshape(*lead, 1, size), x.reshape(*lead, size, 1)
-    return mx.rsqrt(mx.addmm(constant((*lead, 1, 1), least), rows, columns))
+def _inverse_lengths(
+    x: mx.array, leading_shape: tuple[int, ...], size: int, smallest_square: float
+) -> mx.array:
+    rows, columns = x.reshape(*leading_shape, 1, size), x.reshape(*leading_shape, size, 1)
+    return mx.rsqrt(
+        mx.addmm(constant_array((*leading_shape, 1, 1), smallest_square), rows, columns)
+    )
 
 
 @lru_cache(maxsize=256)  # prompts have rows in any number
-def constant(shape: tuple[int, ...], value: float) -> mx.array:
+def constant_array(shape: tuple[int, ...], value: float) -> mx.array:
     """Array of a float32 constant, cached by shape and value."""
     return mx.array(np.full(shape, value, np.float32))
 
@@ -181,7 +185,7 @@ class _Rope:
     def __init__(self, params: RopeParams) -> None:
         self._width, self._interleaved = params.width, params.interleaved
         self._magnitude = params.magnitude
-        rates = 1 / np.array(params.periods)
+        rates = 1 / np.array(params.rope_periods)
         fine = np.outer(np.arange(SINE_ROWS), rates)
         coarse = np.outer(SINE_ROWS * np.arange(SINE_ROWS), rates)
         self._sines = [f(angles) for angles in (coarse, fine) for f in (np.cos, np.sin)]

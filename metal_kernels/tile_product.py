@@ -22,7 +22,7 @@ from math import prod
 
 import mlx.core as mx
 
-from metal_kernels.few_row_matvec import RowKernel, kernel_source
+from metal_kernels.few_row_matvec import MatvecTemplate, kernel_source
 from metal_kernels.kernel import Launch, Launcher, parameters, pipeline
 from metal_kernels.weight_formats.contract import WeightFormat
 
@@ -112,19 +112,21 @@ for (int at = 32 * simd + lane; at < SUMS; at += 32 * SHARES) {
 }
 """
 
-KERNEL = RowKernel("tile_product", BODY)
+KERNEL = MatvecTemplate("tile_product", BODY)
 
 
 def tile_product(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
 ) -> mx.array:
     """Multiply x [..., K], up to 32 rows, by a matrix [N, K] -> [..., N] of x's dtype."""
-    launch = _launch(form, x.shape, x.dtype, weights[0].shape[0])
+    launch = _make_launch(form, x.shape, x.dtype, weights[0].shape[0])
     return launcher.run(launch, (x.reshape(-1, x.shape[-1]), *weights))[0]
 
 
 @cache
-def _launch(form: WeightFormat, shape: tuple[int, ...], dtype: mx.Dtype, outputs: int) -> Launch:
+def _make_launch(
+    form: WeightFormat, shape: tuple[int, ...], dtype: mx.Dtype, outputs: int
+) -> Launch:
     *lead, _ = shape
     rows = prod(lead)
     assert 1 <= rows <= MOST_ROWS, rows

@@ -25,8 +25,8 @@ from metal_kernels.few_row_matvec import (
     SETUP,
     SUM,
     LaunchShape,
-    RowKernel,
-    row_launch,
+    MatvecTemplate,
+    few_row_launch,
     weight_rows,
 )
 from metal_kernels.few_row_matvec import reference as matvec_reference
@@ -134,7 +134,7 @@ if (thread_id == 0) {
 """
 
 
-CANDIDATES = RowKernel(
+CANDIDATES = MatvecTemplate(
     "vocabulary_candidates",
     SETUP + BEGIN + ACCUMULATE + TAKE,
     after=("keys", "inverse_temperature"),
@@ -166,7 +166,7 @@ def vocabulary_pick(
     A row with a logit that is not finite gets -1.
     """
     noisy = options.keys is not None
-    first, second = _launches(form, x.shape[0], x.dtype, weights[0].shape[0], noisy)
+    first, second = _make_launches(form, x.shape[0], x.dtype, weights[0].shape[0], noisy)
     # a greedy pick reads no keys; data from the host are no launch, as zeros would be
     keys = mx.array([[0, 0]], dtype=mx.uint32) if options.keys is None else options.keys
     inverse = mx.array(1 / options.temperature, dtype=mx.float32)
@@ -174,23 +174,23 @@ def vocabulary_pick(
     return launcher.run(second, found)[0]
 
 
-class _Launches(NamedTuple):
+class _KernelLaunches(NamedTuple):
     first: Launch
     second: Launch
 
 
 @cache
-def _launches(
-    form: WeightFormat, count: int, dtype: mx.Dtype, outputs: int, noisy: bool
-) -> _Launches:
+def _make_launches(
+    form: WeightFormat, count: int, dtype: mx.Dtype, outputs: int, has_noise: bool
+) -> _KernelLaunches:
     together = weight_rows(count)
     tiles = 32 // together
     cut = LaunchShape(count, together, -(-outputs // (together * tiles)))
-    extra = parameters(TILES=tiles, SIMD_COUNT=cut.simds, NOISY=noisy)
+    extra = parameters(TILES=tiles, SIMD_COUNT=cut.simds, NOISY=has_noise)
     found = (count, cut.simds)
     outs = ((found, mx.float32), (found, mx.int32))
-    return _Launches(
-        row_launch(CANDIDATES, form, dtype, outs, cut, extra),
+    return _KernelLaunches(
+        few_row_launch(CANDIDATES, form, dtype, outs, cut, extra),
         Launch(
             pipeline(PICK, parameters(THREADS=THREADS)),
             ((count,),),

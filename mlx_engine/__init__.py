@@ -163,8 +163,8 @@ def inspect(
     """
     from mlx_engine.built_in_model import built_in_model
     from mlx_engine.loading.describe import inspect_model
-    from mlx_engine.loading.find import FromHub
+    from mlx_engine.loading.find import HubAccess
 
     wanted = None if heads is None else Path(heads)
-    hub = FromHub(None, on_download, stop)
+    hub = HubAccess(None, on_download, stop)
     return inspect_model(path, built_in_model(), wanted, hub, text=text)

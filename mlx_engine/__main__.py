@@ -2,7 +2,7 @@
 
 import sys
 
-from mlx_engine.command_line.run import run
+from mlx_engine.command_line.run import run_command_line
 
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run_command_line(sys.argv[1:]))

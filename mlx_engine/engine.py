@@ -30,7 +30,7 @@ from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.record import DraftRecords, PassCosts
 from mlx_engine.drafting.sources import DraftKit
-from mlx_engine.loading.find import FromHub
+from mlx_engine.loading.find import HubAccess
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.sampling.sampler import SamplerKernels
 from mlx_engine.self_check.between_answers import SelfCheck
@@ -82,7 +82,7 @@ def open_engine(
     launcher, most = launcher_here(), most_bytes(options)
     record = None if launcher is None else record_here(kernel_verdict)
     kernels = kernels_here(launcher, options.numerics, record, options.activations)
-    hub, built_in = FromHub(None, on_download or on_progress, stop), built_in_model()
+    hub, built_in = HubAccess(None, on_download or on_progress, stop), built_in_model()
     loaded = load_model(path, options, built_in, on_progress, stop, kernels, hub, most, gpu_bytes())
     small = None
     if options.draft_model is not None:
@@ -102,7 +102,7 @@ class Engine:
         self,
         loaded: LoadedModel,
         options: LoadOptions,
-        small: "SmallModel | None" = None,
+        small_model: "SmallModel | None" = None,
         record: KernelRecord | None = None,
     ) -> None:
         """Make an engine of a loaded model.
@@ -126,7 +126,7 @@ class Engine:
                 model=loaded.model,
                 heads=told.mtp,
                 read_heads=self._self_check.use_heads,
-                small=small,
+                small=small_model,
                 outputs=OutputShelf(loaded.model, tokenizer.special_ids, tokenizer.encode),
                 go_deep=self._self_check.go_deep,
             ),
@@ -138,16 +138,18 @@ class Engine:
             ),
             grammars=GrammarTokens(tokenizer, loaded.model.vocabulary),
             pictures=PictureEncoder(loaded.tower, told.vision),
-            sampling=SamplerKernels.of(loaded.kernels, loaded.model.vocabulary),
+            sampling=SamplerKernels.for_kernels(loaded.kernels, loaded.model.vocabulary),
             suppressed=tokenizer.suppressed_ids,
             breaking=tokenizer.tokens_with,
             first_suppressed=tokenizer.first_suppressed_ids,
             after_answer=self._after_answer,
             can_retry=self._can_retry,
-            batch=BatchScheduler(self._self_check.most_rows, outcome_reader(), most_bytes(options)),
+            batch=BatchScheduler(
+                self._self_check.most_rows_shared, outcome_reader(), most_bytes(options)
+            ),
         )
         self._self_check.update_description()  # the kernels that the layers have asked for
-        misfit = small.why_not if small is not None else None
+        misfit = small_model.why_not if small_model is not None else None
         self._self_check.description = replace(
             self._self_check.description,
             declined=(*self._self_check.description.declined, *filter(None, (misfit,))),
@@ -209,7 +211,7 @@ class Engine:
             return self._self_check.warm_up(stop, bits)
         return True
 
-    def give_way(self, is_awaited: Callable[[], bool]) -> None:
+    def give_way_to(self, is_awaited: Callable[[], bool]) -> None:
         """Make the measurements between answers (up to 0.5 s) end early when other work waits.
 
         is_awaited: asked before every pass whether other work waits for this thread.
@@ -450,7 +452,7 @@ class Engine:
         A thread writes the files, so that trouble shows a little later.
         """
         files = self._parts.prompts.files
-        return None if files is None else files.trouble
+        return None if files is None else files.newest_trouble
 
     @property
     def conversations_nbytes(self) -> int:

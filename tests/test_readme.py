@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rooms import room_map
 
-from mlx_engine.command_line.arguments import parse
+from mlx_engine.command_line.arguments import parse_command_line
 from mlx_engine.models.registry import FAMILIES
 
 ROOT = Path(__file__).parents[1]
@@ -60,4 +60,4 @@ def test_its_commands_are_ones() -> None:
     lines = re.findall(r"^headstart (.+?)(?:  .*)?$", text, re.MULTILINE)
     assert len(lines) > 10
     for line in lines:
-        parse(shlex.split(line))
+        parse_command_line(shlex.split(line))

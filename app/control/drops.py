@@ -186,7 +186,7 @@ class DropController(QObject):
                 if self._models.in_use is not None:
                     self._offered.offer(self._models.in_use.path, thing.path)
             case DroppedHubModel():
-                self._hub.show(thing.model.link)
+                self._hub.show(thing.model.shortest_link)
             case DroppedWords():
                 self._widgets.window.show_page("chat")
                 self._widgets.composer.type(thing.text)

@@ -33,7 +33,7 @@ from app.window.controls.dialogs import choose_files, choose_folder, choose_targ
 from app.window.controls.icons import app_icon
 from app.window.language import tr
 from app.window.widgets import Widgets
-from mlx_engine.values.words import Words, joined
+from mlx_engine.values.words import Words, join_words
 
 ENDINGS = (".md", ".pdf", ".json")
 CHATS = Words("Markdown (*.md);;PDF (*.pdf);;JSON with everything (*.json)")
@@ -218,7 +218,7 @@ class FileController(QObject):
             done = total - len(errors)
             self._notice.mention(tr("{n:,} chats imported.", "1 chat imported.", done))
             if notes:
-                self._notice.say(joined(notes, " "))
+                self._notice.say(join_words(notes, " "))
             self._chats.refresh()
             self._chat.open(last)
         if errors:

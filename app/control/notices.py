@@ -20,7 +20,7 @@ from app.window.layers import CrashBox
 from app.window.main_window import MainWindow
 from app.window.transcript.markdown_text import plain_text
 from app.worker.replies import Problem
-from mlx_engine.values.words import joined
+from mlx_engine.values.words import join_words
 
 LONG_S = 10.0
 """Seconds from which an answer counts as long."""
@@ -150,7 +150,7 @@ class TroubleController(QObject):
         """Show notes about files opened at the start, until they are dismissed."""
         if notes:
             self._crash_log.note("\n".join(notes))
-            self._notice.say(joined(notes, " "), stays=True)
+            self._notice.say(join_words(notes, " "), stays=True)
 
     def _tell_of_a_question(self, words: str) -> None:
         self._notice.withdraw(self._of_a_question)

@@ -18,7 +18,7 @@ from mlx_engine.hub.weight_files import (
     PARTIAL,
     SAFETENSORS,
     UNSAFE,
-    damage,
+    damage_message,
     folder_name,
     holds_only_heads,
     shard_of,
@@ -211,17 +211,17 @@ def _refused(place: Path, problem: str) -> Refused:
 
 def _gguf(file: Path) -> Dropped:
     """Classify a GGUF file; the first shard stands for all shards."""
-    problem = damage(file)
+    problem = damage_message(file)
     if problem is not None:
         return _refused(file, problem)
     if is_heads_file(file):
         return DroppedHeads(file)
     shard = shard_of(file.name)
-    return DroppedModel(file if shard is None else file.with_name(shard.name(1)))
+    return DroppedModel(file if shard is None else file.with_name(shard.sibling_name(1)))
 
 
 def _safetensors(file: Path) -> Dropped:
-    problem = damage(file)
+    problem = damage_message(file)
     if problem is not None:
         return _refused(file, problem)
     if holds_only_heads(file):
@@ -251,7 +251,9 @@ def _brief() -> Callable[[], bool]:
 
 def _folder(folder: Path) -> Dropped:
     sound = [
-        file for file in folder.glob("*" + SAFETENSORS) if file.is_file() and damage(file) is None
+        file
+        for file in folder.glob("*" + SAFETENSORS)
+        if file.is_file() and damage_message(file) is None
     ]
     if sound and all(map(holds_only_heads, sound)):
         return DroppedHeads(folder)

@@ -15,7 +15,7 @@ from mlx_engine.hub.weight_files import (
     UNSAFE,
     available_parts,
     base_name,
-    damage,
+    damage_message,
     folder_name,
     gguf_models,
     hub_snapshot,
@@ -24,7 +24,7 @@ from mlx_engine.hub.weight_files import (
     shard_of,
     weights_among,
 )
-from mlx_engine.values.words import Words, joined
+from mlx_engine.values.words import Words, join_words
 
 
 def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> FoundModel | None:
@@ -80,13 +80,13 @@ def _missing(name: str) -> str:
 def _first_damage(files: list[Path]) -> str | None:
     for file in files:
         try:
-            problem = damage(file)
+            problem = damage_message(file)
         except OSError as error:
             return Words(
                 "{name} cannot be opened ({strerror})", name=file.name, strerror=error.strerror
             )
         if problem is not None:
-            return joined((file.name, problem), ": ")
+            return join_words((file.name, problem), ": ")
     return None
 
 

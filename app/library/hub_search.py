@@ -8,11 +8,19 @@ from typing import Any
 
 from app.library.machine import Machine
 from app.values.models import Format, HubFind, HubOffer
-from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub, Listing, ask, content, in_words, listing
-from mlx_engine.hub.download import cached
+from mlx_engine.hub.client import (
+    LONGEST_SILENCE_S,
+    Hub,
+    RepositoryListing,
+    ask_hub,
+    fetch_small_file,
+    list_repository_files,
+    translated_hub_errors,
+)
+from mlx_engine.hub.download import cached_path
 from mlx_engine.hub.plan import DownloadPlan, plan_from
 from mlx_engine.hub.repository import ChoiceNeededError, HubModel, needed_files
-from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS, has_head_tensors, indexed
+from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS, files_by_tensor, has_head_tensors
 from mlx_engine.values.errors import DownloadFailed
 from mlx_engine.values.memory_plan import Fit, MemoryPlan
 from mlx_engine.values.words import Words
@@ -48,8 +56,8 @@ def search(
         hf_raise_for_status(answer)
         return answer.json()
 
-    with in_words("Hugging Face"):
-        return tuple(_finds(ask(hub, question), machine))
+    with translated_hub_errors("Hugging Face"):
+        return tuple(_finds(ask_hub(hub, question), machine))
 
 
 def _finds(models: Iterable[Mapping[str, Any]], machine: Machine) -> Iterator[HubFind]:
@@ -106,8 +114,8 @@ def look_at(hub: Hub, model: HubModel, machine: Machine) -> tuple[HubOffer, ...]
 
     Reads only lists, an index or the header of a file. Raises DownloadFailed.
     """
-    with in_words(model.hub_id):
-        listed = listing(hub, model)
+    with translated_hub_errors(model.hub_id):
+        listed = list_repository_files(hub, model)
         try:
             needed_files(listed.files, model)
         except ChoiceNeededError as error:
@@ -118,7 +126,9 @@ def look_at(hub: Hub, model: HubModel, machine: Machine) -> tuple[HubOffer, ...]
         return tuple(_offer(hub, part, label, listed, machine) for label, part in parts.items())
 
 
-def _offer(hub: Hub, model: HubModel, label: str, listed: Listing, machine: Machine) -> HubOffer:
+def _offer(
+    hub: Hub, model: HubModel, label: str, listed: RepositoryListing, machine: Machine
+) -> HubOffer:
     plan = plan_from(hub, model, listed)
     first = plan.files[0].name
     is_folder = not first.lower().endswith(GGUF)
@@ -126,14 +136,14 @@ def _offer(hub: Hub, model: HubModel, label: str, listed: Listing, machine: Mach
     if is_folder and heads is None:
         heads = _told_heads(hub, model, plan)
     return HubOffer(
-        model.link,
+        model.shortest_link,
         label or (Words("The whole model") if is_folder else first),
         plan.total_bytes,
         heads,
         fit_of(plan.total_bytes, machine),
-        plan.no_room or plan.words,
+        plan.no_room_message or plan.plan_words,
         plan.fits,
-        "" if plan.missing_bytes else str(cached(hub, plan.model) or ""),
+        "" if plan.missing_bytes else str(cached_path(hub, plan.model) or ""),
     )
 
 
@@ -143,12 +153,12 @@ def _told_heads(hub: Hub, model: HubModel, plan: DownloadPlan) -> bool | None:
 
     index = next((file.name for file in plan.files if file.name.endswith(INDEX)), None)
     if index is not None:
-        named = indexed(content(hub, model.hub_id, index, plan.commit))
+        named = files_by_tensor(fetch_small_file(hub, model.hub_id, index, plan.commit))
         return has_head_tensors(named) if named else None
     weights = [file.name for file in plan.files if file.name.endswith(SAFETENSORS)]
     if len(weights) != 1:
         return None
-    header = ask(
+    header = ask_hub(
         hub,
         lambda hub: HfApi(endpoint=hub.endpoint, token=hub.token).parse_safetensors_file_metadata(
             model.hub_id, weights[0], revision=plan.commit
@@ -159,7 +169,7 @@ def _told_heads(hub: Hub, model: HubModel, plan: DownloadPlan) -> bool | None:
 
 def fit_of(nbytes: float, machine: Machine) -> Fit:
     """Whether weights of this size, and their caches, fit into memory."""
-    return MemoryPlan(0, int(nbytes)).fit(machine.usable_bytes)
+    return MemoryPlan(0, int(nbytes)).fit_in_memory(machine.usable_bytes)
 
 
 NOT_KNOWN = 401
@@ -181,7 +191,7 @@ def sign_in(token: str) -> None:
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        with in_words("Hugging Face"):
+        with translated_hub_errors("Hugging Face"):
             login(token.strip())
     except DownloadFailed as error:
         cause = error.__cause__

@@ -23,7 +23,7 @@ from mlx_engine.hub.weight_files import GGUF, is_gguf_head
 from mlx_engine.values.errors import EngineError, HeadsOnly
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import UNQUANTISED, CacheOptions, LoadOptions
-from mlx_engine.values.words import Words, count_words, joined, size_words
+from mlx_engine.values.words import Words, count_words, join_words, size_words
 
 Stamp = tuple[tuple[str, int, int], ...]
 
@@ -85,7 +85,7 @@ def with_headers(
     if model.problem or model.is_built_in:
         return model
     try:
-        told = described(model.path, heads).on(metal=machine.has_metal)
+        told = described(model.path, heads).for_machine(has_metal=machine.has_metal)
     except HeadsOnly:
         return None
     except EngineError as error:
@@ -96,7 +96,7 @@ def with_headers(
         parameters=told.parameters,
         format=format_words(told),
         heads=told.mtp_heads > 0 and told.mtp is None,
-        fit=memory.fit,
+        fit=memory.fit_in_memory,
     )
 
 
@@ -123,7 +123,7 @@ def make_card(
         name=model.name,
         architecture=family_name(model.architecture),
         parameters=_parameter_words(model),
-        quantisation=joined((name if name not in kinds.split(" + ") else "", kinds)),
+        quantisation=join_words((name if name not in kinds.split(" + ") else "", kinds)),
         context=Words(
             "{tokens:,} tokens, about {words:,} words",
             tokens=model.context_length,
@@ -131,7 +131,7 @@ def make_card(
         ),
         heads=_heads_words(model),
         has_heads=model.mtp_heads > 0 and model.mtp is None and not _heads_misfit(model),
-        memory=model.memory_fit(usable, cache, asked=asked, draft=draft, gpu_bytes=gpu),
+        memory=model.memory_fit(usable, cache, requested_context=asked, draft=draft, gpu_bytes=gpu),
         notes=tuple(reason.words for reason in (*model.declined, *packed)),
         warnings=_clamped(model, asked),
         draft_models=model.draft_models,
@@ -192,7 +192,7 @@ def read_card(
     wanted = own.load
     try:
         place = None if path is None else Path(path)
-        model = described(place, wanted.heads).on(metal=machine.has_metal)
+        model = described(place, wanted.heads).for_machine(has_metal=machine.has_metal)
     except EngineError as error:
         return str(error)
     context = min(model.context_length, wanted.context_length or model.context_length)
@@ -214,6 +214,6 @@ def _drafter(load: LoadOptions, machine: Machine) -> ModelDescription | str | No
         is_on_hub = isinstance(read_hub_link(str(load.draft_model)), HubModel)
         return None if is_on_hub else Words(MISSING.template, place=load.draft_model)
     try:
-        return described(place).on(metal=machine.has_metal)
+        return described(place).for_machine(has_metal=machine.has_metal)
     except EngineError:
         return None

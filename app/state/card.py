@@ -60,7 +60,7 @@ class OfferedModel(State):
     def is_too_large(self) -> bool:
         """Whether the model does not fit into memory."""
         memory = self.facts.memory if self.facts else None
-        return memory is not None and memory.fit == "too-large"
+        return memory is not None and memory.fit_in_memory == "too-large"
 
     @property
     def is_hopeless(self) -> bool:

@@ -20,7 +20,7 @@ from app.values.tools import Decision
 from app.worker.replies import OldestDropped
 from app.worker.requests import ChangeSettings, CloseChat, Request
 from mlx_engine.values.stats import GenerationStats
-from mlx_engine.values.words import Words, joined
+from mlx_engine.values.words import Words, join_words
 
 NO_MODEL = Words("No model is loaded: open or drop one, then ask again.")
 LOOKED_AT = 100
@@ -96,7 +96,7 @@ class ChatState(State):
             self.found = found
             self._tell_opened(self.place(message_id) if message_id in chat.turns.ids else None)
             if chat.notes:
-                self.failed.emit(joined(chat.notes, " "))
+                self.failed.emit(join_words(chat.notes, " "))
 
     def look_again(self) -> None:
         """Reload title and pin of the chat on show."""

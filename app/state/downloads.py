@@ -239,4 +239,4 @@ def _figures(model: HubModel, phase: Phase) -> DownloadFigures:
     name = f"{model.hub_id}:{model.quantisation}" if model.quantisation else model.hub_id
     if model.file is not None:
         name = f"{model.hub_id} · {model.file}"
-    return DownloadFigures(model.link, name, phase)
+    return DownloadFigures(model.shortest_link, name, phase)

@@ -38,7 +38,7 @@ from app.worker.requests import (
 )
 from mlx_engine.hub import weight_files
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.words import joined
+from mlx_engine.values.words import join_words
 
 READ_AGAIN = "prompt-file-other"
 """Code of a reason that is not told: prompt files of an earlier version are not used."""
@@ -256,7 +256,7 @@ class ModelState(State):
         self.changed.emit()
         news = [reason for reason in description.declined if reason not in known]
         if told := [reason.words for reason in news if reason.code != READ_AGAIN]:
-            self.noticed.emit(joined(told, " "))
+            self.noticed.emit(join_words(told, " "))
 
     def _lose(self) -> None:
         self.in_use, self.description, self.memory, self.token_counts = None, None, 0, {}

@@ -102,7 +102,7 @@ class ServerState(State):
         if self._server is None:
             return
         before = (self.requests, self.tokens_per_second, self.model)
-        self.requests = self._thread.running + self._thread.waiting
+        self.requests = self._thread.running_answers + self._thread.waiting_answers
         described = self._thread.description
         self.model = "" if described is None else described.name
         self._generated.append(Generated(self._server.tokens, monotonic()))

@@ -49,7 +49,7 @@ from app.store.schema import (
 )
 from app.values.errors import StoreBusy, StoreDamaged, StoreForeign, StoreReadOnly
 from mlx_engine.values.private_files import make_private, make_private_file, make_private_folder
-from mlx_engine.values.words import Words, joined
+from mlx_engine.values.words import Words, join_words
 
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 WAL_FORMAT = 2
@@ -329,5 +329,5 @@ def _replace(path: Path, steps: Sequence[Migration]) -> Database:
             )
     except sqlite3.Error as error:
         more = Words("What can be read of it could not be taken over ({error}).", error=str(error))
-    database.notices = (*database.notices, joined((words, more), " "))
+    database.notices = (*database.notices, join_words((words, more), " "))
     return database

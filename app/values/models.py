@@ -7,7 +7,7 @@ from typing import Literal
 
 from mlx_engine.values.memory_plan import Fit, MemoryFit
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.words import Words, joined, size_words
+from mlx_engine.values.words import Words, join_words, size_words
 
 BUILT_IN_NAME = "Pocket model"
 RECENT, BUILT_IN_PLACE = Words("Recent"), Words("Built in")
@@ -60,7 +60,7 @@ class FoundModel:
     def detail(self) -> str:
         """Size and drafting heads as far as known: "18.2 GB · drafting heads"."""
         size = size_words(self.nbytes) if self.nbytes else ""
-        return joined((size, heads_words(self.heads)))
+        return join_words((size, heads_words(self.heads)))
 
 
 def heads_words(heads: bool | None) -> str:
@@ -212,7 +212,7 @@ class Suggestion:
     def detail(self) -> str:
         """Use and size: "For most things · 5.9 GB to download"."""
         size = size_words(round(self.gigabytes * 1e9))
-        return joined((USES[self.use], Words("{size} to download", size=size)))
+        return join_words((USES[self.use], Words("{size} to download", size=size)))
 
     def fits(self, usable_bytes: int) -> bool:
         """Whether the model fits into the memory that models may use."""
@@ -248,7 +248,7 @@ class HubFind:
         terms = Words("accept its owners' terms on its page first") if self.gated else ""
         many = Words("{n:,} downloads a month", "1 download a month", self.downloads)
         count = many if self.downloads else ""
-        return joined((self.note, count, terms))
+        return join_words((self.note, count, terms))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from app.window.models.model_card_view import LOOKING
 from app.window.transcript.reader import MARGIN, TEXT_WIDTHS
 from app.window.transcript.transcript_view import TranscriptView
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.words import Words, joined, size_words
+from mlx_engine.values.words import Words, join_words, size_words
 
 WAITING = Words("Waiting for the current answer to finish")
 PROGRESS, TIGHT, ROOMY = 160, 680, 600
@@ -231,7 +231,7 @@ class TopBar(QFrame):
     def _fill_menu(self) -> None:
         self._menu.clear()
         for entry in self._known.offered_again if self._known else ():
-            words = said(joined((entry.name, entry.detail)))
+            words = said(join_words((entry.name, entry.detail)))
             action = self._menu.addAction(unmarked(words))
             action.setCheckable(True)
             action.setChecked(self._in_use is not None and entry.is_of(self._in_use))

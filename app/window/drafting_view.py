@@ -389,7 +389,7 @@ def reasons_in_words(reasons: Iterable[Reason]) -> str:
 
 def kernels_in_words(kernels: Sequence[KernelState]) -> str:
     """Say how many kernels are in use, and how many are off for each reason."""
-    reasons = Counter(kernel.why_not for kernel in kernels if not kernel.in_use)
+    reasons = Counter(kernel.why_not for kernel in kernels if not kernel.is_in_use)
     if len(kernels) in reasons.values() or not kernels:
         return " ".join((tr("None is in use."), *map(said, reasons)))
     used = len(kernels) - reasons.total()
@@ -402,7 +402,7 @@ def kernel_names(kernels: Sequence[KernelState]) -> str:
     """List what each kernel speeds up: a line for those in use, one for each reason to be off."""
     alike: dict[str, list[str]] = {}
     for kernel in kernels:
-        is_partial = kernel.in_use and kernel.details
+        is_partial = kernel.is_in_use and kernel.details
         in_use = tr("In use for some number formats") if is_partial else tr("In use")
         line = tr("Off. {why}", why=kernel.why_not).rstrip(".") if kernel.why_not else in_use
         alike.setdefault(line, []).append(said(kernel.words))

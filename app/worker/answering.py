@@ -17,7 +17,7 @@ from app.worker.replies import (
     problem_of,
 )
 from app.worker.requests import Ask
-from mlx_engine.service.engine_thread import Answering
+from mlx_engine.service.engine_thread import QueuedAnswer
 from mlx_engine.values.conversation import (
     Event,
     GenerationFinished,
@@ -138,7 +138,7 @@ class WindowAnswer:
             self._output = output
             self._reply(DraftOutputInUse(self.chat_id, output))
 
-    def stop(self, asked: Answering) -> None:
+    def stop(self, asked: QueuedAnswer) -> None:
         """End the answer after its round, or withdraw the question. asked: the thread's answer."""
         if self._session is None:
             asked.stop()

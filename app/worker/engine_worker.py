@@ -30,7 +30,7 @@ from app.worker.requests import (
     StopAnswer,
     UnloadModel,
 )
-from mlx_engine.service.engine_thread import Answering, EngineThread
+from mlx_engine.service.engine_thread import EngineThread, QueuedAnswer
 
 if TYPE_CHECKING:
     from mlx_engine import Engine
@@ -54,18 +54,18 @@ class WindowDesk:
         gpu_bytes: int = 0,
     ) -> None:
         self.thread = EngineThread(
-            after_turns=self._tell_changes,
-            report=lambda error: reply(WorkerFailed(problem_of(error))),
+            after_each_step=self._tell_changes,
+            report_error=lambda error: reply(WorkerFailed(problem_of(error))),
         )
         self._model = ModelInUse(source, self.thread, reply, memory_bytes, gpu_bytes)
         self._reply = reply
-        self._answers: dict[WindowAnswer, Answering] = {}
-        self._loads: list[Answering] = []
+        self._answers: dict[WindowAnswer, QueuedAnswer] = {}
+        self._loads: list[QueuedAnswer] = []
         self._told = 0
 
     def request(self, request: Request) -> None:
         """Queue a request; returns at once, from any thread."""
-        self.thread.post(lambda: self._do(request))
+        self.thread.run_soon(lambda: self._do(request))
 
     def _do(self, request: Request) -> None:
         match request:
@@ -85,7 +85,7 @@ class WindowDesk:
                     load.stop()
                 self._model.cancel()
             case UnloadModel():
-                self.thread.replace(self._model.close)
+                self.thread.queue_engine_change(self._model.close)
             case MeasureCosts() if self._loads:
                 self._loads[-1].done.add_done_callback(lambda _: self._measure_when_idle())
             case MeasureCosts():
@@ -101,7 +101,7 @@ class WindowDesk:
             lambda _: answer.begin(),
             answer.hear,
             question.chat_id,
-            is_alone=question.alone,
+            runs_alone=question.alone,
         )
 
         def end(done: Future[None]) -> None:
@@ -126,7 +126,7 @@ class WindowDesk:
             self._model.chats.change(wanted.chat_id, wanted.settings)
 
     def _load(self, request: LoadModel) -> None:
-        load = self.thread.replace(lambda: self._model.load(request))
+        load = self.thread.queue_engine_change(lambda: self._model.load(request))
         self._loads.append(load)
 
         def end(_: Future[None]) -> None:
@@ -149,7 +149,7 @@ class WindowDesk:
         """Measure costs until done or something waits; skip a model that was replaced."""
         if engine is None or engine is not self.thread.engine:
             return True
-        costs = engine.measure_costs(self.thread.is_awaited)
+        costs = engine.measure_costs(self.thread.has_other_work)
         if costs is not None:
             self._reply(CostsMeasured(costs.verify_ms, costs.draft_ms))
         return costs is not None

@@ -87,7 +87,7 @@ class ModelSource:
         if self._prompt_files is not None:
             import mlx_engine
 
-            mlx_engine.PromptFolder(self._prompt_files).forget(chat_id)
+            mlx_engine.PromptFolder(self._prompt_files).forget_chat(chat_id)
 
 
 MOST_CHATS = 16
@@ -283,7 +283,7 @@ class ModelInUse:
     ) -> None:
         """Replace the model. Raises only before the old one is let go."""
         try:
-            self._thread.use(engine, cache)
+            self._thread.use_engine(engine, cache)
         except Exception as error:
             if self._thread.engine is not engine:
                 raise
@@ -293,7 +293,7 @@ class ModelInUse:
     def _look_at(self, request: LoadModel, on_download: Progress) -> ModelDescription:
         """Describe a model by its headers, with the bytes it takes on this machine."""
         told = self._source.inspect(request, on_download, self._is_unwanted)
-        return told.on(metal=self._gpu > 0)
+        return told.for_machine(has_metal=self._gpu > 0)
 
     def _drafter_nbytes(self, request: LoadModel, on_download: Progress) -> int:
         """Bytes of the draft model's weights, 0 if its headers do not tell."""
@@ -311,8 +311,8 @@ class ModelInUse:
         """Raise DoesNotFit while the old model is still in use."""
         options = request.options
         asked, cache = options.context_length, request.cache
-        fit = new.memory_fit(self._memory, cache, asked=asked, gpu_bytes=self._gpu)
-        new.check_fits(fit, anyway=options.anyway)
+        fit = new.memory_fit(self._memory, cache, requested_context=asked, gpu_bytes=self._gpu)
+        new.check_fits(fit, loads_anyway=options.anyway)
 
     def _make_room(self, new: ModelDescription, needed: int) -> None:
         """Free caches first, then the old model: the new one cannot use its caches."""
@@ -339,5 +339,5 @@ class ModelInUse:
 
     def _is_unwanted(self) -> bool:
         """Whether the running load was cancelled; does first what can't wait for its end."""
-        self._thread.catch_up()
+        self._thread.run_posted_functions()
         return self._is_cancelled or self._thread.is_closing

@@ -61,7 +61,7 @@ class WindowServer:
         self._is_stopped = True
         error = EngineMisuse("The server was switched off: ask again when it runs.")
         thread = self._engine_thread
-        thread.post(lambda: thread.end_guests(error, waiting=True))
+        thread.run_soon(lambda: thread.end_client_answers(error, includes_waiting=True))
         if self._server is not None:
             self._server.stop()
 
@@ -75,7 +75,7 @@ class WindowServer:
         port, key = self.settings.port, self.settings.key
         try:
             options = ServerOptions(port=port, key=key or None)
-            server = Server(self._engine_thread, options, grace_s=GRACE_S)
+            server = Server(self._engine_thread, options, shutdown_grace_s=GRACE_S)
         except Exception as error:
             self._report(Ended(_problem(port, error)))
             return

@@ -76,7 +76,7 @@ def split_blocks(rows: mx.array, nbytes: int) -> mx.array:
     return rows.reshape(*rows.shape[:-1], -1, nbytes)
 
 
-def float16_at(blocks: mx.array, byte: int) -> mx.array:
+def read_float16(blocks: mx.array, byte: int) -> mx.array:
     """Read the float16 at a byte offset of each GGUF block -> float32 [..., blocks, 1]."""
     return mx.contiguous(blocks[..., byte : byte + 2]).view(mx.float16).astype(mx.float32)
 
@@ -90,7 +90,7 @@ def unpack_planes(data: mx.array, width: int, shifts: tuple[int, ...], mask: int
     return (runs >> mx.array(shifts, mx.uint8)[:, None]) & mask
 
 
-def scale_runs(scales: mx.array, codes: mx.array) -> mx.array:
+def apply_run_scales(scales: mx.array, codes: mx.array) -> mx.array:
     """Multiply runs of codes in GGUF blocks by their scales [..., blocks, runs] -> [..., K]."""
     runs = codes.reshape(*scales.shape, -1).astype(mx.float32)
     return (scales[..., None] * runs).reshape(*scales.shape[:-2], -1)

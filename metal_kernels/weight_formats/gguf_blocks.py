@@ -27,7 +27,7 @@ def _block_format(
     name: BlockName,
     header: str,
     values: Callable[[mx.array], mx.array],
-    setup: str = "",
+    setup_code: str = "",
     table: Callable[[], str] = str,
 ) -> WeightFormat:
     return WeightFormat(
@@ -37,33 +37,37 @@ def _block_format(
         header=SHARED + header,
         parameters=(),
         dequantise=lambda arrays: values(arrays[0]),
-        setup=setup,
+        setup=setup_code,
         table=table,
     )
 
 
-def _k_quant(name: BlockName, fetch: str, values: Callable[[mx.array], mx.array]) -> WeightFormat:
+def _k_quant_format(
+    name: BlockName, fetch: str, values: Callable[[mx.array], mx.array]
+) -> WeightFormat:
     return _block_format(name, k_blocks.K_SHARED + fetch, values)
 
 
-def _iq4(name: BlockName, fetch: str, values: Callable[[mx.array], mx.array]) -> WeightFormat:
+def _iq4_format(
+    name: BlockName, fetch: str, values: Callable[[mx.array], mx.array]
+) -> WeightFormat:
     return _block_format(name, iq4_blocks.IQ4_SHARED + fetch, values, iq4_blocks.SETUP)
 
 
-def _iq2(name: Lattice, fetch: str, values: Callable[[mx.array], mx.array]) -> WeightFormat:
+def _iq2_format(name: Lattice, fetch: str, values: Callable[[mx.array], mx.array]) -> WeightFormat:
     header = iq2_blocks.SHARED + fetch
     return _block_format(name, header, values, table=lambda: iq2_blocks.lattice_constant(name))
 
 
 _EVERY = (
-    _k_quant("q6_k", k_blocks.Q6_K, k_blocks.q6_k),
-    _k_quant("q3_k", k_blocks.Q3_K, k_blocks.q3_k),
-    _k_quant("q2_k", k_blocks.Q2_K, k_blocks.q2_k),
-    _iq4("iq4_nl", iq4_blocks.IQ4_NL, iq4_blocks.iq4_nl),
-    _iq4("iq4_xs", iq4_blocks.IQ4_XS, iq4_blocks.iq4_xs),
-    _iq2("iq2_xxs", iq2_blocks.IQ2_XXS, iq2_blocks.iq2_xxs),
-    _iq2("iq2_xs", iq2_blocks.IQ2_XS, iq2_blocks.iq2_xs),
-    _iq2("iq2_s", iq2_blocks.IQ2_S, iq2_blocks.iq2_s),
+    _k_quant_format("q6_k", k_blocks.Q6_K, k_blocks.q6_k),
+    _k_quant_format("q3_k", k_blocks.Q3_K, k_blocks.q3_k),
+    _k_quant_format("q2_k", k_blocks.Q2_K, k_blocks.q2_k),
+    _iq4_format("iq4_nl", iq4_blocks.IQ4_NL, iq4_blocks.iq4_nl),
+    _iq4_format("iq4_xs", iq4_blocks.IQ4_XS, iq4_blocks.iq4_xs),
+    _iq2_format("iq2_xxs", iq2_blocks.IQ2_XXS, iq2_blocks.iq2_xxs),
+    _iq2_format("iq2_xs", iq2_blocks.IQ2_XS, iq2_blocks.iq2_xs),
+    _iq2_format("iq2_s", iq2_blocks.IQ2_S, iq2_blocks.iq2_s),
 )
 BLOCK_FORMS: Mapping[str, WeightFormat] = MappingProxyType({form.name: form for form in _EVERY})
 """By name; each of one buffer, uint8 w [N, bytes of a row]."""

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.weight_formats.block_parts import float16_at, scale_runs, split_blocks
+from metal_kernels.weight_formats.block_parts import apply_run_scales, read_float16, split_blocks
 
 Lattice = Literal["iq2_xxs", "iq2_xs", "iq2_s"]
 VALUES = (8, 25, 43)
@@ -68,7 +68,7 @@ METAL_FUNC uint iq2_scales(uint both) {
 """
 
 
-def _fetch(nbytes: int, scales: str, run: str, both: str = "0") -> str:
+def _unit_fetch_msl(nbytes: int, scales: str, run: str, all_signs: str = "0") -> str:
     """MSL that fetches a unit; run: of entry `run`, its lattice index and eight signs."""
     return f"""
 template <typename W>
@@ -76,7 +76,7 @@ METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {{
   W block = w + (size_t(row) * (K / 256) + unit / 8) * {nbytes};
   const int which = unit % 8;
   const ushort4 pairs = *(const device packed_ushort4*)(block + 2 + 8 * which);
-  const uint both = {both};
+  const uint both = {all_signs};
   Iq2Unit it;
   it.d = half_at(block);
   it.scales = {scales};
@@ -91,15 +91,15 @@ METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {{
 """
 
 
-IQ2_XXS = _fetch(
+IQ2_XXS = _unit_fetch_msl(
     66,
     "(both >> 28) * 0x01010101",
     """
     const uint index = (pairs[run / 2] >> (8 * (run % 2))) & 255;
     const uint signs = eight_signs((both >> (7 * run)) & 127);""",
-    both="pairs[2] | uint(pairs[3]) << 16",
+    all_signs="pairs[2] | uint(pairs[3]) << 16",
 )
-IQ2_XS = _fetch(
+IQ2_XS = _unit_fetch_msl(
     74,
     "iq2_scales(block[66 + which])",
     """
@@ -107,7 +107,7 @@ IQ2_XS = _fetch(
     const uint index = pair & 511;
     const uint signs = eight_signs(pair >> 9);""",
 )
-IQ2_S = _fetch(
+IQ2_S = _unit_fetch_msl(
     82,
     "iq2_scales(block[74 + which])",
     """
@@ -135,15 +135,15 @@ class Iq2Codes(NamedTuple):
 
 def iq2_xxs(rows: mx.array) -> mx.array:
     """Dequantise IQ2_XXS rows, uint8 [..., bytes] -> float32 [..., K]."""
-    return _dequantised(iq2_xxs_codes(split_blocks(rows, 66)))
+    return _dequantise_codes(iq2_xxs_codes(split_blocks(rows, 66)))
 
 
 def iq2_xs(rows: mx.array) -> mx.array:
     """Dequantise IQ2_XS rows, uint8 [..., bytes] -> float32 [..., K]."""
     blocks = split_blocks(rows, 74)
     both = mx.contiguous(blocks[..., 2:66]).view(mx.uint16)
-    signs, steps = with_parity_sign(both >> 9), _nibbles(blocks[..., 66:])
-    return _dequantised(_lattice_codes("iq2_xs", blocks, both & 511, signs, steps))
+    signs, steps = with_parity_sign(both >> 9), _unpack_nibbles(blocks[..., 66:])
+    return _dequantise_codes(_lattice_codes("iq2_xs", blocks, both & 511, signs, steps))
 
 
 def iq2_s(rows: mx.array) -> mx.array:
@@ -153,7 +153,9 @@ def iq2_s(rows: mx.array) -> mx.array:
     highs = (blocks[..., 66:74, None] >> mx.array([0, 2, 4, 6], mx.uint8)) & 3
     index = low | (highs.reshape(low.shape).astype(mx.uint16) << 8)
     signs = blocks[..., 34:66].astype(mx.uint16)
-    return _dequantised(_lattice_codes("iq2_s", blocks, index, signs, _nibbles(blocks[..., 74:])))
+    return _dequantise_codes(
+        _lattice_codes("iq2_s", blocks, index, signs, _unpack_nibbles(blocks[..., 74:]))
+    )
 
 
 def iq2_xxs_codes(blocks: mx.array) -> Iq2Codes:
@@ -173,7 +175,7 @@ def with_parity_sign(signs: mx.array) -> mx.array:
     return signs | (((parity ^ (parity >> 1)) & 1) << 7)
 
 
-def _nibbles(data: mx.array) -> mx.array:
+def _unpack_nibbles(data: mx.array) -> mx.array:
     both = (data[..., None] >> mx.array([0, 4], mx.uint8)) & 15
     return both.reshape(*data.shape[:-1], -1)
 
@@ -181,17 +183,17 @@ def _nibbles(data: mx.array) -> mx.array:
 def _lattice_codes(
     name: Lattice, blocks: mx.array, index: mx.array, signs: mx.array, steps: mx.array
 ) -> Iq2Codes:
-    values = _lattice(name)[index]
+    values = _read_lattice(name)[index]
     minus = (signs[..., None] >> mx.arange(8, dtype=mx.uint16)) & 1
-    scales = float16_at(blocks, 0) * (steps.astype(mx.float32) + 0.5) * 0.25
+    scales = read_float16(blocks, 0) * (steps.astype(mx.float32) + 0.5) * 0.25
     return Iq2Codes(mx.where(minus == 1, -values, values), scales)
 
 
-def _dequantised(found: Iq2Codes) -> mx.array:
-    return scale_runs(found.scales, found.values)
+def _dequantise_codes(found: Iq2Codes) -> mx.array:
+    return apply_run_scales(found.scales, found.values)
 
 
-def _lattice(name: Lattice) -> mx.array:
+def _read_lattice(name: Lattice) -> mx.array:
     codes = mx.array(_lattice_entries(name), mx.uint16)[:, None] >> (
         2 * mx.arange(8, dtype=mx.uint16)
     )

@@ -15,8 +15,8 @@ import mlx.core as mx
 from metal_kernels.weight_formats.block_parts import (
     FOURS,
     PAIRS,
-    float16_at,
-    scale_runs,
+    apply_run_scales,
+    read_float16,
     split_blocks,
     unpack_planes,
 )
@@ -92,14 +92,14 @@ def iq4_nl(rows: mx.array) -> mx.array:
     """Dequantise IQ4_NL rows, uint8 [..., bytes] -> float32 [..., K]."""
     blocks = split_blocks(rows, 18)
     codes = unpack_planes(blocks[..., 2:], 16, FOURS, 15)
-    return scale_runs(float16_at(blocks, 0), _table_values(codes))
+    return apply_run_scales(read_float16(blocks, 0), _table_values(codes))
 
 
 def iq4_xs(rows: mx.array) -> mx.array:
     """Dequantise IQ4_XS rows, uint8 [..., bytes] -> float32 [..., K]."""
     blocks = split_blocks(rows, 136)
     codes = unpack_planes(blocks[..., 8:], 16, FOURS, 15)
-    return scale_runs(iq4_xs_scales(blocks), _table_values(codes))
+    return apply_run_scales(iq4_xs_scales(blocks), _table_values(codes))
 
 
 def iq4_xs_scales(blocks: mx.array) -> mx.array:
@@ -111,7 +111,7 @@ def iq4_xs_scales(blocks: mx.array) -> mx.array:
     low = ((blocks[..., 4:8, None] >> mx.array(FOURS, mx.uint8)) & 15).reshape(lead)
     high = ((blocks[..., 2:4, None] >> mx.array(PAIRS, mx.uint8)) & 3).reshape(lead)
     steps = (low | (high << 4)).astype(mx.int8) - 32
-    return float16_at(blocks, 0) * steps.astype(mx.float32)
+    return read_float16(blocks, 0) * steps.astype(mx.float32)
 
 
 def _table_values(codes: mx.array) -> mx.array:

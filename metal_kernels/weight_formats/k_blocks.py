@@ -21,8 +21,8 @@ from metal_kernels.weight_formats.block_parts import (
     BITS,
     FOURS,
     PAIRS,
-    float16_at,
-    scale_runs,
+    apply_run_scales,
+    read_float16,
     split_blocks,
     unpack_planes,
 )
@@ -177,8 +177,8 @@ def q6_k(rows: mx.array) -> mx.array:
     low = unpack_planes(blocks[..., :128], 64, FOURS, 15)
     high = unpack_planes(blocks[..., 128:192], 32, PAIRS, 3)
     codes = (low.reshape(high.shape) | (high << 4)).astype(mx.int8) - 32
-    scales = float16_at(blocks, 208) * blocks[..., 192:208].view(mx.int8).astype(mx.float32)
-    return scale_runs(scales, codes)
+    scales = read_float16(blocks, 208) * blocks[..., 192:208].view(mx.int8).astype(mx.float32)
+    return apply_run_scales(scales, codes)
 
 
 class Q3Codes(NamedTuple):
@@ -206,7 +206,7 @@ def q3_k(rows: mx.array) -> mx.array:
     """Dequantise Q3_K rows, uint8 [..., bytes] -> float32 [..., K]."""
     blocks = split_blocks(rows, 110)
     found = q3_k_codes(blocks)
-    return scale_runs(float16_at(blocks, 108) * found.steps.astype(mx.float32), found.codes)
+    return apply_run_scales(read_float16(blocks, 108) * found.steps.astype(mx.float32), found.codes)
 
 
 def q2_k(rows: mx.array) -> mx.array:
@@ -214,8 +214,8 @@ def q2_k(rows: mx.array) -> mx.array:
     blocks = split_blocks(rows, 84)
     codes = unpack_planes(blocks[..., 16:80], 32, PAIRS, 3)
     both = blocks[..., :16]
-    scales = float16_at(blocks, 80) * (both & 15).astype(mx.float32)
-    minima = float16_at(blocks, 82) * (both >> 4).astype(mx.float32)
+    scales = read_float16(blocks, 80) * (both & 15).astype(mx.float32)
+    minima = read_float16(blocks, 82) * (both >> 4).astype(mx.float32)
     runs = codes.reshape(*both.shape, 16).astype(mx.float32)
     values = scales[..., None] * runs - minima[..., None]
     return values.reshape(*rows.shape[:-1], -1)

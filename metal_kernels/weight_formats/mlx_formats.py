@@ -122,7 +122,7 @@ METAL_FUNC float decode(thread AffineUnit<BITS>& it, thread float* q) {
 
 
 @cache
-def affine(bits: int, group: int) -> WeightFormat:
+def affine_format(bits: int, group: int) -> WeightFormat:
     """MLX's affine weight format of so many bits: w = scale * q + bias.
 
     Arrays: uint32 w [N, K * bits / 32], floating scales and biases [N, K / group].
@@ -204,7 +204,7 @@ METAL_FUNC Fp4Unit fetch_fp4(W w, S scales, int row, int unit, int K) {
 """
 
 
-def _fp4(mode: Literal["mxfp4", "nvfp4"], group: int) -> WeightFormat:
+def _fp4_format(mode: Literal["mxfp4", "nvfp4"], group: int) -> WeightFormat:
     def dequantise(arrays: tuple[mx.array, ...]) -> mx.array:
         w, scales = arrays
         return mx.dequantize(w, scales, group_size=group, bits=4, mode=mode, dtype=mx.float32)
@@ -212,6 +212,6 @@ def _fp4(mode: Literal["mxfp4", "nvfp4"], group: int) -> WeightFormat:
     return WeightFormat(mode, ("w", "scales"), 16, _FP4, parameters(GROUP=group), dequantise)
 
 
-MXFP4, NVFP4 = _fp4("mxfp4", 32), _fp4("nvfp4", 16)
+MXFP4, NVFP4 = _fp4_format("mxfp4", 32), _fp4_format("nvfp4", 16)
 """Four-bit floats: uint32 w [N, K / 8], uint8 scales [N, K / 32] for mxfp4, [N, K / 16] for nvfp4.
 """

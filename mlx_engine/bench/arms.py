@@ -22,7 +22,16 @@ from urllib.request import ProxyHandler, Request, build_opener
 import mlx.core as mx
 
 from metal_kernels.stock import computes_on_gpu
-from mlx_engine.bench.report import LLAMA, MLX_LM, OFF, PEERS, Plan, Run, arm_words, parse_arm
+from mlx_engine.bench.report import (
+    LLAMA,
+    MLX_LM,
+    OFF,
+    PEERS,
+    AnswerFigures,
+    BenchPlan,
+    arm_words,
+    parse_arm,
+)
 from mlx_engine.engine import Engine
 from mlx_engine.self_check.doctor import this_machine
 from mlx_engine.text.chat_template import tokenize_chat
@@ -56,7 +65,7 @@ MEMORY_SHARE = 0.8
 """Share of the memory that all copies of a model may take together."""
 
 
-class Question(NamedTuple):
+class BenchQuestion(NamedTuple):
     """A question of a bench: the kind of text asked for, the question, and the prompt's tokens."""
 
     kind: str
@@ -64,18 +73,18 @@ class Question(NamedTuple):
     tokens: list[int]
 
 
-def questions(engine: Engine) -> list[Question]:
+def questions(engine: Engine) -> list[BenchQuestion]:
     """Read the bench's nine questions from prompts.toml, as tokens of a chat with the model."""
     parts, found = engine.parts, (files(__package__) / "prompts.toml").read_text(encoding="utf-8")
     made = []
     for kind in tomllib.loads(found)["kind"]:
         text = kind["prompt"].strip()
         chat = tokenize_chat(parts.template, parts.tokenizer, [Message("user", text)])
-        made.append(Question(kind["name"], text, list(chat.tokens)))
+        made.append(BenchQuestion(kind["name"], text, list(chat.tokens)))
     return made
 
 
-def long_questions(engine: Engine, contexts: Sequence[int]) -> list[Question]:
+def long_questions(engine: Engine, contexts: Sequence[int]) -> list[BenchQuestion]:
     """Make a question about code for each length in tokens, a few tokens short of it.
 
     The code is that of Python's own library, which every machine has.
@@ -92,28 +101,28 @@ def long_questions(engine: Engine, contexts: Sequence[int]) -> list[Question]:
             if len(chat.tokens) <= context or room <= 0:
                 break
             room -= len(chat.tokens) - context
-        made.append(Question(f"{token_words(context)} tokens", asked, list(chat.tokens)))
+        made.append(BenchQuestion(f"{token_words(context)} tokens", asked, list(chat.tokens)))
     return made
 
 
-class Clock:
+class AnswerClock:
     """Stopwatch of one answer; starts when it is made, and stands still after the last pass."""
 
     def __init__(self) -> None:
         self._started = perf_counter()
         self._emitted, self._passed, self._cpu = list[int](), list[float](), list[float]()
 
-    def passed(self, emitted: int) -> None:
+    def count_pass(self, emitted: int) -> None:
         """Count a pass that yielded so many tokens; the figures of speed begin after the first."""
         self._emitted.append(emitted)
         self._passed.append(perf_counter())
         self._cpu.append(process_time())
 
-    def run(
+    def answer_figures(
         self, prompt_tokens: int, tokens: Sequence[int], rounds: Sequence[RoundStats] = ()
-    ) -> Run:
+    ) -> AnswerFigures:
         """Return the answer's figures; at least one pass must have been counted."""
-        return Run(
+        return AnswerFigures(
             prompt_tokens=prompt_tokens,
             tokens=tuple(tokens),
             generated=sum(self._emitted),
@@ -138,7 +147,7 @@ class Arm:
     """
 
     name: str
-    answer: Callable[[Question, int], Run]
+    answer: Callable[[BenchQuestion, int], AnswerFigures]
     is_peer: bool = False
 
 
@@ -149,7 +158,7 @@ class DraftSetting(NamedTuple):
     draft: DraftOptions
 
 
-def draft_settings(engine: Engine, plan: Plan) -> Iterator[DraftSetting | Reason]:
+def draft_settings(engine: Engine, plan: BenchPlan) -> Iterator[DraftSetting | Reason]:
     """List draft settings to measure: off, then the plan's, or a Reason why one cannot draft."""
     source: DraftSourceName = "mtp" if engine.parts.drafting.small is None else "model"
     for name in dict.fromkeys((OFF, *plan.arms)):
@@ -159,19 +168,19 @@ def draft_settings(engine: Engine, plan: Plan) -> Iterator[DraftSetting | Reason
             yield why_not or DraftSetting(arm_words(name), draft)
 
 
-def draft_arm(engine: Engine, plan: Plan, setting: DraftSetting) -> Arm:
+def draft_arm(engine: Engine, plan: BenchPlan, setting: DraftSetting) -> Arm:
     """Make the bench's arm that answers with the engine and these draft options."""
 
-    def answer(question: Question, tokens: int) -> Run:
+    def answer(question: BenchQuestion, tokens: int) -> AnswerFigures:
         limits = GenerationOptions(tokens, ignore_eos=plan.ignore_eos)
         session = engine.session(sampling=plan.sampling, draft=setting.draft, generation=limits)
         engine.parts.prompts.forget()  # so that a question asked again is read again
-        clock, rounds = Clock(), list[RoundStats]()
+        clock, rounds = AnswerClock(), list[RoundStats]()
         for event in session.send(question.text):
             if isinstance(event, RoundFinished):
-                clock.passed(event.stats.emitted)
+                clock.count_pass(event.stats.emitted)
                 rounds.append(event.stats)
-        return clock.run(len(question.tokens), session.tokens, rounds)
+        return clock.answer_figures(len(question.tokens), session.tokens, rounds)
 
     return Arm(setting.name, answer)
 
@@ -200,9 +209,9 @@ def mlx_lm_arm(folder: Path, sampling: SamplingOptions) -> Arm:
         frequency_penalty=sampling.frequency_penalty,
     )
 
-    def answer(question: Question, tokens: int) -> Run:
+    def answer(question: BenchQuestion, tokens: int) -> AnswerFigures:
         mx.random.seed(sampling.seed or 0)
-        got, clock = list[int](), Clock()
+        got, clock = list[int](), AnswerClock()
         for piece in mlx_lm.stream_generate(
             model,
             tokenizer,
@@ -211,9 +220,9 @@ def mlx_lm_arm(folder: Path, sampling: SamplingOptions) -> Arm:
             sampler=sampler,
             logits_processors=processors,
         ):
-            clock.passed(1)
+            clock.count_pass(1)
             got.append(int(piece.token))
-        return clock.run(len(question.tokens), got)
+        return clock.answer_figures(len(question.tokens), got)
 
     name = f"mlx-lm {version('mlx-lm')}{', float32' if as_float32 else ''}"
     return Arm(name, answer, is_peer=True)
@@ -221,25 +230,33 @@ def mlx_lm_arm(folder: Path, sampling: SamplingOptions) -> Arm:
 
 @contextmanager
 def llama_arm(
-    program: Path,
+    server_program: Path,
     model: Path,
     context: int,
     sampling: SamplingOptions,
     *,
-    drafts: bool,
+    uses_mtp_drafts: bool,
     heads: Path | None = None,
 ) -> Iterator[Arm]:
     """Run a GGUF in llama.cpp's server until the context ends; its arm ignores end-of-text tokens.
 
-    Options and fields as in llama.cpp/tools/server/README.md. drafts: draft with MTP heads. heads:
-    a GGUF with the heads, where the model's own file has none. Raises OSError when the server does
-    not start.
+    Options and fields as in llama.cpp/tools/server/README.md. uses_mtp_drafts: draft with MTP
+    heads. heads: a GGUF with the heads, where the model's own file has none. Raises OSError when
+    the server does not start.
     """
     with create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [str(program), "--model", str(model), "--host", "127.0.0.1", "--port", str(port)]
+    command = [
+        str(server_program),
+        "--model",
+        str(model),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     command += ["--ctx-size", str(context), "--parallel", "1"]
-    if drafts:
+    if uses_mtp_drafts:
         command += ["--spec-type", "draft-mtp", "--spec-draft-n-max", str(LLAMA_DEPTH)]
         command += ["--spec-draft-model", str(heads)] if heads else []
     at = f"http://127.0.0.1:{port}"
@@ -250,7 +267,7 @@ def llama_arm(
         try:
             _wait_until_ready(process, f"{at}/health", log)
             build = str(_request_json(f"{at}/props").get("build_info", "")).partition("-")[0]
-            name = f"llama.cpp {build}{f' draft-mtp {LLAMA_DEPTH}' if drafts else ''}"
+            name = f"llama.cpp {build}{f' draft-mtp {LLAMA_DEPTH}' if uses_mtp_drafts else ''}"
             yield Arm(name, partial(_generate_with_llama_server, at, sampling), is_peer=True)
         finally:
             process.kill()
@@ -258,8 +275,8 @@ def llama_arm(
 
 
 def _generate_with_llama_server(
-    at: str, sampling: SamplingOptions, question: Question, tokens: int
-) -> Run:
+    server_url: str, sampling: SamplingOptions, question: BenchQuestion, tokens: int
+) -> AnswerFigures:
     """Have llama.cpp generate exactly `tokens` tokens; raises OSError and ValueError.
 
     The server's clock starts after the first token. A pass yields one token and the accepted
@@ -283,12 +300,12 @@ def _generate_with_llama_server(
         "cache_prompt": False,
         "return_tokens": True,
     }
-    reply = _request_json(f"{at}/completion", body)
+    reply = _request_json(f"{server_url}/completion", body)
     timings, got = reply["timings"], tuple(reply["tokens"])
     if not got:
         raise ValueError("it answered nothing")
     accepted = timings.get("draft_n_accepted", 0)
-    return Run(
+    return AnswerFigures(
         prompt_tokens=len(question.tokens),
         tokens=got,
         generated=len(got),
@@ -302,17 +319,19 @@ def _generate_with_llama_server(
     )
 
 
-def _wait_until_ready(process: "subprocess.Popen[bytes]", health: str, log: IO[bytes]) -> None:
+def _wait_until_ready(
+    process: "subprocess.Popen[bytes]", health_url: str, log_file: IO[bytes]
+) -> None:
     end = perf_counter() + START_S
     while process.poll() is None and perf_counter() < end:
         try:
-            _request_json(health)
+            _request_json(health_url)
         except OSError:  # not listening yet, or loading (503)
             sleep(0.1)
         else:
             return
-    log.seek(0)
-    words = " ".join(log.read().decode(errors="replace").split())[-LOG_TAIL:]
+    log_file.seek(0)
+    words = " ".join(log_file.read().decode(errors="replace").split())[-LOG_TAIL:]
     raise OSError(f"it did not start: {words or 'it said nothing'}")
 
 
@@ -335,9 +354,9 @@ def _request_json(url: str, body: dict[str, object] | None = None) -> dict[str, 
 
 
 def peer_arms(
-    engine: Engine, plan: Plan, heads: Path | None, context: int, stack: ExitStack
+    engine: Engine, plan: BenchPlan, heads: Path | None, context: int, exit_stack: ExitStack
 ) -> Iterator[Arm | Reason]:
-    """Open the plan's other programs, or tell why they cannot run this model; `stack` ends them.
+    """Open the plan's other programs, to be ended by `exit_stack`, or say why one cannot run.
 
     heads: a file of MTP heads beside the model. context: tokens of the longest conversation.
     """
@@ -348,9 +367,9 @@ def peer_arms(
     if LLAMA in plan.arms and plan.llama_server is not None:
         for drafts in (False, True) if engine.parts.model.heads else (False,):
             server = llama_arm(
-                plan.llama_server, path, context, plan.sampling, drafts=drafts, heads=heads
+                plan.llama_server, path, context, plan.sampling, uses_mtp_drafts=drafts, heads=heads
             )
-            openings.append((LLAMA, partial(stack.enter_context, server)))
+            openings.append((LLAMA, partial(exit_stack.enter_context, server)))
     machine = this_machine()
     room = MEMORY_SHARE * (machine.gpu_bytes or machine.memory_bytes)
     for copies, (name, opening) in enumerate(openings, 2):

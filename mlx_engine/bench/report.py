@@ -45,7 +45,7 @@ def arm_words(arm: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BenchPlan:
     """What a bench measures.
 
     arms: draft settings (see parse_arm) and PEERS; "off" always takes part. llama_server: path of
@@ -68,13 +68,13 @@ class Plan:
     chat_tokens: int = 96
 
 
-def quick_plan() -> Plan:
+def quick_plan() -> BenchPlan:
     """Make a bench plan of about an eighth of the default plan's work."""
-    return Plan(is_quick=True, tokens=48, repeats=1, chat_tokens=32)
+    return BenchPlan(is_quick=True, tokens=48, repeats=1, chat_tokens=32)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class AnswerFigures:
     """Figures of one answer, or the sums over several.
 
     tokens: the text without an end-of-text token, which `generated` counts. first_s, wall_s:
@@ -99,9 +99,11 @@ class Run:
     equal: int = 0
     reference: int = 0
 
-    def __add__(self, other: "Run") -> "Run":
+    def __add__(self, other: "AnswerFigures") -> "AnswerFigures":
         """Sum every figure of two answers, and join their tokens and rounds."""
-        return Run(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Run)))
+        return AnswerFigures(
+            *(getattr(self, f.name) + getattr(other, f.name) for f in fields(AnswerFigures))
+        )
 
     @property
     def is_same(self) -> bool:
@@ -115,7 +117,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ArmFigures:
     """Figures of one arm on one kind of prompt or on all: counts of the last repeat, median speeds.
 
     equal_tokens: length of the prefix shared with drafting off, whose text has reference_tokens.
@@ -148,17 +150,17 @@ class Row:
     cpu_ms: float | None = None
 
 
-Runs = Mapping[str, Sequence[Run]]
+Runs = Mapping[str, Sequence[AnswerFigures]]
 """Runs of each arm in the order of turns; the first arm is drafting off."""
 
 
-def figures(runs: Runs, peers: Iterable[str] = ()) -> tuple[Row, ...]:
+def figures_by_arm(runs: Runs, peers: Iterable[str] = ()) -> tuple[ArmFigures, ...]:
     """Compute the figures of every arm from its runs; peers: names of other programs."""
     off, peers = next(iter(runs.values())), set(peers)
-    return tuple(_row(arm, own, off, is_peer=arm in peers) for arm, own in runs.items())
+    return tuple(_arm_figures(arm, own, off, is_peer=arm in peers) for arm, own in runs.items())
 
 
-def total(kinds: Sequence[Runs]) -> Runs:
+def sum_over_kinds(kinds: Sequence[Runs]) -> Runs:
     """Sum runs over kinds of prompt, turn by turn, for the arms that have answered all of them."""
     arms = [arm for arm in kinds[0] if all(arm in runs for runs in kinds)] if kinds else []
     return {
@@ -167,12 +169,14 @@ def total(kinds: Sequence[Runs]) -> Runs:
     }
 
 
-def _row(arm: str, runs: Sequence[Run], off: Sequence[Run], *, is_peer: bool) -> Row:
+def _arm_figures(
+    arm: str, runs: Sequence[AnswerFigures], plain_runs: Sequence[AnswerFigures], *, is_peer: bool
+) -> ArmFigures:
     last, is_same = runs[-1], all(run.is_same for run in runs)
     whys = Counter(stats.why for stats in last.rounds if stats.why is not None)
     drafted = count_by_depth(stats.drafted for stats in last.rounds)
     accepted = count_by_depth(stats.accepted for stats in last.rounds)
-    row = Row(
+    row = ArmFigures(
         arm=arm,
         is_peer=is_peer,
         is_same=is_same,
@@ -189,18 +193,20 @@ def _row(arm: str, runs: Sequence[Run], off: Sequence[Run], *, is_peer: bool) ->
     if not is_same and not is_peer:
         return row
     speeds = [run.tokens_per_second for run in runs]
-    pairs = zip(speeds, (run.tokens_per_second for run in off), strict=True)
+    pairs = zip(speeds, (run.tokens_per_second for run in plain_runs), strict=True)
     return replace(
         row,
-        tokens_per_second=_median(speeds),
-        ratio=_median(speed / beside for speed, beside in pairs if speed and beside),
-        prompt_tokens_per_second=_median(run.prompt_tokens / run.first_s for run in runs),
-        wall_s=_median(run.wall_s for run in runs),
-        cpu_ms=_median(1000 * run.cpu_s / run.later for run in runs if run.later and run.cpu_s),
+        tokens_per_second=_median_or_none(speeds),
+        ratio=_median_or_none(speed / beside for speed, beside in pairs if speed and beside),
+        prompt_tokens_per_second=_median_or_none(run.prompt_tokens / run.first_s for run in runs),
+        wall_s=_median_or_none(run.wall_s for run in runs),
+        cpu_ms=_median_or_none(
+            1000 * run.cpu_s / run.later for run in runs if run.later and run.cpu_s
+        ),
     )
 
 
-def _median(values: Iterable[float | None]) -> float | None:
+def _median_or_none(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
@@ -214,7 +220,7 @@ class KindRows:
 
     kind: str
     prompt_tokens: int
-    rows: tuple[Row, ...]
+    rows: tuple[ArmFigures, ...]
     memory_bytes: int = 0
 
 
@@ -227,7 +233,7 @@ class DraftingReport:
     """
 
     kinds: tuple[KindRows, ...]
-    total: tuple[Row, ...]
+    total: tuple[ArmFigures, ...]
     verify_ms: tuple[float, ...]
     head_ms: float
 
@@ -236,8 +242,8 @@ class DraftingReport:
 class ChatsRow:
     """Speed of several chats with one draft setting, answered one by one and at once.
 
-    alone, at_once: tokens per second of all chats. ratio: at_once / alone in the same turn.
-    alone_passes, passes: passes of the weights per token. is_same: the texts do not differ.
+    alone, at_once: tokens per second of all chats. ratio: at_once / alone in the same
+    turn. alone_passes, passes: passes of the weights per token. is_same: the texts do not differ.
     """
 
     arm: str
@@ -265,14 +271,14 @@ class BenchReport:
     mlx: str
     headstart: str
     date: str
-    plan: Plan
+    plan: BenchPlan
     drafting: DraftingReport | None = None
     chats: tuple[ChatsRow, ...] | None = None
     declined: tuple[Reason, ...] = ()
     is_interrupted: bool = False
 
     @property
-    def difference(self) -> str | None:
+    def text_difference(self) -> str | None:
         """Where a drafted text first differs from the plain one, in words; None for nowhere."""
         drafted = (
             f"{kind.kind}, {row.arm}: token {row.equal_tokens} differs"

@@ -20,8 +20,8 @@ from mlx_engine.bench import tables
 from mlx_engine.bench.arms import (
     PEER_ERRORS,
     Arm,
+    BenchQuestion,
     DraftSetting,
-    Question,
     draft_arm,
     draft_settings,
     long_questions,
@@ -30,14 +30,14 @@ from mlx_engine.bench.arms import (
     questions,
 )
 from mlx_engine.bench.report import (
+    AnswerFigures,
+    BenchPlan,
     BenchReport,
     ChatsRow,
     DraftingReport,
     KindRows,
-    Plan,
-    Run,
-    figures,
-    total,
+    figures_by_arm,
+    sum_over_kinds,
 )
 from mlx_engine.decoding.config import gpu_bytes
 from mlx_engine.decoding.state import shared_prefix
@@ -75,7 +75,7 @@ def bench_progress(console: Console) -> Progress:
 
 def run_bench(
     engine: Engine,
-    plan: Plan,
+    plan: BenchPlan,
     *,
     heads: Path | None = None,
     show: Show = lambda _: None,
@@ -89,17 +89,17 @@ def run_bench(
     """
     with progress or Progress(disable=True) as bar:
         bench = _Bench(engine, plan, heads, show, bar)
-        show(tables.heading(bench.report))
+        show(tables.report_heading(bench.report))
         try:
             bench.measure()
         except KeyboardInterrupt:
             bench.report = replace(bench.report, is_interrupted=True)
     report = replace(bench.report, declined=tuple(dict.fromkeys(bench.declined)))
-    show(tables.ending(report))
+    show(tables.report_ending(report))
     return report
 
 
-def in_turns(arms: MutableSequence[T], repeats: int) -> Iterator[T]:
+def arms_in_turns(arms: MutableSequence[T], repeats: int) -> Iterator[T]:
     """Yield a bench's arms in the order A B C C B A; one removed from `arms` has no later turns."""
     for turn in range(repeats):
         yield from arms[:: -1 if turn % 2 else 1]
@@ -109,7 +109,7 @@ class _Bench:
     """A bench under way: the report so far, and reasons why something is left out."""
 
     def __init__(
-        self, engine: Engine, plan: Plan, heads: Path | None, show: Show, progress: Progress
+        self, engine: Engine, plan: BenchPlan, heads: Path | None, show: Show, progress: Progress
     ) -> None:
         self._engine, self._plan, self._heads = engine, plan, heads
         self._show, self._progress = show, progress
@@ -133,18 +133,20 @@ class _Bench:
     def measure(self) -> None:
         """Measure all parts of the plan, one after the other."""
         asked = self._questions()
-        settings = self._without_declined(draft_settings(self._engine, self._plan))
+        settings = self._runnable_only(draft_settings(self._engine, self._plan))
         if "drafting" in self._plan.parts and asked:
             with ExitStack() as stack:
                 self._measure_drafting(asked, settings, stack)
-        if self.report.difference is not None:
-            words = f"Drafting changed the text ({self.report.difference}): nothing more measured."
+        if self.report.text_difference is not None:
+            words = (
+                f"Drafting changed the text ({self.report.text_difference}): nothing more measured."
+            )
             if self.report.numerics == "fast":
                 words += " Numerics are fast here: --numerics exact keeps texts the same."
             self.declined.append(Reason("text-differs", words))
         elif "chats" in self._plan.parts and not self._plan.contexts:
             self._show_progress("Measuring chats")
-            rows = tuple(_chats_row(self._engine, self._plan, asked, arm) for arm in settings)
+            rows = tuple(_measure_chats(self._engine, self._plan, asked, arm) for arm in settings)
             self.report = replace(self.report, chats=rows)
             self._show(tables.chats_table(rows))
 
@@ -154,7 +156,7 @@ class _Bench:
             self._task, description=words, completed=0, total=answers, refresh=True
         )
 
-    def _questions(self) -> list[Question]:
+    def _questions(self) -> list[BenchQuestion]:
         """Return the plan's questions that fit into the context; decline the others."""
         found, contexts = [], self._plan.contexts
         every = long_questions(self._engine, contexts) if contexts else questions(self._engine)
@@ -166,10 +168,10 @@ class _Bench:
                 self.declined.append(Reason("context-short", words))
         return found
 
-    def _without_declined(self, found: Iterable[T | Reason]) -> list[T]:
+    def _runnable_only(self, settings_or_reasons: Iterable[T | Reason]) -> list[T]:
         """Collect the settings and programs that can run; note why the others cannot."""
         runnable = []
-        for item in found:
+        for item in settings_or_reasons:
             if isinstance(item, Reason):
                 self.declined.append(item)
             else:
@@ -177,35 +179,40 @@ class _Bench:
         return runnable
 
     def _measure_drafting(
-        self, asked: list[Question], settings: list[DraftSetting], stack: ExitStack
+        self,
+        asked_questions: list[BenchQuestion],
+        settings: list[DraftSetting],
+        exit_stack: ExitStack,
     ) -> None:
         """Have every draft setting and program answer every question; Ctrl-C keeps whole kinds."""
         engine, plan = self._engine, self._plan
         self._show_progress("Opening other programs")
-        longest = max(len(question.tokens) for question in asked) + plan.tokens
-        peers = self._without_declined(peer_arms(engine, plan, self._heads, longest, stack))
+        longest = max(len(question.tokens) for question in asked_questions) + plan.tokens
+        peers = self._runnable_only(peer_arms(engine, plan, self._heads, longest, exit_stack))
         arms = [*(draft_arm(engine, plan, setting) for setting in settings), *peers]
-        names, done = {arm.name for arm in peers}, list[dict[str, list[Run]]]()
-        self._show_progress("Measuring drafting", len(arms) * (1 + len(asked) * plan.repeats))
-        self._answer(asked[0]._replace(kind="warming up"), arms, 1, WARM_UP)
-        for number, question in enumerate(asked, 1):
-            done.append(self._answer(question, arms, plan.repeats, plan.tokens))
+        names, done = {arm.name for arm in peers}, list[dict[str, list[AnswerFigures]]]()
+        self._show_progress(
+            "Measuring drafting", len(arms) * (1 + len(asked_questions) * plan.repeats)
+        )
+        self._answer_in_turns(asked_questions[0]._replace(kind="warming up"), arms, 1, WARM_UP)
+        for number, question in enumerate(asked_questions, 1):
+            done.append(self._answer_in_turns(question, arms, plan.repeats, plan.tokens))
             length = len(question.tokens)
             memory = engine.description.memory_needed(length + plan.tokens, gpu_bytes=gpu_bytes())
-            rows = KindRows(question.kind, length, figures(done[-1], names), memory)
+            rows = KindRows(question.kind, length, figures_by_arm(done[-1], names), memory)
             kinds = (*self.report.drafting.kinds, rows) if self.report.drafting else (rows,)
-            everything = figures(total(done), names)
+            everything = figures_by_arm(sum_over_kinds(done), names)
             found = DraftingReport(kinds, everything, self._costs.verify_ms, self._costs.draft_ms)
             self.report = replace(self.report, drafting=found)
-            self._show(tables.kind_table(rows, number, len(asked)))
+            self._show(tables.kind_table(rows, number, len(asked_questions)))
 
-    def _answer(
-        self, question: Question, arms: list[Arm], repeats: int, tokens: int
-    ) -> dict[str, list[Run]]:
+    def _answer_in_turns(
+        self, question: BenchQuestion, arms: list[Arm], repeats: int, tokens: int
+    ) -> dict[str, list[AnswerFigures]]:
         """Have arms answer in turns, drafting off first; another program that fails is left out."""
-        runs: dict[str, list[Run]] = defaultdict(list)
+        runs: dict[str, list[AnswerFigures]] = defaultdict(list)
         reference: tuple[int, ...] | None = None
-        for arm in in_turns(arms, repeats):
+        for arm in arms_in_turns(arms, repeats):
             task = self._progress.tasks[0]
             words = f"{question.kind}, {arm.name} ({task.completed + 1:.0f} of {task.total:.0f})"
             self._progress.update(self._task, description=words, refresh=True)
@@ -226,24 +233,26 @@ class _Bench:
         return runs
 
 
-def _chats_row(
-    engine: Engine, plan: Plan, asked: list[Question], setting: DraftSetting
+def _measure_chats(
+    engine: Engine, plan: BenchPlan, asked_questions: list[BenchQuestion], setting: DraftSetting
 ) -> ChatsRow:
     """Measure several chats answered one by one and at once, in turns; the first turn warms up."""
     room = engine.parts.context_length - plan.chat_tokens
-    prompts = [question.tokens for question in asked if len(question.tokens) < room][:CHATS]
+    prompts = [question.tokens for question in asked_questions if len(question.tokens) < room][
+        :CHATS
+    ]
     limits = (plan.chat_tokens, plan.sampling, setting.draft)
     eos = plan.ignore_eos
 
-    def at_once() -> list[Generation]:
+    def answer_at_once() -> list[Generation]:
         return engine.generate_many(prompts, *limits, ignore_eos=eos)
 
-    def one_by_one() -> list[Generation]:
+    def answer_one_by_one() -> list[Generation]:
         return [engine.generate(prompt, *limits, ignore_eos=eos) for prompt in prompts]
 
-    ways = [at_once, one_by_one]
+    ways = [answer_at_once, answer_one_by_one]
     texts, speeds, passes = set[tuple[tuple[int, ...], ...]](), defaultdict(list), {}
-    for way in in_turns(ways, plan.repeats + 1):
+    for way in arms_in_turns(ways, plan.repeats + 1):
         shared, started = engine.parts.batch.shared, perf_counter()
         made = way()
         seconds = perf_counter() - started
@@ -252,14 +261,14 @@ def _chats_row(
         texts.add(tuple(each.tokens for each in made))
         speeds[way].append(tokens / seconds)
         passes[way] = read / tokens
-    together, alone = speeds[at_once][1:], speeds[one_by_one][1:]
+    together, alone = speeds[answer_at_once][1:], speeds[answer_one_by_one][1:]
     return ChatsRow(
         arm=setting.name,
         chats=len(prompts),
         alone=median(alone),
         at_once=median(together),
         ratio=median(a / b for a, b in zip(together, alone, strict=True)),
-        alone_passes=passes[one_by_one],
-        passes=passes[at_once],
+        alone_passes=passes[answer_one_by_one],
+        passes=passes[answer_at_once],
         is_same=len(texts) == 1,
     )

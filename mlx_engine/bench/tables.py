@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 from rich.text import Text
 
-from mlx_engine.bench.report import OFF, BenchReport, ChatsRow, DraftingReport, KindRows, Row
+from mlx_engine.bench.report import OFF, ArmFigures, BenchReport, ChatsRow, DraftingReport, KindRows
 from mlx_engine.values.options import SamplingOptions
 from mlx_engine.values.untrusted import without_controls
 from mlx_engine.values.words import percent_words, size_words
@@ -35,11 +35,11 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _same_cell(is_same: bool) -> Text:
+def _is_same_cell(is_same: bool) -> Text:
     return Text("yes", style="green") if is_same else Text("NO", style="bold red")
 
 
-def _number(value: float | None, style: str = "") -> Text:
+def _number_cell(value: float | None, style: str = "") -> Text:
     return Text("–" if value is None else f"{value:.2f}", style)
 
 
@@ -49,7 +49,7 @@ def _ratio_style(ratio: float | None) -> str:
     return "green" if ratio >= FASTER else "red"
 
 
-def heading(report: BenchReport) -> Group:
+def report_heading(report: BenchReport) -> Group:
     """Heading of a bench in three lines: model; machine and versions; settings and date."""
     plan, usual = report.plan, asdict(SamplingOptions())
     sampling = ", ".join(
@@ -69,27 +69,26 @@ def heading(report: BenchReport) -> Group:
     )
 
 
-def kind_table(found: KindRows, number: int, kinds: int) -> Table:
+def kind_table(kind_figures: KindRows, number: int, kinds: int) -> Table:
     """Table of speed and acceptance of all settings and programs on one kind of prompt."""
-    memory = f"needs {size_words(found.memory_bytes)}"
-    title = (
-        f"{found.kind} ({number} of {kinds}), {found.prompt_tokens:,} tokens of prompt, {memory}"
-    )
+    memory = f"needs {size_words(kind_figures.memory_bytes)}"
+    kind, prompt_tokens = kind_figures.kind, kind_figures.prompt_tokens
+    title = f"{kind} ({number} of {kinds}), {prompt_tokens:,} tokens of prompt, {memory}"
     table = _table(title, *COLUMNS)
     table.add_column("accepted by depth", no_wrap=True)
-    for row in found.rows:
-        same = _same_cell(row.is_same)
+    for row in kind_figures.rows:
+        same = _is_same_cell(row.is_same)
         if row.is_peer:
             same = Text(f"{row.equal_tokens} of {row.reference_tokens}")
         elif not row.is_same:
             same.append(f", token {row.equal_tokens} differs")
         table.add_row(
             row.arm,
-            _number(row.tokens_per_second),
-            _number(row.ratio, _ratio_style(row.ratio)),
-            _number(row.prompt_tokens_per_second),
-            _number(row.wall_s),
-            _number(row.cpu_ms),
+            _number_cell(row.tokens_per_second),
+            _number_cell(row.ratio, _ratio_style(row.ratio)),
+            _number_cell(row.prompt_tokens_per_second),
+            _number_cell(row.wall_s),
+            _number_cell(row.cpu_ms),
             percent_words(row.accepted, row.drafted),
             f"{row.tokens / row.passes:.2f}",
             same,
@@ -98,9 +97,11 @@ def kind_table(found: KindRows, number: int, kinds: int) -> Table:
     return table
 
 
-def overview(found: DraftingReport) -> Group:
+def report_overview(drafting_report: DraftingReport) -> Group:
     """Table of all arms by kind of prompt and in all; pass costs; what "auto" chose."""
-    kinds = {kind.kind: kind.rows for kind in found.kinds} | {"in all": found.total}
+    kinds = {kind.kind: kind.rows for kind in drafting_report.kinds} | {
+        "in all": drafting_report.total
+    }
     cells = {(row.arm, kind): row for kind, rows in kinds.items() for row in rows}
     table = _table(
         "Tokens a second × speed over drafting off; drafts accepted, tokens a pass", *kinds
@@ -110,20 +111,19 @@ def overview(found: DraftingReport) -> Group:
     for arm in dict.fromkeys(arm for arm, _ in cells):
         rows = [cells.get((arm, kind)) for kind in kinds]
         table.add_row(arm, *(_speed_cell(row) if row else "" for row in rows))
-    memory = (size_words(kind.memory_bytes) for kind in found.kinds)
+    memory = (size_words(kind.memory_bytes) for kind in drafting_report.kinds)
     table.add_row("memory", *memory, style="dim")
-    passes = " ".join(f"{ms:.1f}" for ms in found.verify_ms)
-    lines = [
-        f"A pass of 1 to {len(found.verify_ms)} rows: {passes} ms; head {found.head_ms:.1f} ms"
-    ]
-    for row in found.total:
+    passes = " ".join(f"{ms:.1f}" for ms in drafting_report.verify_ms)
+    count, head = len(drafting_report.verify_ms), drafting_report.head_ms
+    lines = [f"A pass of 1 to {count} rows: {passes} ms; head {head:.1f} ms"]
+    for row in drafting_report.total:
         if row.arm == "auto":
             rounds = ", ".join(f"{count} of depth {depth}" for depth, count in row.depths.items())
             lines.append(f"auto: rounds {rounds}{f' ({row.why.words})' if row.why else ''}")
     return Group(table, *map(Text, lines))
 
 
-def _speed_cell(row: Row) -> Text:
+def _speed_cell(row: ArmFigures) -> Text:
     if not row.is_same and not row.is_peer:
         return Text("other text", style="bold red")
     if row.tokens_per_second is None or row.ratio is None:
@@ -135,30 +135,30 @@ def _speed_cell(row: Row) -> Text:
     return cell
 
 
-def chats_table(found: tuple[ChatsRow, ...]) -> Table:
+def chats_table(chat_figures: tuple[ChatsRow, ...]) -> Table:
     """Table of a bench's speed with several chats answered at once and one by one."""
     columns = ("one by one", "at once", "times", "passes a token", "same words")
-    table = _table(f"{found[0].chats} chats, tok/s of all", *columns)
-    for row in found:
+    table = _table(f"{chat_figures[0].chats} chats, tok/s of all", *columns)
+    for row in chat_figures:
         passes = f"{row.alone_passes:.3f} → {row.passes:.3f}"
         speeds = (f"{row.alone:.1f}", f"{row.at_once:.1f}", f"{row.ratio:.2f}")
-        table.add_row(row.arm, *speeds, passes, _same_cell(row.is_same))
+        table.add_row(row.arm, *speeds, passes, _is_same_cell(row.is_same))
     return table
 
 
-def ending(report: BenchReport) -> Group:
+def report_ending(report: BenchReport) -> Group:
     """Last lines of a bench: the overview, whether texts are equal, why parts are missing."""
     lines: list[Group | Text] = []
     if report.drafting is not None:
-        lines.append(overview(report.drafting))
+        lines.append(report_overview(report.drafting))
         rows = [row for kind in report.drafting.kinds for row in kind.rows]
         drafted = [row for row in rows if not row.is_peer and row.arm != OFF]
-        if drafted and report.difference is None:
+        if drafted and report.text_difference is None:
             tokens = sum(row.tokens for row in drafted)
             words = f"{len(drafted)} drafted texts, {tokens} tokens, all equal to plain text"
             lines.append(Text(f"Same words: {words}", style="green"))
-    if report.difference is not None:
-        lines.append(Text(f"NOT the same words: {report.difference}", style="bold red"))
+    if report.text_difference is not None:
+        lines.append(Text(f"NOT the same words: {report.text_difference}", style="bold red"))
     declined = [f"Declined ({reason.code}): {reason.words}" for reason in report.declined]
     lines += [Text(without_controls(words), style="yellow") for words in declined]
     if report.is_interrupted:
@@ -169,7 +169,7 @@ def ending(report: BenchReport) -> Group:
 def write_picture(report: BenchReport, path: Path) -> None:
     """Write an SVG of the heading and the overview. Raises OSError."""
     console = Console(record=True, width=WIDEST, file=StringIO(), force_terminal=True)
-    console.print(heading(report), ending(report))
+    console.print(report_heading(report), report_ending(report))
     svg = console.export_svg(title="headstart bench", theme=DEFAULT_TERMINAL_THEME)
     svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # else viewers fetch the font
     path.write_text(svg, encoding="utf-8")

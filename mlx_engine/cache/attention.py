@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 
 from metal_kernels.key_value_formats import cache_group_size
-from mlx_engine.cache.contract import LayerSnapshot, Place, RowCount
+from mlx_engine.cache.contract import LayerSnapshot, LengthSnapshot, RowCount
 from mlx_engine.values.memory_plan import GROWTH
 from mlx_engine.values.options import CacheBits
 
@@ -57,39 +57,39 @@ class RowsCache(ABC):
     def length(self) -> int:
         """Number of tokens committed to this KV cache."""
         if self._pending is not None:
-            self._resolve()
+            self._resolve_pending()
         return self._length
 
     @property
-    def pending(self) -> RowCount | None:
+    def pending_rows(self) -> RowCount | None:
         """Number of committed rows after `length`, unknown to the host; None once it knows."""
         if self._pending is not None:
-            self._resolve()
+            self._resolve_pending()
         return self._pending
 
-    def _resolve(self) -> None:
+    def _resolve_pending(self) -> None:
         """Add a committed count to `length` as soon as the host knows the number."""
         if self._pending is not None and self._pending.known is not None:
             self._length += self._pending.known
             self._pending = None
 
     @property
-    def most(self) -> int:
+    def most_committed(self) -> int:
         """Upper bound of the number of committed tokens; exact once the host knows it."""
         length, pending = self.length, self._pending
         return length if pending is None else length + pending.most
 
-    def start(self, first: int = 0) -> int | mx.array:
+    def next_row_index(self, first: int = 0) -> int | mx.array:
         """Buffer index of the next row to be written, if position `first` has index 0.
 
         An int, or int32 [1] while only the device knows how many rows are committed.
         """
         here, pending = self.length - first, self._pending
-        return here if pending is None else pending.after(here)
+        return here if pending is None else pending.length_after(here)
 
     def position(self) -> int | mx.array:
         """RoPE position of the next row to be written, as `start` gives its index."""
-        return self.start(-self.shift)
+        return self.next_row_index(-self.shift)
 
     @property
     def offset(self) -> int:
@@ -128,12 +128,12 @@ class RowsCache(ABC):
         """Append keys and values; return all that the new rows may see (mlx-lm's `write`)."""
         return self.write(keys, values)
 
-    def block(self) -> KeysValues:
+    def block_keys_and_values(self) -> KeysValues:
         """Keys and values of the block just written; the host must know all counts."""
-        assert self.pending is None
-        return self._read_keys_values(self._at(self.length, self.offset))
+        assert self.pending_rows is None
+        return self._read_keys_values(self._buffer_slice(self.length, self.offset))
 
-    def _at(self, begin: int, end: int) -> slice:
+    def _buffer_slice(self, begin: int, end: int) -> slice:
         """Slice of the KV buffers' rows that hold positions `begin` to `end`."""
         return slice(begin, end)
 
@@ -164,7 +164,7 @@ class RowsCache(ABC):
 
     def commit(self, count: int | RowCount) -> None:
         """Keep the first `count` rows of the block just written; 0 drops the block."""
-        self._resolve()
+        self._resolve_pending()
         if isinstance(count, int):
             assert 0 <= count <= self._block
             self._length += count
@@ -178,12 +178,12 @@ class RowsCache(ABC):
         """Copy this KV cache; what is written to one copy is not seen in the other."""
         return copy(self)
 
-    def place(self) -> Place:
+    def temporary_snapshot(self) -> LengthSnapshot:
         """Snapshot of the KV cache as a mere length, without arrays.
 
         Committed rows stay in the buffers until NEAR more have come.
         """
-        return Place(self.length, pending=self._pending)
+        return LengthSnapshot(self.length, pending=self._pending)
 
 
 class AttentionCache(RowsCache):
@@ -211,7 +211,7 @@ class AttentionCache(RowsCache):
     @property
     def others(self) -> Buffers:
         """Further arrays of rows, of all committed rows and of the block just written."""
-        end = self.most + self._block
+        end = self.most_committed + self._block
         return tuple(buffer[:, :, :end] for buffer in self._buffers[self._sides :])
 
     def gather(self, rows: mx.array) -> Buffers:
@@ -221,7 +221,7 @@ class AttentionCache(RowsCache):
 
     def keys_and_values(self) -> KeysValues:
         """Keys and values of all committed rows and of the block just written."""
-        return self._read_keys_values(slice(0, self.most + self._block))
+        return self._read_keys_values(slice(0, self.most_committed + self._block))
 
     def append(self, keys: mx.array, values: mx.array, *others: mx.array) -> Buffers:
         """Write a block's rows [1, heads, rows, size] behind the committed ones; return buffers.
@@ -231,15 +231,15 @@ class AttentionCache(RowsCache):
         self._block = keys.shape[2]
         rows = (*self._quantise_rows(keys, values), *others)
         assert len(rows) == self._stored
-        buffers = self._room_for(self.most + self._block, rows)
-        self._buffers = written(buffers, rows, self.start())
+        buffers = self._room_for(self.most_committed + self._block, rows)
+        self._buffers = with_rows_written(buffers, rows, self.next_row_index())
         return self._buffers
 
     def rows(self, start: int, end: int) -> Buffers:
         """Committed rows `start` to `end` of the KV buffers, as stored (packed if quantised)."""
         return tuple(buffer[:, :, start:end] for buffer in self._buffers)
 
-    def fill(self, rows: Sequence[mx.array]) -> None:
+    def replace_rows(self, rows: Sequence[mx.array]) -> None:
         """Replace the KV cache's contents by rows that `rows` returned; else ValueError."""
         keys_values, counts = rows[: self._sides], {side.shape[2] for side in rows}
         is_whole = len(rows) == self._stored and len(counts) == 1
@@ -255,27 +255,27 @@ class AttentionCache(RowsCache):
         window_size: int | None = None,
     ) -> Mask:
         """Attention mask for a block of N rows that is written next; N is mlx-lm's name."""
-        if self.pending is None and window_size is None and (N == 1 or not return_array):
+        if self.pending_rows is None and window_size is None and (N == 1 or not return_array):
             return None if N == 1 else "causal"
-        return causal_mask(self.start(), N, range(self.most + N), window_size)
+        return causal_mask(self.next_row_index(), N, range(self.most_committed + N), window_size)
 
     def _room_for(self, end: int, rows: Buffers) -> Buffers:
         capacity = self._buffers[0].shape[2] if self._buffers else 0
         if end <= capacity:
             return self._buffers
         more = -(-end // GROWTH) * GROWTH - capacity
-        return with_blanks(self._buffers, rows, more)
+        return with_blank_rows(self._buffers, rows, more)
 
-    def snapshot(self) -> Place:
+    def snapshot(self) -> LengthSnapshot:
         """Snapshot of the KV cache: its length alone, as committed rows never change."""
-        return Place(self.length)
+        return LengthSnapshot(self.length)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
         """Shorten the KV cache to a snapshot's length; buffers much too long are shortened too."""
         assert snapshot.length <= self.length
         self._length = snapshot.length
         self._block = 0
-        self._pending = snapshot.pending if isinstance(snapshot, Place) else None
+        self._pending = snapshot.pending if isinstance(snapshot, LengthSnapshot) else None
         room = -(-self._length // GROWTH) * GROWTH
         if not room:
             self._buffers = ()
@@ -302,20 +302,20 @@ def causal_mask(start: int | mx.array, rows: int, keys: range, window: int | Non
         row = np.arange(keys.start, keys.stop) <= start
         row[: 0 if window is None else max(0, start - window + 1 - keys.start)] = False
         return mx.array(row[None])
-    queries = positions(start, range(rows))[:, None]
+    queries = row_positions(start, range(rows))[:, None]
     places = mx.arange(keys.start, keys.stop)[None]
     seen = places <= queries
     return seen if window is None else seen & (places > queries - window)
 
 
-def positions(start: int | mx.array, rows: range) -> mx.array:
+def row_positions(start: int | mx.array, rows: range) -> mx.array:
     """Positions int [R] of rows `rows` of a block whose first row is at position `start`."""
     if isinstance(start, int):
         return mx.arange(start + rows.start, start + rows.stop)
     return mx.arange(rows.start, rows.stop) + start
 
 
-def written(buffers: Buffers, rows: Buffers, start: int | mx.array) -> Buffers:
+def with_rows_written(buffers: Buffers, rows: Buffers, start: int | mx.array) -> Buffers:
     """Write keys and values into KV buffers from row `start` on; return the new buffers.
 
     MLX does not check that there is room. Other references to the old arrays keep the old contents.
@@ -329,9 +329,11 @@ def written(buffers: Buffers, rows: Buffers, start: int | mx.array) -> Buffers:
     return new
 
 
-def with_blanks(buffers: Buffers, like: Buffers, rows: int) -> Buffers:
-    """Append `rows` zero rows, shaped like those of `like`, to KV buffers, which may be empty."""
-    blanks = [mx.zeros((*its.shape[:2], rows, its.shape[3]), dtype=its.dtype) for its in like]
+def with_blank_rows(buffers: Buffers, template_arrays: Buffers, rows: int) -> Buffers:
+    """Append `rows` zero rows, shaped as in `template_arrays`, to KV buffers, maybe empty ones."""
+    blanks = [
+        mx.zeros((*its.shape[:2], rows, its.shape[3]), dtype=its.dtype) for its in template_arrays
+    ]
     if not buffers:
         return tuple(blanks)
     pairs = zip(buffers, blanks, strict=True)

@@ -18,7 +18,7 @@ _AT_ONCE = 512
 """Tokens that are read again in one pass."""
 
 
-class Read(Protocol):
+class ReadTokens(Protocol):
     """Forward pass over tokens [1, T] that writes to these caches -> hidden states [1, T, H]."""
 
     def __call__(self, tokens: mx.array, caches: LayerCaches, *, is_long: bool) -> mx.array:
@@ -45,15 +45,15 @@ class ByLengthSnapshot(NamedTuple):
 class CacheByLength:
     """LayerCache (contract.py) of all layers, with separate KV caches for short and long texts.
 
-    A text is long from border + 1 tokens on. make: returns empty caches for all layers.
+    A text is long from border + 1 tokens on. make_caches: returns empty caches for all layers.
     """
 
     keeps_any_prefix = True
     keeps_all_rows = False
 
-    def __init__(self, make: Callable[[], LayerCaches], border: int) -> None:
-        self._make, self._border, self._age = make, border, 0
-        self._short, self._long = make(), make()
+    def __init__(self, make_caches: Callable[[], LayerCaches], long_text_start: int) -> None:
+        self._make, self._border, self._age = make_caches, long_text_start, 0
+        self._short, self._long = make_caches(), make_caches()
         self._tokens = self._block = mx.zeros((1, 0), dtype=mx.int32)
 
     @property
@@ -66,7 +66,7 @@ class CacheByLength:
         """Bytes of the KV caches for short and for long texts together."""
         return self._short.nbytes + self._long.nbytes
 
-    def read(self, tokens: mx.array, read: Read) -> mx.array:
+    def read_tokens(self, tokens: mx.array, read: ReadTokens) -> mx.array:
         """Run a forward pass over tokens [1, T] -> hidden states [1, T, H].
 
         Each row is rotated by LongRoPE's factors for the length of the text up to it.
@@ -92,7 +92,7 @@ class CacheByLength:
         self._tokens = mx.concatenate([self._tokens, self._block[:, :count]], axis=1)
         self._block = self._block[:, :0]
         if self.length >= self._border + NEAR and self._short.length:
-            self._drop_short()
+            self._drop_short_cache()
 
     def fork(self) -> Self:
         """Copy the KV caches for short and long texts; copies do not see each other's writes."""
@@ -100,9 +100,9 @@ class CacheByLength:
         other._short, other._long = self._short.fork(), self._long.fork()
         return other
 
-    def place(self) -> ByLengthSnapshot:
+    def temporary_snapshot(self) -> ByLengthSnapshot:
         """Snapshot of both KV caches that is valid only for the next NEAR rows."""
-        short, long = self._short.place(), self._long.place()
+        short, long = self._short.temporary_snapshot(), self._long.temporary_snapshot()
         return ByLengthSnapshot(self.length, self._age, short, long)
 
     def snapshot(self) -> ByLengthSnapshot:
@@ -122,13 +122,13 @@ class CacheByLength:
         if snapshot.age == self._age:
             self._short.restore(snapshot.short)
         else:
-            self._drop_short()
+            self._drop_short_cache()
 
     def arrays(self) -> list[mx.array]:
         """Arrays of the KV caches for short and for long texts, and the token ids."""
         return [*self._short.arrays(), *self._long.arrays(), self._tokens]
 
-    def _drop_short(self) -> None:
+    def _drop_short_cache(self) -> None:
         self._short, self._age = self._make(), self._age + 1
 
     @property
@@ -136,9 +136,9 @@ class CacheByLength:
         """Number of rows of the present block that are within the length of a short text."""
         return max(0, min(self._block.shape[1], self._border - self.length))
 
-    def _catch_up(self, caches: LayerCaches, until: int, read: Read, *, is_long: bool) -> None:
-        while caches.length < until:
-            tokens = self._tokens[:, caches.length : min(until, caches.length + _AT_ONCE)]
+    def _catch_up(self, caches: LayerCaches, end: int, read: ReadTokens, *, is_long: bool) -> None:
+        while caches.length < end:
+            tokens = self._tokens[:, caches.length : min(end, caches.length + _AT_ONCE)]
             read(tokens, caches, is_long=is_long)
             caches.commit(tokens.shape[1])
             mx.eval(caches.arrays())

@@ -16,19 +16,19 @@ read again: 150 MB of recurrent states every 2,300 tokens, 460 MB of windows eve
 
 
 class RowCount:
-    """Number of rows of a block that are committed, 1 to `most`; the host learns it late.
+    """Number of rows of a block that are committed, 1 to `most_rows`; the host learns it late.
 
     rows: int32 [1], on the device at once. known: the number, once the host has set it. Until then
     whatever was committed with this count has a `length` without these rows. The host may set a
     lower number than the device has, 0 included, if nothing is committed that was read behind them.
     """
 
-    def __init__(self, rows: mx.array, most: int) -> None:
-        self.rows, self.most = rows, most
+    def __init__(self, rows: mx.array, most_rows: int) -> None:
+        self.rows, self.most = rows, most_rows
         self.known: int | None = None
         self._after: dict[int, mx.array] = {}
 
-    def after(self, length: int) -> mx.array:
+    def length_after(self, length: int) -> mx.array:
         """`length` plus this number of rows, int32 [1]; one array for all layers of a pass."""
         if length not in self._after:
             self._after[length] = self.rows + length
@@ -47,7 +47,7 @@ class LayerSnapshot(Protocol):
         """Bytes of memory held only because of this snapshot."""
 
 
-class Place(NamedTuple):
+class LengthSnapshot(NamedTuple):
     """Snapshot of a layer's cache as a mere length, where committed rows never change.
 
     pending: committed rows after `length` whose number the host does not know yet.
@@ -93,7 +93,7 @@ class LayerCache(Protocol):
     def fork(self) -> Self:
         """Copy this layer's cache; what is written to one copy is not seen in the other."""
 
-    def place(self) -> LayerSnapshot:
+    def temporary_snapshot(self) -> LayerSnapshot:
         """Snapshot of the cache that is valid only for the next NEAR rows.
 
         It holds no array that is written in place, so that the next pass need not copy one.
@@ -152,7 +152,7 @@ class LayerCaches:
         for layer in self.layers:
             layer.commit(count)
 
-    def resolve(self) -> None:
+    def resolve_pending(self) -> None:
         """Add a committed count that the host knows by now to every cache; frees arrays."""
         assert len({layer.length for layer in self.layers}) == 1
 
@@ -164,13 +164,15 @@ class LayerCaches:
         """Replace the caches of all layers by copies of another conversation's."""
         self.layers = other.fork().layers
 
-    def at(self, length: int) -> CachesSnapshot:
+    def snapshot_at_length(self, length: int) -> CachesSnapshot:
         """Snapshot of the caches at an earlier length; only where all layers keep all rows."""
-        return CachesSnapshot(length, (Place(length),) * len(self.layers))
+        return CachesSnapshot(length, (LengthSnapshot(length),) * len(self.layers))
 
-    def place(self) -> CachesSnapshot:
+    def temporary_snapshot(self) -> CachesSnapshot:
         """Snapshot of all layers' caches without copies, valid only for the next NEAR rows."""
-        return CachesSnapshot(self.length, tuple(layer.place() for layer in self.layers))
+        return CachesSnapshot(
+            self.length, tuple(layer.temporary_snapshot() for layer in self.layers)
+        )
 
     def snapshot(self) -> CachesSnapshot:
         """Snapshot of the caches of all layers at the present `length`."""

@@ -21,18 +21,18 @@ from typing import NamedTuple
 import numpy as np
 
 from mlx_engine.cache.contract import WORTH_A_TOKEN, LayerCaches
-from mlx_engine.cache.prompt_folder import PromptFolder, SavedPrompt, remove
+from mlx_engine.cache.prompt_folder import PromptFolder, SavedPrompt, delete_files
 from mlx_engine.cache.prompt_format import (
     UNFIT,
     CacheState,
-    Contents,
+    FileContents,
     NewFile,
     can_be_saved,
     collect_arrays,
-    encode,
-    fill,
+    encode_safetensors,
+    fill_caches,
     nbytes,
-    read,
+    read_prompt_file,
     read_unchecked,
 )
 from mlx_engine.values.errors import Reason
@@ -47,7 +47,7 @@ SAMPLES, SAMPLE_BYTES = 16, 65536
 """Places of a model's file that `fingerprint` reads, and bytes at each."""
 
 
-class Conversation(NamedTuple):
+class SavedConversation(NamedTuple):
     """A conversation whose caches are saved to files or restored from them.
 
     kind: cache formats and drafter, on which the rows depend. tokens: those in the caches. caches:
@@ -63,10 +63,10 @@ class Conversation(NamedTuple):
 class PromptFiles:
     """Saved prompts of one model in a folder.
 
-    model: fingerprint of the model. computed_by: returns by name what else rows depend on (kernels,
-    numerics), which may change while the model is in use. No method raises OSError: `trouble` says
-    what is wrong. A thread that runs no MLX writes the files; all methods are for the engine's
-    thread.
+    model: fingerprint of the model. kernel_provenance: returns by name what else rows depend on
+    (kernels, numerics), which may change while the model is in use. No method raises OSError:
+    `trouble` says what is wrong. A thread that runs no MLX writes the files; all methods are for
+    the engine's thread.
     """
 
     def __init__(
@@ -74,28 +74,28 @@ class PromptFiles:
         folder: Path,
         model: str,
         most_bytes: int,
-        computed_by: Callable[[], Mapping[str, str]] = dict,
+        kernel_provenance: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._folder = PromptFolder(folder)
         self._model = model
         self._most_bytes = most_bytes
-        self._computed_by = computed_by
+        self._computed_by = kernel_provenance
         self._unread: Reason | None = None
         self._unwritten: Reason | None = None
         self._writer = Thread()
         try:
-            self._folder.prepare()
+            self._folder.make_root_folder()
         except OSError as error:
             self._cannot_write(error)
         self._folder.keep_within(most_bytes)
 
     @property
-    def trouble(self) -> Reason | None:
+    def newest_trouble(self) -> Reason | None:
         """Why the newest prompt file was not written, or the last one not read; or None."""
         return self._unwritten or self._unread
 
     @property
-    def tag(self) -> str:
+    def provenance_tag(self) -> str:
         """Hash of the kernels and numerics that would compute cache rows now."""
         return hashlib.sha256(self._provenance_json.encode()).hexdigest()[:16]
 
@@ -107,34 +107,34 @@ class PromptFiles:
 
     def restore(
         self,
-        conversation: Conversation,
-        wanted: Sequence[int],
-        least: int,
-        empty: Callable[[], None],
+        conversation: SavedConversation,
+        prompt_tokens: Sequence[int],
+        shortest_prefix: int,
+        empty_caches: Callable[[], None],
     ) -> CacheState | None:
-        """Fill a conversation's caches from files, for the longest saved prefix of `wanted` tokens.
+        """Fill a conversation's caches from files, for the longest saved prefix of `prompt_tokens`.
 
-        Returns the state, or None where no prefix of `least` tokens or more is saved. empty:
-        empties the caches; called before. Damaged files are removed.
+        Returns the state, or None where no prefix of `shortest_prefix` tokens or more is saved.
+        empty: empties the caches; called before. Damaged files are removed.
         """
-        self._unread, tag = None, self.tag
+        self._unread, tag = None, self.provenance_tag
         while True:
-            saved = self._prefixes(conversation.kind, wanted)
-            long = [prompt for prompt in saved if prompt.end >= least]
+            saved = self._saved_prefixes(conversation.kind, prompt_tokens)
+            long = [prompt for prompt in saved if prompt.end >= shortest_prefix]
             own = [prompt for prompt in long if prompt.tag == tag]
             others = [prompt for prompt in long if prompt.tag != tag]
             if others and (not own or others[-1].end >= own[-1].end + LEAST_NEW):
-                self._unread = _differences(saved[others[-1]][0], self._provenance_json)
+                self._unread = _provenance_difference(saved[others[-1]][0], self._provenance_json)
             if not own:
                 return None
             try:
-                chain = [saved[prompt][0] for prompt in _chain(own[-1], saved)]
-                files = [read(path) for path in chain]
-                empty()
-                restored = fill(conversation.caches, files)
+                chain = [saved[prompt][0] for prompt in _file_chain(own[-1], saved)]
+                files = [read_prompt_file(path) for path in chain]
+                empty_caches()
+                restored = fill_caches(conversation.caches, files)
             except UNFIT as error:
-                empty()
-                remove(saved[own[-1]])
+                empty_caches()
+                delete_files(saved[own[-1]])
                 self._unread = Reason(
                     "prompt-file-damaged",
                     Words(
@@ -154,7 +154,7 @@ class PromptFiles:
         """Whether a thread is writing prompt files; `save` may not be called then."""
         return self._writer.is_alive()
 
-    def save(self, read: Iterable[tuple[Conversation, Sequence[CacheState]]]) -> None:
+    def save(self, read: Iterable[tuple[SavedConversation, Sequence[CacheState]]]) -> None:
         """Start a thread that writes those cache states of conversations that no file holds yet."""
         assert not self.is_writing
         try:
@@ -166,7 +166,9 @@ class PromptFiles:
         except OSError as error:
             self._cannot_write(error)
             return
-        self._writer = Thread(target=_run, args=(jobs,), name="saved-prompts", daemon=True)
+        self._writer = Thread(
+            target=_run_writing_jobs, args=(jobs,), name="saved-prompts", daemon=True
+        )
         self._writer.start()
 
     def wait(self, seconds: float | None = None) -> None:
@@ -175,13 +177,13 @@ class PromptFiles:
             self._writer.join(seconds)
 
     def _writing_jobs(
-        self, conversation: Conversation, states: Sequence[CacheState]
+        self, conversation: SavedConversation, states: Sequence[CacheState]
     ) -> Iterator[Callable[[], None]]:
         """Make a writing job for the cache states that add enough tokens. Raises OSError."""
         if not self._most_bytes or not all(map(can_be_saved, conversation.caches)):
             return
-        folder, tag = self._folder.make_chat_folder(conversation.chat), self.tag
-        found = self._prefixes(conversation.kind, conversation.tokens)
+        folder, tag = self._folder.make_chat_folder(conversation.chat), self.provenance_tag
+        found = self._saved_prefixes(conversation.kind, conversation.tokens)
         there = {prompt: links[0] for prompt, links in found.items() if prompt.tag == tag}
         self._folder.mark_used(there.values(), conversation.chat)
         chain, files = list(there), list[NewFile]()
@@ -201,24 +203,30 @@ class PromptFiles:
             chain.append(SavedPrompt(end, start, keys[end], tag, is_base))
             lengths = json.dumps([places.length for places in state.places])
             told = {"computed": self._provenance_json, "lengths": lengths}
-            files.append(NewFile(chain[-1], encode(Contents(rows | end_arrays, told))))
+            files.append(
+                NewFile(chain[-1], encode_safetensors(FileContents(rows | end_arrays, told)))
+            )
         if files:
             replaced = [folder / prompt.name for prompt in there if not prompt.is_base][:-1]
-            yield partial(self._write, folder, files, list(there.values()), replaced)
+            yield partial(self._write_files, folder, files, list(there.values()), replaced)
 
-    def _write(
-        self, folder: Path, files: Sequence[NewFile], chain: list[Path], replaced: list[Path]
+    def _write_files(
+        self,
+        folder: Path,
+        files: Sequence[NewFile],
+        continued_files: list[Path],
+        replaced_files: list[Path],
     ) -> None:
-        """Write prompt files, in the writing thread. chain: the files that they continue."""
+        """Write prompt files, in the writing thread; they continue `continued_files`."""
         try:
-            new = [file.write(folder) for file in files]
+            new = [file.write_file(folder) for file in files]
         except OSError as error:
             if folder.is_dir():  # else the chat was forgotten
                 self._cannot_write(error)
             return
         self._unwritten = None
-        remove(replaced)
-        self._folder.mark_used([*chain, *new], None)
+        delete_files(replaced_files)
+        self._folder.mark_used([*continued_files, *new], None)
         self._folder.keep_within(self._most_bytes)
 
     def _cannot_write(self, error: OSError) -> None:
@@ -229,31 +237,31 @@ class PromptFiles:
         )
         self._unwritten = Reason("prompt-files-unwritten", words)
 
-    def _prefixes(self, kind: str, tokens: Sequence[int]) -> dict[SavedPrompt, list[Path]]:
+    def _saved_prefixes(self, kind: str, tokens: Sequence[int]) -> dict[SavedPrompt, list[Path]]:
         """Find prompt files of prefixes of these tokens, shortest first, each with its links."""
-        saved = self._folder.saved()
+        saved = self._folder.saved_files()
         keys = self._prefix_hashes(kind, tokens, (prompt.end for prompt in saved))
         found = sorted(prompt for prompt in saved if keys.get(prompt.end) == prompt.key)
         return {prompt: saved[prompt] for prompt in found}
 
     def _prefix_hashes(
-        self, kind: str, tokens: Sequence[int], ends: Iterable[int]
+        self, kind: str, tokens: Sequence[int], prefix_lengths: Iterable[int]
     ) -> dict[int, str]:
-        """Hash the first `end` tokens for each `end` of `ends`; returns {end: hash}."""
+        """Hash the first `end` tokens for each `end` of `prefix_lengths`; returns {end: hash}."""
         digest = hashlib.sha256(f"{self._model} {kind} ".encode())
         data, done, keys = np.array(tokens, dtype=np.int32), 0, dict[int, str]()
-        for end in sorted({end for end in ends if end <= len(tokens)}):
+        for end in sorted({end for end in prefix_lengths if end <= len(tokens)}):
             digest.update(data[done:end].tobytes())
             keys[end], done = digest.hexdigest()[:40], end
         return keys
 
 
-def _run(jobs: list[Callable[[], None]]) -> None:
+def _run_writing_jobs(jobs: list[Callable[[], None]]) -> None:
     while jobs:
         jobs.pop(0)()  # popped, so that the job's bytes are freed
 
 
-def _chain(last: SavedPrompt, saved: Iterable[SavedPrompt]) -> list[SavedPrompt]:
+def _file_chain(last: SavedPrompt, saved: Iterable[SavedPrompt]) -> list[SavedPrompt]:
     """List the prompt files that `last` continues, in order, then `last`. Raises ValueError."""
     chain = [last]
     while chain[0].start:
@@ -274,10 +282,13 @@ def _too_large(size: int) -> Reason:
     return Reason("prompt-files-small", words)
 
 
-def _differences(path: Path, computed: str) -> Reason | None:
+def _provenance_difference(path: Path, provenance_json: str) -> Reason | None:
     """Explain how the kernels or numerics that computed a prompt file differ from today's."""
     with suppress(*UNFIT):
-        there, now = json.loads(read_unchecked(path).metadata["computed"]), json.loads(computed)
+        there, now = (
+            json.loads(read_unchecked(path).metadata["computed"]),
+            json.loads(provenance_json),
+        )
         differ = [name for name in now if there.get(name) != now[name]]
         told = ", ".join(f"{name} {there.get(name)} (now {now[name]})" for name in differ)
         words = Words(
@@ -310,7 +321,7 @@ def fingerprint(path: Path) -> str:
 
 
 def prompt_files(
-    options: LoadOptions, path: str, computed_by: Callable[[], Mapping[str, str]]
+    options: LoadOptions, path: str, kernel_provenance: Callable[[], Mapping[str, str]]
 ) -> PromptFiles | None:
     """Open the saved prompts of a model that was loaded from `path`.
 
@@ -323,10 +334,10 @@ def prompt_files(
         model = " ".join([*places, str(options.head_bits)])
     except OSError:
         return None
-    return PromptFiles(options.prompt_files, model, options.prompt_files_bytes, computed_by)
+    return PromptFiles(options.prompt_files, model, options.prompt_files_bytes, kernel_provenance)
 
 
-def _model_identity(place: str | Path | None) -> str:
+def _model_identity(path_or_id: str | Path | None) -> str:
     """Fingerprint of a model's file or folder, or the id of a model of the Hugging Face hub."""
-    here = Path("" if place is None else place).expanduser()
-    return fingerprint(here) if place is not None and here.exists() else str(place)
+    here = Path("" if path_or_id is None else path_or_id).expanduser()
+    return fingerprint(here) if path_or_id is not None and here.exists() else str(path_or_id)

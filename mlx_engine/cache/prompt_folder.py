@@ -41,14 +41,14 @@ class SavedPrompt(NamedTuple):
     checksum: str = ""
 
     @property
-    def stem(self) -> str:
+    def file_stem(self) -> str:
         """The prompt file's name without checksum and suffix."""
         return f"{self.end}-{self.start}-{self.key}-{self.tag}-{self.is_base:d}"
 
     @property
     def name(self) -> str:
         """The prompt file's name, with checksum and suffix."""
-        return f"{self.stem}-{self.checksum}.safetensors"
+        return f"{self.file_stem}-{self.checksum}.safetensors"
 
 
 class PromptFolder:
@@ -57,7 +57,7 @@ class PromptFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def prepare(self) -> None:
+    def make_root_folder(self) -> None:
         """Make the folder of saved prompts, readable by its owner only. Raises OSError.
 
         Removes files of earlier formats and unfinished files.
@@ -65,13 +65,13 @@ class PromptFolder:
         make_private_folder(self.path)
         for path in self.path.iterdir():
             if _OLD.fullmatch(path.name):
-                remove([path])
+                delete_files([path])
         for folder in self.path.glob(_CHAT):
-            remove(folder.glob("*.part"))
+            delete_files(folder.glob("*.part"))
             with suppress(OSError):
                 folder.rmdir()  # if it is empty
 
-    def saved(self) -> dict[SavedPrompt, list[Path]]:
+    def saved_files(self) -> dict[SavedPrompt, list[Path]]:
         """Find all complete prompt files, each with its hard links, one per chat.
 
         There are none if the folder does not exist.
@@ -102,7 +102,7 @@ class PromptFolder:
         for file in files:
             if total <= most_bytes:
                 return
-            remove(file.links)
+            delete_files(file.links)
             total -= file.nbytes
 
     def chat_folder(self, chat: str | None) -> Path:
@@ -126,7 +126,7 @@ class PromptFolder:
         folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
         return folder
 
-    def forget(self, chat: str) -> None:
+    def forget_chat(self, chat: str) -> None:
         """Remove a chat's saved prompts, except those that other chats use too."""
         _remove_folder(self.chat_folder(chat))
 
@@ -160,7 +160,7 @@ class _StoredFile(NamedTuple):
     links: list[Path]
 
 
-def remove(files: Iterable[Path]) -> None:
+def delete_files(files: Iterable[Path]) -> None:
     """Delete those files that exist."""
     for file in files:
         with suppress(OSError):

@@ -16,7 +16,7 @@ import mlx.core as mx
 
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import CachesSnapshot, LayerCache, LayerCaches, LayerSnapshot
-from mlx_engine.cache.prompt_folder import SavedPrompt, remove
+from mlx_engine.cache.prompt_folder import SavedPrompt, delete_files
 from mlx_engine.cache.recurrent import RecurrentCache, RecurrentSnapshot
 from mlx_engine.cache.window import WindowCache, WindowSnapshot
 from mlx_engine.values.private_files import FILE_MODE
@@ -49,7 +49,7 @@ class CacheState(NamedTuple):
     newest: mx.array | None
 
 
-class Contents(NamedTuple):
+class FileContents(NamedTuple):
     """Arrays and metadata of a safetensors file."""
 
     arrays: Arrays
@@ -62,13 +62,13 @@ class NewFile(NamedTuple):
     name: SavedPrompt
     pieces: list[bytes | memoryview]
 
-    def write(self, folder: Path) -> Path:
+    def write_file(self, folder: Path) -> Path:
         """Write the prompt file under a temporary name, then rename it; return the path. No MLX.
 
         Raises OSError; nothing is left on disk then.
         """
-        part = folder / f"{self.name.stem}.part"
-        digest = hashlib.sha256(self.name.stem.encode())
+        part = folder / f"{self.name.file_stem}.part"
+        digest = hashlib.sha256(self.name.file_stem.encode())
         try:
             opened = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, FILE_MODE)
             with os.fdopen(opened, "wb") as file:
@@ -80,7 +80,7 @@ class NewFile(NamedTuple):
             name = self.name._replace(checksum=digest.hexdigest()[:40]).name
             return part.rename(folder / name)
         except OSError:
-            remove([part])
+            delete_files([part])
             raise
 
 
@@ -113,7 +113,7 @@ def nbytes(arrays: Arrays) -> int:
     return sum(array.nbytes for array in arrays.values())
 
 
-def encode(contents: Contents) -> list[bytes | memoryview]:
+def encode_safetensors(contents: FileContents) -> list[bytes | memoryview]:
     """Encode arrays as a safetensors file, in pieces that share the evaluated arrays' memory."""
     raw = [array.flatten().view(mx.uint8) for array in contents.arrays.values()]
     mx.eval(raw)
@@ -129,7 +129,7 @@ def encode(contents: Contents) -> list[bytes | memoryview]:
     return [len(text).to_bytes(8, "little") + text, *data]
 
 
-def read(path: Path) -> Contents:
+def read_prompt_file(path: Path) -> FileContents:
     """Read a prompt file after comparing its checksum; its arrays are lazy. Raises UNFIT."""
     stem, _, checksum = path.stem.rpartition("-")
     with path.open("rb") as file:
@@ -139,12 +139,14 @@ def read(path: Path) -> Contents:
     return read_unchecked(path)
 
 
-def read_unchecked(path: Path) -> Contents:
+def read_unchecked(path: Path) -> FileContents:
     """Read a prompt file without comparing its checksum; its arrays are lazy. Raises UNFIT."""
-    return Contents(*cast(tuple[Arrays, dict[str, str]], mx.load(str(path), return_metadata=True)))
+    return FileContents(
+        *cast(tuple[Arrays, dict[str, str]], mx.load(str(path), return_metadata=True))
+    )
 
 
-def fill(all_caches: Sequence[LayerCaches], files: Sequence[Contents]) -> CacheState:
+def fill_caches(all_caches: Sequence[LayerCaches], files: Sequence[FileContents]) -> CacheState:
     """Fill empty caches from prompt files that continue each other; return the caches' state.
 
     Raises UNFIT.
@@ -157,7 +159,7 @@ def fill(all_caches: Sequence[LayerCaches], files: Sequence[Contents]) -> CacheS
             for file in files if _is_chained(number, cache) else files[-1:]:
                 names = sorted(n for n in file.arrays if n.startswith(f"{number}.{layer}."))
                 parts.append([file.arrays[name] for name in names])
-            _fill(cache, length, parts)
+            _fill_layer(cache, length, parts)
             if cache.length != length:
                 raise ValueError(
                     f"it has {cache.length} rows of layer {layer} in place of {length}"
@@ -183,15 +185,17 @@ def _saved_arrays(cache: LayerCache, place: LayerSnapshot, start: int) -> list[m
     if isinstance(place, WindowSnapshot):
         return [mx.array([place.first], dtype=mx.int32), *place.rows]
     assert isinstance(place, RecurrentSnapshot)
-    state = place.state if place.replay is None else place.replay.apply_to(place.state)
+    state = place.state if place.replay is None else place.replay.advance_state(place.state)
     return [place.window, state]
 
 
-def _fill(cache: LayerCache, length: int, files: Sequence[list[mx.array]]) -> None:
+def _fill_layer(cache: LayerCache, length: int, files: Sequence[list[mx.array]]) -> None:
     """Fill a layer's empty cache with `length` tokens; files: `_saved_arrays` of each, in order."""
     last = files[-1]
     if isinstance(cache, AttentionCache):
-        cache.fill([mx.concatenate(list(side), axis=2) for side in zip(*files, strict=True)])
+        cache.replace_rows(
+            [mx.concatenate(list(side), axis=2) for side in zip(*files, strict=True)]
+        )
     elif isinstance(cache, WindowCache):
         first: int = last[0].item()  # type: ignore[assignment]
         cache.restore(WindowSnapshot(length, first, tuple(last[1:])))

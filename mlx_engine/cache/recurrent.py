@@ -18,12 +18,17 @@ from typing import NamedTuple, Protocol, Self
 
 import mlx.core as mx
 
-from metal_kernels.choice import ALL_ROWS, ServedRows
-from metal_kernels.gated_delta_block import DeltaRows, ReplaySteps, gated_delta_block, replayed
+from metal_kernels.choice import ALL_ROWS, KernelRowCounts
+from metal_kernels.gated_delta_block import (
+    DeltaRows,
+    ReplaySteps,
+    gated_delta_block,
+    replayed_state,
+)
 from metal_kernels.kernel import Launcher
 from metal_kernels.stock import StockOperations
 from metal_kernels.stock_on_cpu import MLX
-from mlx_engine.cache.contract import LayerSnapshot, Place, RowCount
+from mlx_engine.cache.contract import LayerSnapshot, LengthSnapshot, RowCount
 
 _FEW = 16
 """Up to so many rows a block is kept whole as the next convolution window, which saves a launch; of
@@ -31,19 +36,19 @@ longer blocks the window is copied.
 """
 
 
-class Replay(Protocol):
+class ReplayedSteps(Protocol):
     """Protocol of steps of the gated delta rule that a recurrent state does not contain yet."""
 
     def arrays(self) -> list[mx.array]:
         """List of the arrays that these steps of the delta rule consist of."""
 
-    def first(self, rows: int | mx.array) -> "Replay":
+    def first_steps(self, rows: int | mx.array) -> "ReplayedSteps":
         """The first `rows` of these steps of the delta rule.
 
         rows: int32 [1] where only the device knows the number.
         """
 
-    def apply_to(self, state: mx.array) -> mx.array:
+    def advance_state(self, state: mx.array) -> mx.array:
         """Apply these steps of the delta rule to a recurrent state; returns the new state."""
 
 
@@ -57,13 +62,13 @@ class DeltaBlock(NamedTuple):
     outputs: mx.array
     before: mx.array
     after: mx.array | None
-    steps: Replay
+    steps: ReplayedSteps
 
 
-class DeltaRule(Protocol):
+class DeltaRuleMethod(Protocol):
     """Protocol of an implementation of the gated delta rule over a block of rows."""
 
-    def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
+    def run(self, rows: DeltaRows, state: mx.array, replay: ReplayedSteps | None) -> DeltaBlock:
         """Apply the steps in `replay` to the recurrent state, then the block's rows [1, T, ...]."""
 
 
@@ -83,7 +88,7 @@ class StockSteps(NamedTuple):
         """List of keys, values, decay and beta of these steps of the delta rule."""
         return list(self[:4])
 
-    def first(self, rows: int | mx.array) -> "StockSteps":
+    def first_steps(self, rows: int | mx.array) -> "StockSteps":
         """The first `rows` of these steps of the delta rule.
 
         If only the device knows the number, the other steps stay, with decay 1 and beta 0.
@@ -96,7 +101,7 @@ class StockSteps(NamedTuple):
         decay, beta = mx.where(kept, self.decay, 1.0), mx.where(taken, self.beta, 0.0)
         return self._replace(decay=decay, beta=beta)
 
-    def apply_to(self, state: mx.array) -> mx.array:
+    def advance_state(self, state: mx.array) -> mx.array:
         """Apply these delta-rule steps to a state, by stock MLX; returns the new state."""
         return self.stock.delta_rule(DeltaRows(self.keys, *self[:4]), state)[1]
 
@@ -107,9 +112,9 @@ class StockDelta:
 
     stock: StockOperations = MLX
 
-    def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
+    def run(self, rows: DeltaRows, state: mx.array, replay: ReplayedSteps | None) -> DeltaBlock:
         """Apply the steps in `replay` to the state, then the block's rows, by stock MLX."""
-        before = state if replay is None else replay.apply_to(state)
+        before = state if replay is None else replay.advance_state(state)
         outputs, after = self.stock.delta_rule(rows, before)
         return DeltaBlock(outputs, before, after, StockSteps(*rows[1:], self.stock))
 
@@ -141,26 +146,26 @@ class KernelSteps(NamedTuple):
         """List of keys, delta and decay of these steps of the delta rule."""
         return list(self.steps)
 
-    def first(self, rows: int | mx.array) -> "KernelSteps":
+    def first_steps(self, rows: int | mx.array) -> "KernelSteps":
         """The first `rows` of these steps of the delta rule."""
         return KernelSteps(self.steps, rows, self.launcher, self.counts)
 
     @property
-    def kept(self) -> mx.array:
+    def kept_count(self) -> mx.array:
         """Number of delta-rule steps that count (`taken`), as int32 [1]."""
         return _as_int32(self.taken) if isinstance(self.taken, int) else self.taken
 
-    def apply_to(self, state: mx.array) -> mx.array:
+    def advance_state(self, state: mx.array) -> mx.array:
         """Apply these steps of the delta rule to a recurrent state; returns the new state.
 
         The delta-rule kernel does it, with one new row of zeros.
         """
         if 1 not in self.counts:
             steps = ReplaySteps(*(part.squeeze(0) for part in self.steps))
-            return replayed(state.squeeze(0), self.taken, steps)[None]
+            return replayed_state(state.squeeze(0), self.taken, steps)[None]
         keys, delta, decay = _zero_step(self.steps)
         row = DeltaRows(keys, keys, delta, decay, delta[..., 0])
-        return gated_delta_block(state, self.kept, self.steps, row, self.launcher).settled
+        return gated_delta_block(state, self.kept_count, self.steps, row, self.launcher).settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,19 +176,19 @@ class KernelDelta:
     """
 
     launcher: Launcher
-    long: DeltaRule = StockDelta()
+    long: DeltaRuleMethod = StockDelta()
     counts: Container[int] = ALL_ROWS
 
-    def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
+    def run(self, rows: DeltaRows, state: mx.array, replay: ReplayedSteps | None) -> DeltaBlock:
         """Apply the steps in `replay` to the recurrent state, then the rows of the block."""
         count = rows.keys.shape[1]
         if count not in self.counts:
             return self.long.run(rows, state, replay)
         if not isinstance(replay, KernelSteps):
-            state = state if replay is None else replay.apply_to(state)
+            state = state if replay is None else replay.advance_state(state)
             none = _zero_step(ReplaySteps(rows.keys, rows.values, rows.decay))
             replay = KernelSteps(none, 0, self.launcher, self.counts)
-        done = gated_delta_block(state, replay.kept, replay.steps, rows, self.launcher)
+        done = gated_delta_block(state, replay.kept_count, replay.steps, rows, self.launcher)
         steps = ReplaySteps(rows.keys, done.delta, rows.decay)
         whole = KernelSteps(steps, count, self.launcher, self.counts)
         return DeltaBlock(done.y, done.settled, None, whole)
@@ -201,13 +206,13 @@ class LongKernelDelta:
     counts: Container[int]
     stock: StockOperations = MLX
 
-    def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
+    def run(self, rows: DeltaRows, state: mx.array, replay: ReplayedSteps | None) -> DeltaBlock:
         """Apply the steps in `replay` to the recurrent state, then the rows of a long block."""
         if 1 not in self.counts:
             return StockDelta(self.stock).run(rows, state, replay)
         kernel = KernelDelta(self.launcher, counts=range(1, rows.keys.shape[1] + 1))
         done = kernel.run(rows, state, replay)
-        return done._replace(after=done.steps.apply_to(done.before))
+        return done._replace(after=done.steps.advance_state(done.before))
 
 
 class EmptyReplay(NamedTuple):
@@ -217,19 +222,25 @@ class EmptyReplay(NamedTuple):
         """An empty list of arrays."""
         return []
 
-    def first(self, rows: int | mx.array) -> "EmptyReplay":
+    def first_steps(self, rows: int | mx.array) -> "EmptyReplay":
         """Itself, as there are no steps to cut."""
         del rows
         return self
 
-    def apply_to(self, state: mx.array) -> mx.array:
+    def advance_state(self, state: mx.array) -> mx.array:
         """The given recurrent state, unchanged, as there are no steps to apply."""
         return state
 
 
-def delta_rule(served: ServedRows | None, long: DeltaRule) -> DeltaRule:
-    """Choose the gated delta rule: our kernel, or `long` for long blocks and without a kernel."""
-    return long if served is None else KernelDelta(served.launcher, long, served)
+def choose_delta_rule(
+    served_row_counts: KernelRowCounts | None, long_block_rule: DeltaRuleMethod
+) -> DeltaRuleMethod:
+    """Choose our gated delta rule kernel; `long_block_rule` for long blocks or without a kernel."""
+    return (
+        long_block_rule
+        if served_row_counts is None
+        else KernelDelta(served_row_counts.launcher, long_block_rule, served_row_counts)
+    )
 
 
 class RecurrentSnapshot(NamedTuple):
@@ -243,7 +254,7 @@ class RecurrentSnapshot(NamedTuple):
     length: int
     window: mx.array
     state: mx.array
-    replay: Replay | None
+    replay: ReplayedSteps | None
     skipped: int = 0
     pending: RowCount | None = None
 
@@ -256,13 +267,13 @@ class RecurrentSnapshot(NamedTuple):
         """List of the convolution window, the recurrent state and the steps still to be applied."""
         return [self.window, self.state, *(self.replay.arrays() if self.replay else ())]
 
-    def resolved(self) -> "RecurrentSnapshot":
+    def with_pending_resolved(self) -> "RecurrentSnapshot":
         """This snapshot with its pending row count added, if the host knows that by now."""
         count = None if self.pending is None else self.pending.known
         if count is None:
             return self
         assert self.replay is not None
-        replay = self.replay.first(count) if count else None
+        replay = self.replay.first_steps(count) if count else None
         return RecurrentSnapshot(self.length + count, self.window, self.state, replay, count)
 
 
@@ -281,14 +292,14 @@ class ConvolutionWindow(NamedTuple):
     rows: mx.array
     skipped: int | mx.array
 
-    def alone(self, count: int) -> mx.array:
+    def cut_out_rows(self, count: int) -> mx.array:
         """Cut out the `count` = K-1 rows of the convolution window, [1, K-1, C]."""
         if isinstance(self.skipped, int):
             return self.rows[:, self.skipped : self.skipped + count]
         return mx.take(self.rows, mx.arange(count) + self.skipped, axis=1)
 
     @property
-    def kept(self) -> mx.array:
+    def kept_count(self) -> mx.array:
         """Number of rows before the convolution window (`skipped`), as int32 [1]."""
         return _as_int32(self.skipped) if isinstance(self.skipped, int) else self.skipped
 
@@ -303,7 +314,7 @@ class RecurrentCache:
         self,
         window: mx.array,
         state: mx.array,
-        rule: DeltaRule | None = None,
+        rule_method: DeltaRuleMethod | None = None,
         stock: StockOperations = MLX,
     ) -> None:
         """Start a recurrent layer's cache from zeros: window [1, K-1, C] and a float32 state.
@@ -311,7 +322,7 @@ class RecurrentCache:
         state: [1, value heads, Dv, Dk], an empty array for a layer without one. rule:
         implementation of the gated delta rule, None for stock MLX.
         """
-        self._rule = rule or StockDelta()
+        self._rule = rule_method or StockDelta()
         self._stock = stock
         self._taps = window.shape[1]
         self._committed = RecurrentSnapshot(0, window, state, None)
@@ -321,7 +332,7 @@ class RecurrentCache:
     def _committed_snapshot(self) -> RecurrentSnapshot:
         """The committed snapshot, with its pending row count added if the host knows it."""
         if self._committed.pending is not None:
-            now = self._committed.resolved()
+            now = self._committed.with_pending_resolved()
             if self._block is not None and now.pending is None:  # its pass has replayed them
                 now = now._replace(state=self._block.delta.before, replay=None)
             self._committed = now
@@ -347,9 +358,9 @@ class RecurrentCache:
     def start(self) -> int | mx.array:
         """Position of the next row: an int, or int32 [1] while only the device knows it."""
         now = self._committed_snapshot
-        return now.length if now.pending is None else now.pending.after(now.length)
+        return now.length if now.pending is None else now.pending.length_after(now.length)
 
-    def run(self, rows: DeltaRows, convolved: mx.array) -> mx.array:
+    def run(self, rows: DeltaRows, convolution_rows: mx.array) -> mx.array:
         """Run the delta rule over a block from the committed state -> [1, T, value heads, Dv].
 
         rows: [1, T, ...]; convolved [1, K-1+T, C] is the window followed by the block's rows. The
@@ -358,21 +369,21 @@ class RecurrentCache:
         now = self._committed_snapshot
         replay = now.replay
         if replay is not None and now.pending is not None:
-            replay = replay.first(now.pending.rows)
+            replay = replay.first_steps(now.pending.rows)
         done = self._rule.run(rows, now.state, replay)
         if now.pending is None:  # nobody goes back to before the replay: the old state is let go
             self._committed = now._replace(state=done.before, replay=None)
-        self._block = _WrittenBlock(rows.keys.shape[1], convolved, done)
+        self._block = _WrittenBlock(rows.keys.shape[1], convolution_rows, done)
         return done.outputs
 
-    def write_convolution(self, convolved: mx.array) -> None:
+    def write_convolution(self, convolution_rows: mx.array) -> None:
         """Write a block of a layer that has a convolution but no recurrent state.
 
-        convolved: [1, K-1+T, C], the convolution window followed by the block's rows.
+        convolution_rows: [1, K-1+T, C], the convolution window followed by the block's rows.
         """
         state = self._committed_snapshot.state
-        block = DeltaBlock(convolved, state, state, EmptyReplay())
-        self._block = _WrittenBlock(convolved.shape[1] - self._taps, convolved, block)
+        block = DeltaBlock(convolution_rows, state, state, EmptyReplay())
+        self._block = _WrittenBlock(convolution_rows.shape[1] - self._taps, convolution_rows, block)
 
     def commit(self, count: int | RowCount) -> None:
         """Keep the first `count` rows of the block just run; 0 goes back to before it."""
@@ -389,10 +400,12 @@ class RecurrentCache:
         assert 0 < count <= block.rows
         window = ConvolutionWindow(block.convolved, count)
         if block.rows > _FEW:
-            window = ConvolutionWindow(self._stock.contiguous(window.alone(self._taps)), 0)
+            window = ConvolutionWindow(
+                self._stock.make_contiguous(window.cut_out_rows(self._taps)), 0
+            )
         after = block.delta.after if count == block.rows else None
         state = before if after is None else after
-        replay = steps.first(count) if after is None else None
+        replay = steps.first_steps(count) if after is None else None
         assert isinstance(window.skipped, int)
         self._committed = RecurrentSnapshot(
             length + count, window.rows, state, replay, window.skipped
@@ -402,20 +415,20 @@ class RecurrentCache:
         """Copy this recurrent layer's cache; arrays are shared, as none is written in place."""
         return copy(self)
 
-    def place(self) -> RecurrentSnapshot | Place:
+    def temporary_snapshot(self) -> RecurrentSnapshot | LengthSnapshot:
         """Snapshot that shares the committed arrays; at length 0 a Place, which holds none."""
         now = self._committed_snapshot
-        return now if now.length or now.pending is not None else Place(0)
+        return now if now.length or now.pending is not None else LengthSnapshot(0)
 
-    def snapshot(self) -> RecurrentSnapshot | Place:
+    def snapshot(self) -> RecurrentSnapshot | LengthSnapshot:
         """Snapshot of the committed convolution window and recurrent state.
 
         The window is copied: a view of it would keep the whole block it is from alive.
         """
         if self._committed_snapshot.skipped != 0:
-            window = self._stock.contiguous(self.window.alone(self._taps))
+            window = self._stock.make_contiguous(self.window.cut_out_rows(self._taps))
             self._committed = self._committed._replace(window=window, skipped=0)
-        return self.place()
+        return self.temporary_snapshot()
 
     def restore(self, snapshot: LayerSnapshot) -> None:
         """Go back to a snapshot of the convolution window and recurrent state."""

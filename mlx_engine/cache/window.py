@@ -18,10 +18,10 @@ from mlx_engine.cache.attention import (
     Mask,
     RowsCache,
     causal_mask,
-    with_blanks,
-    written,
+    with_blank_rows,
+    with_rows_written,
 )
-from mlx_engine.cache.contract import NEAR, LayerSnapshot, Place
+from mlx_engine.cache.contract import NEAR, LayerSnapshot, LengthSnapshot
 from mlx_engine.values.memory_plan import WINDOW_SLACK, WINDOW_STEP
 from mlx_engine.values.options import CacheBits
 
@@ -67,16 +67,20 @@ class WindowCache(RowsCache):
     ) -> Mask:
         """Attention mask for a block of N rows that is written next; N is mlx-lm's name."""
         window = min(window_size or self.window, self.window)
-        if self.pending is None and self._length + N <= window and not return_array:
+        if self.pending_rows is None and self._length + N <= window and not return_array:
             return None if N == 1 else "causal"
-        return causal_mask(self.start(), N, range(self._view_start(), self.most + N), window)
+        return causal_mask(
+            self.next_row_index(), N, range(self._view_start(), self.most_committed + N), window
+        )
 
     def keys_and_values(self) -> KeysValues:
         """Return all cached keys and values that the rows written last may attend to.
 
         They begin at a multiple of WINDOW_STEP; the mask hides those that have left the window.
         """
-        return self._read_keys_values(self._at(self._view_start(), self.most + self._block))
+        return self._read_keys_values(
+            self._buffer_slice(self._view_start(), self.most_committed + self._block)
+        )
 
     def append(self, keys: mx.array, values: mx.array) -> Buffers:
         """Write the keys and values of a block; return the whole buffers of the sliding window.
@@ -85,12 +89,12 @@ class WindowCache(RowsCache):
         """
         self._copy = ()  # that is evaluated by now
         self._block = keys.shape[2]
-        end, rows = self.most + self._block, self._quantise_rows(keys, values)
+        end, rows = self.most_committed + self._block, self._quantise_rows(keys, values)
         buffers = self._buffers_to(max(self.first, self._view_start() - NEAR), end, rows)
-        self._buffers = written(buffers, rows, self.start(self.first))
+        self._buffers = with_rows_written(buffers, rows, self.next_row_index(self.first))
         return self._buffers
 
-    def _at(self, begin: int, end: int) -> slice:
+    def _buffer_slice(self, begin: int, end: int) -> slice:
         """Slice of the sliding window's buffers that holds positions `begin` to `end`."""
         return slice(begin - self.first, end - self.first)
 
@@ -99,27 +103,31 @@ class WindowCache(RowsCache):
         if self._buffers and end - self.first <= self._buffers[0].shape[2]:
             return self._buffers
         kept = self._committed_rows(begin)
-        more = end - self.most + WINDOW_SLACK - NEAR
+        more = end - self.most_committed + WINDOW_SLACK - NEAR
         self.first = begin
-        return with_blanks(kept, rows, more)
+        return with_blank_rows(kept, rows, more)
 
     def _committed_rows(self, begin: int) -> Buffers:
         """Committed keys and values from position `begin` on, as stored."""
-        if begin >= self.most:
+        if begin >= self.most_committed:
             return ()
-        return tuple(buffer[:, :, self._at(begin, self.most)] for buffer in self._buffers)
+        return tuple(
+            buffer[:, :, self._buffer_slice(begin, self.most_committed)] for buffer in self._buffers
+        )
 
     def snapshot(self) -> WindowSnapshot:
         """Copy the keys and values of the sliding window that later tokens may see."""
         begin = self._view_start()
         # contiguous: a plain slice would keep the whole buffer alive
-        self._copy = tuple(self._stock.contiguous(rows) for rows in self._committed_rows(begin))
+        self._copy = tuple(
+            self._stock.make_contiguous(rows) for rows in self._committed_rows(begin)
+        )
         return WindowSnapshot(self.length, begin, self._copy)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
         """Take the sliding window to a snapshot, which may be earlier or later."""
         self._length, self._block = snapshot.length, 0
-        self._pending = snapshot.pending if isinstance(snapshot, Place) else None
+        self._pending = snapshot.pending if isinstance(snapshot, LengthSnapshot) else None
         if isinstance(snapshot, WindowSnapshot):
             self.first = snapshot.first
             self._buffers = snapshot.rows  # full, so the next block moves to buffers of its own

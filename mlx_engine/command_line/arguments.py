@@ -156,7 +156,7 @@ class OneLineParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} ({self.prog} --help says more)\n")
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
+def parse_command_line(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse a command line; the result's `command` is the name of the command.
 
     Raises SystemExit with status 2 and one line on stderr when something is wrong.
@@ -186,17 +186,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
+def _argument_reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
     """Make an argparse type of a parser function; reports BadOption in the error's own words."""
 
-    def type_(text: str) -> Any:
+    def argument_type(text: str) -> Any:
         try:
             return read(text)
         except BadOption as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
-    type_.__name__ = getattr(read, "__name__", "value")  # argparse: "invalid float value"
-    return type_
+    argument_type.__name__ = getattr(read, "__name__", "value")  # argparse: "invalid float value"
+    return argument_type
 
 
 def _read_parts(text: str) -> tuple[Part, ...]:
@@ -245,7 +245,7 @@ def _add_flags(
                 *names,
                 dest=field,
                 metavar=usage.split()[-1],
-                type=_reader(READERS.get(field, str)),
+                type=_argument_reader(READERS.get(field, str)),
                 action="append" if field in REPEATED else "store",
                 help=help_words,
             )
@@ -308,17 +308,17 @@ def _add_inspect(parser: argparse.ArgumentParser) -> None:
 def _add_bench(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
     group = parser.add_argument_group("what is measured")
-    add, count = group.add_argument, _reader(read_count)
+    add, count = group.add_argument, _argument_reader(read_count)
     add("--quick", action="store_true", help="measure about an eighth as much")
     words = f"some of {','.join(PARTS)} (default: all)"
-    add("--only", dest="parts", type=_reader(_read_parts), metavar="PARTS", help=words)
+    add("--only", dest="parts", type=_argument_reader(_read_parts), metavar="PARTS", help=words)
     words = "long prompts in place of the nine kinds, in tokens, such as 512,4k,16k,64k"
-    add("--contexts", type=_reader(_read_contexts), metavar="LENGTHS", help=words)
+    add("--contexts", type=_argument_reader(_read_contexts), metavar="LENGTHS", help=words)
     words = (
         "what is compared with drafting off: depths, 4@0.5 for depth 4 with a min-probability, "
         f"draft sources, other programs (default: {','.join(ARMS)})"
     )
-    add("--arms", type=_reader(_read_arms), metavar="ARMS", help=words)
+    add("--arms", type=_argument_reader(_read_arms), metavar="ARMS", help=words)
     words = "compare with llama.cpp's llama-server too, without and with draft-mtp"
     add("--llama-server", type=Path, metavar="PATH", help=words)
     add("--tokens", type=count, metavar="N", help="longest answer in tokens (default: 192)")

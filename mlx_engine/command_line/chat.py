@@ -30,17 +30,17 @@ TERMINATED = 128 + signal.SIGTERM
 """Exit status of a process that SIGTERM ended."""
 
 
-def line_reader(runtime: Runtime, screen: Screen, *, plain: bool) -> ReadLine:
+def make_line_reader(runtime: Runtime, screen: Screen, *, is_plain: bool) -> ReadLine:
     """Make the reader of a chat's lines: from a pipe, plainly typed, or with editing.
 
     Lines are edited by prompt_toolkit, with history and completion: pasted and Alt-Enter line
     breaks are kept, Ctrl-C clears the line, and on an empty line Ctrl-C and Ctrl-D leave.
     """
-    if not plain and runtime.interactive and screen.takes_codes:
+    if not is_plain and runtime.is_interactive and screen.understands_control_codes:
         return edited_lines()
 
     def read_line(question: str) -> str:
-        if runtime.interactive:
+        if runtime.is_interactive:
             screen.answers.file.write(question)
             screen.answers.file.flush()
         try:
@@ -68,7 +68,7 @@ def edited_lines() -> ReadLine:
         event.current_buffer.insert_text("\n")
 
     @keys.add("c-c", filter=Condition(lambda: bool(get_app().current_buffer.text)))
-    def _clear(event: KeyPressEvent) -> None:
+    def _clear_line(event: KeyPressEvent) -> None:
         event.current_buffer.reset(append_to_history=True)  # Up brings it back
 
     session: PromptSession[str] = PromptSession(
@@ -118,11 +118,13 @@ def chat(arguments: Namespace, runtime: Runtime) -> int:
     """Run `headstart chat` until the user leaves; return 2 if --once got no answer, else 0."""
     session_options(arguments, SamplingOptions())  # raises BadOption before the model is loaded
     pictures = tuple(read_picture(path) for path in arguments.image or ())
-    screen = make_screen(runtime.stdout, runtime.stderr, plain=arguments.plain)
+    screen = make_screen(runtime.stdout, runtime.stderr, is_plain=arguments.plain)
     with _exit_on_sigterm(), ExitStack() as stack:
-        with screen.quiet_keys():  # keys typed while it loads wait for the first line
-            read_line = line_reader(runtime, screen, plain=arguments.plain)
-            engine = stack.enter_context(closing(load_model(arguments, runtime, screen.progress)))
+        with screen.keys_unechoed():  # keys typed while it loads wait for the first line
+            read_line = make_line_reader(runtime, screen, is_plain=arguments.plain)
+            engine = stack.enter_context(
+                closing(load_model(arguments, runtime, screen.show_status))
+            )
         session = engine.session(
             system=arguments.system,
             thinking=arguments.thinking,
@@ -130,22 +132,22 @@ def chat(arguments: Namespace, runtime: Runtime) -> int:
             **session_options(arguments, engine.description.sampling),
         )
         chat = Chat(engine, session, screen)
-        chat.greet(runtime.machine().words)
+        chat.print_greeting(runtime.machine().words)
         chat.add_pictures(pictures)
         if arguments.once is not None:
             return 0 if chat.send(arguments.once) else 2
-        if runtime.interactive:
+        if runtime.is_interactive:
             chat.explain_colours()
-            screen.note(INVITATION)
+            screen.print_note(INVITATION)
         try:
             while chat.is_open:
                 run_line(chat, read_line(PROMPT_MARK).strip())
         except EOFError:
             pass
         except KeyboardInterrupt:
-            screen.note("")
+            screen.print_note("")
         with suppress(EOFError, KeyboardInterrupt):
-            while runtime.interactive and chat.is_unsaved:
+            while runtime.is_interactive and chat.is_unsaved:
                 offer_to_save(chat, read_line(SAVE_QUESTION).strip())
     return 0
 

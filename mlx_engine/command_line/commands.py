@@ -56,20 +56,20 @@ def generate(arguments: Namespace, runtime: Runtime) -> int:
     KeyboardInterrupt raised.
     """
     session_options(arguments, SamplingOptions())  # raises BadOption before the model is loaded
-    screen = make_screen(runtime.stderr, runtime.stderr, plain=False)
+    screen = make_screen(runtime.stderr, runtime.stderr, is_plain=False)
     prompt = _read_prompt(runtime, screen) if arguments.prompt is None else arguments.prompt
-    with closing(load_model(arguments, runtime, screen.progress)) as engine:
+    with closing(load_model(arguments, runtime, screen.show_status)) as engine:
         session = engine.session(**session_options(arguments, engine.description.sampling))
         draft, why_not = session.draft, session.why_not_drafting
         if why_not is not None and draft.source != "none" and draft.depth != 0:
-            screen.note(why_not.words, WARNING)
+            screen.print_note(why_not.words, WARNING)
         stopped = threading.Event()
 
-        def stop() -> None:
+        def should_stop() -> None:
             stopped.set()
             session.stop()
 
-        with stopped_by_interrupt(stop):
+        with stopped_by_interrupt(should_stop):
             if arguments.chat:
                 *_, last = session.send(prompt)
                 assert isinstance(last, GenerationFinished)
@@ -90,9 +90,9 @@ def generate(arguments: Namespace, runtime: Runtime) -> int:
             print(json.dumps(report), file=runtime.stdout)
         else:
             print(made.text, file=runtime.stdout)
-            screen.note(status_line(made.stats))
+            screen.print_note(status_line(made.stats))
         if made.finish_reason == "end" and made.stats.generated_tokens <= 1 and not arguments.chat:
-            screen.note(ENDED_AT_ONCE, WARNING)
+            screen.print_note(ENDED_AT_ONCE, WARNING)
         if stopped.is_set():
             raise KeyboardInterrupt
     return 0
@@ -100,7 +100,7 @@ def generate(arguments: Namespace, runtime: Runtime) -> int:
 
 def _read_prompt(runtime: Runtime, screen: Screen) -> str:
     if runtime.stdin.isatty():
-        screen.note("Type a prompt; Ctrl-D on an empty line ends it.")
+        screen.print_note("Type a prompt; Ctrl-D on an empty line ends it.")
     try:
         text = runtime.stdin.read()
     except UnicodeDecodeError as error:
@@ -112,19 +112,19 @@ def _read_prompt(runtime: Runtime, screen: Screen) -> str:
 
 def inspect(arguments: Namespace, runtime: Runtime) -> int:
     """Run `headstart inspect`: print a model's description as tables, or with --json as JSON."""
-    screen = make_screen(runtime.stdout, runtime.stderr, plain=False)
-    fetched = percent_progress(screen.progress, DOWNLOADING)
+    screen = make_screen(runtime.stdout, runtime.stderr, is_plain=False)
+    fetched = percent_progress(screen.show_status, DOWNLOADING)
     try:
         model = runtime.inspect(
             arguments.model, heads=arguments.heads, on_download=fetched, text=True
         )
     finally:
-        screen.progress("")
+        screen.show_status("")
     gpu_bytes = runtime.machine().gpu_bytes or ROOMY
     if arguments.json:
         print(json.dumps(description_report(model, gpu_bytes)), file=runtime.stdout)
     else:
-        _show(model, gpu_bytes, screen)
+        _print_description(model, gpu_bytes, screen)
     return 0
 
 
@@ -136,13 +136,13 @@ def serve(arguments: Namespace, runtime: Runtime) -> int:
     draft = draft_options(arguments)
     options = ServerOptions(**given_options(arguments, ServerOptions))
     options = replace(options, key=options.key or server_key())
-    screen = make_screen(runtime.stderr, runtime.stderr, plain=False)
+    screen = make_screen(runtime.stderr, runtime.stderr, is_plain=False)
 
-    def announce(name: str, address: str) -> None:
+    def print_address(name: str, address: str) -> None:
         print(f"{name} at {address} (Ctrl-C ends)", file=runtime.stdout, flush=True)
 
-    load = partial(load_model, arguments, runtime, screen.progress)
-    serve_until_stopped(load, options, draft, announce)
+    load = partial(load_model, arguments, runtime, screen.show_status)
+    serve_until_stopped(load, options, draft, print_address)
     return 0
 
 
@@ -155,24 +155,24 @@ def description_report(model: ModelDescription, gpu_bytes: int) -> dict[str, Any
 
     memory_needed: bytes on a GPU of gpu_bytes. memory_plan: the same bytes by use.
     """
-    plans = [model.memory_plan(context, gpu_bytes=gpu_bytes) for context in _contexts(model)]
+    plans = [model.memory_plan(context, gpu_bytes=gpu_bytes) for context in _context_lengths(model)]
     return asdict(model) | {
         "cache_bytes_per_token": model.cache_bytes_per_token,
         "state_bytes": model.state_bytes,
-        "memory_needed": {str(plan.context): plan.total for plan in plans},
+        "memory_needed": {str(plan.context): plan.total_bytes for plan in plans},
         "memory_plan": {str(plan.context): asdict(plan) for plan in plans},
     }
 
 
-def _contexts(model: ModelDescription) -> list[int]:
+def _context_lengths(model: ModelDescription) -> list[int]:
     return sorted({min(SHORT_CONTEXT, model.context_length), model.context_length})
 
 
-def _show(model: ModelDescription, gpu_bytes: int, screen: Screen) -> None:
+def _print_description(model: ModelDescription, gpu_bytes: int, screen: Screen) -> None:
     facts = Table(show_header=False, box=None, pad_edge=False)
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
-    for name, value in _facts(model, gpu_bytes):
+    for name, value in _model_facts(model, gpu_bytes):
         facts.add_row(name, Text(without_controls(value)))
     groups = Table(box=None, pad_edge=False, header_style="dim")
     for header in ("weights", "tensors", "parameters", "size", "stored as"):
@@ -182,7 +182,7 @@ def _show(model: ModelDescription, gpu_bytes: int, screen: Screen) -> None:
             Text(without_controls(group.name)),
             str(group.tensors),
             count_words(group.parameters),
-            _size(group),
+            _size_text(group),
             Text(without_controls(group.words)),
         )
     screen.answers.print(Text(without_controls(model.name), style="bold"), soft_wrap=True)
@@ -195,7 +195,7 @@ def _show(model: ModelDescription, gpu_bytes: int, screen: Screen) -> None:
         screen.answers.print(Text(without_controls(text), style=WARNING), soft_wrap=True)
 
 
-def _size(group: TensorGroup) -> str:
+def _size_text(group: TensorGroup) -> str:
     """Words on the size of a model's weights in memory, after that in the file if it differs."""
     size = size_words(group.nbytes)
     if group.file_nbytes in (None, group.nbytes):
@@ -203,15 +203,17 @@ def _size(group: TensorGroup) -> str:
     return f"{size_words(group.file_nbytes or 0)} -> {size}"
 
 
-def _memory(model: ModelDescription, context: int, gpu_bytes: int) -> str:
+def _memory_words(model: ModelDescription, context: int, gpu_bytes: int) -> str:
     """Words on the memory a model needs with Metal, and without Metal where that differs."""
     words = f"{size_words(model.memory_needed(context, gpu_bytes=gpu_bytes))} with Metal"
     if model.without_metal is None:
         return words
-    return f"{words}, {size_words(model.on(metal=False).memory_needed(context))} without"
+    return (
+        f"{words}, {size_words(model.for_machine(has_metal=False).memory_needed(context))} without"
+    )
 
 
-def _cache(model: ModelDescription) -> str:
+def _cache_words(model: ModelDescription) -> str:
     """Bytes of a token's keys and values in 16, 8 and 4 bits, or why only 16 are possible."""
     if model.packed_cache is not None:
         return (
@@ -222,15 +224,15 @@ def _cache(model: ModelDescription) -> str:
     return f"{', '.join(sizes)}, for each token"
 
 
-def _facts(model: ModelDescription, gpu_bytes: int) -> list[tuple[str, str]]:
+def _model_facts(model: ModelDescription, gpu_bytes: int) -> list[tuple[str, str]]:
     active, heads = model.active_parameters, f"{model.mtp_heads}"
     for_each = "" if active is None else f", {count_words(active)} for each token"
     heads += "" if model.mtp is None else ", not in use"
     heads += f", from {model.heads_from}" if model.heads_from else ""
     drafters = [("draft model beside", path) for path in model.draft_models]
     memory = [
-        (f"memory at {token_words(context)}", _memory(model, context, gpu_bytes))
-        for context in _contexts(model)
+        (f"memory at {token_words(context)}", _memory_words(model, context, gpu_bytes))
+        for context in _context_lengths(model)
     ]
     return [
         ("file", model.path),
@@ -243,7 +245,7 @@ def _facts(model: ModelDescription, gpu_bytes: int) -> list[tuple[str, str]]:
         ("context", f"{token_words(model.context_length)} tokens"),
         ("MTP heads", heads),
         *drafters,
-        ("keys and values", _cache(model)),
+        ("keys and values", _cache_words(model)),
         *memory,
     ]
 
@@ -254,7 +256,7 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 def doctor(arguments: Namespace, runtime: Runtime) -> int:
     """Run `headstart doctor`: print a line a finding, or JSON; return 1 when a check failed."""
     findings = []
-    screen = make_screen(runtime.stdout, runtime.stderr, plain=False)
+    screen = make_screen(runtime.stdout, runtime.stderr, is_plain=False)
     for finding in runtime.examine(arguments.model):
         findings.append(finding)
         if not arguments.json:
@@ -277,20 +279,20 @@ def bench(arguments: Namespace, runtime: Runtime) -> int:
     With --json one JSON line too; tables then go to stderr. After Ctrl-C the figures so far are
     printed and KeyboardInterrupt raised.
     """
-    from mlx_engine.bench.report import Plan, quick_plan
+    from mlx_engine.bench.report import BenchPlan, quick_plan
     from mlx_engine.bench.run_bench import bench_progress, run_bench
     from mlx_engine.bench.tables import WIDEST, write_picture
 
-    plan = quick_plan() if arguments.quick else Plan()
+    plan = quick_plan() if arguments.quick else BenchPlan()
     sampling = sampling_options(arguments, plan.sampling)
-    plan = replace(plan, **given_options(arguments, Plan), sampling=sampling)
+    plan = replace(plan, **given_options(arguments, BenchPlan), sampling=sampling)
     picture = arguments.svg
     if picture is not None and (picture.is_dir() or not picture.parent.is_dir()):
         raise BadOption(f"--svg {picture} is not possible: name a file in a folder that exists.")
-    screen = make_screen(runtime.stdout, runtime.stderr, plain=False)
+    screen = make_screen(runtime.stdout, runtime.stderr, is_plain=False)
     console = screen.notes if arguments.json else screen.answers
     console.width = max(console.width, WIDEST)
-    with closing(load_model(arguments, runtime, screen.progress)) as engine:
+    with closing(load_model(arguments, runtime, screen.show_status)) as engine:
         report = run_bench(
             engine,
             plan,
@@ -307,4 +309,4 @@ def bench(arguments: Namespace, runtime: Runtime) -> int:
             raise BadOption(f"--svg {picture} cannot be written: {error.strerror}.") from error
     if report.is_interrupted:
         raise KeyboardInterrupt
-    return 0 if report.difference is None else 1
+    return 0 if report.text_difference is None else 1

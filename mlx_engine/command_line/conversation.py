@@ -53,14 +53,14 @@ def stopped_by_interrupt(stop: Callable[[], None]) -> Iterator[None]:
     """
     presses = 0
 
-    def pressed(_signal: int, _frame: FrameType | None) -> None:
+    def on_interrupt(_signal: int, _frame: FrameType | None) -> None:
         nonlocal presses
         presses += 1
         if presses > 1:
             raise KeyboardInterrupt
         stop()
 
-    before = signal.signal(signal.SIGINT, pressed)
+    before = signal.signal(signal.SIGINT, on_interrupt)
     try:
         yield
     finally:
@@ -87,20 +87,20 @@ class Chat:
         """Whether leaving the chat would lose messages that no file holds."""
         return self.session.messages not in ((), self.saved)
 
-    def answer(self, ask: Callable[[], Iterator[Event]]) -> bool:
+    def show_answer_of(self, begin_answer: Callable[[], Iterator[Event]]) -> bool:
         """Show an answer that Ctrl-C can stop; prints an error and returns False."""
         try:
-            with stopped_by_interrupt(self.session.stop), self.screen.quiet_keys():
-                self.screen.show_answer(ask())
+            with stopped_by_interrupt(self.session.stop), self.screen.keys_unechoed():
+                self.screen.show_answer(begin_answer())
         except EngineError as error:
-            self.screen.note(str(error), WARNING)
+            self.screen.print_note(str(error), WARNING)
             return False
         return True
 
     def send(self, text: str) -> bool:
         """Send a message with the pictures that wait for it, which stay if there is an error."""
         pictures = self.pictures
-        is_answered = self.answer(lambda: self.session.send(text, pictures))
+        is_answered = self.show_answer_of(lambda: self.session.send(text, pictures))
         if is_answered:
             self.pictures = ()
         return is_answered
@@ -112,11 +112,11 @@ class Chat:
             raise BadOption("{words}", words=why_not.words)
         self.pictures += pictures
 
-    def greet(self, machine: str) -> None:
+    def print_greeting(self, machine: str) -> None:
         """Print the model, the machine, settings in effect, and why something is off."""
         model = self.engine.description
         heads = f"{model.mtp_heads} MTP head{'s' if model.mtp_heads != 1 else ''}"
-        self.screen.note(
+        self.screen.print_note(
             f"{model.name} · {count_words(model.parameters)} parameters · {model.quantisation} · "
             f"{heads if model.mtp_heads else 'no MTP heads'} · numerics {model.numerics} · "
             f"{model.activations} · "
@@ -124,24 +124,24 @@ class Chat:
             "bold",
         )
         for reason in model.declined:
-            self.screen.note(reason.words, WARNING)
+            self.screen.print_note(reason.words, WARNING)
         if self.session.cache != UNQUANTISED:
-            self.screen.note(f"Keys and values: {self.session.cache.words}")
+            self.screen.print_note(f"Keys and values: {self.session.cache.words}")
         self.explain_drafting()
 
     def explain_colours(self) -> None:
         """Print what the colours of drafted words mean, where there are colours and drafts."""
         if self.screen.answers.color_system and self.session.why_not_drafting is None:
             depth = self.session.draft.depth
-            self.screen.legend(MAX_DEPTH if depth == "auto" else depth)
+            self.screen.print_colour_legend(MAX_DEPTH if depth == "auto" else depth)
 
     def explain_drafting(self) -> None:
         """Print why this chat will draft nothing, if so."""
         reason = self.session.why_not_drafting
         if reason is not None:
-            self.screen.note(reason.words, WARNING)
+            self.screen.print_note(reason.words, WARNING)
         elif self.session.draft.depth == 0:
-            self.screen.note("Drafting is off: the depth is set to 0.", WARNING)
+            self.screen.print_note("Drafting is off: the depth is set to 0.", WARNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,67 +176,67 @@ def _run_command(chat: Chat, line: str) -> None:
     if command is None:
         near = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
         hint = f"did you mean /{near[0]}?" if near else "/help lists the commands."
-        chat.screen.note(f"There is no command /{name}: {hint}", WARNING)
+        chat.screen.print_note(f"There is no command /{name}: {hint}", WARNING)
         return
     if rest.strip() and not command.usage:
-        chat.screen.note(f"Write /{name} alone: it takes nothing more.", WARNING)
+        chat.screen.print_note(f"Write /{name} alone: it takes nothing more.", WARNING)
         return
     try:
         command.run(chat, rest.strip())
     except EngineError as error:
-        chat.screen.note(str(error), WARNING)
+        chat.screen.print_note(str(error), WARNING)
 
 
-def _help(chat: Chat, _rest: str) -> None:
+def _help_command(chat: Chat, _rest: str) -> None:
     table = Table.grid(padding=(0, 2, 0, 0))
     for name, command in COMMANDS.items():
         table.add_row(f"/{name} {command.usage}".strip(), command.help, style=NOTE)
-    chat.screen.notes.print(table, width=chat.screen.width)
-    chat.screen.note("To send a message that starts with /, type two: //etc/hosts", "")
+    chat.screen.notes.print(table, width=chat.screen.line_width)
+    chat.screen.print_note("To send a message that starts with /, type two: //etc/hosts", "")
 
 
-def _system(chat: Chat, rest: str) -> None:
-    if rest:
-        chat.session.system = None if rest == "off" else rest
-    chat.screen.note(f"System prompt: {chat.session.system or 'none'}")
+def _system_command(chat: Chat, argument: str) -> None:
+    if argument:
+        chat.session.system = None if argument == "off" else argument
+    chat.screen.print_note(f"System prompt: {chat.session.system or 'none'}")
 
 
-def _template(chat: Chat, rest: str) -> None:
+def _template_command(chat: Chat, argument: str) -> None:
     session = chat.session
-    if rest:
-        given = template_arguments(rest.split())
+    if argument:
+        given = template_arguments(argument.split())
         session.template_arguments = dict(session.template_arguments) | given
     asked = ", ".join(chat.engine.description.template_arguments) or "none"
     values = session.template_arguments.items()
     words = " ".join(f"{name}={template_value_text(value)}" for name, value in values)
-    chat.screen.note(f"Template: {words or 'nothing set'} (it takes: {asked})")
+    chat.screen.print_note(f"Template: {words or 'nothing set'} (it takes: {asked})")
 
 
-def _draft(chat: Chat, rest: str) -> None:
-    chat.session.draft = change_draft(chat.session.draft, rest.split())
-    chat.screen.note(f"Drafting: {option_words(chat.session.draft)}")
+def _draft_command(chat: Chat, argument: str) -> None:
+    chat.session.draft = change_draft(chat.session.draft, argument.split())
+    chat.screen.print_note(f"Drafting: {option_words(chat.session.draft)}")
     chat.explain_drafting()
 
 
-def _cache(chat: Chat, rest: str) -> None:
+def _cache_command(chat: Chat, argument: str) -> None:
     session = chat.session
-    before, session.cache = session.cache, change_cache(session.cache, rest.split())
+    before, session.cache = session.cache, change_cache(session.cache, argument.split())
     is_read = session.cache != before and session.messages
     again = " (the next message reads the conversation again)" if is_read else ""
-    chat.screen.note(f"Keys and values: {session.cache.words}{again}")
+    chat.screen.print_note(f"Keys and values: {session.cache.words}{again}")
 
 
-def _sampling(chat: Chat, rest: str) -> None:
-    chat.session.sampling = change_options(chat.session.sampling, rest.split())
-    chat.screen.note(f"Sampling: {option_words(chat.session.sampling)}")
+def _sampling_command(chat: Chat, argument: str) -> None:
+    chat.session.sampling = change_options(chat.session.sampling, argument.split())
+    chat.screen.print_note(f"Sampling: {option_words(chat.session.sampling)}")
 
 
-def _stats(chat: Chat, _rest: str) -> None:
+def _stats_command(chat: Chat, _rest: str) -> None:
     if not chat.session.stats.passes:
-        chat.screen.note("There are no figures yet: send a message first.", WARNING)
+        chat.screen.print_note("There are no figures yet: send a message first.", WARNING)
         return
     figures = stats_figures(chat.session.stats, chat.session.draft_output)
-    chat.screen.notes.print(figures, style=NOTE, width=chat.screen.width)
+    chat.screen.notes.print(figures, style=NOTE, width=chat.screen.line_width)
 
 
 def stats_figures(stats: GenerationStats, output: DraftOutput | None) -> Table:
@@ -257,11 +257,11 @@ def stats_figures(stats: GenerationStats, output: DraftOutput | None) -> Table:
     table.add_row("seed", f"{stats.seed}")
     for part in stats.by_source:
         matrix = f", output head {output}" if output and part.source == "mtp" else ""
-        table.add_row(f"by {part.source}", f"{_share(part.accepted, part.drafted)}{matrix}")
+        table.add_row(f"by {part.source}", f"{_share_words(part.accepted, part.drafted)}{matrix}")
     for depth, (accepted, drafted) in enumerate(
         zip_longest(stats.accepted_by_depth, stats.drafted_by_depth, fillvalue=0), 1
     ):
-        table.add_row(f"depth {depth}", _share(accepted, drafted))
+        table.add_row(f"depth {depth}", _share_words(accepted, drafted))
     stages = {
         "draft": stats.draft_ms,
         "verify": stats.verify_ms,
@@ -274,37 +274,39 @@ def stats_figures(stats: GenerationStats, output: DraftOutput | None) -> Table:
     return table
 
 
-def _share(accepted: int, drafted: int) -> str:
+def _share_words(accepted: int, drafted: int) -> str:
     return f"accepted {accepted}/{drafted} ({percent_words(accepted, drafted)})"
 
 
-def _regenerate(chat: Chat, _rest: str) -> None:
-    chat.answer(chat.session.regenerate)
+def _regenerate_command(chat: Chat, _rest: str) -> None:
+    chat.show_answer_of(chat.session.regenerate)
 
 
-def _continue(chat: Chat, _rest: str) -> None:
+def _continue_command(chat: Chat, _rest: str) -> None:
     before = chat.session.messages
-    if chat.answer(chat.session.continue_answer) and chat.session.messages == before:
-        chat.screen.note("The answer is complete; /regenerate gives another.", WARNING)
+    if chat.show_answer_of(chat.session.continue_answer) and chat.session.messages == before:
+        chat.screen.print_note("The answer is complete; /regenerate gives another.", WARNING)
 
 
-def _drop(chat: Chat, _rest: str) -> None:
+def _drop_command(chat: Chat, _rest: str) -> None:
     unread = chat.session.drop_oldest()
-    chat.screen.note(f"Messages 1 to {unread} are not read any more; /continue goes on.")
+    chat.screen.print_note(f"Messages 1 to {unread} are not read any more; /continue goes on.")
 
 
-def _messages(chat: Chat, _rest: str) -> None:
+def _messages_command(chat: Chat, _rest: str) -> None:
     if not chat.session.messages:
-        chat.screen.note("There are no messages yet.")
+        chat.screen.print_note("There are no messages yet.")
     for number, message in enumerate(chat.session.messages, 1):
         first, *more = message.text.splitlines() or [""]
         first = f"{f'({len(message.images)} pictures) ' if message.images else ''}{first}"
         unread = "(not read) " if number <= chat.session.unread else ""
-        chat.screen.note(f"{number:>3} {message.role:<9} {unread}{first}{' …' if more else ''}")
+        chat.screen.print_note(
+            f"{number:>3} {message.role:<9} {unread}{first}{' …' if more else ''}"
+        )
 
 
-def _edit(chat: Chat, rest: str) -> None:
-    number, _, text = rest.partition(" ")
+def _edit_command(chat: Chat, argument: str) -> None:
+    number, _, text = argument.partition(" ")
     if not number.isdecimal() or not text.strip():
         raise BadOption("Write /edit N TEXT; /messages shows the numbers.")
     messages = enumerate(chat.session.messages)
@@ -312,78 +314,84 @@ def _edit(chat: Chat, rest: str) -> None:
     index = mine.get(number)
     if index is None:
         raise BadOption(f"Message {number} is not one of yours: /messages shows the numbers.")
-    chat.answer(lambda: chat.session.edit(index, text.strip()))
+    chat.show_answer_of(lambda: chat.session.edit(index, text.strip()))
 
 
-def _image(chat: Chat, rest: str) -> None:
-    if rest == "off":
+def _image_command(chat: Chat, argument: str) -> None:
+    if argument == "off":
         chat.pictures = ()
-    elif rest:
-        chat.add_pictures((read_picture(_path(rest, "/image FILE")),))
+    elif argument:
+        chat.add_pictures((read_picture(_path_from_argument(argument, "/image FILE")),))
     sizes = ", ".join(f"{one.width} x {one.height}" for one in chat.pictures)
-    chat.screen.note(f"Pictures with the next message: {sizes or 'none'}")
+    chat.screen.print_note(f"Pictures with the next message: {sizes or 'none'}")
 
 
-def _save(chat: Chat, rest: str) -> None:
-    path = _path(rest, "/save FILE, ending in .md or .json")
+def _save_command(chat: Chat, argument: str) -> None:
+    path = _path_from_argument(argument, "/save FILE, ending in .md or .json")
     session, model = chat.session, chat.engine.description.name
     write_chat(path, SavedChat(model, session.system, session.messages))
     chat.saved = session.messages
-    chat.screen.note(f"Saved {len(session.messages)} messages to {path}")
+    chat.screen.print_note(f"Saved {len(session.messages)} messages to {path}")
 
 
-def _load(chat: Chat, rest: str) -> None:
-    saved = read_chat(_path(rest, "/load FILE, a .json that /save made"))
+def _load_command(chat: Chat, argument: str) -> None:
+    saved = read_chat(_path_from_argument(argument, "/load FILE, a .json that /save made"))
     chat.session.system = saved.system
     chat.session.load_messages(saved.messages)
     chat.saved = chat.session.messages
-    chat.screen.note(f"Loaded {len(saved.messages)} messages; /messages shows them.")
+    chat.screen.print_note(f"Loaded {len(saved.messages)} messages; /messages shows them.")
 
 
-def _path(rest: str, usage: str) -> Path:
-    if not rest:
+def _path_from_argument(argument: str, usage: str) -> Path:
+    if not argument:
         raise BadOption(f"Write {usage}.")
     try:
-        return Path(rest).expanduser()
+        return Path(argument).expanduser()
     except RuntimeError as error:
-        raise BadOption(f"{rest} is not possible: {error}") from None
+        raise BadOption(f"{argument} is not possible: {error}") from None
 
 
-def _clear(chat: Chat, _rest: str) -> None:
+def _clear_command(chat: Chat, _rest: str) -> None:
     chat.session.load_messages(())
-    chat.screen.note("A new chat; settings stay as they are.")
+    chat.screen.print_note("A new chat; settings stay as they are.")
 
 
-def _quit(chat: Chat, _rest: str) -> None:
+def _quit_command(chat: Chat, _rest: str) -> None:
     chat.is_open = False
 
 
 _DRAFT_USAGE = "[SOURCE] [DEPTH | auto | off] [KEY=VALUE]"
 _CACHE_USAGE = "[BITS [HEAD-BITS]]"
 COMMANDS = {
-    "help": ChatCommand("", "this list", _help),
-    "system": ChatCommand("[TEXT | off]", "show or set the system prompt", _system, ("off",)),
-    "template": ChatCommand("[NAME=VALUE ...]", "show or set template arguments", _template),
-    "draft": ChatCommand(_DRAFT_USAGE, "show or set the drafting", _draft, DRAFT_WORDS),
+    "help": ChatCommand("", "this list", _help_command),
+    "system": ChatCommand(
+        "[TEXT | off]", "show or set the system prompt", _system_command, ("off",)
+    ),
+    "template": ChatCommand(
+        "[NAME=VALUE ...]", "show or set template arguments", _template_command
+    ),
+    "draft": ChatCommand(_DRAFT_USAGE, "show or set the drafting", _draft_command, DRAFT_WORDS),
     "cache": ChatCommand(
-        _CACHE_USAGE, "show or set bits of keys and values", _cache, ("16", "8", "4")
+        _CACHE_USAGE, "show or set bits of keys and values", _cache_command, ("16", "8", "4")
     ),
     "sampling": ChatCommand(
-        "[KEY=VALUE ...]", "show or set how tokens are picked", _sampling, SAMPLING_WORDS
+        "[KEY=VALUE ...]", "show or set how tokens are picked", _sampling_command, SAMPLING_WORDS
     ),
     "image": ChatCommand(
-        "[FILE | off]", "show or add pictures of the next message", _image, (), True
+        "[FILE | off]", "show or add pictures of the next message", _image_command, (), True
     ),
-    "stats": ChatCommand("", "figures of the last answer", _stats),
-    "messages": ChatCommand("", "the conversation with its numbers", _messages),
-    "regenerate": ChatCommand("", "answer the last message again", _regenerate),
-    "edit": ChatCommand("N TEXT", "replace your message N and answer from there", _edit),
-    "continue": ChatCommand("", "go on with the last answer", _continue),
-    "drop": ChatCommand("", "skip the oldest turns when the context is full", _drop),
-    "save": ChatCommand("FILE.md | FILE.json", "write the chat to a new file", _save, (), True),
-    "load": ChatCommand("FILE.json", "go on with a saved chat", _load, (), True),
-    "clear": ChatCommand("", "start a new chat", _clear),
-    "quit": ChatCommand("", "leave, as Ctrl-D and Ctrl-C do on an empty line", _quit),
+    "stats": ChatCommand("", "figures of the last answer", _stats_command),
+    "messages": ChatCommand("", "the conversation with its numbers", _messages_command),
+    "regenerate": ChatCommand("", "answer the last message again", _regenerate_command),
+    "edit": ChatCommand("N TEXT", "replace your message N and answer from there", _edit_command),
+    "continue": ChatCommand("", "go on with the last answer", _continue_command),
+    "drop": ChatCommand("", "skip the oldest turns when the context is full", _drop_command),
+    "save": ChatCommand(
+        "FILE.md | FILE.json", "write the chat to a new file", _save_command, (), True
+    ),
+    "load": ChatCommand("FILE.json", "go on with a saved chat", _load_command, (), True),
+    "clear": ChatCommand("", "start a new chat", _clear_command),
+    "quit": ChatCommand("", "leave, as Ctrl-D and Ctrl-C do on an empty line", _quit_command),
 }
 
 

@@ -97,17 +97,17 @@ READERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def change_options(
-    base: "Options", words: Iterable[str], name_of: Callable[[str], str] = lambda _: ""
+    base: "Options", words: Iterable[str], field_name_of: Callable[[str], str] = lambda _: ""
 ) -> "Options":
     """Change options by words such as "temperature=0.2"; raises BadOption.
 
-    name_of: names the field that a word without "=" sets.
+    field_name_of: names the field that a word without "=" sets.
     """
     names, given = [field.name for field in fields(base)], {}
     for word in words:
         key, sign, text = word.partition("=")
         if not sign:
-            key, text = name_of(word), word
+            key, text = field_name_of(word), word
         name = key.strip().lower().replace("-", "_")
         if name not in names:
             keys = ", ".join(names)

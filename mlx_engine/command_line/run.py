@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from errno import EDQUOT, ENOSPC
 
-from mlx_engine.command_line.arguments import parse
+from mlx_engine.command_line.arguments import parse_command_line
 from mlx_engine.command_line.runtime import Runtime, process_runtime
 from mlx_engine.values.errors import EngineError
 
@@ -18,18 +18,20 @@ NO_ROOM = (ENOSPC, EDQUOT)
 Command = Callable[[Namespace, Runtime], int]
 
 
-def run(arguments: Sequence[str], runtime: Runtime | None = None) -> int:
+def run_command_line(arguments: Sequence[str], runtime: Runtime | None = None) -> int:
     """Run a command line and return its exit status; --help and bad flags raise SystemExit."""
     runtime = runtime or process_runtime()
     try:
-        parsed = parse(arguments)
-        status = _command(parsed.command)(parsed, runtime)
+        parsed = parse_command_line(arguments)
+        status = _import_command(parsed.command)(parsed, runtime)
         runtime.stdout.flush()  # so that a closed pipe raises here, not when Python exits
         return status
     except EngineError as error:
         from mlx_engine.command_line.screen import make_screen
 
-        make_screen(runtime.stderr, runtime.stderr, plain=True).note(f"headstart: {error}", "")
+        make_screen(runtime.stderr, runtime.stderr, is_plain=True).print_note(
+            f"headstart: {error}", ""
+        )
         return BAD_INPUT
     except KeyboardInterrupt:
         print(file=runtime.stderr)
@@ -47,7 +49,7 @@ def run(arguments: Sequence[str], runtime: Runtime | None = None) -> int:
         return BUG
 
 
-def _command(name: str) -> Command:
+def _import_command(name: str) -> Command:
     """Import the function of a command only when used, so that parsing and --help stay quick."""
     from mlx_engine.command_line import commands
     from mlx_engine.command_line.chat import chat

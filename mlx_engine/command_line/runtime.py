@@ -40,7 +40,7 @@ class Runtime:
     machine: Callable[[], "Machine"]
 
     @property
-    def interactive(self) -> bool:
+    def is_interactive(self) -> bool:
         """Whether stdin and stdout are a terminal."""
         return self.stdin.isatty() and self.stdout.isatty()
 
@@ -63,30 +63,30 @@ def process_runtime(kernel_verdict: Path | None = None) -> Runtime:
         stderr=sys.stderr or nowhere.open("w"),
         load=partial(mlx_engine.load, kernel_verdict=kernel_verdict),
         inspect=mlx_engine.inspect,
-        examine=lambda model: _doctor().examine(kernel_verdict, model),
-        machine=lambda: _doctor().this_machine(),
+        examine=lambda model: _import_doctor().examine(kernel_verdict, model),
+        machine=lambda: _import_doctor().this_machine(),
     )
 
 
-def _doctor() -> ModuleType:
+def _import_doctor() -> ModuleType:
     """Import the doctor when it is asked: it loads MLX."""
     from mlx_engine.self_check import doctor
 
     return doctor
 
 
-def percent_progress(progress: Callable[[str], None], what: str) -> Callable[[int, int], None]:
+def percent_progress(progress: Callable[[str], None], action: str) -> Callable[[int, int], None]:
     """Make a callback (bytes done, total) that reports progress in words at each per cent."""
     last = ""
 
-    def show(done: int, total: int) -> None:
+    def show_progress(bytes_done: int, total_bytes: int) -> None:
         nonlocal last
-        words = f"{what}: {percent_words(done, total)} of {size_words(total)}"
+        words = f"{action}: {percent_words(bytes_done, total_bytes)} of {size_words(total_bytes)}"
         if words != last:
             progress(words)
         last = words
 
-    return show
+    return show_progress
 
 
 def load_model(arguments: Namespace, runtime: Runtime, progress: Callable[[str], None]) -> "Engine":

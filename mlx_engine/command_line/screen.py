@@ -78,13 +78,13 @@ class WordWrap:
         self._gap, self._word = Text(), Text()
         self._is_code = False
 
-    def add(self, text: str, style: str, width: int) -> Text:
-        """Add streamed text; return what can be printed now, in lines of `width` cells."""
+    def add_text(self, text: str, style: str, line_width: int) -> Text:
+        """Add streamed text; return what can be printed now, in lines of `line_width` cells."""
         written = Text()
         for part in WORDS.findall(text):
             is_wide = part >= "\u2e80"
             if is_wide or part.isspace():
-                self._end_word(width, written)
+                self._end_word(line_width, written)
             if part == "\n":
                 self._is_code ^= self._line.lstrip().startswith(FENCE)
                 written.append("\n")
@@ -93,20 +93,20 @@ class WordWrap:
             self._line += part
             (self._gap if part.isspace() else self._word).append(part, style)
             if is_wide:
-                self._end_word(width, written)
+                self._end_word(line_width, written)
         return written
 
-    def _end_word(self, width: int, written: Text) -> None:
+    def _end_word(self, line_width: int, written: Text) -> None:
         if not self._word:
             return
         end = self._column + self._gap.cell_len + self._word.cell_len
-        if self._column and end > width and not self._is_code:
+        if self._column and end > line_width and not self._is_code:
             written.append("\n")
             end = self._word.cell_len
         else:
             written.append_text(self._gap)
         written.append_text(self._word)
-        self._column = end if end <= width else (end - 1) % width + 1
+        self._column = end if end <= line_width else (end - 1) % line_width + 1
         self._gap, self._word = Text(), Text()
 
 
@@ -125,26 +125,26 @@ class Screen:
     _has_progress: bool = False
 
     @property
-    def takes_codes(self) -> bool:
+    def understands_control_codes(self) -> bool:
         """Whether the terminal understands control codes, so that lines can be edited."""
         return self.answers.is_terminal and not self.answers.is_dumb_terminal
 
     @property
-    def width(self) -> int:
+    def line_width(self) -> int:
         """Cells of a terminal line, also without control codes, where rich does not ask."""
         with suppress(OSError, ValueError):
             return os.get_terminal_size(self.answers.file.fileno()).columns or self.answers.width
         return self.answers.width
 
-    def note(self, text: str, style: str = NOTE) -> None:
+    def print_note(self, text: str, style: str = NOTE) -> None:
         """Print a line to the user that is not the model's text."""
         words = Text(without_controls(text), style=style)
-        self.notes.print(words, soft_wrap=not self.wraps, width=self.width)
+        self.notes.print(words, soft_wrap=not self.wraps, width=self.line_width)
 
-    def piece(self, text: str, style: str = "") -> None:
+    def print_piece(self, text: str, style: str = "") -> None:
         """Print a piece of an answer; where lines wrap, hold the last word back until it ends."""
         if self.wraps:
-            written = self._wrap.add(without_controls(text), style, self.width)
+            written = self._wrap.add_text(without_controls(text), style, self.line_width)
         else:
             written = Text(without_controls(text), style)
         self.answers.print(written, end="", soft_wrap=True)
@@ -154,7 +154,7 @@ class Screen:
         """Style of a word drafted at a depth; words of depth 0, not drafted, are plain."""
         return DEPTH_COLOURS[min(depth, len(DEPTH_COLOURS)) - 1] if depth else ""
 
-    def legend(self, deepest: int) -> None:
+    def print_colour_legend(self, deepest: int) -> None:
         """Print the colours that drafted words of depth 1 to `deepest` have."""
         words = Text.assemble(("Drafted words by depth:", NOTE))
         last = min(deepest, len(DEPTH_COLOURS))
@@ -163,7 +163,7 @@ class Screen:
             words.append(f" {depth}{more}", style=self.depth_style(depth))
         self.notes.print(words)
 
-    def progress(self, text: str) -> None:
+    def show_status(self, text: str) -> None:
         """Replace the terminal's current line by words; "" clears it. Elsewhere print nothing."""
         is_shown = self.notes.is_terminal and not self.notes.is_dumb_terminal
         if is_shown and (text or self._has_progress):
@@ -173,7 +173,7 @@ class Screen:
             self._has_progress = bool(text)
 
     @contextmanager
-    def quiet_keys(self) -> Iterator[None]:
+    def keys_unechoed(self) -> Iterator[None]:
         """In this context keep typed keys for the next line; Ctrl-C works and is not shown.
 
         Where lines are edited, keys are not echoed into the text.
@@ -185,7 +185,7 @@ class Screen:
             yield  # no terminal
             return
         changed = before.copy()
-        changed[3] &= ~(termios.ECHO if self.takes_codes else termios.ECHOCTL)
+        changed[3] &= ~(termios.ECHO if self.understands_control_codes else termios.ECHOCTL)
         changed[3] |= termios.NOFLSH
         termios.tcsetattr(terminal, termios.TCSANOW, changed)
         try:
@@ -202,49 +202,49 @@ class Screen:
                 match event:
                     case PromptProgress(done, total, reused):
                         if total - reused > SHORT_PROMPT and done < total:
-                            self.progress(f"Reading the prompt: {done} of {total} tokens")
+                            self.show_status(f"Reading the prompt: {done} of {total} tokens")
                     case TextPiece():
-                        self.progress("")
+                        self.show_status("")
                         if event.channel != channel:
-                            self._end_line()
+                            self._end_terminal_line()
                             channel = event.channel
                         is_thinking = channel == "thinking"
                         style = THINKING if is_thinking else self.depth_style(event.depth)
-                        self.piece(event.text, style)
+                        self.print_piece(event.text, style)
                     case RoundFinished():
                         last = event.stats
                     case GenerationFinished():
-                        self._end_line()
+                        self._end_terminal_line()
                         self._show_figures(event, last)
         finally:
-            self.progress("")
-            self._end_line()
+            self.show_status("")
+            self._end_terminal_line()
 
-    def _end_line(self) -> None:
+    def _end_terminal_line(self) -> None:
         if self._line_is_open:
-            self.piece("\n")
+            self.print_piece("\n")
 
     def _show_figures(self, finished: GenerationFinished, last: RoundStats | None) -> None:
         if finished.stats.generated_tokens:
-            self.note(f"{status_line(finished.stats)} · depth {last.depth if last else 0}")
+            self.print_note(f"{status_line(finished.stats)} · depth {last.depth if last else 0}")
         if last is not None and last.why is not None:
-            self.note(last.why.words, WARNING)
+            self.print_note(last.why.words, WARNING)
         if ENDINGS[finished.reason]:
-            self.note(ENDINGS[finished.reason], WARNING)
+            self.print_note(ENDINGS[finished.reason], WARNING)
 
 
-def make_screen(stdout: TextIO, stderr: TextIO, *, plain: bool) -> Screen:
+def make_screen(stdout: TextIO, stderr: TextIO, *, is_plain: bool) -> Screen:
     """Make a screen; notes go to stdout at a terminal, and to stderr when stdout is piped."""
-    answers = _console(stdout, plain)
-    notes = answers if stdout.isatty() else _console(stderr, plain)
+    answers = _console(stdout, is_plain)
+    notes = answers if stdout.isatty() else _console(stderr, is_plain)
     return Screen(answers, notes, wraps=stdout.isatty())
 
 
-def _console(stream: TextIO, plain: bool) -> Console:
+def _console(stream: TextIO, is_plain: bool) -> Console:
     return Console(
         file=stream,
-        color_system=None if plain else "auto",
-        force_terminal=False if plain else None,
+        color_system=None if is_plain else "auto",
+        force_terminal=False if is_plain else None,
         highlight=False,
         markup=False,
         emoji=False,

@@ -258,7 +258,7 @@ class Answer:
             self._config.sampling,
             self._config.suppressed,
             self._config.first_suppressed if self._prompt.said is EMPTY_ANSWER else (),
-            None if self._grammar is None else self._grammar.fresh(),
+            None if self._grammar is None else self._grammar.reset_copy(),
             self._settings.generation.logprobs,
             self._config.breaking,
         )
@@ -297,7 +297,7 @@ def open_answer(
         context_length=parts.context_length,
     )
     thought, is_thinking = text.thought_markers, prompt.thinking_open
-    grammar = parts.grammars.bind(generation, thought, is_thinking, calls)
+    grammar = parts.grammars.bind_grammar(generation, thought, is_thinking, calls)
     answer = Answer(parts, sequence, drafting, prompt, limits, text, settings, stopped, grammar)
     answer.tally.waited_seconds = waited
     return answer

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
-from mlx_engine.cache.prompt_files import Conversation, PromptFiles
+from mlx_engine.cache.prompt_files import PromptFiles, SavedConversation
 from mlx_engine.cache.prompt_format import CacheState
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.models.contract import Model
@@ -74,7 +74,7 @@ class PromptCache:
             if self._is_free(best) and len(best.tokens) == len(sequence.tokens):
                 self._known.remove(best)
         elif self.files is not None:
-            self._tags.setdefault(sequence, self.files.tag)
+            self._tags.setdefault(sequence, self.files.provenance_tag)
 
     def answer_ended(self, sequence: SequenceState) -> None:
         """Note a conversation to be saved, and drop the least recently used beyond the limit."""
@@ -99,7 +99,7 @@ class PromptCache:
         """
         if self.files is None or self.files.is_writing or not self._unsaved:
             return
-        tag, unsaved = self.files.tag, self._unsaved
+        tag, unsaved = self.files.provenance_tag, self._unsaved
         self._unsaved = {}
         self.files.save(
             (_as_saved(sequence), _states(sequence, count))
@@ -122,7 +122,7 @@ class PromptCache:
         if found is None:
             return False
         sequence.set_restored(wanted[: found.length], found.newest)
-        self._tags[sequence] = self.files.tag
+        self._tags[sequence] = self.files.provenance_tag
         return True
 
     def drop(self, sequence: SequenceState) -> None:
@@ -149,10 +149,12 @@ class PromptCache:
         return not sequence.is_busy and (owner is None or owner() is None)
 
 
-def _as_saved(sequence: SequenceState) -> Conversation:
+def _as_saved(sequence: SequenceState) -> SavedConversation:
     cache, source = sequence.cache, sequence.drafter
     kind = f"{cache.bits} {cache.head_bits} {type(source).__name__} {source.options.source}"
-    return Conversation(kind, sequence.tokens, (sequence.caches, *source.caches), sequence.chat)
+    return SavedConversation(
+        kind, sequence.tokens, (sequence.caches, *source.caches), sequence.chat
+    )
 
 
 def _states(sequence: SequenceState, count: int) -> list[CacheState]:

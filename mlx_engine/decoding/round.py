@@ -24,7 +24,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.cache.contract import RowCount
-from mlx_engine.cache.joint import apart, joint_caches
+from mlx_engine.cache.joint import combine_caches, split_by_conversation
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.contract import Choice, Draft, DraftRequest, ReadRows
 from mlx_engine.drafting.mtp import DraftJob, draft_all
@@ -129,7 +129,7 @@ class Round:
     def can_be_followed(self) -> bool:
         """Whether the next round can be begun before this one's outcome is known."""
         copies = self.choice.by == "prompt-lookup"
-        if self.state.sampler.is_bound:
+        if self.state.sampler.depends_on_tokens:
             return False
         return not self.depth or (self.state.can_follow and not copies)
 
@@ -176,7 +176,7 @@ class Round:
         """
         if isinstance(self._count, RowCount):
             self._count.known = count
-            self.state.caches.resolve()
+            self.state.caches.resolve_pending()
         elif not self._count:
             self.state.commit(self.rows, count)
 
@@ -308,8 +308,10 @@ def _verify(rounds: Sequence[Round]) -> None:
         hidden = [model.forward(tokens[0][None], rounds[0].state.caches)]
     else:
         assert model.joint_forward is not None
-        caches = joint_caches([round_.state.caches for round_ in rounds], counts)
-        hidden = apart(model.joint_forward(mx.concatenate(tokens)[None], caches), counts, axis=1)
+        caches = combine_caches([round_.state.caches for round_ in rounds], counts)
+        hidden = split_by_conversation(
+            model.joint_forward(mx.concatenate(tokens)[None], caches), counts, axis=1
+        )
     groups: dict[_PickKey | None, list[_Unpicked]] = {}
     for round_, token, states in zip(rounds, tokens, hidden, strict=True):
         groups.setdefault(_pick_key(round_, states), []).append(_Unpicked(round_, token, states))
@@ -345,7 +347,7 @@ def _pick_key(round_: Round, hidden: mx.array) -> _PickKey | None:
     model = round_.state.model
     if model.output_rows is None or not model.output_rows.takes(hidden[..., : model.hidden_size]):
         return None
-    how = round_.state.sampler.choosing(round_.request.position, hidden.shape[1])
+    how = round_.state.sampler.token_choice_arguments(round_.request.position, hidden.shape[1])
     return None if how is None else _PickKey(how.keys is not None, how.temperature)
 
 
@@ -355,10 +357,10 @@ def _pick_from_logits(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array
     found = []
     for part, rows in zip(parts, _split_by_round(logits, parts), strict=True):
         sampler, draft = part.round.state.sampler, part.round.draft
-        bound = sampler.bound(rows)
+        bound = sampler.with_grammar_bias(rows)
         picked = sampler.pick(bound, part.round.request.position, draft.tokens)
-        found.append(sampler.marked(rows, picked))
-        part.round.scores = sampler.scores(rows, picked)
+        found.append(sampler.mark_not_finite(rows, picked))
+        part.round.scores = sampler.token_logprobs_of(rows, picked)
     return found
 
 
@@ -366,7 +368,9 @@ def _pick_by_kernel(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
     """Pick tokens of all rounds by a kernel from hidden states, -1 where a logit is not finite."""
     assert model.output_rows is not None
     hows = [
-        part.round.state.sampler.choosing(part.round.request.position, part.tokens.shape[0])
+        part.round.state.sampler.token_choice_arguments(
+            part.round.request.position, part.tokens.shape[0]
+        )
         for part in parts
     ]
     first, keys = hows[0], [how.keys for how in hows if how is not None and how.keys is not None]
@@ -378,7 +382,7 @@ def _pick_by_kernel(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
 
 def _split_by_round(rows: mx.array, parts: Sequence[_Unpicked]) -> list[mx.array]:
     """Cut an array [R, ...] of all rounds' rows into one array for each round."""
-    return apart(rows, [part.tokens.shape[0] for part in parts], axis=0)
+    return split_by_conversation(rows, [part.tokens.shape[0] for part in parts], axis=0)
 
 
 def _concatenate(arrays: Sequence[mx.array], axis: int) -> mx.array:

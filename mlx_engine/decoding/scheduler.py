@@ -400,8 +400,8 @@ class Lookahead:
             self._draft = draft
             self._drafting.follow(state, draft)
         drafter, forced = state.drafter, 0
-        if state.sampler.is_bound and draft.source != "none" and draft.depth != 0:
-            forced = 0 if state.model.plain_only else len(state.sampler.forced())
+        if state.sampler.depends_on_tokens and draft.source != "none" and draft.depth != 0:
+            forced = 0 if state.model.plain_only else len(state.sampler.forced_tokens())
         self._policy.set_batch(limits)
         may_rest = not (is_new or forced or drafter.lookup)
         choice = self._policy.rest() if may_rest else None

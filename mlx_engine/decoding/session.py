@@ -16,7 +16,7 @@ from mlx_engine.drafting.sources import Drafting
 from mlx_engine.text.call_form import bound_calls
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import check_unicode
-from mlx_engine.text.tool_calls import ToolMarkers, ToolReader, markers_of
+from mlx_engine.text.tool_calls import ToolMarkers, ToolReader, tool_markers_of
 from mlx_engine.values.conversation import Event, Message, Settings, Tool, check_messages
 from mlx_engine.values.errors import (
     BadOption,
@@ -450,7 +450,7 @@ class Session:
 
     @property
     def _tool_markers(self) -> tuple[ToolMarkers, ...]:
-        return markers_of(self._parts.template.source, self._parts.tokenizer.has_token)
+        return tool_markers_of(self._parts.template.source, self._parts.tokenizer.has_token)
 
     def _call_grammar(self) -> str | None:
         """Make the grammar of calls that the options or strict tools ask for. Raises BadOption."""

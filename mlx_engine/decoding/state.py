@@ -95,7 +95,7 @@ class SequenceState:
 
         Needs the engine's own layers (not mlx-lm's), a drafter that allows it, and no grammar.
         """
-        is_free = not self.sampler.is_bound
+        is_free = not self.sampler.depends_on_tokens
         return is_free and self.model.joint_forward is not None and self.drafter.can_follow
 
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
@@ -113,7 +113,7 @@ class SequenceState:
         if isinstance(count, int):
             self.last = rows.picked[count - 1 : count]
         else:
-            self.last = mx.take(rows.picked, count.after(-1))
+            self.last = mx.take(rows.picked, count.length_after(-1))
 
     def append(self, tokens: Sequence[int]) -> None:
         """Append the token ids of committed rows to the conversation.
@@ -308,7 +308,9 @@ class SequenceState:
         """Return the longest snapshot of at most `common` tokens, an empty one if need be."""
         drafter = self.drafter.earlier(common) if self.caches.keeps_all_rows else None
         if drafter is not None:
-            return Checkpoint(drafter.length, self.caches.at(drafter.length), drafter)
+            return Checkpoint(
+                drafter.length, self.caches.snapshot_at_length(drafter.length), drafter
+            )
         fitting = [place for place in self.checkpoints if place.length <= common]
         return max(fitting, key=lambda fit: fit.length, default=self._empty)
 

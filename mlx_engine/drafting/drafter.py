@@ -199,7 +199,9 @@ class Drafter(ABC):
         if not all(caches.keeps_all_rows for caches in self.caches):
             return None
         length = min([length, *(caches.length for caches in self.caches)])
-        return DrafterSnapshot(length, tuple(caches.at(length) for caches in self.caches))
+        return DrafterSnapshot(
+            length, tuple(caches.snapshot_at_length(length) for caches in self.caches)
+        )
 
     def join(self, other: Self, snapshot: DrafterSnapshot) -> None:
         """Copy the state of another drafter of this kind at one of its snapshots.
@@ -335,7 +337,7 @@ class HeadMemory:
         """
         if self.unread > FEW_WAITING:
             self.read()
-        before = BeforeDraft(self.caches.place(), tuple(self.waiting), self.open)
+        before = BeforeDraft(self.caches.temporary_snapshot(), tuple(self.waiting), self.open)
         if newest is not None:
             self.wait(newest)
         return before
@@ -358,7 +360,7 @@ class HeadMemory:
             behind = order + mx.where(order < count.rows, 0, count.most - count.rows)
             order = mx.minimum(behind, rows.tokens.shape[0] - 1)
             rows = Rows(mx.take(rows.tokens, order), mx.take(rows.hidden, order, axis=1))
-        return UnreadRows(rows, count, count.after(len(drafted) - 1))
+        return UnreadRows(rows, count, count.length_after(len(drafted) - 1))
 
     def undo(self, before: BeforeDraft) -> None:
         """Go back to before a draft; the newest token's row is not added to the unread rows."""

@@ -11,7 +11,7 @@ import mlx.core as mx
 from typing_extensions import override
 
 from mlx_engine.cache.contract import LayerCaches, RowCount
-from mlx_engine.cache.joint import JointCaches
+from mlx_engine.cache.joint import ConversationCaches
 from mlx_engine.drafting.contract import (
     DEEPEST,
     Draft,
@@ -73,7 +73,7 @@ class SmallModelHead:
         return self.model.make_caches(bits)
 
     def mtp_forward(
-        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
+        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | ConversationCaches
     ) -> mx.array:
         """Tokens [1, T] -> the small model's states; tokens it lacks are read as its last one."""
         del hidden

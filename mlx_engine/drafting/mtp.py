@@ -20,7 +20,7 @@ import mlx.core as mx
 from typing_extensions import override
 
 from mlx_engine.cache.contract import RowCount
-from mlx_engine.cache.joint import apart, joint_caches
+from mlx_engine.cache.joint import combine_caches, split_by_conversation
 from mlx_engine.drafting.contract import (
     ROWS_AFTER_PAUSE,
     ROWS_OF_A_PROMPT,
@@ -115,7 +115,7 @@ class HeadDrafter(Drafter):
         self._drafted_from = [memory.begin_draft(newest) for memory in self._memories]
         first, loops = self._memories[0], len(self._memories) == 1
         step = yield HeadPass(first, first.take_unread(), self._outputs[0])
-        true_rows = first.caches.place()
+        true_rows = first.caches.temporary_snapshot()
         drafted = [Rows(picks.pick(step.logits), step.state)]
         for turn in range(1, depth):
             if loops:
@@ -317,7 +317,10 @@ class MtpDraft(HeadDrafter):
         missing = [memory.missing(self.length - 1) for memory in self._memories]
         both = list(zip(self._memories, missing, strict=True))
         place = min([length - 1, *(memory.caches.length + left_out for memory, left_out in both)])
-        kept = (memory.caches.at(memory.within(place, left_out)) for memory, left_out in both)
+        kept = (
+            memory.caches.snapshot_at_length(memory.within(place, left_out))
+            for memory, left_out in both
+        )
         return DrafterSnapshot(place, tuple(kept))
 
     @override
@@ -347,7 +350,7 @@ def draft_all(jobs: Sequence[DraftJob]) -> list[Draft]:
         if request.by == "prompt-lookup":
             drafts[number] = drafter.copy(request)
         elif request.by == "grammar":
-            forced = list(sampler.forced()[: request.depth])
+            forced = list(sampler.forced_tokens()[: request.depth])
             drafts[number] = Draft(mx.array(forced, dtype=mx.int32))
         elif isinstance(drafter, HeadDrafter):
             begun[number] = drafter.passes(request, sampler)
@@ -355,7 +358,7 @@ def draft_all(jobs: Sequence[DraftJob]) -> list[Draft]:
             drafts[number] = drafter.draft(request, sampler)
     drafts.update(zip(begun, _run_drafts(list(begun.values())), strict=True))
     return [
-        drafts[number]._replace(tokens=job.sampler.cut(drafts[number].tokens))
+        drafts[number]._replace(tokens=job.sampler.cut_draft(drafts[number].tokens))
         for number, job in enumerate(jobs)
     ]
 
@@ -402,9 +405,11 @@ def _run_joint(passes: Sequence[HeadPass]) -> list[HeadStep]:
         every = [head.mtp_forward(rows.tokens[None], rows.hidden, passes[0].memory.caches)]
     else:
         counts = [pass_.unread.rows.tokens.shape[0] for pass_ in passes]
-        caches = joint_caches([pass_.memory.caches for pass_ in passes], counts)
+        caches = combine_caches([pass_.memory.caches for pass_ in passes], counts)
         rows = joined([pass_.unread.rows for pass_ in passes])
-        every = apart(head.mtp_forward(rows.tokens[None], rows.hidden, caches), counts, axis=1)
+        every = split_by_conversation(
+            head.mtp_forward(rows.tokens[None], rows.hidden, caches), counts, axis=1
+        )
     states = []
     by_output: dict[OutputHead | None, list[int]] = {}
     for number, (pass_, own) in enumerate(zip(passes, every, strict=True)):
@@ -416,7 +421,13 @@ def _run_joint(passes: Sequence[HeadPass]) -> list[HeadStep]:
     for output, numbers in by_output.items():
         state = mx.concatenate([states[number] for number in numbers], axis=1)
         made = head.mtp_logits(state) if output is None else output.logits(head, state)
-        logits.update(zip(numbers, apart(made.squeeze(0), [1] * len(numbers), axis=0), strict=True))
+        logits.update(
+            zip(
+                numbers,
+                split_by_conversation(made.squeeze(0), [1] * len(numbers), axis=0),
+                strict=True,
+            )
+        )
     return [HeadStep(state, logits[number]) for number, state in enumerate(states)]
 
 

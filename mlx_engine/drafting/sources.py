@@ -45,8 +45,8 @@ class DraftKit:
 
     heads: why the MTP heads cannot draft, None if they can. read_heads: loads them into memory, at
     no cost after the first call; raises EngineError. small: the draft model, None if none was
-    given. outputs: output heads of the MTP heads. go_deep: called before a source that may make
-    long drafts is used.
+    given. outputs: output heads of the MTP heads. go_deep: called before a source that may
+    make long drafts is used.
     """
 
     model: Model

@@ -65,10 +65,10 @@ _NO_CONNECTION = {
 
 
 @contextmanager
-def in_words(hub_id: str, *, resumes: bool = False) -> Iterator[None]:
+def translated_hub_errors(hub_id: str, *, is_resumable: bool = False) -> Iterator[None]:
     """Context manager that raises errors of huggingface_hub and of the disk as DownloadFailed.
 
-    resumes: whether the message may promise that a later try continues an incomplete download.
+    is_resumable: whether the message may promise that a later try continues an incomplete download.
     """
     try:
         yield
@@ -79,7 +79,7 @@ def in_words(hub_id: str, *, resumes: bool = False) -> Iterator[None]:
 
         bases = (kind.__name__ for kind in type(error).__mro__)
         sentence = next(
-            (_SENTENCES[base] for base in bases if base in _SENTENCES), _NO_CONNECTION[resumes]
+            (_SENTENCES[base] for base in bases if base in _SENTENCES), _NO_CONNECTION[is_resumable]
         )
         number, said = (error.errno, error.strerror) if isinstance(error, OSError) else (None, None)
         if number in (errno.ENOSPC, errno.EDQUOT):
@@ -117,23 +117,23 @@ class Hub:
         return cls(Path(constants.HF_HUB_CACHE), constants.ENDPOINT)
 
 
-def ask(hub: Hub, question: Callable[[Hub], T]) -> T:
+def ask_hub(hub: Hub, hub_request: Callable[[Hub], T]) -> T:
     """Call a function that sends a request to the hub, again without the token if that is refused.
 
-    question: takes the Hub to ask, with or without the token; its result is returned. An expired
+    hub_request: takes the Hub to ask, with or without the token; its result is returned. An expired
     token would else keep users from models, most of which are public.
     """
     from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
     try:
-        return question(hub)
+        return hub_request(hub)
     except RepositoryNotFoundError:
         raise
     except HfHubHTTPError as error:
         if error.response.status_code != _NOT_SIGNED_IN or hub.token is False:
             raise
         try:
-            return question(replace(hub, token=False))
+            return hub_request(replace(hub, token=False))
         except RepositoryNotFoundError as hidden:  # or private, or gated
             raise SignInNeeded(
                 "The hub refuses the token that is stored here, and this model needs one. "
@@ -141,21 +141,21 @@ def ask(hub: Hub, question: Callable[[Hub], T]) -> T:
             ) from hidden
 
 
-class Listing(NamedTuple):
+class RepositoryListing(NamedTuple):
     """All files of a model repository on the hub at one commit."""
 
     commit: str
     files: tuple[HubFile, ...]
 
 
-def listing(hub: Hub, model: HubModel) -> Listing:
+def list_repository_files(hub: Hub, model: HubModel) -> RepositoryListing:
     """Ask the hub for all files of a model's revision, with sizes and checksums.
 
     Raises errors of huggingface_hub.
     """
     from huggingface_hub import HfApi
 
-    info = ask(
+    info = ask_hub(
         hub,
         lambda hub: HfApi(endpoint=hub.endpoint, token=hub.token).model_info(
             model.hub_id, revision=model.revision, files_metadata=True, timeout=LONGEST_SILENCE_S
@@ -164,23 +164,23 @@ def listing(hub: Hub, model: HubModel) -> Listing:
     files = (
         HubFile(
             name=file.rfilename,
-            nbytes=_size(file.size or 0),
+            nbytes=_checked_size(file.size or 0),
             git_id=file.blob_id or "",
             sha256=file.lfs.sha256 if file.lfs else None,
         )
         for file in info.siblings or ()
     )
-    return Listing(info.sha or "", tuple(files))
+    return RepositoryListing(info.sha or "", tuple(files))
 
 
-def _size(size: object) -> int:
+def _checked_size(size: object) -> int:
     """Return a file size in bytes from the hub's answer; raises ValueError for nonsense."""
     if not isinstance(size, int) or not 0 <= size < 2**53:
         raise ValueError(size)
     return size
 
 
-def stream(
+def stream_file(
     hub: Hub, hub_id: str, name: str, commit: str, byte_range: str = ""
 ) -> AbstractContextManager[Any]:
     """Ask for a file of a model at a commit, uncompressed; returns the answer to be read.
@@ -198,38 +198,38 @@ def stream(
     )
 
 
-def content(hub: Hub, hub_id: str, name: str, commit: str) -> bytes:
+def fetch_small_file(hub: Hub, hub_id: str, name: str, commit: str) -> bytes:
     """Fetch a small file of a model on the hub, such as a config, as bytes.
 
     Raises errors of huggingface_hub, and DownloadFailed for a file of more than CONFIG_BYTES.
     """
-    found = piece(hub, hub_id, name, commit, 0, CONFIG_BYTES + 1)
+    found = fetch_byte_range(hub, hub_id, name, commit, 0, CONFIG_BYTES + 1)
     if len(found) > CONFIG_BYTES:
         raise too_large(hub_id, name, CONFIG_BYTES)
     return found
 
 
-def too_large(hub_id: str, name: str, most: int) -> DownloadFailed:
-    """Make the DownloadFailed for a file of a model that has more than `most` bytes."""
+def too_large(hub_id: str, name: str, most_bytes: int) -> DownloadFailed:
+    """Make the DownloadFailed for a file of a model that has more than `most_bytes` bytes."""
     return DownloadFailed(
         "{hub_id}: {name} has more than {most} bytes, more than such a file can need. Use "
         "another model.",
         hub_id=hub_id,
         name=name,
-        most=most,
+        most=most_bytes,
     )
 
 
-def piece(hub: Hub, hub_id: str, name: str, commit: str, start: int, end: int) -> bytes:
+def fetch_byte_range(hub: Hub, hub_id: str, name: str, commit: str, start: int, end: int) -> bytes:
     """Fetch bytes [start, end) of a model's file on the hub, fewer where the file ends before.
 
     Raises errors of huggingface_hub.
     """
     from huggingface_hub import hf_raise_for_status
 
-    def question(hub: Hub) -> bytes:
+    def request_file(hub: Hub) -> bytes:
         found = bytearray()
-        with stream(hub, hub_id, name, commit, f"bytes={start}-{end - 1}") as answer:
+        with stream_file(hub, hub_id, name, commit, f"bytes={start}-{end - 1}") as answer:
             if answer.status_code == _NO_SUCH_BYTES:
                 return b""
             hf_raise_for_status(answer)
@@ -242,4 +242,4 @@ def piece(hub: Hub, hub_id: str, name: str, commit: str, start: int, end: int) -
                     break
         return bytes(found)
 
-    return ask(hub, question)
+    return ask_hub(hub, request_file)

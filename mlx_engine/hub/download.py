@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import BinaryIO
 
-from mlx_engine.hub.client import PARTIAL_CONTENT, Hub, ask, in_words, stream
+from mlx_engine.hub.client import PARTIAL_CONTENT, Hub, ask_hub, stream_file, translated_hub_errors
 from mlx_engine.hub.plan import DownloadPlan, partial_bytes, partial_path, plan_download
 from mlx_engine.hub.repository import (
     ChoiceNeededError,
@@ -26,7 +26,7 @@ from mlx_engine.hub.repository import (
     is_revision,
     needed_files,
 )
-from mlx_engine.hub.weight_files import is_commit
+from mlx_engine.hub.weight_files import is_safe_snapshot_name
 from mlx_engine.values.errors import BadModelFile, DownloadFailed, LoadStopped
 from mlx_engine.values.untrusted import REFERENCE_BYTES, read_text
 
@@ -47,16 +47,16 @@ def download(
     model appears in the cache only when it is complete; incomplete files are kept and continued by
     a later call. Raises DownloadFailed.
     """
-    if plan.no_room:
-        raise DownloadFailed(plan.no_room)
+    if plan.no_room_message:
+        raise DownloadFailed(plan.no_room_message)
     done = 0
 
-    def report(nbytes: int) -> None:
+    def report_bytes(nbytes: int) -> None:
         on_progress(done + nbytes, plan.total_bytes)
 
-    with in_words(plan.model.hub_id, resumes=True):
+    with translated_hub_errors(plan.model.hub_id, is_resumable=True):
         for file in plan.files:
-            _ensure_downloaded(hub, plan, file, report)
+            _ensure_downloaded(hub, plan, file, report_bytes)
             done += file.nbytes
         return _link_snapshot(hub.repository(plan.model.hub_id), plan)
 
@@ -80,19 +80,19 @@ def fetch(
     path, is_given_up = Future[Path](), Event()
     steps = SimpleQueue[tuple[int, int] | None]()
 
-    def tell(done: int, total: int) -> None:
+    def report_total(bytes_done: int, total_bytes: int) -> None:
         if is_given_up.is_set():
             raise stopped
-        steps.put((done, total))
+        steps.put((bytes_done, total_bytes))
 
-    def work() -> None:
+    def fetch_model() -> None:
         try:
-            path.set_result(download(hub, plan_download(hub, model, heads=heads), tell))
+            path.set_result(download(hub, plan_download(hub, model, heads=heads), report_total))
         except BaseException as error:  # raised again by the waiting thread
             path.set_exception(error)
         steps.put(None)
 
-    Thread(target=work, name=f"download of {model.hub_id}", daemon=True).start()
+    Thread(target=fetch_model, name=f"download of {model.hub_id}", daemon=True).start()
     try:
         while not path.done() or not steps.empty():
             try:
@@ -116,21 +116,21 @@ def _ensure_downloaded(
     on_bytes: gets how many bytes of the file are there.
     """
     blobs = hub.repository(plan.model.hub_id) / "blobs"
-    whole = blobs / file.blob
+    whole = blobs / file.blob_name
 
-    def is_whole() -> bool:
+    def is_file_complete() -> bool:
         return whole.is_file() and whole.stat().st_size == file.nbytes
 
-    if not is_whole():
+    if not is_file_complete():
         blobs.mkdir(parents=True, exist_ok=True)
-        with _locked(hub, plan, file, lambda: on_bytes(partial_bytes(blobs, file))):
-            if not is_whole():  # another process may have downloaded it meanwhile
+        with _file_lock(hub, plan, file, lambda: on_bytes(partial_bytes(blobs, file))):
+            if not is_file_complete():  # another process may have downloaded it meanwhile
                 _complete_file(hub, plan, file, on_bytes)
     on_bytes(file.nbytes)
 
 
 @contextmanager
-def _locked(
+def _file_lock(
     hub: Hub, plan: DownloadPlan, file: HubFile, on_wait: Callable[[], None]
 ) -> Iterator[None]:
     """Context manager that holds huggingface_hub's lock of a file in the cache.
@@ -139,7 +139,7 @@ def _locked(
     """
     from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 
-    lock = hub.cache / ".locks" / hub.repository(plan.model.hub_id).name / f"{file.blob}.lock"
+    lock = hub.cache / ".locks" / hub.repository(plan.model.hub_id).name / f"{file.blob_name}.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:
         while True:
@@ -161,7 +161,7 @@ def _complete_file(
     with partial.open("a+b") as opened:
         target = _PartialFile(opened, file, on_bytes)
         _fetch_rest(hub, plan, file, target)
-    if target.checksum.hexdigest() != file.blob:
+    if target.checksum.hexdigest() != file.blob_name:
         partial.unlink()
         raise DownloadFailed(
             "{hub_id}: {name} arrived damaged (its checksum differs), so it was thrown "
@@ -169,28 +169,28 @@ def _complete_file(
             hub_id=plan.model.hub_id,
             name=file.name,
         )
-    partial.replace(blobs / file.blob)
+    partial.replace(blobs / file.blob_name)
 
 
 def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_PartialFile") -> None:
     """Append a file's missing bytes over HTTP; a server without ranges sends the whole file."""
     from huggingface_hub import hf_raise_for_status
 
-    if target.size == file.nbytes:
+    if target.incomplete_size == file.nbytes:
         return
     hub_id = plan.model.hub_id
 
-    def question(hub: Hub) -> None:
-        byte_range = f"bytes={target.size}-" if target.size else ""
-        with stream(hub, hub_id, file.name, plan.commit, byte_range) as answer:
+    def request_file(hub: Hub) -> None:
+        byte_range = f"bytes={target.incomplete_size}-" if target.incomplete_size else ""
+        with stream_file(hub, hub_id, file.name, plan.commit, byte_range) as answer:
             hf_raise_for_status(answer)
             if answer.status_code != PARTIAL_CONTENT:
-                target.begin()
+                target.begin_checksum()
             for piece in answer.iter_bytes(PIECE):
                 target.add(piece)
 
-    ask(hub, question)
-    if target.size < file.nbytes:
+    ask_hub(hub, request_file)
+    if target.incomplete_size < file.nbytes:
         raise DownloadFailed(
             "{hub_id}: the connection ended in the middle of {name}. Try again: the "
             "download goes on where it stopped.",
@@ -199,13 +199,13 @@ def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_PartialFi
         )
 
 
-def _fetch_through_xet(hub: Hub, plan: DownloadPlan, file: HubFile, partial: Path) -> None:
+def _fetch_through_xet(hub: Hub, plan: DownloadPlan, file: HubFile, incomplete_path: Path) -> None:
     """Download a whole file with hf_xet, in a separate cache until it is complete."""
     from huggingface_hub import hf_hub_download
 
-    place = partial.with_name("xet")
+    place = incomplete_path.with_name("xet")
     shutil.rmtree(place, ignore_errors=True)
-    path = ask(
+    path = ask_hub(
         hub,
         lambda hub: hf_hub_download(
             plan.model.hub_id,
@@ -216,7 +216,7 @@ def _fetch_through_xet(hub: Hub, plan: DownloadPlan, file: HubFile, partial: Pat
             token=hub.token,
         ),
     )
-    Path(path).resolve().replace(partial)
+    Path(path).resolve().replace(incomplete_path)
     shutil.rmtree(place)
 
 
@@ -231,8 +231,8 @@ class _PartialFile:
         """Hash what an earlier download left in the open file; one that is too long is emptied."""
         self._opened, self._file, self._on_bytes = opened, file, on_bytes
         self.checksum = self._new_hash()
-        if self.size > file.nbytes:
-            self.begin()
+        if self.incomplete_size > file.nbytes:
+            self.begin_checksum()
         opened.seek(0)
         while piece := opened.read(PIECE):
             self.checksum.update(piece)
@@ -243,11 +243,11 @@ class _PartialFile:
         return hashlib.sha1(b"blob %d\0" % self._file.nbytes, usedforsecurity=False)
 
     @property
-    def size(self) -> int:
+    def incomplete_size(self) -> int:
         """Bytes that the incomplete file has now."""
         return self._opened.seek(0, SEEK_END)
 
-    def begin(self) -> None:
+    def begin_checksum(self) -> None:
         """Empty the incomplete file and begin a new checksum."""
         self._opened.truncate(0)
         self.checksum = self._new_hash()
@@ -257,7 +257,7 @@ class _PartialFile:
 
         on_bytes is called first, as it may raise to stop the download.
         """
-        self._on_bytes(min(self.size + len(piece), self._file.nbytes))
+        self._on_bytes(min(self.incomplete_size + len(piece), self._file.nbytes))
         self._opened.write(piece)
         self.checksum.update(piece)
 
@@ -273,7 +273,7 @@ def _link_snapshot(repository: Path, plan: DownloadPlan) -> Path:
         link.parent.mkdir(parents=True, exist_ok=True)
         up = Path(*[".."] * (1 + len(Path(file.name).parts)))
         link.unlink(missing_ok=True)
-        link.symlink_to(up / "blobs" / file.blob)
+        link.symlink_to(up / "blobs" / file.blob_name)
     if plan.model.revision != plan.commit:
         reference = repository / "refs" / plan.model.revision
         reference.parent.mkdir(parents=True, exist_ok=True)
@@ -281,7 +281,7 @@ def _link_snapshot(repository: Path, plan: DownloadPlan) -> Path:
     return _path_to_load(snapshot, plan.files)
 
 
-def cached(hub: Hub, model: HubModel, *, heads: bool = False) -> Path | None:
+def cached_path(hub: Hub, model: HubModel, *, heads: bool = False) -> Path | None:
     """Path of a model's folder or GGUF file in the hub's cache; None when it is not there.
 
     Shards of a folder are not checked for completeness. Raises ChoiceNeededError where the cache
@@ -293,7 +293,7 @@ def cached(hub: Hub, model: HubModel, *, heads: bool = False) -> Path | None:
     reference, commit = repository / "refs" / model.revision, model.revision
     with suppress(BadModelFile):
         commit = read_text(reference, REFERENCE_BYTES).strip()
-    if not is_commit(commit):
+    if not is_safe_snapshot_name(commit):
         return None
     snapshot = repository / "snapshots" / commit
     listed = [

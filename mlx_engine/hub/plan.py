@@ -5,7 +5,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlx_engine.hub.client import Hub, Listing, content, in_words, listing
+from mlx_engine.hub.client import (
+    Hub,
+    RepositoryListing,
+    fetch_small_file,
+    list_repository_files,
+    translated_hub_errors,
+)
 from mlx_engine.hub.repository import HubFile, HubModel, is_revision, needed_files
 from mlx_engine.hub.weight_files import INDEX, SAFETENSORS, head_shards
 from mlx_engine.values.errors import DownloadFailed
@@ -44,7 +50,7 @@ class DownloadPlan:
         return self.missing_bytes + SPARE_BYTES <= self.free_bytes
 
     @property
-    def no_room(self) -> str:
+    def no_room_message(self) -> str:
         """Error message when the download does not fit on the disk, else ""."""
         if self.fits:
             return ""
@@ -57,7 +63,7 @@ class DownloadPlan:
         )
 
     @property
-    def words(self) -> str:
+    def plan_words(self) -> str:
         """Summary for users: "5 files, 18.2 GB (4.1 GB already here); 212 GB free on the disk"."""
         have, count = size_words(self.have_bytes), len(self.files)
         return Words(
@@ -74,24 +80,26 @@ def plan_download(hub: Hub, model: HubModel, *, heads: bool = False) -> Download
 
     Raises DownloadFailed, and ChoiceNeededError where one of several models must be chosen.
     """
-    with in_words(model.hub_id):
-        return plan_from(hub, model, listing(hub, model), heads=heads)
+    with translated_hub_errors(model.hub_id):
+        return plan_from(hub, model, list_repository_files(hub, model), heads=heads)
 
 
-def plan_from(hub: Hub, model: HubModel, listed: Listing, *, heads: bool = False) -> DownloadPlan:
+def plan_from(
+    hub: Hub, model: HubModel, repository_listing: RepositoryListing, *, heads: bool = False
+) -> DownloadPlan:
     """Plan the download of a model from the hub's list of its files.
 
     heads: only files with MTP heads, where file names or an index of shards tell which have them.
     Raises DownloadFailed, and ChoiceNeededError where one of several models must be chosen.
     """
-    files = needed_files(listed.files, model, heads=heads)
-    _check_names(model, listed.commit, files)
+    files = needed_files(repository_listing.files, model, heads=heads)
+    _check_names(model, repository_listing.commit, files)
     if heads:
-        files = _only_heads(hub, model, listed.commit, files)
+        files = _only_heads(hub, model, repository_listing.commit, files)
     blobs = hub.repository(model.hub_id) / "blobs"
     return DownloadPlan(
         model=model,
-        commit=listed.commit,
+        commit=repository_listing.commit,
         files=files,
         total_bytes=sum(file.nbytes for file in files),
         have_bytes=sum(partial_bytes(blobs, file) for file in files),
@@ -99,17 +107,17 @@ def plan_from(hub: Hub, model: HubModel, listed: Listing, *, heads: bool = False
     )
 
 
-def partial_bytes(blobs: Path, file: HubFile) -> int:
-    """Number of bytes of a file that are in the cache's folder `blobs`, whether complete or not."""
-    for path in (blobs / file.blob, partial_path(blobs, file)):
+def partial_bytes(blobs_folder: Path, file: HubFile) -> int:
+    """Number of bytes of a file that are in the cache's `blobs_folder`, whether complete or not."""
+    for path in (blobs_folder / file.blob_name, partial_path(blobs_folder, file)):
         if path.is_file():
             return min(path.stat().st_size, file.nbytes)
     return 0
 
 
-def partial_path(blobs: Path, file: HubFile) -> Path:
-    """Path of a file's incomplete download in the cache's folder `blobs`."""
-    return blobs / f"{file.blob}.incomplete"
+def partial_path(blobs_folder: Path, file: HubFile) -> Path:
+    """Path of a file's incomplete download in the cache's folder `blobs_folder`."""
+    return blobs_folder / f"{file.blob_name}.incomplete"
 
 
 def _only_heads(
@@ -122,7 +130,7 @@ def _only_heads(
     index = next((file for file in files if file.name.endswith(INDEX)), None)
     if index is None:
         return files
-    holding = head_shards(content(hub, model.hub_id, index.name, commit))
+    holding = head_shards(fetch_small_file(hub, model.hub_id, index.name, commit))
     kept = [file for file in files if file.name in holding]
     others = [file for file in files if not file.name.endswith(SAFETENSORS)]
     return (*kept, *others) if kept else files
@@ -130,7 +138,7 @@ def _only_heads(
 
 def _check_names(model: HubModel, commit: str, files: tuple[HubFile, ...]) -> None:
     """Raise DownloadFailed unless commit, checksums and revision are safe as parts of paths."""
-    sums = all(_CHECKSUM.fullmatch(file.blob) for file in files)
+    sums = all(_CHECKSUM.fullmatch(file.blob_name) for file in files)
     if not sums or not _COMMIT.fullmatch(commit) or not is_revision(model.revision):
         raise DownloadFailed(
             "{hub_id}: the hub's list of files has no checksums we can read. Try again, or "

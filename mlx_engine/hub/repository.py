@@ -11,7 +11,7 @@ from mlx_engine.hub.weight_files import (
     GGUF,
     SAFETENSORS,
     UNSAFE,
-    Weights,
+    WeightFileNames,
     available_parts,
     gguf_models,
     shard_of,
@@ -49,7 +49,7 @@ class HubModel:
     quantisation: str | None = None
 
     @property
-    def link(self) -> str:
+    def shortest_link(self) -> str:
         """The shortest text from which `read_hub_link` makes this HubModel."""
         chosen = self.file or self.quantisation
         short = f"{self.hub_id}:{chosen}" if chosen else self.hub_id
@@ -79,9 +79,9 @@ def read_hub_link(text: str) -> HubModel | str | None:
     return _model_at([unquote(part) for part in link.path.split("/") if part])
 
 
-def _model_named(found: re.Match[str]) -> HubModel:
+def _model_named(match: re.Match[str]) -> HubModel:
     """Make a HubModel from a regular expression's match of `org/name` or `org/name:choice`."""
-    hub_id, chosen = found[1], found[2]
+    hub_id, chosen = match[1], match[2]
     if chosen is not None and chosen.lower().endswith(GGUF):
         return HubModel(hub_id, file=chosen)
     return HubModel(hub_id, quantisation=chosen)
@@ -126,7 +126,7 @@ class HubFile:
     sha256: str | None
 
     @property
-    def blob(self) -> str:
+    def blob_name(self) -> str:
         """Name of the file in the cache's folder `blobs`, which is its checksum."""
         return self.sha256 or self.git_id
 
@@ -170,7 +170,7 @@ def needed_files(
     weights = [name for name in named_heads or everything if _is_weight(name)]
     if weights and model.quantisation is None:
         return _folder_files(everything, weights)
-    heads_alone = [Weights((name,)) for name in named_heads if name.lower().endswith(GGUF)]
+    heads_alone = [WeightFileNames((name,)) for name in named_heads if name.lower().endswith(GGUF)]
     ggufs = heads_alone or gguf_models(everything)
     choices = _gguf_choices(everything, [files.names for files in ggufs if not files.missing])
     if model.quantisation is not None and choices:
@@ -199,14 +199,14 @@ def needed_files(
 
 
 def _gguf_choices(
-    everything: dict[str, HubFile], models: Iterable[tuple[str, ...]]
+    all_files: dict[str, HubFile], models: Iterable[tuple[str, ...]]
 ) -> tuple[GgufChoice, ...]:
     """Make a GgufChoice of each GGUF model of a repository, sorted by size.
 
     models: the file names of each.
     """
-    sizes = {names[0]: sum(everything[part].nbytes for part in names) for names in models}
-    labels = {name: _quantisation(name) for name in sizes}
+    sizes = {names[0]: sum(all_files[part].nbytes for part in names) for names in models}
+    labels = {name: _quantisation_in_name(name) for name in sizes}
     times = Counter(labels.values())
     return tuple(
         GgufChoice(name, sizes[name], name if times[labels[name]] > 1 else labels[name] or name)
@@ -214,7 +214,7 @@ def _gguf_choices(
     )
 
 
-def _quantisation(name: str) -> str | None:
+def _quantisation_in_name(name: str) -> str | None:
     """Quantisation in a file name: "Q4_K_M" of `m-Q4_K_M-00001-of-00002.gguf`; None if absent."""
     shard, plain = shard_of(name), PurePosixPath(name)
     found = _QUANTISATION.findall(plain.name if shard is None else PurePosixPath(shard.stem).name)
@@ -227,7 +227,9 @@ def _with_quantisation(choices: tuple[GgufChoice, ...], model: HubModel) -> tupl
     Raises DownloadFailed, which lists all choices, where there is none.
     """
     wanted = str(model.quantisation).lower()
-    own = {choice: (_quantisation(choice.file) or choice.file).lower() for choice in choices}
+    own = {
+        choice: (_quantisation_in_name(choice.file) or choice.file).lower() for choice in choices
+    }
     exact = tuple(choice for choice in choices if own[choice] == wanted)
     found = exact or tuple(c for c in choices if own[c].removeprefix("ud-") == wanted)
     if not found:
@@ -246,24 +248,24 @@ def _choice_words(choices: tuple[GgufChoice, ...]) -> str:
     return ", ".join(labels[:_MOST_LISTED]) + more
 
 
-def _folder_files(everything: dict[str, HubFile], weights: list[str]) -> tuple[HubFile, ...]:
+def _folder_files(all_files: dict[str, HubFile], weights: list[str]) -> tuple[HubFile, ...]:
     """Weight files, and the small files at the top of the repository: config, tokenizer."""
     wanted = set(weights)
     if any(name.startswith("model") for name in weights):  # other copies of the same tensors
         wanted -= {name for name in weights if name.startswith("consolidated")}
-    wanted |= {n for n in everything if "/" not in n and n.endswith(_BESIDE_WEIGHTS)}
-    return tuple(everything[name] for name in sorted(wanted))
+    wanted |= {n for n in all_files if "/" not in n and n.endswith(_BESIDE_WEIGHTS)}
+    return tuple(all_files[name] for name in sorted(wanted))
 
 
 def _gguf_files(
-    everything: dict[str, HubFile], model: HubModel, name: str, *, with_heads: bool
+    all_files: dict[str, HubFile], model: HubModel, name: str, *, with_heads: bool
 ) -> tuple[HubFile, ...]:
     """All shards of a GGUF model, then one GGUF of MTP heads from the same folder.
 
     Of several, that with the same quantisation as the model, else the largest. Raises
     DownloadFailed where a shard is missing.
     """
-    parts, missing = available_parts(name, everything.__contains__)
+    parts, missing = available_parts(name, all_files.__contains__)
     names = list(parts)
     if missing is not None:
         raise DownloadFailed(
@@ -271,10 +273,10 @@ def _gguf_files(
             hub_id=model.hub_id,
             missing=missing,
         )
-    folder, label = PurePosixPath(name).parent, _quantisation(name)
+    folder, label = PurePosixPath(name).parent, _quantisation_in_name(name)
     head_files = [
         heads
-        for heads in everything
+        for heads in all_files
         if _is_heads(heads)
         and heads.lower().endswith(GGUF)
         and PurePosixPath(heads).parent == folder
@@ -283,9 +285,12 @@ def _gguf_files(
     ]
     if with_heads and head_files:
         names.append(
-            max(head_files, key=lambda n: (_quantisation(n) == label, everything[n].nbytes, n))
+            max(
+                head_files,
+                key=lambda n: (_quantisation_in_name(n) == label, all_files[n].nbytes, n),
+            )
         )
-    return tuple(everything[n] for n in names)
+    return tuple(all_files[n] for n in names)
 
 
 def _is_weight(name: str) -> bool:

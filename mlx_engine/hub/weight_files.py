@@ -80,7 +80,7 @@ def may_be_tower(name: str) -> bool:
     return "mmproj" in name.lower() and name.lower().endswith(GGUF)
 
 
-class Shard(NamedTuple):
+class ShardName(NamedTuple):
     """Name of a shard, "model-00001-of-00004.safetensors", in parts; counted from 1."""
 
     stem: str
@@ -88,25 +88,25 @@ class Shard(NamedTuple):
     total: int
     ending: str
 
-    def name(self, number: int) -> str:
+    def sibling_name(self, number: int) -> str:
         """File name of another shard of the same model, by its number from 1."""
         return f"{self.stem}-{number:05}-of-{self.total:05}{self.ending}"
 
 
-def shard_of(name: str) -> Shard | None:
+def shard_of(name: str) -> ShardName | None:
     """Parse the name of a shard, "model-00001-of-00004.safetensors"; None for other file names."""
     found = _SHARD.fullmatch(name)
-    return None if found is None else Shard(found[1], int(found[2]), int(found[3]), found[4])
+    return None if found is None else ShardName(found[1], int(found[2]), int(found[3]), found[4])
 
 
-class Weights(NamedTuple):
+class WeightFileNames(NamedTuple):
     """Sorted names of one model's weight files; missing: its first shard that is absent."""
 
     names: tuple[str, ...]
     missing: str | None = None
 
 
-def models_among(names: Iterable[str]) -> list[Weights]:
+def models_among(names: Iterable[str]) -> list[WeightFileNames]:
     """Group file names into models: shards of one set together, every other file by itself.
 
     Takes linear time.
@@ -114,14 +114,14 @@ def models_among(names: Iterable[str]) -> list[Weights]:
     sets: dict[str, list[str]] = {}
     for name in sorted(names):
         shard = shard_of(name)
-        sets.setdefault(name if shard is None else shard.name(1), []).append(name)
+        sets.setdefault(name if shard is None else shard.sibling_name(1), []).append(name)
     return [
-        Weights(tuple(files), available_parts(first, set(files).__contains__).missing)
+        WeightFileNames(tuple(files), available_parts(first, set(files).__contains__).missing)
         for first, files in sets.items()
     ]
 
 
-def weights_among(names: Iterable[str]) -> Weights:
+def weights_among(names: Iterable[str]) -> WeightFileNames:
     """Select the safetensors files of the model in a folder: those named model*, if there are any.
 
     An incomplete set of shards is ignored where the same model is there completely: as one file, or
@@ -129,26 +129,26 @@ def weights_among(names: Iterable[str]) -> Weights:
     """
     own = [name for name in names if name.endswith(SAFETENSORS) and not is_heads_name(name)]
     sets = models_among([name for name in own if name.startswith("model")] or own)
-    whole = {_stem(files.names[0]) for files in sets if files.missing is None}
-    kept = [files for files in sets if not (files.missing and _stem(files.names[0]) in whole)]
+    whole = {_model_stem(files.names[0]) for files in sets if files.missing is None}
+    kept = [files for files in sets if not (files.missing and _model_stem(files.names[0]) in whole)]
     lost = next((files.missing for files in kept if files.missing), None)
-    return Weights(tuple(name for files in kept for name in files.names), lost)
+    return WeightFileNames(tuple(name for files in kept for name in files.names), lost)
 
 
-def available_parts(name: str, is_there: Callable[[str], object]) -> Weights:
+def available_parts(name: str, file_exists: Callable[[str], object]) -> WeightFileNames:
     """Names of a weight file and its further shards, up to the first that is missing.
 
-    is_there: whether a file of a name exists.
+    file_exists: whether a file of a name exists.
     """
     shard, there = shard_of(name), list[str]()
-    for part in [name] if shard is None else map(shard.name, range(1, shard.total + 1)):
-        if not is_there(part):
-            return Weights(tuple(there), part)
+    for part in [name] if shard is None else map(shard.sibling_name, range(1, shard.total + 1)):
+        if not file_exists(part):
+            return WeightFileNames(tuple(there), part)
         there.append(part)
-    return Weights(tuple(there))
+    return WeightFileNames(tuple(there))
 
 
-def _stem(name: str) -> str:
+def _model_stem(name: str) -> str:
     shard = shard_of(name)
     return name.removesuffix(SAFETENSORS) if shard is None else shard.stem
 
@@ -181,7 +181,7 @@ def may_be_gguf_head(name: str) -> bool:
     return name.lower().endswith(GGUF) and (is_gguf_head(name) or mentions_heads(name))
 
 
-def gguf_models(paths: Iterable[str]) -> list[Weights]:
+def gguf_models(paths: Iterable[str]) -> list[WeightFileNames]:
     """Group paths of GGUF files into models, each with all its shards, in linear time.
 
     Draft models by name or folder (MTP/gemma-Q8_0-MTP.gguf, qwen-eagle3-F16.gguf) are left out,
@@ -189,7 +189,7 @@ def gguf_models(paths: Iterable[str]) -> list[Weights]:
     """
     ggufs = [path for path in paths if path.lower().endswith(GGUF)]
     sets = [
-        Weights(tuple(f"{folder}{name}" for name in files.names), files.missing)
+        WeightFileNames(tuple(f"{folder}{name}" for name in files.names), files.missing)
         for folder, names in _by_folder(ggufs).items()
         for files in models_among(names)
         if is_gguf_model(files.names[0])
@@ -238,10 +238,10 @@ def is_same_model(name: str, other: str) -> bool:
     "Qwen3.6-27B" and "Qwen3.6-27B-MLX-4bit" do; "Qwen3.6-27B-Instruct" is another model.
     """
 
-    def words(text: str) -> list[str]:
+    def name_words(text: str) -> list[str]:
         return [word for word in re.split(r"[-_. ]+", _STORED.sub("-", text.lower())) if word]
 
-    return words(name) == words(other)
+    return name_words(name) == name_words(other)
 
 
 def is_drafter_of(name: str, model: str = "") -> bool:
@@ -270,7 +270,7 @@ def base_name(name: str) -> str:
     return own[: stored.start()].rstrip("-_. ") or own if stored else own
 
 
-def is_commit(name: str) -> bool:
+def is_safe_snapshot_name(name: str) -> bool:
     """Whether a text can name a snapshot folder of the hub's cache, safe as part of a path."""
     return _COMMIT.fullmatch(name) is not None
 
@@ -282,13 +282,13 @@ def hub_snapshot(repository: Path) -> Path | None:
         main = read_text(repository / "refs" / "main", REFERENCE_BYTES).strip()
     except BadModelFile:
         main = ""
-    if is_commit(main) and (snapshots / main).is_dir():
+    if is_safe_snapshot_name(main) and (snapshots / main).is_dir():
         return snapshots / main
     folders = filter(Path.is_dir, snapshots.glob("[!.]*"))
     return max(folders, key=lambda folder: folder.stat().st_mtime, default=None)
 
 
-def damage(path: Path) -> str | None:
+def damage_message(path: Path) -> str | None:
     """Error message for a damaged or foreign weight file, by its first bytes; None for others.
 
     Raises OSError.
@@ -349,10 +349,10 @@ def head_shards(index: bytes) -> set[str]:
 
     Empty for other content.
     """
-    return {str(file) for name, file in indexed(index).items() if "mtp" in name.split(".")}
+    return {str(file) for name, file in files_by_tensor(index).items() if "mtp" in name.split(".")}
 
 
-def indexed(index: bytes) -> Mapping[str, object]:
+def files_by_tensor(index: bytes) -> Mapping[str, object]:
     """Tensor name -> file name, from the JSON of an index of shards; empty for other content."""
     try:
         parsed = parse_json(index)

@@ -24,14 +24,14 @@ Progress = Callable[[int, int], None]
 Stop = Callable[[], bool]
 
 
-def half_dtype(asked: AskedActivations, architecture: str) -> mx.Dtype | None:
+def half_dtype(activations: AskedActivations, architecture: str) -> mx.Dtype | None:
     """Return the dtype in memory of floats stored in 16 bits; None keeps the stored one.
 
     architecture: of the GPU, as `mx.device_info` names it; empty for a CPU, where MLX computes
     16-bit floats slowly and with other rounding, so that "auto" is float32.
     """
-    if asked != "auto":
-        return mx.float16 if asked == "float16" else mx.bfloat16
+    if activations != "auto":
+        return mx.float16 if activations == "float16" else mx.bfloat16
     if not architecture:
         return mx.float32
     return mx.float16 if architecture.startswith(WITHOUT_BFLOAT16) else None
@@ -82,7 +82,7 @@ def evaluate_arrays(
             on_progress(done, total)
         if stop is not None and stop():
             raise LoadStopped("{origin}: loading was stopped.", origin=origin)
-        _evaluate(part, origin)
+        _evaluate_slice(part, origin)
         done += sum(array.nbytes for array in part)
     if on_progress is not None:
         on_progress(total, total)
@@ -102,7 +102,7 @@ def _group_by_size(arrays: list[mx.array]) -> Iterator[list[mx.array]]:
         yield part
 
 
-def _evaluate(part: list[mx.array], origin: str) -> None:
+def _evaluate_slice(part: list[mx.array], origin: str) -> None:
     try:
         mx.eval(part)
     except (MemoryError, RuntimeError, ValueError) as error:

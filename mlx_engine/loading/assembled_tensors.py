@@ -21,7 +21,7 @@ class AssembledTensor(TensorInfo):
     sources: tuple[TensorInfo, ...]
 
     @property
-    def stored(self) -> dict[str, TensorInfo]:
+    def stored_headers(self) -> dict[str, TensorInfo]:
         """Headers of the stored tensors that the recipe assembles, by name in the recipe."""
         return {
             piece.name: info for piece, info in zip(self.recipe.pieces, self.sources, strict=True)

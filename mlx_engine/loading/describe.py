@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlx_engine.hub.weight_files import model_name
-from mlx_engine.loading.find import FromHub, locate_headers, locate_heads, locate_model
+from mlx_engine.loading.find import HubAccess, locate_headers, locate_heads, locate_model
 from mlx_engine.loading.folder import ModelFiles, draft_models_near, read_json_object
 from mlx_engine.loading.headers import ModelHeaders, keep_gguf_blocks, read_headers
 from mlx_engine.loading.heads import head_count
 from mlx_engine.loading.stored_weights import (
-    Weight,
-    group_of,
-    join_storages,
+    StoredWeight,
+    join_storage_words,
     on_disk_groups,
     skipped_groups,
+    sum_to_group,
     unpack_small_model,
     vision_group,
     weights_by_group,
@@ -48,22 +48,22 @@ _ORDER = (
 
 
 def describe(
-    headers: ModelHeaders, options: LoadOptions, *, metal: bool = True, packed: bool = True
+    headers: ModelHeaders, options: LoadOptions, *, has_metal: bool = True, packed: bool = True
 ) -> ModelDescription:
     """Make a ModelDescription (sizes, quantisation, caches, ...) from a model's tensor headers.
 
-    metal: computed on a GPU; without, 16-bit weights and caches take 32 bits. packed: quantised
+    has_metal: computed on a GPU; without, 16-bit weights and caches take 32 bits. packed: quantised
     weights stay packed; False counts those of a small model as unpacked, as on a CPU without our
     kernels.
     """
     files, figures = headers.files, headers.family.figures()
-    weights = weights_by_group(headers, wide=not metal)
+    weights = weights_by_group(headers, is_wide=not has_metal)
     work, is_unpacked = figures.work, False
     if not packed and figures.unpacks:
         packed_weights, weights = weights, unpack_small_model(weights)
         if weights != packed_weights:
             work, is_unpacked = replace(work, group_sums=_group_sums(weights)), True
-    element = cache_element_bytes(headers.family.config, metal=metal)
+    element = cache_element_bytes(headers.family.config, has_metal=has_metal)
     used = [
         weight
         for name, members in weights.items()
@@ -79,7 +79,7 @@ def describe(
     nbytes = sum(weight.nbytes for weight in used)
     on_disk = tuple(on_disk_groups(headers))
     groups = (
-        *(group_of(name, weights[name]) for name in _ORDER if weights.get(name)),
+        *(sum_to_group(name, weights[name]) for name in _ORDER if weights.get(name)),
         *on_disk,
         *skipped_groups(headers.parts.skipped),
         *vision_group(headers.vision.tensors),
@@ -90,7 +90,7 @@ def describe(
         architecture=headers.architecture,
         parameters=sum(weight.parameters for weight in used)
         + sum(group.parameters for group in on_disk),
-        quantisation=join_storages(weight for weight in used if weight.is_matrix),
+        quantisation=join_storage_words(weight for weight in used if weight.is_matrix),
         nbytes=nbytes,
         layers=figures.layers,
         hidden_size=figures.hidden_size,
@@ -109,7 +109,7 @@ def describe(
         active_parameters=_active_parameters(weights, figures),
         packed_cache=figures.packed_cache,
         work=work,
-        declined=headers.unpacked
+        declined=headers.unpacked_reasons
         + headers.heads.remarks
         + (() if recommended.ignored is None else (recommended.ignored,))
         + (_unpacking_reason(nbytes, groups) if is_unpacked else ()),
@@ -129,7 +129,7 @@ def _unpacking_reason(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reaso
     return (Reason("unpacked-for-cpu", words),)
 
 
-def _group_sums(weights: Mapping[str, list[Weight]]) -> int:
+def _group_sums(weights: Mapping[str, list[StoredWeight]]) -> int:
     """Most partial sums over quantisation groups in a layer's matrix product on a CPU.
 
     Twice the largest matrix's, since two matrices may be multiplied at once."""
@@ -137,7 +137,9 @@ def _group_sums(weights: Mapping[str, list[Weight]]) -> int:
     return 2 * max((weight.group_sums for group in layers for weight in group), default=0)
 
 
-def _active_parameters(weights: Mapping[str, list[Weight]], figures: ModelSizes) -> int | None:
+def _active_parameters(
+    weights: Mapping[str, list[StoredWeight]], figures: ModelSizes
+) -> int | None:
     """Number of parameters, without MTP heads, that one token uses; None where it uses all."""
     if figures.active_expert_share == 1:
         return None
@@ -147,20 +149,20 @@ def _active_parameters(weights: Mapping[str, list[Weight]], figures: ModelSizes)
     return sum(weight.parameters for weight in trunk) - round(resting)
 
 
-def cache_element_bytes(config: Mapping[str, object], *, metal: bool) -> int:
+def cache_element_bytes(config: Mapping[str, object], *, has_metal: bool) -> int:
     """Bytes of one cached key or value element, by the config's dtype; 4 without Metal."""
     text = config.get("text_config", config)
     inner = text if isinstance(text, Mapping) else config
     named = (table.get(key) for table in (inner, config) for key in ("dtype", "torch_dtype"))
     stored = next((name for name in named if isinstance(name, str)), "bfloat16")
-    return 2 if metal and stored in ("bfloat16", "float16") else 4
+    return 2 if has_metal and stored in ("bfloat16", "float16") else 4
 
 
 def inspect_model(
     path: str | Path | None,
     built_in: Path,
     heads: Path | None = None,
-    hub: FromHub | None = None,
+    hub: HubAccess | None = None,
     *,
     text: bool = False,
 ) -> ModelDescription:
@@ -173,7 +175,7 @@ def inspect_model(
     return _describe_files(files, LoadOptions(heads=heads), locate_heads(heads, hub), text=text)
 
 
-def inspect_remote(path: str, built_in: Path, hub: FromHub | None = None) -> ModelDescription:
+def inspect_remote(path: str, built_in: Path, hub: HubAccess | None = None) -> ModelDescription:
     """Describe a model by path or hub id; of a hub model only file headers are downloaded."""
     with locate_headers(path, built_in, hub) as files:
         return _describe_files(files, LoadOptions(), None, text=False)
@@ -186,7 +188,7 @@ def _describe_files(
     with_metal = describe(keep_gguf_blocks(headers, lambda _kind, _shape: True), options)
     if text:
         read_text_parts(headers).tokenizer.fit_to_vocabulary(with_metal.vocabulary)
-    without = describe(headers, options, metal=False, packed=False)
+    without = describe(headers, options, has_metal=False, packed=False)
     return with_metal if with_metal == without else replace(with_metal, without_metal=without)
 
 

@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from mlx_engine.loading.arrays import cast_floats, evaluate_arrays, gpu_architecture, half_dtype
 from mlx_engine.loading.describe import read_text_parts
-from mlx_engine.loading.find import FromHub, locate_model
+from mlx_engine.loading.find import HubAccess, locate_model
 from mlx_engine.loading.folder import ModelFiles, read_json_object
 from mlx_engine.loading.fp8 import pair_fp8_scales
 from mlx_engine.loading.headers import read_headers
@@ -82,13 +82,13 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
 
 
 def build_drafter(
-    files: DrafterFiles, target: Model, activations: AskedActivations = "auto"
+    files: DrafterFiles, target: Model, requested_dtype: AskedActivations = "auto"
 ) -> FeatureReader:
     """Build a draft model with lazy weights for `target`. Raises BadModelFile, UnsupportedModel.
 
-    activations: as in LoadOptions.
+    requested_dtype: as in LoadOptions.
     """
-    half = half_dtype(activations, gpu_architecture())
+    half = half_dtype(requested_dtype, gpu_architecture())
     stored = load_tensors(files.tensors, half)
     renamed = _NAMES[files.kind]
     arrays = cast_floats({renamed(name): array for name, array in stored.items()}, half)
@@ -123,7 +123,7 @@ def read_arrays(drafter: FeatureReader, origin: str) -> FeatureReader:
 
 
 def open_draft_model(
-    place: str | Path, options: LoadOptions, target: LoadedModel, hub: FromHub | None = None
+    path_or_id: str | Path, options: LoadOptions, target: LoadedModel, hub: HubAccess | None = None
 ) -> SmallModel:
     """Check a draft model at a path or hub id; return it as a SmallModel, its weights yet unread.
 
@@ -131,7 +131,7 @@ def open_draft_model(
     draft_misfit "plain" the SmallModel has the reason as `why_not` instead.
     """
     try:
-        return _check_draft_model(place, target, hub, options.activations)
+        return _check_draft_model(path_or_id, target, hub, options.activations)
     except LoadStopped:
         raise
     except EngineError as error:
@@ -141,24 +141,27 @@ def open_draft_model(
         return SmallModel(lambda: _raise_unusable(misfit), why_not=misfit)
 
 
-def _raise_unusable(misfit: Reason) -> Model:
-    raise AssertionError(misfit.words)
+def _raise_unusable(misfit_reason: Reason) -> Model:
+    raise AssertionError(misfit_reason.words)
 
 
 def _check_draft_model(
-    place: str | Path, target: LoadedModel, hub: FromHub | None, activations: AskedActivations
+    path_or_id: str | Path,
+    target: LoadedModel,
+    hub: HubAccess | None,
+    requested_dtype: AskedActivations,
 ) -> SmallModel:
-    files = locate_model(place, Path(), hub)
+    files = locate_model(path_or_id, Path(), hub)
     drafter, whole = read_drafter(files), max(1, target.description.nbytes)
     if drafter is None:
-        nbytes = _check_whole_model(files, place, target)
-        options = LoadOptions(numerics="fast", activations=activations)
+        nbytes = _check_whole_model(files, path_or_id, target)
+        options = LoadOptions(numerics="fast", activations=requested_dtype)
         return SmallModel(lambda: load_model(files, options, files.root).model, nbytes / whole)
-    built, origin = build_drafter(drafter, target.model, activations), drafter.origin
+    built, origin = build_drafter(drafter, target.model, requested_dtype), drafter.origin
     return SmallModel(lambda: read_arrays(built, origin), drafter.nbytes / whole)
 
 
-def _check_whole_model(files: ModelFiles, place: str | Path, target: LoadedModel) -> int:
+def _check_whole_model(files: ModelFiles, path_or_id: str | Path, target: LoadedModel) -> int:
     """Check that a draft model has the target's vocabulary; return its bytes. Raises BadOption."""
     headers = read_headers(files, None)
     tokenizer, _ = read_text_parts(headers)
@@ -167,7 +170,7 @@ def _check_whole_model(files: ModelFiles, place: str | Path, target: LoadedModel
         raise BadOption(
             "draft_model={place!r} cannot draft for this model, because their tokens differ: "
             "{difference}. Use a small model of the same family.",
-            place=str(place),
+            place=str(path_or_id),
             difference=difference,
         )
     return sum(info.nbytes for info in headers.parts.trunk.values())

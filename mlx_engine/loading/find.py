@@ -7,8 +7,15 @@ from os import truncate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mlx_engine.hub.client import Hub, content, in_words, listing, piece, too_large
-from mlx_engine.hub.download import cached, fetch
+from mlx_engine.hub.client import (
+    Hub,
+    fetch_byte_range,
+    fetch_small_file,
+    list_repository_files,
+    too_large,
+    translated_hub_errors,
+)
+from mlx_engine.hub.download import cached_path, fetch
 from mlx_engine.hub.plan import plan_from
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS, UNSAFE
@@ -29,7 +36,7 @@ _IN_ALL, _FACTORS_MOST = 2**28, 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class FromHub:
+class HubAccess:
     """Access to Hugging Face models by id or link, through the local hub cache.
 
     hub: client, None for this user's. on_progress gets bytes downloaded and in total. stop: when it
@@ -40,12 +47,12 @@ class FromHub:
     on_progress: Callable[[int, int], None] | None = None
     stop: Callable[[], bool] | None = None
 
-    def model(self, name: str) -> ModelFiles:
+    def find_model(self, name: str) -> ModelFiles:
         """Find a hub model's files; download missing ones. Raises DownloadFailed, LoadStopped."""
         model, hub = self._hub_model(name), self.hub or Hub.for_this_user()
         files: ModelFiles | None = None
         with suppress(BadModelFile, UnsafeModelFile):
-            here = cached(hub, model)
+            here = cached_path(hub, model)
             found = None if here is None else files_at(here)
             files = found if found is not None and found.config.exists() else None
             if files is not None and not files.incomplete:
@@ -58,16 +65,16 @@ class FromHub:
             return files
 
     @contextmanager
-    def headers(self, name: str) -> Iterator[ModelFiles]:
+    def model_headers(self, name: str) -> Iterator[ModelFiles]:
         """Context manager: a hub model's files, only their headers downloaded unless cached."""
         model, hub = self._hub_model(name), self.hub or Hub.for_this_user()
         with TemporaryDirectory() as folder:
-            yield files_at(cached(hub, model) or _fetch_headers(hub, model, Path(folder)))
+            yield files_at(cached_path(hub, model) or _fetch_headers(hub, model, Path(folder)))
 
-    def heads(self, name: str) -> Path:
+    def find_mtp_heads(self, name: str) -> Path:
         """Download MTP heads by hub id unless cached; return the path. Raises DownloadFailed."""
         model, hub = self._hub_model(name), self.hub or Hub.for_this_user()
-        here = cached(hub, model, heads=True)
+        here = cached_path(hub, model, heads=True)
         return here or fetch(hub, model, self.on_progress, self.stop, heads=True)
 
     def _hub_model(self, name: str) -> HubModel:
@@ -84,7 +91,9 @@ class FromHub:
         )
 
 
-def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = None) -> ModelFiles:
+def locate_model(
+    path: str | Path | None, built_in: Path, hub: HubAccess | None = None
+) -> ModelFiles:
     """Find a model's files by folder, file, hub id or link; path None: the built-in model's.
 
     hub: used only when the path does not exist. Raises ModelNotFound, BadModelFile,
@@ -93,33 +102,33 @@ def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = 
     if path is None:
         return read_folder(built_in)
     place = _existing_path(path)
-    return (hub or FromHub()).model(str(path)) if place is None else files_at(place)
+    return (hub or HubAccess()).find_model(str(path)) if place is None else files_at(place)
 
 
 @contextmanager
 def locate_headers(
-    path: str | Path | None, built_in: Path, hub: FromHub | None = None
+    path: str | Path | None, built_in: Path, hub: HubAccess | None = None
 ) -> Iterator[ModelFiles]:
     """Context manager: a model's files by path or hub id; from the hub only headers."""
     if path is None or _existing_path(path) is not None:
         yield locate_model(path, built_in)
     else:
-        with (hub or FromHub()).headers(str(path)) as files:
+        with (hub or HubAccess()).model_headers(str(path)) as files:
             yield files
 
 
-def locate_heads(place: Path | None, hub: FromHub | None = None) -> Path | None:
-    """Return the path of a file or folder of MTP heads, downloaded where `place` is a hub id.
+def locate_heads(path_or_id: Path | None, hub: HubAccess | None = None) -> Path | None:
+    """Return the path of a file or folder of MTP heads, downloaded where `path_or_id` is a hub id.
 
-    Returns `place` unchanged when it is neither a path nor a hub id. Raises ModelNotFound for an
-    impossible path.
+    Returns `path_or_id` unchanged when it is neither a path nor a hub id. Raises ModelNotFound for
+    an impossible path.
     """
-    if place is None:
+    if path_or_id is None:
         return None
-    here = _existing_path(place)
-    if here is None and isinstance(read_hub_link(str(place)), HubModel):
-        return (hub or FromHub()).heads(str(place))
-    return here or place
+    here = _existing_path(path_or_id)
+    if here is None and isinstance(read_hub_link(str(path_or_id)), HubModel):
+        return (hub or HubAccess()).find_mtp_heads(str(path_or_id))
+    return here or path_or_id
 
 
 def _existing_path(path: str | Path) -> Path | None:
@@ -146,8 +155,8 @@ def _fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
 
     Raises DownloadFailed.
     """
-    with in_words(model.hub_id):
-        plan = plan_from(hub, model, listing(hub, model))
+    with translated_hub_errors(model.hub_id):
+        plan = plan_from(hub, model, list_repository_files(hub, model))
         asked = 0
         place = folder / f"models--{model.hub_id.replace('/', '--')}" / "snapshots" / plan.commit
         for file in plan.files:
@@ -160,11 +169,11 @@ def _fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
                     asked += end - start
                     if asked > _IN_ALL:
                         raise too_large(model.hub_id, name, _IN_ALL)
-                    return piece(hub, model.hub_id, name, plan.commit, start, end)
+                    return fetch_byte_range(hub, model.hub_id, name, plan.commit, start, end)
 
                 _write_header(here, file.nbytes, fetch_range)
             elif here.name in _CONFIGS or here.name.endswith(INDEX):
-                here.write_bytes(content(hub, model.hub_id, file.name, plan.commit))
+                here.write_bytes(fetch_small_file(hub, model.hub_id, file.name, plan.commit))
     first = place / plan.files[0].name
     return first if first.suffix.lower() == GGUF else place
 

@@ -29,7 +29,7 @@ from mlx_engine.hub.weight_files import (
     weights_among,
 )
 from mlx_engine.loading.no_model import (
-    adapter,
+    adapter_error,
     are_mtp_heads,
     drafter_kind,
     heads_only_error,
@@ -78,10 +78,10 @@ def read_folder(root: Path) -> ModelFiles:
     BadModelFile when only incomplete weights exist, UnsafeModelFile when all weights could run
     code, UnsupportedModel for a LoRA adapter, ModelNotFound without weights.
     """
-    names = _names(root)
+    names = _names_in_folder(root)
     own, lost = weights_among(names)
     if own and all("adapter" in name for name in own):
-        raise adapter(root)
+        raise adapter_error(root)
     listed = _read_index(root, names)
     if listed.shards and not listed.problem:
         own, lost = listed.shards, None
@@ -100,7 +100,7 @@ def gguf_file(file: Path) -> ModelFiles:
     """Find the files of a GGUF model: the file, and GGUFs beside it of MTP heads and towers."""
     names: list[str] = []
     with suppress(ModelNotFound):  # the folder may be unreadable where the file is not
-        names = _names(file.parent)
+        names = _names_in_folder(file.parent)
     head_files = [name for name in names if may_be_gguf_head(name) and name != file.name]
     beside = tuple(file.parent / name for name in head_files)
     towers = tuple(file.parent / name for name in names if may_be_tower(name))
@@ -121,7 +121,9 @@ def read_json_object(path: Path) -> dict[str, object]:
 
 def safetensors_in(folder: Path) -> tuple[Path, ...]:
     """List the .safetensors files of a folder, sorted by name."""
-    return tuple(folder / name for name in _names(folder) if name.endswith(".safetensors"))
+    return tuple(
+        folder / name for name in _names_in_folder(folder) if name.endswith(".safetensors")
+    )
 
 
 def unsafe_file_error(path: Path) -> UnsafeModelFile:
@@ -155,7 +157,7 @@ def _drafters_by_name(place: Path, model: str = "") -> list[Path]:
     """Paths in a folder, or in the hub's cache, whose names are those of draft models."""
     names: list[str] = []
     with suppress(ModelNotFound):
-        names = _names(place)
+        names = _names_in_folder(place)
     return [place / name for name in names if is_drafter_of(name.replace("--", "/"), model)]
 
 
@@ -186,7 +188,7 @@ def _holds_heads(file: Path) -> bool:
         return False
 
 
-def _names(folder: Path) -> list[str]:
+def _names_in_folder(folder: Path) -> list[str]:
     try:
         return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
@@ -238,11 +240,11 @@ def _weight_map(index: Path) -> dict[str, str]:
     return {tensor: str(name) for tensor, name in table.items()}
 
 
-def _missing_shard_words(shard: Path, told_by: str) -> Words:
+def _missing_shard_words(shard: Path, index_name: str) -> Words:
     return Words(
         "{shard}: missing, though {told_by} says the model has it. Download that file too.",
         shard=str(shard)[:300],
-        told_by=told_by,
+        told_by=index_name,
     )
 
 
@@ -250,7 +252,7 @@ def _gguf_models(folder: Path) -> list[Path]:
     """List the GGUF models of a folder, each by its first numbered file, else by any other."""
     names: list[str] = []
     with suppress(ModelNotFound):
-        names = [name for name in _names(folder) if name.lower().endswith(GGUF)]
+        names = [name for name in _names_in_folder(folder) if name.lower().endswith(GGUF)]
     found = [files.names[0] for files in gguf_models(names)]
     return [folder / name for name in found or [*islice(filter(shard_of, names), 1)]]
 

@@ -25,7 +25,7 @@ _OF_ACTIVATIONS = (".input_scale", ".activation_scale", ".k_scale", ".v_scale")
 """Scales of activations and caches, unused where weights are unpacked."""
 
 
-class Block(NamedTuple):
+class Fp8Block(NamedTuple):
     """Number of rows and columns of a weight that share one fp8 scale.
 
     parts: equal runs of rows quantised separately, each with a short last block, as in MiMo-V2.5's
@@ -37,7 +37,7 @@ class Block(NamedTuple):
     parts: int = 1
 
 
-_USUAL = Block(128, 128)
+_USUAL = Fp8Block(128, 128)
 _MOST_PARTS = 64
 
 
@@ -51,7 +51,7 @@ class Fp8Tensor(TensorInfo):
 
     codes: TensorInfo
     scales: TensorInfo
-    block: Block
+    block: Fp8Block
 
 
 def pair_fp8_scales(
@@ -74,7 +74,7 @@ def pair_fp8_scales(
             raise _bad_tensor(
                 tensors[name], f"there is {found}, where one tensor of scales belongs"
             )
-        kept[name] = _joined(tensors[name], kept.pop(there[0]), block, dtype)
+        kept[name] = _join_fp8_scales(tensors[name], kept.pop(there[0]), block, dtype)
     for name, info in kept.items():
         if name.endswith(_STRAYS):
             raise _bad_tensor(info, "these are the scales of a weight that is not there in fp8")
@@ -112,7 +112,7 @@ def fp8_unpacking_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
     return (Reason("unpacked-fp8", words),)
 
 
-def dequantise_fp8(codes: mx.array, scales: mx.array, block: Block, dtype: mx.Dtype) -> mx.array:
+def dequantise_fp8(codes: mx.array, scales: mx.array, block: Fp8Block, dtype: mx.Dtype) -> mx.array:
     """Dequantise an fp8 weight [..., N, K] lazily: codes (uint8 e4m3) times their blocks' scales.
 
     Computed in float32 and rounded once to dtype.
@@ -135,48 +135,53 @@ def dequantise_fp8(codes: mx.array, scales: mx.array, block: Block, dtype: mx.Dt
     return product[..., :rows, :columns].astype(dtype)
 
 
-def _joined(codes: TensorInfo, scales: TensorInfo, usual: Block, dtype: str) -> Fp8Tensor:
-    block = _block_of_scales(codes.shape, scales.shape, usual)
+def _join_fp8_scales(
+    codes: TensorInfo, scales: TensorInfo, usual_block: Fp8Block, dtype: str
+) -> Fp8Tensor:
+    block = _block_of_scales(codes.shape, scales.shape, usual_block)
     if block is None or scales.dtype not in _SCALES:
         found = f"{list(codes.shape)} has {scales.dtype} scales {list(scales.shape)}"
         raise _bad_tensor(
-            codes, f"{found}, which do not fit blocks of {usual.rows} by {usual.columns}"
+            codes,
+            f"{found}, which do not fit blocks of {usual_block.rows} by {usual_block.columns}",
         )
     nbytes = prod(codes.shape) * BYTES_OF[dtype]
     return Fp8Tensor(codes.name, dtype, codes.shape, nbytes, codes.file, codes, scales, block)
 
 
 def _block_of_scales(
-    weight: tuple[int, ...], scales: tuple[int, ...], usual: Block
-) -> Block | None:
+    weight: tuple[int, ...], scales: tuple[int, ...], usual_block: Fp8Block
+) -> Fp8Block | None:
     """Derive rows and columns per fp8 scale from both shapes; None where they do not fit."""
     if len(weight) < 2 or 0 in weight:
         return None
     *stack, rows, columns = weight
     forms = {
-        (*stack,): Block(rows, columns),
-        (*stack, 1): Block(rows, columns),
-        (*stack, 1, 1): Block(rows, columns),
-        (*stack, rows): Block(1, columns),
-        (*stack, rows, 1): Block(1, columns),
-        (*stack, -(-rows // usual.rows), -(-columns // usual.columns)): usual,
+        (*stack,): Fp8Block(rows, columns),
+        (*stack, 1): Fp8Block(rows, columns),
+        (*stack, 1, 1): Fp8Block(rows, columns),
+        (*stack, rows): Fp8Block(1, columns),
+        (*stack, rows, 1): Fp8Block(1, columns),
+        (*stack, -(-rows // usual_block.rows), -(-columns // usual_block.columns)): usual_block,
     }
-    return forms.get(scales) or _block_in_parts(weight, scales, usual)
+    return forms.get(scales) or _block_in_parts(weight, scales, usual_block)
 
 
-def _block_in_parts(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) -> Block | None:
+def _block_in_parts(
+    weight: tuple[int, ...], scales: tuple[int, ...], usual_block: Fp8Block
+) -> Fp8Block | None:
     """Find the fewest equal runs of rows whose blocks of usual size have the stored scales."""
     *stack, rows, columns = weight
-    if len(scales) != len(weight) or scales[-1] != -(-columns // usual.columns):
+    if len(scales) != len(weight) or scales[-1] != -(-columns // usual_block.columns):
         return None
     for parts in range(2, _MOST_PARTS + 1):
         each, over = divmod(rows, parts)
-        if not over and scales == (*stack, parts * -(-each // usual.rows), scales[-1]):
-            return usual._replace(parts=parts)
+        if not over and scales == (*stack, parts * -(-each // usual_block.rows), scales[-1]):
+            return usual_block._replace(parts=parts)
     return None
 
 
-def _configured_block(config: Mapping[str, object], origin: str) -> Block:
+def _configured_block(config: Mapping[str, object], origin: str) -> Fp8Block:
     """Read the fp8 block size from the config's `weight_block_size`, else return the usual."""
     packing = config.get("quantization_config")
     size = packing.get("weight_block_size") if isinstance(packing, Mapping) else None
@@ -185,7 +190,7 @@ def _configured_block(config: Mapping[str, object], origin: str) -> Block:
     if isinstance(size, list) and len(size) == 2:
         rows, columns = size
         if all(type(count) is int and 0 < count < 2**31 for count in size):
-            return Block(rows, columns)
+            return Fp8Block(rows, columns)
     raise BadModelFile(
         "{origin}: weight_block_size is {size}, which should be two counts above 0. "
         "Get the config again from where the weights come from.",
@@ -200,10 +205,10 @@ def _half_dtype(tensors: Mapping[str, TensorInfo]) -> str:
     return "F16" if "F16" in dtypes and "BF16" not in dtypes else "BF16"
 
 
-def _bad_tensor(info: TensorInfo, why: str) -> BadModelFile:
+def _bad_tensor(tensor_info: TensorInfo, why: str) -> BadModelFile:
     return BadModelFile(
         "{file}: {name} is stored in fp8, but {why}. Get the file again.",
-        file=info.file,
-        name=info.name,
+        file=tensor_info.file,
+        name=tensor_info.name,
         why=why,
     )

@@ -52,7 +52,7 @@ class ModelHeaders:
     gguf: GgufFile | None = None
 
     @property
-    def unpacked(self) -> tuple[Reason, ...]:
+    def unpacked_reasons(self) -> tuple[Reason, ...]:
         """Tell the user which tensors take more memory than in the file, or other values."""
         tensors = (*self.parts.trunk.values(), *self.heads.tensors.values())
         reasons = (*unpacking_reasons(tensors), *fp8_unpacking_reasons(tensors))

@@ -56,19 +56,19 @@ class HeadTensors:
 
 
 def find_heads(
-    files: ModelFiles, own: Mapping[str, TensorInfo], family: Family, given: Path | None
+    files: ModelFiles, own_heads: Mapping[str, TensorInfo], family: Family, chosen_path: Path | None
 ) -> HeadTensors:
     """Find the first complete MTP heads that fit a model, or the reason why there are none.
 
-    own: heads in the model's own weight files. given: use only this file or folder, and raise
-    BadModelFile when it has no heads or another model's; elsewhere such heads are skipped.
+    own_heads: heads in the model's own weight files. chosen_path: use only this file or folder, and
+    raise BadModelFile when it has no heads or another model's; elsewhere such heads are skipped.
     """
-    if not family.head_shapes(own):
-        return _unsupported_heads(files, own, given)
-    if given is not None:
-        return _chosen_heads(given, family)
+    if not family.head_shapes(own_heads):
+        return _unsupported_heads(files, own_heads, chosen_path)
+    if chosen_path is not None:
+        return _chosen_heads(chosen_path, family)
     problem: Reason | None = None
-    for candidate in _candidates(files, own, family):
+    for candidate in _head_candidates(files, own_heads, family):
         found = _check_usable(candidate, family)
         if found.why_not is None:
             return found
@@ -97,22 +97,22 @@ def without_trunk_copies(
 
 
 def _unsupported_heads(
-    files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | None
+    files: ModelFiles, own_heads: Mapping[str, TensorInfo], chosen_path: Path | None
 ) -> HeadTensors:
     """Tell why there are no MTP heads in a family without support. Raises UnsupportedModel."""
-    if given is not None:
+    if chosen_path is not None:
         raise UnsupportedModel(
             "{given}: drafting heads for a model of this family cannot be run yet. Open the model "
             "without them.",
-            given=given,
+            given=chosen_path,
         )
-    if not own:
-        return HeadTensors({}, str(files.root), why_not=_why_unread(files) or NO_HEADS)
+    if not own_heads:
+        return HeadTensors({}, str(files.root), why_not=_why_heads_unread(files) or NO_HEADS)
     words = Words("The files hold drafting heads, but heads of this family cannot be run yet.")
     return HeadTensors({}, str(files.root), True, Reason("heads-not-run", words))
 
 
-def _why_unread(files: ModelFiles) -> Reason | None:
+def _why_heads_unread(files: ModelFiles) -> Reason | None:
     """Return why MTP heads that an index or a file name promises cannot be read; None otherwise."""
     listed = (file for tensor, file in files.absent.items() if has_head_tensors([tensor]))
     if (name := next(listed, None)) is not None:
@@ -122,14 +122,16 @@ def _why_unread(files: ModelFiles) -> Reason | None:
         return Reason("heads-missing", words)
     try:
         for path in files.heads:
-            _tensors((path,))
+            _read_tensor_headers((path,))
     except EngineError as error:
         return _unreadable_reason(str(error))
     return None
 
 
-def _unreadable_reason(damage: str) -> Reason:
-    words = Words("The drafting heads beside the model cannot be read: {damage}", damage=damage)
+def _unreadable_reason(damage_text: str) -> Reason:
+    words = Words(
+        "The drafting heads beside the model cannot be read: {damage}", damage=damage_text
+    )
     return Reason("heads-unreadable", words)
 
 
@@ -147,16 +149,16 @@ def _chosen_heads(place: Path, family: Family) -> HeadTensors:
     return _check_usable(candidate, family)
 
 
-def _candidates(
-    files: ModelFiles, own: Mapping[str, TensorInfo], family: Family
+def _head_candidates(
+    files: ModelFiles, own_heads: Mapping[str, TensorInfo], family: Family
 ) -> Iterator[HeadTensors]:
     """Yield tensor headers of files that may hold MTP heads, in the order of preference.
 
     The model's weight files, others beside them, folders of the model's name and "-MTP", then other
     copies of the model: a GGUF in the folder, or a sibling folder of a matching name.
     """
-    if own:
-        yield HeadTensors(own, str(files.root), inside=True)
+    if own_heads:
+        yield HeadTensors(own_heads, str(files.root), inside=True)
     together: dict[Path, list[Path]] = {}
     for path in files.heads:
         shard = shard_of(path.name)
@@ -196,12 +198,12 @@ def _folders_of_same_model(root: Path) -> Iterator[Path]:
 
 
 def _read_heads_file(origin: Path, paths: tuple[Path, ...], family: Family) -> HeadTensors:
-    tensors = pair_fp8_scales(_tensors(paths), family.config, family.origin)
+    tensors = pair_fp8_scales(_read_tensor_headers(paths), family.config, family.origin)
     parts = family.split_heads_file(tensors, str(origin))
     return HeadTensors(assemble_tensors(parts.head, parts.head_recipes), str(origin))
 
 
-def _tensors(paths: tuple[Path, ...]) -> Mapping[str, TensorInfo]:
+def _read_tensor_headers(paths: tuple[Path, ...]) -> Mapping[str, TensorInfo]:
     if paths and paths[0].suffix.lower() == ".gguf":  # reads its other parts, too
         return read_gguf_model(paths[0]).tensors
     return merge_headers(paths)
@@ -244,7 +246,7 @@ def _check_usable(candidate: HeadTensors, family: Family) -> HeadTensors:
         if name.endswith(".output.weight") and tensor.shape[:1] < (rows,)
     }
     kept = {n: t for n, t in candidate.tensors.items() if n.rpartition(".")[0] not in trimmed}
-    problem = candidate.why_not or _why_unusable(kept, origin, family)
+    problem = candidate.why_not or _why_heads_unusable(kept, origin, family)
     if problem is not None:
         return replace(candidate, tensors={}, why_not=problem)
     remarks = []
@@ -266,7 +268,9 @@ def _check_usable(candidate: HeadTensors, family: Family) -> HeadTensors:
     return replace(candidate, tensors=kept, remarks=tuple(remarks))
 
 
-def _why_unusable(tensors: Mapping[str, TensorInfo], origin: str, family: Family) -> Reason | None:
+def _why_heads_unusable(
+    tensors: Mapping[str, TensorInfo], origin: str, family: Family
+) -> Reason | None:
     """Why MTP heads cannot be used: incomplete or of another model; None if they can."""
     wanted = family.head_shapes(tensors)
     if (missing := _missing_tensor(tensors, wanted)) is not None:
@@ -335,7 +339,7 @@ def _misshapen_tensor(
 
 def _why_no_heads(family: Family, files: ModelFiles) -> Reason:
     promised = family.figures().promised_heads
-    if files.absent and (reason := _why_unread(files)) is not None:
+    if files.absent and (reason := _why_heads_unread(files)) is not None:
         return reason
     if not promised:
         return NO_HEADS

@@ -18,7 +18,7 @@ from mlx_engine.loading.arrays import (
     half_dtype,
 )
 from mlx_engine.loading.describe import describe, read_text_parts
-from mlx_engine.loading.find import FromHub, locate_heads, locate_model
+from mlx_engine.loading.find import HubAccess, locate_heads, locate_model
 from mlx_engine.loading.folder import ModelFiles
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import ModelHeaders, keep_gguf_blocks, read_headers
@@ -77,25 +77,27 @@ def load_model(
     on_progress: Progress | None = None,
     stop: Stop | None = None,
     kernels: Kernels = NO_KERNELS,
-    hub: FromHub | None = None,
-    usable: int = 0,
+    hub: HubAccess | None = None,
+    usable_bytes: int = 0,
     gpu_bytes: int = 0,
 ) -> LoadedModel:
     """Load a model, its weights included, by files, path or hub id; None: the model at `built_in`.
 
     Headers are checked before any weight is read. kernels: Metal kernels that layers may use. hub:
-    access to the hub. usable: bytes of memory that may be used, 0 for no limit. gpu_bytes: bytes a
-    GPU may hold, 0 without one. on_progress gets bytes done and in total. stop: when it returns
-    True, LoadStopped is raised. Raises EngineError.
+    access to the hub. usable_bytes: bytes of memory that may be used, 0 for no limit. gpu_bytes:
+    bytes a GPU may hold, 0 without one. on_progress gets bytes done and in total. stop: when it
+    returns True, LoadStopped is raised. Raises EngineError.
     """
     files = source if isinstance(source, ModelFiles) else locate_model(source, built_in, hub)
     headers = _keep_readable_blocks(read_headers(files, locate_heads(options.heads, hub)), kernels)
     metal = computes_on_gpu()
     no_kernels = not metal and kernels.launcher is None
-    description = describe(headers, options, metal=metal, packed=not no_kernels)
-    if usable:
+    description = describe(headers, options, has_metal=metal, packed=not no_kernels)
+    if usable_bytes:
         asked = options.context_length
-        description.check_fits(description.memory_fit(usable, asked=asked, gpu_bytes=gpu_bytes))
+        description.check_fits(
+            description.memory_fit(usable_bytes, requested_context=asked, gpu_bytes=gpu_bytes)
+        )
     tokenizer, template = read_text_parts(headers)
     tokenizer = tokenizer.fit_to_vocabulary(description.vocabulary)
     half = _half_dtype(options.activations, headers)
@@ -137,7 +139,7 @@ def load_model(
         declined=(*description.declined, *reasons, *lacks, *unused, *kept),
         repack_cache=cache.words if cache is not None else None,
         packed_cache=model.packed_cache,
-        activations=_activations(trunk, half),
+        activations=_activations_name(trunk, half),
     )
     origin = headers.heads.origin
     return LoadedModel(
@@ -150,7 +152,9 @@ def _keep_readable_blocks(headers: ModelHeaders, kernels: Kernels) -> ModelHeade
 
     def kernel_reads(kind: str, shape: tuple[int, ...]) -> bool:
         work = KernelWork(kind.lower(), *shape[-2:])
-        return 1 in kernels.rows_after_trial("products" if len(shape) == 2 else "experts", work)
+        return 1 in kernels.row_counts_after_trial(
+            "products" if len(shape) == 2 else "experts", work
+        )
 
     return keep_gguf_blocks(headers, kernel_reads)
 
@@ -176,25 +180,25 @@ def _canonical_weights(
     return _LazyWeights(arrays, head_arrays, trunk.reasons + head.reasons)
 
 
-def _half_dtype(asked: AskedActivations, headers: ModelHeaders) -> mx.Dtype | None:
+def _half_dtype(activations: AskedActivations, headers: ModelHeaders) -> mx.Dtype | None:
     """Return the dtype in memory of floats stored in 16 bits, as `half_dtype`. Raises BadOption."""
     architecture = gpu_architecture()
-    half = half_dtype(asked, architecture)
+    half = half_dtype(activations, architecture)
     if headers.family.can_widen:
         return half
-    if asked == "auto":
+    if activations == "auto":
         return None if half == mx.float16 else half
     if not architecture:
         raise BadOption(
             "activations={asked!r}: {path} runs in a class of mlx-lm, which needs a GPU for 16-bit "
             'floats. Use "auto".',
-            asked=asked,
+            asked=activations,
             path=headers.files.root,
         )
     return half
 
 
-def _activations(arrays: Sequence[mx.array], half: mx.Dtype | None) -> Activations:
+def _activations_name(arrays: Sequence[mx.array], half: mx.Dtype | None) -> Activations:
     """Name the type that a model of these weights computes in; half: as in `half_dtype`."""
     kept = {array.dtype for array in arrays} & {mx.bfloat16, mx.float16}
     dtype = half or (kept.pop() if len(kept) == 1 else mx.bfloat16)

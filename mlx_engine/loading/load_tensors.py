@@ -34,19 +34,19 @@ def load_tensors(
     assembled = {key: info for key, info in tensors.items() if isinstance(info, AssembledTensor)}
     single = {key: info for key, info in tensors.items() if key not in assembled}
     for made in assembled.values():
-        single |= made.stored
+        single |= made.stored_headers
     packed = {key: info for key, info in single.items() if isinstance(info, GgufPart)}
     in_fp8 = {key: info for key, info in single.items() if isinstance(info, Fp8Tensor)}
     plain = {key: info for key, info in single.items() if key not in packed | in_fp8}
     arrays = load_arrays(plain) | _load_fp8(in_fp8, half)
     if packed:
-        kept = None if cache is None else cache.read(packed)
+        kept = None if cache is None else cache.read_cached(packed)
         if kept is None:
             kept = load_gguf_arrays(packed, on_progress, stop, half)
             if cache is not None:
-                cache.write(packed, kept)
+                cache.write_cached(packed, kept)
         arrays |= kept
-    made_of_them = {key: _assembled(made, arrays) for key, made in assembled.items()}
+    made_of_them = {key: _assemble_tensor(made, arrays) for key, made in assembled.items()}
     return {key: array for key, array in arrays.items() if key in tensors} | made_of_them
 
 
@@ -84,7 +84,7 @@ def _load_fp8(tensors: Mapping[str, Fp8Tensor], half: mx.Dtype | None) -> dict[s
     }
 
 
-def _assembled(tensor: AssembledTensor, stored: Mapping[str, mx.array]) -> mx.array:
+def _assemble_tensor(tensor: AssembledTensor, stored: Mapping[str, mx.array]) -> mx.array:
     recipe = tensor.recipe
     pieces = [_rows_of(stored[piece.name], piece) for piece in recipe.pieces]
     if recipe.form == "joined":

@@ -26,7 +26,7 @@ _HEADS = re.compile(r"(.+\.)?(mtp(_layers|_block)?|eh_proj|pre_fc_norm_hidden)\.
 _EMBEDDING = re.compile(r"(?!.*(layers|mtp))(.+\.)?((word_)?embed\w*|wte)\.weight")
 
 
-def adapter(path: Path) -> UnsupportedModel:
+def adapter_error(path: Path) -> UnsupportedModel:
     """Make the UnsupportedModel error for opening a LoRA adapter as a model."""
     return UnsupportedModel(
         "{path}: holds a LoRA adapter and no model. Take a model that it was merged into.",
@@ -85,7 +85,7 @@ def refuse_partial_models(
     """Raise HeadsOnly for MTP heads alone, UnsupportedModel for draft models and LoRA adapters."""
     names = list(tensors)
     if any(".lora_" in name.lower() for name in names):
-        raise adapter(place)
+        raise adapter_error(place)
     kind = drafter_kind(config, names)
     if kind is not None:
         raise UnsupportedModel(

@@ -33,7 +33,7 @@ class RepackCache:
         self.words = ""
         self.reasons: tuple[Reason, ...] = ()
 
-    def read(self, parts: Mapping[str, GgufPart]) -> dict[str, mx.array] | None:
+    def read_cached(self, parts: Mapping[str, GgufPart]) -> dict[str, mx.array] | None:
         """Read the cached MLX arrays of GGUF tensors lazily; None when they are not cached."""
         try:
             path = self._cached_file(parts)
@@ -56,7 +56,7 @@ class RepackCache:
         self.words = f"Repacked weights were read from {path} ({size_words(nbytes)})."
         return arrays
 
-    def write(self, parts: Mapping[str, GgufPart], arrays: dict[str, mx.array]) -> None:
+    def write_cached(self, parts: Mapping[str, GgufPart], arrays: dict[str, mx.array]) -> None:
         """Write arrays repacked from GGUF tensors to the disk cache; a failure becomes a reason."""
         nbytes = sum(array.nbytes for array in arrays.values())
         try:
@@ -80,14 +80,16 @@ class RepackCache:
 
     def _cached_file(self, parts: Mapping[str, GgufPart]) -> Path:
         made = [f"{_FORMAT} {self._half}"]
-        made += sorted(_identity(file, parts) for file in {part.file for part in parts.values()})
+        made += sorted(
+            _gguf_identity(file, parts) for file in {part.file for part in parts.values()}
+        )
         for key, part in sorted(parts.items()):
             made.append(f"{key} {part.shape} {part.stored.name} {part.plan} {part.place}")
         digest = hashlib.sha256("\n".join(made).encode()).hexdigest()
         return self._folder / f"{digest[:32]}.safetensors"
 
 
-def _identity(file: Path, parts: Mapping[str, GgufPart]) -> str:
+def _gguf_identity(file: Path, parts: Mapping[str, GgufPart]) -> str:
     """Identify a GGUF file by size, modification time and a hash of its header."""
     found = file.stat()
     data = min(part.stored.offset for part in parts.values() if part.file == file)

@@ -82,7 +82,9 @@ def read_header(path: Path) -> tuple[TensorInfo, ...]:
                         path, f"its header names {len(names)} tensors, more than {_MOST_TENSORS}"
                     )
                 slices = ((name, header.get_slice(name)) for name in names)
-                return tuple(_info(path, name, s.get_dtype(), s.get_shape()) for name, s in slices)
+                return tuple(
+                    _tensor_info(path, name, s.get_dtype(), s.get_shape()) for name, s in slices
+                )
     except OSError as error:
         raise BadModelFile(why_not_read(path, error)) from error
     except SafetensorError as error:
@@ -120,8 +122,8 @@ def load_arrays(tensors: Mapping[str, TensorInfo]) -> dict[str, mx.array]:
 
     Raises BadModelFile when a file cannot be opened or has changed.
     """
-    files = {file: _open(file) for file in {info.file for info in tensors.values()}}
-    return {key: _array(files[info.file], info) for key, info in tensors.items()}
+    files = {file: _open_safetensors(file) for file in {info.file for info in tensors.values()}}
+    return {key: _cast_array(files[info.file], info) for key, info in tensors.items()}
 
 
 def data_offsets(file: Path) -> dict[str, int]:
@@ -134,19 +136,21 @@ def data_offsets(file: Path) -> dict[str, int]:
     return {name: start + entry["data_offsets"][0] for name, entry in entries.items()}
 
 
-def samples_equal(one: TensorInfo, other: TensorInfo | None) -> bool:
+def samples_equal(first: TensorInfo, second: TensorInfo | None) -> bool:
     """Whether samples of two stored tensors' bytes are equal; False for assembled tensors."""
-    if type(one) is not TensorInfo or type(other) is not TensorInfo:
+    if type(first) is not TensorInfo or type(second) is not TensorInfo:
         return False
-    if (one.dtype, one.shape) != (other.dtype, other.shape):
+    if (first.dtype, first.shape) != (second.dtype, second.shape):
         return False
     try:
-        return all(a == b for a, b in zip(_sampled_bytes(one), _sampled_bytes(other), strict=True))
+        return all(
+            a == b for a, b in zip(_sampled_bytes(first), _sampled_bytes(second), strict=True)
+        )
     except OSError:
         return False
 
 
-def _info(path: Path, name: str, dtype: str, shape: list[int]) -> TensorInfo:
+def _tensor_info(path: Path, name: str, dtype: str, shape: list[int]) -> TensorInfo:
     if not name or len(name) > _LONGEST_NAME or not name.isprintable():
         raise_damaged(path, f"it has a tensor named {shorten_value(name)}")
     if len(shape) > _MOST_DIMENSIONS:
@@ -174,7 +178,7 @@ def raise_damaged(path: Path, why: str) -> NoReturn:
     raise BadModelFile("{path}: damaged, {why}. Download the file again.", path=path, why=why)
 
 
-def _open(file: Path) -> dict[str, mx.array]:
+def _open_safetensors(file: Path) -> dict[str, mx.array]:
     import mlx.core as mx
 
     try:
@@ -220,18 +224,20 @@ def _load_float64_file(file: Path) -> dict[str, mx.array]:
     return arrays
 
 
-def _array(loaded: Mapping[str, mx.array], info: TensorInfo) -> mx.array:
-    array = loaded.get(info.name)
-    if array is None or array.shape != info.shape:
-        raise BadModelFile("{file}: changed while it was being opened. Try again.", file=info.file)
+def _cast_array(loaded: Mapping[str, mx.array], tensor_info: TensorInfo) -> mx.array:
+    array = loaded.get(tensor_info.name)
+    if array is None or array.shape != tensor_info.shape:
+        raise BadModelFile(
+            "{file}: changed while it was being opened. Try again.", file=tensor_info.file
+        )
     return array
 
 
-def _sampled_bytes(info: TensorInfo) -> Iterator[bytes]:
+def _sampled_bytes(tensor_info: TensorInfo) -> Iterator[bytes]:
     """Yield up to _SAMPLES runs of a tensor's bytes at even distances."""
-    begin = data_offsets(info.file)[info.name]
-    with info.file.open("rb") as file:
-        step = max(_SAMPLE_BYTES, info.nbytes // _SAMPLES)
-        for start in range(0, info.nbytes, step):
+    begin = data_offsets(tensor_info.file)[tensor_info.name]
+    with tensor_info.file.open("rb") as file:
+        step = max(_SAMPLE_BYTES, tensor_info.nbytes // _SAMPLES)
+        for start in range(0, tensor_info.nbytes, step):
             file.seek(begin + start)
-            yield file.read(min(_SAMPLE_BYTES, info.nbytes - start))
+            yield file.read(min(_SAMPLE_BYTES, tensor_info.nbytes - start))

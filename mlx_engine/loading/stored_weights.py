@@ -25,7 +25,7 @@ _WORDS_PER_SCALE = {2: 16, 4: 32, 8: 32}
 """uint32 words per uint8 scale -> weights per scale, of nvfp4, mxfp4 and mxfp8."""
 
 
-class Weight(NamedTuple):
+class StoredWeight(NamedTuple):
     """Storage form and size of a weight tensor together with its scales and biases.
 
     storage: a description such as "4-bit affine, groups of 64". nbytes: bytes in memory.
@@ -42,24 +42,26 @@ class Weight(NamedTuple):
     group_sums: int = 0
 
     @property
-    def in_file(self) -> int:
+    def nbytes_in_file(self) -> int:
         """Bytes that the weight with its scales and biases takes in the model's file."""
         return self.nbytes if self.file_nbytes is None else self.file_nbytes
 
 
-def weights_by_group(headers: ModelHeaders, *, wide: bool) -> dict[str, list[Weight]]:
+def weights_by_group(headers: ModelHeaders, *, is_wide: bool) -> dict[str, list[StoredWeight]]:
     """Group a model's weights by role: "attention", "mlp", ... -> list of Weight.
 
-    "MTP head" holds the usable heads, else those in the model's weight files. wide: 16-bit floats
-    become float32, as without Metal.
+    "MTP head" holds the usable heads, else those in the model's weight files. is_wide: 16-bit
+    floats become float32, as without Metal.
     """
     family, trunk = headers.family, headers.parts.trunk
     trunk_shapes = _packed_shapes(trunk, family.config) | dict(family.trunk_shapes(trunk))
-    groups: dict[str, list[Weight]] = {}
-    for name, weight in _weights(trunk, trunk_shapes, wide=wide).items():
+    groups: dict[str, list[StoredWeight]] = {}
+    for name, weight in _stored_weights_by_name(trunk, trunk_shapes, is_wide=is_wide).items():
         groups.setdefault(family.group(name), []).append(weight)
     head = headers.heads.tensors or headers.parts.head
-    groups["MTP head"] = [*_weights(head, family.head_shapes(head), wide=wide).values()]
+    groups["MTP head"] = [
+        *_stored_weights_by_name(head, family.head_shapes(head), is_wide=is_wide).values()
+    ]
     return groups
 
 
@@ -69,32 +71,37 @@ def skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
     for name, tensor in skipped.items():
         reasons.setdefault(why_skipped(name, skipped), {})[name] = tensor
     for why_not, tensors in sorted(reasons.items()):
-        weights = [*_weights(tensors, {}).values()]
-        yield replace(group_of(Words("skipped"), weights), why_not=why_not)
+        weights = [*_stored_weights_by_name(tensors, {}).values()]
+        yield replace(sum_to_group(Words("skipped"), weights), why_not=why_not)
 
 
 def vision_group(tensors: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
     """Yield a TensorGroup of a vision tower, if there is one."""
     if tensors:
         words = Words("for pictures, read with the first one")
-        yield replace(group_of(Words("vision"), [*_weights(tensors, {}).values()]), why_not=words)
+        yield replace(
+            sum_to_group(Words("vision"), [*_stored_weights_by_name(tensors, {}).values()]),
+            why_not=words,
+        )
 
 
 def on_disk_groups(headers: ModelHeaders) -> Iterator[TensorGroup]:
     """Yield a TensorGroup of the embedding tables that stay on disk, if there are any."""
     tensors = headers.parts.on_disk
-    weights = [*_weights(tensors, _packed_shapes(tensors, headers.family.config)).values()]
+    weights = [
+        *_stored_weights_by_name(tensors, _packed_shapes(tensors, headers.family.config)).values()
+    ]
     if weights:
         why_not = Words("single rows are read from the disk when a text needs them")
-        yield replace(group_of(Words("tables on disk"), weights), why_not=why_not)
+        yield replace(sum_to_group(Words("tables on disk"), weights), why_not=why_not)
 
 
-def unpack_small_model(weights: Mapping[str, list[Weight]]) -> dict[str, list[Weight]]:
+def unpack_small_model(weights: Mapping[str, list[StoredWeight]]) -> dict[str, list[StoredWeight]]:
     """Describe the weights of a small model as unpacked, which a CPU multiplies fastest."""
     whole = sum(weight.parameters for members in weights.values() for weight in members)
     if 4 * whole > CPU_LAYOUT_LIMIT:
         return dict(weights)
-    return {name: [_unpacked(weight) for weight in members] for name, members in weights.items()}
+    return {name: [_as_unpacked(weight) for weight in members] for name, members in weights.items()}
 
 
 def _columns_nbytes(shape: Shape, scales: int) -> int:
@@ -103,25 +110,25 @@ def _columns_nbytes(shape: Shape, scales: int) -> int:
     return -(-outputs // 32) * 32 * inputs + 8 * scales
 
 
-def _unpacked(weight: Weight) -> Weight:
-    nbytes, stored = weight.column_layout or 4 * weight.parameters, weight.in_file
+def _as_unpacked(weight: StoredWeight) -> StoredWeight:
+    nbytes, stored = weight.column_layout or 4 * weight.parameters, weight.nbytes_in_file
     return weight._replace(nbytes=nbytes, file_nbytes=None if stored == nbytes else stored)
 
 
-def group_of(name: str, weights: list[Weight]) -> TensorGroup:
+def sum_to_group(name: str, weights: list[StoredWeight]) -> TensorGroup:
     """Sum the bytes and parameters of weights to a TensorGroup of the given name."""
     is_as_stored = all(weight.file_nbytes is None for weight in weights)
     return TensorGroup(
         name=name,
         tensors=len(weights),
-        storage=join_storages(weights),
+        storage=join_storage_words(weights),
         parameters=sum(weight.parameters for weight in weights),
         nbytes=sum(weight.nbytes for weight in weights),
-        file_nbytes=None if is_as_stored else sum(weight.in_file for weight in weights),
+        file_nbytes=None if is_as_stored else sum(weight.nbytes_in_file for weight in weights),
     )
 
 
-def join_storages(weights: Iterable[Weight]) -> str:
+def join_storage_words(weights: Iterable[StoredWeight]) -> str:
     """Join descriptions such as "4-bit affine, groups of 64" of weights, most bytes first."""
     nbytes: dict[str, int] = {}
     for weight in weights:
@@ -162,12 +169,12 @@ def _group_size(
     return None
 
 
-def _weights(
-    tensors: Mapping[str, TensorInfo], shapes: Mapping[str, Shape], *, wide: bool = False
-) -> dict[str, Weight]:
+def _stored_weights_by_name(
+    tensors: Mapping[str, TensorInfo], shapes: Mapping[str, Shape], *, is_wide: bool = False
+) -> dict[str, StoredWeight]:
     """Make the Weight of each stored tensor but the scales and biases of quantised ones, by name.
 
-    shapes: of unpacked weights. wide: 16-bit floats become float32, as without Metal.
+    shapes: of unpacked weights. is_wide: 16-bit floats become float32, as without Metal.
     """
     found = {}
     for name, tensor in tensors.items():
@@ -177,36 +184,40 @@ def _weights(
         matrix = name.removesuffix(".weight")
         parts = {part: tensors.get(f"{matrix}.{part}") for part in ("scales", "biases")}
         if isinstance(tensor, GgufPart):
-            weight = _weight(tensor, **parts, shape=tensor.unpacked_shape, wide=wide)
+            weight = _make_stored_weight(
+                tensor, **parts, shape=tensor.unpacked_shape, is_wide=is_wide
+            )
             found[name] = _gguf_weight(tensor, weight)
         else:
-            found[name] = _weight(tensor, **parts, shape=shapes.get(name), wide=wide)
+            found[name] = _make_stored_weight(
+                tensor, **parts, shape=shapes.get(name), is_wide=is_wide
+            )
     return found
 
 
-def _gguf_weight(tensor: GgufPart, loaded: Weight) -> Weight:
+def _gguf_weight(tensor: GgufPart, loaded: StoredWeight) -> StoredWeight:
     """Return the Weight of a GGUF tensor; loaded: that of the arrays that it becomes."""
     kind, plan = tensor.stored.type.name, tensor.plan
     if plan.storage == "blocks":
         size = prod(tensor.unpacked_shape)
         words = f"kept as {kind} blocks (our kernel)"
-        return Weight(words, size, tensor.nbytes, True, tensor.file_nbytes)
+        return StoredWeight(words, size, tensor.nbytes, True, tensor.file_nbytes)
     forms = {"dense": loaded.storage, "unpacked": f"{kind}, unpacked"}
     words = forms.get(plan.storage, f"{kind} as {loaded.storage}")
     return loaded._replace(storage=words, file_nbytes=tensor.file_nbytes)
 
 
-def _weight(
+def _make_stored_weight(
     tensor: TensorInfo,
     scales: TensorInfo | None,
     biases: TensorInfo | None,
     shape: Shape | None,
     *,
-    wide: bool,
-) -> Weight:
+    is_wide: bool,
+) -> StoredWeight:
     parts = [part for part in (tensor, scales, scales and biases) if part]
     nbytes = sum(
-        2 * part.nbytes if wide and part.dtype in _HALVES else part.nbytes for part in parts
+        2 * part.nbytes if is_wide and part.dtype in _HALVES else part.nbytes for part in parts
     )
     stored = sum(part.nbytes for part in parts)
     in_file = stored if stored != nbytes else None
@@ -215,11 +226,11 @@ def _weight(
         words = _WORDS.get(kind, f"{BYTES_OF[kind] * 8}-bit {kind}")
         if in_fp8 is not None:
             in_file, words = in_fp8, f"fp8 as {words}"
-        return Weight(words, prod(tensor.shape), nbytes, _is_matrix(tensor), in_file)
+        return StoredWeight(words, prod(tensor.shape), nbytes, _is_matrix(tensor), in_file)
     if shape is None or not (_is_matrix(tensor) and len(scales.shape) == len(shape)):
-        return Weight("packed", prod(tensor.shape), nbytes, True, in_file)
-    words = _packed_words(tensor, scales, shape[-1], affine=biases is not None)
-    weight = Weight(words, prod(shape), nbytes, True, in_file)
+        return StoredWeight("packed", prod(tensor.shape), nbytes, True, in_file)
+    words = _packed_words(tensor, scales, shape[-1], is_affine=biases is not None)
+    weight = StoredWeight(words, prod(shape), nbytes, True, in_file)
     if biases is None or len(shape) != 2:
         return weight
     sums = prod(scales.shape)
@@ -232,11 +243,11 @@ def _is_matrix(tensor: TensorInfo) -> bool:
     return len(shape) == 2 or (len(shape) == 3 and 1 not in shape[1:])
 
 
-def _packed_words(weight: TensorInfo, scales: TensorInfo, inputs: int, *, affine: bool) -> str:
+def _packed_words(weight: TensorInfo, scales: TensorInfo, inputs: int, *, is_affine: bool) -> str:
     """Describe a packed matrix, as "4-bit affine, groups of 64"; inputs: weights in a row."""
     bits = weight.shape[-1] * 32 // inputs
     size = inputs // max(1, scales.shape[-1])
-    if affine:
+    if is_affine:
         return f"{bits}-bit affine, groups of {size}"
     if size == 16:
         return "nvfp4, groups of 16"

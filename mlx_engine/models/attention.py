@@ -7,25 +7,25 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from metal_kernels.choice import Kernels, KernelWork, ServedRows
+from metal_kernels.choice import KernelRowCounts, Kernels, KernelWork
 from metal_kernels.few_query_attention import (
-    BlockSpan,
     KeyBlocks,
+    KeyBlockSpan,
     KeyExtent,
-    block_span,
     few_query_attention,
+    key_block_span,
     key_blocks,
 )
-from metal_kernels.key_value_formats import cache_form, form_name
+from metal_kernels.key_value_formats import cache_format_name, named_cache_format
 from metal_kernels.stock import (
     AttentionOptions,
     Position,
     has_fused_attention,
     row_tiles,
 )
-from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask, positions
+from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask, row_positions
 from mlx_engine.cache.contract import LayerCache, RowCount
-from mlx_engine.cache.joint import JointCache, each
+from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import layer_specs
 from mlx_engine.models.indexer import BlockIndexer, Selection, tiles
@@ -48,28 +48,30 @@ class Masks:
         self.is_long, self.places = is_long, places
         self.selected: list[mx.array | None] = []
         self._made: dict[tuple[int, int, int, RowCount | None], Mask] = {}
-        self._spans: dict[tuple[KeyExtent, KeyBlocks, RowCount], BlockSpan] = {}
+        self._spans: dict[tuple[KeyExtent, KeyBlocks, RowCount], KeyBlockSpan] = {}
 
     def of(self, cache: KeyValueCache, rows: int) -> Mask:
         """Attention mask of `rows` new rows behind a cache: bool [rows, keys], "causal" or None."""
         window = cache.window if isinstance(cache, WindowCache) else 0
-        if not window and cache.pending is None:
+        if not window and cache.pending_rows is None:
             return "causal" if rows > 1 else None
-        alike = window, cache.length, rows, cache.pending
+        alike = window, cache.length, rows, cache.pending_rows
         if alike not in self._made:
             self._made[alike] = cache.make_mask(rows)
         return self._made[alike]
 
-    def key_span(self, cache: KeyValueCache, rows: int, cut: KeyBlocks) -> BlockSpan:
+    def key_span(self, cache: KeyValueCache, rows: int, block_choice: KeyBlocks) -> KeyBlockSpan:
         """Range of cached keys that `rows` new rows attend to, as the attention kernel wants it."""
         start, window = (cache.first, cache.window) if isinstance(cache, WindowCache) else (0, 0)
-        pending, end = cache.pending, cache.most + rows
+        pending, end = cache.pending_rows, cache.most_committed + rows
         if pending is None:
-            return block_span(KeyExtent(end, start, window), rows, cut)
-        alike = KeyExtent(end, start, window, pending.most - 1), cut, pending
+            return key_block_span(KeyExtent(end, start, window), rows, block_choice)
+        alike = KeyExtent(end, start, window, pending.most - 1), block_choice, pending
         if alike not in self._spans:
-            newest = pending.after(cache.length + rows)
-            self._spans[alike] = block_span(alike[0], rows, cut).with_end(newest)
+            newest = pending.length_after(cache.length + rows)
+            self._spans[alike] = key_block_span(alike[0], rows, block_choice).with_device_end(
+                newest
+            )
         return self._spans[alike]
 
 
@@ -78,15 +80,15 @@ class KernelByCacheBits:
 
     def __init__(self, kernels: Kernels, work: KernelWork, *, is_latent: bool = False) -> None:
         self._kernels, self._work, self._of_latents = kernels, work, is_latent
-        self._by_bits: dict[CacheBits, ServedRows | None] = {}
+        self._by_bits: dict[CacheBits, KernelRowCounts | None] = {}
 
-    def of(self, bits: CacheBits) -> ServedRows | None:
+    def of(self, bits: CacheBits) -> KernelRowCounts | None:
         """Row counts that the attention kernel serves with a KV cache of `bits`; None for none."""
         if bits not in self._by_bits:
-            work = self._work._replace(form=form_name(bits, is_latent=self._of_latents))
+            work = self._work._replace(form=cache_format_name(bits, is_latent=self._of_latents))
             if bits != 16:  # a trial that waits is run before the first token, that rows stay exact
-                self._kernels.rows_after_trial("attention", work)
-            self._by_bits[bits] = self._kernels.served("attention", work)
+                self._kernels.row_counts_after_trial("attention", work)
+            self._by_bits[bits] = self._kernels.served_row_counts("attention", work)
         return self._by_bits[bits]
 
 
@@ -168,7 +170,9 @@ class Attention:
         stored = [self._cached_values(values) for values in projected]
         if self._indexer is not None:
             stored += self._indexer.project(x)
-        attended = each(cache, partial(self._run_sequence, masks), queries_keys, *stored)
+        attended = run_each_conversation(
+            cache, partial(self._run_sequence, masks), queries_keys, *stored
+        )
         width = spec.heads * spec.value_dim
         if gate is None:
             return attended.reshape(1, rows, width)
@@ -176,7 +180,7 @@ class Attention:
             attended = attended.reshape(gate.shape)
         else:
             gate = gate[..., None]
-        return self._stock.elementwise(apply_gate)(attended, gate).reshape(1, rows, width)
+        return self._stock.compile_elementwise(apply_gate)(attended, gate).reshape(1, rows, width)
 
     def _cached_values(self, values: mx.array) -> mx.array:
         """Reshape projected values [1, T, N] to [1, T, KV heads, size], normed and scaled for the
@@ -212,12 +216,12 @@ class Attention:
             queries, keys = mx.split(queries, [self._spec.heads], axis=1)
             keys_values = KeysValues(keys, values.transpose(0, 2, 1, 3))
         if self._spec.growth is not None:
-            queries = _scale_by_position(queries, cache.start(), self._spec.growth)
+            queries = _scale_by_position(queries, cache.next_row_index(), self._spec.growth)
         if self._indexer is None or keys_values is None:
             return self._attend(queries, keys_values, cache, masks).transpose(0, 2, 1, 3)
         assert isinstance(cache, AttentionCache)
         index_queries, index_keys = index
-        start = cache.start()
+        start = cache.next_row_index()
         cache.append(*keys_values, index_keys[:, None])
         found = self._indexer.select(index_queries, cache, start)
         return self._attend_sparse(queries, cache, masks, found).transpose(0, 2, 1, 3)
@@ -236,7 +240,9 @@ class Attention:
         if cache.length >= found.least:
             return sparse
         dense = self._attend(queries, None, cache, masks)
-        is_early = positions(cache.start(), range(queries.shape[2]))[:, None] < found.least
+        is_early = (
+            row_positions(cache.next_row_index(), range(queries.shape[2]))[:, None] < found.least
+        )
         return mx.where(is_early, dense, sparse)
 
     def _attend_selected(
@@ -245,7 +251,7 @@ class Attention:
         """Attend by MLX, each row of queries [1, heads, T, size] to the tokens found for it."""
         spec, (rows, width) = self._spec, found.tokens.shape
         by_row = queries.transpose(2, 1, 0, 3)
-        seen = (self._stock.indices((1, width)) < found.counts)[:, None, None]
+        seen = (self._stock.consecutive_indices((1, width)) < found.counts)[:, None, None]
         options = AttentionOptions(self._scale, None, self._mlx_sinks, spec.cap)
         a_row = width * spec.kv_heads * (spec.key_dim + spec.value_dim) * queries.dtype.size
         made = []
@@ -267,10 +273,10 @@ class Attention:
         served = None if self._served is None else self._served.of(cache.row_bits)
         if served is None or rows not in served:
             return self._stock_attend(queries, keys_values, cache, masks.of(cache, rows))
-        form = cache_form(form_name(cache.row_bits), spec.key_dim, spec.value_dim)
+        form = named_cache_format(cache_format_name(cache.row_bits), spec.key_dim, spec.value_dim)
         cut = key_blocks(form, spec.key_dim, spec.value_dim, spec.heads // spec.kv_heads)
         return few_query_attention(
-            self._stock.contiguous(queries),
+            self._stock.make_contiguous(queries),
             cache.key_value_buffers if keys_values is None else cache.append(*keys_values),
             form,
             masks.key_span(cache, rows, cut),
@@ -305,7 +311,7 @@ def _scale_by_position(
     queries: mx.array, start: Position, growth: layer_specs.QueryGrowth
 ) -> mx.array:
     """Scale queries [1, heads, T, size] by their position (QueryGrowth); factors in float32."""
-    periods = positions(start, range(queries.shape[2])) // growth.period
+    periods = row_positions(start, range(queries.shape[2])) // growth.period
     factors = 1 + growth.weight * mx.log(1 + periods.astype(mx.float32))
     return queries * factors[:, None].astype(queries.dtype)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCache
-from mlx_engine.cache.joint import JointCache, each
+from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.models import layer_specs, model_spec
 from mlx_engine.models.attention import Attention, Masks
@@ -60,16 +60,16 @@ class GatedConvolution:
         """Convolve normed hidden states [1, T, H] -> [1, T, N], inputs of the output projection."""
         del masks
         before, behind, values = self._inputs(x)
-        rows = self._stock.elementwise(_multiply)(before, values)
-        convolved = each(cache, self._run_sequence, rows)
+        rows = self._stock.compile_elementwise(_multiply)(before, values)
+        convolved = run_each_conversation(cache, self._run_sequence, rows)
         if self._bias is None:
-            return self._stock.elementwise(_multiply)(behind, convolved)
-        return self._stock.elementwise(_multiply_by_sum)(behind, convolved, self._bias)
+            return self._stock.compile_elementwise(_multiply)(behind, convolved)
+        return self._stock.compile_elementwise(_multiply_by_sum)(behind, convolved, self._bias)
 
     def _run_sequence(self, cache: LayerCache, rows: mx.array) -> mx.array:
         """Convolve the rows of one sequence behind its cached rows, [1, T, C] -> [1, T, C]."""
         assert isinstance(cache, RecurrentCache)
-        before = cache.window.alone(self._spec.taps - 1).astype(rows.dtype)
+        before = cache.window.cut_out_rows(self._spec.taps - 1).astype(rows.dtype)
         convolved = mx.concatenate([before, rows], axis=1)
         cache.write_convolution(convolved)
         return self._convolve(convolved)

@@ -6,7 +6,7 @@ from typing import Protocol
 import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.cache.joint import JointCaches
+from mlx_engine.cache.joint import ConversationCaches
 from mlx_engine.models.kernel_matrices import FewRowMatrix
 from mlx_engine.models.layers import Linear
 from mlx_engine.models.vision.contract import PictureRows
@@ -18,7 +18,7 @@ from mlx_engine.values.words import Words
 class JointForward(Protocol):
     """Protocol of a model's forward pass over rows of several sequences, concatenated along T."""
 
-    def __call__(self, tokens: mx.array, caches: JointCaches) -> mx.array:
+    def __call__(self, tokens: mx.array, caches: ConversationCaches) -> mx.array:
         """Run the model on int tokens [1, T] of several sequences -> hidden states [1, T, H]."""
 
 
@@ -56,7 +56,7 @@ class MtpHead(Protocol):
         """
 
     def mtp_forward(
-        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
+        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | ConversationCaches
     ) -> mx.array:
         """Run an MTP head: tokens [1, T], previous hidden states [1, T, H] -> its own [1, T, H].
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.mtp_input import Norms
-from mlx_engine.cache.attention import RowsCache, positions
+from metal_kernels.mtp_input import MtpInputNorms
+from mlx_engine.cache.attention import RowsCache, row_positions
 from mlx_engine.cache.by_length import CacheByLength
 from mlx_engine.cache.contract import LayerCache, LayerCaches
-from mlx_engine.cache.joint import JointCache, JointCaches, each
+from mlx_engine.cache.joint import ConversationCaches, JointCache, run_each_conversation
 from mlx_engine.models import model_spec
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock, PerLayerEmbedding
@@ -109,7 +109,7 @@ class Decoder:
     def forward(
         self,
         tokens: mx.array,
-        caches: LayerCaches | JointCaches,
+        caches: LayerCaches | ConversationCaches,
         pictures: PictureRows | None = None,
     ) -> mx.array:
         """Run the decoder on int tokens [1, T] -> hidden states [1, T, H] for output and heads.
@@ -126,7 +126,7 @@ class Decoder:
     def forward_with_residuals(
         self,
         tokens: mx.array,
-        caches: LayerCaches | JointCaches,
+        caches: LayerCaches | ConversationCaches,
         residual_layers: Sequence[int],
         pictures: PictureRows | None = None,
     ) -> mx.array:
@@ -136,13 +136,15 @@ class Decoder:
         """
         first = caches.layers[0]
         if isinstance(first, CacheByLength):
-            return first.read(tokens, partial(self._forward, residual_layers=residual_layers))
+            return first.read_tokens(
+                tokens, partial(self._forward, residual_layers=residual_layers)
+            )
         return self._forward(tokens, caches, residual_layers=residual_layers, pictures=pictures)
 
     def _forward(
         self,
         tokens: mx.array,
-        caches: LayerCaches | JointCaches,
+        caches: LayerCaches | ConversationCaches,
         *,
         residual_layers: Sequence[int],
         is_long: bool = False,
@@ -159,7 +161,7 @@ class Decoder:
         if self.spec.embed_norm:
             x = self._norm(x)
         if self._positions is not None:
-            x = each(layers[0], self._add_positions, x)
+            x = run_each_conversation(layers[0], self._add_positions, x)
         vectors = None if self._per_layer is None else self._per_layer(tokens, x)
         residuals = {-1: x} if residual_layers else {}
         for number, block, places, _ in self._layers:
@@ -176,7 +178,7 @@ class Decoder:
     def forward_with_keys(
         self,
         tokens: mx.array,
-        caches: LayerCaches | JointCaches,
+        caches: LayerCaches | ConversationCaches,
         layer_numbers: Sequence[int],
     ) -> mx.array:
         """Run the decoder -> hidden states, keys and values of some layers, along the last axis.
@@ -187,14 +189,15 @@ class Decoder:
         hidden = self.forward(tokens, caches)
         first = {layer.number: layer.caches.start for layer in self._layers}
         written = (
-            each(caches.layers[first[n]], _written_keys_values, hidden) for n in layer_numbers
+            run_each_conversation(caches.layers[first[n]], _written_keys_values, hidden)
+            for n in layer_numbers
         )
         return mx.concatenate([hidden, *written], axis=-1)
 
     def _add_positions(self, cache: LayerCache, x: mx.array) -> mx.array:
         assert isinstance(cache, RowsCache)
         assert self._positions is not None
-        return x + self._positions(positions(cache.start(), range(x.shape[1])))
+        return x + self._positions(row_positions(cache.next_row_index(), range(x.shape[1])))
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Hidden states [1, T, H] -> float32 logits [1, T, V]."""
@@ -220,7 +223,7 @@ class Decoder:
 def _written_keys_values(cache: LayerCache, hidden: mx.array) -> mx.array:
     """Keys and values of the rows last written to a KV cache, flattened to [1, T, width]."""
     assert isinstance(cache, RowsCache)
-    rows = (side.transpose(0, 2, 1, 3) for side in cache.block())
+    rows = (side.transpose(0, 2, 1, 3) for side in cache.block_keys_and_values())
     return mx.concatenate([side.reshape(1, hidden.shape[1], -1) for side in rows], axis=-1)
 
 
@@ -308,7 +311,7 @@ class _Join:
         self._both_norms = Norm.read_rows(part, dict.fromkeys(order, 1), eps)
         self._join = Linear.read(part, "join")
         first, second = self._both_norms.weight.astype(mx.float32)
-        self._norms = Norms(first, second, eps)
+        self._norms = MtpInputNorms(first, second, eps)
         matrix, kernels = self._join.matrix, part.kernels
         self._few_rows = FewRowMatrix.of(matrix, kernels, "mtp-input") if embedding_first else None
 
@@ -361,7 +364,7 @@ class DecoderHead:
         return LayerCaches(self._block.make_caches(bits))
 
     def mtp_forward(
-        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
+        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | ConversationCaches
     ) -> mx.array:
         """Run an MTP head: tokens [1, T], previous hidden states [1, T, H] -> its own [1, T, H]."""
         state = self._block(self._join(self._embed(tokens), hidden), caches.layers, Masks())

@@ -12,18 +12,18 @@ from metal_kernels.gated_delta_inputs import (
     ConvolutionRows,
     DeltaBlockInputs,
     DeltaConstants,
-    Projected,
+    ProjectedInputs,
     gated_delta_inputs,
 )
 from metal_kernels.stock import StockOperations
 from mlx_engine.cache.contract import LayerCache
-from mlx_engine.cache.joint import JointCache, each
+from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.cache.recurrent import (
     ConvolutionWindow,
     LongKernelDelta,
     RecurrentCache,
     StockDelta,
-    delta_rule,
+    choose_delta_rule,
 )
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import Linear, Projections, ResidualLinear, apply_wide_gate, silu
@@ -41,7 +41,9 @@ class DeltaNet:
         self._spec = spec
         self._stock = part.kernels.stock
         work = KernelWork("", spec.value_dim, spec.key_dim)
-        self._rule = delta_rule(part.kernels.served("delta", work), StockDelta(self._stock))
+        self._rule = choose_delta_rule(
+            part.kernels.served_row_counts("delta", work), StockDelta(self._stock)
+        )
         self._projections = Projections.read(part, PROJECTIONS)
         self.dtype = self._projections.dtype
         fixed = DeltaConstants(
@@ -71,9 +73,9 @@ class DeltaNet:
         del masks
         spec = self._spec
         gate, rows = self._inputs.split_gate(self._projections.padded_products(x))
-        outputs = self._head_norm(each(cache, self._run_sequence, *rows))
+        outputs = self._head_norm(run_each_conversation(cache, self._run_sequence, *rows))
         is_silu = spec.gate == "silu"
-        join = self._stock.elementwise(_apply_silu_gate if is_silu else apply_wide_gate)
+        join = self._stock.compile_elementwise(_apply_silu_gate if is_silu else apply_wide_gate)
         if not spec.tiled:
             return join(outputs.reshape(gate.shape), gate)
         grouped = (1, x.shape[1], spec.key_heads, -1, spec.value_dim)
@@ -102,7 +104,7 @@ class DeltaInputs:
     def __init__(self, fixed: DeltaConstants, projections: Projections, kernels: Kernels) -> None:
         self._fixed, self._projections, self._stock = fixed, projections, kernels.stock
         work = KernelWork("", fixed.value_size, fixed.key_size)
-        self._served = kernels.served("delta-inputs", work)
+        self._served = kernels.served_row_counts("delta-inputs", work)
         self._locations = [] if self._served is None else projections.part_locations
         self._repeats = 1 if kernels.launcher else len(fixed.decay_bias) // fixed.key_heads
         self._convolve = kernels.stock.make_convolution(fixed.taps)
@@ -135,8 +137,8 @@ class DeltaInputs:
             return self._by_mlx(window, channels, beta, decay)
         b, a = self._locations[2:]
         return gated_delta_inputs(
-            Projected(channels, rows[a.matrix], rows[b.matrix], a.column, b.column),
-            ConvolutionRows(window.rows.astype(channels.dtype), window.kept),
+            ProjectedInputs(channels, rows[a.matrix], rows[b.matrix], a.column, b.column),
+            ConvolutionRows(window.rows.astype(channels.dtype), window.kept_count),
             self._fixed,
             self._served.launcher,
         )
@@ -145,14 +147,14 @@ class DeltaInputs:
         self, window: ConvolutionWindow, channels: mx.array, beta: mx.array, decay: mx.array
     ) -> DeltaBlockInputs:
         fixed, stock = self._fixed, self._stock
-        before = window.alone(fixed.taps.shape[1] - 1)
+        before = window.cut_out_rows(fixed.taps.shape[1] - 1)
         convolved = mx.concatenate([before, channels], axis=1)
         sums, sizes = self._convolve(convolved), (fixed.key_size, fixed.value_size)
         made = _convolved_heads(sums, fixed.key_heads, *sizes, stock, self._repeats)
         rows = DeltaRows(
             *made,
-            decay=stock.elementwise(_decay)(decay, self._bias, self._rate, self._zero),
-            beta=stock.elementwise(_sigmoid_float32)(beta),
+            decay=stock.compile_elementwise(_decay)(decay, self._bias, self._rate, self._zero),
+            beta=stock.compile_elementwise(_sigmoid_float32)(beta),
         )
         return DeltaBlockInputs(rows, convolved)
 
@@ -163,9 +165,9 @@ class KimiDeltaAttention:
     def __init__(self, spec: KimiDeltaSpec, part: Part, eps: float) -> None:
         self._spec, self._stock = spec, part.kernels.stock
         work = KernelWork(DECAYS_BY_CHANNEL, spec.head_dim, spec.head_dim)
-        served, long = part.kernels.served("delta", work), StockDelta(self._stock)
+        served, long = part.kernels.served_row_counts("delta", work), StockDelta(self._stock)
         every = None if served is None else LongKernelDelta(served.launcher, served, self._stock)
-        self._rule = delta_rule(served, every or long)
+        self._rule = choose_delta_rule(served, every or long)
         f, g = ("f_a", "g_a") if spec.rank else ("f", "g")
         names = [f"{name}_proj" for name in ("q", "k", "v", f, g, "b")]
         gates = spec.rank or spec.width
@@ -197,8 +199,10 @@ class KimiDeltaAttention:
         channels, decay, gate, beta = self._inputs(x)
         if self._unpack_decay is not None and self._unpack_gate is not None:
             decay, gate = self._unpack_decay(decay), self._unpack_gate(gate)
-        outputs = self._head_norm(each(cache, self._run_sequence, channels, decay, beta))
-        return self._stock.elementwise(apply_wide_gate)(outputs.reshape(gate.shape), gate)
+        outputs = self._head_norm(
+            run_each_conversation(cache, self._run_sequence, channels, decay, beta)
+        )
+        return self._stock.compile_elementwise(apply_wide_gate)(outputs.reshape(gate.shape), gate)
 
     def _run_sequence(
         self, cache: LayerCache, channels: mx.array, decay: mx.array, beta: mx.array
@@ -206,7 +210,7 @@ class KimiDeltaAttention:
         """Run the delta rule on one sequence's raw inputs [1, T, N] -> [1, T, heads, Dv]."""
         assert isinstance(cache, RecurrentCache)
         spec, stock = self._spec, self._stock
-        before = cache.window.alone(spec.taps - 1).astype(channels.dtype)
+        before = cache.window.cut_out_rows(spec.taps - 1).astype(channels.dtype)
         convolved = mx.concatenate([before, channels], axis=1)
         sizes = (spec.head_dim, spec.head_dim)
         made = _convolved_heads(self._convolve(convolved), spec.heads, *sizes, stock)
@@ -215,8 +219,8 @@ class KimiDeltaAttention:
         rate = self._rate if spec.least_log else -self._rate
         rows = DeltaRows(
             *made,
-            decay=stock.elementwise(fade)(raw, self._bias, rate, self._least),
-            beta=stock.elementwise(_sigmoid_float32)(beta),
+            decay=stock.compile_elementwise(fade)(raw, self._bias, rate, self._least),
+            beta=stock.compile_elementwise(_sigmoid_float32)(beta),
         )
         return cache.run(rows, convolved)
 
@@ -238,7 +242,7 @@ def _convolved_heads(
     repeats: int = 1,
 ) -> _Heads:
     """Apply SiLU to a convolution's sums [1, T, C] and cut them into heads of the delta rule."""
-    activated = stock.elementwise(_rounded_silu)(sums)
+    activated = stock.compile_elementwise(_rounded_silu)(sums)
     both, values = mx.split(activated, [2 * key_heads * key_size], axis=-1)
     units = stock.l2_norm(both, 2 * key_heads, L2_EPS, repeats)
     queries, keys = mx.split(units, 2, axis=2)

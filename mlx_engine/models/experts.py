@@ -64,7 +64,7 @@ class ExpertLinear:
             return self.many_rows.expert_product(x, chosen)
         stack, rows = self.matrices, x[..., None, :]
         # which row goes with an expert; MLX sorts along only where it is left to MLX
-        its_row = None if is_sorted else self.stock.indices(x.shape[:-1])
+        its_row = None if is_sorted else self.stock.consecutive_indices(x.shape[:-1])
         product = partial(self.stock.gather_product, is_sorted=is_sorted)
         if self.columns is not None:
             made = product(rows, self.columns, its_row, chosen)
@@ -109,7 +109,7 @@ class Router:
         self._scores = Linear.read(part, "gate", mx.float32 if spec.float32_router else None)
         bias = "gate.e_score_correction_bias"
         self._choice_bias = part.vector(bias, mx.float32) if spec.choice_bias else None
-        self._sigmoid = part.kernels.stock.elementwise(_sigmoid_float32)
+        self._sigmoid = part.kernels.stock.compile_elementwise(_sigmoid_float32)
 
     def __call__(self, rows: mx.array) -> RoutedExperts:
         """Route hidden states [R, H] -> ids and weights of the experts selected for each row."""
@@ -212,7 +212,7 @@ class ExpertFeedForward:
         asked = self._run_sorted_experts if len(rows) >= SORTED_FROM_ROWS else self._run_experts
         read = rows if self.latent_down is None else self.latent_down(rows)
         outputs = asked(read, choice.experts)
-        made = self.stock.elementwise(_weigh_outputs)(outputs, choice.weights).sum(axis=-2)
+        made = self.stock.compile_elementwise(_weigh_outputs)(outputs, choice.weights).sum(axis=-2)
         if self.latent_up is not None:
             made = self.latent_up(made)
         if self.shared is not None:
@@ -221,7 +221,7 @@ class ExpertFeedForward:
                 made = made + shared
             else:
                 gate = self.shared_gate(rows)
-                made = self.stock.elementwise(_add_gated_shared)(made, gate, shared)
+                made = self.stock.compile_elementwise(_add_gated_shared)(made, gate, shared)
         return made.reshape(x.shape)
 
     def add_to(self, residual: mx.array, x: mx.array) -> mx.array:

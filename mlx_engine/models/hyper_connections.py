@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from metal_kernels.stock import ElementwiseFunction
 from mlx_engine.cache.contract import LayerCache
-from mlx_engine.cache.joint import JointCache, each
+from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.models import layer_specs, model_spec
 from mlx_engine.models.attention import Masks
@@ -52,7 +52,7 @@ class HyperConnection:
         self._down = Projections.read(part, [name for name in names if f"{name}.weight" in part])
         self._up = Linear.read(part, "input_mix_weight_up")
         of_count = _functions(spec.count)
-        self._activate, self._weigh, self._inject = map(self._stock.elementwise, of_count)
+        self._activate, self._weigh, self._inject = map(self._stock.compile_elementwise, of_count)
 
     def collapse(self, streams: mx.array) -> Collapsed:
         """Mix residual streams [1, T, S * H] to what a block reads [1, T, H]."""
@@ -106,7 +106,7 @@ class NgramEmbedding:
         between = mx.zeros((spec.channels, spec.taps, spec.longest - 1), self.dtype)
         spread = mx.concatenate([between, taps], axis=-1).reshape(spec.channels, -1)
         self._convolve = self._stock.make_convolution(
-            self._stock.contiguous(spread[:, spec.longest - 1 :])
+            self._stock.make_contiguous(spread[:, spec.longest - 1 :])
         )
 
     def make_caches(self) -> list[LayerCache]:
@@ -122,21 +122,21 @@ class NgramEmbedding:
         """Add n-gram embeddings to residual streams [1, T, S * H] of int tokens [1, T]."""
         spec, of_tokens, of_rows = self._spec, *caches
         shifted = tokens.astype(mx.int32)[..., None] - spec.end
-        embedded = each(of_tokens, self._look_up, shifted).astype(streams.dtype)
+        embedded = run_each_conversation(of_tokens, self._look_up, shifted).astype(streams.dtype)
         keys, queries = self._key_norm(self._keys(embedded)), self._query_norm(streams)
         scores = mx.sum(keys * queries, axis=-1, keepdims=True) * spec.hidden**-0.5
         values = self._values(embedded)[..., None, :]
-        gated = self._stock.elementwise(_gate_by_root)(values, scores)
+        gated = self._stock.compile_elementwise(_gate_by_root)(values, scores)
         normed = self._conv_norm(gated).reshape(streams.shape)
-        convolved = each(of_rows, self._run_convolution, normed)
+        convolved = run_each_conversation(of_rows, self._run_convolution, normed)
         gated = gated.reshape(streams.shape)
-        return self._stock.elementwise(_add_activated)(streams, gated, convolved)
+        return self._stock.compile_elementwise(_add_activated)(streams, gated, convolved)
 
     def _look_up(self, cache: LayerCache, tokens: mx.array) -> mx.array:
         """Embeddings [1, T, width] of one sequence's tokens [1, T, 1], less the end token's id."""
         assert isinstance(cache, RecurrentCache)
         spec, rows = self._spec, tokens.shape[1]
-        known = mx.concatenate([cache.window.alone(spec.context), tokens], axis=1)
+        known = mx.concatenate([cache.window.cut_out_rows(spec.context), tokens], axis=1)
         cache.write_convolution(known)
         read = partial(_row_numbers, spec, known)
         found = self._table.gather(read, rows * spec.context * spec.heads)
@@ -145,7 +145,7 @@ class NgramEmbedding:
     def _run_convolution(self, cache: LayerCache, rows: mx.array) -> mx.array:
         """Convolve rows [1, T, S * H] of one sequence behind its cached rows."""
         assert isinstance(cache, RecurrentCache)
-        before = cache.window.alone(self._spec.kept_rows).astype(rows.dtype)
+        before = cache.window.cut_out_rows(self._spec.kept_rows).astype(rows.dtype)
         both = mx.concatenate([before, rows], axis=1)
         cache.write_convolution(both)
         return self._convolve(both).astype(rows.dtype)

@@ -15,7 +15,7 @@ import numpy as np
 
 from metal_kernels.choice import MOST_ROWS
 from metal_kernels.stock import SCORES_BYTES, Position, StockOperations
-from mlx_engine.cache.attention import AttentionCache, positions
+from mlx_engine.cache.attention import AttentionCache, row_positions
 from mlx_engine.models.layer_specs import BlockIndexSpec, IndexerSpec, RopeSpec
 from mlx_engine.models.layers import Linear, Norm, RotaryEmbedding
 from mlx_engine.models.weights import Part
@@ -61,16 +61,16 @@ class Indexer:
         queries = self._queries(query_latent).reshape(1, rows, spec.heads, spec.size)
         queries = self._rotate(queries.swapaxes(1, 2), position).swapaxes(1, 2).squeeze(0)
         weights, columns = self._weights(x).reshape(rows, -1, 1), keys.squeeze((0, 1)).T
-        weigh, made = stock.elementwise(_weigh), list[mx.array]()
+        weigh, made = stock.compile_elementwise(_weigh), list[mx.array]()
         for few in tiles(slice(0, rows), 4 * length * _KEY_BYTES):
             each = [
                 weigh(queries[part] @ columns, weights[part]).sum(axis=1)
                 for part in tiles(few, 2 * spec.heads * length * _SCORE_BYTES)
             ]
             scores = mx.concatenate(each) if len(each) > 1 else each[0]
-            places = stock.indices((1, length))
+            places = stock.consecutive_indices((1, length))
             if rows > 1 or isinstance(position, mx.array):
-                seen = places <= positions(position, range(few.start, few.stop))[:, None]
+                seen = places <= row_positions(position, range(few.start, few.stop))[:, None]
                 scores = mx.where(seen, scores, -mx.inf)
             made.append(_highest(scores, spec.most, stock))
         return mx.concatenate(made) if len(made) > 1 else made[0]
@@ -128,7 +128,7 @@ class BlockIndexer:
         if self._kernels.exact and rows <= MOST_ROWS:  # MLX may round several rows differently
             a_row = SCORES_BYTES
         seen = _tokens_seen(position, rows)
-        complete, places = seen // spec.block, self._stock.indices((1, blocks))
+        complete, places = seen // spec.block, self._stock.consecutive_indices((1, blocks))
         chosen = []
         for few in tiles(slice(0, rows), 4 * blocks * _KEY_BYTES):
             each = [
@@ -138,7 +138,7 @@ class BlockIndexer:
             scores = mx.where(places < complete[few], scores, -mx.inf)
             chosen.append(_highest(scores, spec.most, self._stock))
         every = mx.concatenate([mx.concatenate(chosen), complete], axis=1)
-        tokens = every[..., None] * spec.block + self._stock.indices((1, 1, spec.block))
+        tokens = every[..., None] * spec.block + self._stock.consecutive_indices((1, 1, spec.block))
         tokens = mx.minimum(tokens.reshape(rows, -1)[:, :-1], keys.shape[2] - 1)
         counts = mx.minimum(complete, spec.most) * spec.block + seen % spec.block
         return Selection(tokens, counts, (spec.most + 1) * spec.block - 1)
@@ -175,7 +175,7 @@ def _tokens_seen(position: Position, rows: int) -> mx.array:
     """Number of tokens that each row of a block at a position sees, itself included, [T, 1]."""
     if isinstance(position, int):  # from the host, without a launch
         return mx.array(np.arange(position + 1, position + rows + 1, dtype=np.uint32)[:, None])
-    return positions(position, range(1, rows + 1))[:, None].astype(mx.uint32)
+    return row_positions(position, range(1, rows + 1))[:, None].astype(mx.uint32)
 
 
 def _weigh(products: mx.array, weights: mx.array) -> mx.array:
@@ -188,8 +188,8 @@ def _highest(scores: mx.array, count: int, stock: StockOperations) -> mx.array:
 
     Of equal scores the later ones are taken.
     """
-    places = stock.indices((1, scores.shape[1]))
-    ranked = mx.sort(stock.elementwise(_rank)(scores.view(mx.int32), places), axis=1)
+    places = stock.consecutive_indices((1, scores.shape[1]))
+    ranked = mx.sort(stock.compile_elementwise(_rank)(scores.view(mx.int32), places), axis=1)
     return ranked[:, -count:].astype(mx.uint32)
 
 

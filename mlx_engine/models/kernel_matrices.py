@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from metal_kernels.choice import MOST_ROWS as MOST_OF_A_PASS
-from metal_kernels.choice import KernelName, Kernels, KernelWork, ServedRows
+from metal_kernels.choice import KernelName, KernelRowCounts, Kernels, KernelWork
 from metal_kernels.expert_union_matvec import expert_union_matvec
 from metal_kernels.few_row_matvec import (
     MOST_ROWS,
@@ -16,13 +16,13 @@ from metal_kernels.few_row_matvec import (
 )
 from metal_kernels.kernel import Launcher
 from metal_kernels.many_row_product import many_row_experts, many_row_product
-from metal_kernels.mtp_input import Norms, mtp_input
+from metal_kernels.mtp_input import MtpInputNorms, mtp_input
 from metal_kernels.tile_product import MOST_ROWS as MOST_OF_BLOCKS
 from metal_kernels.tile_product import tile_product
 from metal_kernels.vocabulary_pick import PickOptions, vocabulary_pick
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
-from metal_kernels.weight_formats.mlx_formats import DENSE, MXFP4, NVFP4, affine
+from metal_kernels.weight_formats.mlx_formats import DENSE, MXFP4, NVFP4, affine_format
 from mlx_engine.models.matrix import Matrix
 
 MOST_TILED = 16
@@ -55,7 +55,7 @@ class _TiledCounts:
     With exact numerics only those beyond a pass.
     """
 
-    served: ServedRows
+    served: KernelRowCounts
     kernels: Kernels
     most: int
 
@@ -100,7 +100,7 @@ class FewRowMatrix:
         if form is None:
             return None
         served, is_blocks = (
-            kernels.served(kernel, work_of(matrix, form)),
+            kernels.served_row_counts(kernel, work_of(matrix, form)),
             matrix.mode in BLOCK_FORMS,
         )
         if served is None:
@@ -108,7 +108,7 @@ class FewRowMatrix:
         counts = _CountsUpTo(MOST_OF_BLOCKS, served) if is_blocks else served
         tiled: Container[int] = ()
         if kernel in ("products", "gate-up", "product-add") and (is_blocks or not kernels.exact):
-            tiles = kernels.served("tiles", work_of(matrix, form))
+            tiles = kernels.served_row_counts("tiles", work_of(matrix, form))
             most = MOST_OF_BLOCKS if is_blocks else MOST_TILED
             tiled = () if tiles is None else _TiledCounts(tiles, kernels, most)
         if kernel == "products":
@@ -159,7 +159,7 @@ class FewRowMatrix:
 
         return _in_chunks(made, chosen.view(mx.int32), x.reshape(len(chosen), -1))
 
-    def join(self, embedded: mx.array, hidden: mx.array, norms: Norms) -> mx.array:
+    def join(self, embedded: mx.array, hidden: mx.array, norms: MtpInputNorms) -> mx.array:
         """Norm embeddings and hidden states [..., H], concatenate, multiply -> [..., N]."""
         return _in_chunks(
             lambda e, h: mtp_input(e, h, norms, self.arrays, self.form, self.launcher),
@@ -186,7 +186,7 @@ def format_of(matrix: Matrix) -> WeightFormat | None:
     if matrix.mode == "dense":
         return DENSE
     if matrix.mode == "affine":
-        return affine(matrix.bits, matrix.group_size)
+        return affine_format(matrix.bits, matrix.group_size)
     if matrix.mode in BLOCK_FORMS:
         return BLOCK_FORMS[matrix.mode]
     known = {"mxfp4": MXFP4, "nvfp4": NVFP4}
@@ -219,7 +219,7 @@ class ManyRowMatrix:
 
     blocks: mx.array
     form: WeightFormat
-    served: ServedRows
+    served: KernelRowCounts
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "ManyRowMatrix | None":
@@ -227,7 +227,7 @@ class ManyRowMatrix:
         if matrix.mode not in BLOCK_FORMS:
             return None
         form = BLOCK_FORMS[matrix.mode]
-        served = kernels.served(kernel, work_of(matrix, form))
+        served = kernels.served_row_counts(kernel, work_of(matrix, form))
         return None if served is None else ManyRowMatrix(matrix.weight, form, served)
 
     @property

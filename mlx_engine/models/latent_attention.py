@@ -19,14 +19,14 @@ import mlx.core as mx
 
 from metal_kernels.choice import MOST_ROWS, KernelWork
 from metal_kernels.few_query_attention import (
-    BlockSpan,
     KeyBlocks,
+    KeyBlockSpan,
     KeyExtent,
     few_query_attention,
     key_blocks,
 )
 from metal_kernels.kernel import Launcher
-from metal_kernels.key_value_formats import KeyValueFormat, cache_form, form_name
+from metal_kernels.key_value_formats import KeyValueFormat, cache_format_name, named_cache_format
 from metal_kernels.stock import (
     SCORES_BYTES,
     AttentionOptions,
@@ -35,9 +35,9 @@ from metal_kernels.stock import (
     row_tiles,
 )
 from metal_kernels.stock_on_cpu import MLX
-from mlx_engine.cache.attention import AttentionCache, positions
+from mlx_engine.cache.attention import AttentionCache, row_positions
 from mlx_engine.cache.contract import LayerCache
-from mlx_engine.cache.joint import JointCache, each
+from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import KernelByCacheBits, Masks, apply_gate
 from mlx_engine.models.indexer import Indexer, tiles
@@ -145,11 +145,11 @@ class LatentAttention:
         if self._indexer is not None:
             masks.selected = []
         run = partial(self._run_sequence, masks, iter(masks.selected))
-        heads = each(cache, run, queries, latent, key, x, read)
+        heads = run_each_conversation(cache, run, queries, latent, key, x, read)
         if self._gate is None:
             return heads
         by_head = heads.reshape(1, x.shape[1], self._spec.heads, -1)
-        gated = self._stock.elementwise(apply_gate)(by_head, self._gate(x)[..., None])
+        gated = self._stock.compile_elementwise(apply_gate)(by_head, self._gate(x)[..., None])
         return gated.reshape(heads.shape)
 
     def _run_sequence(
@@ -169,7 +169,7 @@ class LatentAttention:
         rows that an indexer of this layer reads.
         """
         assert isinstance(cache, AttentionCache)
-        spec, position, rows = self._spec, cache.start(), queries.shape[1]
+        spec, position, rows = self._spec, cache.next_row_index(), queries.shape[1]
         queries = queries.reshape(1, rows, spec.heads, -1).swapaxes(1, 2)
         unrotated, rotated = mx.split(queries, [spec.nope], axis=-1)
         latent, key = latent[:, None], self._rotate(key[:, None], position, is_long=masks.is_long)
@@ -198,7 +198,7 @@ class LatentAttention:
         """
         if indices is None:
             return self._attend(unrotated, rotated, cache, masks)
-        (rows, most), length = indices.shape, cache.most + len(indices)
+        (rows, most), length = indices.shape, cache.most_committed + len(indices)
         if rows > ABSORBED_ROWS and length <= MASKED_SHARE * most:
             none = mx.zeros((rows, length), mx.bool_)
             selected = mx.put_along_axis(none, indices, mx.array(True), axis=1)
@@ -207,7 +207,7 @@ class LatentAttention:
         if cache.length >= most:
             return sparse
         dense = self._attend(unrotated, rotated, cache, masks)
-        is_early = positions(cache.start(), range(len(indices)))[:, None] < most
+        is_early = row_positions(cache.next_row_index(), range(len(indices)))[:, None] < most
         return mx.where(is_early, dense, sparse)
 
     def _attend(
@@ -224,13 +224,13 @@ class LatentAttention:
         absorbed = self._row_by_row(self._unpack_keys.multiply_transposed, unrotated)
         span = masks.key_span(cache, rows, self._key_blocks(cache.row_bits))
         launcher, stored = served.launcher, cache.key_value_buffers
-        absorbed, rotated = (self._stock.contiguous(side) for side in (absorbed, rotated))
+        absorbed, rotated = (self._stock.make_contiguous(side) for side in (absorbed, rotated))
         attended = self._run_kernel(absorbed, rotated, stored, cache.row_bits, span, launcher)
         return self._row_by_row(self._unpack_values, attended)
 
     def _key_format(self, bits: CacheBits) -> KeyValueFormat:
-        name = form_name(bits, is_latent=True)
-        return cache_form(name, self._spec.rope.width, self._spec.kv_rank)
+        name = cache_format_name(bits, is_latent=True)
+        return named_cache_format(name, self._spec.rope.width, self._spec.kv_rank)
 
     def _key_blocks(self, bits: CacheBits) -> KeyBlocks:
         spec, form = self._spec, self._key_format(bits)
@@ -242,7 +242,7 @@ class LatentAttention:
         rotated: mx.array,
         stored: Sequence[mx.array],
         bits: CacheBits,
-        place: KeyExtent | BlockSpan,
+        place: KeyExtent | KeyBlockSpan,
         launcher: Launcher,
     ) -> mx.array:
         """Attend by the kernel for few rows to latents and keys as stored in so many bits.
@@ -269,7 +269,7 @@ class LatentAttention:
         by_row = absorbed.transpose(2, 1, 0, 3), rotated.transpose(2, 1, 0, 3)
         served, made = self._served.of(bits), list[mx.array]()
         if served is not None and rows in served:
-            every = (*map(self._stock.contiguous, by_row), *cache.gather(indices))
+            every = (*map(self._stock.make_contiguous, by_row), *cache.gather(indices))
             for row in range(rows):
                 queries, turned, *stored = (side[row : row + 1] for side in every)
                 extent, launcher = KeyExtent(count), served.launcher
@@ -297,7 +297,7 @@ class LatentAttention:
     ) -> mx.array:
         """Attend by MLX with queries [1, heads, T, ...] to all latents or those selected [T, L]."""
         rotated, (latents, keys) = rotated * self._spec.scale, cache.keys_and_values()
-        others = keys, cache.start(), selected
+        others = keys, cache.next_row_index(), selected
         if rotated.shape[2] <= ABSORBED_ROWS:
             absorbed = self._unpack_keys.multiply_transposed(unrotated)
             block = _LatentBlock(absorbed, rotated, latents, latents, *others)
@@ -327,7 +327,7 @@ class LatentAttention:
         unrotated, rotated = block.unrotated[:, :, part], block.rotated[:, :, part]
         added = rotated @ block.rotated_keys[:, :, :end].swapaxes(-1, -2)
         if rows > 1 or isinstance(block.position, mx.array):
-            queries = positions(block.position, range(part.start, part.stop))
+            queries = row_positions(block.position, range(part.start, part.stop))
             seen = mx.arange(end)[None] <= queries[:, None]
             if block.selected is not None:
                 seen = seen & block.selected[part, :end]

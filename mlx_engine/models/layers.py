@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metal_kernels.block_embedding import block_embedding
-from metal_kernels.choice import Kernels, KernelWork, ServedRows
+from metal_kernels.choice import KernelRowCounts, Kernels, KernelWork
 from metal_kernels.stock import Position, RopeParams, RowFunction, StockOperations
 from metal_kernels.stock_on_cpu import MLX
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
@@ -235,13 +235,15 @@ class Embedding:
     dtype: mx.Dtype
     scale: float = 1.0
     stock: StockOperations = MLX
-    served: ServedRows | None = None
+    served: KernelRowCounts | None = None
 
     @staticmethod
     def of(matrix: Matrix, dtype: mx.Dtype, kernels: Kernels, scale: float = 1.0) -> "Embedding":
         """Wrap a matrix as an embedding table, with the kernel for GGUF blocks."""
         work = KernelWork(matrix.mode, matrix.outputs, matrix.inputs)
-        served = kernels.served("embedding", work) if matrix.mode in BLOCK_FORMS else None
+        served = (
+            kernels.served_row_counts("embedding", work) if matrix.mode in BLOCK_FORMS else None
+        )
         return Embedding(matrix, dtype, scale, kernels.stock, served)
 
     def widened(self) -> "Embedding":
@@ -274,7 +276,7 @@ class Norm:
     weight: mx.array
     eps: float
     run: RowFunction
-    wide: ServedRows | None = None
+    wide: KernelRowCounts | None = None
 
     @staticmethod
     def read(part: Part, name: str, eps: float, *, is_layer_norm: bool = False) -> "Norm":
@@ -309,7 +311,7 @@ class Norm:
         kernels, size = part.kernels, weight.shape[-1]
         work = KernelWork("", size, size)
         is_wide = part.table.computed != mx.float32 and weight.dtype == mx.float32
-        wide = kernels.served("norms", work) if is_wide else None
+        wide = kernels.served_row_counts("norms", work) if is_wide else None
         return Norm(weight, eps, kernels.stock.make_rms_norm(weight, eps), wide)
 
     def __call__(self, x: mx.array) -> mx.array:
@@ -356,7 +358,7 @@ class RotaryEmbedding:
     def __init__(self, rope: RopeSpec, stock: StockOperations = MLX) -> None:
         plain = RopeParams(rope.width, rope.base, rope.factors, rope.interleaved, rope.magnitude)
         self._axes = list(rope.axes) or [0] * (rope.width // 2)
-        self._periods, self._magnitude = np.array(plain.periods), rope.magnitude
+        self._periods, self._magnitude = np.array(plain.rope_periods), rope.magnitude
         late = plain._replace(factors=rope.long_factors or rope.factors)
         self._rotate, self._rotate_late = stock.make_rope(plain), stock.make_rope(late)
 
@@ -420,7 +422,7 @@ def make_gate(spec: FeedForwardSpec, stock: StockOperations) -> Gate:
     formula = (
         _gate_function(spec.activation, spec.limit) if gated else _ACTIVATIONS[spec.activation]
     )
-    return stock.elementwise(formula)
+    return stock.compile_elementwise(formula)
 
 
 @cache

@@ -11,15 +11,15 @@ import numpy as np
 from metal_kernels.choice import MOST_ROWS, KernelWork
 from metal_kernels.gated_delta_block import DeltaRows
 from metal_kernels.stock import StockOperations
-from metal_kernels.stock_on_cpu import constant
+from metal_kernels.stock_on_cpu import constant_array
 from mlx_engine.cache.contract import LayerCache
-from mlx_engine.cache.joint import JointCache, each
+from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.cache.recurrent import (
     DeltaBlock,
     RecurrentCache,
-    Replay,
+    ReplayedSteps,
     StockSteps,
-    delta_rule,
+    choose_delta_rule,
 )
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import (
@@ -58,9 +58,9 @@ class ChunkedScan:
 
     stock: StockOperations
 
-    def run(self, rows: DeltaRows, state: mx.array, replay: Replay | None) -> DeltaBlock:
+    def run(self, rows: DeltaRows, state: mx.array, replay: ReplayedSteps | None) -> DeltaBlock:
         """Run a delta rule over a block: apply the replayed steps to the state, then the rows."""
-        before = now = state if replay is None else replay.apply_to(state)
+        before = now = state if replay is None else replay.advance_state(state)
         steps, count = StockSteps(*rows[1:], self.stock), rows.keys.shape[1]
         if count <= MOST_ROWS:  # those of a draft must not depend on how many they are
             outputs, now = self.stock.delta_rule(rows, before)
@@ -122,7 +122,9 @@ class Mamba2:
     def __init__(self, spec: Mamba2Spec, part: Part, eps: float) -> None:
         self._spec, self._stock = spec, part.kernels.stock
         work = KernelWork("", spec.head_dim, spec.state)
-        self._rule = delta_rule(part.kernels.served("delta", work), ChunkedScan(self._stock))
+        self._rule = choose_delta_rule(
+            part.kernels.served_row_counts("delta", work), ChunkedScan(self._stock)
+        )
         self._inputs = Projections.read(part, ("in_proj",), (spec.inner, spec.channels, spec.heads))
         self.dtype = self._inputs.dtype
         taps = part.vector("conv1d.weight").astype(self.dtype).squeeze(-1)
@@ -155,35 +157,37 @@ class Mamba2:
         """Run Mamba-2 on normed hidden states [1, T, H] -> [1, T, N] for the output projection."""
         del masks
         gate, channels, steps = self._inputs(x)
-        outputs = each(cache, self._run_sequence, channels, steps)
+        outputs = run_each_conversation(cache, self._run_sequence, channels, steps)
         if self._norm is None or self._spec.norm == "gated":
-            outputs = self._stock.elementwise(_apply_silu_gate)(outputs, gate)
+            outputs = self._stock.compile_elementwise(_apply_silu_gate)(outputs, gate)
         if self._norm is not None:
             outputs = self._norm(outputs).reshape(gate.shape)
             if self._spec.norm == "before gate":
-                outputs = self._stock.elementwise(_apply_silu_gate)(outputs, gate)
+                outputs = self._stock.compile_elementwise(_apply_silu_gate)(outputs, gate)
         return outputs.astype(x.dtype)
 
     def _run_sequence(self, cache: LayerCache, channels: mx.array, steps: mx.array) -> mx.array:
         """Run Mamba-2 on one sequence: convolution inputs and raw step sizes [1, T, heads]."""
         assert isinstance(cache, RecurrentCache)
         spec, stock, count = self._spec, self._stock, channels.shape[1]
-        before = cache.window.alone(spec.taps - 1).astype(channels.dtype)
+        before = cache.window.cut_out_rows(spec.taps - 1).astype(channels.dtype)
         convolved = mx.concatenate([before, channels], axis=1)
-        activated = stock.elementwise(_silu_plus_bias)(self._convolve(convolved), self._bias)
+        activated = stock.compile_elementwise(_silu_plus_bias)(
+            self._convolve(convolved), self._bias
+        )
         ends = [spec.inner, spec.inner + spec.groups * spec.state]
         inputs, keys, queries = mx.split(activated, ends, axis=-1)
         inputs = inputs.reshape(1, count, spec.heads, spec.head_dim)
-        step = stock.elementwise(_step)(steps, self._step_bias, *self._limits)
+        step = stock.compile_elementwise(_step)(steps, self._step_bias, *self._limits)
         rows = DeltaRows(
             queries=queries.reshape(1, count, spec.groups, spec.state),
             keys=keys.reshape(1, count, spec.groups, spec.state) * TINY,
-            values=stock.elementwise(_scale_inputs)(inputs, step[..., None]),
-            decay=stock.elementwise(_decay)(step, self._rate),
+            values=stock.compile_elementwise(_scale_inputs)(inputs, step[..., None]),
+            decay=stock.compile_elementwise(_decay)(step, self._rate),
             beta=_ones(step.shape),
         )
         outputs = cache.run(rows, convolved)
-        skipped = stock.elementwise(_add_skip)(outputs, inputs, self._skip)
+        skipped = stock.compile_elementwise(_add_skip)(outputs, inputs, self._skip)
         return skipped.reshape(1, count, spec.inner)
 
 
@@ -193,7 +197,9 @@ class LightningAttention:
     def __init__(self, spec: LightningSpec, part: Part, eps: float) -> None:
         self._spec, self._stock = spec, part.kernels.stock
         work = KernelWork("", spec.head_dim, spec.head_dim)
-        self._rule = delta_rule(part.kernels.served("delta", work), ChunkedScan(self._stock))
+        self._rule = choose_delta_rule(
+            part.kernels.served_row_counts("delta", work), ChunkedScan(self._stock)
+        )
         sizes = (2 * spec.width, spec.width, spec.width)
         self._inputs = Projections.read(part, ("qkv_proj", "g_proj"), sizes)
         self.dtype = self._inputs.dtype
@@ -222,9 +228,9 @@ class LightningAttention:
         if self._qk_norm is not None:
             both = self._qk_norm(both)
         both = both.reshape(1, x.shape[1], -1, self._spec.head_dim)
-        outputs = each(cache, partial(self._run_sequence, masks), both, values)
+        outputs = run_each_conversation(cache, partial(self._run_sequence, masks), both, values)
         normed = self._norm(outputs).reshape(gate.shape)
-        return self._stock.elementwise(apply_wide_gate)(normed, gate)
+        return self._stock.compile_elementwise(apply_wide_gate)(normed, gate)
 
     def _run_sequence(
         self, masks: Masks, cache: LayerCache, both: mx.array, values: mx.array
@@ -233,7 +239,7 @@ class LightningAttention:
         assert isinstance(cache, RecurrentCache)
         spec, stock, count = self._spec, self._stock, both.shape[1]
         rotated = self._rotate(both.swapaxes(1, 2), cache.start(), is_long=masks.is_long)
-        widen = stock.elementwise(_widen_and_scale)
+        widen = stock.compile_elementwise(_widen_and_scale)
         queries, keys = mx.split(widen(rotated, self._scales).swapaxes(1, 2), 2, axis=2)
         rows = DeltaRows(
             queries=queries,
@@ -274,7 +280,7 @@ def _step(raw: mx.array, bias: mx.array, *limits: mx.array) -> mx.array:
 
 def _ones(shape: tuple[int, ...]) -> mx.array:
     """Ones [1, T, heads], kept from pass to pass where rows are few."""
-    return constant(shape, 1.0) if shape[1] <= MOST_ROWS else mx.ones(shape)
+    return constant_array(shape, 1.0) if shape[1] <= MOST_ROWS else mx.ones(shape)
 
 
 def _decay(step: mx.array, rate: mx.array) -> mx.array:

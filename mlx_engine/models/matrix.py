@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import mlx.core as mx
 
 from metal_kernels.stock import StockOperations
-from metal_kernels.stock_on_cpu import MLX, constant
+from metal_kernels.stock_on_cpu import MLX, constant_array
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, BlockName, block_values
 from metal_kernels.weight_formats.mlx_formats import BITS, GROUPS
 from mlx_engine.values.errors import BadModelFile
@@ -242,7 +242,7 @@ class ColumnProduct:
         self._groups, self._size, words = matrix.weight.shape
         run = next(run for run in (128, 64, CODES_TOGETHER) if 4 * words % run == 0)
         shape = (self._groups, self._size, 4 * words // run)
-        ones, zeros = constant(shape, 1.0), constant(shape, -float(CODE_OF_ZERO))
+        ones, zeros = constant_array(shape, 1.0), constant_array(shape, -float(CODE_OF_ZERO))
         self._run = run
         self._codes, self._ones, self._zeros = matrix.weight, ones, zeros
         self._scales, self._biases = matrix.scales, matrix.biases

@@ -13,23 +13,23 @@ LONGEST_REPEAT = 50
 """Tokens of a repeated passage that count at most; the penalty is beyond all logits by then."""
 
 
-def repetition_penalty(logits: mx.array, seen: mx.array, penalty: float) -> mx.array:
+def repetition_penalty(logits: mx.array, seen_tokens: mx.array, penalty: float) -> mx.array:
     """Divide positive and multiply negative logits of seen tokens (CTRL, Keskar et al. 2019).
 
-    seen: bool [R, V] or [V].
+    seen_tokens: bool [R, V] or [V].
     """
     penalised = mx.where(logits > 0, logits / penalty, logits * penalty)
-    return mx.where(seen, penalised, logits)
+    return mx.where(seen_tokens, penalised, logits)
 
 
 def presence_and_frequency_penalty(
-    logits: mx.array, counts: mx.array, presence: float, frequency: float
+    logits: mx.array, counts: mx.array, presence_penalty: float, frequency_penalty: float
 ) -> mx.array:
     """Subtract presence and frequency penalties from logits of tokens that the answer used.
 
-    `presence` is subtracted once, `frequency` for each use; counts: int32 [R, V].
+    `presence_penalty` is subtracted once, `frequency_penalty` for each use; counts: int32 [R, V].
     """
-    return logits - presence * (counts > 0) - frequency * counts
+    return logits - presence_penalty * (counts > 0) - frequency_penalty * counts
 
 
 class TokenHistory:
@@ -68,7 +68,7 @@ class TokenHistory:
         first = self._in_answer[:-1] + mx.sum(drafted[:shared], axis=0)
         return mx.cumsum(mx.concatenate([first[None], drafted[shared:]]), axis=0)
 
-    def seen(self, answer_counts: mx.array) -> mx.array:
+    def seen_tokens(self, answer_counts: mx.array) -> mx.array:
         """Which tokens were in prompt or answer, bool [R, V]; takes counts of `answer_counts`."""
         return self._in_prompt | (answer_counts > 0)
 
@@ -83,11 +83,11 @@ class RepeatedSequences:
     """
 
     def __init__(
-        self, options: SamplingOptions, vocabulary: int, breaking: Collection[int]
+        self, options: SamplingOptions, vocabulary: int, sequence_breakers: Collection[int]
     ) -> None:
         self._options = options
         self._vocabulary = vocabulary
-        self._breaking = np.array(sorted(breaking), dtype=np.int64)
+        self._breaking = np.array(sorted(sequence_breakers), dtype=np.int64)
         self._tokens: list[int] = []
 
     def begin(self, prompt: Sequence[int]) -> None:
@@ -98,21 +98,21 @@ class RepeatedSequences:
         """Append tokens of the answer."""
         self._tokens += tokens
 
-    def penalties(self, drafted: Sequence[int]) -> NDArray[np.float32]:
+    def repeat_penalties(self, drafted_tokens: Sequence[int]) -> NDArray[np.float32]:
         """Penalties to subtract after the conversation and each of n drafted tokens, [n + 1, V]."""
-        rows = np.zeros((len(drafted) + 1, self._vocabulary), dtype=np.float32)
-        tokens, options = np.array([*self._tokens, *drafted], dtype=np.int64), self._options
+        rows = np.zeros((len(drafted_tokens) + 1, self._vocabulary), dtype=np.float32)
+        tokens, options = np.array([*self._tokens, *drafted_tokens], dtype=np.int64), self._options
         for number, row in enumerate(rows):
             end = len(self._tokens) + number
             last = options.dry_penalty_last_n
-            found = self._repeats(tokens[0 if last < 0 else max(0, end - last) : end])
+            found = self._repeat_lengths(tokens[0 if last < 0 else max(0, end - last) : end])
             for token, length in found.items():
                 if token < self._vocabulary:
                     power = options.dry_base ** (length - options.dry_allowed_length)
                     row[token] = options.dry_multiplier * power
         return rows
 
-    def _repeats(self, tokens: NDArray[np.int64]) -> dict[int, int]:
+    def _repeat_lengths(self, tokens: NDArray[np.int64]) -> dict[int, int]:
         """Tokens that would prolong a repeated passage -> the length of the longest one."""
         breaks = np.flatnonzero(np.isin(tokens[-LONGEST_REPEAT:][::-1], self._breaking))
         longest = min(int(breaks[0]) if len(breaks) else LONGEST_REPEAT, len(tokens) - 1)
@@ -127,13 +127,13 @@ class RepeatedSequences:
         return found
 
 
-def exclude_top_choices(logits: mx.array, threshold: float, is_excluding: mx.array) -> mx.array:
+def exclude_top_choices(logits: mx.array, threshold: float, excluding_rows: mx.array) -> mx.array:
     """Set all tokens of at least this probability but the least likely of them to -inf.
 
     XTC by p-e-w (https://github.com/oobabooga/text-generation-webui/pull/6335). logits [R, V];
-    is_excluding: rows that do so, bool [R].
+    excluding_rows: rows that do so, bool [R].
     """
     shares = mx.softmax(logits, axis=-1)
     is_top = (shares >= threshold) & (shares > 0)
     least = mx.min(mx.where(is_top, shares, mx.inf), axis=-1, keepdims=True)
-    return mx.where(is_top & (shares > least) & is_excluding[:, None], -mx.inf, logits)
+    return mx.where(is_top & (shares > least) & excluding_rows[:, None], -mx.inf, logits)

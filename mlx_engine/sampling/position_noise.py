@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.choice import ServedRows
+from metal_kernels.choice import KernelRowCounts
 from metal_kernels.noise import gumbel_noise as kernel_noise
 from metal_kernels.noise import reference as noise_of_keys
 from metal_kernels.stock import computes_on_gpu
@@ -42,17 +42,17 @@ def row_keys(seed: int, positions: Sequence[int]) -> mx.array:
 plain_noise: NoiseOfKeys = mx.compile(noise_of_keys) if computes_on_gpu() else noise_of_keys
 
 
-def noise_function(served: ServedRows | None) -> NoiseOfKeys:
+def noise_function(served_row_counts: KernelRowCounts | None) -> NoiseOfKeys:
     """Make the function from keys uint32 [R, 2] to Gumbel noise [R, vocabulary].
 
     It uses our kernel while that is in use, else plain operations; the bits are equal.
     """
-    if served is None:
+    if served_row_counts is None:
         return plain_noise
 
     def noise(keys: mx.array, vocabulary: int) -> mx.array:
-        if 1 in served:
-            return kernel_noise(keys, vocabulary, served.launcher)
+        if 1 in served_row_counts:
+            return kernel_noise(keys, vocabulary, served_row_counts.launcher)
         return plain_noise(keys, vocabulary)
 
     return noise

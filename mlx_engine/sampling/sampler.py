@@ -14,8 +14,13 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from metal_kernels.choice import Kernels, KernelWork, ServedRows
-from metal_kernels.filtered_pick import Filters, filter_tempered, filtered_pick, temper
+from metal_kernels.choice import KernelRowCounts, Kernels, KernelWork
+from metal_kernels.filtered_pick import (
+    SamplingFilters,
+    apply_temperature,
+    filter_tempered,
+    filtered_pick,
+)
 from metal_kernels.vocabulary_pick import PickOptions
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.sampling.penalties import (
@@ -72,29 +77,31 @@ class SamplerKernels:
     """
 
     noise: NoiseOfKeys = plain_noise
-    filtered: ServedRows | None = None
+    filtered: KernelRowCounts | None = None
 
     @staticmethod
-    def of(kernels: Kernels, vocabulary: int) -> "SamplerKernels":
+    def for_kernels(kernels: Kernels, vocabulary: int) -> "SamplerKernels":
         """Choose the noise and filter kernels that are in use on this machine."""
         work = KernelWork("", vocabulary)
-        noise, filtered = (kernels.served(name, work) for name in ("noise", "filtered-pick"))
+        noise, filtered = (
+            kernels.served_row_counts(name, work) for name in ("noise", "filtered-pick")
+        )
         return SamplerKernels(noise_function(noise), filtered)
 
 
 PLAIN_OPS = SamplerKernels()
 
 
-class Grammar(Protocol):
+class GrammarConstraint(Protocol):
     """Protocol of a grammar that constrains an answer; AnswerGrammar implements it."""
 
-    def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
+    def allowed_tokens(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
         """Which tokens may follow the answer and the first n drafted tokens, [n + 1, V].
 
         n: number of drafted tokens before the first that is not allowed.
         """
 
-    def forced(self) -> Sequence[int]:
+    def forced_tokens(self) -> Sequence[int]:
         """Tokens that must follow the answer, as its text is usually tokenised; often none."""
 
     def commit(self, tokens: Sequence[int]) -> None:
@@ -118,22 +125,24 @@ class Sampler:
         kernels: SamplerKernels = PLAIN_OPS,
         suppressed: Collection[int] = (),
         first_suppressed: Collection[int] = (),
-        grammar: Grammar | None = None,
+        grammar: GrammarConstraint | None = None,
         logprobs: int | None = None,
-        breaking: Callable[[tuple[str, ...]], Collection[int]] = lambda _: (),
+        sequence_breakers: Callable[[tuple[str, ...]], Collection[int]] = lambda _: (),
     ) -> None:
         """Make a sampler for one conversation; seed: the effective one, 0 to 2**64-1.
 
         suppressed: tokens that are never picked; first_suppressed: not right behind the prompt.
         grammar: binds the answer; `cut` and `commit` then wait for the device. logprobs: how many
-        of the likeliest tokens `scores` tells; None if nobody asks for scores. breaking: finds the
-        tokens whose text contains one of several strings.
-        Raises BadOption for a bias outside V.
+        of the likeliest tokens `scores` tells; None if nobody asks for scores. sequence_breakers:
+        finds the tokens whose text contains one of several strings. Raises BadOption for a bias
+        outside V.
         """
         self._noise = kernels.noise
         self._filtered = kernels.filtered
         self._options = options
-        self._filters = Filters(options.temperature, options.top_k, options.top_p, options.min_p)
+        self._filters = SamplingFilters(
+            options.temperature, options.top_k, options.top_p, options.min_p
+        )
         self.is_greedy = options.temperature == 0
         self._vocabulary = vocabulary
         self._seed = seed
@@ -149,11 +158,11 @@ class Sampler:
         self._logprobs = logprobs
         self._repeated: RepeatedSequences | None = None
         if options.dry_multiplier > 0 and options.dry_penalty_last_n != 0:
-            found = breaking(options.dry_sequence_breakers)
+            found = sequence_breakers(options.dry_sequence_breakers)
             self._repeated = RepeatedSequences(options, vocabulary, found)
-        self._sees_raw = self._history is None and not biases and not self.is_bound
-        self._settings = self._filters.settings(LOWEST if self._sees_raw else -mx.inf)
-        self._draft_settings = self._filters.settings()
+        self._sees_raw = self._history is None and not biases and not self.depends_on_tokens
+        self._settings = self._filters.kernel_settings(LOWEST if self._sees_raw else -mx.inf)
+        self._draft_settings = self._filters.kernel_settings()
         self._drawn: _DrawnNoise | None = None
         self._count: RowCount | None = None
 
@@ -167,7 +176,7 @@ class Sampler:
 
     def commit(self, tokens: mx.array, count: int | RowCount) -> None:
         """Count the first `count` of the emitted tokens int32 [T] for the penalties."""
-        if self.is_bound:
+        if self.depends_on_tokens:
             assert isinstance(count, int)
             known: list[int] = tokens[:count].tolist()  # type: ignore[assignment]
             if self._grammar is not None:
@@ -175,25 +184,25 @@ class Sampler:
             if self._repeated is not None:
                 self._repeated.commit(known)
         pending = count if isinstance(count, RowCount) else None
-        self._count = pending or self._pending
+        self._count = pending or self._pending_count
         if self._history is not None:
             self._history.commit(tokens if pending else tokens[:count], pending)
 
     @property
-    def _pending(self) -> RowCount | None:
+    def _pending_count(self) -> RowCount | None:
         """Number of the newest committed tokens, if the host does not know it yet; else None."""
         if self._count is not None and self._count.known is not None:
             self._count = None
         return self._count
 
-    def choosing(self, position: int, rows: int) -> PickOptions | None:
+    def token_choice_arguments(self, position: int, rows: int) -> PickOptions | None:
         """Arguments for the kernel that picks tokens of `rows` rows without writing logits.
 
         None where filters, penalties, a bias or `scores` have to see the logits. That depends on
         the options alone, so every pass of an answer with these options picks in the same way.
         """
         options = self._options
-        filters = self._filters.is_on or options.xtc_probability > 0
+        filters = self._filters.any_filter_on or options.xtc_probability > 0
         if not self._sees_raw or filters or self._logprobs is not None:
             return None
         if options.temperature == 0:
@@ -202,21 +211,21 @@ class Sampler:
             return None
         return PickOptions(keys=self._noise_keys(position, rows), temperature=options.temperature)
 
-    def draw(self, position: int, rows: int) -> None:
+    def draw_noise(self, position: int, rows: int) -> None:
         """Draw the Gumbel noise of `rows` positions from `position` on, and store it.
 
         Drafting and verifying then use it, with one launch for both.
         """
         if self._options.temperature > 0 and self._filter_kernel is None:
             noise = self._noise(self._noise_keys(position, rows), self._vocabulary)
-            self._drawn = _DrawnNoise(position, position + rows, self._pending, noise)
+            self._drawn = _DrawnNoise(position, position + rows, self._pending_count, noise)
 
     def _noise_at(self, position: int, rows: int) -> mx.array:
         """Gumbel noise float32 [R, V] of `rows` positions from `position` on.
 
         Stored noise that was drawn ahead is used if there is some, and dropped with its last row.
         """
-        pending, drawn, end = self._pending, self._drawn, position + rows
+        pending, drawn, end = self._pending_count, self._drawn, position + rows
         fits = drawn is not None and drawn.start <= position < end <= drawn.end
         if drawn is None or not fits or drawn.behind is not pending:
             return self._noise(self._noise_keys(position, rows), self._vocabulary)
@@ -225,31 +234,31 @@ class Sampler:
         return drawn.noise[position - drawn.start : end - drawn.start]
 
     @property
-    def is_bound(self) -> bool:
+    def depends_on_tokens(self) -> bool:
         """Whether picks depend on all tokens before them, which the host has to know.
 
         So it is where a grammar binds the answer or repeated passages are penalised.
         """
         return self._grammar is not None or self._repeated is not None
 
-    def forced(self) -> Sequence[int]:
+    def forced_tokens(self) -> Sequence[int]:
         """Tokens that a grammar makes follow the newest one, as text is usually tokenised."""
-        return () if self._grammar is None else self._grammar.forced()
+        return () if self._grammar is None else self._grammar.forced_tokens()
 
-    def cut(self, drafted: mx.array) -> mx.array:
+    def cut_draft(self, drafted: mx.array) -> mx.array:
         """End a draft before its first token that the grammar does not allow; for every round."""
-        if not self.is_bound:
+        if not self.depends_on_tokens:
             return drafted
         self._binding = self._constraint_bias(drafted.tolist())  # type: ignore[arg-type]
         return drafted[: self._binding.shape[0] - 1]
 
-    def bound(self, logits: mx.array) -> mx.array:
+    def with_grammar_bias(self, logits: mx.array) -> mx.array:
         """Add the bias of grammar and repeated passages to logits [R, V], after `cut`."""
-        return logits + self._binding if self.is_bound else logits
+        return logits + self._binding if self.depends_on_tokens else logits
 
-    def bound_draft(self, logits: mx.array) -> mx.array:
+    def draft_with_grammar_bias(self, logits: mx.array) -> mx.array:
         """Add the bias of grammar and repeated passages to a draft's first logits [1, V]."""
-        return logits + self._constraint_bias(()) if self.is_bound else logits
+        return logits + self._constraint_bias(()) if self.depends_on_tokens else logits
 
     def _constraint_bias(self, drafted: Sequence[int]) -> mx.array:
         """Make the bias after the answer and each of n drafted tokens, float32 [n + 1, V].
@@ -259,10 +268,10 @@ class Sampler:
         """
         added = np.zeros((len(drafted) + 1, self._vocabulary), dtype=np.float32)
         if self._grammar is not None:
-            allowed = self._grammar.allowed(drafted)
+            allowed = self._grammar.allowed_tokens(drafted)
             added = np.where(allowed, added[: len(allowed)], -np.inf).astype(np.float32)
         if self._repeated is not None:
-            added -= self._repeated.penalties(drafted[: len(added) - 1])
+            added -= self._repeated.repeat_penalties(drafted[: len(added) - 1])
         return mx.array(added)
 
     def pick(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
@@ -293,7 +302,7 @@ class Sampler:
         logits: mx.array,
         position: int,
         prefix: mx.array,
-        filters: Filters,
+        filters: SamplingFilters,
         settings: mx.array,
     ) -> mx.array:
         rows, kernel = logits.shape[0], self._filter_kernel
@@ -301,7 +310,7 @@ class Sampler:
         if kernel is not None:
             keys = self._noise_keys(position, rows)
             return filtered_pick(penalised, keys, settings, kernel.launcher)
-        kept = filter_tempered(temper(penalised, filters.temperature), filters)
+        kept = filter_tempered(apply_temperature(penalised, filters.temperature), filters)
         if (chance := self._options.xtc_probability) > 0:
             keys = self._noise_keys(position, rows)  # the tokens' noise is a hash of them
             is_excluding = keys[:, 0].astype(mx.float32) < chance * 2**32
@@ -309,45 +318,45 @@ class Sampler:
         return mx.argmax(kept + self._noise_at(position, rows), axis=-1).view(mx.int32)
 
     @property
-    def _filter_kernel(self) -> ServedRows | None:
+    def _filter_kernel(self) -> KernelRowCounts | None:
         """The kernel that filters logits and picks tokens; None where plain operations do it."""
         served = self._filtered
-        is_used = self._filters.is_on and not self._options.xtc_probability
+        is_used = self._filters.any_filter_on and not self._options.xtc_probability
         return served if served is not None and is_used and 1 in served else None
 
-    def marked(self, logits: mx.array, picked: mx.array) -> mx.array:
+    def mark_not_finite(self, logits: mx.array, picked_tokens: mx.array) -> mx.array:
         """Replace picked tokens by -1 in rows whose logits [R, V] are not all finite."""
         if self._sees_raw and self._options.temperature > 0 and self._filter_kernel is not None:
-            return picked  # the kernel has marked them
-        return mx.where(finite_rows(logits), picked, -1)
+            return picked_tokens  # the kernel has marked them
+        return mx.where(finite_rows(logits), picked_tokens, -1)
 
-    def scores(self, logits: mx.array, picked: mx.array) -> "TokenScores | None":
+    def token_logprobs_of(self, logits: mx.array, picked_tokens: mx.array) -> "TokenScores | None":
         """Score the picked tokens int32 [R] by logits [R, V]; None if nobody asks for it."""
         if self._logprobs is None:
             return None
-        return token_scores(logits, picked, self._logprobs)
+        return token_scores(logits, picked_tokens, self._logprobs)
 
     def pick_greedy(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
         """Pick the likeliest token of each row of logits, int32 [R]; among equals the lowest id."""
         scored = logits if self._sees_raw else self._apply_penalties(logits, prefix, position)
         return mx.argmax(scored, axis=-1).view(mx.int32)
 
-    def probability(self, logits: mx.array, picked: mx.array, prefix: mx.array) -> mx.array:
+    def probability(self, logits: mx.array, picked_tokens: mx.array, prefix: mx.array) -> mx.array:
         """Probability float32 [R] of the picked tokens int32 [R] by the logits' softmax.
 
         Penalties and bias are applied; the temperature is 1.
         """
         penalised = self._apply_penalties(logits, prefix)
-        chosen = mx.take_along_axis(penalised, picked[:, None], axis=-1)
+        chosen = mx.take_along_axis(penalised, picked_tokens[:, None], axis=-1)
         return mx.exp(chosen - mx.logsumexp(penalised, axis=-1, keepdims=True))[:, 0]
 
     def _noise_keys(self, position: int, rows: int) -> mx.array:
         """Noise keys of `rows` positions from `position` on, uint32 [rows, 2]."""
-        pending = self._pending
+        pending = self._pending_count
         if pending is None:
             return row_keys(self._seed, range(position, position + rows))
         every = row_keys(self._seed, range(position + 1, position + pending.most + rows))
-        return mx.take(every, pending.after(-1) + mx.arange(rows), axis=0)
+        return mx.take(every, pending.length_after(-1) + mx.arange(rows), axis=0)
 
     def _apply_penalties(
         self, logits: mx.array, prefix: mx.array, position: int | None = None
@@ -360,14 +369,14 @@ class Sampler:
         if self._history is not None:
             counts = self._history.answer_counts(logits.shape[0], prefix)
             if options.repetition_penalty != 1:
-                seen = self._history.seen(counts)
+                seen = self._history.seen_tokens(counts)
                 logits = repetition_penalty(logits, seen, options.repetition_penalty)
             presence, frequency = options.presence_penalty, options.frequency_penalty
             if presence or frequency:
                 logits = presence_and_frequency_penalty(logits, counts, presence, frequency)
         if self._bias is not None:
             logits = logits + self._bias
-        if self._first_bias is None or position is None or self._pending is not None:
+        if self._first_bias is None or position is None or self._pending_count is not None:
             return logits
         is_first = mx.arange(position, position + logits.shape[0]) == self._first
         return mx.where(is_first[:, None], logits + self._first_bias, logits)
@@ -410,7 +419,7 @@ class DraftPicks:
         self._least = options.min_probability
         self._pick = sampler.pick_greedy
         if options.rule == "shared-noise" and not sampler.is_greedy:
-            sampler.draw(position, depth + 1)
+            sampler.draw_noise(position, depth + 1)
             self._pick = sampler.pick_draft
         self._picked: list[mx.array] = []
         self._probabilities: list[mx.array] = []
@@ -423,7 +432,7 @@ class DraftPicks:
         """
         prefix = self._prefix
         if not self._picked:
-            logits = self._sampler.bound_draft(logits)
+            logits = self._sampler.draft_with_grammar_bias(logits)
         token = self._pick(logits, self._position + len(self._picked), prefix)
         if self._least > 0:
             if probability is None:

@@ -19,11 +19,11 @@ from mlx_engine.self_check.kernel_states import kernel_states
 from mlx_engine.self_check.kernel_trials import ModelTrials
 from mlx_engine.self_check.numerics import (
     ROWS_PENDING,
+    are_exact_rows_too_slow,
     compare_rows,
+    comparison_failed_reason,
     exact_cost,
-    is_too_slow,
     rows_that_differ,
-    rows_unknown,
     with_numerics,
 )
 from mlx_engine.self_check.pass_costs import CostMeter, pass_timer
@@ -58,31 +58,31 @@ class SelfCheck:
         loaded: LoadedModel,
         options: LoadOptions,
         record: KernelRecord | None = None,
-        timer_of: Callable[[Model], Callable[[int], float]] = pass_timer,
+        make_timer: Callable[[Model], Callable[[int], float]] = pass_timer,
     ) -> None:
         """Prepare the checks of a loaded model.
 
         record: verdicts on this machine's kernels; None where there are none, and then exact rows
-        are checked at once. timer_of: makes the function that times passes of a model.
+        are checked at once. make_timer: makes the function that times passes of a model.
         """
         self._loaded, self._numerics, self._record = loaded, options.numerics, record
-        self._timer_of = timer_of
+        self._timer_of = make_timer
         self.is_awaited: Callable[[], bool] = lambda: False
         self._meter = CostMeter(
             loaded.model,
             loaded.read_heads,
             self.deepest,
-            on_host=not computes_on_gpu(),
-            sampling=SamplerKernels.of(loaded.kernels, loaded.model.vocabulary),
+            computes_on_host=not computes_on_gpu(),
+            sampling=SamplerKernels.for_kernels(loaded.kernels, loaded.model.vocabulary),
         )
-        self.costs_now, self.go_deep = self._meter.costs_now, self._meter.go_deep
+        self.costs_now, self.go_deep = self._meter.costs_now, self._meter.time_long_drafts
         self._checks_heads = options.check_heads and len(loaded.model.heads) > 0
         self._rows: ExactRows | Reason = ExactRows()
         self._steps: Iterator[None] | None = None  # of kernels and rows, until all is known
         self._is_warming = False
         if record is not None:
             self._trials = ModelTrials(loaded.kernels, record, activation_dtype(loaded.model))
-            self._begin(record)
+            self._begin_checks(record)
         elif self._numerics != "fast":
             context = loaded.description.context_length
             self._rows = ExactRows(rows_that_differ(loaded.model, context))
@@ -101,14 +101,14 @@ class SelfCheck:
 
     def deepest(self) -> int:
         """Most tokens in a draft; with exact numerics limited by the rows of exact kernels."""
-        return MAX_DEPTH if self._has_kernels and self.description.numerics == "exact" else DEEPEST
+        return MAX_DEPTH if self._uses_kernels and self.description.numerics == "exact" else DEEPEST
 
-    def most_rows(self) -> int:
+    def most_rows_shared(self) -> int:
         """Most rows of a forward pass that chats share: kernels read weights once for these."""
-        return MOST_ROWS if self._has_kernels else DEEPEST + 1
+        return MOST_ROWS if self._uses_kernels else DEEPEST + 1
 
     @property
-    def _has_kernels(self) -> bool:
+    def _uses_kernels(self) -> bool:
         return self._loaded.kernels.launcher is not None
 
     def use_heads(self) -> None:
@@ -150,11 +150,11 @@ class SelfCheck:
                 with translate_oom():
                     self.use_heads()
             except EngineError:  # the first answer that drafts tells it
-                ask_for_kernels(model, (), cache)
+                request_kernel_trials(model, (), cache)
             else:
-                ask_for_kernels(model, model.heads, cache)
-            if self._steps is None and self._trials.pending():
-                self._begin(self._record)
+                request_kernel_trials(model, model.heads, cache)
+            if self._steps is None and self._trials.pending_trials():
+                self._begin_checks(self._record)
         return self.measure(stop) is not None
 
     def run_a_while(self) -> None:
@@ -174,9 +174,9 @@ class SelfCheck:
             return True
         is_told = isinstance(error, EngineError) and not isinstance(error, NumericsError)
         may_be_a_kernel = not is_told and not is_out_of_memory(error)
-        if may_be_a_kernel and self._record is not None and self._trials.blame(error):
-            self._loaded.kernels.set_exact(exact=self._numerics != "fast")
-            self._begin(self._record)
+        if may_be_a_kernel and self._record is not None and self._trials.disable_suspects(error):
+            self._loaded.kernels.set_exact_numerics(exact=self._numerics != "fast")
+            self._begin_checks(self._record)
             self.update_description()
             return True
         if isinstance(error, NumericsError):
@@ -192,15 +192,15 @@ class SelfCheck:
         self.description = replace(described, activations="bfloat16", declined=declined)
         if self._record is not None:
             self._trials = ModelTrials(self._loaded.kernels, self._record, mx.bfloat16)
-            self._begin(self._record)
+            self._begin_checks(self._record)
         self.update_description()
 
-    def _begin(self, record: KernelRecord) -> None:
+    def _begin_checks(self, record: KernelRecord) -> None:
         """Begin to check kernels and exact rows, except where the record has both results."""
         died = record.trials.get(self._passes_key)
         if died is not None:
-            self._loaded.kernels.disable_all(f"{died.wrong}, in {self._passes_key}")
-        known = None if self._trials.pending() else record.rows.get(self._rows_key)
+            self._loaded.kernels.disable_all_kernels(f"{died.wrong}, in {self._passes_key}")
+        known = None if self._trials.pending_trials() else record.rows.get(self._rows_key)
         if known is not None:
             self._use_rows(known)
         else:
@@ -214,19 +214,19 @@ class SelfCheck:
         """
         while self._steps is not None and self._record is not None and not stop():
             try:
-                with self._record.trying(self._passes_key):
+                with self._record.trial_on_disk(self._passes_key):
                     if next(self._steps, True):
                         self._steps = None
             except Exception as error:
-                self._rows, self._steps = rows_unknown(error), None
+                self._rows, self._steps = comparison_failed_reason(error), None
             self.update_description()
         return self._steps is None
 
     def _kernels_and_rows(self, record: KernelRecord) -> Iterator[None]:
         """Try kernels, compare rows bit for bit, and time exact against fast rows, in steps."""
         loaded = self._loaded
-        for trial in self._trials.pending():
-            self._trials.run(trial)
+        for trial in self._trials.pending_trials():
+            self._trials.run_trial(trial)
             yield
         if self._numerics == "fast":
             return
@@ -240,25 +240,25 @@ class SelfCheck:
         found = record.rows[self._rows_key] = ExactRows(differ, cost)
         self._use_rows(found)
 
-    def _use_rows(self, found: ExactRows) -> None:
+    def _use_rows(self, exact_rows: ExactRows) -> None:
         """Take over whether rows are exact; switch to fast numerics where that costs too much."""
-        self._rows, self._steps = found, None
-        if is_too_slow(found, self._numerics):
-            self._loaded.kernels.set_exact(exact=False)
+        self._rows, self._steps = exact_rows, None
+        if are_exact_rows_too_slow(exact_rows, self._numerics):
+            self._loaded.kernels.set_exact_numerics(exact=False)
 
     @property
     def _rows_key(self) -> str:
         """Key of the model's exact rows in the record: sizes, formats and kernels."""
-        used = [state.name for state in kernel_states(self._loaded.kernels) if state.in_use]
-        return f"{self._sizes}, {self._numerics}: {', '.join(used)}"
+        used = [state.name for state in kernel_states(self._loaded.kernels) if state.is_in_use]
+        return f"{self._model_sizes}, {self._numerics}: {', '.join(used)}"
 
     @property
     def _passes_key(self) -> str:
         """Key in the record of kernels for the first passes of models of these sizes."""
-        return f"passes of {self._sizes}"
+        return f"passes of {self._model_sizes}"
 
     @property
-    def _sizes(self) -> str:
+    def _model_sizes(self) -> str:
         model = self._loaded.description
         sizes = f"{model.layers} x {model.hidden_size}, {model.parameters} parameters"
         return f"{model.architecture}, {sizes}, {model.quantisation}"
@@ -270,7 +270,7 @@ def activation_dtype(model: Model) -> mx.Dtype:
     return model.forward(token, model.make_caches()).dtype
 
 
-def ask_for_kernels(model: Model, heads: Sequence[MtpHead], cache: CacheOptions) -> None:
+def request_kernel_trials(model: Model, heads: Sequence[MtpHead], cache: CacheOptions) -> None:
     """Have a model and its heads ask for their kernels, by passes that are never computed.
 
     cache: bits of their KV caches.

@@ -13,13 +13,13 @@ import mlx.core as mx
 
 import mlx_engine
 from metal_kernels.choice import MOST_ROWS
-from metal_kernels.kernel import Launcher, pipelines_made
+from metal_kernels.kernel import Launcher, pipeline_count
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.decoding.config import gpu_bytes, memory_bytes, usable_bytes
 from mlx_engine.loading.describe import inspect_remote
 from mlx_engine.self_check import Finding, State
 from mlx_engine.self_check.kernel_record import record_here
-from mlx_engine.self_check.kernel_trials import TRIALS, Trial, launcher_here, try_all
+from mlx_engine.self_check.kernel_trials import TRIALS, Trial, launcher_here, try_all_kernels
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.memory_plan import Fit
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -37,7 +37,9 @@ PLANNED: dict[Fit, State] = {"fits": "ok", "tight": "warn", "too-large": "fail"}
 Check = Callable[[], Iterable[Finding]]
 
 
-def examine(kernel_verdict: Path | None = None, model: str | None = None) -> Iterator[Finding]:
+def examine_installation(
+    kernel_verdict: Path | None = None, model: str | None = None
+) -> Iterator[Finding]:
     """Run all checks of the installation; yields findings as they are made.
 
     kernel_verdict: the file that keeps verdicts on kernels. model: path or hub id of a model whose
@@ -56,9 +58,9 @@ def examine(kernel_verdict: Path | None = None, model: str | None = None) -> Ite
     yield from run_checks(checks)
 
 
-def run_checks(checks: dict[str, Check]) -> Iterator[Finding]:
+def run_checks(installation_checks: dict[str, Check]) -> Iterator[Finding]:
     """Run the given checks, yielding findings; one that raises fails and the others still run."""
-    for name, check in checks.items():
+    for name, check in installation_checks.items():
         try:
             yield from check()
         except EngineError as error:
@@ -67,10 +69,10 @@ def run_checks(checks: dict[str, Check]) -> Iterator[Finding]:
             yield Finding(name, "fail", f"{type(error).__name__}: {error}")
 
 
-def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Iterator[Finding]:
+def check_python(exact_rows: tuple[int, int] = sys.version_info[:2]) -> Iterator[Finding]:
     """Report whether the running Python is one of the tested versions."""
-    here = f"{found[0]}.{found[1]} on {platform.system()} {platform.release()}"
-    if OLDEST <= found <= NEWEST:
+    here = f"{exact_rows[0]}.{exact_rows[1]} on {platform.system()} {platform.release()}"
+    if OLDEST <= exact_rows <= NEWEST:
         yield Finding("python", "ok", here)
     else:
         oldest, newest = (f"{major}.{minor}" for major, minor in (OLDEST, NEWEST))
@@ -130,9 +132,11 @@ def check_machine(machine: Machine) -> Iterator[Finding]:
 
 def check_plan(model: str) -> Iterator[Finding]:
     """Report whether a model fits into memory, by the headers of its files. Raises EngineError."""
-    described = inspect_remote(model, built_in_model()).on(metal=mx.metal.is_available())
+    described = inspect_remote(model, built_in_model()).for_machine(
+        has_metal=mx.metal.is_available()
+    )
     memory = described.memory_fit(usable_bytes(), gpu_bytes=gpu_bytes())
-    yield Finding("plan", PLANNED[memory.fit], f"{described.name}: {memory.words}")
+    yield Finding("plan", PLANNED[memory.fit_in_memory], f"{described.name}: {memory.words}")
 
 
 def check_kernels(
@@ -147,7 +151,7 @@ def check_kernels(
         yield Finding("kernels", "ok", words)
         return
     record, wrong = record_here(kernel_verdict), 0
-    for trial, verdict, trouble in try_all(launcher, record, trials):
+    for trial, verdict, trouble in try_all_kernels(launcher, record, trials):
         wrong += bool(trouble)
         words = f"switched off, stock MLX does its work: {trouble}" if trouble else "correct"
         if not trouble and verdict.faster is not None:
@@ -155,7 +159,7 @@ def check_kernels(
             words += f"; {counts} ({verdict.share:.2f} of its time at the fewest rows)"
         yield Finding(trial.name, "warn" if trouble else "ok", words)
     words = f"{len(trials) - wrong} of {len(trials)} correct on this GPU"
-    is_kept = record.write()
+    is_kept = record.write_record()
     kept = "results are kept in" if is_kept else "results are not kept: cannot write"
     state: State = "ok" if is_kept and not wrong else "warn"
     yield Finding("kernels", state, f"{words}; {kept} {record.file}")
@@ -171,7 +175,7 @@ def check_built_in_model(load: Callable[[], "mlx_engine.Engine"]) -> Iterator[Fi
         while not engine.warm_up(lambda: False):  # a kernel failed and is off now
             pass
         engine.measure_costs(lambda: False)  # else costs come in between the two texts
-        model, warm = engine.description, pipelines_made()
+        model, warm = engine.description, pipeline_count()
         plain, drafted = (
             engine.generate(PROMPT, LENGTH, GREEDY, DraftOptions(depth=depth)) for depth in (0, 2)
         )
@@ -184,8 +188,8 @@ def check_built_in_model(load: Callable[[], "mlx_engine.Engine"]) -> Iterator[Fi
         "ok",
         f"loads and answers, {speed}; numerics {model.numerics}, {model.activations}",
     )
-    if any(state.in_use for state in model.kernels):
-        late = pipelines_made() - warm
+    if any(state.is_in_use for state in model.kernels):
+        late = pipeline_count() - warm
         words = f"{warm} kernels compiled before the first answer, {late} in answers"
         yield Finding("cold start", "warn" if late else "ok", words)
     counts = f"{drafted.stats.accepted} of {drafted.stats.drafted} drafted tokens accepted"

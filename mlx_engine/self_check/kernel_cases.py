@@ -27,7 +27,7 @@ from metal_kernels.choice import (
 )
 from metal_kernels.few_query_attention import KeyExtent
 from metal_kernels.kernel import Launcher
-from metal_kernels.key_value_formats import cache_form
+from metal_kernels.key_value_formats import named_cache_format
 from metal_kernels.stock import AttentionOptions
 from metal_kernels.stock_on_cpu import MLX
 from metal_kernels.tile_product import tile_product
@@ -50,7 +50,7 @@ PROMPT = 40
 Run = Callable[[mx.array], mx.array]
 
 
-class Case(NamedTuple):
+class TrialInputs(NamedTuple):
     """Inputs and reference of a trial of a Metal kernel; rows are the first axis of all arrays.
 
     x: makes the input of n rows. kernel: runs the kernel. reference: plain ops that add in the
@@ -69,17 +69,17 @@ class Case(NamedTuple):
     other: Run | None = None
 
 
-MakeCase = Callable[[KernelWork, mx.Dtype, int, Launcher], Case]
+MakeCase = Callable[[KernelWork, mx.Dtype, int, Launcher], TrialInputs]
 """Makes a case from sizes, the type of activations, and the seed of weights and caches."""
 
 
-def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float32) -> mx.array:
+def random_normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float32) -> mx.array:
     """Draw an array of normal random numbers, the same for the same seed."""
     return mx.random.normal(shape, key=mx.random.key(seed)).astype(dtype)
 
 
-def _rows(size: int, dtype: mx.Dtype) -> Callable[[int], mx.array]:
-    return lambda rows: normal((rows, size), 5, dtype)
+def _random_rows(size: int, dtype: mx.Dtype) -> Callable[[int], mx.array]:
+    return lambda rows: random_normal((rows, size), 5, dtype)
 
 
 def _noise_keys(x: mx.array) -> mx.array:
@@ -87,8 +87,8 @@ def _noise_keys(x: mx.array) -> mx.array:
     return (mx.arange(2 * len(x)) * 77 + 5).astype(mx.uint32).reshape(-1, 2)
 
 
-def _matrix(work: KernelWork, dtype: mx.Dtype, seed: int, *stack: int) -> Matrix:
-    form, shape = work.form, (*stack, work.outputs, work.inputs)
+def _random_matrix(work: KernelWork, dtype: mx.Dtype, seed: int, *exit_stack: int) -> Matrix:
+    form, shape = work.form, (*exit_stack, work.outputs, work.inputs)
     if form in BLOCK_FORMS:
         width = block_bytes(form, work.inputs)
         block = block_name_for(width, work.inputs)
@@ -96,7 +96,7 @@ def _matrix(work: KernelWork, dtype: mx.Dtype, seed: int, *stack: int) -> Matrix
         # bytes without the top bits that make a float16 large, infinite or no number
         blocks = mx.random.randint(0, 32, (*shape[:-1], width), key=mx.random.key(seed))
         return Matrix(blocks.astype(mx.uint8), None, None, 0, 0, block, dtype)
-    values = (normal(shape, seed, dtype) * shape[-1] ** -0.5).astype(dtype)
+    values = (random_normal(shape, seed, dtype) * shape[-1] ** -0.5).astype(dtype)
     if form == "dense":
         return Matrix(values, None, None, 0, 8 * dtype.size, "dense")
     if form.startswith("affine"):
@@ -113,7 +113,7 @@ def _untried_kernels(launcher: Launcher) -> Kernels:
     return Kernels(launcher, presumed=Verdict(faster=ALL_ROWS))
 
 
-def _few_rows(matrix: Matrix, launcher: Launcher) -> FewRowMatrix:
+def _few_row_product(matrix: Matrix, launcher: Launcher) -> FewRowMatrix:
     few_rows = FewRowMatrix.of(matrix, _untried_kernels(launcher), "products")
     assert few_rows is not None
     return few_rows
@@ -121,25 +121,27 @@ def _few_rows(matrix: Matrix, launcher: Launcher) -> FewRowMatrix:
 
 def _matrix_case(
     kernel: Callable[[FewRowMatrix, mx.array], mx.array],
-    reference: Callable[[FewRowMatrix, mx.array], mx.array],
+    plain_product: Callable[[FewRowMatrix, mx.array], mx.array],
     stock: Callable[[Linear, mx.array], mx.array],
     *,
     is_exact: bool = False,
 ) -> MakeCase:
     """Make trial cases of a Metal kernel that multiplies few rows by one matrix."""
 
-    def make(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-        matrix = _matrix(work, dtype, seed)
-        few = _few_rows(matrix, launcher)
-        return Case(
-            _rows(work.inputs, dtype),
+    def make_trial_inputs(
+        work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher
+    ) -> TrialInputs:
+        matrix = _random_matrix(work, dtype, seed)
+        few = _few_row_product(matrix, launcher)
+        return TrialInputs(
+            _random_rows(work.inputs, dtype),
             partial(kernel, few),
-            partial(reference, few),
+            partial(plain_product, few),
             partial(stock, Linear(matrix)),
             is_exact,
         )
 
-    return make
+    return make_trial_inputs
 
 
 _products = _matrix_case(
@@ -147,11 +149,11 @@ _products = _matrix_case(
 )
 
 
-def _tiles(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    matrix = _matrix(work, dtype, seed)
-    few = _few_rows(matrix, launcher)
-    return Case(
-        _rows(work.inputs, dtype),
+def _tiles(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> TrialInputs:
+    matrix = _random_matrix(work, dtype, seed)
+    few = _few_row_product(matrix, launcher)
+    return TrialInputs(
+        _random_rows(work.inputs, dtype),
         lambda x: tile_product(x, few.arrays, few.form, launcher),
         lambda x: many.reference(x, few.arrays, few.form),
         few.product,
@@ -164,7 +166,7 @@ def _tiles(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> 
 _gate_up = _matrix_case(
     FewRowMatrix.gate_up,
     lambda few, x: matvec.gate_up_reference(x, few.arrays, few.form),
-    lambda linear, x: MLX.elementwise(_silu_gate)(*mx.split(linear(x), 2, axis=-1)),
+    lambda linear, x: MLX.compile_elementwise(_silu_gate)(*mx.split(linear(x), 2, axis=-1)),
 )
 
 
@@ -188,8 +190,10 @@ def _pick_from_logits(logits: mx.array) -> mx.array:
     return mx.argmax(logits / 0.8 + noise.reference(_noise_keys(logits), logits.shape[1]), axis=-1)
 
 
-def _product_add(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    residual = normal((9, work.outputs), 6, dtype)
+def _product_add_case(
+    work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher
+) -> TrialInputs:
+    residual = random_normal((9, work.outputs), 6, dtype)
     return _matrix_case(
         lambda few, x: few.product_plus_residual(residual[: len(x)], x),
         lambda few, x: matvec.add_reference(x, few.arrays, residual[: len(x)], few.form),
@@ -197,11 +201,15 @@ def _product_add(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launche
     )(work, dtype, seed, launcher)
 
 
-def _mtp_input(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+def _mtp_input_case(
+    work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher
+) -> TrialInputs:
     half = work.inputs // 2
-    norms = mtp.Norms(1 + normal((half,), 7) / 8, 1 + normal((half,), 8) / 8, EPS)
+    norms = mtp.MtpInputNorms(
+        1 + random_normal((half,), 7) / 8, 1 + random_normal((half,), 8) / 8, EPS
+    )
 
-    def stock(linear: Linear, x: mx.array) -> mx.array:
+    def stock_result(linear: Linear, x: mx.array) -> mx.array:
         e = MLX.make_rms_norm(norms.embedding, EPS)(x[None, :, :half]).astype(dtype)
         h = MLX.make_rms_norm(norms.hidden, EPS)(x[None, :, half:]).astype(dtype)
         return linear(mx.concatenate([e, h], axis=-1))[0]
@@ -209,36 +217,40 @@ def _mtp_input(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher)
     return _matrix_case(
         lambda few, x: few.join(x[:, :half], x[:, half:], norms),
         lambda few, x: mtp.reference(x[:, :half], x[:, half:], norms, few.arrays, few.form),
-        stock,
+        stock_result,
     )(work, dtype, seed, launcher)
 
 
-def _experts(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    matrix = _matrix(work, dtype, seed, EXPERTS)
-    few, product = _few_rows(matrix, launcher), ExpertLinear(matrix)
+def _expert_products_case(
+    work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher
+) -> TrialInputs:
+    matrix = _random_matrix(work, dtype, seed, EXPERTS)
+    few, product = _few_row_product(matrix, launcher), ExpertLinear(matrix)
 
-    def chosen(x: mx.array) -> mx.array:
+    def expert_ids(x: mx.array) -> mx.array:
         first = mx.arange(len(x))[:, None] * 3
         return ((first + mx.arange(CHOSEN)[None]) % EXPERTS).astype(mx.uint32)
 
     def reference(x: mx.array) -> mx.array:
-        made = experts.reference(x, chosen(x), few.arrays, few.form)
+        made = experts.reference(x, expert_ids(x), few.arrays, few.form)
         return made.reshape(len(x), CHOSEN, -1)
 
-    return Case(
-        _rows(work.inputs, dtype),
-        lambda x: few.expert_product(x, chosen(x)),
+    return TrialInputs(
+        _random_rows(work.inputs, dtype),
+        lambda x: few.expert_product(x, expert_ids(x)),
         reference,
-        lambda x: product(x[:, None], chosen(x), is_sorted=False),
+        lambda x: product(x[:, None], expert_ids(x), is_sorted=False),
     )
 
 
-def _prompt_products(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    matrix = _matrix(work, dtype, seed)
+def _many_row_products_case(
+    work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher
+) -> TrialInputs:
+    matrix = _random_matrix(work, dtype, seed)
     rows = ManyRowMatrix.of(matrix, _untried_kernels(launcher), "prompt-products")
     assert rows is not None
-    return Case(
-        _rows(work.inputs, dtype),
+    return TrialInputs(
+        _random_rows(work.inputs, dtype),
         rows.product,
         lambda x: many.reference(x, (rows.blocks,), rows.form),
         Linear(matrix),
@@ -247,54 +259,60 @@ def _prompt_products(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Lau
     )
 
 
-def _prompt_experts(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    matrix = _matrix(work, dtype, seed, EXPERTS)
+def _many_row_experts_case(
+    work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher
+) -> TrialInputs:
+    matrix = _random_matrix(work, dtype, seed, EXPERTS)
     rows, product = (
         ManyRowMatrix.of(matrix, _untried_kernels(launcher), "prompt-experts"),
         ExpertLinear(matrix),
     )
     assert rows is not None
 
-    def chosen(x: mx.array) -> mx.array:
+    def expert_ids(x: mx.array) -> mx.array:
         return (mx.arange(len(x)) // ROWS_OF_EXPERT).astype(mx.uint32)[:, None]
 
-    return Case(
-        _rows(work.inputs, dtype),
-        lambda x: rows.expert_product(x[:, None], chosen(x)),
-        lambda x: many.experts_reference(x, chosen(x).squeeze(1), (rows.blocks,), rows.form),
-        lambda x: product(x[:, None], chosen(x), is_sorted=True),
+    return TrialInputs(
+        _random_rows(work.inputs, dtype),
+        lambda x: rows.expert_product(x[:, None], expert_ids(x)),
+        lambda x: many.experts_reference(x, expert_ids(x).squeeze(1), (rows.blocks,), rows.form),
+        lambda x: product(x[:, None], expert_ids(x), is_sorted=True),
         most=PROMPT,
         timed=(EXPERTS * ROWS_OF_EXPERT,),
     )
 
 
-def _embedding(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    blocks, form = _matrix(work, dtype, seed).weight, BLOCK_FORMS[work.form]
+def _block_embedding_case(
+    work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher
+) -> TrialInputs:
+    blocks, form = _random_matrix(work, dtype, seed).weight, BLOCK_FORMS[work.form]
 
-    def stock(tokens: mx.array) -> mx.array:
+    def stock_result(tokens: mx.array) -> mx.array:
         return embedding.reference(tokens, blocks, form, dtype)
 
-    return Case(
+    return TrialInputs(
         lambda rows: mx.arange(7, 7 + 5 * rows, 5, dtype=mx.int32) % work.outputs,
         lambda tokens: embedding.block_embedding(tokens, blocks, form, dtype, launcher),
-        stock,
-        stock,
+        stock_result,
+        stock_result,
     )
 
 
-def _filtered_pick(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+def _filtered_pick_case(
+    work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher
+) -> TrialInputs:
     """Make a trial case of sampling tokens from logits x, with top-k, top-p and the like."""
-    filters = filtering.Filters(0.6, top_k=20, top_p=0.95)
-    settings = filters.settings()
+    filters = filtering.SamplingFilters(0.6, top_k=20, top_p=0.95)
+    settings = filters.kernel_settings()
 
     return _bit_equal_case(
-        lambda rows: normal((rows, work.outputs), seed, dtype),
+        lambda rows: random_normal((rows, work.outputs), seed, dtype),
         lambda x: filtering.filtered_pick(x, _noise_keys(x), settings, launcher),
         lambda x: filtering.reference(x, _noise_keys(x), filters),
     )
 
 
-def _noise(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+def _noise_case(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> TrialInputs:
     """Make a trial case of drawing sampling noise for noise keys x."""
     del dtype
     return _bit_equal_case(
@@ -304,34 +322,36 @@ def _noise(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> 
     )
 
 
-def _bit_equal_case(x: Callable[[int], mx.array], kernel: Run, plain: Run) -> Case:
+def _bit_equal_case(x: Callable[[int], mx.array], kernel: Run, stock_run: Run) -> TrialInputs:
     """Make a kernel's trial case whose reference is the stock operation, equal bit for bit."""
-    return Case(x, kernel, plain, plain, is_exact=True)
+    return TrialInputs(x, kernel, stock_run, stock_run, is_exact=True)
 
 
-def _norms(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    weight = normal((work.inputs,), seed) + 1
+def _wide_norm_case(
+    work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher
+) -> TrialInputs:
+    weight = random_normal((work.inputs,), seed) + 1
     norm = MLX.make_rms_norm(weight, EPS)
-    return Case(
-        _rows(work.inputs, dtype),
+    return TrialInputs(
+        _random_rows(work.inputs, dtype),
         lambda x: wide_norm.wide_norm(x, weight, EPS, launcher),
         lambda x: wide_norm.reference(x, weight, EPS),
         lambda x: norm(x[None])[0].astype(dtype),
     )
 
 
-def _attention(
+def _attention_case(
     work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher, keys: int = 150
-) -> Case:
+) -> TrialInputs:
     """Make a trial case of attention over `keys` keys with queries x.
 
     For latents both parts of a query lie side by side. Row m has the same position in passes of any
     number of rows.
     """
-    form = cache_form(work.form, work.inputs, work.outputs)
+    form = named_cache_format(work.form, work.inputs, work.outputs)
     heads = 1 if form.is_joined else KEY_HEADS
     sides = [
-        normal((heads, keys, size), seed + n, dtype)
+        random_normal((heads, keys, size), seed + n, dtype)
         for n, size in enumerate((work.inputs, work.outputs), 1)
     ]
     cache = tuple(part for side in sides for part in form.store(side))
@@ -342,71 +362,77 @@ def _attention(
     width = seen[0].shape[2]
     scale = width**-0.5
 
-    def parts(x: mx.array) -> list[mx.array]:
+    def query_parts(x: mx.array) -> list[mx.array]:
         """Split x into queries [heads, R, size] and, for latents, the queries' latent part."""
         q = x.swapaxes(0, 1)
         turned = mx.split(q, [work.outputs], axis=-1)[::-1] if form.is_joined else [q]
         return [mx.contiguous(part) for part in turned]
 
-    def place(x: mx.array) -> KeyExtent:
+    def key_position(x: mx.array) -> KeyExtent:
         return KeyExtent(keys - 9 + len(x))
 
-    def attended(run: Callable[..., mx.array], x: mx.array) -> mx.array:
-        q, *latent = parts(x)
-        made = run(q, cache, form, place(x), scale, q_latent=latent[0] if latent else None)
+    def attention_output(run: Callable[..., mx.array], x: mx.array) -> mx.array:
+        q, *latent = query_parts(x)
+        made = run(q, cache, form, key_position(x), scale, q_latent=latent[0] if latent else None)
         return made.swapaxes(0, 1)
 
-    def stock(x: mx.array) -> mx.array:
-        k, v = (side[None, :, : place(x).end] for side in seen)
+    def stock_result(x: mx.array) -> mx.array:
+        k, v = (side[None, :, : key_position(x).end] for side in seen)
         how = AttentionOptions(scale, "causal" if len(x) > 1 else None)
         return MLX.attention(x.swapaxes(0, 1)[None], k, v, how)[0].swapaxes(0, 1)
 
-    return Case(
-        lambda rows: normal((rows, heads * work.shared, width), 5, dtype),
-        partial(attended, partial(attention.few_query_attention, launcher=launcher)),
-        partial(attended, attention.reference),
-        stock,
+    return TrialInputs(
+        lambda rows: random_normal((rows, heads * work.shared, width), 5, dtype),
+        partial(attention_output, partial(attention.few_query_attention, launcher=launcher)),
+        partial(attention_output, attention.reference),
+        stock_result,
         most=9,
     )
 
 
-def _delta(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+def _delta_rule_case(
+    work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher
+) -> TrialInputs:
     """Make a trial case of the delta rule: replay three steps, then run rows of values x."""
     del dtype
     heads = 2 * KEY_HEADS
     decays = (heads, work.inputs) if work.form == DECAYS_BY_CHANNEL else (heads,)
-    state = normal((heads, work.outputs, work.inputs), seed)
+    state = random_normal((heads, work.outputs, work.inputs), seed)
 
     def unit_rows(count: int, seed: int) -> mx.array:
-        return MLX.l2_norm(normal((1, count, KEY_HEADS * work.inputs), seed), KEY_HEADS, EPS)[0]
+        return MLX.l2_norm(
+            random_normal((1, count, KEY_HEADS * work.inputs), seed), KEY_HEADS, EPS
+        )[0]
 
     last = delta.ReplaySteps(
         unit_rows(3, 11),
-        normal((3, heads, work.outputs), 12),
-        mx.exp(-mx.abs(normal((3, *decays), 13))),
+        random_normal((3, heads, work.outputs), 12),
+        mx.exp(-mx.abs(random_normal((3, *decays), 13))),
     )
     queries, keys = unit_rows(9, 14), unit_rows(9, 15)
-    decay = mx.exp(-mx.abs(normal((9, *decays), 16)))
-    beta = mx.sigmoid(normal((9, heads), 17))
+    decay = mx.exp(-mx.abs(random_normal((9, *decays), 16)))
+    beta = mx.sigmoid(random_normal((9, heads), 17))
 
-    def rows(x: mx.array) -> delta.DeltaRows:
+    def delta_rows(x: mx.array) -> delta.DeltaRows:
         count = len(x)
         return delta.DeltaRows(queries[:count], keys[:count], x, decay[:count], beta[:count])
 
-    def stock(x: mx.array) -> mx.array:
-        batch = delta.DeltaRows(*(part[None] for part in rows(x)))
-        return MLX.delta_rule(batch, delta.replayed(state, 3, last)[None])[0][0]
+    def stock_result(x: mx.array) -> mx.array:
+        batch = delta.DeltaRows(*(part[None] for part in delta_rows(x)))
+        return MLX.delta_rule(batch, delta.replayed_state(state, 3, last)[None])[0][0]
 
     kept = mx.array([3], dtype=mx.int32)
-    return Case(
-        lambda rows: normal((rows, heads, work.outputs), 5),
-        lambda x: delta.gated_delta_block(state, kept, last, rows(x), launcher).y,
-        lambda x: delta.reference(state, 3, last, rows(x)).y,
-        stock,
+    return TrialInputs(
+        lambda rows: random_normal((rows, heads, work.outputs), 5),
+        lambda x: delta.gated_delta_block(state, kept, last, delta_rows(x), launcher).y,
+        lambda x: delta.reference(state, 3, last, delta_rows(x)).y,
+        stock_result,
     )
 
 
-def _delta_inputs(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+def _delta_inputs_case(
+    work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher
+) -> TrialInputs:
     """Make a trial case of the kernel that computes the delta rule's inputs from rows x.
 
     The convolution starts from a window that two accepted rows of the last block end.
@@ -414,24 +440,24 @@ def _delta_inputs(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launch
     heads, side = 2 * KEY_HEADS, KEY_HEADS * work.inputs
     channels = 2 * side + heads * work.outputs
     fixed = delta_inputs.DeltaConstants(
-        normal((channels, TAPS), seed, dtype),
-        normal((heads,), 21),
-        -mx.exp(normal((heads,), 22)),
+        random_normal((channels, TAPS), seed, dtype),
+        random_normal((heads,), 21),
+        -mx.exp(random_normal((heads,), 22)),
         KEY_HEADS,
         work.inputs,
         work.outputs,
     )
-    before, kept = normal((TAPS - 1 + 3, channels), 23, dtype), mx.array([2], dtype=mx.int32)
-    a, b = normal((9, heads), 24, dtype), normal((9, heads), 25, dtype)
+    before, kept = random_normal((TAPS - 1 + 3, channels), 23, dtype), mx.array([2], dtype=mx.int32)
+    a, b = random_normal((9, heads), 24, dtype), random_normal((9, heads), 25, dtype)
     convolve = MLX.make_convolution(fixed.taps)
 
-    def projected(x: mx.array) -> delta_inputs.Projected:
-        return delta_inputs.Projected(x, a[: len(x)], b[: len(x)])
+    def projected_inputs(x: mx.array) -> delta_inputs.ProjectedInputs:
+        return delta_inputs.ProjectedInputs(x, a[: len(x)], b[: len(x)])
 
-    def flat(rows: delta.DeltaRows) -> mx.array:
+    def flatten_rows(rows: delta.DeltaRows) -> mx.array:
         return mx.concatenate([part.reshape(len(part), -1) for part in rows], axis=-1)
 
-    def stock(x: mx.array) -> mx.array:
+    def stock_result(x: mx.array) -> mx.array:
         window = mx.concatenate([before[2 : TAPS + 1], x])
         made = silu(convolve(window[None])).astype(mx.float32)
         both = MLX.l2_norm(made[..., : 2 * side], 2 * KEY_HEADS, delta_inputs.L2_EPS)
@@ -439,16 +465,18 @@ def _delta_inputs(work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launch
         beta = mx.sigmoid(b[: len(x)].astype(mx.float32))
         queries, keys = mx.split(both[0], 2, axis=1)
         values = made[0, :, 2 * side :]
-        return flat(
+        return flatten_rows(
             delta.DeltaRows(queries, keys, values, mx.exp(fixed.decay_rate * softplus), beta)
         )
 
     window = delta_inputs.ConvolutionRows(before, kept)
-    return Case(
-        _rows(channels, dtype),
-        lambda x: flat(delta_inputs.gated_delta_inputs(projected(x), window, fixed, launcher).rows),
-        lambda x: flat(delta_inputs.reference(projected(x), before, 2, fixed).rows),
-        stock,
+    return TrialInputs(
+        _random_rows(channels, dtype),
+        lambda x: flatten_rows(
+            delta_inputs.gated_delta_inputs(projected_inputs(x), window, fixed, launcher).rows
+        ),
+        lambda x: flatten_rows(delta_inputs.reference(projected_inputs(x), before, 2, fixed).rows),
+        stock_result,
     )
 
 
@@ -456,23 +484,23 @@ CASES: Mapping[KernelName, MakeCase] = MappingProxyType(
     {
         "products": _products,
         "tiles": _tiles,
-        "attention": _attention,
-        "delta": _delta,
-        "delta-inputs": _delta_inputs,
+        "attention": _attention_case,
+        "delta": _delta_rule_case,
+        "delta-inputs": _delta_inputs_case,
         "gate-up": _gate_up,
-        "product-add": _product_add,
-        "experts": _experts,
-        "prompt-products": _prompt_products,
-        "prompt-experts": _prompt_experts,
-        "embedding": _embedding,
-        "mtp-input": _mtp_input,
+        "product-add": _product_add_case,
+        "experts": _expert_products_case,
+        "prompt-products": _many_row_products_case,
+        "prompt-experts": _many_row_experts_case,
+        "embedding": _block_embedding_case,
+        "mtp-input": _mtp_input_case,
         "pick": _pick,
-        "filtered-pick": _filtered_pick,
-        "noise": _noise,
-        "norms": _norms,
+        "filtered-pick": _filtered_pick_case,
+        "noise": _noise_case,
+        "norms": _wide_norm_case,
     }
 )
 TIMED_CASES: Mapping[KernelName, MakeCase] = MappingProxyType(
-    {**CASES, "attention": partial(_attention, keys=8192)}
+    {**CASES, "attention": partial(_attention_case, keys=8192)}
 )
 """Cases for timing: attention over as many keys as a long chat has."""

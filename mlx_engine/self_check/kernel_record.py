@@ -18,7 +18,7 @@ from mlx_engine.values.words import Words
 DIED = Words("the program ended while it was tried")
 
 
-def circumstances() -> dict[str, str]:
+def verdict_conditions() -> dict[str, str]:
     """Describe what kernel verdicts are valid for: machine, system, MLX, and the kernels' code."""
     from importlib.metadata import version  # costs more than loading a small model's headers
 
@@ -51,15 +51,15 @@ class KernelRecord:
     circumstances, is ignored; a file that cannot be written is no error.
     """
 
-    def __init__(self, file: Path | None, here: Mapping[str, str]) -> None:
-        self.file, self._here = file, here
+    def __init__(self, file: Path | None, conditions: Mapping[str, str]) -> None:
+        self.file, self._here = file, conditions
         self.trials: dict[str, Verdict] = {}
         self.rows: dict[str, ExactRows] = {}
         self._trying = ""
         if file is not None:
-            self._read(file)
+            self._read_record(file)
 
-    def known(self, dtype: mx.Dtype) -> dict[str, Verdict]:
+    def known_verdicts(self, dtype: mx.Dtype) -> dict[str, Verdict]:
         """Return the stored kernel verdicts by trial for activations of this dtype.
 
         A kernel that is wrong for one dtype counts as wrong for all.
@@ -68,21 +68,21 @@ class KernelRecord:
         for key, verdict in self.trials.items():
             trial, _, kind = key.rpartition(" ")
             if verdict.wrong or (kind == _dtype_name(dtype) and trial not in found):
-                found[trial] = with_trial_named(trial, verdict)
+                found[trial] = name_trial_in_reason(trial, verdict)
         return found
 
     @contextmanager
-    def trying(self, name: str) -> Iterator[None]:
+    def trial_on_disk(self, name: str) -> Iterator[None]:
         """Keep the name of a kernel trial on disk while it runs, in case it ends the program."""
         self._trying = name
-        self.write()
+        self.write_record()
         try:
             yield
         finally:  # whatever interrupts it did not end the program
             self._trying = ""
-            self.write()
+            self.write_record()
 
-    def write(self) -> bool:
+    def write_record(self) -> bool:
         """Write the file of kernel verdicts, whole or not at all; return whether it is on disk."""
         if self.file is None:
             return False
@@ -101,7 +101,7 @@ class KernelRecord:
             return False
         return True
 
-    def _read(self, file: Path) -> None:
+    def _read_record(self, file: Path) -> None:
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
             if {name: content[name] for name in self._here} != self._here:
@@ -120,7 +120,7 @@ class KernelRecord:
 def record_here(file: Path | None = None) -> KernelRecord:
     """Open this machine's stored kernel verdicts; file: None for one in the user's caches."""
     caches = Path.home() / "Library" / "Caches"  # Apple's File System Programming Guide
-    return KernelRecord(file or caches / "Headstart" / "kernels.json", circumstances())
+    return KernelRecord(file or caches / "Headstart" / "kernels.json", verdict_conditions())
 
 
 def record_key(trial: str, dtype: mx.Dtype) -> str:
@@ -128,7 +128,7 @@ def record_key(trial: str, dtype: mx.Dtype) -> str:
     return f"{trial} {_dtype_name(dtype)}"
 
 
-def with_trial_named(trial: str, verdict: Verdict) -> Verdict:
+def name_trial_in_reason(trial: str, verdict: Verdict) -> Verdict:
     """Return the verdict with the kernel trial and this GPU named in its reason, if any."""
     if not verdict.wrong:
         return verdict
@@ -144,16 +144,16 @@ def rows_origin(kernels: Kernels) -> Callable[[ModelDescription], dict[str, str]
     be called when the trunk's layers have asked for their kernels; heads ask later and change none.
     """
     works = sorted((name, work) for name, asked in kernels.asked.items() for work in asked)
-    here = circumstances()
+    here = verdict_conditions()
 
-    def origin(model: ModelDescription) -> dict[str, str]:
-        rows = [(name, work, sorted(kernels.rows(name, work))) for name, work in works]
+    def rows_origin_of(model: ModelDescription) -> dict[str, str]:
+        rows = [(name, work, sorted(kernels.row_counts(name, work))) for name, work in works]
         used = hashlib.sha256(repr(rows).encode()).hexdigest()[:8]
         numerics = "exact" if kernels.exact else "fast"
         kinds = {"numerics": numerics, "activations": model.activations}
         return {**here, **kinds, "kernels": used if rows else "none"}
 
-    return origin
+    return rows_origin_of
 
 
 def _dtype_name(dtype: mx.Dtype) -> str:

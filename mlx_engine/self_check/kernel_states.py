@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from metal_kernels.choice import KERNELS, KernelName, Kernels, trial_name
 from mlx_engine.values.model_description import KernelState
-from mlx_engine.values.words import Words, joined
+from mlx_engine.values.words import Words, join_words
 
 KERNEL_WORDS: Mapping[KernelName, Words] = MappingProxyType(
     {
@@ -32,12 +32,12 @@ MISFIT = Words("Not made for models like this one.")
 
 def kernel_states(kernels: Kernels) -> tuple[KernelState, ...]:
     """List all Metal kernels: in use by the model built with them, or why not."""
-    return tuple(_state(name, kernels) for name in KERNELS)
+    return tuple(_kernel_state(name, kernels) for name in KERNELS)
 
 
-def _state(name: KernelName, kernels: Kernels) -> KernelState:
+def _kernel_state(name: KernelName, kernels: Kernels) -> KernelState:
     why_not = why_unused(kernels, name)
-    details = joined(formats_off(kernels, name), "; ")
+    details = join_words(formats_off(kernels, name), "; ")
     if why_not and kernels.why_none:
         details = Words("switched off: {why}", why=kernels.why_none)
     elif why_not == MISFIT:
@@ -55,14 +55,14 @@ def why_unused(kernels: Kernels, name: KernelName) -> str:
     asked = kernels.asked.get(name, set())
     if not asked:
         return Words("Not needed by this model.")
-    if any(kernels.rows(name, work) for work in asked):
+    if any(kernels.row_counts(name, work) for work in asked):
         return ""
     if not any(map(KERNELS[name].fits, asked)):
         return MISFIT
-    return _why_off(kernels, name)
+    return _why_kernel_off(kernels, name)
 
 
-def _why_off(kernels: Kernels, name: KernelName) -> Words:
+def _why_kernel_off(kernels: Kernels, name: KernelName) -> Words:
     asked = kernels.asked[name]
     if kernels.why_none or any(kernels.why_off(name, work) for work in asked):
         return Words("Switched off after an error on this GPU.")

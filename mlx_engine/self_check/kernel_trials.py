@@ -19,11 +19,11 @@ from metal_kernels.choice import (
     trial_name,
 )
 from metal_kernels.kernel import Launcher, MetalLauncher
-from metal_kernels.key_value_formats import form_name
+from metal_kernels.key_value_formats import cache_format_name
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 from mlx_engine.loading.arrays import gpu_architecture, half_dtype
-from mlx_engine.self_check.kernel_cases import CASES, TIMED_CASES, Case, Run
-from mlx_engine.self_check.kernel_record import KernelRecord, record_key, with_trial_named
+from mlx_engine.self_check.kernel_cases import CASES, TIMED_CASES, Run, TrialInputs
+from mlx_engine.self_check.kernel_record import KernelRecord, name_trial_in_reason, record_key
 from mlx_engine.values.options import AskedActivations, AskedNumerics
 from mlx_engine.values.words import Words
 
@@ -67,12 +67,12 @@ class Trial:
         """Kernel and format, the key of the kernel's verdict: "products affine4"."""
         return trial_name(self.kernel, self.checked)
 
-    def case(self, dtype: mx.Dtype, launcher: Launcher) -> Case:
+    def make_trial_inputs(self, dtype: mx.Dtype, launcher: Launcher) -> TrialInputs:
         """Make the inputs and reference that the Metal kernel is checked with."""
         return CASES[self.kernel](self.checked, dtype, 1, launcher)
 
 
-def _trials() -> Iterator[Trial]:
+def _standard_trials() -> Iterator[Trial]:
     for form in (*(f"affine{bits}" for bits in (2, 3, 4, 5, 6, 8)), "mxfp4", "nvfp4", "dense"):
         yield Trial("products", KernelWork(form, 45, 192), KernelWork(form, 8192, 4096))
     for form in BLOCK_FORMS:
@@ -90,8 +90,8 @@ def _trials() -> Iterator[Trial]:
         yield Trial("pick", KernelWork(form, 333, 192), KernelWork(form, 32768, 4096))
     for work in (
         *(KernelWork("", size, size, 8) for size in (64, 128, 256)),
-        *(KernelWork(form_name(bits), 128, 128, 8) for bits in (8, 4)),
-        *(KernelWork(form_name(bits, is_latent=True), 512, 64, 20) for bits in (16, 8, 4)),
+        *(KernelWork(cache_format_name(bits), 128, 128, 8) for bits in (8, 4)),
+        *(KernelWork(cache_format_name(bits, is_latent=True), 512, 64, 20) for bits in (16, 8, 4)),
     ):
         yield Trial("attention", work, work)
     for form in ("", DECAYS_BY_CHANNEL):
@@ -103,7 +103,7 @@ def _trials() -> Iterator[Trial]:
     yield Trial("noise", KernelWork("", 501, 0), KernelWork("", 151936, 0))
 
 
-TRIALS = tuple(_trials())
+TRIALS = tuple(_standard_trials())
 """Every kernel, in the formats that most models have: for the doctor and for tests."""
 
 
@@ -117,16 +117,16 @@ def trial_of(kernel: KernelName, work: KernelWork) -> Trial:
     if kernel in ("prompt-products", "prompt-experts"):
         most = MOST_TIMED_OF_PROMPTS
     outputs = max(1, min(work.outputs, most // max(1, work.inputs)))
-    is_timed = KERNELS[kernel].is_timed(work)
+    is_timed = KERNELS[kernel].has_alternative(work)
     return Trial(kernel, checked, work._replace(outputs=outputs) if is_timed else None)
 
 
-def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype) -> str:
+def check_kernel(trial: Trial, launcher: Launcher, dtype: mx.Dtype) -> str:
     """Compare a Metal kernel with its reference, and each row with itself beside fewer others.
 
     Return what is wrong, "" for nothing. Raises whatever the kernel raises.
     """
-    case = trial.case(dtype, launcher)
+    case = trial.make_trial_inputs(dtype, launcher)
     x = case.x(case.most)
     whole, right = case.kernel(x), case.reference(x)
     whole = whole.reshape(right.shape)
@@ -147,48 +147,52 @@ def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype) -> str:
 
 
 def against_stock(
-    work: KernelWork, make_case: Callable[[int], Case], clock: Callable[[], float] = perf_counter
+    work: KernelWork,
+    make_inputs: Callable[[int], TrialInputs],
+    read_clock: Callable[[], float] = perf_counter,
 ) -> Verdict:
     """Find the row counts at which a correct Metal kernel is faster than stock MLX.
 
-    make_case: builds a case of this work from a seed. Row counts between those that are timed go
+    make_inputs: builds a case of this work from a seed. Row counts between those that are timed go
     by the nearest.
     """
-    first = make_case(0)
+    first = make_inputs(0)
     weights = max(1, work.outputs * work.inputs) * max(1, max(first.timed) // 8)
     copies = min(MOST_COPIES, max(FEWEST_COPIES, round(COLD_BYTES / weights)))
-    cases = [first, *map(make_case, range(1, copies))]
-    shares = {rows: _share_of_time(cases, rows, clock) for rows in first.timed}
+    cases = [first, *map(make_inputs, range(1, copies))]
+    shares = {rows: _share_of_time(cases, rows, read_clock) for rows in first.timed}
     nearest = {rows: min(shares, key=lambda timed: abs(timed - rows)) for rows in ALL_ROWS}
     faster = frozenset(rows for rows, timed in nearest.items() if shares[timed] < FASTER_SHARE)
     return Verdict("", faster, shares[min(shares)])
 
 
-def _share_of_time(cases: Sequence[Case], rows: int, clock: Callable[[], float]) -> float:
+def _share_of_time(
+    trial_inputs: Sequence[TrialInputs], rows: int, read_clock: Callable[[], float]
+) -> float:
     """The Metal kernel's time over that of the fastest other way: the best runs, by turns.
 
     The first turn, which compiles, does not count.
     """
-    x = cases[0].x(rows)
-    others = [case.other for case in cases if case.other is not None]
+    x = trial_inputs[0].x(rows)
+    others = [case.other for case in trial_inputs if case.other is not None]
     kernel_s, stock_s = float("inf"), float("inf")
     for repeat in range(REPEATS + 1):
-        kernel = _seconds_of_chain([case.kernel for case in cases], x, clock)
-        ways = [[case.stock for case in cases], *([others] if others else [])]
-        stock = min(_seconds_of_chain(way, x, clock) for way in ways)
+        kernel = _seconds_of_chain([case.kernel for case in trial_inputs], x, read_clock)
+        ways = [[case.stock for case in trial_inputs], *([others] if others else [])]
+        stock = min(_seconds_of_chain(way, x, read_clock) for way in ways)
         if repeat:
             kernel_s, stock_s = min(kernel_s, kernel), min(stock_s, stock)
     return kernel_s / stock_s
 
 
-def _seconds_of_chain(steps: Sequence[Run], x: mx.array, clock: Callable[[], float]) -> float:
+def _seconds_of_chain(steps: Sequence[Run], x: mx.array, read_clock: Callable[[], float]) -> float:
     """Seconds that a chain of dependent kernel calls takes, each with weights of its own."""
     mx.eval(x)
-    began = clock()
+    began = read_clock()
     for step in steps:
         x = x + (step(x).reshape(-1)[:1] * 0).astype(x.dtype)
     mx.eval(x)
-    return clock() - began
+    return read_clock() - began
 
 
 class TrialResult(NamedTuple):
@@ -203,7 +207,12 @@ class TrialResult(NamedTuple):
 
 
 def try_kernel(
-    trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: KernelRecord, *, timed: bool = True
+    trial: Trial,
+    launcher: Launcher,
+    dtype: mx.Dtype,
+    record: KernelRecord,
+    *,
+    with_timing: bool = True,
 ) -> TrialResult:
     """Check a Metal kernel and time it against stock MLX, except for what is on record.
 
@@ -214,12 +223,12 @@ def try_kernel(
     try:
         verdict = record.trials.get(name)
         if verdict is None:
-            with record.trying(name):
-                verdict = record.trials[name] = Verdict(check(trial, launcher, dtype))
+            with record.trial_on_disk(name):
+                verdict = record.trials[name] = Verdict(check_kernel(trial, launcher, dtype))
         work = trial.timed
-        if timed and work is not None and not verdict.wrong and verdict.faster is None:
+        if with_timing and work is not None and not verdict.wrong and verdict.faster is None:
             make_case = TIMED_CASES[trial.kernel]
-            with record.trying(name):
+            with record.trial_on_disk(name):
                 verdict = record.trials[name] = against_stock(
                     work, lambda seed: make_case(work, dtype, seed, launcher)
                 )
@@ -232,7 +241,7 @@ def try_kernel(
     return TrialResult(trial, verdict, verdict.wrong)
 
 
-def try_all(
+def try_all_kernels(
     launcher: Launcher, record: KernelRecord, trials: Iterable[Trial] = TRIALS
 ) -> Iterator[TrialResult]:
     """Check and time every Metal kernel anew, whatever verdicts are recorded."""
@@ -241,9 +250,9 @@ def try_all(
         yield try_kernel(trial, launcher, usual_dtype(), record)
 
 
-def usual_dtype(asked: AskedActivations = "auto") -> mx.Dtype:
+def usual_dtype(requested_dtype: AskedActivations = "auto") -> mx.Dtype:
     """The usual dtype of activations on this machine; models in another type have another."""
-    return half_dtype(asked, gpu_architecture()) or mx.bfloat16
+    return half_dtype(requested_dtype, gpu_architecture()) or mx.bfloat16
 
 
 def launcher_here() -> Launcher | None:
@@ -255,7 +264,7 @@ def kernels_here(
     launcher: Launcher | None,
     numerics: AskedNumerics,
     record: KernelRecord | None,
-    activations: AskedActivations = "auto",
+    requested_dtype: AskedActivations = "auto",
 ) -> Kernels:
     """Make the Metal kernels for a model: none without a launcher, else all not known as wrong.
 
@@ -265,14 +274,16 @@ def kernels_here(
     """
     if launcher is None or record is None:
         return NO_KERNELS
-    dtype = usual_dtype(activations)
-    wrong = {name: verdict for name, verdict in record.known(dtype).items() if verdict.wrong}
+    dtype = usual_dtype(requested_dtype)
+    wrong = {
+        name: verdict for name, verdict in record.known_verdicts(dtype).items() if verdict.wrong
+    }
     kernels = Kernels(launcher, numerics != "fast", verdicts=wrong)
 
-    def try_now(name: KernelName, work: KernelWork) -> None:
-        ModelTrials(kernels, record, dtype).run(trial_of(name, work), timed=False)
+    def try_kernel_now(name: KernelName, work: KernelWork) -> None:
+        ModelTrials(kernels, record, dtype).run_trial(trial_of(name, work), with_timing=False)
 
-    kernels.try_now = try_now
+    kernels.try_now = try_kernel_now
     return kernels
 
 
@@ -286,29 +297,35 @@ class ModelTrials:
         assert kernels.launcher is not None
         self._kernels, self._record, self._dtype = kernels, record, dtype
         self._launcher = kernels.launcher
-        kernels.add_verdicts(record.known(dtype))
+        kernels.add_trial_verdicts(record.known_verdicts(dtype))
 
-    def pending(self) -> list[Trial]:
+    def pending_trials(self) -> list[Trial]:
         """List the kernel trials that were not run, or not timed."""
-        asked = self._trials_asked_for(self._kernels.may_serve)
-        return [trial for trial in asked if not self._is_known(trial) or self._needs_timing(trial)]
+        asked = self._trials_asked_for(self._kernels.may_run_kernel)
+        return [
+            trial for trial in asked if not self._is_trial_known(trial) or self._needs_timing(trial)
+        ]
 
-    def run(self, trial: Trial, *, timed: bool = True) -> TrialResult:
+    def run_trial(self, trial: Trial, *, with_timing: bool = True) -> TrialResult:
         """Check and time the kernel of a trial, except for what is on record; return the result."""
-        tried = try_kernel(trial, self._launcher, self._dtype, self._record, timed=timed)
-        self._kernels.add_verdicts({trial.name: with_trial_named(trial.name, tried.verdict)})
+        tried = try_kernel(
+            trial, self._launcher, self._dtype, self._record, with_timing=with_timing
+        )
+        self._kernels.add_trial_verdicts(
+            {trial.name: name_trial_in_reason(trial.name, tried.verdict)}
+        )
         return tried
 
-    def blame(self, error: Exception) -> bool:
+    def disable_suspects(self, error: Exception) -> bool:
         """Switch off Metal kernels that may have raised `error`; return whether any was in use.
 
         Those are the kernels in use that fail their check now, or all if none fails. MLX names what
         went wrong in a command buffer or a compiler, but seldom the kernel.
         """
-        used = self._trials_asked_for(lambda name, work: bool(self._kernels.rows(name, work)))
+        used = self._trials_asked_for(lambda name, work: bool(self._kernels.row_counts(name, work)))
         tried = [self._check_again(trial) for trial in used]
         if used and not any(found.trouble for found in tried):
-            self._kernels.disable_all(
+            self._kernels.disable_all_kernels(
                 Words(
                     "a pass failed with it in use, and no kernel fails alone ({error})",
                     error=ascii(error)[:160],
@@ -319,26 +336,26 @@ class ModelTrials:
     def _check_again(self, trial: Trial) -> TrialResult:
         key = record_key(trial.name, self._dtype)
         timed = self._record.trials.pop(key, None)
-        tried = self.run(trial, timed=False)
+        tried = self.run_trial(trial, with_timing=False)
         if timed is not None and not tried.trouble:
             self._record.trials[key] = timed
-            self._kernels.add_verdicts({trial.name: timed})
+            self._kernels.add_trial_verdicts({trial.name: timed})
         return tried
 
-    def _is_known(self, trial: Trial) -> bool:
+    def _is_trial_known(self, trial: Trial) -> bool:
         return record_key(trial.name, self._dtype) in self._record.trials
 
     def _needs_timing(self, trial: Trial) -> bool:
         return trial.timed is not None and self._kernels.needs_timing(trial.kernel, trial.timed)
 
     def _trials_asked_for(
-        self, is_wanted: Callable[[KernelName, KernelWork], object]
+        self, is_wanted_trial: Callable[[KernelName, KernelWork], object]
     ) -> list[Trial]:
         """Trials of each kernel and format that layers asked for, at the widest size of each."""
         found = dict[str, Trial]()
         for name in KERNELS:
             for work in sorted(self._kernels.asked.get(name, ()), key=lambda work: work.inputs):
-                if is_wanted(name, work):
+                if is_wanted_trial(name, work):
                     trial = trial_of(name, work)
                     found[trial.name] = trial
         return list(found.values())

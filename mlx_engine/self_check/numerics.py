@@ -17,7 +17,7 @@ from mlx_engine.self_check.kernel_record import ExactRows
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import AskedNumerics
-from mlx_engine.values.words import Words, joined
+from mlx_engine.values.words import Words, join_words
 
 ROWS = (2, 9, 8)
 """Row counts of compared passes: the shortest verify pass, the longest (which our products cut in
@@ -57,37 +57,41 @@ REPEATS = 4
 """Timed passes of each kind, by turns; the first warms up, the fastest of the others counts."""
 
 
-def is_too_slow(found: ExactRows, asked: AskedNumerics) -> bool:
+def are_exact_rows_too_slow(exact_rows: ExactRows, requested_numerics: AskedNumerics) -> bool:
     """Whether exact rows are so slow that numerics "auto" gives them up."""
-    return asked == "auto" and found.cost > MOST_COST
+    return requested_numerics == "auto" and exact_rows.cost > MOST_COST
 
 
 def with_numerics(
-    described: ModelDescription, asked: AskedNumerics, found: ExactRows | Reason
+    described: ModelDescription, requested_numerics: AskedNumerics, exact_rows: ExactRows | Reason
 ) -> ModelDescription:
     """Return the model's description with the numerics in effect and why rows are not exact.
 
-    found: a Reason where it is unknown whether rows are exact.
+    exact_rows: a Reason where it is unknown whether rows are exact.
     """
     declined = [reason for reason in described.declined if reason.code not in CODES]
-    why = found if isinstance(found, Reason) else why_not_exact(found, asked)
-    if asked != "fast" and why is not None:
+    why = (
+        exact_rows
+        if isinstance(exact_rows, Reason)
+        else why_not_exact(exact_rows, requested_numerics)
+    )
+    if requested_numerics != "fast" and why is not None:
         declined.append(why)
-    is_exact = asked != "fast" and why is None
+    is_exact = requested_numerics != "fast" and why is None
     return replace(described, numerics="exact" if is_exact else "fast", declined=tuple(declined))
 
 
-def why_not_exact(found: ExactRows, asked: AskedNumerics) -> Reason | None:
+def why_not_exact(exact_rows: ExactRows, requested_numerics: AskedNumerics) -> Reason | None:
     """Return the reason for fast numerics, None where rows are exact."""
-    if found.differ:
-        told = ROWS_DIFFER, Words("(Seen {where}.)", where=found.differ)
-        return Reason("rows-differ", joined(told, " "))
-    if is_too_slow(found, asked):
+    if exact_rows.differ:
+        told = ROWS_DIFFER, Words("(Seen {where}.)", where=exact_rows.differ)
+        return Reason("rows-differ", join_words(told, " "))
+    if are_exact_rows_too_slow(exact_rows, requested_numerics):
         words = Words(
             "Exact precision would make a step {percent:.0f}% slower on this computer, more than "
             "the {most:.0f}% accepted by default. So where two tokens are almost equally likely, "
             "text with drafting may differ from text without it, unless exact precision is chosen.",
-            percent=100 * found.cost,
+            percent=100 * exact_rows.cost,
             most=100 * MOST_COST,
         )
         return Reason("exact-costs", words)
@@ -129,7 +133,9 @@ def compare_rows(
                 singles.append(few.forward(tokens[:, row : row + 1], alone))
                 alone.commit(1)
             rows = mx.concatenate(singles[:count], axis=1)
-            yield _difference(block, rows, f"with {count} tokens at once, after {keys:,} tokens")
+            yield _describe_difference(
+                block, rows, f"with {count} tokens at once, after {keys:,} tokens"
+            )
             if not blocks:
                 yield _logits_difference(few, block)
             blocks[count] = block
@@ -141,12 +147,20 @@ def _logits_difference(model: Model, hidden: mx.array) -> str:
     rows = hidden.shape[1]
     singles = [model.logits(hidden[:, row : row + 1]) for row in range(rows)]
     alone = mx.concatenate(singles, axis=1)
-    return _difference(model.logits(hidden), alone, f"in the chances of {rows} tokens at once")
+    return _describe_difference(
+        model.logits(hidden), alone, f"in the chances of {rows} tokens at once"
+    )
 
 
-def _difference(together: mx.array, alone: mx.array, where: str) -> str:
+def _describe_difference(
+    joint_outputs: mx.array, single_outputs: mx.array, place_in_model: str
+) -> str:
     # NaN is a fault of the weights, found when a token is picked; not one of the rows
-    return "" if mx.array_equal(together, alone, equal_nan=True).item() else where
+    return (
+        ""
+        if mx.array_equal(joint_outputs, single_outputs, equal_nan=True).item()
+        else place_in_model
+    )
 
 
 def _random_caches(model: Model, keys: int) -> LayerCaches:
@@ -156,15 +170,17 @@ def _random_caches(model: Model, keys: int) -> LayerCaches:
     caches.commit(1)
 
     @lru_cache
-    def normal(shape: tuple[int, ...]) -> mx.array:
+    def random_normal(shape: tuple[int, ...]) -> mx.array:
         return mx.random.normal(shape, key=mx.random.key(shape[3]))
 
-    def drawn(like: mx.array) -> mx.array:
-        return normal((*like.shape[:2], keys - 1, like.shape[3])).astype(like.dtype)
+    def random_like(template_array: mx.array) -> mx.array:
+        return random_normal((*template_array.shape[:2], keys - 1, template_array.shape[3])).astype(
+            template_array.dtype
+        )
 
     for cache in caches.layers:
         if isinstance(cache, RowsCache):
-            cache.append(*(drawn(array) for array in cache.buffers))
+            cache.append(*(random_like(array) for array in cache.buffers))
             cache.commit(keys - 1)
     mx.eval(caches.arrays())
     return caches
@@ -181,11 +197,11 @@ def exact_cost(kernels: Kernels, pass_ms: Callable[[int], float]) -> Generator[N
         fastest = {True: float("inf"), False: float("inf")}
         for repeat in range(REPEATS):
             for exact in (True, False):
-                kernels.set_exact(exact=exact)
+                kernels.set_exact_numerics(exact=exact)
                 try:
                     took = pass_ms(rows)
                 finally:
-                    kernels.set_exact(exact=True)
+                    kernels.set_exact_numerics(exact=True)
                 if repeat:
                     fastest[exact] = min(fastest[exact], took)
                 yield
@@ -193,7 +209,7 @@ def exact_cost(kernels: Kernels, pass_ms: Callable[[int], float]) -> Generator[N
     return max(shares)
 
 
-def rows_unknown(error: Exception) -> Reason:
+def comparison_failed_reason(error: Exception) -> Reason:
     """Return the reason for fast numerics where an error ended the comparison of rows."""
     return Reason(
         "rows-unknown",

@@ -10,7 +10,7 @@ import numpy as np
 
 from metal_kernels.vocabulary_pick import PickOptions
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.cache.joint import joint_caches
+from mlx_engine.cache.joint import combine_caches
 from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.record import PRESUMED, PassCosts
 from mlx_engine.models.contract import Model, MtpHead
@@ -43,8 +43,8 @@ class CostMeter:
     waits for it.
 
     read_heads: loads the heads' weights; until `use_heads` the cost of heads is presumed.
-    deepest: the longest possible draft. on_host: the CPU computes. Plain rounds are queued one
-    ahead there and drafted rounds are not, so passes are timed that way. sampling: kernels that
+    deepest: the longest possible draft. computes_on_host: the CPU computes. Plain rounds are queued
+    one ahead there and drafted rounds are not, so passes are timed that way. sampling: kernels that
     choose tokens, compiled along with the first passes. cache: bits of the KV caches that passes
     are timed with. is_wanted: whether `costs_now` was asked for.
     """
@@ -55,11 +55,11 @@ class CostMeter:
         read_heads: Callable[[], None],
         deepest: Callable[[], int] = lambda: MAX_DEPTH,
         *,
-        on_host: bool = False,
+        computes_on_host: bool = False,
         sampling: SamplerKernels = PLAIN_OPS,
     ) -> None:
         self._model, self._read_heads = model, read_heads
-        self._deepest, self._on_host, self._sampling = deepest, on_host, sampling
+        self._deepest, self._on_host, self._sampling = deepest, computes_on_host, sampling
         self.cache = UNQUANTISED
         self._fastest: dict[int, float] = {}  # milliseconds by rows
         self._fastest_heads: list[float] = []
@@ -95,7 +95,7 @@ class CostMeter:
             self._heads_are_read = True
             self._jobs.append(self._time_heads)
 
-    def go_deep(self) -> None:
+    def time_long_drafts(self) -> None:
         """Time verify passes of drafts longer than MAX_DEPTH, too, where they are possible."""
         if not self._is_deep and self._deepest() > MAX_DEPTH:
             self._is_deep = True
@@ -106,7 +106,7 @@ class CostMeter:
         self.is_wanted = True
         return self._costs
 
-    def _update(self) -> None:
+    def _update_costs(self) -> None:
         """Compute the costs of passes from the fastest times.
 
         A pass that took longer than one of more rows was disturbed, and counts as fast as that one.
@@ -136,7 +136,7 @@ class CostMeter:
                 yield
             if sweep:
                 self._fastest.update(fastest)
-                self._update()
+                self._update_costs()
 
     def _time_two_chats(self) -> Iterator[None]:
         """Time a forward pass with one row of each of two chats, where passes can be shared."""
@@ -149,7 +149,7 @@ class CostMeter:
 
         def shared_pass() -> mx.array:
             assert model.joint_forward is not None
-            hidden = model.joint_forward(tokens[:, :2], joint_caches(chats, (1, 1)))
+            hidden = model.joint_forward(tokens[:, :2], combine_caches(chats, (1, 1)))
             for caches in chats:
                 caches.commit(0)
             return mx.argmax(model.logits(hidden), axis=-1)
@@ -158,7 +158,7 @@ class CostMeter:
             fastest = min(fastest, _alone_ms(shared_pass))
             yield
         self._per_chat_ms = max(0.0, fastest - self._fastest[2])
-        self._update()
+        self._update_costs()
 
     def _time_heads(self) -> Iterator[None]:
         """Time a pass of each MTP head over the fewest rows that a decoding round gives it.
@@ -179,7 +179,7 @@ class CostMeter:
                 fastest[turn] = min(fastest[turn], took)
                 yield
         self._fastest_heads = fastest
-        self._update()
+        self._update_costs()
 
 
 def pass_timer(model: Model) -> Callable[[int], float]:

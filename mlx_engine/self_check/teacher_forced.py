@@ -157,13 +157,15 @@ def head_logits(
     return made
 
 
-def _write_rows(made: NDArray[np.float32], parts: Iterator[mx.array]) -> NDArray[np.float32]:
-    """Copy arrays of rows into the NumPy array `made`, evaluated one by one; returns `made`."""
+def _write_rows(
+    target_array: NDArray[np.float32], parts: Iterator[mx.array]
+) -> NDArray[np.float32]:
+    """Copy arrays of rows into `target_array`, evaluated one by one; returns `target_array`."""
     row = 0
     for part in parts:
-        made[row : row + part.shape[0]] = np.array(part.astype(mx.float32))
+        target_array[row : row + part.shape[0]] = np.array(part.astype(mx.float32))
         row += part.shape[0]
-    return made
+    return target_array
 
 
 class HeadFit(NamedTuple):
@@ -173,7 +175,7 @@ class HeadFit(NamedTuple):
     agreed: int
 
     @property
-    def share(self) -> float:
+    def agreement_share(self) -> float:
         """Share of rows where the MTP head agreed with its model, of those where that was sure.
 
         0 where there is no such row.
@@ -183,7 +185,7 @@ class HeadFit(NamedTuple):
     @property
     def is_mismatched(self) -> bool:
         """Whether the MTP head agrees so rarely with the model that it can hardly belong to it."""
-        return self.judged >= FEWEST_JUDGED and self.share < LEAST_AGREEMENT
+        return self.judged >= FEWEST_JUDGED and self.agreement_share < LEAST_AGREEMENT
 
 
 def measure_fit(model: Model, tokens: Sequence[int]) -> HeadFit:

@@ -11,19 +11,25 @@ from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mlx_engine import Engine
-from mlx_engine.server.desk import Desk, begun, check_asked, unless_gone, words_on
+from mlx_engine.server.desk import (
+    EngineConnection,
+    begun,
+    check_messages_given,
+    message_for_client,
+    unless_gone,
+)
 from mlx_engine.server.fields import (
     TOOL_NAME,
-    Body,
-    Refusal,
+    FieldRefusal,
+    RequestBody,
     SamplingFields,
-    asking,
-    documented,
-    effort,
+    describe_field,
+    describe_roles,
+    effort_arguments,
     forced_calls,
-    limits,
+    generation_options,
     picture_from_base64,
-    tell,
+    response_documentation,
     timings,
 )
 from mlx_engine.server.openai_responses import NO_CODE
@@ -52,10 +58,10 @@ STOPS: dict[FinishReason, str] = {
 }
 
 
-class Block(Body):
+class ContentBlock(RequestBody):
     """A block of a message's content: text, image, thinking, tool_use or tool_result."""
 
-    type: str = tell(enum=["text", "image", "thinking", "tool_use", "tool_result"])
+    type: str = describe_field(enum=["text", "image", "thinking", "tool_use", "tool_result"])
     text: str | None = None
     source: dict[str, Any] = Field(default_factory=dict)
     thinking: str | None = None
@@ -63,15 +69,15 @@ class Block(Body):
     name: str = ""
     input: dict[str, Any] = Field(default_factory=dict)
     tool_use_id: str = ""
-    content: "str | list[Block] | None" = None
+    content: "str | list[ContentBlock] | None" = None
     is_error: bool = False
 
 
-class MessageFields(Body):
+class MessageFields(RequestBody):
     """A message of the conversation."""
 
     role: Literal["user", "assistant"]
-    content: str | list[Block]
+    content: str | list[ContentBlock]
 
     def messages(self) -> list[Message]:
         """Convert to messages of the engine; each tool result is one, before the other text.
@@ -80,14 +86,14 @@ class MessageFields(Body):
         """
         if isinstance(self.content, str):
             return [Message(self.role, self.content)]
-        kinds: dict[str, list[Block]] = {"thinking": [], "tool_use": [], "tool_result": []}
+        kinds: dict[str, list[ContentBlock]] = {"thinking": [], "tool_use": [], "tool_result": []}
         if self.role == "user":
             kinds["image"] = []
         others = [block for block in self.content if block.type not in kinds]
         for block in self.content:
             kinds.get(block.type, []).append(block)
         results = [
-            Message("tool", _result(block), call_id=block.tool_use_id)
+            Message("tool", _tool_result_text(block), call_id=block.tool_use_id)
             for block in kinds["tool_result"]
         ]
         thinking = "\n\n".join(block.thinking or "" for block in kinds["thinking"])
@@ -96,12 +102,12 @@ class MessageFields(Body):
             for block in kinds["tool_use"]
         )
         images = tuple(map(_picture, kinds.get("image", ())))
-        said = Message(self.role, _texts(others), thinking, calls, images=images)
+        said = Message(self.role, _block_texts(others), thinking, calls, images=images)
         is_said = said.text or said.thinking or said.calls or images or not results
         return [*results, said] if is_said else results
 
 
-def _picture(block: Block) -> Picture:
+def _picture(block: ContentBlock) -> Picture:
     if block.source.get("type") != "base64":
         raise BadOption(
             "messages: this server fetches no pictures. Send the picture itself, as a source of "
@@ -110,14 +116,14 @@ def _picture(block: Block) -> Picture:
     return picture_from_base64(block.source.get("data"))
 
 
-def _result(block: Block) -> str:
+def _tool_result_text(block: ContentBlock) -> str:
     """Return the text of a tool_result block, marked if it is an error."""
     content = block.content or ""
-    text = content if isinstance(content, str) else _texts(content)
+    text = content if isinstance(content, str) else _block_texts(content)
     return f"Error: {text}" if block.is_error else text
 
 
-def _texts(blocks: list[Block]) -> str:
+def _block_texts(blocks: list[ContentBlock]) -> str:
     for block in blocks:
         if block.type != "text" or block.text is None:
             raise BadOption(
@@ -128,25 +134,25 @@ def _texts(blocks: list[Block]) -> str:
     return "\n\n".join(block.text or "" for block in blocks)
 
 
-class Thinking(Body):
+class Thinking(RequestBody):
     """The field `thinking`: whether the model thinks before it answers, and its most tokens."""
 
     type: Literal["enabled", "disabled", "adaptive"]
     budget_tokens: int | None = None
 
 
-class ToolFields(Body):
+class ToolFields(RequestBody):
     """An entry of the field `tools`: a function that the model may call."""
 
     refused: ClassVar = {"allowed_callers": NO_CODE}
-    name: str = tell(pattern=TOOL_NAME)
+    name: str = describe_field(pattern=TOOL_NAME)
     type: str = Field("custom", json_schema_extra={"enum": ["custom"]})
     description: str | None = None
     input_schema: dict[str, Any] = Field(default_factory=dict)
     strict: bool = False
 
 
-class ChoiceFields(Body):
+class ChoiceFields(RequestBody):
     """The field `tool_choice`: whether the model may call tools, must, or must call this one."""
 
     type: Literal["auto", "none", "any", "tool"]
@@ -160,21 +166,23 @@ class ChoiceFields(Body):
         return "required" if self.type == "any" else self.type
 
 
-class OutputConfig(Body):
+class OutputConfig(RequestBody):
     """The field `output_config`: JSON schema of the answer (`format`), and thinking effort."""
 
-    refused: ClassVar = {"task_budget": Refusal("no model here knows of budgets: leave it out.")}
+    refused: ClassVar = {
+        "task_budget": FieldRefusal("no model here knows of budgets: leave it out.")
+    }
     format: dict[str, Any] | None = None
     effort: str | None = None
 
 
-class ContextEdit(Body):
+class ContextEdit(RequestBody):
     """An entry of `context_management.edits`: leave out earlier thinking, as chat templates do."""
 
     type: Literal["clear_thinking_20251015"]
 
 
-class ContextManagement(Body):
+class ContextManagement(RequestBody):
     """The field `context_management`: what to leave out of a long conversation."""
 
     edits: list[ContextEdit] = Field(default_factory=list)
@@ -184,13 +192,13 @@ class CountBody(SamplingFields):
     """Body of a request to count the tokens of a prompt."""
 
     refused: ClassVar = {
-        "compaction": Refusal("this server does not shorten conversations: leave it out."),
-        "container": Refusal("this server has no containers: leave it out."),
-        "mcp_servers": Refusal("this server calls no others: give their tools as tools."),
-        "thread": Refusal("this server stores no conversations: send all messages."),
+        "compaction": FieldRefusal("this server does not shorten conversations: leave it out."),
+        "container": FieldRefusal("this server has no containers: leave it out."),
+        "mcp_servers": FieldRefusal("this server calls no others: give their tools as tools."),
+        "thread": FieldRefusal("this server stores no conversations: send all messages."),
     }
-    messages: list[MessageFields] = asking("user")
-    system: str | list[Block] | None = None
+    messages: list[MessageFields] = describe_roles("user")
+    system: str | list[ContentBlock] | None = None
     thinking: Thinking | None = None
     tools: list[ToolFields] | None = None
     tool_choice: ChoiceFields | None = None
@@ -200,7 +208,7 @@ class CountBody(SamplingFields):
     def conversation(self) -> tuple[Message, ...]:
         """Return the messages of the prompt, the system prompt first."""
         system = self.system or ""
-        text = system if isinstance(system, str) else _texts(system)
+        text = system if isinstance(system, str) else _block_texts(system)
         first = (Message("system", text),) if text else ()
         return (*first, *(part for message in self.messages for part in message.messages()))
 
@@ -220,7 +228,7 @@ class CountBody(SamplingFields):
 
     def arguments(self) -> dict[str, TemplateValue]:
         """Return the variables of the chat template that the request sets."""
-        given = effort(self.output_config.effort)
+        given = effort_arguments(self.output_config.effort)
         if self.thinking is None:
             return given
         return {**given, "enable_thinking": self.thinking.type != "disabled"}
@@ -233,7 +241,7 @@ class MessagesBody(CountBody):
     stop_sequences: list[str] | None = None
 
 
-def _usage(stats: GenerationStats) -> dict[str, int]:
+def _usage_fields(stats: GenerationStats) -> dict[str, int]:
     return {
         "input_tokens": stats.prompt_tokens - stats.reused_tokens,
         "cache_read_input_tokens": stats.reused_tokens,
@@ -242,17 +250,21 @@ def _usage(stats: GenerationStats) -> dict[str, int]:
     }
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(connection: EngineConnection) -> APIRouter:
     """Make the endpoints."""
     router = APIRouter()
 
-    of_answers = documented("id", "type", "role", "model", "content", "stop_reason", "usage")
+    of_answers = response_documentation(
+        "id", "type", "role", "model", "content", "stop_reason", "usage"
+    )
 
     @router.post("/v1/messages", responses=of_answers)
     async def messages(body: MessagesBody, request: Request) -> Response:
         """Answer the last message."""
-        desk.check_model(body.model)
-        ends = limits(body, body.max_tokens, body.stop_sequences, body.output_config.format)
+        connection.check_model(body.model)
+        ends = generation_options(
+            body, body.max_tokens, body.stop_sequences, body.output_config.format
+        )
         if body.thinking is not None and body.thinking.budget_tokens is not None:
             ends = replace(ends, max_thinking=body.thinking.budget_tokens)
         tools = body.functions_to_call()
@@ -260,26 +272,26 @@ def routes(desk: Desk) -> APIRouter:
         ends = replace(ends, must_call=forced_calls(choice.as_openai(), tools))
         parallel = choice.type != "tool" and not choice.disable_parallel_tool_use
         asked = (body, body.conversation(), ends, body.arguments())
-        begin = desk.chat_answer(*asked, 0, tools, parallel)
+        begin = connection.chat_answer(*asked, 0, tools, parallel)
         head: dict[str, Any] = {
             "id": f"msg_{uuid4().hex}",
             "type": "message",
             "role": "assistant",
-            "model": desk.description.name,
+            "model": connection.description.name,
         }
         if body.stream:
-            events = await begun(desk.events(begin))
+            events = await begun(connection.events(begin))
             return StreamingResponse(_stream(head, events), media_type="text/event-stream")
-        [answer] = await unless_gone(request, desk.written(begin))
-        return JSONResponse({**head, **_message(answer)})
+        [answer] = await unless_gone(request, connection.with_rows_written(begin))
+        return JSONResponse({**head, **_message_fields(answer)})
 
     @router.post("/v1/messages/count_tokens")
     async def count_tokens(body: CountBody) -> dict[str, int]:
         """Count the tokens of the prompt."""
-        desk.check_model(body.model)
+        connection.check_model(body.model)
 
         messages = body.conversation()
-        check_asked(messages)
+        check_messages_given(messages)
 
         def count(engine: Engine) -> int:
             tools = body.functions_to_call()
@@ -287,34 +299,34 @@ def routes(desk: Desk) -> APIRouter:
             session.load_messages(messages)
             return len(session.prompt_tokens())
 
-        return {"input_tokens": await desk.call(count)}
+        return {"input_tokens": await connection.call(count)}
 
     return router
 
 
-def _message(answer: GenerationFinished) -> dict[str, Any]:
+def _message_fields(answer: GenerationFinished) -> dict[str, Any]:
     blocks: list[dict[str, Any]] = []
     if answer.thinking:
         blocks.append({"type": "thinking", "thinking": answer.thinking, "signature": ""})
     if answer.text.strip() or not answer.calls:
         blocks.append({"type": "text", "text": answer.text})
-    blocks += [{**_call(call), "input": json.loads(call.arguments)} for call in answer.calls]
+    blocks += [{**_call_fields(call), "input": json.loads(call.arguments)} for call in answer.calls]
     return {
         "content": blocks,
-        **_stop(answer),
-        "usage": _usage(answer.stats),
+        **_stop_fields(answer),
+        "usage": _usage_fields(answer.stats),
         "timings": timings(answer.stats),
     }
 
 
-def _stop(answer: GenerationFinished) -> dict[str, str | None]:
+def _stop_fields(answer: GenerationFinished) -> dict[str, str | None]:
     """Return why an answer ended, with the stop string of the request where that was the reason."""
     stop = answer.stop_string or None
     reason = "stop_sequence" if stop else STOPS[answer.reason]
     return {"stop_reason": "tool_use" if answer.calls else reason, "stop_sequence": stop}
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _call_fields(call: ToolCall) -> dict[str, Any]:
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
 
 
@@ -324,7 +336,7 @@ EMPTY_BLOCKS = {
 }
 
 
-def _event(name: str, **fields: object) -> str:
+def _event_text(name: str, **fields: object) -> str:
     return f"event: {name}\ndata: {json.dumps({'type': name, **fields}, ensure_ascii=False)}\n\n"
 
 
@@ -334,38 +346,42 @@ async def _stream(head: dict[str, Any], events: AsyncIterator[Event | None]) -> 
     read = GenerationStats()
     if isinstance(first, PromptProgress):
         read = GenerationStats(prompt_tokens=first.total, reused_tokens=first.reused)
-    yield _event("message_start", message={**head, **empty, "usage": _usage(read)})
+    yield _event_text("message_start", message={**head, **empty, "usage": _usage_fields(read)})
     index, kind = -1, ""
     try:
         async for event in events:
             match event:
                 case None:
-                    yield _event("ping")
+                    yield _event_text("ping")
                 case TextPiece():
                     new = "thinking" if event.channel == "thinking" else "text"
                     if new != kind:
                         if kind:
-                            yield _event("content_block_stop", index=index)
+                            yield _event_text("content_block_stop", index=index)
                         index, kind = index + 1, new
                         block = EMPTY_BLOCKS[kind]
-                        yield _event("content_block_start", index=index, content_block=block)
+                        yield _event_text("content_block_start", index=index, content_block=block)
                     delta = {"type": f"{kind}_delta", kind: event.text}
-                    yield _event("content_block_delta", index=index, delta=delta)
+                    yield _event_text("content_block_delta", index=index, delta=delta)
                 case ToolCall():
                     if kind:
-                        yield _event("content_block_stop", index=index)
+                        yield _event_text("content_block_stop", index=index)
                     index, kind = index + 1, "tool_use"
-                    yield _event("content_block_start", index=index, content_block=_call(event))
+                    yield _event_text(
+                        "content_block_start", index=index, content_block=_call_fields(event)
+                    )
                     delta = {"type": "input_json_delta", "partial_json": event.arguments}
-                    yield _event("content_block_delta", index=index, delta=delta)
+                    yield _event_text("content_block_delta", index=index, delta=delta)
                 case GenerationFinished():
                     if kind:
-                        yield _event("content_block_stop", index=index)
-                    ends = _stop(event)
-                    used, figures = _usage(event.stats), timings(event.stats)
-                    yield _event("message_delta", delta=ends, usage=used, timings=figures)
-                    yield _event("message_stop")
+                        yield _event_text("content_block_stop", index=index)
+                    ends = _stop_fields(event)
+                    used, figures = _usage_fields(event.stats), timings(event.stats)
+                    yield _event_text("message_delta", delta=ends, usage=used, timings=figures)
+                    yield _event_text("message_stop")
                 case _:
                     pass
     except Exception as error:
-        yield _event("error", error={"type": "api_error", "message": words_on(error)})
+        yield _event_text(
+            "error", error={"type": "api_error", "message": message_for_client(error)}
+        )

@@ -16,10 +16,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mlx_engine import Engine
 from mlx_engine.server import anthropic_messages, openai_chat, openai_responses, openai_text
-from mlx_engine.server.desk import ClientGone, Desk, check_asked, words_on
-from mlx_engine.server.fields import Body, asking
-from mlx_engine.server.openai_chat import ChatMessage, joined_systems
-from mlx_engine.service.engine_thread import Busy
+from mlx_engine.server.desk import (
+    ClientGone,
+    EngineConnection,
+    check_messages_given,
+    message_for_client,
+)
+from mlx_engine.server.fields import RequestBody, describe_roles
+from mlx_engine.server.openai_chat import ChatMessage, join_system_messages
+from mlx_engine.service.engine_thread import TooManyAnswers
 from mlx_engine.values.errors import (
     EngineError,
     EngineMisuse,
@@ -34,7 +39,7 @@ BODY_S = 30.0
 LONGEST_ERROR = 600
 """Characters of an error's words, which may hold what was sent."""
 STATUS: Sequence[tuple[type[EngineError], int]] = (
-    (Busy, 429),
+    (TooManyAnswers, 429),
     (ModelNotFound, 404),
     (OutOfMemory, 503),
     (EngineMisuse, 503),
@@ -52,17 +57,17 @@ OPEN_TO_ALL = ("/health",)
 
 
 def application(
-    desk: Desk,
+    connection: EngineConnection,
     hosts: Sequence[str],
     key: str | None = None,
     origins: Sequence[str] = (),
-    body_s: float = BODY_S,
+    body_timeout_s: float = BODY_S,
 ) -> FastAPI:
     """Make the ASGI application.
 
     hosts: names that the server is asked by, others are refused, since a page of the web can let a
     name of its own point here. key: what requests must show; None for nothing. origins: web pages
-    that may ask. body_s: seconds to wait for more of a body.
+    that may ask. body_timeout_s: seconds to wait for more of a body.
     """
     from mlx_engine import server
 
@@ -75,12 +80,17 @@ def application(
         responses={status: {"model": _OpenAIError} for status in STATUSES},
     )
     for room in (openai_chat, openai_responses, openai_text):
-        app.include_router(room.routes(desk))
+        app.include_router(room.routes(connection))
     errors: dict[int | str, Any] = {status: {"model": _AnthropicError} for status in STATUSES}
-    app.include_router(anthropic_messages.routes(desk), responses=errors)
-    _add_small_routes(app, desk)
+    app.include_router(anthropic_messages.routes(connection), responses=errors)
+    _add_small_routes(app, connection)
     _add_errors(app)
-    app.add_middleware(_Door, hosts=[host.lower() for host in hosts], key=key, body_s=body_s)
+    app.add_middleware(
+        _RequestGuard,
+        hosts=[host.lower() for host in hosts],
+        key=key,
+        body_timeout_s=body_timeout_s,
+    )
     if origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]
@@ -107,26 +117,26 @@ class _AnthropicError(BaseModel):
     error: _ErrorFields
 
 
-class TokenizeBody(Body):
+class TokenizeBody(RequestBody):
     """Body of a request to tokenize."""
 
     content: str
     add_special: bool = False
 
 
-class DetokenizeBody(Body):
+class DetokenizeBody(RequestBody):
     """Body of a request to turn tokens into text."""
 
     tokens: list[Annotated[int, Field(json_schema_extra={"minimum": 0})]]
 
 
-class TemplateBody(Body):
+class TemplateBody(RequestBody):
     """Body of a request for the prompt that the chat template makes."""
 
-    messages: list[ChatMessage] = asking("user", "tool")
+    messages: list[ChatMessage] = describe_roles("user", "tool")
 
 
-def _add_small_routes(app: FastAPI, desk: Desk) -> None:
+def _add_small_routes(app: FastAPI, connection: EngineConnection) -> None:
     @app.get("/health")
     async def health() -> dict[str, str]:
         """Say that the server runs."""
@@ -135,13 +145,13 @@ def _add_small_routes(app: FastAPI, desk: Desk) -> None:
     @app.get("/v1/models")
     async def models() -> dict[str, object]:
         """List the loaded model."""
-        told = desk.thread.description
+        told = connection.thread.description
         if told is None:
             return {"object": "list", "data": []}
         model = {
             "id": told.name,
             "object": "model",
-            "created": desk.began,
+            "created": connection.began,
             "owned_by": "headstart",
             "context_length": told.context_length,
             "mtp_heads": told.mtp_heads,
@@ -151,9 +161,9 @@ def _add_small_routes(app: FastAPI, desk: Desk) -> None:
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> PlainTextResponse:
         """Count everything since the start, in the text format of Prometheus."""
-        figures = {f"{name}_total": ("counter", n) for name, n in vars(desk.counts).items()}
-        figures["answers_running"] = ("gauge", desk.thread.running)
-        figures["answers_waiting"] = ("gauge", desk.thread.waiting)
+        figures = {f"{name}_total": ("counter", n) for name, n in vars(connection.counts).items()}
+        figures["answers_running"] = ("gauge", connection.thread.running_answers)
+        figures["answers_waiting"] = ("gauge", connection.thread.waiting_answers)
         lines = [
             f"# TYPE headstart_{name} {kind}\nheadstart_{name} {figure}\n"
             for name, (kind, figure) in figures.items()
@@ -163,37 +173,41 @@ def _add_small_routes(app: FastAPI, desk: Desk) -> None:
     @app.post("/tokenize")
     async def tokenize(body: TokenizeBody) -> dict[str, list[int]]:
         """Encode a text, special tokens included."""
-        return {"tokens": await desk.call(lambda e: e.tokenize(body.content, body.add_special))}
+        return {
+            "tokens": await connection.call(lambda e: e.tokenize(body.content, body.add_special))
+        }
 
     @app.post("/detokenize")
     async def detokenize(body: DetokenizeBody) -> dict[str, str]:
         """Decode tokens."""
-        return {"content": await desk.call(lambda engine: engine.detokenize(body.tokens))}
+        return {"content": await connection.call(lambda engine: engine.detokenize(body.tokens))}
 
     @app.post("/apply-template")
     async def apply_template(body: TemplateBody) -> dict[str, str]:
         """Make the prompt of a conversation."""
 
-        messages = joined_systems([message.message() for message in body.messages])
-        check_asked(messages)
+        messages = join_system_messages([message.message() for message in body.messages])
+        check_messages_given(messages)
 
-        def prompt(engine: Engine) -> str:
+        def rendered_prompt(engine: Engine) -> str:
             session = engine.session()
             session.load_messages(messages)
             return engine.detokenize(session.prompt_tokens())
 
-        return {"prompt": await desk.call(prompt)}
+        return {"prompt": await connection.call(rendered_prompt)}
 
 
-class _Door:
+class _RequestGuard:
     """Middleware that lets in requests to known hosts that show the key, of LARGEST_BODY at most.
 
     Raises HTTPException 408 where nothing more of a body comes for body_s seconds. HEAD is answered
     as GET, whose body the web server leaves out.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Sequence[str], key: str | None, body_s: float) -> None:
-        self._app, self._hosts, self._key, self._body_s = app, hosts, key, body_s
+    def __init__(
+        self, app: ASGIApp, hosts: Sequence[str], key: str | None, body_timeout_s: float
+    ) -> None:
+        self._app, self._hosts, self._key, self._body_s = app, hosts, key, body_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -216,17 +230,17 @@ class _Door:
                 raise HTTPException(413)
             return message
 
-        if refusal := self._refusal(request):
+        if refusal := self._refusal_response(request):
             await refusal(scope, receive, send)
         else:
             is_head = scope["method"] == "HEAD"
             await self._app({**scope, "method": "GET"} if is_head else scope, limited, send)
 
-    def _refusal(self, request: Request) -> Response | None:
+    def _refusal_response(self, request: Request) -> Response | None:
         """Make the response to a request that may not come in; None for others."""
         host = PORT.sub("", request.headers.get("host", "")).lower()
         if host not in self._hosts and "*" not in self._hosts:
-            return _error(request, 400, f"This server is not called {host!r}: see --name.")
+            return _error_response(request, 400, f"This server is not called {host!r}: see --name.")
         _, _, bearer = request.headers.get("authorization", "").partition(" ")
         shown = (bearer, request.headers.get("x-api-key", ""))
         key = (self._key or "").encode()
@@ -234,14 +248,14 @@ class _Door:
         if self._key is None or is_right or request.url.path in OPEN_TO_ALL:
             return None
         words = "The key is missing or wrong: send it as “Authorization: Bearer KEY”."
-        return _error(request, 401, words)
+        return _error_response(request, 401, words)
 
 
 def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(EngineError)
     async def engine_error(request: Request, error: EngineError) -> Response:
         status = next(status for kind, status in STATUS if isinstance(error, kind))
-        return _error(request, status, str(error), type(error).__name__)
+        return _error_response(request, status, str(error), type(error).__name__)
 
     @app.exception_handler(ClientGone)
     async def gone(_request: Request, _error: ClientGone) -> Response:
@@ -249,10 +263,12 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def bad_body(request: Request, error: RequestValidationError) -> Response:
-        place, words = _what_is_wrong(error.errors())
+        place, words = _describe_validation_errors(error.errors())
         if not request.headers.get("content-type", "").partition(";")[0].endswith("json"):
-            return _error(request, 415, "Send JSON, with “Content-Type: application/json”.")
-        return _error(request, 400, f"{place}: {words}.", "bad_body", place)
+            return _error_response(
+                request, 415, "Send JSON, with “Content-Type: application/json”."
+            )
+        return _error_response(request, 400, f"{place}: {words}.", "bad_body", place)
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
@@ -266,16 +282,16 @@ def _add_errors(app: FastAPI) -> None:
         status, told = error.status_code, words.get(error.status_code, error.detail)
         if status == 400 and "content-encoding" in request.headers:
             status, told = 415, "The body is compressed: send it without Content-Encoding."
-        response = _error(request, status, told)
+        response = _error_response(request, status, told)
         response.headers.update(error.headers or {})
         return response
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> Response:
-        return _error(request, 500, words_on(error))
+        return _error_response(request, 500, message_for_client(error))
 
 
-def _what_is_wrong(errors: Sequence[Any]) -> tuple[str, str]:
+def _describe_validation_errors(errors: Sequence[Any]) -> tuple[str, str]:
     """Return the place of an error of validation, and words on it.
 
     Where a field has one of several types, errors inside the type that was given count, since they
@@ -295,19 +311,23 @@ def _what_is_wrong(errors: Sequence[Any]) -> tuple[str, str]:
     return ".".join(place) or "body", words
 
 
-def _error(
-    request: Request, status: int, words: str, code: str | None = None, place: str | None = None
+def _error_response(
+    request: Request,
+    http_status: int,
+    words: str,
+    error_code: str | None = None,
+    place: str | None = None,
 ) -> Response:
     """Make an error response in the shape of the interface that was asked."""
     words = words if len(words) <= LONGEST_ERROR else f"{words[:LONGEST_ERROR]}…"
-    kind = "invalid_request_error" if status < 500 else "api_error"
+    kind = "invalid_request_error" if http_status < 500 else "api_error"
     kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
-    kind = kinds.get(status, kind)
+    kind = kinds.get(http_status, kind)
     error: dict[str, str | None] = {"type": kind, "message": words}
     content: dict[str, object] = {"error": error}
     if request.url.path.startswith("/v1/messages"):
         content["type"] = "error"
     else:
-        error |= {"code": code, "param": place}
-    headers = {"Retry-After": "5"} if status == 429 else {}
-    return JSONResponse(content, status, headers)
+        error |= {"code": error_code, "param": place}
+    headers = {"Retry-After": "5"} if http_status == 429 else {}
+    return JSONResponse(content, http_status, headers)

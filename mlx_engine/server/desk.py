@@ -37,7 +37,7 @@ QUIET_S = 10.0
 
 
 @dataclass
-class Counts:
+class ServerCounts:
     """Numbers of everything since the server began, for /metrics."""
 
     requests: int = 0
@@ -58,7 +58,7 @@ class Counts:
 
 
 @dataclass
-class Desk:
+class EngineConnection:
     """Connection of all endpoints to one engine thread and its model.
 
     draft: draft options of requests that set none. tokens: generated so far, also by answers that
@@ -69,7 +69,7 @@ class Desk:
     draft: DraftOptions = field(default_factory=DraftOptions)
     tokens: int = 0
     began: int = field(default_factory=lambda: int(time()))
-    counts: Counts = field(default_factory=Counts)
+    counts: ServerCounts = field(default_factory=ServerCounts)
 
     @property
     def description(self) -> ModelDescription:
@@ -79,13 +79,13 @@ class Desk:
             raise NoModel("No model is loaded: open one, then ask again.")
         return described
 
-    def check_model(self, asked: str) -> None:
+    def check_model(self, requested_model: str) -> None:
         """Raise ModelNotFound if a request names another model than the loaded one."""
-        if asked and asked.casefold() != self.description.name.casefold():
+        if requested_model and requested_model.casefold() != self.description.name.casefold():
             raise ModelNotFound(
                 "The model {asked} is not loaded, {name} is: ask for that, or load the other "
                 "model in the window, or start `headstart serve` with it.",
-                asked=repr(asked[:200]),
+                asked=repr(requested_model[:200]),
                 name=repr(self.description.name),
             )
 
@@ -106,11 +106,11 @@ class Desk:
         heard: list[Event] = []  # of the present round
         ready: list[Event] = []  # for the client; of a slow one the pieces of text are joined
 
-        def wake(_: object = None) -> None:
+        def wake_waiter(_: object = None) -> None:
             with suppress(RuntimeError):  # the server has ended
                 loop.call_soon_threadsafe(arrived.set)
 
-        def hear(event: Event) -> None:
+        def receive_event(event: Event) -> None:
             if isinstance(event, RoundFinished):
                 self.tokens += event.stats.emitted
                 if event.logprobs:
@@ -122,13 +122,13 @@ class Desk:
             with lock:
                 is_idle = not ready
                 for each in heard:
-                    _add(ready, each)
+                    _append_event(ready, each)
             heard.clear()
             if is_idle if is_streamed else isinstance(event, GenerationFinished):
-                wake()
+                wake_waiter()
 
-        asked = self.thread.answer(begin, hear)
-        asked.done.add_done_callback(wake)
+        asked = self.thread.answer(begin, receive_event)
+        asked.done.add_done_callback(wake_waiter)
         tick = loop.call_later(QUIET_S, arrived.set)  # a timeout around every wait costs more
         try:
             while True:
@@ -154,7 +154,7 @@ class Desk:
             tick.cancel()
             asked.stop()
 
-    async def written(self, begin: Callable[[Engine], Events]) -> GenerationFinished:
+    async def with_rows_written(self, begin: Callable[[Engine], Events]) -> GenerationFinished:
         """Return the end of an answer, with its text as streamed: what it continued is left out.
 
         Raises EngineError.
@@ -176,21 +176,21 @@ class Desk:
         arguments: dict[str, TemplateValue],
         choice: int = 0,
         tools: tuple[Tool, ...] = (),
-        parallel: bool = True,
+        allows_parallel_calls: bool = True,
     ) -> Callable[[Engine], Events]:
         """Make the function that begins an answer to messages, on the engine's thread.
 
         An answer as the last message is continued. choice: as `SamplingFields.sampling` has it.
-        parallel: whether the answer may have more than one tool call. Raises BadPrompt where
-        nothing is asked.
+        allows_parallel_calls: whether the answer may have more than one tool call. Raises BadPrompt
+        where nothing is asked.
         """
-        check_asked(messages)
+        check_messages_given(messages)
 
         def begin(engine: Engine) -> Events:
             self.check_model(body.model)  # another one may have taken its place
             session = engine.session(
-                sampling=body.sampling(engine.description.sampling, choice),
-                draft=body.draft.options(self.draft),
+                sampling=body.sampling_options(engine.description.sampling, choice),
+                draft=body.draft.draft_options(self.draft),
                 generation=limits,
                 template_arguments=arguments,
                 tools=tools,
@@ -198,19 +198,19 @@ class Desk:
             session.load_messages(messages)
             goes_on = messages[-1].role == "assistant"
             events = session.continue_answer() if goes_on else session.regenerate()
-            yield from events if parallel else _up_to_a_call(events, session.stop)
+            yield from events if allows_parallel_calls else _until_first_call(events, session.stop)
 
         return begin
 
 
-def check_asked(messages: Sequence[Message]) -> None:
+def check_messages_given(messages: Sequence[Message]) -> None:
     """Raise BadPrompt if messages ask for nothing."""
     roles = {message.role for message in messages}
     if roles.isdisjoint(("user", "tool")) or messages[-1].role == "system":
         raise BadPrompt("messages: nothing is asked, add a message of the user.")
 
 
-def _up_to_a_call(events: Iterator[Event], stop: Callable[[], None]) -> Iterator[Event]:
+def _until_first_call(events: Iterator[Event], stop: Callable[[], None]) -> Iterator[Event]:
     """Yield the events of an answer, which ends behind its first tool call."""
     is_called = False
     for event in events:
@@ -227,7 +227,7 @@ def _up_to_a_call(events: Iterator[Event], stop: Callable[[], None]) -> Iterator
                 yield event
 
 
-def words_on(error: Exception) -> str:
+def message_for_client(error: Exception) -> str:
     """Return an error's message for the client; that of a bug names its entry in the log."""
     if isinstance(error, EngineError):
         return str(error)
@@ -236,7 +236,7 @@ def words_on(error: Exception) -> str:
     return f"This is a bug of Headstart; the server's log has it under {name}."
 
 
-def _add(events: list[Event], event: Event) -> None:
+def _append_event(events: list[Event], event: Event) -> None:
     """Append an event, or a piece of text to the piece before."""
     match event, events[-1] if events else None:
         case TextPiece(), TextPiece() as last if event.channel == last.channel:

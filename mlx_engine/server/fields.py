@@ -25,7 +25,7 @@ TOOL_NAME = r"^[A-Za-z0-9_.\-]{1,64}$"
 NOT_BLANK = "the last message of the user has text that is not blank"
 
 
-class Refusal(NamedTuple):
+class FieldRefusal(NamedTuple):
     """Why this server cannot do what a known field asks. but_for: values that ask for nothing."""
 
     why: str
@@ -40,18 +40,18 @@ def _allow_null(schema: dict[str, Any]) -> None:
             properties[name] = {"anyOf": [properties[name], {"type": "null"}]}
 
 
-def tell(**schema: Any) -> Any:
+def describe_field(**schema: Any) -> Any:
     """Describe a required field in /openapi.json beyond its type; what is sent is checked later."""
     return Field(json_schema_extra=schema)
 
 
-def asking(*roles: str) -> Any:
+def describe_roles(*roles: str) -> Any:
     """Describe messages of which one has one of these roles."""
     one: dict[str, Any] = {"properties": {"role": {"enum": [*roles]}}, "required": ["role"]}
     return Field(min_length=1, description=NOT_BLANK, json_schema_extra={"contains": one})
 
 
-class Body(BaseModel):
+class RequestBody(BaseModel):
     """A request body or a part of one: frozen, of strict types; null is as if absent.
 
     refused: known fields that would change the answer, which this server cannot obey. Other fields
@@ -61,17 +61,17 @@ class Body(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="allow", json_schema_extra=_allow_null
     )
-    refused: ClassVar[Mapping[str, Refusal]] = {}
+    refused: ClassVar[Mapping[str, FieldRefusal]] = {}
 
     @model_validator(mode="before")
     @classmethod
-    def _without_null(cls, given: object) -> object:
-        if not isinstance(given, dict):
-            return given
-        return {name: value for name, value in given.items() if value is not None}
+    def _without_null(cls, field_values: object) -> object:
+        if not isinstance(field_values, dict):
+            return field_values
+        return {name: value for name, value in field_values.items() if value is not None}
 
     @model_validator(mode="after")
-    def _refuse(self) -> Self:
+    def _refuse_unknown_fields(self) -> Self:
         for name, value in (self.model_extra or {}).items():
             refusal = self.refused.get(name)
             if refusal is not None and value and value not in refusal.but_for:
@@ -79,7 +79,7 @@ class Body(BaseModel):
         return self
 
 
-class DraftFields(Body):
+class DraftFields(RequestBody):
     """Draft settings of one request; they change the speed, never the text."""
 
     source: DraftSourceName | None = None
@@ -87,13 +87,13 @@ class DraftFields(Body):
     min_probability: float | None = Field(default=None, ge=0, le=1)
     rule: DraftRule | None = None
 
-    def options(self, otherwise: DraftOptions) -> DraftOptions:
+    def draft_options(self, default_options: DraftOptions) -> DraftOptions:
         """Replace draft options by those of the request. Raises BadOption."""
         given = {name: getattr(self, name) for name in type(self).model_fields}
-        return replace(otherwise, **{name: v for name, v in given.items() if v is not None})
+        return replace(default_options, **{name: v for name, v in given.items() if v is not None})
 
 
-class SamplingFields(Body):
+class SamplingFields(RequestBody):
     """Sampling and draft settings of one request; what is absent is as the model recommends."""
 
     model: str = Field("", description="the name of the loaded model, or nothing")
@@ -121,7 +121,7 @@ class SamplingFields(Body):
     )
     draft: DraftFields = DraftFields()
 
-    def sampling(self, recommended: SamplingOptions, choice: int = 0) -> SamplingOptions:
+    def sampling_options(self, recommended: SamplingOptions, choice: int = 0) -> SamplingOptions:
         """Replace the recommended options by those of the request. Raises BadOption.
 
         choice: number of the answer, of several to one prompt; each has a seed of its own.
@@ -135,14 +135,14 @@ class SamplingFields(Body):
         return replace(recommended, **given)
 
 
-def _token_biases(given: Mapping[str, float]) -> dict[int, float]:
+def _token_biases(biases_by_token: Mapping[str, float]) -> dict[int, float]:
     """Convert the keys of a JSON object to token ids. Raises BadOption."""
-    if not all(token.isdecimal() for token in given):
+    if not all(token.isdecimal() for token in biases_by_token):
         raise BadOption("logit_bias: use token ids as names, such as {{“1234”: -100}}.")
-    return {int(token): bias for token, bias in given.items()}
+    return {int(token): bias for token, bias in biases_by_token.items()}
 
 
-def limits(
+def generation_options(
     body: SamplingFields,
     max_tokens: int | None,
     stop: str | list[str] | None,
@@ -155,7 +155,7 @@ def limits(
     GenerationOptions.
     """
     texts = [stop] if isinstance(stop, str) else stop or []
-    schema = _schema(form)
+    schema = _response_schema(form)
     return GenerationOptions(
         max_tokens,
         tuple(texts),
@@ -167,28 +167,34 @@ def limits(
     )
 
 
-def effort(asked: str | None) -> dict[str, TemplateValue]:
+def effort_arguments(requested_effort: str | None) -> dict[str, TemplateValue]:
     """Return the variables of the chat template that set how much the model thinks."""
-    if asked is None:
+    if requested_effort is None:
         return {}
-    return {"reasoning_effort": asked, **({"enable_thinking": False} if asked == "none" else {})}
+    return {
+        "reasoning_effort": requested_effort,
+        **({"enable_thinking": False} if requested_effort == "none" else {}),
+    }
 
 
 def logprob_entries(scores: Iterable[TokenLogprob]) -> list[dict[str, Any]]:
     """Log-probabilities of the tokens outside thoughts, as OpenAI's interfaces have them."""
     return [
-        {**_entry(score), "top_logprobs": [_entry(other) for other in score.likeliest]}
+        {
+            **_logprob_entry(score),
+            "top_logprobs": [_logprob_entry(other) for other in score.likeliest],
+        }
         for score in scores
         if score.channel == "answer"
     ]
 
 
-def _entry(score: TokenLogprob) -> dict[str, Any]:
+def _logprob_entry(score: TokenLogprob) -> dict[str, Any]:
     text = score.text.decode(errors="replace")
     return {"token": text, "bytes": [*score.text], "logprob": score.logprob}
 
 
-def _schema(form: object) -> dict[str, Any] | None:
+def _response_schema(form: object) -> dict[str, Any] | None:
     """Return the JSON schema of a response format; None for text. Raises BadOption."""
     fields = form if isinstance(form, dict) else {}
     kind = fields.get("type", "text")
@@ -246,7 +252,7 @@ def picture_from_base64(data: object) -> Picture:
         ) from error
 
 
-def documented(*fields: str) -> dict[int | str, dict[str, Any]]:
+def response_documentation(*fields: str) -> dict[int | str, dict[str, Any]]:
     """Describe a response for /openapi.json: an object with these fields, or a stream of events."""
     schema = {"type": "object", "required": [*fields]}
     content = {"application/json": {"schema": schema}, "text/event-stream": {}}

@@ -11,19 +11,19 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from mlx_engine.server.desk import Desk, begun, unless_gone, words_on
+from mlx_engine.server.desk import EngineConnection, begun, message_for_client, unless_gone
 from mlx_engine.server.fields import (
-    Body,
-    Refusal,
+    FieldRefusal,
+    RequestBody,
     SamplingFields,
-    asking,
-    documented,
-    effort,
+    describe_field,
+    describe_roles,
+    effort_arguments,
     forced_calls,
-    limits,
+    generation_options,
     logprob_entries,
     picture_in,
-    tell,
+    response_documentation,
     timings,
 )
 from mlx_engine.values.conversation import (
@@ -54,19 +54,21 @@ STOPS: dict[FinishReason, str] = {
 }
 _TEXTS = ("text", "input_text", "output_text", "reasoning_text")
 _PICTURES = ("image_url", "input_image")
-MODERATION = Refusal("this server judges no texts: leave it out.")
-VERBOSITY = Refusal("no model here has such a setting: ask for it in the messages.", ("medium",))
+MODERATION = FieldRefusal("this server judges no texts: leave it out.")
+VERBOSITY = FieldRefusal(
+    "no model here has such a setting: ask for it in the messages.", ("medium",)
+)
 
 
-class Part(Body):
+class ContentPart(RequestBody):
     """A part of a message's content."""
 
-    type: str = tell(enum=[*_TEXTS, *_PICTURES])
+    type: str = describe_field(enum=[*_TEXTS, *_PICTURES])
     text: str | None = None
     image_url: str | dict[str, Any] | None = None
 
 
-class Function(Body):
+class Function(RequestBody):
     """A function that the model may call, or what it calls it with."""
 
     name: str
@@ -76,7 +78,7 @@ class Function(Body):
     strict: bool | None = None
 
 
-class FunctionTool(Body):
+class FunctionTool(RequestBody):
     """A tool, or a call of one."""
 
     type: Literal["function"] = "function"
@@ -84,15 +86,15 @@ class FunctionTool(Body):
     function: Function
 
 
-class ChatMessage(Body):
+class ChatMessage(RequestBody):
     """A message of the conversation."""
 
     refused: ClassVar = {
-        "function_call": Refusal("use tool_calls instead."),
-        "audio": Refusal("this model reads text alone: leave it out."),
+        "function_call": FieldRefusal("use tool_calls instead."),
+        "audio": FieldRefusal("this model reads text alone: leave it out."),
     }
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[Part] | None = None
+    content: str | list[ContentPart] | None = None
     reasoning_content: str | None = None
     tool_calls: list[FunctionTool] | None = None
     tool_call_id: str | None = None
@@ -116,7 +118,7 @@ class Content(NamedTuple):
     images: tuple[Picture, ...]
 
 
-def content_of(content: str | list[Part], *, can_show: bool) -> Content:
+def content_of(content: str | list[ContentPart], *, can_show: bool) -> Content:
     """Join the parts of a message's content. can_show: pictures are allowed.
 
     Raises BadOption for other parts, BadPicture.
@@ -139,7 +141,7 @@ def content_of(content: str | list[Part], *, can_show: bool) -> Content:
     return Content("\n".join(texts), tuple(images))
 
 
-class StreamOptions(Body):
+class StreamOptions(RequestBody):
     """What a stream holds beside the text."""
 
     include_usage: bool = False
@@ -149,15 +151,15 @@ class ChatBody(SamplingFields):
     """Body of a request for a chat completion."""
 
     refused: ClassVar = {
-        "audio": Refusal("this server answers in text alone: leave it out."),
-        "function_call": Refusal("use tools and tool_choice instead."),
-        "functions": Refusal("use tools instead."),
-        "modalities": Refusal("this server answers in text alone: leave it out.", (["text"],)),
+        "audio": FieldRefusal("this server answers in text alone: leave it out."),
+        "function_call": FieldRefusal("use tools and tool_choice instead."),
+        "functions": FieldRefusal("use tools instead."),
+        "modalities": FieldRefusal("this server answers in text alone: leave it out.", (["text"],)),
         "moderation": MODERATION,
         "verbosity": VERBOSITY,
-        "web_search_options": Refusal("this server does not search the web: leave it out."),
+        "web_search_options": FieldRefusal("this server does not search the web: leave it out."),
     }
-    messages: list[ChatMessage] = asking("user", "tool")
+    messages: list[ChatMessage] = describe_roles("user", "tool")
     stream_options: StreamOptions | None = None
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
@@ -174,7 +176,7 @@ class ChatBody(SamplingFields):
 
     def conversation(self) -> tuple[Message, ...]:
         """Return the messages; system messages at the beginning are joined."""
-        return joined_systems([message.message() for message in self.messages])
+        return join_system_messages([message.message() for message in self.messages])
 
     def functions_to_call(self) -> tuple[Tool, ...]:
         """Return the tools that the model may ask for. Raises BadOption."""
@@ -186,10 +188,10 @@ class ChatBody(SamplingFields):
 
     def arguments(self) -> dict[str, TemplateValue]:
         """Return the variables of the chat template that the request sets."""
-        return {**effort(self.reasoning_effort), **self.chat_template_kwargs}
+        return {**effort_arguments(self.reasoning_effort), **self.chat_template_kwargs}
 
 
-def joined_systems(messages: list[Message]) -> tuple[Message, ...]:
+def join_system_messages(messages: list[Message]) -> tuple[Message, ...]:
     """Join the system messages at the beginning of a conversation into one."""
     count = next((n for n, m in enumerate(messages) if m.role != "system"), len(messages))
     texts = [message.text for message in messages[:count] if message.text]
@@ -207,58 +209,64 @@ def usage(stats: GenerationStats) -> dict[str, Any]:
     }
 
 
-def stopping_word(answer: GenerationFinished) -> dict[str, str]:
+def stop_string_field(answer: GenerationFinished) -> dict[str, str]:
     """Name the stop string that ended an answer, as llama.cpp does; nothing where none did."""
     return {"stopping_word": answer.stop_string} if answer.stop_string else {}
 
 
-def sse(value: object) -> str:
+def event_text(value: object) -> str:
     """Format a value as a server-sent event."""
     return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(connection: EngineConnection) -> APIRouter:
     """Make the endpoint."""
     router = APIRouter()
 
-    of_answers = documented("id", "object", "created", "model", "choices", "usage", "timings")
+    of_answers = response_documentation(
+        "id", "object", "created", "model", "choices", "usage", "timings"
+    )
 
     @router.post("/v1/chat/completions", responses=of_answers)
     async def chat_completions(body: ChatBody, request: Request) -> Response:
         """Answer the last message."""
-        desk.check_model(body.model)
+        connection.check_model(body.model)
         given = body.max_completion_tokens
         most = body.max_tokens if given is None else given
         top = body.top_logprobs if body.logprobs else None
         if body.top_logprobs and not body.logprobs:
             raise BadOption("top_logprobs: set logprobs to true as well.")
-        ends = limits(body, most, body.stop, body.response_format, top)
+        ends = generation_options(body, most, body.stop, body.response_format, top)
         tools = body.functions_to_call()
         ends = replace(ends, must_call=forced_calls(body.tool_choice, tools))
         asked = (body, body.conversation(), ends, body.arguments())
         parallel = body.parallel_tool_calls and not isinstance(body.tool_choice, dict)
-        begins = [desk.chat_answer(*asked, choice, tools, parallel) for choice in range(body.n)]
+        begins = [
+            connection.chat_answer(*asked, choice, tools, parallel) for choice in range(body.n)
+        ]
         head: dict[str, Any] = {
             "id": f"chatcmpl-{uuid4().hex}",
             "created": int(time()),
-            "model": desk.description.name,
+            "model": connection.description.name,
         }
         if body.stream:
             if body.n > 1:
                 raise BadOption("n: a stream has one answer: set n to 1.")
-            events = await begun(desk.events(begins[0]))
+            events = await begun(connection.events(begins[0]))
             has_usage = body.stream_options is not None and body.stream_options.include_usage
             head["object"] = "chat.completion.chunk"
-            first = _delta({"role": "assistant", "content": ""})
-            chunks = stream(head, first, _piece, _delta({}), _logprobs, events, has_usage)
+            first = _delta_chunk({"role": "assistant", "content": ""})
+            chunks = stream(
+                head, first, _text_chunk, _delta_chunk({}), _logprobs, events, has_usage
+            )
             return StreamingResponse(chunks, media_type="text/event-stream")
-        answers = await unless_gone(request, *map(desk.written, begins))
-        return JSONResponse({**head, "object": "chat.completion", **_completion(answers)})
+        answers = await unless_gone(request, *map(connection.with_rows_written, begins))
+        return JSONResponse({**head, "object": "chat.completion", **_completion_fields(answers)})
 
     return router
 
 
-def _completion(answers: list[GenerationFinished]) -> dict[str, Any]:
+def _completion_fields(answers: list[GenerationFinished]) -> dict[str, Any]:
     counted = [usage(answer.stats) for answer in answers]
     total = dict(counted[0])
     total["completion_tokens"] = sum(count["completion_tokens"] for count in counted)
@@ -267,10 +275,10 @@ def _completion(answers: list[GenerationFinished]) -> dict[str, Any]:
         "choices": [
             {
                 "index": index,
-                "message": _message(answer),
+                "message": _message_fields(answer),
                 "logprobs": _logprobs(answer.logprobs),
                 "finish_reason": "tool_calls" if answer.calls else STOPS[answer.reason],
-                **stopping_word(answer),
+                **stop_string_field(answer),
             }
             for index, answer in enumerate(answers)
         ],
@@ -279,17 +287,17 @@ def _completion(answers: list[GenerationFinished]) -> dict[str, Any]:
     }
 
 
-def _message(answer: GenerationFinished) -> dict[str, Any]:
+def _message_fields(answer: GenerationFinished) -> dict[str, Any]:
     fields: dict[str, Any] = {"role": "assistant", "content": answer.text}
     if answer.thinking:
         fields["reasoning_content"] = answer.thinking
     if answer.calls:
         fields["content"] = answer.text.strip() or None
-        fields["tool_calls"] = [_call(call) for call in answer.calls]
+        fields["tool_calls"] = [_call_fields(call) for call in answer.calls]
     return fields
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _call_fields(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
 
@@ -298,12 +306,14 @@ def _logprobs(scores: Sequence[TokenLogprob]) -> dict[str, Any] | None:
     return {"content": logprob_entries(scores), "refusal": None} if scores else None
 
 
-def _delta(fields: dict[str, Any]) -> dict[str, Any]:
+def _delta_chunk(fields: dict[str, Any]) -> dict[str, Any]:
     return {"index": 0, "delta": fields, "logprobs": None, "finish_reason": None}
 
 
-def _piece(piece: TextPiece) -> dict[str, Any]:
-    return _delta({"content" if piece.channel == "answer" else "reasoning_content": piece.text})
+def _text_chunk(piece: TextPiece) -> dict[str, Any]:
+    return _delta_chunk(
+        {"content" if piece.channel == "answer" else "reasoning_content": piece.text}
+    )
 
 
 async def stream(
@@ -322,7 +332,7 @@ async def stream(
     piece before.
     """
     calls, scores = 0, list[TokenLogprob]()
-    yield sse({**head, "choices": [first]})
+    yield event_text({**head, "choices": [first]})
     try:
         async for event in events:
             match event:
@@ -333,21 +343,21 @@ async def stream(
                 case TextPiece():
                     scored = choice(event) | {"logprobs": logprobs(scores)}
                     scores.clear()
-                    yield sse({**head, "choices": [scored]})
+                    yield event_text({**head, "choices": [scored]})
                 case ToolCall():
-                    call = _delta({"tool_calls": [{"index": calls, **_call(event)}]})
-                    yield sse({**head, "choices": [call]})
+                    call = _delta_chunk({"tool_calls": [{"index": calls, **_call_fields(event)}]})
+                    yield event_text({**head, "choices": [call]})
                     calls += 1
                 case GenerationFinished():
                     reason = "tool_calls" if calls else STOPS[event.reason]
-                    end = {**last, "finish_reason": reason, **stopping_word(event)}
+                    end = {**last, "finish_reason": reason, **stop_string_field(event)}
                     end["logprobs"] = logprobs(scores)
-                    yield sse({**head, "choices": [end], "timings": timings(event.stats)})
+                    yield event_text({**head, "choices": [end], "timings": timings(event.stats)})
                     if has_usage:
-                        yield sse({**head, "choices": [], "usage": usage(event.stats)})
+                        yield event_text({**head, "choices": [], "usage": usage(event.stats)})
                 case _:
                     pass
     except Exception as error:
         fields = {"type": "server_error", "code": type(error).__name__, "param": None}
-        yield sse({"error": {"message": words_on(error), **fields}})
+        yield event_text({"error": {"message": message_for_client(error), **fields}})
     yield "data: [DONE]\n\n"

@@ -13,26 +13,26 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from mlx_engine.server.desk import Desk, begun, unless_gone, words_on
+from mlx_engine.server.desk import EngineConnection, begun, message_for_client, unless_gone
 from mlx_engine.server.fields import (
     TOOL_NAME,
-    Body,
-    Refusal,
+    FieldRefusal,
+    RequestBody,
     SamplingFields,
-    documented,
-    effort,
+    describe_field,
+    effort_arguments,
     forced_calls,
-    limits,
+    generation_options,
     logprob_entries,
-    tell,
+    response_documentation,
     timings,
 )
 from mlx_engine.server.openai_chat import (
     MODERATION,
     VERBOSITY,
-    Part,
+    ContentPart,
     content_of,
-    joined_systems,
+    join_system_messages,
 )
 from mlx_engine.values.conversation import (
     Event,
@@ -51,48 +51,50 @@ from mlx_engine.values.stats import GenerationStats
 MOST_REMEMBERED = 256
 """Responses whose conversation a later request can continue; the oldest are forgotten."""
 
-NO_CODE = Refusal("this server runs no code that calls tools: leave it out.", (["direct"],))
+NO_CODE = FieldRefusal("this server runs no code that calls tools: leave it out.", (["direct"],))
 
 Item = dict[str, Any]
 
 
-class InputItem(Body):
+class InputItem(RequestBody):
     """An item of the input: a message, reasoning, a call or the result of one."""
 
     type: str = "message"
     role: Literal["system", "developer", "user", "assistant"] | None = None
-    content: str | list[Part] | None = None
+    content: str | list[ContentPart] | None = None
     call_id: str = ""
     name: str = ""
     arguments: str = "{}"
-    output: str | list[Part] = ""
+    output: str | list[ContentPart] = ""
 
 
-class FunctionFields(Body):
+class FunctionFields(RequestBody):
     """A tool of the model."""
 
     refused: ClassVar = {
         "allowed_callers": NO_CODE,
-        "async": Refusal("this server waits for the results of calls: leave it out."),
+        "async": FieldRefusal("this server waits for the results of calls: leave it out."),
     }
-    type: str = tell(enum=["function"])
+    type: str = describe_field(enum=["function"])
     name: str = Field("", json_schema_extra={"pattern": TOOL_NAME})
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
 
-class Reasoning(Body):
+class Reasoning(RequestBody):
     """How much the model thinks."""
 
     refused: ClassVar = {
-        "context": Refusal("the chat template decides which thoughts are read again.", ("auto",)),
-        "mode": Refusal("this server has one mode: leave it out.", ("standard",)),
+        "context": FieldRefusal(
+            "the chat template decides which thoughts are read again.", ("auto",)
+        ),
+        "mode": FieldRefusal("this server has one mode: leave it out.", ("standard",)),
     }
     effort: str | None = None
 
 
-class TextFormat(Body):
+class TextFormat(RequestBody):
     """Form of the answer."""
 
     refused: ClassVar = {"verbosity": VERBOSITY}
@@ -103,16 +105,21 @@ class ResponseBody(SamplingFields):
     """Body of a request for a response."""
 
     refused: ClassVar = {
-        "access_programs": Refusal("this server has no such programs: leave it out."),
-        "background": Refusal("this server answers at once: leave it out."),
-        "context_management": Refusal("this server does not shorten conversations: leave it out."),
-        "conversation": Refusal("this server stores none: use previous_response_id."),
-        "image": Refusal("this server makes no images: leave it out."),
+        "access_programs": FieldRefusal("this server has no such programs: leave it out."),
+        "background": FieldRefusal("this server answers at once: leave it out."),
+        "context_management": FieldRefusal(
+            "this server does not shorten conversations: leave it out."
+        ),
+        "conversation": FieldRefusal("this server stores none: use previous_response_id."),
+        "image": FieldRefusal("this server makes no images: leave it out."),
         "moderation": MODERATION,
-        "prompt": Refusal("this server stores no prompts: send instructions and input."),
-        "truncation": Refusal("this server drops nothing: use “disabled”.", ("disabled",)),
+        "prompt": FieldRefusal("this server stores no prompts: send instructions and input."),
+        "truncation": FieldRefusal("this server drops nothing: use “disabled”.", ("disabled",)),
     }
-    input: Annotated[str, tell(pattern=r"\S")] | Annotated[list[InputItem], tell(minItems=1)]
+    input: (
+        Annotated[str, describe_field(pattern=r"\S")]
+        | Annotated[list[InputItem], describe_field(minItems=1)]
+    )
     instructions: str | None = None
     previous_response_id: str | None = None
     max_output_tokens: int | None = Field(None, ge=1)
@@ -135,7 +142,7 @@ class ResponseBody(SamplingFields):
         """Return the input as messages. Raises BadOption for items that cannot be read."""
         if isinstance(self.input, str):
             return [Message("user", self.input)]
-        return _joined_answers(_message(item) for item in self.input)
+        return _joined_answers(_message_fields(item) for item in self.input)
 
     def functions_to_call(self) -> tuple[Tool, ...]:
         """Return the tools that the model may ask for. Raises BadOption."""
@@ -152,10 +159,10 @@ class ResponseBody(SamplingFields):
 
     def arguments(self) -> dict[str, TemplateValue]:
         """Return the variables of the chat template that the request sets."""
-        return effort(None if self.reasoning is None else self.reasoning.effort)
+        return effort_arguments(None if self.reasoning is None else self.reasoning.effort)
 
 
-def _message(item: InputItem) -> Message:
+def _message_fields(item: InputItem) -> Message:
     """Convert an item of the input. Raises BadOption."""
     match item.type:
         case "message":
@@ -173,7 +180,7 @@ def _message(item: InputItem) -> Message:
     raise BadOption("input: an item of the type {kind} cannot be read.", kind=repr(item.type[:60]))
 
 
-def _text(content: str | list[Part]) -> str:
+def _text(content: str | list[ContentPart]) -> str:
     return content_of(content, can_show=False).text
 
 
@@ -190,7 +197,7 @@ def _joined_answers(messages: Iterator[Message]) -> list[Message]:
     return joined
 
 
-def _usage(stats: GenerationStats) -> dict[str, Any]:
+def _usage_fields(stats: GenerationStats) -> dict[str, Any]:
     return {
         "input_tokens": stats.prompt_tokens,
         "input_tokens_details": {"cached_tokens": stats.reused_tokens},
@@ -201,7 +208,7 @@ def _usage(stats: GenerationStats) -> dict[str, Any]:
 
 
 @dataclass
-class _Output:
+class _ResponseOutput:
     """A response while it is generated: items so far, and their events."""
 
     fields: dict[str, Any]
@@ -210,11 +217,11 @@ class _Output:
     _scores: list[dict[str, Any]] = field(default_factory=list)
     _number: int = -1
 
-    def response(self, status: str = "in_progress", **fields: object) -> dict[str, Any]:
+    def response(self, response_status: str = "in_progress", **fields: object) -> dict[str, Any]:
         """Return the response object."""
-        return {**self.fields, "status": status, "output": self.items, **fields}
+        return {**self.fields, "status": response_status, "output": self.items, **fields}
 
-    def event(self, name: str, **fields: object) -> dict[str, Any]:
+    def next_event(self, name: str, **fields: object) -> dict[str, Any]:
         """Make an event of the stream."""
         self._number += 1
         return {"type": name, "sequence_number": self._number, **fields}
@@ -222,7 +229,7 @@ class _Output:
     def begin(self) -> Iterator[dict[str, Any]]:
         """Yield the events before the first item."""
         for name in ("response.created", "response.in_progress"):
-            yield self.event(name, response=self.response())
+            yield self.next_event(name, response=self.response())
 
     def add(self, event: Event) -> Iterator[dict[str, Any]]:
         """Convert an event of the engine to events of the stream."""
@@ -235,7 +242,7 @@ class _Output:
                     return
                 if kind != self._kind:
                     yield from self._end_item()
-                    yield from self._begin_text(kind)
+                    yield from self._begin_text_item(kind)
                 part = self.items[-1]["content"][0]
                 part["text"] += event.text
                 scores, self._scores = self._scores, []
@@ -251,7 +258,7 @@ class _Output:
                 place = {"item_id": item["id"], "output_index": len(self.items) - 1}
                 for end, name in (("delta", "delta"), ("done", "arguments")):
                     fields = {**place, name: event.arguments}
-                    yield self.event(f"response.function_call_arguments.{end}", **fields)
+                    yield self.next_event(f"response.function_call_arguments.{end}", **fields)
                 yield self._item_event("done", item)
             case GenerationFinished():
                 yield from self._end_item()
@@ -261,14 +268,14 @@ class _Output:
                 response = self.response(
                     status,
                     incomplete_details=why,
-                    usage=_usage(event.stats),
+                    usage=_usage_fields(event.stats),
                     timings=timings(event.stats),
                 )
-                yield self.event(f"response.{status}", response=response)
+                yield self.next_event(f"response.{status}", response=response)
             case _:
                 pass
 
-    def _begin_text(self, kind: str) -> Iterator[dict[str, Any]]:
+    def _begin_text_item(self, kind: str) -> Iterator[dict[str, Any]]:
         self._kind = kind
         part: dict[str, Any] = {"type": "reasoning_text", "text": ""}
         item: Item = {"id": f"rs_{uuid4().hex}", "type": kind, "summary": []}
@@ -278,7 +285,9 @@ class _Output:
         item |= {"status": "in_progress", "content": [part]}
         self.items.append(item)
         yield self._item_event("added", item | {"content": []})
-        yield self.event("response.content_part.added", part=dict(part), **self._place())
+        yield self.next_event(
+            "response.content_part.added", part=dict(part), **self._item_position()
+        )
 
     def _end_item(self) -> Iterator[dict[str, Any]]:
         if self._kind:
@@ -286,38 +295,45 @@ class _Output:
             item["status"] = "completed"
             [part] = item["content"]
             yield self._text_event("done", part.get("logprobs"), text=part["text"])
-            yield self.event("response.content_part.done", part=part, **self._place())
+            yield self.next_event("response.content_part.done", part=part, **self._item_position())
             yield self._item_event("done", item)
             self._kind = ""
 
     def _text_event(self, end: str, scores: object, **fields: object) -> dict[str, Any]:
         name = "output_text" if self._kind == "message" else "reasoning_text"
         more = {"logprobs": scores} if name == "output_text" else {}
-        return self.event(f"response.{name}.{end}", **self._place(), **fields, **more)
+        return self.next_event(f"response.{name}.{end}", **self._item_position(), **fields, **more)
 
-    def _place(self) -> dict[str, Any]:
+    def _item_position(self) -> dict[str, Any]:
         at = {"item_id": self.items[-1]["id"], "output_index": len(self.items) - 1}
         return {**at, "content_index": 0}
 
     def _item_event(self, end: str, item: Item) -> dict[str, Any]:
         index = len(self.items) - 1
-        return self.event(f"response.output_item.{end}", output_index=index, item=dict(item))
+        return self.next_event(f"response.output_item.{end}", output_index=index, item=dict(item))
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(connection: EngineConnection) -> APIRouter:
     """Make the endpoint."""
     router = APIRouter()
     remembered = OrderedDict[str, tuple[Message, ...]]()
 
-    def remember(name: str, asked: tuple[Message, ...], last: GenerationFinished) -> None:
-        remembered[name] = (*asked, Message("assistant", last.text, last.thinking, last.calls))
+    def remember_response(
+        name: str, request_messages: tuple[Message, ...], last: GenerationFinished
+    ) -> None:
+        remembered[name] = (
+            *request_messages,
+            Message("assistant", last.text, last.thinking, last.calls),
+        )
         while len(remembered) > MOST_REMEMBERED:
             remembered.popitem(last=False)
 
-    @router.post("/v1/responses", responses=documented("id", "object", "output", "usage"))
+    @router.post(
+        "/v1/responses", responses=response_documentation("id", "object", "output", "usage")
+    )
     async def responses(body: ResponseBody, request: Request) -> Response:
         """Answer the input."""
-        desk.check_model(body.model)
+        connection.check_model(body.model)
         earlier: tuple[Message, ...] = ()
         if body.previous_response_id is not None:
             if body.previous_response_id not in remembered:
@@ -329,20 +345,22 @@ def routes(desk: Desk) -> APIRouter:
             earlier = remembered[body.previous_response_id]
         system = [Message("system", body.instructions)] if body.instructions else []
         asked = tuple(_joined_answers(iter([*earlier, *body.messages()])))
-        prompt = joined_systems([*system, *asked])
-        ends = limits(body, body.max_output_tokens, None, body.text.format, body.logprobs)
+        prompt = join_system_messages([*system, *asked])
+        ends = generation_options(
+            body, body.max_output_tokens, None, body.text.format, body.logprobs
+        )
         tools = body.functions_to_call()
         ends = replace(ends, must_call=forced_calls(body.tool_choice, tools))
         parallel = body.parallel_tool_calls and not isinstance(body.tool_choice, dict)
-        begin = desk.chat_answer(body, prompt, ends, body.arguments(), 0, tools, parallel)
-        output = _Output(_fields(body, desk.description.name))
+        begin = connection.chat_answer(body, prompt, ends, body.arguments(), 0, tools, parallel)
+        output = _ResponseOutput(_fixed_response_fields(body, connection.description.name))
 
         async def told(
             events: AsyncIterator[Event | None],
         ) -> AsyncIterator[dict[str, Any] | None]:
             async for event in events:
                 if isinstance(event, GenerationFinished):
-                    remember(output.fields["id"], asked, event)
+                    remember_response(output.fields["id"], asked, event)
                 if event is None:
                     yield None
                 else:
@@ -351,7 +369,7 @@ def routes(desk: Desk) -> APIRouter:
 
         async def whole() -> dict[str, Any]:
             last: dict[str, Any] = {}
-            async with aclosing(desk.events(begin)) as events:
+            async with aclosing(connection.events(begin)) as events:
                 async for item in told(events):
                     last = item or last
             response: dict[str, Any] = last["response"]
@@ -360,13 +378,13 @@ def routes(desk: Desk) -> APIRouter:
         if not body.stream:
             [response] = await unless_gone(request, whole())
             return JSONResponse(response)
-        stream = _stream(output, told(await begun(desk.events(begin))))
+        stream = _stream(output, told(await begun(connection.events(begin))))
         return StreamingResponse(stream, media_type="text/event-stream")
 
     return router
 
 
-def _fields(body: ResponseBody, model: str) -> dict[str, Any]:
+def _fixed_response_fields(body: ResponseBody, model: str) -> dict[str, Any]:
     """Return the fields of a response that stay as they are."""
     return {
         "id": f"resp_{uuid4().hex}",
@@ -391,17 +409,19 @@ def _fields(body: ResponseBody, model: str) -> dict[str, Any]:
 
 
 async def _stream(
-    output: _Output, events: AsyncIterator[dict[str, Any] | None]
+    output: _ResponseOutput, events: AsyncIterator[dict[str, Any] | None]
 ) -> AsyncIterator[str]:
     for event in output.begin():
-        yield _sse(event)
+        yield _event_text(event)
     try:
         async for item in events:
-            yield ": still reading\n\n" if item is None else _sse(item)
+            yield ": still reading\n\n" if item is None else _event_text(item)
     except Exception as error:
-        told = {"code": "server_error", "message": words_on(error)}
-        yield _sse(output.event("response.failed", response=output.response("failed", error=told)))
+        told = {"code": "server_error", "message": message_for_client(error)}
+        yield _event_text(
+            output.next_event("response.failed", response=output.response("failed", error=told))
+        )
 
 
-def _sse(event: dict[str, Any]) -> str:
+def _event_text(event: dict[str, Any]) -> str:
     return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n"

@@ -12,13 +12,19 @@ from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mlx_engine import Engine
-from mlx_engine.server.desk import Desk, begun, unless_gone
-from mlx_engine.server.fields import Refusal, SamplingFields, documented, limits, timings
+from mlx_engine.server.desk import EngineConnection, begun, unless_gone
+from mlx_engine.server.fields import (
+    FieldRefusal,
+    SamplingFields,
+    generation_options,
+    response_documentation,
+    timings,
+)
 from mlx_engine.server.openai_chat import (
     MOST_CHOICES,
     STOPS,
     StreamOptions,
-    stopping_word,
+    stop_string_field,
     stream,
     usage,
 )
@@ -37,8 +43,8 @@ class CompletionBody(SamplingFields):
     """Body of a request for continuations."""
 
     refused: ClassVar = {
-        "suffix": Refusal("this server cannot fill in the middle: leave it out."),
-        "best_of": Refusal("this server does not choose among answers: leave it out.", (1,)),
+        "suffix": FieldRefusal("this server cannot fill in the middle: leave it out."),
+        "best_of": FieldRefusal("this server does not choose among answers: leave it out.", (1,)),
     }
     prompt: str | list[int] | list[str] | list[list[int]] = Field(union_mode="left_to_right")
     stream_options: StreamOptions | None = None
@@ -59,24 +65,26 @@ class CompletionBody(SamplingFields):
         return list(given)  # type: ignore[arg-type]
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(connection: EngineConnection) -> APIRouter:
     """Make the endpoint."""
     router = APIRouter()
 
-    of_answers = documented("id", "object", "created", "model", "choices", "usage", "timings")
+    of_answers = response_documentation(
+        "id", "object", "created", "model", "choices", "usage", "timings"
+    )
 
     @router.post("/v1/completions", responses=of_answers)
     async def completions(body: CompletionBody, request: Request) -> Response:
         """Continue each prompt."""
-        desk.check_model(body.model)
+        connection.check_model(body.model)
         asked = [(prompt, choice) for prompt in body.prompts() for choice in range(body.n)]
         head = {
             "id": f"cmpl-{uuid4().hex}",
             "object": "text_completion",
             "created": int(time()),
-            "model": desk.description.name,
+            "model": connection.description.name,
         }
-        echoed = [await _echo(desk, prompt) if body.echo else "" for prompt, _ in asked]
+        echoed = [await _echo(connection, prompt) if body.echo else "" for prompt, _ in asked]
         if body.max_tokens == 0 and not body.echo:
             raise BadOption("max_tokens: without echo nothing is asked for: use 1 or more.")
         if body.stream:
@@ -84,56 +92,58 @@ def routes(desk: Desk) -> APIRouter:
                 raise BadOption("logprobs, max_tokens=0: not in a stream.")
             if len(asked) > 1:
                 raise BadOption("prompt, n: a stream has one answer: ask for one.")
-            events = await begun(desk.events(_continuation(desk, body, *asked[0])))
+            events = await begun(connection.events(_answer_function(connection, body, *asked[0])))
             has_usage = body.stream_options is not None and body.stream_options.include_usage
-            first, last = _choice(echoed[0]), _choice("")
-            chunks = stream(head, first, _piece, last, lambda _: None, events, has_usage)
+            first, last = _choice_fields(echoed[0]), _choice_fields("")
+            chunks = stream(head, first, _text_chunk, last, lambda _: None, events, has_usage)
             return StreamingResponse(chunks, media_type="text/event-stream")
-        works = (_finish_continuation(desk, body, *prompt) for prompt in asked)
+        works = (_finish_continuation(connection, body, *prompt) for prompt in asked)
         written = await unless_gone(request, *works)
         scores = [
-            await _logprobs(desk, body, prompt, answer)
+            await _logprobs(connection, body, prompt, answer)
             for (prompt, _), answer in zip(asked, written, strict=True)
         ]
-        return JSONResponse({**head, **_completion(written, echoed, scores)})
+        return JSONResponse({**head, **_completion_fields(written, echoed, scores)})
 
     return router
 
 
-async def _echo(desk: Desk, prompt: Prompt) -> str:
+async def _echo(connection: EngineConnection, prompt: Prompt) -> str:
     if isinstance(prompt, str):
         return prompt
-    return await desk.call(lambda engine: engine.detokenize(prompt))
+    return await connection.call(lambda engine: engine.detokenize(prompt))
 
 
 async def _finish_continuation(
-    desk: Desk, body: CompletionBody, prompt: Prompt, choice: int
+    connection: EngineConnection, body: CompletionBody, prompt: Prompt, choice: int
 ) -> GenerationFinished:
     """Generate a whole continuation; an empty one for max_tokens 0."""
     if body.max_tokens != 0:
-        return await desk.written(_continuation(desk, body, prompt, choice))
-    tokens = await desk.call(partial(_tokens, prompt))
+        return await connection.with_rows_written(
+            _answer_function(connection, body, prompt, choice)
+        )
+    tokens = await connection.call(partial(_prompt_token_ids, prompt))
     return GenerationFinished("max-tokens", GenerationStats(prompt_tokens=len(tokens)), "")
 
 
-def _tokens(prompt: Prompt, engine: Engine) -> list[int]:
+def _prompt_token_ids(prompt: Prompt, engine: Engine) -> list[int]:
     return engine.tokenize(prompt, add_special=True) if isinstance(prompt, str) else prompt
 
 
 async def _logprobs(
-    desk: Desk, body: CompletionBody, prompt: Prompt, answer: GenerationFinished
+    connection: EngineConnection, body: CompletionBody, prompt: Prompt, answer: GenerationFinished
 ) -> dict[str, Any] | None:
     """Score the tokens of a continuation and, with echo, of its prompt; None where not asked."""
     if body.logprobs is None:
         return None
     top = body.logprobs
 
-    def score(engine: Engine) -> dict[str, Any]:
+    def score_prompt(engine: Engine) -> dict[str, Any]:
         tokens: list[int] = []
         chosen: list[float | None] = []
         likely: list[dict[int, float] | None] = []
         if body.echo:
-            tokens = _tokens(prompt, engine)
+            tokens = _prompt_token_ids(prompt, engine)
             scores = engine.logprobs(tokens, top)
             chosen = [None, *scores.chosen.tolist()]
             rows = zip(scores.top_ids.tolist(), scores.top.tolist(), strict=True)
@@ -153,29 +163,33 @@ async def _logprobs(
             "text_offset": [*starts][:-1],
         }
 
-    return await desk.call(score)
+    return await connection.call(score_prompt)
 
 
-def _keyed_by_text(likely: dict[int, float], engine: Engine) -> dict[str, float]:
+def _keyed_by_text(logprob_by_token: dict[int, float], engine: Engine) -> dict[str, float]:
     """Key the likeliest tokens' log-probabilities by text; the likeliest of equal texts stays."""
-    return {engine.detokenize([token]): likely[token] for token in reversed(likely)}
+    return {
+        engine.detokenize([token]): logprob_by_token[token] for token in reversed(logprob_by_token)
+    }
 
 
-def _continuation(
-    desk: Desk, body: CompletionBody, prompt: Prompt, choice: int
+def _answer_function(
+    connection: EngineConnection, body: CompletionBody, prompt: Prompt, choice: int
 ) -> Callable[[Engine], Events]:
-    ends = limits(body, body.max_tokens, body.stop, body.response_format, body.logprobs)
+    ends = generation_options(body, body.max_tokens, body.stop, body.response_format, body.logprobs)
 
     def begin(engine: Engine) -> Events:
-        desk.check_model(body.model)  # another one may have taken its place
-        sampling = body.sampling(engine.description.sampling, choice)
-        yield from engine.stream(prompt, sampling, body.draft.options(desk.draft), ends)
+        connection.check_model(body.model)  # another one may have taken its place
+        sampling = body.sampling_options(engine.description.sampling, choice)
+        yield from engine.stream(prompt, sampling, body.draft.draft_options(connection.draft), ends)
 
     return begin
 
 
-def _completion(
-    answers: list[GenerationFinished], echoed: list[str], scores: list[dict[str, Any] | None]
+def _completion_fields(
+    answers: list[GenerationFinished],
+    echoed_prompts: list[str],
+    scores: list[dict[str, Any] | None],
 ) -> dict[str, Any]:
     total = usage(answers[0].stats)
     for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
@@ -187,18 +201,20 @@ def _completion(
                 "text": echo + answer.text,
                 "logprobs": score,
                 "finish_reason": STOPS[answer.reason],
-                **stopping_word(answer),
+                **stop_string_field(answer),
             }
-            for index, (answer, echo, score) in enumerate(zip(answers, echoed, scores, strict=True))
+            for index, (answer, echo, score) in enumerate(
+                zip(answers, echoed_prompts, scores, strict=True)
+            )
         ],
         "usage": total,
         "timings": timings(answers[0].stats),
     }
 
 
-def _choice(text: str) -> dict[str, Any]:
+def _choice_fields(text: str) -> dict[str, Any]:
     return {"index": 0, "text": text, "logprobs": None, "finish_reason": None}
 
 
-def _piece(piece: TextPiece) -> dict[str, Any]:
-    return _choice(piece.text)
+def _text_chunk(piece: TextPiece) -> dict[str, Any]:
+    return _choice_fields(piece.text)

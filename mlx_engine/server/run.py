@@ -12,7 +12,7 @@ import uvicorn
 
 from mlx_engine import Engine
 from mlx_engine.server.application import BODY_S, application
-from mlx_engine.server.desk import CLOSING, Desk
+from mlx_engine.server.desk import CLOSING, EngineConnection
 from mlx_engine.service.engine_thread import EngineThread
 from mlx_engine.values.errors import BadOption, EngineMisuse
 from mlx_engine.values.options import DraftOptions, require
@@ -61,9 +61,9 @@ class ServerOptions:
 class Server:
     """A server that listens from its making on; `run` answers what is asked of an engine's thread.
 
-    desk: of its endpoints. grace_s: seconds that answers get to end after a request to stop;
-    then they end with an error. body_s: seconds to wait for more of a body. Raises BadOption where
-    it cannot listen.
+    desk: of its endpoints. shutdown_grace_s: seconds that answers get to end after a request to
+    stop; then they end with an error. body_timeout_s: seconds to wait for more of a body. Raises
+    BadOption where it cannot listen.
     """
 
     def __init__(
@@ -71,18 +71,18 @@ class Server:
         thread: EngineThread,
         options: ServerOptions,
         draft: DraftOptions | None = None,
-        grace_s: float = GRACE_S,
-        body_s: float = BODY_S,
+        shutdown_grace_s: float = GRACE_S,
+        body_timeout_s: float = BODY_S,
     ) -> None:
         """draft: draft options of requests that set none."""
-        self._socket = listener(options.host, options.port)
-        self.desk = Desk(thread, draft or DraftOptions())
-        app = application(self.desk, options.hosts, options.key, options.origins, body_s)
-        most = ceil(grace_s + LAST_S)
+        self._socket = listening_socket(options.host, options.port)
+        self.desk = EngineConnection(thread, draft or DraftOptions())
+        app = application(self.desk, options.hosts, options.key, options.origins, body_timeout_s)
+        most = ceil(shutdown_grace_s + LAST_S)
         config = uvicorn.Config(
             app, log_level="warning", timeout_graceful_shutdown=most, lifespan="off"
         )
-        self._server = _WebServer(config, thread, grace_s)
+        self._server = _WebServer(config, thread, shutdown_grace_s)
 
     @property
     def address(self) -> str:
@@ -106,14 +106,18 @@ class Server:
 class _WebServer(uvicorn.Server):
     """Web server that ends the answers of guests with an error grace_s seconds after `shutdown`."""
 
-    def __init__(self, config: uvicorn.Config, thread: EngineThread, grace_s: float) -> None:
+    def __init__(
+        self, config: uvicorn.Config, thread: EngineThread, shutdown_grace_s: float
+    ) -> None:
         super().__init__(config)
-        self._engine_thread, self._grace_s = thread, grace_s
+        self._engine_thread, self._grace_s = thread, shutdown_grace_s
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         thread, error = self._engine_thread, EngineMisuse(CLOSING)
         timer = asyncio.get_running_loop().call_later(
-            self._grace_s, thread.post, lambda: thread.end_guests(error, waiting=True)
+            self._grace_s,
+            thread.run_soon,
+            lambda: thread.end_client_answers(error, includes_waiting=True),
         )
         await super().shutdown(sockets)
         timer.cancel()
@@ -123,19 +127,19 @@ def serve(
     open_engine: Callable[[], Engine],
     options: ServerOptions,
     draft: DraftOptions,
-    announce: Callable[[str, str], None],
+    announce_address: Callable[[str, str], None],
 ) -> None:
     """Serve until a signal ends it. Raises EngineError.
 
-    draft: draft options of requests that set none. announce: called with the model's name and the
-    address once the server listens.
+    draft: draft options of requests that set none. announce_address: called with the model's name
+    and the address once the server listens.
     """
     thread = EngineThread(open_engine, options.parallel)
     server = Server(thread, options, draft)
     try:
         thread.start()
         thread.opened.result()
-        announce(server.desk.description.name, server.address)
+        announce_address(server.desk.description.name, server.address)
         before = signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it at its end
         server.run()
         signal.signal(signal.SIGTERM, before)
@@ -144,7 +148,7 @@ def serve(
         server.close()
 
 
-def listener(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int) -> socket.socket:
     """Listen at an address. Raises BadOption."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

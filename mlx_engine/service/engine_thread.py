@@ -28,17 +28,17 @@ INTERPRETER_EXITS = (KeyboardInterrupt, SystemExit)
 log = logging.getLogger(__name__)
 
 
-class Busy(EngineError):
+class TooManyAnswers(EngineError):
     """Error: as many answers are running and waiting as are allowed."""
 
 
-class Answering:
+class QueuedAnswer:
     """A queued or running answer, or a queued change of the model.
 
     done: finished with None or with the error that ended the answer. chat: answers of one chat run
     one after the other; None for a guest, such as an HTTP client: a limited number of guests is
-    answered at once. is_alone: runs after all earlier entries and before all later ones.
-    ends_guests: waits for answers of chats only, as it ends those of guests.
+    answered at once. runs_alone: runs after all earlier entries and before all later ones.
+    ends_client_answers: waits for answers of chats only, as it ends those of guests.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class Answering:
         on_event: Callable[[Event], None],
         chat: str | None = None,
         *,
-        is_alone: bool = False,
-        ends_guests: bool = False,
+        runs_alone: bool = False,
+        ends_client_answers: bool = False,
     ) -> None:
         self.done = Future[None]()
-        self.chat, self.is_alone, self.ends_guests = chat, is_alone, ends_guests
+        self.chat, self.runs_alone, self.ends_client_answers = chat, runs_alone, ends_client_answers
         self.has_begun = False
         self._begin, self._on_event = begin, on_event
         self._events: Events | None = None
@@ -59,7 +59,7 @@ class Answering:
         self._is_stopped = False
 
     @property
-    def is_withdrawn(self) -> bool:
+    def was_stopped_early(self) -> bool:
         """Whether the answer was stopped before it began."""
         return self._is_stopped and not self.has_begun
 
@@ -71,11 +71,11 @@ class Answering:
         self._error = self._error or error
         self._is_stopped = True
 
-    def go_on(self) -> bool:
+    def run_next_step(self) -> bool:
         """Run one round, or read one chunk of the prompt; return whether the answer goes on."""
         try:
             if self._is_stopped:
-                self._close()
+                self._close_events()
                 return False
             if not self.has_begun:
                 self.has_begun = True
@@ -88,7 +88,7 @@ class Answering:
             raise
         except BaseException as error:  # extensions in Rust raise no Exception
             self._error = error
-            self._close()
+            self._close_events()
         return False
 
     def finish(self) -> None:
@@ -98,7 +98,7 @@ class Answering:
         else:
             self.done.set_exception(self._error)
 
-    def _close(self) -> None:
+    def _close_events(self) -> None:
         if self._events is not None:
             self._events.close()
 
@@ -106,27 +106,27 @@ class Answering:
 class EngineThread:
     """Serves the engine in use, which `use` replaces, until `close`.
 
-    parallel: guests that are answered at once; waiting: guests that may wait for their turn.
-    after_turns: called after a round of every answer, and after work while idle. report: called
-    with errors without a caller.
+    most_at_once: guests that are answered at once; most_waiting: guests that may wait for their
+    turn. after_each_step: called after a round of every answer, and after work while idle.
+    report_error: called with errors without a caller.
     """
 
     def __init__(
         self,
         open_engine: "Callable[[], Engine] | None" = None,
-        parallel: int = 4,
-        waiting: int = 64,
-        after_turns: Callable[[], None] = lambda: None,
-        report: Callable[[BaseException], None] = lambda error: log.error("", exc_info=error),
+        most_at_once: int = 4,
+        most_waiting: int = 64,
+        after_each_step: Callable[[], None] = lambda: None,
+        report_error: Callable[[BaseException], None] = lambda error: log.error("", exc_info=error),
     ) -> None:
         """open_engine: called on the thread at its start; `opened` ends with its error, or None."""
-        self._open, self._after_turns, self._report = open_engine, after_turns, report
-        self._parallel, self._most = parallel, parallel + waiting
+        self._open, self._after_turns, self._report = open_engine, after_each_step, report_error
+        self._parallel, self._most = most_at_once, most_at_once + most_waiting
         self._changed = threading.Condition()
         self._urgent, self._calls = deque[Callable[[], None]](), deque[Callable[[], None]]()
         self._idle = deque[Callable[[], bool]]()
-        self._answers = list[Answering]()
-        self._current: Answering | None = None
+        self._answers = list[QueuedAnswer]()
+        self._current: QueuedAnswer | None = None
         self._thread = threading.Thread(target=self.run, name="engine")
         self.is_closing = False
         self.opened = Future[None]()
@@ -136,24 +136,24 @@ class EngineThread:
     # for any thread
 
     @property
-    def running(self) -> int:
+    def running_answers(self) -> int:
         """Number of guests' answers (as of HTTP clients) that are being generated."""
-        return min(self._guests, self._parallel)
+        return min(self._client_answers, self._parallel)
 
     @property
-    def waiting(self) -> int:
+    def waiting_answers(self) -> int:
         """Number of guests' answers that wait for an earlier one to end."""
-        return max(0, self._guests - self._parallel)
+        return max(0, self._client_answers - self._parallel)
 
     @property
-    def _guests(self) -> int:
+    def _client_answers(self) -> int:
         return sum(answer.chat is None for answer in tuple(self._answers))
 
     def start(self) -> None:
         """Start a thread that serves until `close`; or call `run` in a thread of your own."""
         self._thread.start()
 
-    def post(self, function: Callable[[], None]) -> None:
+    def run_soon(self, function: Callable[[], None]) -> None:
         """Run a function on the thread, before the next round of any answer, or inside a load."""
         with self._changed:
             self._urgent.append(function)
@@ -183,20 +183,22 @@ class EngineThread:
         on_event: Callable[[Event], None],
         chat: str | None = None,
         *,
-        is_alone: bool = False,
-    ) -> Answering:
-        """Ask for an answer, whose events `begin` makes; chat, is_alone: as in Answering.
+        runs_alone: bool = False,
+    ) -> QueuedAnswer:
+        """Ask for an answer, whose events `begin` makes; chat, runs_alone: as in Answering.
 
         begin and on_event are called on the engine's thread; events come in order, none of them
         after `done`. Raises Busy.
         """
-        asked = Answering(lambda: begin(self.engine_in_use()), on_event, chat, is_alone=is_alone)
+        asked = QueuedAnswer(
+            lambda: begin(self.engine_in_use()), on_event, chat, runs_alone=runs_alone
+        )
         with self._changed:
             self._check_open()
-            if chat is None and self._guests >= self._most:
-                raise Busy(
+            if chat is None and self._client_answers >= self._most:
+                raise TooManyAnswers(
                     "{count} answers are running or waiting, which is the limit: ask again later.",
-                    count=self._guests,
+                    count=self._client_answers,
                 )
             self._answers.append(asked)
             self._changed.notify()
@@ -222,21 +224,21 @@ class EngineThread:
             raise NoModel("No model is loaded: open one, then ask again.")
         return self.engine
 
-    def use(self, engine: "Engine | None", cache: CacheOptions = UNQUANTISED) -> None:
+    def use_engine(self, engine: "Engine | None", cache: CacheOptions = UNQUANTISED) -> None:
         """Serve another engine, or None, from now on, and close the present one.
 
         Kernels are compiled while nothing is answered; cache: bits of the KV caches by then.
         """
         if engine is not None:
-            engine.give_way(self.is_awaited)
-            warm_up = partial(engine.warm_up, self.is_awaited, cache)
+            engine.give_way_to(self.has_other_work)
+            warm_up = partial(engine.warm_up, self.has_other_work, cache)
             self.when_idle(lambda: engine is not self.engine or warm_up())
         old, self.engine = self.engine, engine
         self.description = None if engine is None else engine.description
         if old is not None:
             old.close()
 
-    def replace(self, function: Callable[[], None]) -> Answering:
+    def queue_engine_change(self, function: Callable[[], None]) -> QueuedAnswer:
         """Queue a function that calls `use`, behind the answers of chats queued so far.
 
         Running answers of guests end with an error; waiting ones run afterwards.
@@ -244,22 +246,24 @@ class EngineThread:
 
         def begin() -> Iterator[Event]:
             words = "The model was changed or unloaded while it answered: ask again."
-            self.end_guests(EngineMisuse(words))
+            self.end_client_answers(EngineMisuse(words))
             function()
             return iter(())
 
-        asked = Answering(begin, lambda _: None, "", is_alone=True, ends_guests=True)
+        asked = QueuedAnswer(begin, lambda _: None, "", runs_alone=True, ends_client_answers=True)
         with self._changed:
             waiting = [a for a in self._answers if a.chat is None and not a.has_begun]
             early = [answer for answer in self._answers if answer not in waiting]
             self._answers = [*early, asked, *waiting]
         return asked
 
-    def end_guests(self, error: EngineError, *, waiting: bool = False) -> None:
-        """End running answers of guests with an error; waiting: those that have not begun, too."""
-        for guest in [a for a in self._answers if a.chat is None and (a.has_begun or waiting)]:
+    def end_client_answers(self, error: EngineError, *, includes_waiting: bool = False) -> None:
+        """End clients' running answers, with `includes_waiting` waiting ones too, with an error."""
+        for guest in [
+            a for a in self._answers if a.chat is None and (a.has_begun or includes_waiting)
+        ]:
             guest.stop(error)
-            guest.go_on()
+            guest.run_next_step()
             self._remove(guest)
 
     def when_idle(self, function: Callable[[], bool]) -> None:
@@ -271,61 +275,61 @@ class EngineThread:
         """Whether answers are running or waiting."""
         return bool(self._answers)
 
-    def is_awaited(self) -> bool:
+    def has_other_work(self) -> bool:
         """Whether the thread has anything to do besides the answer that runs now."""
         others = any(answer is not self._current for answer in self._answers)
         return bool(self._urgent or self._calls or self.is_closing or others)
 
-    def catch_up(self) -> None:
+    def run_posted_functions(self) -> None:
         """Run posted functions and remove withdrawn answers; called in the middle of loads, too."""
         for _ in range(len(self._urgent)):
-            self._run_reporting(self._urgent.popleft())
-        for answer in [answer for answer in self._answers if answer.is_withdrawn]:
+            self._run_and_report_errors(self._urgent.popleft())
+        for answer in [answer for answer in self._answers if answer.was_stopped_early]:
             self._remove(answer)
 
     def run(self) -> None:
         """Serve until `close`, on the calling thread."""
         try:
             if self._open is not None:
-                self.use(self._open())
+                self.use_engine(self._open())
         except BaseException as error:
             self.opened.set_exception(error)
             return
         self.opened.set_result(None)
         try:
             while self._wait():
-                self._catch_up_wholly()
+                self._run_all_posted_functions()
                 for answer in self._runnable_answers():
-                    self._take_turn(answer)
-                if self._idle and not self.is_awaited():
-                    self._run_reporting(self._work_while_idle)
-                self._run_reporting(self._after_turns)
+                    self._run_answer_step(answer)
+                if self._idle and not self.has_other_work():
+                    self._run_and_report_errors(self._work_while_idle)
+                self._run_and_report_errors(self._after_turns)
         finally:
             for answer in self._answers:
                 answer.stop()
-                answer.go_on()
+                answer.run_next_step()
                 answer.finish()
-            self._run_reporting(lambda: self.use(None))
+            self._run_and_report_errors(lambda: self.use_engine(None))
             while self._calls:
                 self._calls.popleft()()
 
     def _wait(self) -> bool:
         """Wait for something to do; False when the thread is to end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._idle or self.is_awaited())
+            self._changed.wait_for(lambda: self._idle or self.has_other_work())
             return not self.is_closing
 
-    def _catch_up_wholly(self) -> None:
-        self.catch_up()
+    def _run_all_posted_functions(self) -> None:
+        self.run_posted_functions()
         while self._calls:
             self._calls.popleft()()
 
-    def _runnable_answers(self) -> list[Answering]:
+    def _runnable_answers(self) -> list[QueuedAnswer]:
         """Answers whose turn it is: those that need not wait for an earlier one."""
-        found, chats, guests = list[Answering](), set[str](), 0
+        found, chats, guests = list[QueuedAnswer](), set[str](), 0
         for answer in self._answers:
-            if answer.is_alone:
-                is_next = not chats if answer.ends_guests else not found
+            if answer.runs_alone:
+                is_next = not chats if answer.ends_client_answers else not found
                 return [answer] if is_next else found
             if answer.chat is None:
                 guests += 1
@@ -338,17 +342,17 @@ class EngineThread:
             found.append(answer)
         return found
 
-    def _take_turn(self, answer: Answering) -> None:
+    def _run_answer_step(self, answer: QueuedAnswer) -> None:
         if self.is_closing or answer not in self._runnable_answers():  # held up meanwhile
             return
         self._current = answer
-        goes_on = answer.go_on()
+        goes_on = answer.run_next_step()
         self._current = None
         if not goes_on:
             self._remove(answer)
-        self._catch_up_wholly()
+        self._run_all_posted_functions()
 
-    def _remove(self, answer: Answering) -> None:
+    def _remove(self, answer: QueuedAnswer) -> None:
         with self._changed:
             self._answers.remove(answer)
         answer.finish()
@@ -358,7 +362,7 @@ class EngineThread:
         if not work():
             self._idle.appendleft(work)
 
-    def _run_reporting(self, function: Callable[[], None]) -> None:
+    def _run_and_report_errors(self, function: Callable[[], None]) -> None:
         try:
             function()
         except INTERPRETER_EXITS:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
-from mlx_engine.text.tool_calls import ToolMarkers, ToolReader, kinds_of
+from mlx_engine.text.tool_calls import ToolMarkers, ToolReader, schema_types
 from mlx_engine.values.conversation import Message, TextPiece, Tool, ToolCall
 from mlx_engine.values.errors import BadChatTemplate, BadOption
 from mlx_engine.values.options import GenerationOptions
@@ -65,14 +65,14 @@ class CallForm(NamedTuple):
 
 
 def call_form(
-    template: ChatTemplate, markers: Sequence[ToolMarkers], ends: Iterable[str]
+    template: ChatTemplate, markers: Sequence[ToolMarkers], end_texts: Iterable[str]
 ) -> CallForm | None:
     """Read the format of calls off the chat template; None if it cannot be determined.
 
-    ends: texts of the tokens that end an answer.
+    end_texts: texts of the tokens that end an answer.
     """
-    ends = [text for text in ends if text]
-    rendered = _render_calls(template, markers, ends, NAMES[:1])
+    end_texts = [text for text in end_texts if text]
+    rendered = _render_calls(template, markers, end_texts, NAMES[:1])
     if rendered is None:
         return None
     before, _, rest = rendered.text.partition(NAMES[0])
@@ -86,15 +86,15 @@ def call_form(
             return None
         after_name, argument, last_value, after = found
         form = CallForm(rendered.marker, before, after_name, argument, after, None)
-    both = _render_calls(template, markers, ends, NAMES)
+    both = _render_calls(template, markers, end_texts, NAMES)
     if both is not None and both.text.startswith(before):
         first, _, _ = both.text.rpartition(NAMES[1])
         form = form._replace(join=first.rpartition(last_value)[2])
-    closing = next((text for text in ends if form.after.endswith(text)), "")
+    closing = next((text for text in end_texts if form.after.endswith(text)), "")
     return form._replace(after=form.after.removesuffix(closing))
 
 
-class _Elements(NamedTuple):
+class _ArgumentElements(NamedTuple):
     """Text after the name of a call that has an element for each argument, in its parts.
 
     last_value: the last argument's value and closing.
@@ -106,11 +106,13 @@ class _Elements(NamedTuple):
     after: str
 
 
-def _argument_form(text: str) -> _Elements | None:
+def _argument_form(text: str) -> _ArgumentElements | None:
     """Read the format of arguments off the text after a call's name; None if it is irregular."""
     last_value = next((value for value in _as_json(OBJECT) if value in text), "")
     keys = [*ARGUMENTS]
-    parts = last_value and _split(text, keys[0], TEXT, keys[1], str(NUMBER), keys[2], last_value)
+    parts = last_value and _split_at_separators(
+        text, keys[0], TEXT, keys[1], str(NUMBER), keys[2], last_value
+    )
     if not parts:
         return None
     first, before_text, between, before_json, again, last_middle, after = parts
@@ -123,14 +125,14 @@ def _argument_form(text: str) -> _Elements | None:
         return None
     argument = ArgumentForm(opening, before_text, before_json, closing)
     after = after.removeprefix(closing)
-    return _Elements(first.removesuffix(opening), argument, last_value + closing, after)
+    return _ArgumentElements(first.removesuffix(opening), argument, last_value + closing, after)
 
 
 def _as_json(value: object) -> tuple[str, str]:
     return json.dumps(value), json.dumps(value, separators=(",", ":"))
 
 
-def _split(text: str, *separators: str) -> list[str] | None:
+def _split_at_separators(text: str, *separators: str) -> list[str] | None:
     """Split a text at each separator in turn; None if one is missing."""
     parts = []
     for separator in separators:
@@ -151,7 +153,7 @@ class _RenderedCalls(NamedTuple):
 def _render_calls(
     template: ChatTemplate,
     markers: Sequence[ToolMarkers],
-    ends: Sequence[str],
+    end_texts: Sequence[str],
     names: Sequence[str],
 ) -> _RenderedCalls | None:
     """Render calls of these tools by the chat template; None if ToolReader cannot parse them."""
@@ -174,7 +176,7 @@ def _render_calls(
             if marker.closing:
                 said = said[: said.rfind(marker.closing) + len(marker.closing)]
             else:
-                cuts = (said.find(end) for end in ends)
+                cuts = (said.find(end) for end in end_texts)
                 said = said[: min((n for n in cuts if n > 0), default=len(said))].rstrip()
             reader = ToolReader(markers, TOOLS)
             pieces = [*reader.read(TextPiece(said)), *reader.finish()]
@@ -219,7 +221,7 @@ def bound_calls(
     elif options.schema is not None:
         if form.marker.only_first:
             raise BadOption("tools: this model's calls are JSON: use strict tools or a schema.")
-        answer = _json(options.schema)
+        answer = _json_grammar(options.schema)
     to_lark = _lark_writer(tokenizer)
     return call_grammar(form, tools, to_lark, answer)
 
@@ -250,19 +252,19 @@ def call_grammar(form: CallForm, tools: Sequence[Tool], to_lark: ToLark, answer:
     for number, tool in enumerate(tools):
         rules += _call_rules(form, tool, f"call_{number}", to_lark)
     # no text of the grammar may begin another that could stand in the same place
-    shared = _shared_beginning(form.join, form.after) if form.join else form.after
-    after = _literal(form.after.removeprefix(shared), to_lark)
-    body = f"one {_literal(shared, to_lark)}"
+    shared = _common_prefix(form.join, form.after) if form.join else form.after
+    after = _lark_literal(form.after.removeprefix(shared), to_lark)
+    body = f"one {_lark_literal(shared, to_lark)}"
     if form.join:
-        rules.append(f"more: {_literal(form.join.removeprefix(shared), to_lark)} {body}")
+        rules.append(f"more: {_lark_literal(form.join.removeprefix(shared), to_lark)} {body}")
         body += f" more{{0,{MOST_CALLS - 1}}}"
     opening = form.marker.opening
     if answer != "" or form.marker.only_first:
         start = "calls" if answer is None else f"calls | {answer or NO_CALL}"
-        rules.append(f"calls: GAP {_literal(form.before, to_lark)} {body} {after}")
+        rules.append(f"calls: GAP {_lark_literal(form.before, to_lark)} {body} {after}")
         rules.append(r"GAP: /\n{0,2}/")
     else:
-        first, rest = to_lark(opening), _literal(form.before.removeprefix(opening), to_lark)
+        first, rest = to_lark(opening), _lark_literal(form.before.removeprefix(opening), to_lark)
         is_token = first.startswith("<[")
         start = f"block{{0,{MOST_CALLS}}} TEXT"
         rules.append(f"block: {f'TEXT {first}' if is_token else 'head'} {rest} {body} {after}")
@@ -275,12 +277,12 @@ NO_CALL = r"/([^{\s](.|\n)*)?/"
 """Lark of an answer that does not begin with a JSON object."""
 
 
-def _shared_beginning(left: str, right: str) -> str:
+def _common_prefix(left: str, right: str) -> str:
     sizes = range(min(len(left), len(right)), 0, -1)
     return next((left[:size] for size in sizes if left[:size] == right[:size]), "")
 
 
-def _literal(text: str, to_lark: ToLark) -> str:
+def _lark_literal(text: str, to_lark: ToLark) -> str:
     """Write a text as Lark; ids of calls in it become patterns of ids."""
     parts = re.split(f"({CALL_ID.pattern})", text)
     parts[1::2] = ["/[0-9]{1,2}/" if len(part) == 1 else "/[a-zA-Z0-9]{9}/" for part in parts[1::2]]
@@ -291,9 +293,9 @@ def _literal(text: str, to_lark: ToLark) -> str:
 def _call_rules(form: CallForm, tool: Tool, rule: str, to_lark: ToLark) -> Iterator[str]:
     """Yield the rules of one call from its name to its arguments. Raises BadOption."""
     schema = {"type": "object", **tool.parameters}
-    name = _literal(tool.name + form.after_name.replace(NAMES[0], tool.name), to_lark)
+    name = _lark_literal(tool.name + form.after_name.replace(NAMES[0], tool.name), to_lark)
     if form.argument is None:
-        yield f"{rule}: {name} {_json(schema)}"
+        yield f"{rule}: {name} {_json_grammar(schema)}"
         return
     properties, required = schema.get("properties") or {}, schema.get("required") or ()
     names = {key: f"{rule}_{number}" for number, key in enumerate(properties)}
@@ -316,13 +318,14 @@ def _argument_rules(
     assert form.argument is not None
     opening, before_text, before_json, closing = form.argument
     fields = argument if isinstance(argument, Mapping) else {}
-    kinds = kinds_of(fields)
+    kinds = schema_types(fields)
     given = fields.get("enum", [fields["const"]] if "const" in fields else ())
     is_text = kinds == {"string"} or not (kinds or given or fields.keys() & REFERRING)
     if not is_text:
         shared = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
-        head = _literal(opening + key + before_json, to_lark)
-        yield f"{rule}: {head} {_json({**fields, **shared})} {_literal(closing, to_lark)}"
+        head = _lark_literal(opening + key + before_json, to_lark)
+        end = _lark_literal(closing, to_lark)
+        yield f"{rule}: {head} {_json_grammar({**fields, **shared})} {end}"
         return
     if bounds := sorted(fields.keys() & {"pattern", "minLength", "maxLength"}):
         raise BadOption(
@@ -332,10 +335,10 @@ def _argument_rules(
             key=repr(key),
             tool=repr(tool.name),
         )
-    head = _literal(opening + key + before_text, to_lark)
+    head = _lark_literal(opening + key + before_text, to_lark)
     if given:
         texts = " | ".join(to_lark(str(text)) for text in given)
-        yield f"{rule}: {head} ({texts}) {_literal(closing, to_lark)}"
+        yield f"{rule}: {head} ({texts}) {_lark_literal(closing, to_lark)}"
         return
     ends = sorted(set(re.findall(r"<[^<>\s=]+[>=]", opening + closing + form.after)))
     inside = "|".join(re.escape(end).replace("/", r"\/") for end in ends)
@@ -353,6 +356,6 @@ REFERRING = {"$ref", "allOf", "anyOf", "oneOf", "not", "if"}
 """Keywords of a JSON schema that may allow any type."""
 
 
-def _json(schema: Mapping[str, Any]) -> str:
+def _json_grammar(schema: Mapping[str, Any]) -> str:
     guided = {**schema, "x-guidance": {"whitespace_pattern": WHITESPACE}}
     return f"%json {json.dumps(guided, ensure_ascii=False)}"

@@ -9,7 +9,7 @@ from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Channel
 
 
-class Markers(NamedTuple):
+class ThinkingMarkers(NamedTuple):
     """Thinking markers of a model family: text before and after it, and around the answer."""
 
     opening: str
@@ -34,42 +34,42 @@ class Markers(NamedTuple):
 
 THINKING = (
     # DeepSeek, Qwen, GLM, MiniMax, Nemotron, EXAONE 4, ...; Hunyuan and ERNIE mark answers, too
-    Markers("<think>", "</think>", ("<answer>", "</answer>", "<response>", "</response>")),
-    Markers("<longcat_think>", "</longcat_think>"),
-    Markers("<|think:start|>", "<|think:end|>"),  # Hy3
-    Markers("<|channel>thought", "<channel|>"),  # Gemma 4
-    Markers("<unused94>thought", "<unused95>"),  # MedGemma 1.5
-    Markers("<seed:think>", "</seed:think>"),  # Seed-OSS
-    Markers("<mm:think>", "</mm:think>"),  # MiniMax M3
-    Markers("[THINK]", "[/THINK]"),  # Magistral, Ministral 3
-    Markers("[unused16]", "[unused17]"),  # openPangu
-    Markers("◁think▷", "◁/think▷"),  # Kimi-VL
-    Markers("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
-    Markers("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
-    Markers("<ifm|think>", "</ifm|think>"),  # K2 Horizon, by its effort
-    Markers("<ifm|think_fast>", "</ifm|think_fast>"),
-    Markers("<ifm|think_faster>", "</ifm|think_faster>"),
-    Markers("<thought>", "</thought>"),  # EXAONE Deep
-    Markers("<thinking>", "</thinking>", ("<output>", "</output>")),  # fine-tunes
-    Markers("<reasoning>", "</reasoning>", ("<answer>", "</answer>")),  # fine-tunes
-    Markers(  # Command A
+    ThinkingMarkers("<think>", "</think>", ("<answer>", "</answer>", "<response>", "</response>")),
+    ThinkingMarkers("<longcat_think>", "</longcat_think>"),
+    ThinkingMarkers("<|think:start|>", "<|think:end|>"),  # Hy3
+    ThinkingMarkers("<|channel>thought", "<channel|>"),  # Gemma 4
+    ThinkingMarkers("<unused94>thought", "<unused95>"),  # MedGemma 1.5
+    ThinkingMarkers("<seed:think>", "</seed:think>"),  # Seed-OSS
+    ThinkingMarkers("<mm:think>", "</mm:think>"),  # MiniMax M3
+    ThinkingMarkers("[THINK]", "[/THINK]"),  # Magistral, Ministral 3
+    ThinkingMarkers("[unused16]", "[unused17]"),  # openPangu
+    ThinkingMarkers("◁think▷", "◁/think▷"),  # Kimi-VL
+    ThinkingMarkers("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
+    ThinkingMarkers("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
+    ThinkingMarkers("<ifm|think>", "</ifm|think>"),  # K2 Horizon, by its effort
+    ThinkingMarkers("<ifm|think_fast>", "</ifm|think_fast>"),
+    ThinkingMarkers("<ifm|think_faster>", "</ifm|think_faster>"),
+    ThinkingMarkers("<thought>", "</thought>"),  # EXAONE Deep
+    ThinkingMarkers("<thinking>", "</thinking>", ("<output>", "</output>")),  # fine-tunes
+    ThinkingMarkers("<reasoning>", "</reasoning>", ("<answer>", "</answer>")),  # fine-tunes
+    ThinkingMarkers(  # Command A
         "<|START_THINKING|>", "<|END_THINKING|>", ("<|START_RESPONSE|>", "<|END_RESPONSE|>")
     ),
-    Markers(  # OpenThinker, Sky-T1
+    ThinkingMarkers(  # OpenThinker, Sky-T1
         "<|begin_of_thought|>",
         "<|end_of_thought|>",
         ("<|begin_of_solution|>", "<|end_of_solution|>"),
     ),
-    Markers(  # Kimi K3
+    ThinkingMarkers(  # Kimi K3
         "<|open|>think<|sep|>",
         "<|close|>think<|sep|>",
         ("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"),
     ),
-    Markers("<|think|>", "<|end|><|begin|>assistant", ("<|content|>",)),  # Solar Open
-    Markers("<|content_thinking|>", "<|end_message|><|message_model|>"),  # Inkling
-    Markers("Here is my thought process:", "Here is my response:"),  # Granite 3.2
-    Markers("Here's my thought process:", "Here's my response:"),
-    Markers(  # Apriel
+    ThinkingMarkers("<|think|>", "<|end|><|begin|>assistant", ("<|content|>",)),  # Solar Open
+    ThinkingMarkers("<|content_thinking|>", "<|end_message|><|message_model|>"),  # Inkling
+    ThinkingMarkers("Here is my thought process:", "Here is my response:"),  # Granite 3.2
+    ThinkingMarkers("Here's my thought process:", "Here's my response:"),
+    ThinkingMarkers(  # Apriel
         "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", ("[END FINAL RESPONSE]",)
     ),
 )
@@ -99,7 +99,7 @@ _HEADER = re.compile(
 )
 
 
-class Header(NamedTuple):
+class MessageHeader(NamedTuple):
     """Header of a gpt-oss message: channel name, and the text after name and recipient.
 
     recipient: "functions.NAME" for a call of a tool.
@@ -110,7 +110,7 @@ class Header(NamedTuple):
     recipient: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> "Header":
+    def parse(cls, text: str) -> "MessageHeader":
         """Parse a gpt-oss message header: "final json", "commentary <|constrain|>json", ..."""
         found = _HEADER.match(text.replace(CONTENT_TYPE, " "))
         assert found is not None  # it matches every text
@@ -125,12 +125,12 @@ class Header(NamedTuple):
         return "answer" if self.name in ("", "assistant", "final") else "thinking"
 
     @property
-    def is_text(self) -> bool:
+    def contains_message_text(self) -> bool:
         """Whether a gpt-oss header contains message text, where `<|message|>` was left out."""
         return "\n" in self.text or len(self.text.split()) > 1 or len(self.text) > LONGEST_HEADER
 
 
-class Matcher:
+class StringMatcher:
     """Automaton that finds several strings in a text in one scan (Aho and Corasick, 1975).
 
     States are ints; 0 is the initial state. starts: first characters of the strings; no other
@@ -177,6 +177,6 @@ class Matcher:
 
 
 @lru_cache(maxsize=16)
-def cached_matcher(texts: tuple[str, ...]) -> Matcher:
+def cached_matcher(texts: tuple[str, ...]) -> StringMatcher:
     """Build the string-matching automaton of these strings, cached for later answers."""
-    return Matcher(texts)
+    return StringMatcher(texts)

@@ -37,7 +37,8 @@ class ChatTemplate:
     """A Jinja chat template as Hugging Face defines them, run in a sandbox.
 
     special_tokens: variables of the template ("bos_token": "<s>", ...). origin: the file, for error
-    messages. now: clock for `strftime_now`. Raises BadChatTemplate for an invalid template.
+    messages. current_time: clock for `strftime_now`. Raises BadChatTemplate for an invalid
+    template.
     """
 
     def __init__(
@@ -45,18 +46,18 @@ class ChatTemplate:
         source: str,
         special_tokens: Mapping[str, str],
         origin: str,
-        now: Callable[[], datetime] = datetime.now,
+        current_time: Callable[[], datetime] = datetime.now,
     ) -> None:
         self.source = source
         self.origin = origin
         self._special_tokens = dict(special_tokens)
-        self._now = now
-        self._code = self._compile()
+        self._now = current_time
+        self._code = self._compile_template()
 
     @classmethod
     def from_folder(cls, folder: Path) -> "ChatTemplate | None":
         """Read the chat template of the model in `folder`; None when it has none."""
-        file = TemplateFile.find(folder)
+        file = TemplateFile.find_template(folder)
         return file and cls(file.source, named_special_tokens(folder), str(file.path))
 
     @property
@@ -144,13 +145,13 @@ class ChatTemplate:
     ) -> str:
         as_parts = self._needs_content_parts
         if not continue_last:
-            return self._run(messages, add_generation_prompt, arguments, as_parts, tools)
+            return self._render_once(messages, add_generation_prompt, arguments, as_parts, tools)
         last, end = messages[-1], unused_character([self.source, *_message_texts(messages)])
         if last.text or not last.thinking:
             marked = replace(last, text=last.text + end)
         else:
             marked = replace(last, thinking=last.thinking + end)
-        whole = self._run([*messages[:-1], marked], False, arguments, as_parts, tools)
+        whole = self._render_once([*messages[:-1], marked], False, arguments, as_parts, tools)
         if end not in whole:
             raise BadChatTemplate(
                 "{origin}: the chat template leaves out the answer that is to be continued:"
@@ -164,14 +165,14 @@ class ChatTemplate:
         """Whether the template reads message content only as a list of parts (vision models)."""
         probe = unused_character([self.source])
 
-        def is_read(as_content_parts: bool) -> bool:
+        def renders_with(as_content_parts: bool) -> bool:
             try:
                 asked = [Message("user", probe)]
-                return probe in self._run(asked, False, NO_ARGUMENTS, as_content_parts)
+                return probe in self._render_once(asked, False, NO_ARGUMENTS, as_content_parts)
             except BadChatTemplate:
                 return False
 
-        return "type" in self.source and not is_read(False) and is_read(True)
+        return "type" in self.source and not renders_with(False) and renders_with(True)
 
     @cached_property
     def reads_tools(self) -> bool:
@@ -184,16 +185,16 @@ class ChatTemplate:
         called = Message("assistant", "", calls=(ToolCall("f", '{"a": 1}', "123456789"),))
         messages = [Message("user", "a"), called]
 
-        def is_read(as_argument_texts: bool) -> bool:
+        def renders_with(as_argument_texts: bool) -> bool:
             try:
-                self._run(messages, False, NO_ARGUMENTS, False, (), as_argument_texts)
+                self._render_once(messages, False, NO_ARGUMENTS, False, (), as_argument_texts)
             except BadChatTemplate:
                 return False
             return True
 
-        return not is_read(False) and is_read(True)
+        return not renders_with(False) and renders_with(True)
 
-    def _run(
+    def _render_once(
         self,
         messages: Sequence[Message],
         add_generation_prompt: bool,
@@ -230,7 +231,7 @@ class ChatTemplate:
         except Exception as error:
             raise self._rendering_error(error) from error
 
-    def _compile(self) -> CodeType:
+    def _compile_template(self) -> CodeType:
         if len(self.source) > LONGEST_SOURCE:
             raise BadChatTemplate(
                 "{origin}: the chat template has {source} characters, more than the"
@@ -267,12 +268,12 @@ PLAIN_STOP = "\nUser:"
 """Stop string of the plain format, which keeps a base model from writing the next question."""
 
 
-def fallback_template(opening: str = "") -> ChatTemplate:
+def fallback_template(opening_text: str = "") -> ChatTemplate:
     """Make the chat template for base models: "User: ...", a blank line, "Assistant: ...".
 
-    Use it with the stop strings PLAIN_STOP. opening: text of the begin-of-text tokens.
+    Use it with the stop strings PLAIN_STOP. opening_text: text of the begin-of-text tokens.
     """
-    return ChatTemplate(PLAIN_SOURCE, {"opening": opening}, "the built-in plain chat format")
+    return ChatTemplate(PLAIN_SOURCE, {"opening": opening_text}, "the built-in plain chat format")
 
 
 def _shorten_error(error: Exception) -> str:

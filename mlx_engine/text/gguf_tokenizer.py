@@ -60,12 +60,12 @@ class GgufVocabulary:
     @classmethod
     def from_metadata(cls, table: Mapping[str, object], origin: str) -> "GgufVocabulary":
         """Read tokens and token types from GGUF metadata. Raises BadTokenizer."""
-        tokens = _texts(table, "tokenizer.ggml.tokens", origin)
-        numbers = _numbers(table, "tokenizer.ggml.token_type", len(tokens), "iu", origin)
+        tokens = _read_texts_array(table, "tokenizer.ggml.tokens", origin)
+        numbers = _read_numbers_array(table, "tokenizer.ggml.token_type", len(tokens), "iu", origin)
         kinds = [NORMAL] * len(tokens) if numbers is None else numbers.tolist()
         return cls(table, tokens, kinds, origin)
 
-    def ids(self) -> dict[str, int]:
+    def ids_by_text(self) -> dict[str, int]:
         """Map the text of every used token of a GGUF file to its id.
 
         Raises BadTokenizer for a repeated text.
@@ -79,13 +79,13 @@ class GgufVocabulary:
             )
         return found
 
-    def scores(self) -> NDArray[np.float64]:
+    def piece_scores(self) -> NDArray[np.float64]:
         """Scores of SentencePiece tokens by id; descending where a GGUF file has none.
 
         So, too, where all are equal.
         """
         count = len(self.tokens)
-        found = _numbers(self.table, "tokenizer.ggml.scores", count, "fiu", self.origin)
+        found = _read_numbers_array(self.table, "tokenizer.ggml.scores", count, "fiu", self.origin)
         normal = np.array(self.kinds) == NORMAL
         if found is None or not normal.any() or np.ptp(found[normal]) == 0:
             return -np.arange(count, dtype=np.float64)
@@ -93,7 +93,9 @@ class GgufVocabulary:
 
     def merges(self) -> list[tuple[str, str]]:
         """BPE merges of a GGUF file as pairs of pieces, in order of priority."""
-        return merge_pairs(_texts(self.table, "tokenizer.ggml.merges", self.origin), self.origin)
+        return merge_pairs(
+            _read_texts_array(self.table, "tokenizer.ggml.merges", self.origin), self.origin
+        )
 
     def text(self, key: str) -> str | None:
         """Read a GGUF metadata string under `tokenizer.ggml.`, None if absent.
@@ -216,7 +218,7 @@ def merge_pairs(texts: Iterable[str], origin: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _texts(table: Mapping[str, object], key: str, origin: str) -> list[str]:
+def _read_texts_array(table: Mapping[str, object], key: str, origin: str) -> list[str]:
     value = table.get(key)
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise BadTokenizer(
@@ -225,7 +227,7 @@ def _texts(table: Mapping[str, object], key: str, origin: str) -> list[str]:
     return value
 
 
-def _numbers(
+def _read_numbers_array(
     table: Mapping[str, object], key: str, count: int, dtypes: str, origin: str
 ) -> NDArray[np.float64] | NDArray[np.int64] | None:
     value = table.get(key)
@@ -294,7 +296,7 @@ def template_from_gguf(metadata: Mapping[str, object], origin: str) -> ChatTempl
 
 def _byte_level_core(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
     pre = pre_tokenizer_named(vocabulary.text("pre"), vocabulary.origin)
-    ids, merges = vocabulary.ids(), vocabulary.merges()
+    ids, merges = vocabulary.ids_by_text(), vocabulary.merges()
     with translate_library_errors(vocabulary.origin):
         core = tokenizers.Tokenizer(models.BPE(ids, merges, ignore_merges=pre.ignore_merges))
         core.normalizer = pre.normalizer()
@@ -378,7 +380,7 @@ def _end_ids(vocabulary: GgufVocabulary) -> set[int]:
 
 def _piece_ids(vocabulary: GgufVocabulary) -> dict[str, int]:
     """Map SentencePiece pieces to token ids; runs of spaces are spelled with U+2581."""
-    given = vocabulary.ids()
+    given = vocabulary.ids_by_text()
     pieces = dict(given)
     for text, i in given.items():
         run = SPACE * len(text)
@@ -394,7 +396,7 @@ def _merges_from_scores(vocabulary: GgufVocabulary, ids: Mapping[str, int]) -> l
     Highest scores come first, ties in the order of ids. User-defined runs of spaces (Gemma) have no
     scores and come before all others, longest first.
     """
-    kinds, scores = vocabulary.kinds, vocabulary.scores().tolist()
+    kinds, scores = vocabulary.kinds, vocabulary.piece_scores().tolist()
     normal = {text: i for text, i in ids.items() if kinds[i] == NORMAL}
     runs = [t for t, i in ids.items() if kinds[i] == USER_DEFINED and t == SPACE * len(t)]
     if sum(len(text) ** 2 for text in normal) > _MOST_WORK:

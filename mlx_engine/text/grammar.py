@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlx_engine.text.call_form import WHITESPACE
-from mlx_engine.text.channels import Markers
+from mlx_engine.text.channels import ThinkingMarkers
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import BadOption, EngineMisuse
 from mlx_engine.values.options import GenerationOptions
@@ -36,41 +36,44 @@ class GrammarTokens:
         self.vocabulary = vocabulary
         self._made: LLTokenizer | None = None
 
-    def bind(
+    def bind_grammar(
         self,
         options: GenerationOptions,
-        thought: Markers | None,
+        thinking_markers: ThinkingMarkers | None,
         is_thinking: bool | None,
         calls: str | None = None,
     ) -> "AnswerGrammar | None":
         """Make the grammar of an answer; None if its tokens are unconstrained.
 
-        thought: markers of the model's thoughts, None if it has none. is_thinking: whether a
-        thought is open at the end of the prompt, None if the model may open one itself. calls: Lark
-        grammar of an answer with tool calls, used instead of the options' grammar. Raises BadOption
-        for an invalid grammar.
+        thinking_markers: markers of the model's thoughts, None if it has none. is_thinking: whether
+        a thought is open at the end of the prompt, None if the model may open one itself. calls:
+        Lark grammar of an answer with tool calls, used instead of the options' grammar. Raises
+        BadOption for an invalid grammar.
         """
-        matcher = self._matcher(options, calls)
-        has_thought = thought is not None and is_thinking is not False
+        matcher = self._compile_matcher(options, calls)
+        has_thought = thinking_markers is not None and is_thinking is not False
         if matcher is None and (options.max_thinking is None or not has_thought):
             return None
         opening, closing = (
-            (self._tokenizer.encode(thought.opening), self._tokenizer.encode(thought.closing))
-            if thought is not None and has_thought
+            (
+                self._tokenizer.encode(thinking_markers.opening),
+                self._tokenizer.encode(thinking_markers.closing),
+            )
+            if thinking_markers is not None and has_thought
             else ([], [])
         )
-        begin = _Place("thought" if is_thinking else "begin" if opening else "text")
+        begin = _AnswerPlace("thought" if is_thinking else "begin" if opening else "text")
         return AnswerGrammar(
             matcher,
             self.vocabulary,
             self._tokenizer.end_ids,
-            _Thought(tuple(opening), tuple(closing), options.max_thinking),
+            _ThoughtTokens(tuple(opening), tuple(closing), options.max_thinking),
             begin,
         )
 
-    def _matcher(self, options: GenerationOptions, calls: str | None) -> "LLMatcher | None":
+    def _compile_matcher(self, options: GenerationOptions, calls: str | None) -> "LLMatcher | None":
         """Compile the grammar of an answer; None where there is none. Raises BadOption."""
-        source = _source(options, calls)
+        source = _grammar_source(options, calls)
         if source is None:
             return None
         from llguidance import LLMatcher
@@ -79,7 +82,7 @@ class GrammarTokens:
             self._made = self._library_tokenizer()
         matcher = LLMatcher(self._made, source, log_level=0)
         if matcher.is_error():
-            raise _refusal(options, calls, matcher.get_error())
+            raise _grammar_refusal(options, calls, matcher.get_error())
         return matcher
 
     def _library_tokenizer(self) -> "LLTokenizer":
@@ -102,10 +105,10 @@ class _Vocabulary:
 
     is_tokenizer_wrapper = True
 
-    def __init__(self, tokenizer: Tokenizer, tokens: list[bytes], ends: list[int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, tokens: list[bytes], end_token_ids: list[int]) -> None:
         self._tokenizer = tokenizer
         self.tokens = tokens
-        self.eos_token_id = ends[0]
+        self.eos_token_id = end_token_ids[0]
         self.bos_token_id = tokenizer.bos_id
         self.special_token_ids = [n for n, data in enumerate(tokens) if data[:1] == SPECIAL]
 
@@ -114,7 +117,7 @@ class _Vocabulary:
         return self._tokenizer.encode(text)
 
 
-def _source(options: GenerationOptions, calls: str | None) -> str | None:
+def _grammar_source(options: GenerationOptions, calls: str | None) -> str | None:
     """Compile calls, schema, regex or grammar for llguidance; None for none. Raises BadOption."""
     if not any(
         text is not None for text in (calls, options.schema, options.regex, options.grammar)
@@ -132,10 +135,10 @@ def _source(options: GenerationOptions, calls: str | None) -> str | None:
             return LLMatcher.grammar_from_regex(options.regex)
         return LLMatcher.grammar_from_lark(options.grammar or "")
     except ValueError as error:
-        raise _refusal(options, calls, str(error)) from error
+        raise _grammar_refusal(options, calls, str(error)) from error
 
 
-def _refusal(options: GenerationOptions, calls: str | None, why: str) -> BadOption:
+def _grammar_refusal(options: GenerationOptions, calls: str | None, why: str) -> BadOption:
     names = (n for n in ("schema", "regex", "grammar") if getattr(options, n) is not None)
     name = next(names, "") if calls is None else "tools"
     return BadOption(
@@ -145,7 +148,7 @@ def _refusal(options: GenerationOptions, calls: str | None, why: str) -> BadOpti
     )
 
 
-class _Thought(NamedTuple):
+class _ThoughtTokens(NamedTuple):
     """Tokens that open and close a thought; most: limit of a thought's tokens, or None."""
 
     opening: tuple[int, ...]
@@ -153,7 +156,7 @@ class _Thought(NamedTuple):
     most: int | None
 
 
-class _Place(NamedTuple):
+class _AnswerPlace(NamedTuple):
     """State of an answer: before its first token, in an opening marker, a thought, or the text.
 
     tail: the newest tokens, as many as may belong to a marker. length: tokens of the thought.
@@ -176,16 +179,16 @@ class AnswerGrammar:
         matcher: "LLMatcher | None",
         vocabulary: int,
         end_ids: Collection[int],
-        thought: _Thought,
-        place: _Place,
+        thought_tokens: _ThoughtTokens,
+        place: _AnswerPlace,
     ) -> None:
         self._matcher = matcher
         self._vocabulary = vocabulary
         self._end_ids = end_ids
-        self._thought = thought
+        self._thought = thought_tokens
         self._begin = self._place = place
 
-    def fresh(self) -> "AnswerGrammar":
+    def reset_copy(self) -> "AnswerGrammar":
         """Copy this grammar, reset to the beginning of an answer."""
         matcher = self._matcher and self._matcher.deep_copy()
         if matcher is not None:
@@ -195,10 +198,10 @@ class AnswerGrammar:
     def commit(self, tokens: Iterable[int]) -> None:
         """Advance past accepted tokens of the answer. Raises BadOption for too large a grammar."""
         for token in tokens:
-            self._place = self._after(token)
+            self._place = self._next_place(token)
             if self._place.phase != "text" or self._place.tail:
                 continue
-            if not self._consume(token) and token not in self._end_ids:
+            if not self._consume_token(token) and token not in self._end_ids:
                 assert self._matcher is not None
                 if not (why := self._matcher.get_error()):
                     raise EngineMisuse("The answer left its grammar.")
@@ -208,28 +211,28 @@ class AnswerGrammar:
                     why=why.partition("\n")[0][:200],
                 )
 
-    def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
+    def allowed_tokens(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
         """Masks of the tokens that may follow: bool [n + 1, V], row i after i drafted tokens.
 
         n: number of drafted tokens before the first that is not allowed. Does not advance the
         grammar.
         """
-        place, walked, rows = self._place, 0, [self._row()]
+        place, walked, rows = self._place, 0, [self._next_token_mask()]
         for token in drafted:
             if token < 0 or not rows[-1][token]:
                 break
-            self._place = self._after(token)
+            self._place = self._next_place(token)
             if self._place.phase == "text" and not self._place.tail:
-                if not self._consume(token):
+                if not self._consume_token(token):
                     break
                 walked += 1
-            rows.append(self._row())
+            rows.append(self._next_token_mask())
         if self._matcher is not None:
             self._matcher.rollback(walked)
         self._place = place
         return np.stack(rows)
 
-    def forced(self) -> list[int]:
+    def forced_tokens(self) -> list[int]:
         """Tokens that must come next, as the tokenizer encodes the text; [] if there is a choice.
 
         The grammar may allow other tokens for the same text.
@@ -245,25 +248,25 @@ class AnswerGrammar:
             return []
         return self._matcher.compute_ff_tokens()
 
-    def _after(self, token: int) -> _Place:
+    def _next_place(self, token: int) -> _AnswerPlace:
         """Return the place after one more token.
 
         Of places in the text only that of a thought's last token has a tail: the closing marker.
         """
         (phase, tail, length), thought = self._place, self._thought
         if phase == "text" or (phase == "begin" and token != thought.opening[0]):
-            return _Place("text")
+            return _AnswerPlace("text")
         if phase == "thought":
             tail = (*tail, token)[-len(thought.closing) :]
-            return _Place("text" if tail == thought.closing else "thought", tail, length + 1)
+            return _AnswerPlace("text" if tail == thought.closing else "thought", tail, length + 1)
         tail = (*tail, token)
-        return _Place("opening", tail) if tail != thought.opening else _Place("thought")
+        return _AnswerPlace("opening", tail) if tail != thought.opening else _AnswerPlace("thought")
 
-    def _consume(self, token: int) -> bool:
+    def _consume_token(self, token: int) -> bool:
         """Advance the grammar past a token of the text; return False if it is not allowed."""
         return self._matcher is None or bool(self._matcher.try_consume_tokens([token]))
 
-    def _row(self) -> NDArray[np.bool_]:
+    def _next_token_mask(self) -> NDArray[np.bool_]:
         """Mask of the tokens that may come next, bool [V]."""
         row = np.ones(self._vocabulary, dtype=np.bool_)
         (phase, tail, length), thought = self._place, self._thought
@@ -285,7 +288,7 @@ def _allow_only(row: NDArray[np.bool_], token: int) -> None:
     row[token] = True
 
 
-def _matched_length(marker: Sequence[int], tail: Sequence[int]) -> int:
+def _matched_length(marker: Sequence[int], newest_tokens: Sequence[int]) -> int:
     """Return how many of a marker's first tokens the tail ends with, fewer than all."""
-    sizes = range(min(len(marker) - 1, len(tail)), 0, -1)
-    return next((n for n in sizes if tuple(tail[-n:]) == tuple(marker[:n])), 0)
+    sizes = range(min(len(marker) - 1, len(newest_tokens)), 0, -1)
+    return next((n for n in sizes if tuple(newest_tokens[-n:]) == tuple(marker[:n])), 0)

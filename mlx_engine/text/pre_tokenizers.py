@@ -17,20 +17,26 @@ _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]
 _HAN_APART = r"&&[^\p{Han}]]"
 
 
-def _llama3_pattern(digits: str, blanks: str = _BLANKS) -> str:
+def _llama3_pattern(digit_pattern: str, blank_pattern: str = _BLANKS) -> str:
     """The regular expression that splits text for Llama 3 and Qwen 2, with given sub-patterns."""
     return (
-        rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
-        rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*{blanks}"
+        rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digit_pattern}"
+        rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*{blank_pattern}"
     )
 
 
-def _gpt4o_pattern(upper: str, lower: str, suffix: str, digits: str, after_signs: str) -> str:
+def _gpt4o_pattern(
+    upper_pattern: str,
+    lower_pattern: str,
+    suffix_pattern: str,
+    digit_pattern: str,
+    after_punctuation: str,
+) -> str:
     """The regular expression that splits text for GPT-4o: words also end before upper case."""
     before = r"[^\r\n\p{L}\p{N}]?"
     return (
-        f"{before}{upper}*{lower}+{suffix}|{before}{upper}+{lower}*{suffix}|{digits}"
-        rf"| ?[^\s\p{{L}}\p{{N}}]+{after_signs}*{_BLANKS}"
+        f"{before}{upper_pattern}*{lower_pattern}+{suffix_pattern}|{before}{upper_pattern}+{lower_pattern}*{suffix_pattern}|{digit_pattern}"
+        rf"| ?[^\s\p{{L}}\p{{N}}]+{after_punctuation}*{_BLANKS}"
     )
 
 

@@ -9,8 +9,8 @@ from mlx_engine.text.channels import (
     CONTENT_TYPE,
     HEADER_TOKENS,
     THINKING,
-    Header,
-    Markers,
+    MessageHeader,
+    ThinkingMarkers,
     cached_matcher,
 )
 from mlx_engine.text.tokenizer import Tokenizer
@@ -37,7 +37,7 @@ class _MarkdownState(NamedTuple):
     before: str = ""
     last: str = "\n"
 
-    def after(self, text: str) -> "_MarkdownState":
+    def after_text(self, text: str) -> "_MarkdownState":
         """Return the state of this Markdown text with `text` appended."""
         in_fence, start, ticks, before, last = self
         for character in text:
@@ -127,7 +127,7 @@ class StreamingText:
         self._own = (*known, *rows[:1])
         self._any = tuple(row for row in rows if row in known or not row.is_plain_text)
         self._opened = self._own if known else self._any
-        self._closed: tuple[Markers, ...] = ()
+        self._closed: tuple[ThinkingMarkers, ...] = ()
         texts = [text for row in self._any for text in (row.opening, row.closing, *row.answer)]
         self._matcher = cached_matcher((*stop, *texts))
         self._state = 0
@@ -152,7 +152,7 @@ class StreamingText:
         return bool(self.stop_string)
 
     @property
-    def thought_markers(self) -> Markers | None:
+    def thought_markers(self) -> ThinkingMarkers | None:
         """Markers of this model's thoughts; None where its template tells of none."""
         return self._own[0] if self._knows_thoughts else None
 
@@ -208,7 +208,9 @@ class StreamingText:
         """End the answer; return the text held back so far, incomplete characters as U+FFFD."""
         if self.hit_stop:
             return []
-        return _join_pieces([*self._end_message(), *self._end_header(), *self._show_held(0, 0)])
+        return _join_pieces(
+            [*self._end_message(), *self._end_message_header(), *self._show_held(0, 0)]
+        )
 
     def _add_bytes(self, data: bytes, depth: int) -> list[TextPiece]:
         if self.hit_stop:
@@ -216,13 +218,13 @@ class StreamingText:
         characters = self._utf8.decode(data)
         is_plain = not self._state and self._matcher.starts.isdisjoint(characters)
         if is_plain and self._header is None:
-            return self._show(characters, depth)
+            return self._show_text(characters, depth)
         return _join_pieces(self._read_characters(characters, depth))
 
     def _read_special_token(self, text: str, depth: int) -> list[TextPiece]:
         """Take in a generated special token, whose own text is never shown."""
         if not self._has_headers or (text not in HEADER_TOKENS and self._header is None):
-            return self._read(text, depth, is_token=True) if self._may_match(text) else []
+            return self._read_pieces(text, depth, is_token=True) if self._may_match(text) else []
         if text not in self._stop:
             return self._read_header_token(text)
         pieces, self.stop_string = self._end_message(), text
@@ -234,10 +236,10 @@ class StreamingText:
         """Take in generated characters: of the message or, where one is open, of its header."""
         for place, character in enumerate(characters):
             if self._header is None:
-                return self._read(characters[place:], depth)
+                return self._read_pieces(characters[place:], depth)
             self._header += character
-            if Header.parse(self._header).is_text:
-                return self._end_header(depth) + self._read_characters(
+            if MessageHeader.parse(self._header).contains_message_text:
+                return self._end_message_header(depth) + self._read_characters(
                     characters[place + 1 :], depth
                 )
         return []
@@ -250,45 +252,47 @@ class StreamingText:
             return []
         pieces = self._end_message()
         if token == message:
-            pieces += self._begin_message(Header.parse(self._header or ""))
+            pieces += self._begin_message(MessageHeader.parse(self._header or ""))
         elif token == channel and self._header is not None:  # it was a role
-            self._recipient = Header.parse(self._header).recipient
+            self._recipient = MessageHeader.parse(self._header).recipient
             self._header = ""
         else:
-            pieces += self._end_header()
+            pieces += self._end_message_header()
             self._header = "" if token in (start, channel) else None
         return pieces
 
     def _end_message(self) -> list[TextPiece]:
         pieces = self._read_characters(self._utf8.decode(b"", final=True), 0)
         if self._undecided:
-            pieces += self._apply(self._undecided, 0)
+            pieces += self._apply_marker(self._undecided, 0)
         return pieces + self._show_held(0, 0) if not self.hit_stop else pieces
 
-    def _end_header(self, depth: int = 0) -> list[TextPiece]:
+    def _end_message_header(self, depth: int = 0) -> list[TextPiece]:
         """Begin the message of a gpt-oss header that lacks its `<|message|>`."""
         if self._header is None:
             return []
-        header = Header.parse(self._header)
-        return self._begin_message(header) + self._read(header.text, depth)
+        header = MessageHeader.parse(self._header)
+        return self._begin_message(header) + self._read_pieces(header.text, depth)
 
-    def _begin_message(self, header: Header) -> list[TextPiece]:
+    def _begin_message(self, header: MessageHeader) -> list[TextPiece]:
         """Switch to the channel of a gpt-oss message; a call begins with its marker as text."""
         recipient = header.recipient or self._recipient
         self._header, self._recipient = None, ""
         if self._shown_tokens and recipient.startswith("functions."):
-            self._switch("answer")
-            return self._show(f"{HEADER_TOKENS[0]}{recipient}{HEADER_TOKENS[2]}", 0)
-        self._switch(header.channel)
+            self._switch_channel("answer")
+            return self._show_text(f"{HEADER_TOKENS[0]}{recipient}{HEADER_TOKENS[2]}", 0)
+        self._switch_channel(header.channel)
         return []
 
     # markers and stop strings
 
-    def _read(self, characters: str, depth: int, *, is_token: bool = False) -> list[TextPiece]:
+    def _read_pieces(
+        self, characters: str, depth: int, *, is_token: bool = False
+    ) -> list[TextPiece]:
         pieces: list[TextPiece] = []
         for character in characters:
             if self._undecided and character != self._markdown_state().last:
-                pieces += self._apply(self._undecided, depth)
+                pieces += self._apply_marker(self._undecided, depth)
             self._undecided = None
             self._state = self._matcher.next_state(self._state, character)
             self._held.append("" if is_token else character)
@@ -296,29 +300,29 @@ class StreamingText:
             self.stop_string = next((text for text in found if text in self._stop), "")
             if self.stop_string:
                 return pieces + self._show_held(len(self.stop_string), depth)
-            marker = self._marker(found[0]) if found else None
+            marker = self._recognise_marker(found[0]) if found else None
             if marker is None:
                 pieces += self._show_held(self._matcher.held_length(self._state), depth)
             elif marker.is_undecided:
                 pieces += self._show_held(len(marker.text), depth)
                 self._undecided = marker
             else:
-                pieces += self._apply(marker, depth)
+                pieces += self._apply_marker(marker, depth)
         return pieces
 
-    def _may_match(self, special: str) -> bool:
+    def _may_match(self, special_token: str) -> bool:
         """Whether a special token is, or could continue, a thinking marker or stop string."""
         state = self._state
-        for character in special:
+        for character in special_token:
             state = self._matcher.next_state(state, character)
-        return self._matcher.held_length(state) >= len(special)
+        return self._matcher.held_length(state) >= len(special_token)
 
-    def _marker(self, text: str) -> "_FoundMarker | None":
+    def _recognise_marker(self, text: str) -> "_FoundMarker | None":
         """Decide whether text that looks like a thinking marker is one; None for plain text."""
         before = "".join(self._held[: -len(text)])
         is_first = self._is_blank and not before.strip()
         is_token = "" in self._held[-len(text) :]
-        place = self._markdown_state().after(before)
+        place = self._markdown_state().after_text(before)
         if self._channel == "answer":
             return self._marker_in_answer(text, place, is_first, is_token)
         if closes := [row for row in self._opened if row.closing == text]:
@@ -347,7 +351,7 @@ class StreamingText:
         self._is_answer_marked |= is_token or (is_own and is_here)
         return _FoundMarker(text, "hides") if is_token or (is_own and is_here) else None
 
-    def _apply(self, marker: "_FoundMarker", depth: int) -> list[TextPiece]:
+    def _apply_marker(self, marker: "_FoundMarker", depth: int) -> list[TextPiece]:
         pieces = self._show_held(len(marker.text), depth)
         self._held.clear()
         self._state = 0
@@ -355,17 +359,17 @@ class StreamingText:
         match marker.does:
             case "opens":
                 self._opened = marker.rows
-                self._switch("thinking")
+                self._switch_channel("thinking")
             case "closes":
                 if self._channel == "answer":
                     self._shown = {"answer": [], "thinking": self._shown["answer"]}
                 self._closed = marker.rows
-                self._switch("answer")
+                self._switch_channel("answer")
             case "hides":
                 self._after_marker = True
         return pieces
 
-    def _switch(self, channel: Channel) -> None:
+    def _switch_channel(self, channel: Channel) -> None:
         if not self.text.strip():
             self._shown["answer"].clear()
         self._may_be_thought = False
@@ -373,22 +377,22 @@ class StreamingText:
         self._not_in_markdown.clear()
         self._after_marker = self._is_blank = True
 
-    def _show_held(self, keep: int, depth: int) -> list[TextPiece]:
-        """Release the answer text held back, except its last `keep` characters."""
-        end = len(self._held) - keep
+    def _show_held(self, characters_kept: int, depth: int) -> list[TextPiece]:
+        """Release the answer text held back, except its last `characters_kept` characters."""
+        end = len(self._held) - characters_kept
         if end <= 0:
             return []
         text = "".join(self._held[:end])
         del self._held[:end]
-        return self._show(text, depth)
+        return self._show_text(text, depth)
 
-    def _show(self, text: str, depth: int) -> list[TextPiece]:
+    def _show_text(self, text: str, depth: int) -> list[TextPiece]:
         """Return the text as a piece of the current channel, less white space after a marker."""
         if self._after_marker:
             text = text.lstrip()
             self._after_marker = not text
             if text and self._shown[self._channel]:
-                text = self._missing_separator() + text
+                text = self._missing_line_ends() + text
         if not text:
             return []
         self._shown[self._channel].append(text)
@@ -398,11 +402,11 @@ class StreamingText:
 
     def _markdown_state(self) -> _MarkdownState:
         """Return the Markdown state after the last shown character of the answer or thinking."""
-        self._markdown = self._markdown.after("".join(self._not_in_markdown))
+        self._markdown = self._markdown.after_text("".join(self._not_in_markdown))
         self._not_in_markdown.clear()
         return self._markdown
 
-    def _missing_separator(self) -> str:
+    def _missing_line_ends(self) -> str:
         """The line ends that a blank line after the text shown so far still needs."""
         tail = "".join(self._shown[self._channel][-2:])
         return BLOCK_SEPARATOR[len(tail[-2:]) - len(tail[-2:].rstrip("\n")) :]
@@ -416,7 +420,7 @@ class _FoundMarker(NamedTuple):
 
     text: str
     does: Literal["opens", "closes", "hides"]
-    rows: tuple[Markers, ...] = ()
+    rows: tuple[ThinkingMarkers, ...] = ()
     is_undecided: bool = False
 
 

@@ -77,19 +77,19 @@ class _ChargedNodes(NodeTransformer):
         super().generic_visit(node, *args, **kwargs)
         match node:
             case nodes.For():
-                node.iter = _call("iterate", node.iter)
+                node.iter = _method_call("iterate", node.iter)
             case nodes.Concat():
-                return _call("concatenate", *node.nodes)
+                return _method_call("concatenate", *node.nodes)
             case nodes.TemplateData():
-                return _call("charge", nodes.Const(node.data))
+                return _method_call("charge", nodes.Const(node.data))
             case nodes.Compare() | nodes.Test() | nodes.List() | nodes.Dict():
-                return _call("charge", node)
+                return _method_call("charge", node)
             case nodes.Getitem(arg=nodes.Slice()) | nodes.Tuple(ctx="load"):
-                return _call("charge", node)
+                return _method_call("charge", node)
         return node
 
 
-def _call(method: str, *arguments: Any) -> nodes.Call:
+def _method_call(method: str, *arguments: Any) -> nodes.Call:
     return nodes.Call(nodes.EnvironmentAttribute(method), list(arguments), [], None, None)
 
 

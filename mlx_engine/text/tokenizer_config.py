@@ -36,7 +36,7 @@ class TemplateFile(NamedTuple):
     path: Path
 
     @classmethod
-    def find(cls, folder: Path) -> "TemplateFile | None":
+    def find_template(cls, folder: Path) -> "TemplateFile | None":
         """Find the chat template of a model folder, None without one.
 
         Searches chat_template.jinja, chat_template.json and tokenizer_config.json; the first that
@@ -177,11 +177,11 @@ def described_tokens(config: Json, origin: str) -> dict[int, AddedToken]:
     found: dict[int, AddedToken] = {}
     for key, entry in listed.items() if isinstance(listed, Mapping) else ():
         if not (key.isdecimal() and len(key) < _MOST_DIGITS and isinstance(entry, Mapping)):
-            raise _malformed(key, origin)
+            raise _malformed_tokens_error(key, origin)
         flags = {name: entry[name] for name in _FLAGS if entry.get(name) is not None}
         text = token_content(entry)
         if not text or not all(isinstance(flag, bool) for flag in flags.values()):
-            raise _malformed(key, origin)
+            raise _malformed_tokens_error(key, origin)
         found[int(key)] = AddedToken(text, **flags)
     return found
 
@@ -222,7 +222,7 @@ def _unnamed_special_tokens(lists: TokenLists) -> list[str]:
     return [text for text in texts if text]
 
 
-def _malformed(key: str, origin: str) -> BadTokenizer:
+def _malformed_tokens_error(key: str, origin: str) -> BadTokenizer:
     return BadTokenizer(
         "{config}: added token {key} is not described: correct it.",
         config=origin,
@@ -262,25 +262,25 @@ def _split_as_tekken(core: Tokenizer) -> None:
 
 
 def _is_byte_level(core: Tokenizer) -> bool:
-    def has(piece: str) -> bool:
+    def has_piece(piece: str) -> bool:
         return core.token_to_id(piece) is not None
 
     is_merged = isinstance(core.model, models.BPE)
-    return is_merged and all(map(has, _COMMON_BYTES)) and not has(SPACE)
+    return is_merged and all(map(has_piece, _COMMON_BYTES)) and not has_piece(SPACE)
 
 
 def _repair_byte_level(core: Tokenizer, origin: str) -> None:
     """Give a byte-level tokenizer its decoder where SentencePiece's was saved."""
-    if not _has_bytes(core.normalizer) and not _has_bytes(core.pre_tokenizer):
+    if not _decodes_bytes(core.normalizer) and not _decodes_bytes(core.pre_tokenizer):
         raise BadTokenizer(
             "{origin}: its vocabulary is of bytes, but its pre-tokenizer is of another kind and"
             " would lose all spaces: a tool that does not know it saved it again. Get"
             " tokenizer.json from where the model was first published.",
             origin=origin,
         )
-    if not _has_bytes(core.decoder):
+    if not _decodes_bytes(core.decoder):
         core.decoder = decoders.ByteLevel()
 
 
-def _has_bytes(part: Any) -> bool:
+def _decodes_bytes(part: Any) -> bool:
     return any(step["type"] == "ByteLevel" for step in pipeline_steps(part))

@@ -67,7 +67,7 @@ _CLASS_BY_TYPE = {
 """model_type -> tokenizer class, where tokenizer_config.json names none."""
 
 
-class _Core(NamedTuple):
+class _LibraryTokenizer(NamedTuple):
     """A tokenizer of the `tokenizers` library, its file, and the special tokens that file names.
 
     names: defaults for tokenizer_config.json ("eos_token" -> text).
@@ -89,7 +89,7 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     core, names = read.core, {**read.names, **named_special_tokens(folder)}
     config = {**read.names, **read_object(folder / CONFIG)}
     lists = [read_object(folder / name) for name in (SPECIAL_TOKENS_MAP, _ADDED_TOKENS)]
-    configured, template = ConfiguredTokens.from_folder(folder), TemplateFile.find(folder)
+    configured, template = ConfiguredTokens.from_folder(folder), TemplateFile.find_template(folder)
     with translate_library_errors(str(read.path)):
         add_listed_tokens(core, TokenLists(config, *lists), str(folder / CONFIG))
         repair_tokenizer(core, config, read_object(folder / "config.json"), str(read.path))
@@ -107,9 +107,9 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     )
 
 
-def _read_core(folder: Path) -> _Core:
+def _read_core(folder: Path) -> _LibraryTokenizer:
     if (folder / _JSON).exists():
-        return _Core(_json_core(folder / _JSON), folder / _JSON)
+        return _LibraryTokenizer(_json_core(folder / _JSON), folder / _JSON)
     if (folder / _SENTENCEPIECE).exists():
         return _sentencepiece_core(folder)
     if all((folder / name).exists() for name in (_VOCABULARY, _MERGES)):
@@ -137,12 +137,12 @@ def _json_core(path: Path) -> tokenizers.Tokenizer:
         return tokenizers.Tokenizer.from_str(text)
 
 
-def _sentencepiece_core(folder: Path) -> _Core:
+def _sentencepiece_core(folder: Path) -> _LibraryTokenizer:
     path, config = folder / _SENTENCEPIECE, read_object(folder / CONFIG)
     model = _sentencepiece_model(path)
     with translate_library_errors(str(path)):
         listed = described_tokens(config, str(folder / CONFIG))
-        core = build_sentencepiece(_vocabulary(model, listed, str(path)))
+        core = build_sentencepiece(_sentencepiece_vocabulary(model, listed, str(path)))
         _prepend_normalizers(core, model.normalizer_spec)
         _add_tokens(core, folder / _ADDED_TOKENS)
         bos = core.token_to_id(named_special_tokens(folder).get("bos_token", ""))
@@ -151,7 +151,7 @@ def _sentencepiece_core(folder: Path) -> _Core:
         if opening and config.get("add_bos_token", True) is not False:
             prepend_bos(core, opening, bos)
     ends = {model.trainer_spec.eos_id} - {-1}
-    return _Core(core, path, ends, bos if opening else None)
+    return _LibraryTokenizer(core, path, ends, bos if opening else None)
 
 
 def _sentencepiece_model(path: Path) -> Any:
@@ -182,7 +182,9 @@ def _sentencepiece_model(path: Path) -> Any:
     return model
 
 
-def _vocabulary(model: Any, listed: Mapping[int, AddedToken], origin: str) -> GgufVocabulary:
+def _sentencepiece_vocabulary(
+    model: Any, listed: Mapping[int, AddedToken], origin: str
+) -> GgufVocabulary:
     """Convert SentencePiece pieces to a vocabulary; listed tokens replace placeholders."""
     pieces = [piece.piece for piece in model.pieces]
     own = set(pieces)
@@ -227,7 +229,7 @@ def _add_tokens(core: tokenizers.Tokenizer, path: Path) -> None:
             )
 
 
-def _vocab_and_merges_core(folder: Path) -> _Core:
+def _vocab_and_merges_core(folder: Path) -> _LibraryTokenizer:
     """Build the tokenizer of vocab.json and merges.txt as transformers' tokenizer class does.
 
     The class named by the config decides how texts are split. Raises UnsupportedModel for a class
@@ -254,7 +256,7 @@ def _vocab_and_merges_core(folder: Path) -> _Core:
         core.normalizer = normalizers.NFC() if name == _GPT_NEOX else pre.normalizer()
         core.pre_tokenizer = pre.pre_tokenizer()
         core.decoder = decoders.ByteLevel()
-    return _Core(core, path, names={"eos_token": _END, "unk_token": _END})
+    return _LibraryTokenizer(core, path, names={"eos_token": _END, "unk_token": _END})
 
 
 def _class_name(folder: Path) -> str:

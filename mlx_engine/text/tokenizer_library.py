@@ -83,7 +83,9 @@ class TimedCalls:
         future = Future[T]()
         seconds = SECONDS + characters / CHARACTERS_A_SECOND
         if self._abandoned_thread is None or not self._abandoned_thread.is_alive():
-            thread = Thread(target=_run_into, args=(work, future), name="tokenizer", daemon=True)
+            thread = Thread(
+                target=_run_into_future, args=(work, future), name="tokenizer", daemon=True
+            )
             thread.start()
             wait([future], seconds)
             self._abandoned_thread = None if future.done() else thread
@@ -100,7 +102,7 @@ class TimedCalls:
             return future.result()
 
 
-def _run_into(work: Callable[[], T], future: Future[T]) -> None:
+def _run_into_future(work: Callable[[], T], future: Future[T]) -> None:
     try:
         future.set_result(work())
     except BaseException as error:
@@ -109,24 +111,24 @@ def _run_into(work: Callable[[], T], future: Future[T]) -> None:
 
 def pipeline_steps(part: Any) -> list[dict[str, Any]]:
     """Describe the steps of a normalizer, pre-tokenizer or decoder as dicts, in order."""
-    return [] if part is None else list(_flat(json.loads(part.__getstate__())))
+    return [] if part is None else list(_flatten_step(json.loads(part.__getstate__())))
 
 
-def _flat(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _flatten_step(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield step
     for key in ("normalizers", "pretokenizers", "decoders"):
         for part in step.get(key, ()):
-            yield from _flat(part)
+            yield from _flatten_step(part)
 
 
-def check_texts(texts: Iterable[str], most: int, origin: str) -> None:
+def check_texts(texts: Iterable[str], most_characters: int, origin: str) -> None:
     """Raise BadTokenizer when a tokenizer's added tokens or vocabulary pieces are too long.
 
-    most: limit for the total number of characters. A token of 500,000 characters overflows the
-    library's stack.
+    most_characters: limit for the total number of characters. A token of 500,000 characters
+    overflows the library's stack.
     """
     lengths = [len(text) for text in texts]
-    if max(lengths, default=0) > LONGEST_TEXT or sum(lengths) > most:
+    if max(lengths, default=0) > LONGEST_TEXT or sum(lengths) > most_characters:
         raise BadTokenizer(
             "{origin}: its tokens are far longer than any words. Get it again from where the model"
             " comes from.",

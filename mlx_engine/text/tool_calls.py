@@ -91,7 +91,7 @@ INNER_TOKENS = frozenset(
 """Special tokens that stand between the markers."""
 
 
-def markers_of(template: str, has_token: Callable[[str], bool]) -> tuple[ToolMarkers, ...]:
+def tool_markers_of(template: str, has_token: Callable[[str], bool]) -> tuple[ToolMarkers, ...]:
     """Return the tool markers that a model uses; those of Hermes where it has none of its own."""
     own = [
         row for row in MARKERS if (row.sign or row.opening) in template or has_token(row.opening)
@@ -134,21 +134,21 @@ class ToolReader:
         self._held += piece.text
         while True:
             if self._block is None:
-                yield from self._show(self._text_before_block(), piece)
+                yield from self._show_text(self._text_before_block(), piece)
                 if self._block is None:
                     return
             if not self._block.closing or self._block.closing not in self._held:
                 return
             body, _, self._held = self._held.partition(self._block.closing)
-            yield from self._close(body, self._block.closing, piece)
+            yield from self._close_block(body, self._block.closing, piece)
 
     def finish(self) -> Iterator[TextPiece | ToolCall]:
         """Yield what is left when the answer has ended."""
         body, self._held = self._held, ""
         if self._block is None:
-            yield from self._show(body, TextPiece(""))
+            yield from self._show_text(body, TextPiece(""))
         else:
-            yield from self._close(body, "", TextPiece(""))
+            yield from self._close_block(body, "", TextPiece(""))
 
     def _text_before_block(self) -> str:
         """Take the text before the next opening marker, which opens a block, off the held text.
@@ -157,24 +157,27 @@ class ToolReader:
         """
         held = self._held
         places = [(held.find(row.opening), row) for row in self._markers]
-        found = [(n, row) for n, row in places if n >= 0 and self._counts(row, held[:n])]
+        found = [(n, row) for n, row in places if n >= 0 and self._is_call_marker(row, held[:n])]
         if found:
             place, self._block = min(found, key=lambda item: item[0])
             begin = place if self._block.is_kept else place + len(self._block.opening)
             self._held = held[begin:]
             return held[:place]
-        begins = ((_overlap(held, row.opening), row) for row in self._markers)
+        begins = ((_overlap_length(held, row.opening), row) for row in self._markers)
         keep = max(
-            (n for n, row in begins if n and self._counts(row, held[: len(held) - n])), default=0
+            (n for n, row in begins if n and self._is_call_marker(row, held[: len(held) - n])),
+            default=0,
         )
         self._held = held[len(held) - keep :]
         return held[: len(held) - keep]
 
-    def _counts(self, row: ToolMarkers, before: str) -> bool:
+    def _is_call_marker(self, row: ToolMarkers, before: str) -> bool:
         """Whether a marker counts behind this text, which is not shown yet."""
         return not row.only_first or not (self.calls or self.text.strip() or before.strip())
 
-    def _close(self, body: str, closing: str, piece: TextPiece) -> Iterator[TextPiece | ToolCall]:
+    def _close_block(
+        self, body: str, closing: str, piece: TextPiece
+    ) -> Iterator[TextPiece | ToolCall]:
         """End a block: its calls or, where it is none, its text."""
         block, self._block = self._block, None
         assert block is not None
@@ -182,24 +185,24 @@ class ToolReader:
             calls = parse_calls(body, self._schemas, FORMS if closing else SELF_ENDING)
         except ValueError:
             opening = "" if block.is_kept else block.opening
-            yield from self._show(opening + body + closing, piece)
+            yield from self._show_text(opening + body + closing, piece)
             return
         self.calls += calls
         yield from calls
 
-    def _show(self, text: str, piece: TextPiece) -> Iterator[TextPiece]:
+    def _show_text(self, text: str, piece: TextPiece) -> Iterator[TextPiece]:
         if text:
             self.text += text
             yield replace(piece, text=text)
 
 
-def _overlap(text: str, marker: str) -> int:
+def _overlap_length(text: str, marker: str) -> int:
     """Return the length of the longest end of `text` that begins `marker`."""
     most = min(len(text), len(marker) - 1)
     return next((n for n in range(most, 0, -1) if text.endswith(marker[:n])), 0)
 
 
-class _Found(NamedTuple):
+class _FoundCall(NamedTuple):
     """A call in the text. id: that the model gave it, "" for none."""
 
     name: object
@@ -207,7 +210,7 @@ class _Found(NamedTuple):
     id: object = ""
 
 
-Form = Callable[[str, Schemas], list[_Found]]
+Form = Callable[[str, Schemas], list[_FoundCall]]
 
 
 def parse_calls(body: str, schemas: Schemas, forms: Iterable[Form]) -> list[ToolCall]:
@@ -243,17 +246,17 @@ _HEADER = re.compile(
 """Name and perhaps id of a call before a JSON object with its arguments."""
 
 
-def _parse_json_calls(text: str, _: Schemas) -> list[_Found]:
+def _parse_json_calls(text: str, _: Schemas) -> list[_FoundCall]:
     """Parse calls written as JSON: {"name": ..., "arguments" or "parameters": {...}}, or a list."""
-    found: list[_Found] = []
+    found: list[_FoundCall] = []
     while text.startswith(("{", "[")):
-        value, end = _decode(text)
-        found += map(_json_call, value if isinstance(value, list) else [value])
+        value, end = _decode_json(text)
+        found += map(_parse_json_call, value if isinstance(value, list) else [value])
         text = text[end:].lstrip(" \n,;")
     return found
 
 
-def _json_call(call: object) -> _Found:
+def _parse_json_call(call: object) -> _FoundCall:
     """Parse a call from one JSON object, also {name: arguments}. Raises ValueError."""
     if not isinstance(call, dict):
         raise ValueError("no tool call")
@@ -264,24 +267,26 @@ def _json_call(call: object) -> _Found:
         [(name, given)] = fields.items()
     else:
         given = fields.get("arguments", fields.get("parameters", {}))
-    return _Found(name, _decode(given)[0] if isinstance(given, str) else given, call.get("id"))
+    return _FoundCall(
+        name, _decode_json(given)[0] if isinstance(given, str) else given, call.get("id")
+    )
 
 
-def _parse_named_json_calls(text: str, _: Schemas) -> list[_Found]:
+def _parse_named_json_calls(text: str, _: Schemas) -> list[_FoundCall]:
     """Parse calls written as a name in a family's own header, then JSON; Kimi K2, DeepSeek, ..."""
     found, place = [], 0
     while header := _HEADER.search(text, place):
-        value, end = _decode(text[header.end() :])
+        value, end = _decode_json(text[header.end() :])
         groups = header.groupdict()
         ids = [groups.pop(name) for name in ("id", "mistral_id", "solar_id")]
         found.append(
-            _Found(next(filter(None, groups.values())), value, next(filter(None, ids), ""))
+            _FoundCall(next(filter(None, groups.values())), value, next(filter(None, ids), ""))
         )
         place = header.end() + end
     return found
 
 
-def _decode(text: str) -> tuple[Any, int]:
+def _decode_json(text: str) -> tuple[Any, int]:
     """Decode a JSON value at the beginning of a text. Raises ValueError."""
     try:
         return _DECODER.raw_decode(text)
@@ -289,7 +294,7 @@ def _decode(text: str) -> tuple[Any, int]:
         raise ValueError("nested too deeply") from None
 
 
-class _Tags(NamedTuple):
+class _TagPatterns(NamedTuple):
     """Patterns of a call with an element for each argument: groups name and body; key and value."""
 
     call: re.Pattern[str]
@@ -297,7 +302,7 @@ class _Tags(NamedTuple):
 
 
 _TAGS = (
-    _Tags(  # Qwen3-Coder, Qwen3.5, Step, Seed-OSS
+    _TagPatterns(  # Qwen3-Coder, Qwen3.5, Step, Seed-OSS
         re.compile(r"<function=(?P<name>[^>\s]+)>(?P<body>.*?)(?:</function>|\Z)", re.S),
         re.compile(
             r"<parameter=(?P<key>[^>\s]+)>\n?(?P<value>.*?)\n?"
@@ -305,7 +310,7 @@ _TAGS = (
             re.S,
         ),
     ),
-    _Tags(  # MiniMax M2, DeepSeek V3.2 and V4, Muse
+    _TagPatterns(  # MiniMax M2, DeepSeek V3.2 and V4, Muse
         re.compile(
             r'<(?:\w+:|｜DSML｜)?invoke\b[^>]*?\bname="(?P<name>[^"]+)"[^>]*>'
             r"(?P<body>.*?)</(?:\w+:|｜DSML｜)?invoke>",
@@ -317,13 +322,13 @@ _TAGS = (
             re.S,
         ),
     ),
-    _Tags(  # MiniCPM
+    _TagPatterns(  # MiniCPM
         re.compile(r'<function\s+name="(?P<name>[^"]+)">(?P<body>.*?)(?:</function>|\Z)', re.S),
         re.compile(
             r'<param\s+name="(?P<key>[^"]+)">(?:<!\[CDATA\[)?(?P<value>.*?)(?:\]\]>)?</param>', re.S
         ),
     ),
-    _Tags(  # Kimi K3
+    _TagPatterns(  # Kimi K3
         re.compile(
             r'<\|open\|>call\b[^<]*?tool="(?P<name>[^"]+)"[^<]*<\|sep\|>'
             r"(?P<body>.*?)<\|close\|>call<\|sep\|>",
@@ -335,7 +340,7 @@ _TAGS = (
             re.S,
         ),
     ),
-    _Tags(  # GLM, LongCat, Laguna, Hy3
+    _TagPatterns(  # GLM, LongCat, Laguna, Hy3
         re.compile(
             r"(?:\A|<tool_call:\w+>)\s*(?P<name>[\w.\-]+)\s*(?:<tool_sep:\w+>)?\s*"
             r"(?P<body>(?:<(?:\w+_)?arg_key\b.*?)?)(?:</tool_call:\w+>|\Z)",
@@ -350,20 +355,20 @@ _TAGS = (
 )
 
 
-def _parse_tagged_calls(text: str, schemas: Schemas) -> list[_Found]:
+def _parse_tagged_calls(text: str, schemas: Schemas) -> list[_FoundCall]:
     """Parse calls with an XML-like element for each argument, typed by the tool's schema."""
     for tags in _TAGS:
         found = []
         for call in tags.call.finditer(text):
             types = schemas.get(call["name"], {})
             values = {
-                argument["key"].strip(): typed(
+                argument["key"].strip(): convert_to_schema_type(
                     argument["value"], types.get(argument["key"].strip())
                 )
                 for argument in tags.argument.finditer(call["body"])
             }
             if call["body"] or call["name"] in schemas:  # GLM's without arguments is a bare word
-                found.append(_Found(call["name"], values))
+                found.append(_FoundCall(call["name"], values))
         if found:
             return found
     return []
@@ -375,57 +380,57 @@ _M3_CALL = re.compile(
 )
 
 
-def _parse_minimax_calls(text: str, schemas: Schemas) -> list[_Found]:
+def _parse_minimax_calls(text: str, schemas: Schemas) -> list[_FoundCall]:
     """Parse MiniMax M3's calls: an element for each argument, and inside for each entry or item."""
     found = []
     for call in _M3_CALL.finditer(text):
         schema = {"type": "object", "properties": schemas.get(call["name"], {})}
         tags = iter(call["body"].split(_M3)[1:])
         try:
-            found.append(_Found(call["name"], _parse_element("", tags, schema)))
+            found.append(_FoundCall(call["name"], _parse_element("", tags, schema)))
         except RecursionError:
             raise ValueError("nested too deeply") from None
     return found
 
 
-def _parse_element(text: str, tags: Iterator[str], schema: object) -> Any:
+def _parse_element(text: str, tag_patterns: Iterator[str], schema: object) -> Any:
     """Parse one element, and those nested in it, to a dict, a list or a value of its schema's type.
 
-    text: after the opening tag. tags: the rest of the call, taken up to the closing tag.
+    text: after the opening tag. tag_patterns: the rest of the call, taken up to the closing tag.
     """
     fields = schema if isinstance(schema, Mapping) else {}
-    kinds, properties = kinds_of(fields), fields.get("properties") or {}
+    kinds, properties = schema_types(fields), fields.get("properties") or {}
     inside: list[tuple[str, Any]] = []
-    for tag in tags:
+    for tag in tag_patterns:
         name, _, content = tag.removeprefix("<").partition(">")
         if name.startswith("/"):
             break
         is_item = name == "item" and name not in properties
         inner = fields.get("items") if is_item else properties.get(name)
-        inside.append((name, _parse_element(content, tags, inner)))
+        inside.append((name, _parse_element(content, tag_patterns, inner)))
     if "array" in kinds or (
         "object" not in kinds and inside and {n for n, _ in inside} == {"item"}
     ):
         return [value for _, value in inside]
-    return dict(inside) if inside or kinds == {"object"} else typed(text, schema)
+    return dict(inside) if inside or kinds == {"object"} else convert_to_schema_type(text, schema)
 
 
-def typed(text: str, schema: object) -> Any:
+def convert_to_schema_type(text: str, schema: object) -> Any:
     """Convert an argument's text to the type of its JSON schema: 3 for a number, "3" for a text."""
-    kinds = kinds_of(schema)
+    kinds = schema_types(schema)
     if kinds and kinds <= {"string"}:
         return text
     try:
-        value = _literal(text.strip())
+        value = _parse_literal(text.strip())
     except ValueError:
         return text
-    return value if not kinds or _kind_of(value) & kinds else text
+    return value if not kinds or _json_type_of(value) & kinds else text
 
 
-def _literal(text: str) -> Any:
+def _parse_literal(text: str) -> Any:
     """Read a JSON value or, as some templates write them, a Python literal. Raises ValueError."""
     with suppress(ValueError):
-        value, end = _decode(text)
+        value, end = _decode_json(text)
         if end == len(text):
             return value
     try:
@@ -434,7 +439,7 @@ def _literal(text: str) -> Any:
         raise ValueError("no literal") from error
 
 
-def kinds_of(schema: object) -> set[str]:
+def schema_types(schema: object) -> set[str]:
     """Return the types that a JSON schema allows; empty where it tells none."""
     if not isinstance(schema, Mapping):
         return set()
@@ -442,13 +447,13 @@ def kinds_of(schema: object) -> set[str]:
     kinds = {types} if isinstance(types, str) else set(types) if isinstance(types, list) else set()
     for key in ("anyOf", "oneOf"):
         for inner in schema.get(key) or ():
-            kinds |= kinds_of(inner)
+            kinds |= schema_types(inner)
     if not kinds and isinstance(schema.get("enum"), list):
-        kinds = {kind for value in schema["enum"] for kind in _kind_of(value)}
+        kinds = {kind for value in schema["enum"] for kind in _json_type_of(value)}
     return kinds
 
 
-def _kind_of(value: object) -> set[str]:
+def _json_type_of(value: object) -> set[str]:
     if isinstance(value, bool):
         return {"boolean"}
     if isinstance(value, int):
@@ -467,7 +472,7 @@ _GEMMA_TOKEN = re.compile(
 )
 
 
-def _parse_gemma_calls(text: str, _: Schemas) -> list[_Found]:
+def _parse_gemma_calls(text: str, _: Schemas) -> list[_FoundCall]:
     """Parse Gemma's calls: call:name{key:<|"|>text<|"|>,other:3}."""
     found = []
     for call in _GEMMA_CALL.finditer(text):
@@ -479,11 +484,11 @@ def _parse_gemma_calls(text: str, _: Schemas) -> list[_Found]:
             )
             other = _AS_JSON.get(token["other"] or "", token["other"])
             parts.append(other if quoted is None else json.dumps(quoted))
-        found.append(_Found(call["name"], _decode("".join(parts))[0]))
+        found.append(_FoundCall(call["name"], _decode_json("".join(parts))[0]))
     return found
 
 
-def _parse_python_calls(text: str, _: Schemas) -> list[_Found]:
+def _parse_python_calls(text: str, _: Schemas) -> list[_FoundCall]:
     """Parse calls written in Python, [name(key="text", other=3), ...]; LFM2's and Llama 4's."""
     if not (text.startswith("[") and text.endswith(")]")):
         return []
@@ -492,7 +497,7 @@ def _parse_python_calls(text: str, _: Schemas) -> list[_Found]:
         tree = ast.parse(source.replace("\n", "\\n"), mode="eval").body
         calls = tree.elts if isinstance(tree, ast.List) else []
         return [
-            _Found(
+            _FoundCall(
                 ast.unparse(call.func),
                 {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg},
             )

@@ -71,17 +71,17 @@ class Message:
     images: tuple[Picture, ...] = ()
 
 
-def check_messages(given: Sequence[Message]) -> Sequence[Message]:
-    """Return `given` as chat messages once each is checked to be a Message. Raises BadOption."""
+def check_messages(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return `messages` as chat messages once each is checked to be a Message. Raises BadOption."""
     require(
         "messages",
-        given,
+        messages,
         "a list of Message(role, text)",
         lambda value: isinstance(value, Sequence),
     )
-    for message in given:
+    for message in messages:
         require("message", message, "Message(role, text)", lambda value: isinstance(value, Message))
-    return given
+    return messages
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mlx_engine.values.options import CacheBits
-from mlx_engine.values.words import Words, joined, size_words
+from mlx_engine.values.words import Words, join_words, size_words
 
 Fit = Literal["fits", "tight", "too-large"]
 
@@ -89,11 +89,11 @@ class CacheBytes:
         plain = self.plain_values * self.element
         return self._row_nbytes(self.values, self.groups, bits) + plain
 
-    def place(self, bits: CacheBits = 16) -> int:
+    def checkpoint_bytes(self, bits: CacheBits = 16) -> int:
         """Bytes that a checkpoint of the conversation copies: recurrent states and full windows."""
         return self.states + self._row_nbytes(self.window_values, self.window_groups, bits)
 
-    def slack(self, bits: CacheBits = 16) -> int:
+    def window_slack_bytes(self, bits: CacheBits = 16) -> int:
         """Bytes of sliding-window rows that are stored but no longer attended to."""
         groups = self.slack_values * self.window_groups // max(1, self.window_values)
         return self._row_nbytes(self.slack_values, groups, bits)
@@ -120,17 +120,18 @@ class WorkSize:
     vocabulary: int = 0
     group_sums: int = 0
 
-    def nbytes(self, rows: int, context: int, element: int, *, is_packed: bool) -> int:
+    def nbytes(self, rows: int, context: int, element_bytes: int, *, is_packed: bool) -> int:
         """Bytes of temporary memory for a prefill chunk of `rows` tokens or a verify pass.
 
-        The larger of both. context: tokens attended to. element: bytes of an activation. is_packed:
-        keys and values are stored quantised, and a prompt attends to a layer's values unpacked.
+        The larger of both. context: tokens attended to. element_bytes: bytes of an activation.
+        is_packed: keys and values are stored quantised, and a prompt attends to a layer's values
+        unpacked.
         """
-        scores = min(rows * self.score_heads * context * element, MOST_SCORES)
+        scores = min(rows * self.score_heads * context * element_bytes, MOST_SCORES)
         sums = min(rows * self.group_sums, MOST_SUMS) * 4
-        wide = rows * self.widest * element
+        wide = rows * self.widest * element_bytes
         reading = wide * WIDE_ARRAYS + scores * SCORE_ARRAYS + sums * SUM_ARRAYS
-        unpacked = context * self.layer_values * element if is_packed else 0
+        unpacked = context * self.layer_values * element_bytes if is_packed else 0
         return max(reading, MOST_PICKED * self.vocabulary * 4 * LOGIT_ARRAYS) + unpacked
 
 
@@ -154,20 +155,20 @@ class MemoryPlan:
     others: int = 0
 
     @property
-    def total(self) -> int:
+    def total_bytes(self) -> int:
         """Bytes of memory that a model and a chat need, all parts together."""
-        return self.weights + self.draft_model + self.conversation + self.work + self.others
+        return self.weights + self.draft_model + self.conversation_bytes + self.work + self.others
 
     @property
-    def conversation(self) -> int:
+    def conversation_bytes(self) -> int:
         """Bytes of a chat's KV cache, recurrent states and checkpoints."""
         return self.cache + self.states + self.checkpoints
 
-    def fit(self, usable: int) -> Fit:
-        """Compare the memory a model needs with `usable` bytes: "fits", "tight" or "too-large"."""
-        if self.total > usable:
+    def fit_in_memory(self, usable_bytes: int) -> Fit:
+        """Compare the memory a model needs with `usable_bytes`: "fits", "tight" or "too-large"."""
+        if self.total_bytes > usable_bytes:
             return "too-large"
-        return "tight" if self.total > TIGHT_SHARE * usable else "fits"
+        return "tight" if self.total_bytes > TIGHT_SHARE * usable_bytes else "fits"
 
     @property
     def sum_in_words(self) -> Words:
@@ -175,20 +176,20 @@ class MemoryPlan:
         parts = {
             Words("{size} model", size=size_words(self.weights)): self.weights,
             Words("{size} draft model", size=size_words(self.draft_model)): self.draft_model,
-            Words("{size} chat", size=size_words(self.conversation)): self.conversation,
+            Words("{size} chat", size=size_words(self.conversation_bytes)): self.conversation_bytes,
             Words("{size} other chats", size=size_words(self.others)): self.others,
             Words("{size} working space", size=size_words(self.work)): self.work,
         }
-        return joined((words for words, nbytes in parts.items() if nbytes), " + ")
+        return join_words((words for words, nbytes in parts.items() if nbytes), " + ")
 
-    def words(self, usable: int) -> Words:
+    def words(self, usable_bytes: int) -> Words:
         """The plan in words: "18.2 GB model + 1.3 GB chat at 4,096 tokens = 19.5 GB of 48 GB"."""
         return Words(
             "{parts} at {tokens:,} tokens = {needed} of {usable}",
             parts=self.sum_in_words,
             tokens=self.context,
-            needed=size_words(self.total),
-            usable=size_words(usable),
+            needed=size_words(self.total_bytes),
+            usable=size_words(usable_bytes),
         )
 
 
@@ -211,33 +212,33 @@ class MemoryFit:
     is_asked: bool = False
 
     @property
-    def fit(self) -> Fit:
+    def fit_in_memory(self) -> Fit:
         """Whether a model fits in memory: "fits", "tight" (part of its context) or "too-large".
 
         Too large if all of the context was requested and does not fit.
         """
-        short = self.short.fit(self.usable)
-        if self.full.total <= self.usable or short == "too-large":
+        short = self.short.fit_in_memory(self.usable)
+        if self.full.total_bytes <= self.usable or short == "too-large":
             return short
         return "too-large" if self.is_asked else "tight"
 
     @property
     def is_hopeless(self) -> bool:
         """Whether the model is so large that loading it anyway would end the program."""
-        return self.short.total > HOPELESS * self.usable
+        return self.short.total_bytes > HOPELESS * self.usable
 
     @property
     def words(self) -> Words:
         """The memory plan in words, and whether the model fits."""
         start = self.short.words(self.usable)
-        match self.fit:
+        match self.fit_in_memory:
             case "too-large" if self.is_hopeless:
                 return Words("{start}: far too large for this computer", start=start)
             case "fits":
                 return Words(
                     "{start}: fits ({full} with all {tokens:,})",
                     start=start,
-                    full=size_words(self.full.total),
+                    full=size_words(self.full.total_bytes),
                     tokens=self.full.context,
                 )
             case "tight":
@@ -246,12 +247,12 @@ class MemoryFit:
                     start=start,
                     tokens=self.longest,
                 )
-            case "too-large" if self.short.total <= self.usable:
+            case "too-large" if self.short.total_bytes <= self.usable:
                 return Words(
                     "{full}: does not fit, room for about {tokens:,} tokens",
                     full=self.full.words(self.usable),
                     tokens=self.longest,
                 )
             case "too-large":
-                over = size_words(self.short.total - self.usable)
+                over = size_words(self.short.total_bytes - self.usable)
                 return Words("{start}: does not fit, {over} too much", start=start, over=over)

@@ -38,7 +38,7 @@ class KernelState:
     details: str = ""
 
     @property
-    def in_use(self) -> bool:
+    def is_in_use(self) -> bool:
         """Whether any layer of the model computes with this Metal kernel."""
         return not self.why_not
 
@@ -143,7 +143,7 @@ class ModelDescription:
     @property
     def state_bytes(self) -> int:
         """Bytes of recurrent states and unquantised windows in trunk and heads."""
-        return self.trunk_cache.place() + self.head_cache.place()
+        return self.trunk_cache.checkpoint_bytes() + self.head_cache.checkpoint_bytes()
 
     def cache_bytes(self, cache: CacheOptions) -> int:
         """Bytes of keys and values that one token adds in trunk and heads, stored as in `cache`."""
@@ -154,7 +154,7 @@ class ModelDescription:
         self, context: int, cache: CacheOptions = UNQUANTISED, *, gpu_bytes: int = 0
     ) -> int:
         """Bytes of memory that the model and a chat of `context` tokens need."""
-        return self.memory_plan(context, cache, gpu_bytes=gpu_bytes).total
+        return self.memory_plan(context, cache, gpu_bytes=gpu_bytes).total_bytes
 
     def memory_plan(
         self,
@@ -172,8 +172,8 @@ class ModelDescription:
         second copy of the recurrent states.
         """
         trunk, heads = self.trunk_cache, self.head_cache
-        place = trunk.place(cache.bits) + heads.place(cache.head_bits)
-        slack = trunk.slack(cache.bits) + heads.slack(cache.head_bits)
+        place = trunk.checkpoint_bytes(cache.bits) + heads.checkpoint_bytes(cache.head_bits)
+        slack = trunk.window_slack_bytes(cache.bits) + heads.window_slack_bytes(cache.head_bits)
         rows = -(-context // GROWTH) * GROWTH
         ahead = trunk.states + heads.states if gpu_bytes else 0
         chunk = chunk_rows(self.nbytes, self.active_parameters or self.parameters, gpu_bytes)
@@ -191,32 +191,39 @@ class ModelDescription:
 
     def memory_fit(
         self,
-        usable: int,
+        usable_bytes: int,
         cache: CacheOptions = UNQUANTISED,
         *,
-        asked: int | None = None,
+        requested_context: int | None = None,
         draft: "ModelDescription | None" = None,
         gpu_bytes: int = 0,
     ) -> MemoryFit:
-        """Compare the memory plans of a short and of the full context with `usable` bytes.
+        """Compare the memory plans of a short and of the full context with `usable_bytes` bytes.
 
-        asked: requested context in tokens, None for as many as fit. draft, gpu_bytes: as in
-        `memory_plan`.
+        requested_context: requested context in tokens, None for as many as fit. draft, gpu_bytes:
+        as in `memory_plan`.
         """
 
-        def plan(context: int) -> MemoryPlan:
+        def plan_for_context(context: int) -> MemoryPlan:
             return self.memory_plan(context, cache, draft=draft, gpu_bytes=gpu_bytes)
 
-        full = min(asked or self.context_length, self.context_length)
+        full = min(requested_context or self.context_length, self.context_length)
         lengths = range(full + 1)
-        longest = bisect_right(lengths, usable, key=lambda length: plan(length).total) - 1
-        short, whole = plan(min(SHORT_CONTEXT, full)), plan(full)
-        return MemoryFit(short, whole, usable, max(0, longest), is_asked=asked is not None)
+        longest = (
+            bisect_right(
+                lengths, usable_bytes, key=lambda length: plan_for_context(length).total_bytes
+            )
+            - 1
+        )
+        short, whole = plan_for_context(min(SHORT_CONTEXT, full)), plan_for_context(full)
+        return MemoryFit(
+            short, whole, usable_bytes, max(0, longest), is_asked=requested_context is not None
+        )
 
-    def check_fits(self, fit: MemoryFit, *, anyway: bool = False) -> None:
+    def check_fits(self, fit: MemoryFit, *, loads_anyway: bool = False) -> None:
         """Raise DoesNotFit when the memory plan `fit` says that the model is "too-large".
 
-        anyway: only if it is hopelessly so.
+        loads_anyway: only if it is hopelessly so.
         """
         if fit.is_hopeless:
             raise DoesNotFit(
@@ -226,7 +233,7 @@ class ModelDescription:
                     plan=fit.words,
                 )
             )
-        if fit.fit == "too-large" and not anyway:
+        if fit.fit_in_memory == "too-large" and not loads_anyway:
             raise DoesNotFit(
                 Words(
                     "{name}: {plan}. Limit chats to fewer tokens, take a smaller model, or load it "
@@ -236,6 +243,6 @@ class ModelDescription:
                 )
             )
 
-    def on(self, *, metal: bool) -> "ModelDescription":
+    def for_machine(self, *, has_metal: bool) -> "ModelDescription":
         """The model's description for a machine with or without Metal; self where alike."""
-        return self if metal or self.without_metal is None else self.without_metal
+        return self if has_metal or self.without_metal is None else self.without_metal

@@ -33,21 +33,26 @@ DRAFT_VOCABULARY = 32768
 
 
 def require(
-    name: str, value: object, allowed: str, fits: Callable[[Any], object], shown: object = None
+    name: str,
+    value: object,
+    allowed: str,
+    is_allowed: Callable[[Any], object],
+    wrong_part: object = None,
 ) -> None:
     """Raise BadOption for an option's value unless fits(value) is true and raises no TypeError.
 
-    allowed: words for the message. shown: the wrong part of the value, shown instead of all of it.
+    allowed: words for the message. wrong_part: the wrong part of the value, shown instead of all of
+    it.
     """
     try:
-        is_fine = fits(value)
+        is_fine = is_allowed(value)
     except TypeError:
         is_fine = False
     if not is_fine:
         raise BadOption(
             "{name}={value} is not possible: use {allowed}.",
             name=name,
-            value=repr(value if shown is None else shown),
+            value=repr(value if wrong_part is None else wrong_part),
             allowed=allowed,
         )
 
@@ -59,14 +64,14 @@ def _number(value: Any) -> int:
     return index(value)
 
 
-def _whole_number_from(least: int, *, or_none: bool = False) -> Callable[[Any], bool]:
-    """Make a check of an option's value: a whole number from `least`, or None if `or_none`."""
-    return lambda value: (or_none and value is None) or _number(value) >= least
+def _whole_number_from(minimum: int, *, allows_none: bool = False) -> Callable[[Any], bool]:
+    """Make an option's check: a whole number from `minimum`, or None with `allows_none`."""
+    return lambda value: (allows_none and value is None) or _number(value) >= minimum
 
 
-def _between(least: float, most: float) -> Callable[[Any], bool]:
-    """Make a check of an option's value: a number (no bool) from `least` to `most`."""
-    return lambda value: not isinstance(value, bool) and least <= value <= most
+def _number_between(minimum: float, maximum: float) -> Callable[[Any], bool]:
+    """Make a check of an option's value: a number (no bool) from `minimum` to `maximum`."""
+    return lambda value: not isinstance(value, bool) and minimum <= value <= maximum
 
 
 def _one_of(names: object) -> Callable[[Any], bool]:
@@ -169,7 +174,7 @@ class LoadOptions:
             ("prompt_cache_bytes", 0, Words("0 or more, or None")),
             ("memory_bytes", 1, Words("1 or more, or None")),
         ):
-            require(name, getattr(self, name), allowed, _whole_number_from(least, or_none=True))
+            require(name, getattr(self, name), allowed, _whole_number_from(least, allows_none=True))
         require(
             "prompt_files_bytes", self.prompt_files_bytes, Words("0 or more"), _whole_number_from(0)
         )
@@ -210,18 +215,22 @@ class SamplingOptions:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        require("temperature", self.temperature, Words("0 to 10"), _between(0, 10))
+        require("temperature", self.temperature, Words("0 to 10"), _number_between(0, 10))
         require("top_k", self.top_k, Words("0 (off) or more"), _whole_number_from(0))
-        require("top_p", self.top_p, Words("0 to 1 (off)"), _between(0, 1))
-        require("min_p", self.min_p, Words("0 (off) to 1"), _between(0, 1))
+        require("top_p", self.top_p, Words("0 to 1 (off)"), _number_between(0, 1))
+        require("min_p", self.min_p, Words("0 (off) to 1"), _number_between(0, 1))
         repetition = self.repetition_penalty
-        require("repetition_penalty", repetition, Words("0.01 to 10"), _between(0.01, 10))
+        require("repetition_penalty", repetition, Words("0.01 to 10"), _number_between(0.01, 10))
         for name in ("presence_penalty", "frequency_penalty"):
-            require(name, getattr(self, name), Words("-10 to 10"), _between(-10, 10))
-        require("xtc_probability", self.xtc_probability, Words("0 (off) to 1"), _between(0, 1))
-        require("xtc_threshold", self.xtc_threshold, Words("0 to 1"), _between(0, 1))
-        require("dry_multiplier", self.dry_multiplier, Words("0 (off) to 100"), _between(0, 100))
-        require("dry_base", self.dry_base, Words("1 to 10"), _between(1, 10))
+            require(name, getattr(self, name), Words("-10 to 10"), _number_between(-10, 10))
+        require(
+            "xtc_probability", self.xtc_probability, Words("0 (off) to 1"), _number_between(0, 1)
+        )
+        require("xtc_threshold", self.xtc_threshold, Words("0 to 1"), _number_between(0, 1))
+        require(
+            "dry_multiplier", self.dry_multiplier, Words("0 (off) to 100"), _number_between(0, 100)
+        )
+        require("dry_base", self.dry_base, Words("1 to 10"), _number_between(1, 10))
         length, last = self.dry_allowed_length, self.dry_penalty_last_n
         require("dry_allowed_length", length, Words("1 or more"), _whole_number_from(1))
         require("dry_penalty_last_n", last, Words("-1 (all) or more"), _whole_number_from(-1))
@@ -232,7 +241,7 @@ class SamplingOptions:
         require("logit_bias", biases, allowed, lambda given: isinstance(given, Mapping))
         for token, bias in biases.items():
             require("logit_bias", token, allowed, _whole_number_from(0), {token: bias})
-            require("logit_bias", bias, allowed, _between(-1000, 1000), {token: bias})
+            require("logit_bias", bias, allowed, _number_between(-1000, 1000), {token: bias})
         seed, seeds = self.seed, Words("0 to 2**64-1, or None")
         require("seed", seed, seeds, lambda seed: seed is None or 0 <= _number(seed) < 2**64)
 
@@ -266,7 +275,7 @@ class DraftOptions:
             f'"auto" or 0 to {MAX_DEPTH}',
             lambda depth: depth == "auto" or 0 <= _number(depth) <= MAX_DEPTH,
         )
-        require("min_probability", self.min_probability, Words("0 to 1"), _between(0, 1))
+        require("min_probability", self.min_probability, Words("0 to 1"), _number_between(0, 1))
         require("rule", self.rule, '"shared-noise" or "greedy"', _one_of(DraftRule))
         require("output", self.output, f"one of {outputs}", _one_of(DraftOutput))
         require("vocabulary", self.vocabulary, Words("256 or more"), _whole_number_from(256))
@@ -301,14 +310,14 @@ UNQUANTISED = CacheOptions()
 """Cache options without quantisation."""
 
 
-def stop_strings(given: Sequence[str], name: str = "stop") -> tuple[str, ...]:
+def stop_strings(strings: Sequence[str], name: str = "stop") -> tuple[str, ...]:
     """Return strings as a tuple; a single string is one of them. Raises BadOption."""
-    texts = [given] if isinstance(given, str) else given
+    texts = [strings] if isinstance(strings, str) else strings
 
-    def fits(_: object) -> bool:
+    def is_stop_string(_: object) -> bool:
         return isinstance(texts, Sequence) and all(isinstance(t, str) and t for t in texts)
 
-    require(name, given, "strings that are not empty", fits)
+    require(name, strings, "strings that are not empty", is_stop_string)
     return tuple(texts)
 
 
@@ -345,11 +354,11 @@ class GenerationOptions:
             lambda count: count is None or 0 <= _number(count) <= 20,
         )
         limit, allowed = self.max_tokens, Words("1 or more, or None")
-        require("max_tokens", limit, allowed, _whole_number_from(1, or_none=True))
+        require("max_tokens", limit, allowed, _whole_number_from(1, allows_none=True))
         object.__setattr__(self, "stop", stop_strings(self.stop))
         object.__setattr__(self, "must_call", stop_strings(self.must_call, "must_call"))
         limit, allowed = self.max_thinking, Words("0 or more, or None")
-        require("max_thinking", limit, allowed, _whole_number_from(0, or_none=True))
+        require("max_thinking", limit, allowed, _whole_number_from(0, allows_none=True))
         schema, allowed = self.schema, Words("an object, or None")
         require("schema", schema, allowed, lambda value: isinstance(value, Mapping | None))
         for name in ("regex", "grammar"):

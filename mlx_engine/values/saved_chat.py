@@ -113,7 +113,7 @@ def chat_from_markdown(text: str) -> SavedChat:
     if found is None:
         raise ValueError('its first line is not "# Chat with" and the name of a model')
     title, model = found.groupdict("").get("title", ""), found["model"].rstrip()
-    turns = list(_turns(whole[found.end() :], model))
+    turns = list(_split_into_turns(whole[found.end() :], model))
     first_is_system = bool(turns) and turns[0].message.role == "system"
     system = turns.pop(0).message.text if first_is_system else None
     names = tuple(turn.answered_by for turn in turns)
@@ -128,12 +128,12 @@ def _heading_pattern(model: str) -> re.Pattern[str]:
     return re.compile(rf"^\\*## (?:{names}|{other})[ \t]*$", re.MULTILINE)
 
 
-class _Turn(NamedTuple):
+class _MarkdownTurn(NamedTuple):
     message: Message
     answered_by: str
 
 
-def _turns(text: str, model: str) -> Iterator[_Turn]:
+def _split_into_turns(text: str, model: str) -> Iterator[_MarkdownTurn]:
     roles: dict[str, Role] = {model: "assistant", "System": "system", "You": "user"}
     marked = _heading_pattern(model)
     headings = [match for match in marked.finditer(text) if match[0].startswith("#")]
@@ -144,10 +144,10 @@ def _turns(text: str, model: str) -> Iterator[_Turn]:
         name = heading[0][3:].rstrip()
         other = "" if name in roles else name.removesuffix(_OTHER_MODEL)
         role = roles.get(name, "assistant")
-        yield _Turn(_message(role, body.removesuffix("\n"), marked), other)
+        yield _MarkdownTurn(_message(role, body.removesuffix("\n"), marked), other)
 
 
-def _message(role: Role, body: str, marked: re.Pattern[str]) -> Message:
+def _message(role: Role, body: str, message_mark: re.Pattern[str]) -> Message:
     lines = body.split("\n")
     quoted = list(takewhile(lambda line: line.startswith(_QUOTE), lines))
     thinking = [line[1:].removeprefix(" ") for line in quoted]
@@ -156,5 +156,5 @@ def _message(role: Role, body: str, marked: re.Pattern[str]) -> Message:
         lines = lines[1:] if lines and not lines[0] else lines
     elif body.startswith("\\") and body.lstrip("\\").startswith(_QUOTE):
         lines[0] = lines[0][1:]
-    text = marked.sub(lambda match: match[0].removeprefix("\\"), "\n".join(lines))
+    text = message_mark.sub(lambda match: match[0].removeprefix("\\"), "\n".join(lines))
     return Message(role, text, "\n".join(thinking))

@@ -204,35 +204,37 @@ def _rate(count: float, seconds: float) -> float:
     return count / seconds if seconds > 0 else 0.0
 
 
-def joined_stats(first: GenerationStats, rest: GenerationStats) -> GenerationStats:
+def joined_stats(first: GenerationStats, continuation: GenerationStats) -> GenerationStats:
     """Statistics of an answer and of its continuation as those of one answer.
 
     Figures of the prompt, the seed and the time to the first token are those of the beginning;
     only tokens of the prompt that the continuation no longer read are taken off.
     """
-    both = first, rest
+    both = first, continuation
     tokens, passes = (sum(s.generated_tokens for s in both), sum(s.passes for s in both))
     seconds = sum(s.generated_tokens / s.tokens_per_second for s in both if s.tokens_per_second)
     sources = dict.fromkeys(part.source for s in both for part in s.by_source)
-    still_read = max(0, rest.prompt_tokens - first.generated_tokens)
-    prompt = min(first.prompt_tokens, still_read) if rest.prompt_tokens else first.prompt_tokens
+    still_read = max(0, continuation.prompt_tokens - first.generated_tokens)
+    prompt = (
+        min(first.prompt_tokens, still_read) if continuation.prompt_tokens else first.prompt_tokens
+    )
     return replace(
         first,
         prompt_tokens=prompt,
         reused_tokens=min(first.reused_tokens, prompt),
         generated_tokens=tokens,
-        drafted=first.drafted + rest.drafted,
-        accepted=first.accepted + rest.accepted,
-        drafted_by_depth=_sums(first.drafted_by_depth, rest.drafted_by_depth),
-        accepted_by_depth=_sums(first.accepted_by_depth, rest.accepted_by_depth),
+        drafted=first.drafted + continuation.drafted,
+        accepted=first.accepted + continuation.accepted,
+        drafted_by_depth=_sum_by_position(first.drafted_by_depth, continuation.drafted_by_depth),
+        accepted_by_depth=_sum_by_position(first.accepted_by_depth, continuation.accepted_by_depth),
         passes=passes,
         tokens_per_pass=tokens / passes if passes else 0.0,
         tokens_per_second=tokens / seconds if seconds else 0.0,
-        draft_ms=first.draft_ms + rest.draft_ms,
-        verify_ms=first.verify_ms + rest.verify_ms,
-        accept_ms=first.accept_ms + rest.accept_ms,
-        host_ms=first.host_ms + rest.host_ms,
-        peak_memory_bytes=max(first.peak_memory_bytes, rest.peak_memory_bytes),
+        draft_ms=first.draft_ms + continuation.draft_ms,
+        verify_ms=first.verify_ms + continuation.verify_ms,
+        accept_ms=first.accept_ms + continuation.accept_ms,
+        host_ms=first.host_ms + continuation.host_ms,
+        peak_memory_bytes=max(first.peak_memory_bytes, continuation.peak_memory_bytes),
         by_source=tuple(
             SourceStats(
                 source,
@@ -241,9 +243,9 @@ def joined_stats(first: GenerationStats, rest: GenerationStats) -> GenerationSta
             )
             for source in sources
         ),
-        plain_is_faster=rest.plain_is_faster,
+        plain_is_faster=continuation.plain_is_faster,
     )
 
 
-def _sums(first: Sequence[int], rest: Sequence[int]) -> tuple[int, ...]:
-    return tuple(map(sum, zip_longest(first, rest, fillvalue=0)))
+def _sum_by_position(first: Sequence[int], continuation: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(sum, zip_longest(first, continuation, fillvalue=0)))

@@ -69,15 +69,15 @@ def open_regular(path: Path) -> BinaryIO:
     return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
 
-def read_bytes(path: Path, most: int, error: type[ErrorInWords] = BadModelFile) -> bytes:
-    """Read a regular file of at most `most` bytes; raises `error` for any other."""
+def read_bytes(path: Path, most_bytes: int, error: type[ErrorInWords] = BadModelFile) -> bytes:
+    """Read a regular file of at most `most_bytes` bytes; raises `error` for any other."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            data = file.read(min(size, most))
+            data = file.read(min(size, most_bytes))
     except OSError as problem:
         raise error(why_not_read(path, problem)) from problem
-    if size > most:
+    if size > most_bytes:
         raise error(
             Words(
                 "{path}: has {size} bytes, and no {name} has more than {most}. Get it again from "
@@ -85,16 +85,16 @@ def read_bytes(path: Path, most: int, error: type[ErrorInWords] = BadModelFile) 
                 path=path,
                 size=size,
                 name=path.name,
-                most=most,
+                most=most_bytes,
             )
         )
     return data
 
 
-def read_text(path: Path, most: int, error: type[ErrorInWords] = BadModelFile) -> str:
-    """Read a UTF-8 file of at most `most` bytes without its byte order mark; raises `error`."""
+def read_text(path: Path, most_bytes: int, error: type[ErrorInWords] = BadModelFile) -> str:
+    """Read a UTF-8 file of at most `most_bytes`, without a byte order mark; raises `error`."""
     try:
-        return read_bytes(path, most, error).decode("utf-8-sig")
+        return read_bytes(path, most_bytes, error).decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise error(
             Words(
@@ -107,13 +107,13 @@ def read_text(path: Path, most: int, error: type[ErrorInWords] = BadModelFile) -
 
 def read_json(
     path: Path,
-    most: int,
+    most_bytes: int,
     error: type[ErrorInWords] = BadModelFile,
     object_hook: Object | None = None,
 ) -> dict[str, Any]:
-    """Read the JSON object in a regular file of at most `most` bytes; raises `error` otherwise."""
+    """Read the JSON object in a regular file of at most `most_bytes`; raises `error` if not one."""
     try:
-        value = parse_json(read_text(path, most, error), object_hook=object_hook)
+        value = parse_json(read_text(path, most_bytes, error), object_hook=object_hook)
     except BadJsonError as problem:
         raise error(
             Words(
@@ -153,13 +153,13 @@ def parse_json(text: str | bytes, *, object_hook: Object | None = None) -> Any:
     return value
 
 
-def _whole_number(digits: str) -> int | float:
-    return int(digits) if len(digits) <= _DIGITS else float(digits)
+def _whole_number(digit_text: str) -> int | float:
+    return int(digit_text) if len(digit_text) <= _DIGITS else float(digit_text)
 
 
-def _is_deeper(value: object, most: int) -> bool:
+def _is_deeper(value: object, most_bytes: int) -> bool:
     level: list[Any] = [[value]]
-    for _ in range(most + 1):
+    for _ in range(most_bytes + 1):
         level = [
             child
             for parent in level

@@ -13,7 +13,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 from tiny_tokenizer import make_tiny_tokenizer
 
 import mlx_engine
-from mlx_engine.command_line.run import run
+from mlx_engine.command_line.run import run_command_line
 from mlx_engine.command_line.runtime import Runtime
 from mlx_engine.self_check.doctor import Machine
 from mlx_engine.values.errors import EngineError
@@ -42,7 +42,7 @@ def command(*arguments):
         examine=lambda _: (),
         machine=lambda: Machine("CPU", "", 0, 0),
     )
-    status = run([str(argument) for argument in arguments], runtime)
+    status = run_command_line([str(argument) for argument in arguments], runtime)
     assert "Traceback" not in err.getvalue()
     return status, " ".join(err.getvalue().split())
 

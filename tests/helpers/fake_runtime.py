@@ -7,7 +7,7 @@ from pathlib import Path
 
 from scripted_engine import ScriptedEngine
 
-from mlx_engine.command_line.run import run
+from mlx_engine.command_line.run import run_command_line
 from mlx_engine.command_line.runtime import Runtime
 from mlx_engine.self_check import Finding
 from mlx_engine.self_check.doctor import Machine
@@ -57,7 +57,7 @@ class FakeRuntime:
             examine=lambda _: self.findings,
             machine=lambda: Machine("CPU", "", 0, self.gpu_bytes),
         )
-        return run(arguments, world)
+        return run_command_line(arguments, world)
 
     def load(
         self,

@@ -32,7 +32,7 @@ from app.values.errors import KnownError
 from app.values.typed_json import encode
 from mlx_engine.hub.client import Hub
 from mlx_engine.loading.describe import inspect_remote
-from mlx_engine.loading.find import FromHub
+from mlx_engine.loading.find import HubAccess
 from mlx_engine.values.conversation import PromptProgress
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.options import GenerationOptions, LoadOptions
@@ -137,7 +137,7 @@ def hub() -> Check:
             files = fake.repositories[name]
             file = random.choice(list(files))
             files[file] = spoilt_bytes(files[file], random, within=500)
-        inspect_remote(name, root, FromHub(Hub(root / "hub", fake.endpoint, token=False)))
+        inspect_remote(name, root, HubAccess(Hub(root / "hub", fake.endpoint, token=False)))
         assert server
 
     return check

@@ -246,7 +246,7 @@ def main(runs: int, seed: int) -> None:
             alive = ask(server, CHAT, {"messages": [HELLO], "max_tokens": 2}).status
             print(f"{runs} requests in {took:.0f} s, {dict(statuses)}; the next one: {alive}")
             print(f"{threading.active_count()} threads, {threads} before;", end=" ")
-            print(f"{server.desk.thread.running} running")
+            print(f"{server.desk.thread.running_answers} running")
     for text, count in words.most_common(40):
         print(f"{count:5} {text}")
     for seconds, place in sorted(slowest)[-5:]:

@@ -135,6 +135,8 @@ def survives(content: bytes) -> bool:
             return False
         ends = [tensor.offset + tensor.nbytes for tensor in header.tensors.values()]
         assert max(ends, default=0) <= len(content)
-        assert sum(tensor.blocks(data).nbytes for tensor in header.tensors.values()) <= len(content)
+        assert sum(tensor.rows_as_bytes(data).nbytes for tensor in header.tensors.values()) <= len(
+            content
+        )
         del header
     return True

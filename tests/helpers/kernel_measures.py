@@ -12,7 +12,7 @@ from metal_kernels import few_query_attention, few_row_matvec, gated_delta_block
 from metal_kernels.few_query_attention import KeyExtent
 from metal_kernels.key_value_formats import cache_format
 from metal_kernels.weight_formats.contract import WeightFormat
-from metal_kernels.weight_formats.mlx_formats import affine
+from metal_kernels.weight_formats.mlx_formats import affine_format
 from mlx_engine.self_check.kernel_trials import Trial
 
 OUTPUTS, INPUTS = 96, 1024
@@ -36,7 +36,7 @@ def per_weight(report: Report) -> PerWeight:
 def ours(rows: int, bits: int) -> PerWeight:
     launcher = EmulatorLauncher()
     few_row_matvec.few_row_matvec(
-        halves((rows, INPUTS), 1), _packed(bits), affine(bits, 64), launcher
+        halves((rows, INPUTS), 1), _packed(bits), affine_format(bits, 64), launcher
     )
     return per_weight(launcher.last)
 
@@ -87,7 +87,7 @@ def instructions(
 
 def our_instructions(bits: int, rows: int, dtype: mx.Dtype) -> Instructions:
     """Those of affine weights of 64 a scale."""
-    form = affine(bits, 64)
+    form = affine_format(bits, 64)
     weights = tuple(mx.quantize(mx.zeros((8, 32 * form.unit), dtype), 64, bits))
     return instructions(form, weights, rows, dtype)
 
@@ -136,7 +136,7 @@ def stock_attention(rows: int, heads: int, two_pass: bool) -> PerKey | None:
 def our_registers(trial: Trial, rows: int) -> list[Counted]:
     """What each launch of the trial's kernel asks for, at its own small sizes, in bfloat16."""
     launcher = RegisterLauncher()
-    case = trial.case(mx.bfloat16, launcher)
+    case = trial.make_trial_inputs(mx.bfloat16, launcher)
     case.kernel(case.x(rows))
     return launcher.runs
 

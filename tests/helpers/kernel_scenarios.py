@@ -32,7 +32,7 @@ from metal_kernels.kernel import Launch, pipeline
 from metal_kernels.key_value_formats import cache_format
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
-from metal_kernels.weight_formats.mlx_formats import DENSE, MXFP4, NVFP4, affine
+from metal_kernels.weight_formats.mlx_formats import DENSE, MXFP4, NVFP4, affine_format
 
 WIDTH = 320
 ROWS = 3
@@ -130,7 +130,7 @@ def product(
     return run
 
 
-FOUR = affine(4, 64)
+FOUR = affine_format(4, 64)
 
 
 def four_bits(*shape: int) -> tuple[mx.array, ...]:
@@ -155,7 +155,7 @@ def added(launcher: Breaking) -> None:
 def head_input(launcher: Breaking) -> None:
     half = WIDTH // 2
     e, h = normal((ROWS, half), 7) / 1000, normal((ROWS, half), 8)
-    norms = mtp_input.Norms(normal((half,), 9), normal((half,), 10), 1e-6)
+    norms = mtp_input.MtpInputNorms(normal((half,), 9), normal((half,), 10), 1e-6)
     weights = four_bits(13)
     whole = mtp_input.mtp_input(e, h, norms, weights, FOUR, launcher)
     near(whole, mtp_input.reference(e, h, norms, weights, FOUR))
@@ -242,7 +242,7 @@ def delta_block(launcher: Breaking) -> None:
 def delta_inputs(launcher: Breaking) -> None:
     module, channels = gated_delta_inputs, 2 * 48 + 2 * 40
     whole = normal((4, channels + 4), 23)  # with b and a behind the channels
-    projected = module.Projected(whole, whole, whole, channels + 2, channels)
+    projected = module.ProjectedInputs(whole, whole, whole, channels + 2, channels)
     fixed = module.DeltaConstants(
         normal((channels, 4), 26), normal((2,), 27), -mx.exp(normal((2,), 28)), 1, 48, 40
     )
@@ -252,7 +252,7 @@ def delta_inputs(launcher: Breaking) -> None:
     plain = module.reference(projected, before, 2, fixed)
     for one, its in zip((*mine.rows, mine.after), (*plain.rows, plain.after), strict=True):
         near(one, its)
-    first = module.Projected(*(part[:1] for part in projected[:3]), *projected[3:])
+    first = module.ProjectedInputs(*(part[:1] for part in projected[:3]), *projected[3:])
     few = module.gated_delta_inputs(first, window, fixed, launcher)
     for one, its in zip(few.rows, mine.rows, strict=True):
         equal(one, its[:1], "rows")
@@ -285,10 +285,13 @@ def pick_filtered(launcher: Breaking) -> None:
     row[77] = 0
     alike = mx.array(np.tile(row, (10, 1)))
     apart = alike - mx.arange(600) / 1000 * (mx.arange(10)[:, None] > 6)
-    for filters in (module.Filters(1.0, 0, 0.5), module.Filters(1.5, 300, 0.8, 0.03)):
-        mine = module.filtered_pick(apart, keys, filters.settings(), launcher)
+    for filters in (
+        module.SamplingFilters(1.0, 0, 0.5),
+        module.SamplingFilters(1.5, 300, 0.8, 0.03),
+    ):
+        mine = module.filtered_pick(apart, keys, filters.kernel_settings(), launcher)
         equal(mine, module.reference(apart, keys, filters), "numbers")
-    settings = module.Filters(1.0, 0, 1.0, 0.5).settings(lowest=-3e38)
+    settings = module.SamplingFilters(1.0, 0, 1.0, 0.5).kernel_settings(lowest_logit=-3e38)
     unsound = mx.where(mx.arange(600) == 333, mx.array([[mx.nan], [-mx.inf], [mx.inf]]), alike[:3])
     mine = module.filtered_pick(unsound, keys[:3], settings, launcher)
     equal(mine, mx.full((3,), -1), "numbers")
@@ -327,7 +330,7 @@ def many_rows(launcher: Breaking) -> None:
 def tiles(launcher: Breaking) -> None:
     """A tile of rows and some of a second; units that are no whole number of fours."""
     x, weights = normal((11, 352), 4), tuple(mx.quantize(normal((37, 352), 2), 32, 4))
-    form = affine(4, 32)
+    form = affine_format(4, 32)
     whole = tile_product.tile_product(x, weights, form, launcher)
     near(whole, few_row_matvec.reference(x, weights, form))
     equal(tile_product.tile_product(x[9:], weights, form, launcher), whole[9:], "rows")
@@ -372,9 +375,9 @@ SCENARIOS: dict[str, Scenario] = {
     "vocabulary_pick": pick,
     "filtered_pick": pick_filtered,
     "noise": position_noise,
-    "few_row_matvec": packed(affine(4, 64), 64, 4),
-    "affine3": packed(affine(3, 64), 64, 3),
-    "affine6": packed(affine(6, 32), 32, 6),
+    "few_row_matvec": packed(affine_format(4, 64), 64, 4),
+    "affine3": packed(affine_format(3, 64), 64, 3),
+    "affine6": packed(affine_format(6, 32), 32, 6),
     "dense": product(DENSE, (normal((16, 320), 1) / 16,)),
     "mxfp4": packed(MXFP4, 32, 4),
     "nvfp4": packed(NVFP4, 16, 4),

@@ -187,7 +187,7 @@ class StandIn(StockOperations):
         outputs, after = self._node("delta_rule", made, [*rows, state])
         return outputs, after
 
-    def contiguous(self, x: mx.array) -> mx.array:
+    def make_contiguous(self, x: mx.array) -> mx.array:
         """A copy, unless it is of what another operation has just made."""
         return self._like(CONTIGUOUS, x)
 
@@ -202,7 +202,7 @@ class StandIn(StockOperations):
         self.unpacked.append(made)
         return self._node(UNPACK, [made], parts)[0]
 
-    def elementwise(self, formula: ElementwiseFunction) -> ElementwiseFunction:
+    def compile_elementwise(self, formula: ElementwiseFunction) -> ElementwiseFunction:
         """One launch."""
 
         def run(*inputs: mx.array) -> mx.array:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from mlx_engine import Engine
 from mlx_engine.server.application import BODY_S
-from mlx_engine.server.desk import Desk
+from mlx_engine.server.desk import EngineConnection
 from mlx_engine.server.run import GRACE_S, Server, ServerOptions
 from mlx_engine.service.engine_thread import EngineThread
 
@@ -20,7 +20,7 @@ class LiveServer:
     """address: "http://127.0.0.1:PORT"."""
 
     address: str
-    desk: Desk
+    desk: EngineConnection
 
     def in_process(self, work: Callable[[Engine], Any]) -> Any:
         """What the engine itself says to the same."""

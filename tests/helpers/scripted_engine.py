@@ -235,7 +235,7 @@ class ScriptedEngine:
     answers_before_measuring: int | None = None
     is_awaited: Callable[[], bool] | None = None
 
-    def give_way(self, is_awaited: Callable[[], bool]) -> None:
+    def give_way_to(self, is_awaited: Callable[[], bool]) -> None:
         self.is_awaited = is_awaited
 
     def warm_up(self, stop: Callable[[], bool], cache: CacheOptions = UNQUANTISED) -> bool:

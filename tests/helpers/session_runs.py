@@ -10,7 +10,7 @@ from chat_templates import QWEN
 from tiny_qwen3_5 import Heads, write_tiny_qwen3_5
 
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.cache.joint import JointCaches
+from mlx_engine.cache.joint import ConversationCaches
 from mlx_engine.decoding.session import Session
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.engine import Engine
@@ -155,7 +155,7 @@ class Failing:
         """A pass; its fault is an error to raise after it, or a number to spoil its result."""
         return self._faulty(self._model.forward(tokens, caches))
 
-    def joint_forward(self, tokens: mx.array, caches: JointCaches) -> mx.array:
+    def joint_forward(self, tokens: mx.array, caches: ConversationCaches) -> mx.array:
         """A pass of several conversations, which may fail too."""
         assert self._model.joint_forward is not None
         return self._faulty(self._model.joint_forward(tokens, caches))

@@ -37,10 +37,10 @@ class LengthCache:
     def fork(self) -> "LengthCache":
         return copy(self)
 
-    def place(self) -> LengthOnly:
+    def temporary_snapshot(self) -> LengthOnly:
         return LengthOnly(self.length)
 
-    snapshot = place
+    snapshot = temporary_snapshot
 
     def restore(self, snapshot: LayerSnapshot) -> None:
         self.length = snapshot.length

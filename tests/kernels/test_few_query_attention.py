@@ -15,17 +15,17 @@ from metal_kernels.few_query_attention import (
     SIZES,
     KeyBlocks,
     KeyExtent,
-    block_span,
     few_query_attention,
+    key_block_span,
     key_blocks,
     reference,
 )
 from metal_kernels.kernel import Launch
 from metal_kernels.key_value_formats import (
     KeyValueFormat,
-    cache_form,
     cache_format,
-    form_name,
+    cache_format_name,
+    named_cache_format,
 )
 
 Array = np.ndarray
@@ -130,7 +130,7 @@ def test_latents(heads: int, rank: int, turned: int, rows: int) -> None:
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize(("rank", "turned", "rows"), [(512, 64, 2), (96, 32, 9)])
 def test_packed_latents(bits: int, rank: int, turned: int, rows: int) -> None:
-    form = cache_form(form_name(bits, is_latent=True), turned, rank)
+    form = named_cache_format(cache_format_name(bits, is_latent=True), turned, rank)
     sides = (halves((1, 150, turned), 26), halves((1, 150, rank), 27))
     cache = tuple(part for side in sides for part in form.store(side))
     q, q_latent = halves((3, rows, turned), 28), halves((3, rows, rank), 29) / 8
@@ -150,7 +150,7 @@ def test_where_blocks_grow() -> None:
         check(halves((2, 4, 64), 9), cache, cache_format(), place)
         check(halves((24, 4, 64), 9), cache, cache_format(), place)
     keys = (0, 127, 128, 4095, 4096, 4351, 4352, 16383, 16384, 65535, 65536, 66560)
-    assert [KeyBlocks(1, 1).of(key) for key in keys] == [
+    assert [KeyBlocks(1, 1).block_of_key(key) for key in keys] == [
         *(0, 0, 1, 31, 32, 32, 33, 79, 80, 175, 176, 177)
     ]
 
@@ -159,9 +159,9 @@ def test_where_blocks_grow() -> None:
 def test_every_key_is_in_one_block(factor: int) -> None:
     """Sizes change at the same places whatever the factor."""
     cut = KeyBlocks(1, factor)
-    ends = [cut.start(block) for block in range(300)]
-    assert all(cut.of(start) == block for block, start in enumerate(ends))
-    assert all(cut.of(end - 1) == block for block, end in enumerate(ends[1:]))
+    ends = [cut.first_key_of_block(block) for block in range(300)]
+    assert all(cut.block_of_key(start) == block for block, start in enumerate(ends))
+    assert all(cut.block_of_key(end - 1) == block for block, end in enumerate(ends[1:]))
     assert {change for change, _ in SIZES} <= set(ends)
 
 
@@ -181,10 +181,10 @@ def test_partial_results_are_few_beside_the_cache(
     heads_per_key: int, size: int, value_size: int, bits: int, latent: bool, factor: int
 ) -> None:
     """At most 15 % of its bytes with a draft of three and 4,096 keys or more, but for 128 heads."""
-    form = cache_form(form_name(bits, is_latent=latent), size, value_size)
+    form = named_cache_format(cache_format_name(bits, is_latent=latent), size, value_size)
     cut = key_blocks(form, size, value_size, heads_per_key)
     assert cut.factor == factor
-    span = block_span(KeyExtent(16384), 4, cut)
+    span = key_block_span(KeyExtent(16384), 4, cut)
     written = 2 * 4 * heads_per_key * 4 * (value_size + 2) * span.blocks
     share = written / (16384 * (size + value_size) * form.element_bytes)
     assert share < 0.19 or factor == MOST_FACTOR
@@ -204,7 +204,7 @@ def test_an_end_that_only_the_device_knows_changes_no_bit(end: int, window: int)
     cache = (halves((2, 300, 64), 40), halves((2, 300, 64), 41))
     q, launcher = halves((4, 3, 64), 42), kernel_launcher()
     known = few_query_attention(q, cache, cache_format(), KeyExtent(end, 0, window), 0.1, launcher)
-    span = block_span(KeyExtent(259, 0, window, spare=9), 3, KeyBlocks(2, 1)).with_end(
+    span = key_block_span(KeyExtent(259, 0, window, spare=9), 3, KeyBlocks(2, 1)).with_device_end(
         mx.array([end], dtype=mx.int32)
     )
     assert mx.array_equal(
@@ -267,7 +267,7 @@ def test_no_chip_is_asked_for_too_many_threads(
     parts, merge = launcher.launches
     each, group = {128: 4, 256: 2, 512: 1}[size], heads // key_heads * rows
     assert max(parts.threadgroup[0], merge.threadgroup[0]) <= 256
-    blocks = key_blocks(cache_format(), size, size, heads // key_heads).of(299) + 1
+    blocks = key_blocks(cache_format(), size, size, heads // key_heads).block_of_key(299) + 1
     assert parts.grid == (32 * -(-group // each), blocks, key_heads)
     assert dict(parts.pipeline.parameters)["R"] * parts.grid[0] // 32 < group + each
 

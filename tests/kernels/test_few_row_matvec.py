@@ -13,7 +13,7 @@ from metal_emulator import EmulatorLauncher
 from metal_kernels.few_row_matvec import few_row_matvec, reference
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
-from metal_kernels.weight_formats.mlx_formats import DENSE, MXFP4, NVFP4, affine
+from metal_kernels.weight_formats.mlx_formats import DENSE, MXFP4, NVFP4, affine_format
 
 Arrays = tuple[mx.array, ...]
 ALL, SOME = range(1, 9), (3,)
@@ -52,7 +52,7 @@ def test_affine(group: int, bits: int) -> None:
     width = 384 if group == 128 else 96 * group // 32
     arrays = mx.quantize(normal((13, width), bits, mx.float16), group_size=group, bits=bits)
     counts = {4: ALL, 3: (1, 2, 3, 8)}.get(bits, SOME) if group == 64 else SOME
-    check(tuple(arrays), affine(bits, group), width, mx.float16, counts)
+    check(tuple(arrays), affine_format(bits, group), width, mx.float16, counts)
 
 
 @pytest.mark.parametrize("bits", [3, 4, 8])
@@ -65,7 +65,9 @@ def test_a_weight_is_rounded_once(bits: int) -> None:
     truth = wide(scales) * wide(codes) + wide(biases)
     eye, arrays = mx.eye(32), (mx.array(data), scales, biases)
     for first in (0, 8, 16, 24):
-        mine = few_row_matvec(eye[first : first + 8], arrays, affine(bits, 32), kernel_launcher())
+        mine = few_row_matvec(
+            eye[first : first + 8], arrays, affine_format(bits, 32), kernel_launcher()
+        )
         assert np.array_equal(np.array(mine), truth[:, first : first + 8].T.astype(np.float32))
 
 
@@ -77,20 +79,20 @@ def test_a_weight_is_rounded_once(bits: int) -> None:
 def test_dtypes_of_rows(dtype: mx.Dtype, stored: mx.Dtype) -> None:
     """Also of a model that was stored in float16 and has outgrown it."""
     arrays = mx.quantize(normal((13, 192), 4, stored), group_size=64, bits=4)
-    check(tuple(arrays), affine(4, 64), 192, dtype)
+    check(tuple(arrays), affine_format(4, 64), 192, dtype)
 
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 64), (2, 32), (3, 288), (65, 1056), (5, 17408)])
 def test_awkward_sizes(rows: int, width: int) -> None:
     arrays = mx.quantize(normal((rows, width), 4, mx.float16), group_size=32, bits=4)
-    check(tuple(arrays), affine(4, 32), width, mx.float16)
+    check(tuple(arrays), affine_format(4, 32), width, mx.float16)
 
 
 def test_another_order_of_lanes_changes_nothing() -> None:
     arrays = tuple(mx.quantize(normal((37, 320), 6, mx.float16), bits=4))
     x = normal((5, 320), 7, mx.float16)
     first, *others = (
-        few_row_matvec(x, arrays, affine(4, 64), kernel_launcher(shuffle=seed))
+        few_row_matvec(x, arrays, affine_format(4, 64), kernel_launcher(shuffle=seed))
         for seed in (0, 1, 2, 3)
     )
     assert all(mx.array_equal(first, other).item() for other in others)
@@ -133,7 +135,7 @@ def test_blocks_of_gguf(name: str) -> None:
 @pytest.mark.parametrize("rows", range(1, 9))
 def test_weights_are_read_once(rows: int) -> None:
     launcher = EmulatorLauncher()
-    form = affine(4, 64)
+    form = affine_format(4, 64)
     arrays = tuple(mx.quantize(normal((96, 512), 1, mx.float16), group_size=64, bits=4))
     few_row_matvec(normal((rows, 512), 2, mx.float16), arrays, form, launcher)
     assert launcher.last.buffers["w"].times_read == 1

@@ -9,14 +9,14 @@ from kernel_launchers import kernel_launcher
 from sampling_reference import is_close_call, kept_tokens, softmax
 
 from metal_kernels.filtered_pick import (
-    Filters,
+    SamplingFilters,
+    apply_temperature,
     filter_tempered,
     filtered_pick,
     reference,
-    temper,
 )
 
-FEW = Filters(0.7, top_k=50, top_p=0.8, min_p=0.02)
+FEW = SamplingFilters(0.7, top_k=50, top_p=0.8, min_p=0.02)
 SIZES = st.sampled_from([1, 2, 5, 257])
 
 
@@ -25,7 +25,9 @@ def one_row(row: list[float] | np.ndarray) -> mx.array:
 
 
 def kept_by(row: list[float] | np.ndarray, **filters: float) -> set[int]:
-    filtered = np.array(filter_tempered(temper(one_row(row), 1.0), Filters(1.0, **filters)))
+    filtered = np.array(
+        filter_tempered(apply_temperature(one_row(row), 1.0), SamplingFilters(1.0, **filters))
+    )
     return set(np.flatnonzero(np.isfinite(filtered[0])).tolist())
 
 
@@ -94,7 +96,11 @@ def test_the_nucleus_of_a_real_vocabulary_is_that_of_float64(size: int, top_p: f
     row = (np.random.default_rng(size).normal(size=size) * 3).astype(np.float32)
     row[[1, size // 2]] = -np.inf
     shares = softmax(row.astype(np.float64))
-    kept = np.isfinite(np.array(filter_tempered(temper(one_row(row), 1.0), Filters(1, 0, top_p))))
+    kept = np.isfinite(
+        np.array(
+            filter_tempered(apply_temperature(one_row(row), 1.0), SamplingFilters(1, 0, top_p))
+        )
+    )
     mass, least = shares[kept[0]].sum(), shares[kept[0]].min()
     assert mass >= top_p - 1e-8 and mass - least < top_p + 1e-8
     assert least >= shares[~kept[0]].max()
@@ -102,7 +108,7 @@ def test_the_nucleus_of_a_real_vocabulary_is_that_of_float64(size: int, top_p: f
 
 
 def test_kept_logits_are_untouched_and_rows_are_apart() -> None:
-    tempered = temper(
+    tempered = apply_temperature(
         mx.array(np.random.default_rng(1).normal(size=(6, 257)).astype(np.float32)), 0.7
     )
     block = filter_tempered(tempered, FEW)
@@ -118,7 +124,7 @@ def test_kept_logits_are_untouched_and_rows_are_apart() -> None:
 @pytest.mark.parametrize("temperature", [0.1, 0.7, 1.0, 10.0])
 def test_temper_changes_the_softmax_as_it_should(size: int, temperature: float) -> None:
     row = np.random.default_rng(size).normal(size=size).astype(np.float32) * 5
-    tempered = np.array(temper(one_row(row), temperature))
+    tempered = np.array(apply_temperature(one_row(row), temperature))
     assert tempered.dtype == np.float32 and tempered.max() == 0
     true = softmax(row.astype(np.float64) / temperature)
     np.testing.assert_allclose(softmax(tempered[0].astype(np.float64)), true, rtol=2e-5)
@@ -126,7 +132,7 @@ def test_temper_changes_the_softmax_as_it_should(size: int, temperature: float) 
 
 @pytest.mark.parametrize("temperature", [1e-3, 1e-30, 1e-45, 5e-324])
 def test_the_coldest_temperatures_leave_only_the_likeliest(temperature: float) -> None:
-    tempered = np.array(temper(mx.array([[30.0, 29.0, -700.0, 30.0]]), temperature))
+    tempered = np.array(apply_temperature(mx.array([[30.0, 29.0, -700.0, 30.0]]), temperature))
     assert tempered[0, 0] == tempered[0, 3] == 0
     assert (tempered[0, 1:3] <= -999).all() and not np.isnan(tempered).any()
 
@@ -144,44 +150,50 @@ def keys(rows: int) -> mx.array:
 @pytest.mark.parametrize(
     "filters",
     [
-        Filters(3.0, top_k=6),
-        Filters(3.0, top_p=0.04),
-        Filters(3.0, min_p=0.65),
-        Filters(4.0, top_k=9, top_p=0.035, min_p=0.1),
+        SamplingFilters(3.0, top_k=6),
+        SamplingFilters(3.0, top_p=0.04),
+        SamplingFilters(3.0, min_p=0.65),
+        SamplingFilters(4.0, top_k=9, top_p=0.035, min_p=0.1),
     ],
 )
 @pytest.mark.parametrize("grid", [2, 65536])
-def test_the_kernel_picks_all_that_is_kept_and_nothing_else(filters: Filters, grid: int) -> None:
+def test_the_kernel_picks_all_that_is_kept_and_nothing_else(
+    filters: SamplingFilters, grid: int
+) -> None:
     """With many ties at the last place, and with none."""
     row = np.round(np.random.default_rng(3).normal(size=257) * grid) / grid
     rows = mx.broadcast_to(one_row(row), (90, 257))
-    picked = filtered_pick(rows, keys(90), filters.settings(), kernel_launcher(check=False))
+    picked = filtered_pick(rows, keys(90), filters.kernel_settings(), kernel_launcher(check=False))
     kept = kept_tokens(row / filters.temperature, *filters[1:])
     assert set(picked.tolist()) == kept and 4 < len(kept) < 12
     assert picked.tolist() == reference(rows, keys(90), filters).tolist()
 
 
 @pytest.mark.parametrize("size", [1, 7, 32_771, 151_936])
-@pytest.mark.parametrize("filters", [Filters(0.6, 20, 0.95), Filters(1.0, 0, 0.999999)])
-def test_the_kernel_picks_what_the_reference_does(size: int, filters: Filters) -> None:
+@pytest.mark.parametrize(
+    "filters", [SamplingFilters(0.6, 20, 0.95), SamplingFilters(1.0, 0, 0.999999)]
+)
+def test_the_kernel_picks_what_the_reference_does(size: int, filters: SamplingFilters) -> None:
     """Two rows, of which one is as coarse as bfloat16 and has logits of -inf, as drafts have."""
     logits = np.random.default_rng(size).normal(size=(2, size)).astype(np.float32) * 3
     logits[1] = np.where(np.arange(size) % 5 == 4, -np.inf, np.round(logits[1] * 16) / 16)
     block, launcher = mx.array(logits), kernel_launcher(check=size < 1000)
-    picked = filtered_pick(block, keys(2), filters.settings(), launcher)
+    picked = filtered_pick(block, keys(2), filters.kernel_settings(), launcher)
     assert picked.tolist() == reference(block, keys(2), filters).tolist()
-    alone = filtered_pick(block[1:], keys(2)[1:], filters.settings(), launcher)
+    alone = filtered_pick(block[1:], keys(2)[1:], filters.kernel_settings(), launcher)
     assert alone.item() == picked[1].item()
 
 
-@pytest.mark.parametrize("filters", [Filters(1.0, top_k=40), Filters(1.0, top_p=0.9)])
-def test_zeros_of_both_signs_are_equally_likely(filters: Filters) -> None:
+@pytest.mark.parametrize(
+    "filters", [SamplingFilters(1.0, top_k=40), SamplingFilters(1.0, top_p=0.9)]
+)
+def test_zeros_of_both_signs_are_equally_likely(filters: SamplingFilters) -> None:
     """Of a row's largest logits, a thread meets first -0.0, then 0.0 (or the other way round)."""
     row = np.full(1300, -20.0, dtype=np.float32)
     row[:20], row[512:532] = -0.0, 0.0
     row[40:50], row[552:562] = 0.0, -0.0
     rows = mx.broadcast_to(one_row(row), (90, 1300))
-    picked = filtered_pick(rows, keys(90), filters.settings(), kernel_launcher(check=False))
+    picked = filtered_pick(rows, keys(90), filters.kernel_settings(), kernel_launcher(check=False))
     assert picked.tolist() == reference(rows, keys(90), filters).tolist()
     assert len(set(picked.tolist())) > 30
 
@@ -190,9 +202,9 @@ def test_zeros_of_both_signs_are_equally_likely(filters: Filters) -> None:
 def test_rows_that_are_no_numbers_are_told(bad: float) -> None:
     logits = mx.array(np.random.default_rng(1).normal(size=(3, 700)).astype(np.float32))
     logits[1, 650] = bad
-    settings = Filters(1.0, top_p=0.9).settings(lowest=-3e38)
+    settings = SamplingFilters(1.0, top_p=0.9).kernel_settings(lowest_logit=-3e38)
     picked = filtered_pick(logits, keys(3), settings, kernel_launcher())
     assert [token < 0 for token in picked.tolist()] == [False, True, False]
     nothing = mx.full((1, 700), -mx.inf)
-    lenient = Filters(1.0, top_k=3).settings()
+    lenient = SamplingFilters(1.0, top_k=3).kernel_settings()
     assert filtered_pick(nothing, keys(1), lenient, kernel_launcher()).item() == -1

@@ -15,10 +15,10 @@ from metal_kernels import (
     mtp_input,
 )
 from metal_kernels.weight_formats.contract import WeightFormat
-from metal_kernels.weight_formats.mlx_formats import DENSE, MXFP4, affine
+from metal_kernels.weight_formats.mlx_formats import DENSE, MXFP4, affine_format
 
 WIDTH = 192
-FORMS = [affine(4, 64), affine(6, 32), MXFP4, DENSE]
+FORMS = [affine_format(4, 64), affine_format(6, 32), MXFP4, DENSE]
 DTYPES = {"affine6": mx.bfloat16, "mxfp4": mx.float32}
 """Of the rows, by format; float16 for the others."""
 
@@ -82,7 +82,7 @@ def test_what_is_added(form: WeightFormat, residual: bool) -> None:
 
 def test_gate_and_up_read_weights_once() -> None:
     launcher = EmulatorLauncher()
-    form = affine(4, 64)
+    form = affine_format(4, 64)
     few_row_matvec.few_row_gate_up(halves((4, 512), 3), stored((128, 512), 4, form), form, launcher)
     assert launcher.last.buffers["w"].times_read == 1
 
@@ -92,7 +92,7 @@ def test_mtp_input(form: WeightFormat) -> None:
     launcher = kernel_launcher()
     hidden = WIDTH // 2
     e, h = rows_for(form, (8, hidden), 5), 30 * rows_for(form, (8, hidden), 6)
-    norms = mtp_input.Norms(
+    norms = mtp_input.MtpInputNorms(
         normal((hidden,), 7, mx.float32), normal((hidden,), 8, mx.float32), 1e-6
     )
     weights = stored((50, WIDTH), 9, form)
@@ -112,9 +112,9 @@ def test_mtp_input(form: WeightFormat) -> None:
 
 def test_a_head_norms_its_rows_once() -> None:
     """Twice read, for the mean and the values, however many weights they meet."""
-    launcher, form = EmulatorLauncher(), affine(4, 64)
+    launcher, form = EmulatorLauncher(), affine_format(4, 64)
     e, h = halves((4, 256), 5), halves((4, 256), 6)
-    norms = mtp_input.Norms(mx.ones((256,)), mx.ones((256,)), 1e-6)
+    norms = mtp_input.MtpInputNorms(mx.ones((256,)), mx.ones((256,)), 1e-6)
     mtp_input.mtp_input(e, h, norms, stored((96, 512), 9, form), form, launcher)
     normed, multiplied = launcher.reports
     for name in ("e", "h"):
@@ -151,7 +151,7 @@ def test_experts(form: WeightFormat, a_pair_each: bool) -> None:
 def test_each_distinct_expert_is_read_once(rows: int) -> None:
     """For up to four rows."""
     launcher = EmulatorLauncher()
-    form = affine(4, 64)
+    form = affine_format(4, 64)
     experts = mx.array([[0, 2, 5]] * (rows - 1) + [[2, 7, 1]], dtype=mx.int32)
     weights = stored((8, 24, 512), 12, form)
     expert_union_matvec.expert_union_matvec(

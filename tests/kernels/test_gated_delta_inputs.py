@@ -12,7 +12,7 @@ from metal_kernels.gated_delta_inputs import (
     ConvolutionRows,
     DeltaBlockInputs,
     DeltaConstants,
-    Projected,
+    ProjectedInputs,
     gated_delta_inputs,
     reference,
 )
@@ -28,16 +28,16 @@ def layer(sizes: tuple[int, int, int, int], dtype: mx.Dtype, kernel: int = 4) ->
     return DeltaConstants(taps, bias, -mx.exp(normal((heads,), 3)), key_heads, size, value_size)
 
 
-def new_rows(count: int, fixed: DeltaConstants, dtype: mx.Dtype) -> Projected:
+def new_rows(count: int, fixed: DeltaConstants, dtype: mx.Dtype) -> ProjectedInputs:
     heads = fixed.decay_bias.size
-    return Projected(
+    return ProjectedInputs(
         normal((count, fixed.taps.shape[0]), 4, dtype),
         8 * normal((count, heads), 5, dtype),
         normal((count, heads), 6, dtype),
     )
 
 
-def truth(projected: Projected, before: Array, fixed: DeltaConstants) -> list[Array]:
+def truth(projected: ProjectedInputs, before: Array, fixed: DeltaConstants) -> list[Array]:
     p, a, b = (wide(array) for array in projected[:3])
     count, kernel = p.shape[0], fixed.taps.shape[1]
     rows = np.concatenate([before, p])
@@ -97,11 +97,11 @@ def test_the_window_follows_what_was_kept_and_rows_do_not_matter() -> None:
     whole = gated_delta_inputs(rows, window, fixed, launcher)
     for count in range(1, 8):
         few = gated_delta_inputs(
-            Projected(*(part[:count] for part in rows[:3])), window, fixed, launcher
+            ProjectedInputs(*(part[:count] for part in rows[:3])), window, fixed, launcher
         )
         assert same(few, whole, count), count
     for t in range(4):
-        two = Projected(*(mx.concatenate([part[t : t + 1], part[:3]]) for part in rows[:3]))
+        two = ProjectedInputs(*(mx.concatenate([part[t : t + 1], part[:3]]) for part in rows[:3]))
         one = gated_delta_inputs(two, window, fixed, launcher)
         assert all(
             mx.array_equal(mine[0], its[t]).item()
@@ -116,7 +116,7 @@ def test_projections_may_be_columns_of_one_array() -> None:
     p, a, b = apart[:3]
     whole = mx.concatenate([p, normal((5, 7), 9, p.dtype), b, a], axis=-1)
     b_at = p.shape[1] + 7
-    joined = Projected(whole, whole, whole, b_at + 4, b_at)
+    joined = ProjectedInputs(whole, whole, whole, b_at + 4, b_at)
     before = normal((3, p.shape[1]), 8, mx.bfloat16)
     window = ConvolutionRows(before, mx.array([0], dtype=mx.int32))
     launcher = kernel_launcher()
@@ -143,8 +143,8 @@ def test_an_axis_of_one_before_is_kept() -> None:
     fixed, launcher = layer((1, 2, 16, 8), mx.float32), kernel_launcher()
     channels, a, b = new_rows(3, fixed, mx.float32)[:3]
     window = ConvolutionRows(normal((3, channels.shape[1]), 7), mx.array([0], dtype=mx.int32))
-    flat = gated_delta_inputs(Projected(channels, a, b), window, fixed, launcher)
-    batch = Projected(channels[None], a[None], b[None])
+    flat = gated_delta_inputs(ProjectedInputs(channels, a, b), window, fixed, launcher)
+    batch = ProjectedInputs(channels[None], a[None], b[None])
     before = window._replace(before=window.before[None])
     its = gated_delta_inputs(batch, before, fixed, launcher)
     for one, other in zip((*its.rows, its.after), (*flat.rows, flat.after), strict=True):

@@ -5,7 +5,7 @@ import pytest
 from kernel_models import Kind, every_kernel, kernel_model
 
 from metal_kernels.kernel import MetalLauncher
-from mlx_engine.self_check.kernel_trials import TRIALS, Trial, check
+from mlx_engine.self_check.kernel_trials import TRIALS, Trial, check_kernel
 from mlx_engine.self_check.numerics import compare_rows
 
 if not mx.metal.is_available():
@@ -15,7 +15,7 @@ if not mx.metal.is_available():
 @pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16], ids=str)
 @pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
 def test_a_kernel(trial: Trial, dtype: mx.Dtype) -> None:
-    assert check(trial, MetalLauncher(), dtype) == ""
+    assert check_kernel(trial, MetalLauncher(), dtype) == ""
 
 
 @pytest.mark.usefixtures("rows_compared")

@@ -50,13 +50,13 @@ def one_of_each() -> list[Trial]:
 
 def result(trial: Trial, rows: int, by: Launcher) -> mx.array:
     """For the first rows of the longest pass."""
-    case = trial.case(mx.float32, by)
+    case = trial.make_trial_inputs(mx.float32, by)
     return case.kernel(case.x(case.most)[:rows])
 
 
 @pytest.mark.parametrize("trial", one_of_each(), ids=lambda trial: trial.name)
 def test_nothing_is_left_to_the_compiler(trial: Trial) -> None:
-    most = trial.case(mx.float32, EmulatorLauncher(check=False)).most
+    most = trial.make_trial_inputs(mx.float32, EmulatorLauncher(check=False)).most
     whole = result(trial, most, EmulatorLauncher(check=False, unrolled=True))
     for rows in (1, most):
         few = result(trial, rows, OtherCompiler(CONTRACTED + ROLLED))

@@ -12,14 +12,14 @@ from metal_kernels import (
 )
 from metal_kernels.few_query_attention import KeyExtent
 from metal_kernels.key_value_formats import cache_format
-from metal_kernels.weight_formats.mlx_formats import affine
+from metal_kernels.weight_formats.mlx_formats import affine_format
 
-FOUR, ROWS = affine(4, 64), range(1, 8)
+FOUR, ROWS = affine_format(4, 64), range(1, 8)
 
 
 def test_products() -> None:
     x, weights = normal((8, 256), 1), tuple(mx.quantize(normal((64, 256), 2), bits=4))
-    norms = mtp_input.Norms(normal((128,), 3), normal((128,), 4), 1e-6)
+    norms = mtp_input.MtpInputNorms(normal((128,), 3), normal((128,), 4), 1e-6)
     e, h = x[:, :128], x[:, 128:]
     whole = few_row_matvec.reference(x, weights, FOUR)
     both = few_row_matvec.gate_up_reference(x, weights, FOUR)
@@ -53,7 +53,7 @@ def test_delta_layers() -> None:
     )
 
     def outputs(rows: int) -> mx.array:
-        projected = gated_delta_inputs.Projected(*(part[:rows] for part in parts))
+        projected = gated_delta_inputs.ProjectedInputs(*(part[:rows] for part in parts))
         inputs = gated_delta_inputs.reference(projected, before, 0, fixed).rows
         return gated_delta_block.reference(state, 0, none, inputs).y
 

@@ -84,7 +84,7 @@ def test_rotations(interleaved: bool, width: int, factors: tuple[float, ...] | N
     """
     turning = RopeParams(width, 1e4, factors and factors[: width // 2], interleaved, 1.25)
     x, at = normal(1, 3, 4, 32), 75 * SINE_ROWS - 2
-    angles = np.outer(np.arange(at, at + 4), 1 / np.array(turning.periods))
+    angles = np.outer(np.arange(at, at + 4), 1 / np.array(turning.rope_periods))
     rows, right = wide(x), wide(x)
     first = slice(0, width, 2) if interleaved else slice(0, width // 2)
     second = slice(1, width, 2) if interleaved else slice(width // 2, width)

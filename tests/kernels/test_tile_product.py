@@ -14,16 +14,16 @@ from metal_kernels.choice import Kernels, Verdict
 from metal_kernels.tile_product import tile_product
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
-from metal_kernels.weight_formats.mlx_formats import DENSE, MXFP4, affine
+from metal_kernels.weight_formats.mlx_formats import DENSE, MXFP4, affine_format
 from mlx_engine.models.kernel_matrices import FewRowMatrix
 from mlx_engine.models.matrix import Matrix
 
 ROUNDING = {mx.float32: 2e-6, mx.float16: 1e-3, mx.bfloat16: 8e-3}
 BLOCKS = [BLOCK_FORMS[name] for name in ("q6_k", "iq4_xs", "iq2_s")]
-FORMS = (affine(4, 64), affine(3, 32), MXFP4, DENSE, *BLOCKS)
+FORMS = (affine_format(4, 64), affine_format(3, 32), MXFP4, DENSE, *BLOCKS)
 """One for each way in which units are unpacked."""
 
-LARGEST = (affine(4, 64), BLOCK_FORMS["q6_k"], BLOCK_FORMS["q3_k"], BLOCK_FORMS["q2_k"])
+LARGEST = (affine_format(4, 64), BLOCK_FORMS["q6_k"], BLOCK_FORMS["q3_k"], BLOCK_FORMS["q2_k"])
 """Those of which a lane holds most."""
 
 
@@ -44,7 +44,7 @@ def stored(form: WeightFormat, outputs: int, width: int) -> tuple[mx.array, ...]
     [
         *((form, mx.float16, 37, 512) for form in FORMS),
         *((FORMS[0], dtype, 70, 192) for dtype in (mx.bfloat16, mx.float32)),
-        (affine(4, 32), mx.float32, 1, 96),
+        (affine_format(4, 32), mx.float32, 1, 96),
         (BLOCK_FORMS["iq4_nl"], mx.bfloat16, 33, 160),
     ],
     ids=lambda case: getattr(case, "name", str(case)),
@@ -78,7 +78,7 @@ def test_weights_are_read_once_and_lie_in_registers(rows: int) -> None:
 def test_they_are_chosen_where_bits_are_free(kind: str, numerics: str) -> None:
     """Exact numerics promise a row's bits in passes of up to nine, MLX multiplies many rows."""
     kernels = Kernels(EmulatorLauncher(check=False), exact=numerics == "exact", presumed=FASTER)
-    values = stored(affine(4, 64) if kind == "affine" else BLOCK_FORMS[kind], 8, 512)
+    values = stored(affine_format(4, 64) if kind == "affine" else BLOCK_FORMS[kind], 8, 512)
     matrix = (
         Matrix(*values, 64, 4, "affine")
         if kind == "affine"
@@ -96,6 +96,6 @@ def test_they_are_chosen_where_bits_are_free(kind: str, numerics: str) -> None:
     products.product(normal((12, 512), 1))
     assert launcher.last.kernel.startswith("tile_product" if counts else "few_row")
     if kind == "q6_k":  # found to be faster for no pass: as before
-        kernels.add_verdicts({"tiles q6_k": Verdict(faster=frozenset())})
+        kernels.add_trial_verdicts({"tiles q6_k": Verdict(faster=frozenset())})
         assert not any(rows in products.tiled for rows in range(40))
         assert added.takes(mx.zeros((20, 512)))

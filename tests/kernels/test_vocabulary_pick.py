@@ -10,7 +10,7 @@ from metal_emulator import EmulatorLauncher
 from metal_kernels.few_row_matvec import few_row_matvec
 from metal_kernels.noise import reference as noise_reference
 from metal_kernels.vocabulary_pick import PickOptions, reference, vocabulary_pick
-from metal_kernels.weight_formats.mlx_formats import DENSE, affine
+from metal_kernels.weight_formats.mlx_formats import DENSE, affine_format
 
 WIDTH = 128
 
@@ -42,7 +42,7 @@ def test_what_the_written_logits_say(outputs: int, noisy: bool) -> None:
 @pytest.mark.parametrize("shuffle", [0, 1, 3])
 def test_the_reference_says_the_same(shuffle: int) -> None:
     weights = tuple(mx.quantize(halves((300, WIDTH), 6), bits=4))
-    arguments = (halves((3, WIDTH), 7), weights, affine(4, 64), PickOptions(keys(3), 1.3))
+    arguments = (halves((3, WIDTH), 7), weights, affine_format(4, 64), PickOptions(keys(3), 1.3))
     picked = vocabulary_pick(*arguments, kernel_launcher(shuffle=shuffle))
     assert mx.array_equal(picked, reference(*arguments)).item()
 

@@ -21,7 +21,7 @@ def kernel_of(pipeline: Pipeline) -> EmulatedKernel:
         input_names=source.inputs,
         output_names=source.outputs,
         source=pipeline.body,
-        header=source.preamble,
+        header=source.msl_preamble,
         ensure_row_contiguous=source.row_contiguous,
     )
 

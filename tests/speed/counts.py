@@ -20,7 +20,7 @@ from rich.table import Table
 
 from metal_kernels.choice import ALL_ROWS, Kernels, Verdict
 from metal_kernels.few_query_attention import KeyBlocks, key_blocks
-from metal_kernels.key_value_formats import cache_form
+from metal_kernels.key_value_formats import named_cache_format
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_bytes
 from mlx_engine.models.layers import Embedding
 from mlx_engine.models.matrix import Matrix
@@ -40,9 +40,9 @@ class Attention(NamedTuple):
 
     def share(self, rows: int, context: int, cut: KeyBlocks | None = None) -> float:
         """Bytes of partial results, written and read, over bytes of the cache."""
-        form = cache_form(self.form, self.key, self.value)
+        form = named_cache_format(self.form, self.key, self.value)
         blocks = cut or key_blocks(form, self.key, self.value, self.shared)
-        count = blocks.of(context - 1) + 1
+        count = blocks.block_of_key(context - 1) + 1
         cached = context * (self.key + self.value) * form.element_bytes
         return self.shared * rows * (self.value + 2) * 8 * count / cached
 
@@ -64,7 +64,7 @@ def before(context: int) -> KeyBlocks:
     """Blocks of 128 keys up to 4,096 tokens and of 256 beyond, as sizes of a factor of 1."""
 
     class Alike(KeyBlocks):
-        def of(self, key: int) -> int:
+        def block_of_key(self, key: int) -> int:
             return key // 128 if key < 4096 else 32 + (key - 4096) // 256
 
     return Alike(1, 1)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 import mlx_engine
-from metal_kernels.filtered_pick import temper
+from metal_kernels.filtered_pick import apply_temperature
 from mlx_engine.bench.arms import questions
 from mlx_engine.engine import Engine
 from mlx_engine.sampling.position_noise import gumbel_noise
@@ -61,7 +61,7 @@ def _first_drafts(
 
 def chances(target: mx.array, head: mx.array, positions: Sequence[int], draws: int) -> Chances:
     """Sums over rows of logits [R, V]; `positions` key the noise of each row."""
-    wanted, guessed = (temper(logits, HOT.temperature) for logits in (target, head))
+    wanted, guessed = (apply_temperature(logits, HOT.temperature) for logits in (target, head))
     p, q = (mx.softmax(logits, axis=-1) for logits in (wanted, guessed))
     likeliest = mx.argmax(head, axis=-1, keepdims=True)
     same = mx.array(0.0)

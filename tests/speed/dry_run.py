@@ -37,7 +37,7 @@ from mlx_engine.drafting.drafter import HeadMemory, NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.loading.folder import read_json_object
 from mlx_engine.loading.gguf.header import GgufTensor, block_types
-from mlx_engine.loading.gguf.part import Placement, kept_in_blocks, split_into_parts
+from mlx_engine.loading.gguf.part import Placement, arrays_of_tensor, kept_in_blocks
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.layer_specs import ExpertsSpec, Shape
@@ -411,12 +411,12 @@ class _Weights:
         nbytes = prod(shape) // kind.elements * kind.nbytes
         stored = GgufTensor(name, kind, shape, nbytes, Path("model.gguf"), 0)
         parts = {
-            part.name: part for part in split_into_parts(stored, Placement(name), None, self._half)
+            part.name: part for part in arrays_of_tensor(stored, Placement(name), None, self._half)
         }
 
         def is_read(form: str, shape: Shape) -> bool:
             what: KernelName = "products" if len(shape) == 2 else "experts"
-            return 1 in self._kernels.rows(what, KernelWork(form.lower(), *shape[-2:]))
+            return 1 in self._kernels.row_counts(what, KernelWork(form.lower(), *shape[-2:]))
 
         for key, part in kept_in_blocks(parts, is_read).items():
             yield key, mx.zeros(part.shape, _DTYPES[part.dtype])

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from metal_kernels.few_query_attention import KeyExtent, few_query_attention
 from metal_kernels.few_row_matvec import few_row_matvec
-from metal_kernels.filtered_pick import Filters, filtered_pick
+from metal_kernels.filtered_pick import SamplingFilters, filtered_pick
 from metal_kernels.filtered_pick import reference as filtered_reference
 from metal_kernels.key_value_formats import KeyValueFormat, cache_format
 from metal_kernels.vocabulary_pick import PickOptions, vocabulary_pick
-from metal_kernels.weight_formats.mlx_formats import affine
+from metal_kernels.weight_formats.mlx_formats import affine_format
 
 OUTPUTS, INPUTS, KEYS = 248_320, 5_120, 40_003
 ROUNDING = {mx.bfloat16: 2**-8, mx.float16: 2**-11}
@@ -67,11 +67,11 @@ def products(dtype: mx.Dtype, launcher: EmulatorLauncher) -> Iterator[str]:
     made = {}
     for rows in (1, 4, 9):
         began = perf_counter()
-        made[rows] = few_row_matvec(x[:rows], weights, affine(4, 64), launcher)
+        made[rows] = few_row_matvec(x[:rows], weights, affine_format(4, 64), launcher)
         yield told(f"product of {rows} rows, {dtype}", made[rows], right[:rows], began)
     same = all(mx.array_equal(made[9][:rows], made[rows]).item() for rows in (1, 4))
     yield f"rows beside others: {'same bits' if same else 'WRONG'}"
-    picked = vocabulary_pick(x[:4], weights, affine(4, 64), PickOptions(), launcher)
+    picked = vocabulary_pick(x[:4], weights, affine_format(4, 64), PickOptions(), launcher)
     best = mx.argmax(made[4], axis=-1)
     yield f"picked: {'ok' if mx.array_equal(picked, best).item() else 'WRONG'}"
 
@@ -119,8 +119,8 @@ def filtered(launcher: EmulatorLauncher) -> Iterator[str]:
     """Filters over the whole vocabulary, against plain operations."""
     logits = normal((3, OUTPUTS), 9, mx.float32, 3.0)
     keys = mx.array(np.random.default_rng(4).integers(0, 2**32, (3, 2), dtype=np.uint32))
-    for filters in (Filters(0.8, 20, 0.95, 0.0), Filters(1.0, 0, 0.9, 0.05)):
-        found = filtered_pick(logits, keys, filters.settings(), launcher)
+    for filters in (SamplingFilters(0.8, 20, 0.95, 0.0), SamplingFilters(1.0, 0, 0.9, 0.05)):
+        found = filtered_pick(logits, keys, filters.kernel_settings(), launcher)
         right = filtered_reference(logits, keys, filters)
         is_right = mx.array_equal(found, right).item()
         yield f"filtered pick, {filters}: {'ok' if is_right else 'WRONG'}"

@@ -28,7 +28,7 @@ from kill_while_writing import Kill, kill_changes_once, kill_once  # noqa: E402
 from app.library.download_process import Job  # noqa: E402
 from app.state.downloads import PACKAGES, START  # noqa: E402
 from mlx_engine.hub.client import Hub  # noqa: E402
-from mlx_engine.hub.download import cached  # noqa: E402
+from mlx_engine.hub.download import cached_path  # noqa: E402
 from mlx_engine.hub.repository import HubModel  # noqa: E402
 
 AT_ONCE = {"store": 5, "changes": 2, "download": 2, "window": 1}
@@ -100,7 +100,7 @@ def _kill_download_once(
         child.stdout.readline()
         time.sleep(chance.uniform(0, longest_s))
         child.kill()
-    whole = cached(hub, MODEL)
+    whole = cached_path(hub, MODEL)
     if whole is not None:
         sound = (whole / WEIGHTS).read_bytes() == weights
         shutil.rmtree(cache)

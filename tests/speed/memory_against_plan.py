@@ -27,8 +27,12 @@ def child(model: str, draft_model: str, context: int, bits: int, head_bits: int)
     from mlx_engine import CacheOptions, DraftOptions, GenerationOptions, SamplingOptions
 
     path, drafter = (None if name == "-" else name for name in (model, draft_model))
-    small = mlx_engine.inspect(drafter).on(metal=mx.metal.is_available()) if drafter else None
-    told = mlx_engine.inspect(path).on(metal=mx.metal.is_available())
+    small = (
+        mlx_engine.inspect(drafter).for_machine(has_metal=mx.metal.is_available())
+        if drafter
+        else None
+    )
+    told = mlx_engine.inspect(path).for_machine(has_metal=mx.metal.is_available())
     cache = CacheOptions(bits, head_bits)  # type: ignore[arg-type]
     engine = mlx_engine.load(path, draft_model=drafter)
     mx.clear_cache()
@@ -49,7 +53,11 @@ def child(model: str, draft_model: str, context: int, bits: int, head_bits: int)
         peak = max(peak, stats.peak_memory_bytes)
         tokens = stats.prompt_tokens + stats.generated_tokens
     plan = told.memory_plan(tokens, cache, draft=small)
-    print(json.dumps({"tokens": tokens, "peak": peak, "plan": plan.total, "rss": most_resident()}))
+    print(
+        json.dumps(
+            {"tokens": tokens, "peak": peak, "plan": plan.total_bytes, "rss": most_resident()}
+        )
+    )
 
 
 def most_resident() -> int:

@@ -195,7 +195,7 @@ class Bench:
     costs: PassCosts = field(init=False)
 
     def __post_init__(self) -> None:
-        meter = CostMeter(self.model, lambda: None, on_host=not computes_on_gpu())
+        meter = CostMeter(self.model, lambda: None, computes_on_host=not computes_on_gpu())
         meter.use_heads()
         measured = meter.measure()
         assert measured is not None

@@ -23,8 +23,8 @@ from mlx_lm.models.cache import make_prompt_cache
 
 import mlx_engine
 from mlx_engine.bench.arms import DraftSetting, draft_arm, mlx_lm_arm, questions
-from mlx_engine.bench.report import Plan, Run
-from mlx_engine.bench.run_bench import in_turns
+from mlx_engine.bench.report import AnswerFigures, BenchPlan
+from mlx_engine.bench.run_bench import arms_in_turns
 from mlx_engine.decoding.state import shared_prefix
 from mlx_engine.engine import Engine
 from mlx_engine.values.options import DraftOptions
@@ -74,7 +74,7 @@ def their_nodes(folder: Path) -> Counter[str]:
 def compare(folder: str | None, tokens: int, repeats: int) -> None:
     """Print both tables for one model."""
     engine = mlx_engine.load(folder)
-    plan = Plan(ignore_eos=True)
+    plan = BenchPlan(ignore_eos=True)
     mine = draft_arm(engine, plan, DraftSetting("off", DraftOptions("none")))
     theirs = mlx_lm_arm(Path(engine.description.path), plan.sampling)
     found = our_nodes(engine) | {theirs.name: their_nodes(Path(engine.description.path))}
@@ -84,17 +84,17 @@ def compare(folder: str | None, tokens: int, repeats: int) -> None:
         print(f"  {name}: {kinds.total()} nodes ({most})")
     question = questions(engine)[0]
 
-    def ours() -> Run:
+    def ours() -> AnswerFigures:
         return mine.answer(question, tokens)
 
-    def its() -> Run:
+    def its() -> AnswerFigures:
         return theirs.answer(question, tokens)
 
     sides = [ours, its]
-    runs: dict[Callable[[], Run], list[Run]] = {ours: [], its: []}
+    runs: dict[Callable[[], AnswerFigures], list[AnswerFigures]] = {ours: [], its: []}
     for side in sides:
         side()  # warms up
-    for side in in_turns(sides, repeats):
+    for side in arms_in_turns(sides, repeats):
         runs[side].append(side())
     equal = shared_prefix(runs[ours][0].tokens, runs[its][0].tokens)
     print(f"  {equal} of {tokens} tokens equal; {repeats} pairs")

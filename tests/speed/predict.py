@@ -57,7 +57,7 @@ from metal_kernels.few_query_attention import KeyExtent, few_query_attention
 from metal_kernels.key_value_formats import cache_format
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_bytes
-from metal_kernels.weight_formats.mlx_formats import MXFP4, affine
+from metal_kernels.weight_formats.mlx_formats import MXFP4, affine_format
 from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.registry import family_for, text_type
@@ -134,7 +134,7 @@ def matrix(form: str) -> tuple[WeightFormat, tuple[mx.array, ...]]:
     """A format and a small matrix in it."""
     if form in ("4-bit", "8-bit", "Q4_K"):  # which is kept as affine groups of 32
         bits, group = (4, 32) if form == "Q4_K" else (int(form[0]), 64)
-        return _quantised(affine(bits, group), group_size=group, bits=bits)
+        return _quantised(affine_format(bits, group), group_size=group, bits=bits)
     if form == "mxfp4":
         return _quantised(MXFP4, mode="mxfp4")
     kind = BLOCK_FORMS[form.lower()]

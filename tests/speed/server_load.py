@@ -94,12 +94,13 @@ def load(requests: int) -> None:
                 results += pool.map(lambda seed: send(server, seed), range(begin, end))
             took = monotonic() - started
             limit = monotonic() + 20
-            while server.desk.thread.running and monotonic() < limit:
+            while server.desk.thread.running_answers and monotonic() < limit:
                 sleep(0.05)
             speed = (server.desk.counts.generated_tokens - tokens) / took
             print(f"{end} requests: {rss():.0f} MiB, {threading.active_count()} threads,", end=" ")
             print(f"{speed:.0f} finished tokens/s, {took:.0f} s,", end=" ")
-            print(f"{server.desk.thread.running} running, {server.desk.thread.waiting} waiting")
+            thread = server.desk.thread
+            print(f"{thread.running_answers} running, {thread.waiting_answers} waiting")
         statuses = [status for status, _ in results]
         print({status: statuses.count(status) for status in sorted(set(statuses))})
         firsts = sorted(first for _, first in results if first is not None)

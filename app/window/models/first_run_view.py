@@ -22,7 +22,7 @@ from app.window.language import DRAFTING, PARAMETERS, said, tr
 from app.window.look import look
 from app.window.models.downloads import DownloadRow
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.words import Words, joined, size_words
+from mlx_engine.values.words import Words, join_words, size_words
 
 WIDEST = 680
 """Pixels of a line at a zoom of 1."""
@@ -125,7 +125,7 @@ class FirstSteps(QFrame):
         for one in suggestions:
             tip = tr("Download {name}. B stands for billions of parameters.", name=one.name)
             button = row_button(
-                joined((one.name, one.detail)), "drop_model", f"{tip}\n{tr(PARAMETERS)}"
+                join_words((one.name, one.detail)), "drop_model", f"{tip}\n{tr(PARAMETERS)}"
             )
             button.clicked.connect(lambda _=False, one=one: downloads.resume(one.link))
             self._choices.addWidget(button)
@@ -274,7 +274,7 @@ class FirstRunView(QWidget):
         sound = [entry for entry in entries if not entry.problem][:MOST_RECENT]
         empty(self._recent)
         for entry in sound:
-            words = said(joined((entry.name, entry.detail)))
+            words = said(join_words((entry.name, entry.detail)))
             button = row_button(words, "file", str(entry.path))
             path = str(entry.path)
             button.clicked.connect(lambda _=False, path=path: self._offered.offer(path))

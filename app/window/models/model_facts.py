@@ -33,8 +33,8 @@ def memory_parts(memory: MemoryFit) -> tuple[Part, ...]:
     """
     if not memory.usable:
         return ()
-    colour = {"fits": "accent", "tight": "warning"}.get(memory.fit, "error")
-    needed, weights = memory.short.total, memory.short.weights + memory.short.draft_model
+    colour = {"fits": "accent", "tight": "warning"}.get(memory.fit_in_memory, "error")
+    needed, weights = memory.short.total_bytes, memory.short.weights + memory.short.draft_model
     most = max(memory.usable, needed)
     return Part(needed / most, colour, 0.5), Part(weights / most, colour)
 
@@ -86,7 +86,9 @@ class ModelFacts(QWidget):
             set_tip(self._bar, f"{said(memory.words)}\n{tr(WHAT_MEMORY_IS_FOR)}")
         self._bar.setVisible(memory is not None)
         say(self._memory, memory_in_words(memory) if memory else "")
-        set_role(self._memory, "problem" if memory and memory.fit == "too-large" else "muted")
+        set_role(
+            self._memory, "problem" if memory and memory.fit_in_memory == "too-large" else "muted"
+        )
         say(self._warnings, "\n".join(map(said, facts.warnings)) if facts else "")
         self._details.setText(details_in_words(facts) if facts else "")
         self._toggle.setVisible(bool(self._details.text()))
@@ -117,26 +119,26 @@ def what_in_words(facts: ModelCard) -> str:
 
 def memory_in_words(memory: MemoryFit) -> str:
     """Return a line for a model that fits, else the whole memory plan."""
-    if memory.fit != "fits":
+    if memory.fit_in_memory != "fits":
         return said(memory.words)
     return tr(
         "Needs {needed} of {usable} memory",
-        needed=size_words(memory.short.total),
+        needed=size_words(memory.short.total_bytes),
         usable=size_words(memory.usable),
     )
 
 
 def memory_details(memory: MemoryFit) -> str:
     """Say what a short and the longest chat need, for a model that fits, else the whole plan."""
-    if memory.fit != "fits":
+    if memory.fit_in_memory != "fits":
         return said(memory.words)
     return tr(
         "Needs {short} for a chat of {tokens:,} tokens ({parts}), {longest} for the longest. "
         "Fits in {usable}.",
         parts=memory.short.sum_in_words,
-        short=size_words(memory.short.total),
+        short=size_words(memory.short.total_bytes),
         tokens=memory.short.context,
-        longest=size_words(memory.full.total),
+        longest=size_words(memory.full.total_bytes),
         usable=size_words(memory.usable),
     )
 

@@ -17,7 +17,7 @@ from app.window.language import tr
 from app.window.tools_pane import state_in_words
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import GenerationOptions
-from mlx_engine.values.words import Words, joined
+from mlx_engine.values.words import Words, join_words
 
 NONE = Words("The model can use tools, such as searching the web, once you add a tool server.")
 WHAT_TOOLS = Words("What the model can use to answer in this chat. It asks you before each use.")
@@ -122,7 +122,7 @@ class FormatField(TextField):
             return options_with_format(self._options, text)
         except BadOption as problem:
             kept = STILL_BOUND if format_text(self._options) else STILL_FREE
-            raise BadOption(joined((str(problem), kept), " ")) from problem
+            raise BadOption(join_words((str(problem), kept), " ")) from problem
 
 
 class FormatGroup(Group):

@@ -73,8 +73,8 @@ class CodeText(QPlainTextEdit):
     ) -> None:
         """Show code.
 
-        runs: its places in the answer's source. spans: drafted spans of the answer. is_whole:
-        nothing more will be appended.
+        runs: its places in the answer's source. spans: drafted spans of the answer.
+        is_whole: nothing more will be appended.
         """
         if code.startswith(self._code):
             cursor = QTextCursor(self.document())

@@ -132,7 +132,7 @@ class Architecture:
             "hidden_size": count("embedding_length"),
             "intermediate_size": count("feed_forward_length", 0),
             "num_hidden_layers": self._main_blocks,
-            "num_attention_heads": self._heads,
+            "num_attention_heads": self._query_heads,
             "num_key_value_heads": self._kv_heads(0),
             "head_dim": self._head_dim,
             "rms_norm_eps": self._metadata.number("attention.layer_norm_rms_epsilon", 1e-6),
@@ -141,8 +141,8 @@ class Architecture:
             "num_nextn_predict_layers": count("nextn_predict_layers", 0),
             "attention_bias": any(map(self._any_block_has, ("attn_q.bias", "attn_qkv.bias"))),
             "mlp_bias": self._any_block_has("ffn_up.bias"),
-            "dtype": {"F16": "float16", "BF16": "bfloat16"}[self._file.half],
-            **self._rotation(),
+            "dtype": {"F16": "float16", "BF16": "bfloat16"}[self._file.half_type],
+            **self._rope_fields(),
             **self._own_config(),
         }
 
@@ -160,7 +160,7 @@ class Architecture:
         One Placement for each tensor that it joins; unknown names stay as they are."""
         base, _, kind = name.rpartition(".")
         if base in self.outside:
-            return (Placement(f"{self.outside[base]}.{kind}", change=self._change(name)),)
+            return (Placement(f"{self.outside[base]}.{kind}", change=self._value_change(name)),)
         if name in (ROPE_FACTORS, *LONGROPE_FACTORS):  # in the config
             return ()
         found = _BLOCK.fullmatch(name)
@@ -176,11 +176,11 @@ class Architecture:
         """Return config.json's fields that only this GGUF architecture has."""
         return {}
 
-    def _rotation(self) -> dict[str, object]:
+    def _rope_fields(self) -> dict[str, object]:
         base = rope_base(self._metadata, default=self.default_base)
-        return {"rope_theta": base, "rope_scaling": self._scaling()}
+        return {"rope_theta": base, "rope_scaling": self._rope_scaling_fields()}
 
-    def _scaling(self) -> dict[str, object] | None:
+    def _rope_scaling_fields(self) -> dict[str, object] | None:
         return rope_scaling(self._file, self._metadata, self._rotary_dim(), self.rope_kinds)
 
     def _rotary_dim(self) -> int:
@@ -211,10 +211,11 @@ class Architecture:
     def _block_placement(self, block: int, name: str) -> Placement:
         """Map a layer's GGUF tensor to the single Hugging Face tensor that it is."""
         return Placement(
-            self._layer_prefix(block) + self._published_name(block, name), change=self._change(name)
+            self._layer_prefix(block) + self._published_name(block, name),
+            change=self._value_change(name),
         )
 
-    def _change(self, name: str) -> Change:
+    def _value_change(self, name: str) -> Change:
         """Return what undoes llama.cpp's change of a GGUF tensor's values, "none" if unchanged."""
         changes = (change for ending, change in self.changes.items() if name.endswith(ending))
         return next(changes, "none")
@@ -246,7 +247,7 @@ class Architecture:
         return tuple(places)
 
     @property
-    def _heads(self) -> int:
+    def _query_heads(self) -> int:
         """Number of query heads in the model's first layer."""
         return self._heads_in_block(0)
 
@@ -270,12 +271,14 @@ class Architecture:
     def _head_dim(self) -> int:
         """Size of a query or key head, in elements. Raises BadModelFile for impossible sizes."""
         width = self._metadata.count("embedding_length")
-        head = self._metadata.count("attention.key_length", width // self._heads)
-        if head % 2 or not 0 < head * self._heads <= MOST_ROWS:
-            raise self._bad_metadata(f"{self._heads} heads of {head}", "attention.key_length")
+        head = self._metadata.count("attention.key_length", width // self._query_heads)
+        if head % 2 or not 0 < head * self._query_heads <= MOST_ROWS:
+            raise self._bad_metadata(f"{self._query_heads} heads of {head}", "attention.key_length")
         return head
 
-    def _experts(self, all_key: str, chosen_key: str, width_key: str) -> dict[str, object]:
+    def _expert_fields(
+        self, count_key: str, per_token_key: str, width_key: str
+    ) -> dict[str, object]:
         """Config fields for experts: how many, how many per token, width; under the given keys."""
         experts, chosen = (
             self._positive_count("expert_count"),
@@ -286,7 +289,7 @@ class Architecture:
         width = self._metadata.count(
             "expert_feed_forward_length", self._output_size("ffn_up_exps.weight")
         )
-        return {all_key: experts, chosen_key: chosen, width_key: width}
+        return {count_key: experts, per_token_key: chosen, width_key: width}
 
     def _expert_scores(self) -> dict[str, object]:
         """Config fields of the expert router (groups, scaling), under DeepSeek's keys."""
@@ -317,13 +320,13 @@ class Architecture:
         found = (block for block in blocks if self._block_has(block, "ffn_gate_inp.weight"))
         return next(found, self._main_blocks)
 
-    def _output_size(self, ending: str) -> int:
+    def _output_size(self, tensor_suffix: str) -> int:
         """Rows of the first matrix whose tensor name has this ending, 0 if none has.
 
         Of a stack [..., N, K] the rows N of each matrix.
         """
         for name, tensor in self._file.tensors.items():
-            if name.endswith(ending) and len(tensor.shape) > 1:
+            if name.endswith(tensor_suffix) and len(tensor.shape) > 1:
                 return tensor.shape[-2]
         return 0
 
@@ -333,12 +336,12 @@ class Architecture:
             raise self._bad_metadata("0", key)
         return value
 
-    def _any_block_has(self, ending: str) -> bool:
+    def _any_block_has(self, tensor_suffix: str) -> bool:
         """Whether any layer (MTP heads excluded) has a tensor of this name within its layer."""
-        return any(self._block_has(block, ending) for block in range(self._main_blocks))
+        return any(self._block_has(block, tensor_suffix) for block in range(self._main_blocks))
 
-    def _block_has(self, block: int, ending: str) -> bool:
-        return f"blk.{block}.{ending}" in self._file.tensors
+    def _block_has(self, block: int, tensor_suffix: str) -> bool:
+        return f"blk.{block}.{tensor_suffix}" in self._file.tensors
 
     def _check_variant(self) -> None:
         for key in _VARIANT_KEYS:
@@ -364,11 +367,11 @@ class Architecture:
             promised = f"{self._main_blocks} blocks where there is no block {missing}"
             raise self._bad_metadata(promised, "block_count")
 
-    def _bad_metadata(self, what: str, key: str) -> BadModelFile:
+    def _bad_metadata(self, described_value: str, key: str) -> BadModelFile:
         return BadModelFile(
             "{path}: {what} ({architecture}.{key}) is not valid. Get the file again.",
             path=self._file.path,
-            what=what,
+            what=described_value,
             architecture=self._metadata.architecture,
             key=key,
         )

@@ -38,7 +38,7 @@ class GgufFile:
         return self.tensors[name]
 
     @property
-    def half(self) -> Half:
+    def half_type(self) -> Half:
         """The 16-bit type to compute in: "F16" if all matrices of the GGUF have it, else "BF16".
 
         Other models were most likely trained in bfloat16 and need its range.
@@ -54,7 +54,7 @@ def read_gguf(path: Path) -> GgufFile:
     files.
     """
     opened = read_gguf_header(path)
-    count = _number(opened, "split.count", 1)
+    count = _metadata_number(opened, "split.count", 1)
     if count <= 1:
         return GgufFile(path, opened.metadata, opened.tensors)
     shard = shard_of(path.name)
@@ -76,14 +76,17 @@ def read_gguf(path: Path) -> GgufFile:
     headers = [
         opened if name == path.name else read_gguf_header(path.with_name(name)) for name in names
     ]
-    return GgufFile(path, headers[0].metadata, _joined(headers))
+    return GgufFile(path, headers[0].metadata, _join_split_gguf(headers))
 
 
-def _joined(parts: list[GgufHeader]) -> dict[str, GgufTensor]:
+def _join_split_gguf(parts: list[GgufHeader]) -> dict[str, GgufTensor]:
     """Join the tensors of all files of a split GGUF. Raises BadModelFile for foreign parts."""
     tensors: dict[str, GgufTensor] = {}
     for place, part in enumerate(parts):
-        number, total = _number(part, "split.no", 0), _number(part, "split.count", 1)
+        number, total = (
+            _metadata_number(part, "split.no", 0),
+            _metadata_number(part, "split.count", 1),
+        )
         if (number, total) != (place, len(parts)):
             raise BadModelFile(
                 "{path}: says it is part {number} of {total}, its name says part "
@@ -103,7 +106,7 @@ def _joined(parts: list[GgufHeader]) -> dict[str, GgufTensor]:
                 file_name=tensors[twice].file.name,
             )
         tensors |= part.tensors
-    wanted = _number(parts[0], "split.tensors.count", len(tensors))
+    wanted = _metadata_number(parts[0], "split.tensors.count", len(tensors))
     if wanted != len(tensors):
         raise BadModelFile(
             "{path}: its parts hold {found} tensors where {wanted} are promised. Download "
@@ -115,7 +118,7 @@ def _joined(parts: list[GgufHeader]) -> dict[str, GgufTensor]:
     return tensors
 
 
-def _number(header: GgufHeader, key: str, default: int) -> int:
+def _metadata_number(header: GgufHeader, key: str, default: int) -> int:
     value = header.metadata.get(key, default)
     if not isinstance(value, int) or not 0 <= value < 2**31:
         raise BadModelFile(

@@ -48,14 +48,14 @@ class Gemma3Gguf(GemmaGguf):
             "query_pre_attn_scalar": self._query_scalar(),
         }
 
-    def _rotation(self) -> dict[str, object]:
+    def _rope_fields(self) -> dict[str, object]:
         local = rope_base(self._metadata, "rope.freq_base_swa")
-        return super()._rotation() | {"rope_local_base_freq": local}
+        return super()._rope_fields() | {"rope_local_base_freq": local}
 
     def _query_scalar(self) -> int:
         """Gemma's `query_pre_attn_scalar`: the head size, but hidden size / heads in the 27B."""
         if self._main_blocks == _LAYERS_OF_27B:
-            return self._metadata.count("embedding_length") // self._heads
+            return self._metadata.count("embedding_length") // self._query_heads
         return self._head_dim
 
 
@@ -72,7 +72,7 @@ class Gemma2Gguf(GemmaGguf):
         return {
             "attn_logit_softcapping": number("attn_logit_softcapping", 50.0),
             "final_logit_softcapping": number("final_logit_softcapping", 30.0),
-            "query_pre_attn_scalar": width // self._heads if is_27b else self._head_dim,
+            "query_pre_attn_scalar": width // self._query_heads if is_27b else self._head_dim,
             "sliding_window": self._metadata.count("attention.sliding_window", 4096),
         }
 
@@ -135,9 +135,9 @@ class Gemma4Gguf(Gemma3Gguf):
             ).shape[0]
         if not own["enable_moe_block"]:
             return own
-        return own | self._experts("num_experts", "top_k_experts", "moe_intermediate_size")
+        return own | self._expert_fields("num_experts", "top_k_experts", "moe_intermediate_size")
 
-    def _rotation(self) -> dict[str, object]:
+    def _rope_fields(self) -> dict[str, object]:
         """Config fields of RoPE by layer type; in full layers only pairs of factor 1 rotate."""
         pairs = self._head_dim // 2
         rotating = sum(factor == 1.0 for factor in rope_factors(self._file, ROPE_FACTORS, pairs))
@@ -227,7 +227,7 @@ class Gemma3nGguf(Gemma3Gguf):
             "vocab_size_per_layer_input": self._file.tensor("per_layer_token_embd.weight").shape[0],
         }
 
-    def _rotation(self) -> dict[str, object]:
+    def _rope_fields(self) -> dict[str, object]:
         local = rope_base(self._metadata, "rope.freq_base_swa")
         return {"rope_theta": rope_base(self._metadata, default=1e6), "rope_local_base_freq": local}
 

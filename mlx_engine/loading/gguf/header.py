@@ -98,7 +98,7 @@ class GgufTensor:
     file: Path
     offset: int
 
-    def blocks(self, data: mmap) -> NDArray[np.uint8]:
+    def rows_as_bytes(self, data: mmap) -> NDArray[np.uint8]:
         """View a GGUF tensor's bytes in the mapped file, uint8 [rows, bytes of a row]."""
         rows = prod(self.shape[:-1])
         raw = np.frombuffer(data, np.uint8, self.nbytes, self.offset)
@@ -145,17 +145,19 @@ def read_gguf_header(path: Path) -> GgufHeader:
 def parse_gguf_header(path: Path, data: mmap) -> GgufHeader:
     """Parse the header of a mapped GGUF file; path: for error messages."""
     cursor = _Cursor(path, data)
-    _check_opening(path, data, cursor)
-    tensor_count, pair_count = cursor.unsigned(8), cursor.unsigned(8)
-    if pair_count > min(_MOST_ENTRIES, cursor.left // _SHORTEST_PAIR):
-        cursor.raise_damaged(f"it claims {pair_count} metadata entries in {cursor.left} bytes")
+    _check_magic(path, data, cursor)
+    tensor_count, pair_count = cursor.read_unsigned(8), cursor.read_unsigned(8)
+    if pair_count > min(_MOST_ENTRIES, cursor.bytes_left // _SHORTEST_PAIR):
+        cursor.raise_damaged(
+            f"it claims {pair_count} metadata entries in {cursor.bytes_left} bytes"
+        )
     metadata = _metadata(cursor, pair_count)
-    if tensor_count > min(_MOST_ENTRIES, cursor.left // _SHORTEST_TENSOR):
-        cursor.raise_damaged(f"it claims {tensor_count} tensors in {cursor.left} bytes")
+    if tensor_count > min(_MOST_ENTRIES, cursor.bytes_left // _SHORTEST_TENSOR):
+        cursor.raise_damaged(f"it claims {tensor_count} tensors in {cursor.bytes_left} bytes")
     entries = [_tensor_entry(path, cursor) for _ in range(tensor_count)]
     alignment = _alignment(path, metadata)
     start = -(-cursor.offset // alignment) * alignment
-    return GgufHeader(path, metadata, _tensors(path, entries, start, alignment, len(data)))
+    return GgufHeader(path, metadata, _tensor_headers(path, entries, start, alignment, len(data)))
 
 
 class _Cursor:
@@ -169,7 +171,7 @@ class _Cursor:
         self.offset = 0
 
     @property
-    def left(self) -> int:
+    def bytes_left(self) -> int:
         """Number of bytes after the reading position in a GGUF file."""
         return self._size - self.offset
 
@@ -182,34 +184,36 @@ class _Cursor:
             why=why,
         )
 
-    def unsigned(self, nbytes: int) -> int:
+    def read_unsigned(self, nbytes: int) -> int:
         """Read an unsigned little-endian integer of `nbytes` bytes from a GGUF file."""
-        start = self._advance(nbytes)
+        start = self._advance_position(nbytes)
         return int.from_bytes(self._data[start : self.offset], "little")
 
-    def text(self, most: int | None = None, *, exact: bool = True) -> str:
-        """Read a GGUF string: its length, then as many UTF-8 bytes, at most `most`.
+    def read_string(self, most_bytes: int | None = None, *, is_strict: bool = True) -> str:
+        """Read a GGUF string: its length, then as many UTF-8 bytes, at most `most_bytes`.
 
-        exact: refuse invalid UTF-8 instead of replacing it by U+FFFD.
+        is_strict: refuse invalid UTF-8 instead of replacing it by U+FFFD.
         """
-        length = self.unsigned(8)
-        left = min(self.left, self._text_left)
+        length = self.read_unsigned(8)
+        left = min(self.bytes_left, self._text_left)
         if length > left:
             self.raise_damaged(f"a text of {length} bytes where {left} are left")
         self._text_left -= length
-        if most is not None and length > most:
-            self.raise_damaged(f"a name of {length} bytes, more than {most}")
+        if most_bytes is not None and length > most_bytes:
+            self.raise_damaged(f"a name of {length} bytes, more than {most_bytes}")
         start, self.offset = self.offset, self.offset + length
         try:
-            return self._data[start : self.offset].decode(errors="strict" if exact else "replace")
+            return self._data[start : self.offset].decode(
+                errors="strict" if is_strict else "replace"
+            )
         except UnicodeDecodeError:
             self.raise_damaged(Words("a text that is not UTF-8"))
 
-    def _texts(self, count: int, *, exact: bool) -> list[str]:
+    def _read_strings(self, count: int, *, is_strict: bool) -> list[str]:
         """Read `count` GGUF strings like `text`, fast: a vocabulary has hundreds of thousands."""
         data, offset, left = self._data, self.offset, self._text_left
         length_at, last, found = Struct("<Q").unpack_from, self._size - 8, list[str]()
-        errors = "strict" if exact else "replace"
+        errors = "strict" if is_strict else "replace"
         while len(found) < count and offset <= last:
             (length,) = length_at(data, offset)
             end, left = offset + 8 + length, left - length
@@ -223,26 +227,26 @@ class _Cursor:
         self._text_left -= offset - self.offset - 8 * len(found)
         self.offset = offset
         # the one that cannot be read raises its error
-        return found + [self.text(exact=exact) for _ in range(count - len(found))]
+        return found + [self.read_string(is_strict=is_strict) for _ in range(count - len(found))]
 
-    def value(self, *, exact: bool) -> object:
-        """Read a GGUF metadata value after its type; exact: refuse invalid UTF-8 in strings."""
-        kind = self.unsigned(4)
+    def read_value(self, *, is_strict: bool) -> object:
+        """Read a GGUF metadata value after its type; is_strict: refuse invalid UTF-8 in strings."""
+        kind = self.read_unsigned(4)
         if kind == _TEXT:
-            return self.text(exact=exact)
+            return self.read_string(is_strict=is_strict)
         if kind == _FLAG:
-            byte = self.unsigned(1)
+            byte = self.read_unsigned(1)
             if byte > 1:
                 self.raise_damaged(f"{byte} where 0 or 1 belongs")
             return byte == 1
         if kind == _ARRAY:
-            return self._array(0, exact=exact)
+            return self._read_array(0, is_strict=is_strict)
         if kind not in _NUMBERS:
             self.raise_damaged(f"a value of the unknown type {kind}")
         dtype = np.dtype(_NUMBERS[kind])
-        return np.frombuffer(self._data, dtype, 1, self._advance(dtype.itemsize))[0].item()
+        return np.frombuffer(self._data, dtype, 1, self._advance_position(dtype.itemsize))[0].item()
 
-    def _advance(self, nbytes: int) -> int:
+    def _advance_position(self, nbytes: int) -> int:
         """Advance the reading position by `nbytes`; return the previous one, in bytes."""
         start = self.offset
         if nbytes > self._size - start:
@@ -250,27 +254,31 @@ class _Cursor:
         self.offset += nbytes
         return start
 
-    def _array(self, depth: int, *, exact: bool) -> NDArray[np.generic] | Sequence[object]:
+    def _read_array(self, depth: int, *, is_strict: bool) -> NDArray[np.generic] | Sequence[object]:
         """Read a GGUF metadata array; numbers as a NumPy view of the file. depth: of nesting."""
-        kind, count = self.unsigned(4), self.unsigned(8)
+        kind, count = self.read_unsigned(4), self.read_unsigned(8)
         if kind in _NUMBERS or kind == _FLAG:
             dtype = np.dtype(_NUMBERS.get(kind, "<u1"))
-            if count > min(_MOST_NUMBERS, self.left // dtype.itemsize):
-                self.raise_damaged(f"an array of {count} numbers where {self.left} bytes are left")
-            return np.frombuffer(self._data, dtype, count, self._advance(count * dtype.itemsize))
+            if count > min(_MOST_NUMBERS, self.bytes_left // dtype.itemsize):
+                self.raise_damaged(
+                    f"an array of {count} numbers where {self.bytes_left} bytes are left"
+                )
+            return np.frombuffer(
+                self._data, dtype, count, self._advance_position(count * dtype.itemsize)
+            )
         if kind not in (_TEXT, _ARRAY):
             self.raise_damaged(f"an array of the unknown type {kind}")
-        if count > min(self.left // 8, self._strings_left):
-            self.raise_damaged(f"an array of {count} items where {self.left} bytes are left")
+        if count > min(self.bytes_left // 8, self._strings_left):
+            self.raise_damaged(f"an array of {count} items where {self.bytes_left} bytes are left")
         self._strings_left -= count
         if kind == _TEXT:
-            return self._texts(count, exact=exact)
+            return self._read_strings(count, is_strict=is_strict)
         if depth == _DEEPEST:
             self.raise_damaged(f"arrays inside arrays, more than {_DEEPEST} deep")
-        return [self._array(depth + 1, exact=exact) for _ in range(count)]
+        return [self._read_array(depth + 1, is_strict=is_strict) for _ in range(count)]
 
 
-def _check_opening(path: Path, data: mmap, cursor: _Cursor) -> None:
+def _check_magic(path: Path, data: mmap, cursor: _Cursor) -> None:
     if data[:4] != MAGIC:
         other = describe_wrong_file(data[:32])
         if data[8:10] == b'{"':
@@ -283,7 +291,7 @@ def _check_opening(path: Path, data: mmap, cursor: _Cursor) -> None:
             "{path}: not a GGUF file, though it is named like one. Get it again.", path=path
         )
     cursor.offset = 4
-    version = cursor.unsigned(4)
+    version = cursor.read_unsigned(4)
     if version in _VERSIONS:
         return
     if int.from_bytes(version.to_bytes(4, "little"), "big") in (1, *_VERSIONS):
@@ -303,31 +311,31 @@ def _metadata(cursor: _Cursor, count: int) -> dict[str, object]:
     """Read `count` GGUF metadata entries; only strings of the tokenizer must be valid UTF-8."""
     metadata: dict[str, object] = {}
     for _ in range(count):
-        key = cursor.text()
+        key = cursor.read_string()
         if key in metadata:
             shown = shorten_value(key)
             cursor.raise_damaged(Words("the metadata key {shown} is there twice", shown=shown))
-        metadata[key] = cursor.value(exact=key.startswith("tokenizer."))
+        metadata[key] = cursor.read_value(is_strict=key.startswith("tokenizer."))
     return metadata
 
 
 def _tensor_entry(path: Path, cursor: _Cursor) -> GgufTensor:
     """Read an entry of a GGUF tensor table as a header; offset: from the start of tensor data."""
-    name = cursor.text(_LONGEST_NAME)
+    name = cursor.read_string(_LONGEST_NAME)
     if not name or not name.isprintable():
         cursor.raise_damaged(f"a tensor is named {shorten_value(name)}")
-    dimensions = cursor.unsigned(4)
+    dimensions = cursor.read_unsigned(4)
     if not 1 <= dimensions <= _MOST_DIMENSIONS:
         cursor.raise_damaged(f"{name} has {dimensions} dimensions")
-    shape = tuple(reversed([cursor.unsigned(8) for _ in range(dimensions)]))
+    shape = tuple(reversed([cursor.read_unsigned(8) for _ in range(dimensions)]))
     if 0 in shape or prod(shape) >= 2**63:
         cursor.raise_damaged(f"{name} has the shape {list(shape)}")
-    kind = block_type(cursor.unsigned(4), name, path)
+    kind = block_type(cursor.read_unsigned(4), name, path)
     if shape[-1] % kind.elements:
         cursor.raise_damaged(f"a row of {name} has {shape[-1]} elements; {kind.name} takes runs of "
                       f"{kind.elements}")  # fmt: skip
     nbytes = prod(shape) // kind.elements * kind.nbytes
-    return GgufTensor(name, kind, shape, nbytes, path, cursor.unsigned(8))
+    return GgufTensor(name, kind, shape, nbytes, path, cursor.read_unsigned(8))
 
 
 def _alignment(path: Path, metadata: Mapping[str, object]) -> int:
@@ -337,11 +345,11 @@ def _alignment(path: Path, metadata: Mapping[str, object]) -> int:
     return value
 
 
-def _tensors(
-    path: Path, entries: list[GgufTensor], start: int, alignment: int, size: int
+def _tensor_headers(
+    path: Path, table_entries: list[GgufTensor], start: int, alignment: int, size: int
 ) -> dict[str, GgufTensor]:
     tensors: dict[str, GgufTensor] = {}
-    for entry in entries:
+    for entry in table_entries:
         name, begin, end = entry.name, start + entry.offset, start + entry.offset + entry.nbytes
         if name in tensors:
             raise_damaged(path, Words("the tensor {name} is there twice", name=name))

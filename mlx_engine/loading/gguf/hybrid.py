@@ -67,7 +67,7 @@ class Lfm2MoeGguf(Lfm2Gguf):
     def _own_config(self) -> dict[str, object]:
         return {
             **super()._own_config(),
-            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            **self._expert_fields("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "num_dense_layers": self._leading_dense_blocks(),
             "use_expert_bias": self._any_block_has("exp_probs_b.bias"),
             "norm_topk_prob": True,
@@ -115,7 +115,9 @@ class GraniteHybridGguf(Architecture):
         heads = self._positive_count("ssm.time_step_rank")
         own = granite_factors(self._metadata)
         if count("expert_count", 0):
-            own |= self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size")
+            own |= self._expert_fields(
+                "num_local_experts", "num_experts_per_tok", "intermediate_size"
+            )
             own["shared_intermediate_size"] = count("expert_shared_feed_forward_length")
         else:
             own["num_local_experts"] = 0
@@ -131,7 +133,7 @@ class GraniteHybridGguf(Architecture):
             "mamba_proj_bias": self._any_block_has("ssm_in.bias"),
         }
 
-    def _rotation(self) -> dict[str, object]:
+    def _rope_fields(self) -> dict[str, object]:
         return {}
 
 
@@ -202,7 +204,7 @@ class NemotronHGguf(Architecture):
 
     def _own_config(self) -> dict[str, object]:
         count, heads = self._metadata.count, self._positive_count("ssm.time_step_rank")
-        kinds = [self._kind(block) for block in range(self._main_blocks)]
+        kinds = [self._layer_kind(block) for block in range(self._main_blocks)]
         own: dict[str, object] = {
             "layers_block_type": kinds,
             "mamba_num_heads": heads,
@@ -220,14 +222,16 @@ class NemotronHGguf(Architecture):
         latent = count("moe_latent_size", 0) or None
         return {
             **own,
-            **self._experts("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            **self._expert_fields(
+                "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"
+            ),
             **self._expert_scores(),
             "n_shared_experts": count("expert_shared_count", 0),
             "moe_shared_expert_intermediate_size": count("expert_shared_feed_forward_length", 0),
             "moe_latent_size": latent,
         }
 
-    def _kind(self, block: int) -> str:
+    def _layer_kind(self, block: int) -> str:
         attention = dict.fromkeys(("attn_q", "attn_qkv"), "attention")
         signs = {"ssm_in": "mamba", **attention, "ffn_gate_inp": "moe"}
         found = (kind for name, kind in signs.items() if self._block_has(block, f"{name}.weight"))

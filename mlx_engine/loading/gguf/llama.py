@@ -40,13 +40,15 @@ class LlamaGguf(PlainGguf):
         if window := self._metadata.count("attention.sliding_window", 0):
             found["sliding_window"] = window
         if self._metadata.count("expert_count", 0):
-            found |= self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size")
+            found |= self._expert_fields(
+                "num_local_experts", "num_experts_per_tok", "intermediate_size"
+            )
         return found
 
     def _block_placement(self, block: int, name: str) -> Placement:
         place = super()._block_placement(block, name)
         if name.startswith("attn_q."):
-            return replace(place, rows=swapped_rows(self._heads, self._head_dim // 2, 2))
+            return replace(place, rows=swapped_rows(self._query_heads, self._head_dim // 2, 2))
         if name.startswith("attn_k."):
             return replace(place, rows=swapped_rows(self._kv_heads(block), self._head_dim // 2, 2))
         return place
@@ -74,8 +76,8 @@ class Mistral3Gguf(LlamaGguf):
     def _find_model_type(self) -> str:
         return "ministral3" if self._query_growth else super()._find_model_type()
 
-    def _rotation(self) -> dict[str, object]:
-        rotation = super()._rotation()
+    def _rope_fields(self) -> dict[str, object]:
+        rotation = super()._rope_fields()
         scaling = rotation["rope_scaling"]
         if not self._query_growth or not isinstance(scaling, dict):
             return rotation
@@ -134,8 +136,8 @@ class MiniCpmGguf(GraniteGguf):
             "residual_multiplier": number("residual_scale", 1.4 / max(1, self._main_blocks) ** 0.5),
         }
 
-    def _scaling(self) -> dict[str, object] | None:
-        scaling, count = super()._scaling(), self._metadata.count
+    def _rope_scaling_fields(self) -> dict[str, object] | None:
+        scaling, count = super()._rope_scaling_fields(), self._metadata.count
         if scaling is None or scaling["rope_type"] != "longrope":
             return scaling
         trained = count("rope.scaling.original_context_length", count("context_length"))

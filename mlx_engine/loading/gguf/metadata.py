@@ -39,14 +39,14 @@ class GgufMetadata:
         """Look up a string in GGUF metadata by its full key, None when absent."""
         value = self._table.get(key)
         if value is not None and not isinstance(value, str):
-            raise self.wrong(key, value, Words("a text"))
+            raise self.wrong_value_error(key, value, Words("a text"))
         return value
 
     def architecture_text(self, key: str) -> str | None:
         """Look up a string at `<architecture>.<key>` in GGUF metadata, None when absent."""
         return self.text(f"{self.architecture}.{key}")
 
-    def has(self, key: str) -> bool:
+    def has_key(self, key: str) -> bool:
         """Whether GGUF metadata has the key `<architecture>.<key>`."""
         return f"{self.architecture}.{key}" in self._table
 
@@ -54,14 +54,14 @@ class GgufMetadata:
         """Look up a boolean at `<architecture>.<key>` in GGUF metadata, False when absent."""
         value = self._value(key, False)
         if not isinstance(value, bool):
-            raise self.wrong(key, value, Words("yes or no"))
+            raise self.wrong_value_error(key, value, Words("yes or no"))
         return value
 
     def number(self, key: str, default: float) -> float:
         """Look up a number at `<architecture>.<key>` in GGUF metadata, as a float."""
         value = self._value(key, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self.wrong(key, value, Words("a number"))
+            raise self.wrong_value_error(key, value, Words("a number"))
         return float(value)
 
     def numbers(self, key: str, length: int, default: float) -> tuple[float, ...]:
@@ -70,7 +70,7 @@ class GgufMetadata:
         if not isinstance(value, np.ndarray):
             return (self.number(key, default),) * length
         if value.dtype.kind not in "iuf" or value.size < length or not np.isfinite(value).all():
-            raise self.wrong(key, value, f"a list of {length} numbers")
+            raise self.wrong_value_error(key, value, f"a list of {length} numbers")
         return tuple(map(float, value[:length]))
 
     def count(self, key: str, default: int | None = None) -> int:
@@ -79,7 +79,7 @@ class GgufMetadata:
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
             value = int(value.max())
         if type(value) is not int or not 0 <= value <= _MOST:
-            raise self.wrong(key, value, Words("a whole number"))
+            raise self.wrong_value_error(key, value, Words("a whole number"))
         return value
 
     def counts(self, key: str, length: int, default: int | None = None) -> tuple[int, ...]:
@@ -89,7 +89,7 @@ class GgufMetadata:
             return (self.count(key, default),) * length
         listed = value[:length].tolist() if value.dtype.kind in "iub" else []
         if len(listed) < max(1, length) or not all(0 <= count <= _MOST for count in listed):
-            raise self.wrong(key, value, f"a list of {length} whole numbers")
+            raise self.wrong_value_error(key, value, f"a list of {length} whole numbers")
         return tuple(listed)
 
     def layer_count(self, key: str, layer: int, default: int | None = None) -> int:
@@ -105,31 +105,31 @@ class GgufMetadata:
     def _value(self, key: str, default: object) -> object:
         return self._table.get(f"{self.architecture}.{key}", default)
 
-    def wrong(self, key: str, value: object, wanted: str) -> BadModelFile:
-        """Make the error for a value in GGUF metadata; wanted: what it should be."""
+    def wrong_value_error(self, key: str, value: object, expected: str) -> BadModelFile:
+        """Make the error for a value in GGUF metadata; expected: what it should be."""
         return BadModelFile(
             "{path}: {key} is {value}, where {wanted} is needed. Get the file again.",
             path=self.path,
             key=key if key in self._table else f"{self.architecture}.{key}",
             value=ascii(value)[:80],
-            wanted=wanted,
+            wanted=expected,
         )
 
 
-def layer_types(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:
+def layer_types(metadata: GgufMetadata, blocks: int, default_interval: int) -> list[str]:
     """Make config.json's `layer_types` from a GGUF file's sliding window interval or list.
 
-    usual: default interval of full-attention layers; 0: no layer has a sliding window.
+    default_interval: default interval of full-attention layers; 0: no layer has a sliding window.
     """
-    if not usual:
+    if not default_interval:
         return ["full_attention"] * blocks
     key = "attention.sliding_window_pattern"
-    pattern = metadata.counts(key, blocks, usual)
+    pattern = metadata.counts(key, blocks, default_interval)
     if len(set(pattern)) == 1 and pattern[0] > 1:
         pattern = tuple(int((n + 1) % pattern[0] != 0) for n in range(blocks))
     if any(flag > 1 for flag in pattern):
         wanted = Words("an interval or a list of yes and no")
-        raise metadata.wrong(key, list(pattern)[:9], wanted)
+        raise metadata.wrong_value_error(key, list(pattern)[:9], wanted)
     return ["sliding_attention" if flag else "full_attention" for flag in pattern]
 
 
@@ -166,7 +166,7 @@ def rope_scaling(
     if kind == "longrope":
         late, early = (rope_factors(file, name, rotated // 2) for name in LONGROPE_FACTORS)
         listed: dict[str, object] = {"rope_type": kind, "short_factor": early, "long_factor": late}
-        if metadata.has(_LONGROPE_ATTENTION_FACTOR):
+        if metadata.has_key(_LONGROPE_ATTENTION_FACTOR):
             listed["attention_factor"] = _positive_number(metadata, _LONGROPE_ATTENTION_FACTOR, 1.0)
         return listed
     trained = "rope.scaling.original_context_length"
@@ -179,7 +179,7 @@ def rope_scaling(
         "beta_fast": _positive_number(metadata, "rope.scaling.yarn_beta_fast", 32.0),
         "beta_slow": _positive_number(metadata, "rope.scaling.yarn_beta_slow", 1.0),
     }
-    if metadata.has(_YARN_ATTENTION_FACTOR):
+    if metadata.has_key(_YARN_ATTENTION_FACTOR):
         found["attention_factor"] = _positive_number(metadata, _YARN_ATTENTION_FACTOR, 1.0)
     return found
 
@@ -193,7 +193,7 @@ def _scaling_kind(file: GgufFile, metadata: GgufMetadata) -> str:
         kind = "none" if _linear_factor(metadata) == 1 else "linear"
     if kind == "yarn" and metadata.number("rope.scaling.yarn_ext_factor", 1.0) != 1.0:
         return "yarn with ext_factor"
-    if kind == "yarn" and metadata.has(_YARN_ATTENTION_FACTOR):
+    if kind == "yarn" and metadata.has_key(_YARN_ATTENTION_FACTOR):
         kind = "yarn with attention factor"
     if ROPE_FACTORS not in file.tensors or kind not in ("none", *KINDS):
         return kind
@@ -220,7 +220,7 @@ def rope_factors(file: GgufFile, factors: str, pairs: int) -> list[float]:
             name=tensor.type.name,
             shape=list(tensor.shape),
         )
-    values = tensor.blocks(map_file(tensor.file)).reshape(-1).view("<f4")
+    values = tensor.rows_as_bytes(map_file(tensor.file)).reshape(-1).view("<f4")
     if len(values) < pairs or not ((values > 0) & (values < math.inf)).all():
         raise BadModelFile(
             "{path}: {factors} does not hold {pairs} positive numbers. Get the file again.",
@@ -234,5 +234,5 @@ def rope_factors(file: GgufFile, factors: str, pairs: int) -> list[float]:
 def _positive_number(metadata: GgufMetadata, key: str, default: float) -> float:
     value = metadata.number(key, default)
     if not 0 < value < 1e12 or (key.startswith("rope.freq_base") and value <= 1):
-        raise metadata.wrong(key, value, Words("a positive number"))
+        raise metadata.wrong_value_error(key, value, Words("a positive number"))
     return value

@@ -10,8 +10,8 @@ from mlx_engine.loading.gguf import gemma, hybrid, llama, nextn, qwen, standard
 from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.metadata import GgufMetadata
-from mlx_engine.loading.gguf.part import GgufPart, split_into_parts
-from mlx_engine.loading.no_model import adapter
+from mlx_engine.loading.gguf.part import GgufPart, arrays_of_tensor
+from mlx_engine.loading.no_model import adapter_error
 from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.models.tensor_names import why_unneeded
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
@@ -115,21 +115,21 @@ def read_gguf_model(path: Path) -> GgufModel:
         )
     metadata = GgufMetadata(path, file.metadata)
     if metadata.text("general.type") == "adapter":
-        raise adapter(path)
+        raise adapter_error(path)
     architecture = metadata.architecture
-    made, half = _architecture_class(architecture, path)(file), file.half
+    made, half = _architecture_class(architecture, path)(file), file.half_type
     tensors: dict[str, GgufPart] = {}
     unneeded: dict[str, TensorInfo] = {}
     for name, stored in file.tensors.items():
-        if _is_factor(made, name):
+        if _is_scale_factor(made, name):
             continue
         if why_unneeded(name):
             unneeded[name] = TensorInfo(name, "U8", (stored.nbytes,), stored.nbytes, stored.file)
             continue
         scale = f"{name.removesuffix('.weight')}.scale"
-        factor = file.tensors.get(scale) if _is_factor(made, scale) else None
+        factor = file.tensors.get(scale) if _is_scale_factor(made, scale) else None
         for place in made.placements(name):
-            for part in split_into_parts(stored, place, factor, half):
+            for part in arrays_of_tensor(stored, place, factor, half):
                 if part.name in tensors:
                     raise BadModelFile(
                         "{path}: {name} and {stored_name} are the same tensor "
@@ -142,9 +142,12 @@ def read_gguf_model(path: Path) -> GgufModel:
     return GgufModel(file, architecture, made.config(), tensors | unneeded)
 
 
-def _is_factor(made: Architecture, name: str) -> bool:
+def _is_scale_factor(translation: Architecture, name: str) -> bool:
     """Whether a tensor is the scale factor of another, as of NVFP4, and no weight by itself."""
-    return name.endswith((".scale", ".input_scale")) and name.split(".", 2)[-1] not in made.names
+    return (
+        name.endswith((".scale", ".input_scale"))
+        and name.split(".", 2)[-1] not in translation.names
+    )
 
 
 def _architecture_class(architecture: str, path: Path) -> Callable[[GgufFile], Architecture]:

@@ -25,7 +25,9 @@ class Glm4MoeGguf(Architecture):
     def _own_config(self) -> dict[str, object]:
         self._check_sigmoid()
         return {
-            **self._experts("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            **self._expert_fields(
+                "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"
+            ),
             **self._expert_scores(),
             "n_shared_experts": self._metadata.count("expert_shared_count", 1),
             "first_k_dense_replace": self._leading_dense_blocks(),
@@ -42,7 +44,7 @@ class ExaoneMoeGguf(MtpGguf, Glm4MoeGguf):
     def _own_config(self) -> dict[str, object]:
         return {
             **super()._own_config(),
-            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            **self._expert_fields("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "num_shared_experts": self._metadata.count("expert_shared_count", 1),
             "sliding_window": self._metadata.count("attention.sliding_window", 0) or None,
             "layer_types": layer_types(self._metadata, self._main_blocks, 4),
@@ -77,7 +79,7 @@ class Deepseek2Gguf(Architecture):
             what = f"{self._rotary_dim()} rotated elements in heads of {self._head_dim}"
             raise self._bad_metadata(what, "rope.dimension_count")
         own: dict[str, object] = {
-            "num_key_value_heads": self._heads,
+            "num_key_value_heads": self._query_heads,
             "q_lora_rank": count("attention.q_lora_rank", 0) or None,
             "kv_lora_rank": self._positive_count("attention.kv_lora_rank"),
             "qk_rope_head_dim": self._rotary_dim(),
@@ -90,7 +92,9 @@ class Deepseek2Gguf(Architecture):
         if not count("expert_count", 0):
             return own | {"n_routed_experts": None}
         scores = self._expert_scores()
-        own |= self._experts("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size")
+        own |= self._expert_fields(
+            "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"
+        )
         if self.model_type != "deepseek_v2":
             return own | scores
         if scores["norm_topk_prob"]:
@@ -102,9 +106,9 @@ class Deepseek2Gguf(Architecture):
         grouped = scores["n_group"] != scores["topk_group"]
         return own | scores | {"topk_method": "group_limited_greedy" if grouped else "greedy"}
 
-    def _scaling(self) -> dict[str, object] | None:
+    def _rope_scaling_fields(self) -> dict[str, object] | None:
         """Return `rope_scaling`: YaRN with mscale_all_dim, which scales attention scores."""
-        scaling = super()._scaling()
+        scaling = super()._rope_scaling_fields()
         if scaling is None:
             return None
         everywhere = self._metadata.number("rope.scaling.yarn_log_multiplier", 0.0) / _LOG
@@ -132,13 +136,13 @@ class Deepseek2Gguf(Architecture):
 
     def _kv_heads(self, block: int) -> int:
         del block
-        return self._heads
+        return self._query_heads
 
     def _latent_head_size(self, key: str) -> int:
         """Head size in latent attention: at `<key>_mla` in newer GGUF files, else at `key`."""
         whole = f"attention.{key}"
         newer = f"{whole}_mla"
-        return self._positive_count(newer if self._metadata.has(newer) else whole)
+        return self._positive_count(newer if self._metadata.has_key(newer) else whole)
 
 
 class Deepseek32Gguf(Deepseek2Gguf):
@@ -164,7 +168,7 @@ class Deepseek32Gguf(Deepseek2Gguf):
     def _indexer_types(self) -> list[str] | None:
         """Which layers have an indexer; older files do not say, and those of GLM-5.2 share most."""
         metadata, key = self._metadata, "attention.indexer.types"
-        if metadata.has(key):
+        if metadata.has_key(key):
             flags = metadata.counts(key, self._main_blocks)
         elif self.model_type == "glm_moe_dsa" and metadata.count("context_length") >= 2**20:
             flags = tuple(int(n < 2 or n % 4 == 2) for n in range(self._main_blocks))
@@ -201,7 +205,7 @@ class KimiLinearGguf(Deepseek2Gguf):
             **super()._own_config(),
             "norm_topk_prob": True,  # whatever the file says, as in llama.cpp
             "layer_types": ["full_attention" if flag else "linear_attention" for flag in full],
-            "linear_num_heads": self._heads,
+            "linear_num_heads": self._query_heads,
             "linear_head_dim": self._positive_count("kda.head_dim"),
             "linear_conv_kernel_dim": self._positive_count("ssm.conv_kernel"),
         }
@@ -228,7 +232,8 @@ class BailingMoe3Gguf(KimiLinearGguf):
             "num_shared_experts": 1 if shared else 0,
             "moe_shared_expert_intermediate_size": shared or None,
             "short_conv_kernel_size": self._positive_count("ssm.conv_kernel"),
-            "kda_safe_gate": metadata.flag("kda.safe_gate") or not metadata.has("kda.safe_gate"),
+            "kda_safe_gate": metadata.flag("kda.safe_gate")
+            or not metadata.has_key("kda.safe_gate"),
             "kda_lower_bound": metadata.number("kda.gate_lower_bound", -5.0),
             "expert_swiglu_limit_list": list(metadata.numbers("swiglu_clamp_exp", every, 0.0)),
             "share_expert_swiglu_limit_list": list(
@@ -283,7 +288,9 @@ class Mimo2Gguf(WindowedGguf):
         for block in blocks:
             self._kv_heads(block)  # raises for what cannot be
         return {
-            **self._experts("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            **self._expert_fields(
+                "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"
+            ),
             **self._expert_scores(),
             "norm_topk_prob": True,
             "n_shared_experts": None,
@@ -297,7 +304,7 @@ class Mimo2Gguf(WindowedGguf):
             "sliding_window": metadata.count("attention.sliding_window"),
             "layernorm_epsilon": metadata.number("attention.layer_norm_rms_epsilon", 1e-5),
             "swa_rope_theta": self._rope_bases()[1],
-            "swa_num_attention_heads": self._heads,
+            "swa_num_attention_heads": self._query_heads,
             "swa_num_key_value_heads": self._kv_heads(local),
             "v_head_dim": value,
             "swa_head_dim": self._head_dim,
@@ -336,7 +343,7 @@ class Step35Gguf(WindowedGguf):
         scores, head = self._expert_scores(), self._head_dim
         numbers, count = self._metadata.numbers, self._metadata.count
         return {
-            **self._experts("moe_num_experts", "moe_top_k", "moe_intermediate_size"),
+            **self._expert_fields("moe_num_experts", "moe_top_k", "moe_intermediate_size"),
             "moe_router_scaling_factor": scores["routed_scaling_factor"],
             "norm_expert_weight": scores["norm_topk_prob"],
             "moe_layers_enum": ",".join(
@@ -360,11 +367,11 @@ class Step35Gguf(WindowedGguf):
             "swiglu_limits_shared": list(numbers("swiglu_clamp_shexp", len(blocks), 0.0)),
         }
 
-    def _rotation(self) -> dict[str, object]:
+    def _rope_fields(self) -> dict[str, object]:
         base, local = self._rope_bases()
         return {
             "rope_theta": [local if w else base for w in self._has_window()],
-            "rope_scaling": self._scaling(),
+            "rope_scaling": self._rope_scaling_fields(),
             "yarn_only_types": ["full_attention"],
         }
 

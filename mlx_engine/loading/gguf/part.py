@@ -101,9 +101,9 @@ class Placement:
 
 
 @lru_cache(maxsize=8)
-def swapped_rows(outer: int, first: int, second: int, run: int = 1) -> tuple[int, ...]:
+def swapped_rows(outer_count: int, first: int, second: int, run: int = 1) -> tuple[int, ...]:
     """Numbers of stored rows [outer, first, second, run], with first and second exchanged."""
-    rows = np.arange(outer * first * second * run).reshape(outer, first, second, run)
+    rows = np.arange(outer_count * first * second * run).reshape(outer_count, first, second, run)
     return tuple(rows.swapaxes(1, 2).ravel().tolist())
 
 
@@ -143,7 +143,7 @@ class GgufPart(TensorInfo):
         return self.stored.nbytes * prod(self.unpacked_shape) // prod(self.stored.shape)
 
     @property
-    def is_weight(self) -> bool:
+    def is_weight_itself(self) -> bool:
         """Whether the array is a weight, and not the scales or biases of a quantised one."""
         return not self.name.endswith((".scales", ".biases"))
 
@@ -174,7 +174,7 @@ _BY_HEAD = ("kv_b_proj.weight", "embed_q.weight", "unembed_out.weight")
 """Matrices of latent attention, used head by head and not by kernels."""
 
 
-def split_into_parts(
+def arrays_of_tensor(
     stored: GgufTensor, place: Placement, factor: GgufTensor | None, half: Half
 ) -> Iterator[GgufPart]:
     """Yield headers of the MLX arrays that a GGUF tensor becomes: weight, scales, biases.
@@ -197,19 +197,19 @@ def split_into_parts(
     whole = GgufPart(place.name, "", (), 0, stored.file, stored, place, plan, factor, half)
     *lead, last = whole.unpacked_shape
 
-    def part(name: str, dtype: str, row: int) -> GgufPart:
+    def part_header(name: str, dtype: str, row: int) -> GgufPart:
         shape = (*lead, row)
         nbytes = prod(shape) * BYTES_OF[dtype]
         return replace(whole, name=name, dtype=dtype, shape=shape, nbytes=nbytes)
 
     if plan.storage in ("dense", "unpacked"):
-        yield part(place.name, half if plan.bits == 16 else "F32", last)
+        yield part_header(place.name, half if plan.bits == 16 else "F32", last)
         return
     base, affine = place.name.removesuffix(".weight"), plan.storage == "affine"
-    yield part(place.name, "U32", inputs * plan.bits // 32)
-    yield part(f"{base}.scales", half if affine else "U8", inputs // plan.group_size)
+    yield part_header(place.name, "U32", inputs * plan.bits // 32)
+    yield part_header(f"{base}.scales", half if affine else "U8", inputs // plan.group_size)
     if affine:
-        yield part(f"{base}.biases", half, inputs // plan.group_size)
+        yield part_header(f"{base}.biases", half, inputs // plan.group_size)
 
 
 def _check_rows(stored: GgufTensor, place: Placement) -> None:
@@ -241,7 +241,7 @@ def kept_in_blocks(
     kept = {
         name: _keep_blocks(info)
         for name, info in tensors.items()
-        if isinstance(info, GgufPart) and _can_stay(info, kernel_reads)
+        if isinstance(info, GgufPart) and _can_stay_in_blocks(info, kernel_reads)
     }
     dropped = {
         f"{name.removesuffix('.weight')}.{part}" for name in kept for part in ("scales", "biases")
@@ -249,10 +249,10 @@ def kept_in_blocks(
     return {name: kept.get(name, info) for name, info in tensors.items() if name not in dropped}
 
 
-def _can_stay(part: GgufPart, kernel_reads: KernelReads) -> bool:
+def _can_stay_in_blocks(part: GgufPart, kernel_reads: KernelReads) -> bool:
     place, shape, kind = part.place, part.unpacked_shape, part.stored.type.name
     moved = place.change != "none" or part.factor is not None
-    if moved or not part.is_weight or kind not in KEPT_SCALES:
+    if moved or not part.is_weight_itself or kind not in KEPT_SCALES:
         return False
     return not part.name.endswith(_BY_HEAD) and kernel_reads(kind, shape)
 

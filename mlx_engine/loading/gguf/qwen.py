@@ -147,7 +147,7 @@ class Qwen35MoeGguf(Qwen35Gguf):
         shared = self._output_size("ffn_gate_shexp.weight")  # older files have no key for it
         return {
             **super()._own_config(),
-            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            **self._expert_fields("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "shared_expert_intermediate_size": self._metadata.count(
                 "expert_shared_feed_forward_length", shared
             ),

@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from metal_kernels.weight_formats.block_parts import BITS, FOURS, PAIRS, float16_at, unpack_planes
+from metal_kernels.weight_formats.block_parts import BITS, FOURS, PAIRS, read_float16, unpack_planes
 from metal_kernels.weight_formats.iq2_blocks import iq2_xxs_codes, with_parity_sign
 from metal_kernels.weight_formats.iq4_blocks import TABLE, iq4_xs_scales
 from metal_kernels.weight_formats.k_blocks import q3_k_codes
@@ -65,10 +65,10 @@ def repack(
     """
     inputs = rows.shape[1] // kind.nbytes * kind.elements
 
-    def make(tile: NDArray[np.uint8]) -> list[mx.array]:
+    def repack_tile(tile: NDArray[np.uint8]) -> list[mx.array]:
         return _repack_blocks(tile, kind, plan, inputs // plan.group_size)
 
-    made = PackedTensor(*in_tiles(rows, inputs, make, check_stop))
+    made = PackedTensor(*map_row_tiles(rows, inputs, repack_tile, check_stop))
     if made.biases is not None:
         is_sound = mx.isfinite(made.scales).all() & mx.isfinite(made.biases).all()
     else:
@@ -78,13 +78,13 @@ def repack(
     return made
 
 
-def in_tiles(
+def map_row_tiles(
     rows: NDArray[np.uint8],
     inputs: int,
-    make: Callable[[NDArray[np.uint8]], list[mx.array]],
+    repack_tile: Callable[[NDArray[np.uint8]], list[mx.array]],
     check_stop: Callable[[], None] = lambda: None,
 ) -> list[mx.array]:
-    """Apply `make` to tiles of rows with `inputs` values each, and join the arrays it returns.
+    """Apply `repack_tile` to tiles of rows of `inputs` values, and join the arrays it returns.
 
     Tiles are evaluated and written in place one by one. check_stop: called before each tile; may
     raise.
@@ -93,7 +93,7 @@ def in_tiles(
     joined: list[mx.array] = []
     for start in range(0, len(rows), step):
         check_stop()
-        tile = make(rows[start : start + step])
+        tile = repack_tile(rows[start : start + step])
         if len(rows) <= step:
             return tile
         joined = joined or [mx.zeros((len(rows), part.shape[1]), part.dtype) for part in tile]
@@ -110,17 +110,17 @@ def _repack_blocks(
     made = _CODES[kind.name](blocks)
     codes = made.codes.reshape(*blocks.shape[:2], -1)
     factors = [made.scales] if made.biases is None else [made.scales, made.biases]
-    weight = _packed(codes, plan.bits).reshape(len(rows), -1)
-    return [weight, *(_per_group(part, len(rows), groups) for part in factors)]
+    weight = _pack_codes(codes, plan.bits).reshape(len(rows), -1)
+    return [weight, *(_scales_per_group(part, len(rows), groups) for part in factors)]
 
 
-def _per_group(scales: mx.array, rows: int, groups: int) -> mx.array:
+def _scales_per_group(scales: mx.array, rows: int, groups: int) -> mx.array:
     """Repeat scales that cover several of MLX's quantisation groups, to [rows, groups]."""
     flat = scales.reshape(rows, -1)
     return mx.repeat(flat, groups // flat.shape[1], axis=1)
 
 
-def _packed(codes: mx.array, bits: int) -> mx.array:
+def _pack_codes(codes: mx.array, bits: int) -> mx.array:
     """Pack codes of `bits` bits into uint32 words, lowest bits first."""
     count, dtype = (8 // bits, mx.uint8) if 8 % bits == 0 else (8, mx.uint64)
     groups = codes.reshape(*codes.shape[:-1], -1, count)
@@ -131,25 +131,25 @@ def _packed(codes: mx.array, bits: int) -> mx.array:
     return mx.contiguous(data.reshape(*codes.shape[:-1], -1)).view(mx.uint32)
 
 
-def _centred_codes(codes: mx.array, scales: mx.array, middle: int) -> _DecodedBlocks:
+def _centred_codes(codes: mx.array, scales: mx.array, zero_code: int) -> _DecodedBlocks:
     """Make decoded blocks with values = scales * (code - middle)."""
-    return _DecodedBlocks(codes, scales, scales * -middle)
+    return _DecodedBlocks(codes, scales, scales * -zero_code)
 
 
-def _nibbles(data: mx.array, run: int = 16) -> mx.array:
+def _unpack_nibbles(data: mx.array, run: int = 16) -> mx.array:
     """Unpack 4-bit codes: of each run of bytes the low nibbles, then the high ones."""
     return unpack_planes(data, run, FOURS, 15)
 
 
-def _five_bits(data: mx.array) -> mx.array:
+def _join_fifth_bits(data: mx.array) -> mx.array:
     """Join 32 fifth bits (4 bytes) with the 16 bytes of nibbles that follow to 5-bit codes."""
-    nibbles = _nibbles(data[..., 4:])
+    nibbles = _unpack_nibbles(data[..., 4:])
     return nibbles | (unpack_planes(data[..., :4], 1, BITS, 1).reshape(nibbles.shape) << 4)
 
 
 def _q1_0(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q1_0: 18 bytes for 128 values: half d, bits [16]; value = d (2 q - 1)."""
-    d = float16_at(blocks, 0)
+    d = read_float16(blocks, 0)
     return _DecodedBlocks(unpack_planes(blocks[..., 2:], 1, BITS, 1), d + d, -d)
 
 
@@ -157,12 +157,12 @@ def _q3_k(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q3_K (k_blocks.py): d (scale - 32) (q - 4), products -124 to 128, one d per 256."""
     found = q3_k_codes(blocks)
     products = found.codes.astype(mx.int16) * found.steps[..., None].astype(mx.int16)
-    return _centred_codes((products + 124).astype(mx.uint8), float16_at(blocks, 108), 124)
+    return _centred_codes((products + 124).astype(mx.uint8), read_float16(blocks, 108), 124)
 
 
 def _q5_k(blocks: mx.array) -> _DecodedBlocks:
     """Decode Q5_K: 176 bytes for 256 values: as Q4_K, with fifth bits [32] before the nibbles."""
-    nibbles = _nibbles(blocks[..., 48:], 32)
+    nibbles = _unpack_nibbles(blocks[..., 48:], 32)
     fifth = unpack_planes(blocks[..., 16:48], 32, BITS, 1).reshape(nibbles.shape)
     return _k_codes(blocks, nibbles | (fifth << 4))
 
@@ -174,8 +174,8 @@ def _k_codes(blocks: mx.array, codes: mx.array) -> _DecodedBlocks:
     minima = mx.concatenate([middle & 63, (last >> 4) | ((middle >> 2) & 48)], axis=-1)
     return _DecodedBlocks(
         codes,
-        float16_at(blocks, 0) * scales.astype(mx.float32),
-        -float16_at(blocks, 2) * minima.astype(mx.float32),
+        read_float16(blocks, 0) * scales.astype(mx.float32),
+        -read_float16(blocks, 2) * minima.astype(mx.float32),
     )
 
 
@@ -199,17 +199,17 @@ def _nvfp4(blocks: mx.array) -> _DecodedBlocks:
     """Decode NVFP4: 36 bytes for 64 values: UE4M3 scales [4], nibbles [32]; scale 0x7F is 0."""
     scales = blocks[..., :4]
     scales = mx.where(scales == _UE4M3_ZERO, mx.array(0, mx.uint8), scales)
-    return _DecodedBlocks(_nibbles(blocks[..., 4:], 8), scales, None)
+    return _DecodedBlocks(_unpack_nibbles(blocks[..., 4:], 8), scales, None)
 
 
 def _tq1_0(blocks: mx.array) -> _DecodedBlocks:
     """Decode TQ1_0: 54 bytes for 256 values: base-3 digits in three runs, half d; d (q - 1)."""
     ends = ((0, 32, 5), (32, 48, 5), (48, 52, 4))
-    runs = [_digits(blocks[..., start:end], count) for start, end, count in ends]
-    return _centred_codes(mx.concatenate(runs, axis=-1), float16_at(blocks, 52), 1)
+    runs = [_ternary_digits(blocks[..., start:end], count) for start, end, count in ends]
+    return _centred_codes(mx.concatenate(runs, axis=-1), read_float16(blocks, 52), 1)
 
 
-def _digits(data: mx.array, count: int) -> mx.array:
+def _ternary_digits(data: mx.array, count: int) -> mx.array:
     """Extract the first `count` base-3 digits of each byte, read as a fraction byte / 256."""
     powers = mx.array([3**place for place in range(count)], mx.uint16)[:, None]
     fractions = (data[..., None, :].astype(mx.uint16) * powers) & 255
@@ -225,9 +225,11 @@ def _iq1_s(blocks: mx.array) -> _DecodedBlocks:
     words = _as_uint16(blocks[..., 34:])
     high = (words[..., None] >> mx.array([0, 3, 6, 9], mx.uint16)) & 7
     index = blocks[..., 2:34].astype(mx.uint16) | (high.reshape(*blocks.shape[:-1], 32) << 8)
-    scales = float16_at(blocks, 0) * (((words >> 12) & 7) * 2 + 1).astype(mx.float32)
+    scales = read_float16(blocks, 0) * (((words >> 12) & 7) * 2 + 1).astype(mx.float32)
     shifts = mx.where(words >> 15 == 1, mx.array(-1.125), mx.array(-0.875))
-    return _DecodedBlocks((_lattice("IQ1_S") + 1)[index].astype(mx.uint8), scales, scales * shifts)
+    return _DecodedBlocks(
+        (_read_lattice("IQ1_S") + 1)[index].astype(mx.uint8), scales, scales * shifts
+    )
 
 
 def _iq1_m(blocks: mx.array) -> _DecodedBlocks:
@@ -237,9 +239,11 @@ def _iq1_m(blocks: mx.array) -> _DecodedBlocks:
     uint16 [4], each with four scales s of three bits and a quarter of half d. Values are d / 8
     times odd numbers from -135 to 135.
     """
-    nibbles = _nibbles(blocks[..., 32:48], 1).reshape(*blocks.shape[:-1], 32)
+    nibbles = _unpack_nibbles(blocks[..., 32:48], 1).reshape(*blocks.shape[:-1], 32)
     index = blocks[..., :32].astype(mx.uint16) | ((nibbles & 7).astype(mx.uint16) << 8)
-    eighths = 8 * _lattice("IQ1_S")[index] + (1 - 2 * (nibbles >> 3).astype(mx.int8))[..., None]
+    eighths = (
+        8 * _read_lattice("IQ1_S")[index] + (1 - 2 * (nibbles >> 3).astype(mx.int8))[..., None]
+    )
     words = _as_uint16(blocks[..., 48:])
     steps = (words[..., None] >> mx.array([0, 3, 6, 9], mx.uint16)) & 7
     factors = (steps.reshape(*blocks.shape[:-1], 16, 1) * 2 + 1).astype(mx.int16)
@@ -266,7 +270,7 @@ def _iq3_xxs(blocks: mx.array) -> _DecodedBlocks:
     values = _signed_lattice_values(
         "IQ3_XXS", blocks[..., 2:66], with_parity_sign(seven).astype(mx.uint8)
     )
-    scales = float16_at(blocks, 0) * ((words >> 28).astype(mx.float32) + 0.5)
+    scales = read_float16(blocks, 0) * ((words >> 28).astype(mx.float32) + 0.5)
     return _centred_codes(((values + 64) >> 1).astype(mx.uint8), scales, 32)
 
 
@@ -279,34 +283,38 @@ def _iq3_s(blocks: mx.array) -> _DecodedBlocks:
     high = unpack_planes(blocks[..., 66:74], 1, BITS, 1).reshape(*blocks.shape[:-1], 64)
     index = blocks[..., 2:66].astype(mx.uint16) | (high.astype(mx.uint16) << 8)
     values = _signed_lattice_values("IQ3_S", index, blocks[..., 74:106])
-    steps = _nibbles(blocks[..., 106:], 1).reshape(*blocks.shape[:-1], 8)
-    scales = float16_at(blocks, 0) * (steps * 2 + 1).astype(mx.float32)
+    steps = _unpack_nibbles(blocks[..., 106:], 1).reshape(*blocks.shape[:-1], 8)
+    scales = read_float16(blocks, 0) * (steps * 2 + 1).astype(mx.float32)
     return _DecodedBlocks(((values + 15) >> 1).astype(mx.uint8), scales * 2, scales * -15)
 
 
 _CODES: dict[str, Callable[[mx.array], _DecodedBlocks]] = {
     # half d, codes: d (q - middle)
-    "Q4_0": lambda b: _centred_codes(_nibbles(b[..., 2:]), float16_at(b, 0), 8),
-    "Q5_0": lambda b: _centred_codes(_five_bits(b[..., 2:]), float16_at(b, 0), 16),
-    "Q8_0": lambda b: _centred_codes(b[..., 2:] ^ 128, float16_at(b, 0), 128),
-    "Q2_0": lambda b: _centred_codes(unpack_planes(b[..., 2:], 1, PAIRS, 3), float16_at(b, 0), 1),
-    "IQ4_NL": lambda b: _centred_codes(_iq4_table_codes(b[..., 2:]), float16_at(b, 0), 128),
+    "Q4_0": lambda b: _centred_codes(_unpack_nibbles(b[..., 2:]), read_float16(b, 0), 8),
+    "Q5_0": lambda b: _centred_codes(_join_fifth_bits(b[..., 2:]), read_float16(b, 0), 16),
+    "Q8_0": lambda b: _centred_codes(b[..., 2:] ^ 128, read_float16(b, 0), 128),
+    "Q2_0": lambda b: _centred_codes(unpack_planes(b[..., 2:], 1, PAIRS, 3), read_float16(b, 0), 1),
+    "IQ4_NL": lambda b: _centred_codes(_iq4_table_codes(b[..., 2:]), read_float16(b, 0), 128),
     # bit pairs [64], half d
     "TQ2_0": lambda b: _centred_codes(
-        unpack_planes(b[..., :64], 32, PAIRS, 3), float16_at(b, 64), 1
+        unpack_planes(b[..., :64], 32, PAIRS, 3), read_float16(b, 64), 1
     ),
     # float d, int8 [256], sums
     "Q8_K": lambda b: _centred_codes(
         b[..., 4:260] ^ 128, mx.contiguous(b[..., :4]).view(mx.float32), 128
     ),
     # halves d and m, codes: d q + m
-    "Q4_1": lambda b: _DecodedBlocks(_nibbles(b[..., 4:]), float16_at(b, 0), float16_at(b, 2)),
-    "Q5_1": lambda b: _DecodedBlocks(_five_bits(b[..., 4:]), float16_at(b, 0), float16_at(b, 2)),
+    "Q4_1": lambda b: _DecodedBlocks(
+        _unpack_nibbles(b[..., 4:]), read_float16(b, 0), read_float16(b, 2)
+    ),
+    "Q5_1": lambda b: _DecodedBlocks(
+        _join_fifth_bits(b[..., 4:]), read_float16(b, 0), read_float16(b, 2)
+    ),
     # E8M0 scale, nibbles [16]
-    "MXFP4": lambda b: _DecodedBlocks(_nibbles(b[..., 1:]), b[..., :1], None),
+    "MXFP4": lambda b: _DecodedBlocks(_unpack_nibbles(b[..., 1:]), b[..., :1], None),
     "IQ4_XS": lambda b: _centred_codes(_iq4_table_codes(b[..., 8:]), iq4_xs_scales(b), 128),
     "IQ2_XXS": _iq2_xxs,
-    "Q4_K": lambda b: _k_codes(b, _nibbles(b[..., 16:], 32)),
+    "Q4_K": lambda b: _k_codes(b, _unpack_nibbles(b[..., 16:], 32)),
     "Q5_K": _q5_k,
     "Q3_K": _q3_k,
     "NVFP4": _nvfp4,
@@ -326,13 +334,13 @@ def _as_uint16(data: mx.array) -> mx.array:
 
 def _signed_lattice_values(name: _LatticeType, index: mx.array, signs: mx.array) -> mx.array:
     """Look up lattice entries of four values, negated where a sign bit is set; int8 [..., 256]."""
-    values = _lattice(name)[index].reshape(*index.shape[:-1], -1)
+    values = _read_lattice(name)[index].reshape(*index.shape[:-1], -1)
     minus = unpack_planes(signs.reshape(*index.shape[:-1], -1), 1, BITS, 1).reshape(values.shape)
     return mx.where(minus == 1, -values, values)
 
 
 @cache
-def _lattice(name: _LatticeType) -> mx.array:
+def _read_lattice(name: _LatticeType) -> mx.array:
     """The lattice of an IQ type from the gguf package, int8 [entries, values]."""
     from gguf import quants
 

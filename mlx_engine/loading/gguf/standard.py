@@ -17,8 +17,8 @@ class Olmo2Gguf(Architecture):
     def _find_model_type(self) -> str:
         return "olmo3" if self._metadata.count("attention.sliding_window", 0) else "olmo2"
 
-    def _rotation(self) -> dict[str, object]:
-        rotation = super()._rotation()
+    def _rope_fields(self) -> dict[str, object]:
+        rotation = super()._rope_fields()
         if self._find_model_type() == "olmo2":
             return rotation
         plain = {"rope_theta": rotation["rope_theta"]}
@@ -73,9 +73,9 @@ class Glm4Gguf(Architecture):
 
     def _block_placement(self, block: int, name: str) -> Placement:
         place = super()._block_placement(block, name)
-        heads = {"attn_q": self._heads, "attn_k": self._kv_heads(block)}
+        heads = {"attn_q": self._query_heads, "attn_k": self._kv_heads(block)}
         part = name.partition(".")[0]
-        if part not in heads or not self._metadata.has("rope.dimension_sections"):
+        if part not in heads or not self._metadata.has_key("rope.dimension_sections"):
             return place
         return replace(
             place, rows=_interleaved_row_numbers(heads[part], self._head_dim, self._rotary_dim())
@@ -199,7 +199,7 @@ class OlmoeGguf(Architecture):
     model_type = "olmoe"
 
     def _own_config(self) -> dict[str, object]:
-        own = self._experts("num_experts", "num_experts_per_tok", "intermediate_size")
+        own = self._expert_fields("num_experts", "num_experts_per_tok", "intermediate_size")
         return own | {"norm_topk_prob": False}
 
 
@@ -221,13 +221,13 @@ class GptOssGguf(Architecture):
     def _own_config(self) -> dict[str, object]:
         kinds = ("sliding_attention", "full_attention")
         return {
-            **self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size"),
+            **self._expert_fields("num_local_experts", "num_experts_per_tok", "intermediate_size"),
             "sliding_window": self._metadata.count("attention.sliding_window"),
             "layer_types": [kinds[n % 2] for n in range(self._main_blocks)],
         }
 
-    def _scaling(self) -> dict[str, object] | None:
-        scaling = super()._scaling()
+    def _rope_scaling_fields(self) -> dict[str, object] | None:
+        scaling = super()._rope_scaling_fields()
         return None if scaling is None else scaling | {"truncate": False}
 
 
@@ -240,7 +240,7 @@ class Ernie45MoeGguf(Ernie45Gguf):
         experts = [n for n in range(self._main_blocks) if self._block_has(n, "ffn_gate_inp.weight")]
         return {
             **super()._own_config(),
-            **self._experts("moe_num_experts", "moe_k", "moe_intermediate_size"),
+            **self._expert_fields("moe_num_experts", "moe_k", "moe_intermediate_size"),
             "moe_num_shared_experts": self._metadata.count("expert_shared_count", 0),
             "moe_layer_start_index": min(experts, default=0),
             "moe_layer_end_index": max(experts, default=0),
@@ -257,7 +257,7 @@ class MiniMaxM2Gguf(Architecture):
     def _own_config(self) -> dict[str, object]:
         self._check_sigmoid()
         return {
-            **self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size"),
+            **self._expert_fields("num_local_experts", "num_experts_per_tok", "intermediate_size"),
             "rotary_dim": self._rotary_dim(),
             "use_qk_norm": self._any_block_has("attn_q_norm.weight"),
         }
@@ -275,7 +275,7 @@ class HunyuanMoeGguf(HunyuanGguf):
 
     def _own_config(self) -> dict[str, object]:
         return {
-            **self._experts("num_experts", "moe_topk", "moe_intermediate_size"),
+            **self._expert_fields("num_experts", "moe_topk", "moe_intermediate_size"),
             "num_shared_expert": self._metadata.count("expert_shared_count", 1),
             "use_mixed_mlp_moe": self._any_block_has("ffn_up_shexp.weight"),
             "use_qk_norm": self._any_block_has("attn_q_norm.weight"),
@@ -283,7 +283,7 @@ class HunyuanMoeGguf(HunyuanGguf):
             "cla_share_factor": 1,
         }
 
-    def _scaling(self) -> dict[str, object] | None:
+    def _rope_scaling_fields(self) -> dict[str, object] | None:
         """Return RoPE scaling of factor 1, since the GGUF has it folded into the RoPE base."""
         return {"type": "dynamic", "factor": 1.0, "alpha": 1.0}
 
@@ -295,7 +295,7 @@ class Qwen3MoeGguf(Architecture):
 
     def _own_config(self) -> dict[str, object]:
         return {
-            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            **self._expert_fields("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "norm_topk_prob": True,
             "decoder_sparse_step": 1,
             "mlp_only_layers": [],
@@ -311,6 +311,6 @@ class Qwen2MoeGguf(Architecture):
 
     def _own_config(self) -> dict[str, object]:
         return {
-            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            **self._expert_fields("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "shared_expert_intermediate_size": self._output_size("ffn_up_shexp.weight"),
         }

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlx_engine.loading.gguf.file import read_gguf
 from mlx_engine.loading.gguf.metadata import GgufMetadata
-from mlx_engine.loading.gguf.part import GgufPart, Placement, split_into_parts
+from mlx_engine.loading.gguf.part import GgufPart, Placement, arrays_of_tensor
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 _NAMES = {
@@ -67,14 +67,14 @@ def read_gguf_tower(path: Path) -> GgufTower:
     }
     tensors = {}
     for name, stored in file.tensors.items():
-        for part in split_into_parts(stored, Placement(_our_name(name)), None, file.half):
+        for part in arrays_of_tensor(stored, Placement(_our_name(name)), None, file.half_type):
             tensors[part.name] = part
     keys = {"image_mean": "clip.vision.image_mean", "image_std": "clip.vision.image_std"}
     processing: dict[str, object] = {
         ours: _numbers(path, file.metadata, key) for ours, key in keys.items()
     }
     limits = {"min_pixels": "vision.image_min_pixels", "max_pixels": "vision.image_max_pixels"}
-    processing |= {ours: count(key) for ours, key in limits.items() if metadata.has(key)}
+    processing |= {ours: count(key) for ours, key in limits.items() if metadata.has_key(key)}
     return GgufTower(config, processing, tensors)
 
 

@@ -12,7 +12,7 @@ from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 from mlx_engine.loading.arrays import Progress, Stop
 from mlx_engine.loading.gguf.header import BlockType, map_file, release_pages
 from mlx_engine.loading.gguf.part import KEPT_SCALES, PLANS, GgufPart
-from mlx_engine.loading.gguf.repack import NotNumbersError, in_tiles, repack
+from mlx_engine.loading.gguf.repack import NotNumbersError, map_row_tiles, repack
 from mlx_engine.values.errors import BadModelFile, LoadStopped
 
 Bytes = NDArray[np.uint8]
@@ -33,7 +33,7 @@ def load_gguf_arrays(
     done and in total. Raises BadModelFile naming the tensor, LoadStopped.
     """
     files = {file: map_file(file) for file in {part.file for part in parts.values()}}
-    weights = {key: part for key, part in parts.items() if part.is_weight}
+    weights = {key: part for key, part in parts.items() if part.is_weight_itself}
     total, done = sum(part.file_nbytes for part in weights.values()), 0
     arrays: dict[str, mx.array] = {}
 
@@ -69,12 +69,12 @@ def _load_weight(
     """Load a weight, its scales and biases from a mapped GGUF file. Raises NotNumbersError."""
     if part.plan.storage == "dense":
         return {key: _load_unquantised(part, data, half)}
-    rows, kind = _select_rows(part.stored.blocks(data), part), part.stored.type
+    rows, kind = _select_rows(part.stored.rows_as_bytes(data), part), part.stored.type
     if part.plan.storage == "blocks":
         _check_scales(rows, kind)
         return {key: mx.array(np.ascontiguousarray(rows)).reshape(part.shape)}
     if part.plan.storage == "unpacked":
-        return {key: _unpacked(rows, part, half, check_stop)}
+        return {key: _dequantise_rows_of_part(rows, part, half, check_stop)}
     base, lead, factor = key.removesuffix(".weight"), part.unpacked_shape[:-1], _scale_factor(part)
     made = repack(rows, kind, part.plan, check_stop)
     found: dict[str, mx.array] = {}
@@ -89,17 +89,17 @@ def _load_weight(
     return found
 
 
-def _unpacked(
+def _dequantise_rows_of_part(
     rows: Bytes, part: GgufPart, half: mx.Dtype, check_stop: Callable[[], None]
 ) -> mx.array:
     """Dequantise rows of GGUF blocks to this dtype."""
 
-    def make(tile: Bytes) -> list[mx.array]:
+    def dequantise_tile(tile: Bytes) -> list[mx.array]:
         return [_float32_values(tile, part.stored.type).astype(half)]
 
-    (array,) = in_tiles(rows, part.unpacked_shape[-1], make, check_stop)
+    (array,) = map_row_tiles(rows, part.unpacked_shape[-1], dequantise_tile, check_stop)
     array, factor = array.reshape(part.unpacked_shape), _scale_factor(part)
-    return array if factor is None else _multiply(array, factor)
+    return array if factor is None else _multiply_by_scale(array, factor)
 
 
 def _float32_values(rows: Bytes, kind: BlockType) -> mx.array:
@@ -123,7 +123,7 @@ def _check_scales(rows: NDArray[np.uint8], kind: BlockType) -> None:
             raise NotNumbersError
 
 
-def _multiply(values: mx.array, factor: mx.array) -> mx.array:
+def _multiply_by_scale(values: mx.array, factor: mx.array) -> mx.array:
     return (values.astype(mx.float32) * factor).astype(values.dtype)
 
 
@@ -163,7 +163,7 @@ def _load_unquantised(part: GgufPart, data: mmap, half: mx.Dtype) -> mx.array:
         array = array.astype(mx.float32) - 1
     factor = _scale_factor(part)
     if factor is not None:
-        array = _multiply(array, factor)
+        array = _multiply_by_scale(array, factor)
     return array if array.dtype == mx.float32 else array.astype(half)
 
 
@@ -172,7 +172,7 @@ def _scale_factor(part: GgufPart) -> mx.array | None:
     stored, shape = part.factor, part.unpacked_shape
     if stored is None:
         return None
-    raw = stored.blocks(map_file(stored.file))
+    raw = stored.rows_as_bytes(map_file(stored.file))
     values = raw.view("<f4").reshape(-1) if stored.type.name == "F32" else np.empty(0)
     each = len(shape) == 3 and values.size == shape[0]
     if not (each or values.size == 1) or not np.isfinite(values).all():

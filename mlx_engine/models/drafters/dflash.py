@@ -144,13 +144,17 @@ class _Layer:
     def _by_head(self, x: mx.array, heads: int) -> mx.array:
         return x.reshape(1, x.shape[1], heads, self._sizes.key_dim)
 
-    def _mask(self, rows: int, start: int, shown: int) -> mx.array | None:
+    def _mask(self, rows: int, start: int, context_rows: int) -> mx.array | None:
         """Attention mask of window and causality, bool [rows, shown + rows]; None: all is seen."""
         if self._window is None and not self._causal:
             return None
         queries = mx.arange(start, start + rows)[:, None]
-        keys = mx.arange(start - shown, start + rows)[None]
-        seen = keys <= queries if self._causal else mx.ones((rows, shown + rows), dtype=mx.bool_)
+        keys = mx.arange(start - context_rows, start + rows)[None]
+        seen = (
+            keys <= queries
+            if self._causal
+            else mx.ones((rows, context_rows + rows), dtype=mx.bool_)
+        )
         return seen if self._window is None else seen & (keys > queries - self._window)
 
 

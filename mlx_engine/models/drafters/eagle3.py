@@ -13,7 +13,7 @@ import mlx.core as mx
 
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache, LayerCaches
-from mlx_engine.cache.joint import JointCache, JointCaches
+from mlx_engine.cache.joint import ConversationCaches, JointCache
 from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import Attention, Masks
 from mlx_engine.models.config_fields import ConfigFields
@@ -185,7 +185,7 @@ class Eagle3(FeatureReader):
         return LayerCaches([AttentionCache(bits)])
 
     def mtp_forward(
-        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
+        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | ConversationCaches
     ) -> mx.array:
         """Run EAGLE-3 on tokens [1, T] and the states before them; returns states [1, T, H].
 

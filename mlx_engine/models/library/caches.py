@@ -78,7 +78,7 @@ class LibraryCache:
         other.library = _copy_cache(self.library)
         return other
 
-    def place(self) -> LibrarySnapshot:
+    def temporary_snapshot(self) -> LibrarySnapshot:
         """Return a snapshot of the KV cache, to which `restore` goes back."""
         return self.snapshot()
 

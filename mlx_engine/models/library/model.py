@@ -132,7 +132,7 @@ class LibraryModel(Headless):
         assert pictures is None
         first = caches.layers[0]
         if isinstance(first, CacheByLength):
-            return first.read(tokens, self._read)
+            return first.read_tokens(tokens, self._read)
         return self._read(tokens, caches)
 
     def _read(self, tokens: mx.array, caches: LayerCaches, *, is_long: bool = False) -> mx.array:

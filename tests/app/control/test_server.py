@@ -197,7 +197,7 @@ def test_two_chats_and_a_request_share_passes_and_say_what_they_say_alone(qapp, 
         thread.call(lambda _: all_asked.wait(60))
         body = hello(temperature=0, max_tokens=LENGTH, draft={"depth": 1})
         request = asked(driven, body)
-        driven.until(lambda: thread.running == 1)
+        driven.until(lambda: thread.running_answers == 1)
         for question in QUESTIONS:
             app.chats.begin()
             app.chat.change_settings(mine)

@@ -118,7 +118,7 @@ def test_headers_tell_what_a_card_tells(tmp_path):
         card = read_card(model.path, MACHINE)
         assert isinstance(card, ModelCard)
         assert (model.heads, model.format) == (card.has_heads, card.format)
-        assert card.memory is not None and model.fit == card.memory.fit
+        assert card.memory is not None and model.fit == card.memory.fit_in_memory
         assert card.parameters.startswith(count_words(model.parameters))
 
 

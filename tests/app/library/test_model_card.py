@@ -115,15 +115,15 @@ def test_memory_is_a_sum_one_can_follow():
 )
 def test_a_model_that_hardly_fits_says_so(usable, fit, words):
     memory = DESCRIPTION.memory_fit(usable)
-    assert memory.fit == fit
+    assert memory.fit_in_memory == fit
     assert words in memory.words
 
 
 def test_a_context_that_was_asked_for_and_does_not_fit_says_so():
-    memory = DESCRIPTION.memory_fit(30 * GB, asked=200_000)
-    assert (memory.fit, memory.full.context) == ("too-large", 200_000)
+    memory = DESCRIPTION.memory_fit(30 * GB, requested_context=200_000)
+    assert (memory.fit_in_memory, memory.full.context) == ("too-large", 200_000)
     assert memory.words.endswith("= 32.4 GB of 30 GB: does not fit, room for about 163,840 tokens")
-    assert DESCRIPTION.memory_fit(30 * GB, asked=100_000).fit == "fits"
+    assert DESCRIPTION.memory_fit(30 * GB, requested_context=100_000).fit_in_memory == "fits"
 
 
 @given(st.integers(0, 200 * GB))
@@ -131,22 +131,22 @@ def test_what_is_said_to_fit_does(usable):
     memory = DESCRIPTION.memory_fit(usable)
     if memory.longest > 0:
         assert DESCRIPTION.memory_needed(memory.longest) <= usable
-    if memory.fit == "fits":
-        assert memory.full.total <= usable
-    if memory.fit == "too-large":
-        assert memory.short.total > usable
+    if memory.fit_in_memory == "fits":
+        assert memory.full.total_bytes <= usable
+    if memory.fit_in_memory == "too-large":
+        assert memory.short.total_bytes > usable
 
 
 def test_a_model_without_caches_fits_with_its_whole_context():
     model = replace(DESCRIPTION, trunk_cache=CacheBytes(), context_length=2048)
     memory = model.memory_fit(48 * GB)
-    assert (memory.longest, memory.short.context, memory.fit) == (2048, 2048, "fits")
+    assert (memory.longest, memory.short.context, memory.fit_in_memory) == (2048, 2048, "fits")
 
 
 def test_the_built_in_model_has_a_card():
     card = read_card(None, this_machine())
     assert isinstance(card, ModelCard)
-    assert card.memory.fit == "fits"
+    assert card.memory.fit_in_memory == "fits"
     assert card.has_heads
 
 
@@ -179,7 +179,7 @@ def test_a_shorter_context_needs_less_memory():
     assert isinstance(whole, ModelCard)
     assert isinstance(short, ModelCard)
     assert short.context == "2,048 tokens, about 1,536 words"
-    assert short.memory.full.total < whole.memory.full.total
+    assert short.memory.full.total_bytes < whole.memory.full.total_bytes
     long = read_card(None, MAC, ModelSettings(LoadOptions(context_length=10**9)))
     assert isinstance(long, ModelCard)
     assert long.context == whole.context, "more than it was made for is not to be had"

@@ -64,8 +64,8 @@ class Seen:
 
 def test_a_model_comes_whole(downloads, qtbot):
     seen = Seen(downloads)
-    downloads.resume(MODEL.link)
-    downloads.resume(MODEL.link)
+    downloads.resume(MODEL.shortest_link)
+    downloads.resume(MODEL.shortest_link)
     qtbot.waitUntil(lambda: bool(seen.came), timeout=PATIENCE_MS)
     assert len(seen.figures) == 1
     assert seen.phase() == "done"
@@ -74,7 +74,7 @@ def test_a_model_comes_whole(downloads, qtbot):
 
 def test_what_was_deleted_is_listed_no_more(downloads, qtbot):
     seen = Seen(downloads)
-    downloads.resume(MODEL.link)
+    downloads.resume(MODEL.shortest_link)
     qtbot.waitUntil(lambda: bool(seen.came), timeout=PATIENCE_MS)
     downloads.forget("/elsewhere")
     assert seen.phase() == "done"
@@ -85,11 +85,11 @@ def test_what_was_deleted_is_listed_no_more(downloads, qtbot):
 def test_a_pause_keeps_what_came(downloads, qtbot, fake, tmp_path):
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20
-    downloads.resume(MODEL.link)
+    downloads.resume(MODEL.shortest_link)
     weights = hashlib.sha256(WEIGHTS).hexdigest()
     part = tmp_path / "hub" / "models--org--small" / "blobs" / f"{weights}.incomplete"
     qtbot.waitUntil(lambda: part.exists() and part.stat().st_size > 0, timeout=PATIENCE_MS)
-    downloads.pause(MODEL.link)
+    downloads.pause(MODEL.shortest_link)
     assert seen.phase() == "paused"
     qtbot.wait(300)
     came = part.stat().st_size
@@ -97,11 +97,11 @@ def test_a_pause_keeps_what_came(downloads, qtbot, fake, tmp_path):
     assert part.stat().st_size == came < len(WEIGHTS), "stopped means stopped"
     fake.slow.clear()
     fake.stalls_at["model.safetensors"] = 2**20
-    downloads.resume(MODEL.link)
+    downloads.resume(MODEL.shortest_link)
     qtbot.waitUntil(lambda: part.stat().st_size > came, timeout=PATIENCE_MS)
-    downloads.pause(MODEL.link)
+    downloads.pause(MODEL.shortest_link)
     assert seen.phase() == "paused", "at once, though no piece comes any more"
-    downloads.resume(MODEL.link)
+    downloads.resume(MODEL.shortest_link)
     qtbot.waitUntil(lambda: seen.phase() == "done", timeout=PATIENCE_MS)
     assert (Path(seen.came[0]) / "model.safetensors").read_bytes() == WEIGHTS
     assert fake.ranges
@@ -110,14 +110,14 @@ def test_a_pause_keeps_what_came(downloads, qtbot, fake, tmp_path):
 def test_a_process_that_dies_is_a_download_that_failed(downloads, qtbot, fake):
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20
-    downloads.resume(MODEL.link)
+    downloads.resume(MODEL.shortest_link)
     qtbot.waitUntil(lambda: seen.phase() == "running", timeout=PATIENCE_MS)
     (process,) = downloads.findChildren(QProcess)
     os.kill(process.processId(), signal.SIGKILL)
     qtbot.waitUntil(lambda: seen.phase() == "failed", timeout=PATIENCE_MS)
     assert "broke off" in seen.figures[0].words
     fake.slow.clear()
-    downloads.resume(MODEL.link)
+    downloads.resume(MODEL.shortest_link)
     qtbot.waitUntil(lambda: seen.phase() == "done", timeout=PATIENCE_MS)
 
 
@@ -145,8 +145,8 @@ def test_an_unknown_model_is_said_in_words(downloads, qtbot):
 
 def test_a_cancelled_one_is_listed_no_more(downloads, qtbot):
     seen = Seen(downloads)
-    downloads.resume(MODEL.link)
-    downloads.cancel(MODEL.link)
+    downloads.resume(MODEL.shortest_link)
+    downloads.cancel(MODEL.shortest_link)
     assert seen.figures == ()
     qtbot.waitUntil(lambda: not downloads.findChildren(QProcess), timeout=PATIENCE_MS)
     assert seen.figures == ()
@@ -159,11 +159,11 @@ def test_one_at_a_time_in_the_order_they_were_asked_for(downloads, qtbot, fake):
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20
     for model in (HubModel("org/nothing"), MODEL, SECOND):
-        downloads.resume(model.link)
+        downloads.resume(model.shortest_link)
     assert [seen.phase(n) for n in range(3)] == ["looking", "waiting", "waiting"]
     qtbot.waitUntil(lambda: seen.phase(1) == "running", timeout=PATIENCE_MS)
     assert [seen.phase(n) for n in range(3)] == ["failed", "running", "waiting"]
-    downloads.cancel(MODEL.link)
+    downloads.cancel(MODEL.shortest_link)
     qtbot.waitUntil(lambda: seen.phase(1) == "done", timeout=PATIENCE_MS)
     assert [figures.name for figures in seen.figures] == ["org/nothing", "org/ggufs:Q8_0"]
     assert downloads.unfinished == ("org/nothing",)
@@ -172,19 +172,19 @@ def test_one_at_a_time_in_the_order_they_were_asked_for(downloads, qtbot, fake):
 def test_one_that_waits_can_be_paused(downloads, qtbot, fake):
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20
-    downloads.resume(MODEL.link)
-    downloads.resume(SECOND.link)
-    downloads.pause(SECOND.link)
-    downloads.cancel(MODEL.link)
+    downloads.resume(MODEL.shortest_link)
+    downloads.resume(SECOND.shortest_link)
+    downloads.pause(SECOND.shortest_link)
+    downloads.cancel(MODEL.shortest_link)
     assert [figures.phase for figures in seen.figures] == ["paused"]
 
 
 def test_those_of_an_earlier_day_wait_to_be_resumed(qtbot, tmp_path, fake):
-    downloads = downloads_in(tmp_path, fake, "no key", SECOND.link)
+    downloads = downloads_in(tmp_path, fake, "no key", SECOND.shortest_link)
     seen = Seen(downloads)
     assert [(f.name, f.phase) for f in seen.figures] == [("org/ggufs:Q8_0", "paused")]
-    assert downloads.unfinished == (SECOND.link,)
-    downloads.resume(SECOND.link)
+    assert downloads.unfinished == (SECOND.shortest_link,)
+    downloads.resume(SECOND.shortest_link)
     qtbot.waitUntil(lambda: seen.phase() == "done", timeout=PATIENCE_MS)
     assert downloads.unfinished == ()
 
@@ -194,7 +194,7 @@ def test_the_end_of_the_program_changes_nothing_in_the_queue(downloads, qtbot, f
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20
     for model in (MODEL, SECOND):
-        downloads.resume(model.link)
+        downloads.resume(model.shortest_link)
     qtbot.waitUntil(lambda: seen.phase() == "running", timeout=PATIENCE_MS)
     kept = downloads.unfinished
     told: list[object] = []
@@ -206,12 +206,12 @@ def test_the_end_of_the_program_changes_nothing_in_the_queue(downloads, qtbot, f
 def test_the_share_of_what_is_here_is_of_all_in_the_queue(downloads, qtbot, fake):
     assert downloads.fraction is None
     fake.slow["model.safetensors"] = 2**20
-    downloads.resume(MODEL.link)
-    downloads.resume(SECOND.link)
+    downloads.resume(MODEL.shortest_link)
+    downloads.resume(SECOND.shortest_link)
     assert downloads.fraction == 0.0, "nothing is known yet"
     qtbot.waitUntil(lambda: 0 < (downloads.fraction or 0) < 1, timeout=PATIENCE_MS)
-    downloads.pause(SECOND.link)
-    downloads.pause(MODEL.link)
+    downloads.pause(SECOND.shortest_link)
+    downloads.pause(MODEL.shortest_link)
     assert downloads.fraction is None
 
 
@@ -221,7 +221,7 @@ def test_another_folder_is_used_from_the_next_download_on(downloads, qtbot, tmp_
     assert downloads.folders == (tmp_path / "large disk", tmp_path / "hub")
     assert downloads.free_bytes() > 0, "also of a folder that is not there yet"
     seen = Seen(downloads)
-    downloads.resume(SECOND.link)
+    downloads.resume(SECOND.shortest_link)
     qtbot.waitUntil(lambda: bool(seen.came), timeout=PATIENCE_MS)
     assert Path(seen.came[0]).is_relative_to(tmp_path / "large disk")
     downloads.use_folder(tmp_path / "hub")

@@ -50,7 +50,7 @@ from mlx_engine.self_check.kernel_states import kernel_states
 from mlx_engine.self_check.kernel_trials import TRIALS, try_kernel
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import DraftOptions
-from mlx_engine.values.words import Words, joined, size_words
+from mlx_engine.values.words import Words, join_words, size_words
 
 Speak = Callable[[Language], None]
 OF_MODELS = re.compile(r"\S+/\S+|\S+( model)?\. \. (GGUF|MLX|8-bit)|8-bit|4-bit")
@@ -175,7 +175,7 @@ def test_german(speaking):
     assert tr("{n:,} chats", "1 chat", 12_345) == "12.345 Chats"
     assert number(1234.5, ",.1f") == "1.234,5"
     assert said("New chat") == "New chat", "a chat may be called that"
-    told = joined(("Qwen", size_words(18.2e9), Words("fits")))
+    told = join_words(("Qwen", size_words(18.2e9), Words("fits")))
     assert told == "Qwen · 18.2 GB · fits", "in the log and the terminal"
     assert said(told) == "Qwen · 18,2 GB · passt"
     assert QApplication.translate("QPlatformTheme", "Cancel") == "Abbrechen", "Qt's own"
@@ -219,7 +219,7 @@ def test_kernels_are_said_in_it_too(speaking):
     none = kernels_in_words(kernel_states(NO_KERNELS))
     assert none.endswith("Dieser Computer hat kein Metal, Apples Zugang zum Grafikprozessor.")
     kernels = Kernels(EmulatorLauncher())
-    kernels.served("attention", KernelWork("", 640, 640))
+    kernels.served_row_counts("attention", KernelWork("", 640, 640))
     told = kernels_in_words(kernel_states(kernels)).split("\n")
     assert "1 aus: Nicht für Modelle wie dieses gemacht." in told
     names = kernel_names(kernel_states(kernels))
@@ -242,12 +242,14 @@ def test_what_was_found_of_kernels_is_said_in_it_after_it_was_remembered(speakin
     assert said(other) == "er läuft nicht (RuntimeError('no memory'))"
 
     def remembered() -> list[str]:
-        return [said(one.wrong) for one in KernelRecord(file, here).known(mx.float32).values()]
+        return [
+            said(one.wrong) for one in KernelRecord(file, here).known_verdicts(mx.float32).values()
+        ]
 
     try_kernel(noise, Off(), mx.float32, KernelRecord(file, here))
     wrong = "auf dieser GPU ist noise falsch: sein Ergebnis ist nicht das seiner Referenz"
     assert remembered() == [wrong]
-    with KernelRecord(file, here).trying("noise float32"):
+    with KernelRecord(file, here).trial_on_disk("noise float32"):
         (died,) = remembered()
     assert died.endswith("noise falsch: das Programm endete, während er erprobt wurde")
 

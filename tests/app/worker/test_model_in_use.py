@@ -126,7 +126,7 @@ def test_a_model_that_cannot_be_taken_into_use_is_a_failed_load(monkeypatch):
     with served(source) as room:
         room.put(LoadModel("old"))
         outcome(room, "old")
-        monkeypatch.setattr(type(source.engines["old"]), "give_way", give_way)
+        monkeypatch.setattr(type(source.engines["old"]), "give_way_to", give_way)
         room.put(LoadModel("new"))
         failed = outcome(room, "new")
         assert isinstance(failed, LoadFailed) and "the device is gone" in failed.problem.details

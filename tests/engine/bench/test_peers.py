@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlx_engine.bench.arms import Question, llama_arm
+from mlx_engine.bench.arms import BenchQuestion, llama_arm
 from mlx_engine.values.options import SamplingOptions
 
 SERVER = '''#!{python}
@@ -63,10 +63,10 @@ def test_a_server_is_started_asked_and_ended(tmp_path: Path) -> None:
     told = tmp_path / "told.json"
     program = script(tmp_path / "server", SERVER.format(python=sys.executable, told=str(told)))
     model, heads = tmp_path / "model.gguf", tmp_path / "heads.gguf"
-    with llama_arm(program, model, 512, SAMPLING, drafts=True, heads=heads) as server:
-        run = server.answer(Question("kind", "Hm?", [1, 2, 3]), 5)
+    with llama_arm(program, model, 512, SAMPLING, uses_mtp_drafts=True, heads=heads) as server:
+        run = server.answer(BenchQuestion("kind", "Hm?", [1, 2, 3]), 5)
         with pytest.raises(OSError, match=r"400.*prompt refused"):
-            server.answer(Question("kind", "Hm?", [0]), 5)
+            server.answer(BenchQuestion("kind", "Hm?", [0]), 5)
     asked = json.loads(told.read_text())
     assert server.name == "llama.cpp b9999 draft-mtp 3"
     assert asked["options"] == {
@@ -97,12 +97,14 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     program = script(
         tmp_path / "server", "#!/bin/sh\necho 'unknown argument: --spec-type'\nexit 1\n"
     )
-    server = llama_arm(program, tmp_path / "model.gguf", 512, SAMPLING, drafts=True)
+    server = llama_arm(program, tmp_path / "model.gguf", 512, SAMPLING, uses_mtp_drafts=True)
     with pytest.raises(OSError, match="did not start: unknown argument: --spec-type"), server:
         pass
 
 
 def test_there_may_be_no_such_program(tmp_path: Path) -> None:
-    server = llama_arm(tmp_path / "none", tmp_path / "model.gguf", 512, SAMPLING, drafts=False)
+    server = llama_arm(
+        tmp_path / "none", tmp_path / "model.gguf", 512, SAMPLING, uses_mtp_drafts=False
+    )
     with pytest.raises(FileNotFoundError), server:
         pass

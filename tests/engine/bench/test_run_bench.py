@@ -14,8 +14,16 @@ from rich.console import Console, Group, RenderableType
 from rich.progress import Progress
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
-from mlx_engine.bench.arms import Arm, DraftSetting, Question, draft_arm, questions
-from mlx_engine.bench.report import PARTS, BenchReport, Part, Plan, Run, parse_arm, quick_plan
+from mlx_engine.bench.arms import Arm, BenchQuestion, DraftSetting, draft_arm, questions
+from mlx_engine.bench.report import (
+    PARTS,
+    AnswerFigures,
+    BenchPlan,
+    BenchReport,
+    Part,
+    parse_arm,
+    quick_plan,
+)
 from mlx_engine.bench.run_bench import Show, run_bench
 from mlx_engine.bench.tables import write_picture
 from mlx_engine.decoding.session import Session
@@ -52,18 +60,20 @@ class Script:
     seen: list[tuple[str, int]] = field(default_factory=list)
 
     def arm(self, name: str) -> Arm:
-        def answer(question: Question, tokens: int) -> Run:
+        def answer(question: BenchQuestion, tokens: int) -> AnswerFigures:
             self.seen.append((name, tokens))
             if len(self.seen) > self.interrupt_at:
                 raise KeyboardInterrupt
             if name == self.fails:
                 raise OSError("it is gone")
             text = self.texts[name]
-            return Run(5, text, len(text), 0, 0, len(text), 0.5, 1.5, len(text) - 1, 1.0)
+            return AnswerFigures(5, text, len(text), 0, 0, len(text), 0.5, 1.5, len(text) - 1, 1.0)
 
         return Arm(name, answer, is_peer=name.startswith("peer"))
 
-    def bench(self, engine: Engine, monkeypatch: pytest.MonkeyPatch, plan: Plan) -> BenchReport:
+    def bench(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch, plan: BenchPlan
+    ) -> BenchReport:
         arms = [self.arm(name) for name in self.texts]
         room = "mlx_engine.bench.run_bench"
         ours = {arm.name: arm for arm in arms if not arm.is_peer}
@@ -83,7 +93,7 @@ def shown(tables: list[RenderableType]) -> str:
     return text.getvalue()
 
 
-def only(*parts: Part) -> Plan:
+def only(*parts: Part) -> BenchPlan:
     return replace(SMALL, parts=parts)
 
 
@@ -100,7 +110,7 @@ def report(engine: Engine, tables: list[RenderableType]) -> BenchReport:
 
 
 def test_everything_is_measured(report: BenchReport) -> None:
-    assert (report.difference, report.declined) == (None, ())
+    assert (report.text_difference, report.declined) == (None, ())
     assert report.drafting is not None
     (kind,) = report.drafting.kinds
     names = [row.arm for row in kind.rows]
@@ -208,7 +218,7 @@ def test_every_part_is_shown(report: BenchReport, tables: list[RenderableType]) 
 
 def test_there_are_nine_kinds_of_prompt(engine: Engine) -> None:
     asked = questions(engine)
-    assert len({question.kind for question in asked}) == len(asked) == Plan().kinds == 9
+    assert len({question.kind for question in asked}) == len(asked) == BenchPlan().kinds == 9
     assert len({question.text for question in asked}) == 9
 
 
@@ -224,7 +234,7 @@ def test_arms_take_turns_and_peers_are_asked_for_as_many_tokens(
     assert [name for name, _ in seen] == 2 * [*there, *back]
     assert {tokens for name, tokens in seen if name == "peer"} == {3}
     assert {tokens for name, tokens in seen if name != "peer"} == {12}
-    assert report.difference is None
+    assert report.text_difference is None
     (task,) = script.progress.tasks
     assert (task.description, task.completed, task.total) == (
         "code in C++, off (15 of 15)",
@@ -236,7 +246,7 @@ def test_arms_take_turns_and_peers_are_asked_for_as_many_tokens(
 def test_no_green_no_number(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script({"off": TEXT, "1": (7, 8, 1), "2": TEXT})
     report = script.bench(engine, monkeypatch, SMALL)
-    assert report.difference == "code in Python, 1: token 2 differs"
+    assert report.text_difference == "code in Python, 1: token 2 differs"
     assert report.drafting is not None
     speeds = [row.tokens_per_second is None for row in report.drafting.total]
     assert speeds == [False, True, False]
@@ -282,7 +292,7 @@ def test_chats_that_differ_are_told(engine: Engine, monkeypatch: pytest.MonkeyPa
     plan = replace(only("chats"), arms=())
     tables: list[RenderableType] = []
     report = run_bench(engine, plan, show=tables.append)
-    assert report.difference == "off: chats at once"
+    assert report.text_difference == "off: chats at once"
     assert "NOT the same words" in shown(tables)
 
 
@@ -324,10 +334,10 @@ class Measured:
 
     report: BenchReport
     tables: list[RenderableType]
-    plans: list[Plan] = field(default_factory=list)
+    plans: list[BenchPlan] = field(default_factory=list)
 
     def bench(
-        self, engine: object, plan: Plan, *, heads: object, show: Show, progress: Progress
+        self, engine: object, plan: BenchPlan, *, heads: object, show: Show, progress: Progress
     ) -> BenchReport:
         self.plans.append(plan)
         with progress:
@@ -366,7 +376,7 @@ def test_options_become_a_plan(measured: Measured) -> None:
             llama_server=Path("bin/llama-server"),
             sampling=SamplingOptions(0.5, top_k=20, seed=1),
         ),
-        Plan(),
+        BenchPlan(),
     ]
 
 
@@ -446,4 +456,4 @@ def test_every_source_of_drafts_may_be_an_arm(source: str) -> None:
 
 
 def test_sampling_is_greedy_unless_told() -> None:
-    assert Plan().sampling == quick_plan().sampling == SamplingOptions(temperature=0, seed=1)
+    assert BenchPlan().sampling == quick_plan().sampling == SamplingOptions(temperature=0, seed=1)

@@ -79,7 +79,7 @@ def test_forks_go_on_by_themselves_and_a_place_is_come_back_to(model, truth, cut
     caches.commit(cut + 3)
     for kept, fork in forks.items():
         fork.commit(kept)
-        place = fork.place()
+        place = fork.temporary_snapshot()
         for _ in range(2):
             model.forward(mx.array([[5] * more]), fork)
             fork.commit(more - 1 if partial else more)
@@ -161,16 +161,16 @@ def test_a_window_copies_only_what_would_keep_a_long_block_alive(rows, kept):
     copied = []
 
     class Counted(StockOperations):
-        def contiguous(self, x):
+        def make_contiguous(self, x):
             copied.append(x.shape)
-            return super().contiguous(x)
+            return super().make_contiguous(x)
 
     rng = np.random.default_rng(rows)
     convolved = rng.normal(size=(1, 3 + rows, 6)).astype(np.float32)
     cache = RecurrentCache(mx.zeros((1, 3, 6)), mx.zeros((1, 4, 5, 8)), stock=Counted())
     cache.run(delta_rows(rng, rows), mx.array(convolved))
     cache.commit(kept)
-    np.testing.assert_array_equal(cache.window.alone(3), convolved[:, kept : kept + 3])
+    np.testing.assert_array_equal(cache.window.cut_out_rows(3), convolved[:, kept : kept + 3])
     assert copied == ([] if rows == 4 else [(1, 3, 6)])
 
 

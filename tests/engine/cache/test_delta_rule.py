@@ -13,7 +13,7 @@ from mlx_engine.cache.recurrent import (
     LongKernelDelta,
     RecurrentCache,
     StockDelta,
-    delta_rule,
+    choose_delta_rule,
 )
 
 KEY_HEADS, HEADS, SIZE, VALUE_SIZE = 1, 2, 16, 8
@@ -92,4 +92,4 @@ def test_steps_kept_one_by_one_or_together_end_in_one_state() -> None:
 
 
 def test_stock_without_a_launcher() -> None:
-    assert not isinstance(delta_rule(None, StockDelta()), KernelDelta)
+    assert not isinstance(choose_delta_rule(None, StockDelta()), KernelDelta)

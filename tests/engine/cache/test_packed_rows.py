@@ -72,8 +72,8 @@ def test_a_cache_takes_rows_of_keys_and_values_alike_only(bits):
     written.write(TEXT[0][:, :, :5], TEXT[1][:, :, :5])
     written.commit(5)
     rows = written.rows(0, 5)
-    restored.fill(rows)
+    restored.replace_rows(rows)
     assert restored.length == 5
     for others in ((), rows[:1], (*rows, rows[0]), (*rows[:-1], rows[-1][:, :, :4])):
         with pytest.raises(ValueError, match="keys and values"):
-            AttentionCache(bits).fill(others)
+            AttentionCache(bits).replace_rows(others)

@@ -15,7 +15,7 @@ from tiny_model import TinySizes, tiny_model
 from metal_kernels.stock import StockOperations
 from mlx_engine.cache.attention import GROWTH, AttentionCache
 from mlx_engine.cache.contract import RowCount
-from mlx_engine.cache.joint import joint_caches
+from mlx_engine.cache.joint import combine_caches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.loading.load import load_model
 from mlx_engine.values.memory_plan import WINDOW_SLACK
@@ -103,7 +103,7 @@ def test_two_texts_of_one_length_behind_which_not_as_many_count(model, with_kern
         alone.commit(on_device(rows))
         joint.commit(on_device(rows))
     wanted = [read(model, AFTER, caches) for caches in told]
-    joint = joint_caches(together, [len(AFTER)] * len(counts))
+    joint = combine_caches(together, [len(AFTER)] * len(counts))
     found = np.array(model.joint_forward(mx.array([AFTER * len(counts)]), joint))
     np.testing.assert_array_equal(found, np.concatenate(wanted, axis=1))
 

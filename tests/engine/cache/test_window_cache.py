@@ -98,7 +98,7 @@ def test_what_is_seen_begins_at_a_multiple_of_the_step(blocks, window):
 def test_a_place_is_come_back_to_wherever_the_buffers_were_moved(window, away):
     cache, rows = WindowCache(window), 5
     for at in range(0, 395, rows):
-        place, block = cache.place(), TEXT[:, at : at + rows]
+        place, block = cache.temporary_snapshot(), TEXT[:, at : at + rows]
         for start in range(0, away, 8):
             wrong = np.full((3, min(8, away - start), SIZE), 7.0, np.float32)
             attend(cache, *wrong)

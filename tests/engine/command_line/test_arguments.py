@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlx_engine.command_line.arguments import parse
+from mlx_engine.command_line.arguments import parse_command_line
 from mlx_engine.command_line.options import (
     load_options,
     session_options,
@@ -26,7 +26,7 @@ RECOMMENDED = SamplingOptions(temperature=0.6, top_k=20)
 
 
 def test_without_flags_a_chat_takes_the_defaults() -> None:
-    given = parse(["chat"])
+    given = parse_command_line(["chat"])
     assert given.model is None
     assert load_options(given) == LoadOptions()
     assert session_options(given, RECOMMENDED) == {
@@ -42,7 +42,7 @@ def test_flags_become_options() -> None:
     words += " --draft-rule greedy --min-probability 0.5 --temperature 0 --seed 7 --top-p 0.9"
     words += " --logit-bias 4:-1.5 --logit-bias 5=2 --max-tokens 9 --stop a --stop b --ignore-eos"
     words += " --cache-bits 8"
-    given = parse(words.split())
+    given = parse_command_line(words.split())
     options = load_options(given)
     assert (given.model, str(options.heads)) == ("m.gguf", "h.gguf")
     assert (options.numerics, options.context_length) == ("fast", 99)
@@ -57,12 +57,12 @@ def test_flags_become_options() -> None:
 
 def test_a_source_that_there_is_not_is_told_with_those_that_there_are() -> None:
     with pytest.raises(BadOption, match=r"source='luck' is not possible: use one of mtp, "):
-        session_options(parse(["chat", "--source", "luck"]), RECOMMENDED)
+        session_options(parse_command_line(["chat", "--source", "luck"]), RECOMMENDED)
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
-        parse(["--version"])
+        parse_command_line(["--version"])
     assert left.value.code == 0
     told = capsys.readouterr().out
     assert told == f"Headstart {version('headstart')} (MLX {version('mlx')})\n"
@@ -71,7 +71,10 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("depth", ["auto", "0", "8"])
 def test_depths(depth: str) -> None:
     wanted = depth if depth == "auto" else int(depth)
-    assert session_options(parse(["chat", "--depth", depth]), RECOMMENDED)["draft"].depth == wanted
+    assert (
+        session_options(parse_command_line(["chat", "--depth", depth]), RECOMMENDED)["draft"].depth
+        == wanted
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +95,7 @@ def test_a_bad_argument_is_one_line(
     words: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as left:
-        parse(words.split())
+        parse_command_line(words.split())
     assert left.value.code == 2
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -104,7 +107,7 @@ def test_a_bad_argument_is_one_line(
 @pytest.mark.parametrize("command", ["chat", "generate", "inspect", "doctor"])
 def test_help_has_defaults_and_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
-        parse([command, "--help"])
+        parse_command_line([command, "--help"])
     assert left.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert f"examples: headstart {command}" in shown
@@ -123,8 +126,8 @@ def python(*arguments: str) -> bytes:
 def test_help_loads_nothing_heavy() -> None:
     script = (
         "import sys\n"
-        "from mlx_engine.command_line.run import run\n"
-        "try: run(['chat', '--help'])\n"
+        "from mlx_engine.command_line.run import run_command_line\n"
+        "try: run_command_line(['chat', '--help'])\n"
         "except SystemExit: pass\n"
         "heavy = {'mlx', 'mlx_lm', 'numpy', 'rich', 'prompt_toolkit', 'transformers', 'PySide6'}\n"
         "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"

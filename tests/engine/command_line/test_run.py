@@ -209,7 +209,7 @@ def test_inspect_says_which_machine_memory_is_for(runtime: FakeRuntime) -> None:
     model = replace(DESCRIPTION, without_metal=elsewhere)
     runtime.engine = ScriptedEngine(description=model)
     assert runtime.run("inspect", "m.gguf") == 0
-    there = model.on(metal=False).memory_needed(4096)
+    there = model.for_machine(has_metal=False).memory_needed(4096)
     here = DESCRIPTION.memory_needed(4096, gpu_bytes=ROOMY)
     assert here < there
     assert f"{size_words(here)} with Metal, {size_words(there)} without" in runtime.out
@@ -234,7 +234,7 @@ def test_inspect_json(runtime: FakeRuntime, gpu_bytes: int) -> None:
     parts = report["memory_plan"]["4096"]
     assert sum(parts.values()) - parts["context"] == report["memory_needed"]["4096"]
     assert report["memory_needed"] == {
-        str(context): DESCRIPTION.memory_plan(context, gpu_bytes=gpu_bytes or ROOMY).total
+        str(context): DESCRIPTION.memory_plan(context, gpu_bytes=gpu_bytes or ROOMY).total_bytes
         for context in (4096, 262144)
     }
     assert report["groups"][0]["name"] == "attention"

@@ -45,7 +45,7 @@ def test_depths_of_the_legend_differ(system: str) -> None:
     """As the terminal shows them, which may know fewer colours."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, color_system=system, markup=False)
-    Screen(console, console).legend(8)
+    Screen(console, console).print_colour_legend(8)
     codes = re.findall(r"\x1b\[([0-9;]+)m (\d\+?)", out.getvalue())
     assert " ".join(depth for _, depth in codes) == "1 2 3 4+"
     assert len({colour for colour, _ in codes}) == len(codes)
@@ -63,16 +63,16 @@ def test_control_characters_are_replaced() -> None:
         assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in without_controls(bad))
         without_controls(bad).encode()
     screen = coloured()
-    screen.piece("x\x1b]0;title\x07y")
+    screen.print_piece("x\x1b]0;title\x07y")
     assert screen.answers.file.getvalue().count("\x1b") == 0  # type: ignore[attr-defined]
 
 
 def test_pieces_come_out_as_they_are() -> None:
     out = io.StringIO()
-    screen = make_screen(out, io.StringIO(), plain=False)
+    screen = make_screen(out, io.StringIO(), is_plain=False)
     text = "a [bold]b[/] :smile:\n\n  " + "long " * 60 + "\n"
     for piece in (text[:3], text[3:50], text[50:]):
-        screen.piece(piece)
+        screen.print_piece(piece)
     assert out.getvalue() == text
 
 
@@ -118,7 +118,7 @@ def test_wide_characters_are_shown_as_they_come() -> None:
     """There may be no blank in a whole answer."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, color_system=None, width=80, markup=False)
-    Screen(console, console, wraps=True).piece("速度")
+    Screen(console, console, wraps=True).print_piece("速度")
     assert out.getvalue() == "速度"
 
 
@@ -143,7 +143,7 @@ def test_keys_pressed_during_an_answer_are_not_written_into_it(
     with os.fdopen(theirs, "w") as terminal:
         console = Console(file=terminal, force_terminal=True, markup=False)
         before = termios.tcgetattr(theirs)
-        with Screen(console, console).quiet_keys():
+        with Screen(console, console).keys_unechoed():
             os.write(ours, b"ahead\n")
             assert os.read(theirs, 6) == b"ahead\n"
             assert termios.tcgetattr(theirs)[3] & termios.ISIG, "Ctrl-C stops"
@@ -154,17 +154,17 @@ def test_keys_pressed_during_an_answer_are_not_written_into_it(
 
 def test_notes_step_aside_when_stdout_is_piped() -> None:
     out, err = io.StringIO(), io.StringIO()
-    make_screen(out, err, plain=False).note("hello")
+    make_screen(out, err, is_plain=False).print_note("hello")
     assert (out.getvalue(), err.getvalue()) == ("", "hello\n")
     terminal = Terminal()
-    make_screen(terminal, err, plain=True).note("hello")
+    make_screen(terminal, err, is_plain=True).print_note("hello")
     assert terminal.getvalue() == "hello\n"
 
 
 def test_progress_shows_at_a_terminal_only() -> None:
     out = io.StringIO()
-    make_screen(out, out, plain=False).progress("50 %")
+    make_screen(out, out, is_plain=False).show_status("50 %")
     assert out.getvalue() == ""
     screen = coloured()
-    screen.progress("50 %")
+    screen.show_status("50 %")
     assert "50 %" in screen.notes.file.getvalue()  # type: ignore[attr-defined]

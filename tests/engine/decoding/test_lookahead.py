@@ -11,7 +11,7 @@ from tiny_model import TinySizes, tiny_model
 
 from metal_kernels.stock_on_cpu import CpuStockOperations
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.cache.joint import joint_caches
+from mlx_engine.cache.joint import combine_caches
 from mlx_engine.decoding import scheduler
 from mlx_engine.decoding.answer import raw_answer
 from mlx_engine.decoding.round import Pass
@@ -335,7 +335,7 @@ def test_a_cpu_begins_with_every_layer_once_it_is_written_down(model, monkeypatc
     begun = []
     monkeypatch.setattr(CpuStockOperations, "start_evaluation", lambda stock, x: begun.append(x))
     model.forward(mx.array([PROMPT]), model.make_caches())
-    caches = joint_caches([model.make_caches(), model.make_caches()], [4, 5])
+    caches = combine_caches([model.make_caches(), model.make_caches()], [4, 5])
     assert [x.shape for x in begun] == [(1, len(PROMPT), model.hidden_size)] * model.layers
     begun.clear()
     model.joint_forward(mx.array([PROMPT]), caches)

@@ -265,9 +265,9 @@ def test_what_was_computed_otherwise_is_told_and_left_alone(opened, monkeypatch)
     """Rows of another MLX, or other kernels, are not gone on from; those of now are kept too."""
     truth = read_once(opened())
     kept = opened.files()
-    here = {**kernel_record.circumstances(), "mlx": "another"}
+    here = {**kernel_record.verdict_conditions(), "mlx": "another"}
     with monkeypatch.context() as patch:
-        patch.setattr(kernel_record, "circumstances", lambda: here)
+        patch.setattr(kernel_record, "verdict_conditions", lambda: here)
         engine = opened()
     said = read_once(engine)
     assert said.finished.stats.reused_tokens == 0
@@ -341,7 +341,7 @@ def test_states_that_a_chat_has_left_behind_go_where_they_are_large(opened, monk
     for _ in range(2):
         listen(chat, chat.send(SHORT))
     places = [int(path.name.split("-")[0]) for path in opened.files()]
-    mlx_engine.PromptFolder(opened.folder).forget("c")
+    mlx_engine.PromptFolder(opened.folder).forget_chat("c")
     left = [int(path.name.split("-")[0]) for path in opened.files()]
     assert len(set(places)) > len(set(left)) == 4, "a's three, and one of b"
 
@@ -370,8 +370,8 @@ class Held:
             self.written.append(file)
             return write(file, folder)
 
-        write = NewFile.write
-        monkeypatch.setattr(NewFile, "write", write_later)
+        write = NewFile.write_file
+        monkeypatch.setattr(NewFile, "write_file", write_later)
 
 
 def test_the_next_question_does_not_wait_for_the_disk(opened, monkeypatch):
@@ -412,7 +412,7 @@ def saved_rows(folder, model, size, rows=64, most_bytes=10**9):
     block = mx.ones((1, 1, rows, size))
     caches.layers[0].write(block, block)
     caches.commit(rows)
-    told = prompt_files.Conversation("kind", range(rows), (caches,), None)
+    told = prompt_files.SavedConversation("kind", range(rows), (caches,), None)
     files = prompt_files.PromptFiles(folder, model, most_bytes)
     files.save([(told, [CacheState(rows, (caches.snapshot(),), None)])])
     return files
@@ -439,13 +439,13 @@ def test_a_sound_file_of_other_contents_is_of_no_use(tmp_path, how):
     path.rename(path.with_name(f"{stem}-{checksum}.safetensors"))
     caches = LayerCaches([AttentionCache()])
     files = prompt_files.PromptFiles(tmp_path, "model", 10**9)
-    asked = prompt_files.Conversation("kind", (), (caches,), None)
-    found = files.restore(asked, range(70), 1, lambda: caches.restore(caches.at(0)))
+    asked = prompt_files.SavedConversation("kind", (), (caches,), None)
+    found = files.restore(asked, range(70), 1, lambda: caches.restore(caches.snapshot_at_length(0)))
     if how == "the same":
         assert (found.length, caches.length) == (64, 64)
     else:
         assert found is None
-        assert files.trouble.code == "prompt-file-damaged"
+        assert files.newest_trouble.code == "prompt-file-damaged"
         assert not list(tmp_path.glob("*/*"))
 
 
@@ -485,7 +485,7 @@ from pathlib import Path
 import mlx.core as mx
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.cache.prompt_files import Conversation, PromptFiles
+from mlx_engine.cache.prompt_files import SavedConversation, PromptFiles
 from mlx_engine.cache.prompt_format import CacheState
 folder = Path(sys.argv[1])
 if sys.argv[2] == "hangs":
@@ -495,7 +495,7 @@ rows = mx.ones((1, 1, 64, 2**18))
 caches.layers[0].write(rows, rows)
 caches.commit(64)
 files = PromptFiles(folder, "model", 10**9)
-told = Conversation("kind", range(64), (caches,), None)
+told = SavedConversation("kind", range(64), (caches,), None)
 files.save([(told, [CacheState(64, (caches.snapshot(),), None)])])
 while not list(folder.glob("*/*")):
     time.sleep(0.001)
@@ -520,13 +520,13 @@ def test_files_go_with_their_chat_but_for_what_others_have_read(opened):
     assert second < first / 2, "the system prompt is in files"
     folder = mlx_engine.PromptFolder(opened.folder)
     before = folder.nbytes
-    folder.forget("a")
+    folder.forget_chat("a")
     assert 0 < folder.nbytes < before
     assert asked("b") < second / 2, "all of it is there"
     assert asked("a") == second, "what b has read, too, is there"
     for name in ("b", "nobody", "a"):
         assert folder.nbytes > 0
-        folder.forget(name)
+        folder.forget_chat(name)
     assert opened.files() == []
 
 
@@ -537,8 +537,8 @@ def test_what_waits_to_be_written_is_forgotten_with_its_chat(opened, monkeypatch
         chat = session_of(engine, GREEDY, name=name)
         listen(chat, chat.send(f"{name} {LONG}"))
     folder = mlx_engine.PromptFolder(opened.folder)
-    folder.forget("a")
-    folder.forget("b")
+    folder.forget_chat("a")
+    folder.forget_chat("b")
     disk.may.set()
     assert opened.files() == []
     assert engine.prompt_files_trouble is None

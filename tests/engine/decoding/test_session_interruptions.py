@@ -223,7 +223,7 @@ def test_what_is_measured_behind_an_answer_gives_way(folder, monkeypatch):
         return waits[len(asked) - 1]
 
     engine = mlx_engine.load(folder)
-    engine.give_way(is_awaited)
+    engine.give_way_to(is_awaited)
     session = session_of(engine, max_tokens=4)
     assert listen(session, session.send("hi")).reason == "max-tokens"
     assert asked == [0, 1, 2], "the third is not run any more"

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from fake_hub import COMMIT, FakeHub, git_id, serving
 
-from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub, in_words
+from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub, translated_hub_errors
 from mlx_engine.hub.download import download
 from mlx_engine.hub.plan import SPARE_BYTES, DownloadPlan, partial_path, plan_download
 from mlx_engine.hub.repository import ChoiceNeededError, HubFile, HubModel
-from mlx_engine.loading.find import FromHub
+from mlx_engine.loading.find import HubAccess
 from mlx_engine.values.errors import DownloadFailed
 
 MODEL = HubModel("org/small")
@@ -66,14 +66,17 @@ def test_the_plan_knows_files_and_sizes_before_anything_is_fetched(hub: Hub) -> 
     assert plan.total_bytes == sum(len(FILES[name]) for name in WANTED)
     assert (plan.have_bytes, plan.commit) == (0, COMMIT)
     assert plan.fits
-    assert plan.words.startswith("5 files, 5.12 MB; ")
+    assert plan.plan_words.startswith("5 files, 5.12 MB; ")
     assert not hub.cache.exists()
 
 
 def test_all_that_is_needed_arrives_and_the_engine_finds_it(hub: Hub) -> None:
     folder = fetched(hub)
     assert contents(folder) == {name: FILES[name] for name in WANTED}
-    assert FromHub(replace(hub, endpoint="http://127.0.0.1:9")).model("org/small").root == folder
+    assert (
+        HubAccess(replace(hub, endpoint="http://127.0.0.1:9")).find_model("org/small").root
+        == folder
+    )
 
 
 def test_progress_grows_to_the_whole(hub: Hub) -> None:
@@ -212,7 +215,7 @@ def test_a_part_that_is_too_long_is_not_used(hub: Hub) -> None:
     blobs = hub.repository("org/small") / "blobs"
     blobs.mkdir(parents=True)
     for file in plan.files:
-        (blobs / f"{file.blob}.incomplete").write_bytes(b"x" * (file.nbytes + 7))
+        (blobs / f"{file.blob_name}.incomplete").write_bytes(b"x" * (file.nbytes + 7))
     assert contents(fetched(hub))["config.json"] == FILES["config.json"]
 
 
@@ -259,7 +262,7 @@ def test_a_full_disk_is_seen_before_the_first_byte(
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_disk_that_is_full_meanwhile_says_what_to_do(number: int) -> None:
-    with pytest.raises(DownloadFailed, match="disk is full"), in_words("org/small"):
+    with pytest.raises(DownloadFailed, match="disk is full"), translated_hub_errors("org/small"):
         raise OSError(number, "No space left on device")
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fake_hub import COMMIT, FakeHub, serving
 
-from mlx_engine.hub.client import Hub, content, in_words, piece
-from mlx_engine.hub.download import cached, download
+from mlx_engine.hub.client import Hub, fetch_byte_range, fetch_small_file, translated_hub_errors
+from mlx_engine.hub.download import cached_path, download
 from mlx_engine.hub.plan import plan_download
 from mlx_engine.hub.repository import (
     ChoiceNeededError,
@@ -18,8 +18,8 @@ from mlx_engine.hub.repository import (
     needed_files,
     read_hub_link,
 )
-from mlx_engine.hub.weight_files import Shard, gguf_models, hub_snapshot
-from mlx_engine.loading.find import FromHub
+from mlx_engine.hub.weight_files import ShardName, gguf_models, hub_snapshot
+from mlx_engine.loading.find import HubAccess
 from mlx_engine.values.errors import DownloadFailed, EngineError
 from mlx_engine.values.untrusted import CONFIG_BYTES
 
@@ -67,7 +67,7 @@ def test_a_revision_is_no_path(hub: Hub, kind: str, revision: str) -> None:
     link = f"https://huggingface.co/org/small/{kind}/{revision}/m.gguf"
     assert isinstance(read_hub_link(link), str)
     with pytest.raises(EngineError, match="does not lead to a model"):
-        FromHub(hub).model(link)
+        HubAccess(hub).find_model(link)
 
 
 @pytest.mark.parametrize("revision", ["/", "../../../../x", "", "a/../b", "\0", "x" * 5000])
@@ -77,7 +77,7 @@ def test_nothing_outside_the_cache_is_looked_at_or_written(
     model = HubModel("org/small", revision)
     (tmp_path / "x" / "snapshots").mkdir(parents=True)
     (tmp_path / "x" / "config.json").write_text("{}")
-    assert cached(hub, model) is None
+    assert cached_path(hub, model) is None
     plan = replace(plan_download(hub, MODEL), model=model)
     with pytest.raises(DownloadFailed):
         plan_download(hub, model)
@@ -91,11 +91,11 @@ def test_a_reference_in_the_cache_is_no_path(hub: Hub, tmp_path: Path, commit: s
     reference = hub.repository("org/small") / "refs" / "main"
     reference.parent.mkdir(parents=True)
     reference.write_text(commit, encoding="latin-1")
-    assert cached(hub, MODEL) is None
+    assert cached_path(hub, MODEL) is None
     assert hub_snapshot(hub.repository("org/small")) is None
     reference.unlink()
     os.mkfifo(reference)
-    assert cached(hub, MODEL) is None
+    assert cached_path(hub, MODEL) is None
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_file_is_no_path_out_of_its_repository(link: str) -> None:
 def test_branches_and_tags(revision: str) -> None:
     found = read_hub_link(f"https://huggingface.co/org/small/tree/{revision}")
     assert isinstance(found, HubModel)
-    assert read_hub_link(found.link) == found
+    assert read_hub_link(found.shortest_link) == found
 
 
 def listed(*names: str) -> list[HubFile]:
@@ -152,8 +152,8 @@ def test_what_is_only_called_so_is_a_model(name: str) -> None:
 
 def test_listings_are_read_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice as many files, each the first of 99,999, take twice as many names; and sizes."""
-    steps, made, name = {}, list[int](), Shard.name
-    monkeypatch.setattr(Shard, "name", lambda self, n: made.append(n) or name(self, n))
+    steps, made, name = {}, list[int](), ShardName.sibling_name
+    monkeypatch.setattr(ShardName, "sibling_name", lambda self, n: made.append(n) or name(self, n))
     for count in (200, 400):
         made.clear()
         files = listed(*(f"m{n}-00001-of-99999.gguf" for n in range(count)))
@@ -174,9 +174,9 @@ def test_no_more_is_kept_than_was_asked_for(hub: Hub, fake: FakeHub, no_ranges: 
     fake.no_ranges = no_ranges
     fake.repositories["org/small"] = {"config.json": data, "model.safetensors": data}
     fake.repositories["org/small"]["empty.json"] = b""
-    with in_words("org/small"):
-        assert content(hub, "org/small", "empty.json", COMMIT) == b""
+    with translated_hub_errors("org/small"):
+        assert fetch_small_file(hub, "org/small", "empty.json", COMMIT) == b""
         asked = hub, "org/small", "model.safetensors", COMMIT
-        assert piece(*asked, 40_000_000, 40_000_500) == data[40_000_000:40_000_500]
+        assert fetch_byte_range(*asked, 40_000_000, 40_000_500) == data[40_000_000:40_000_500]
         with pytest.raises(DownloadFailed, match=r"config\.json has more than"):
-            content(hub, "org/small", "config.json", COMMIT)
+            fetch_small_file(hub, "org/small", "config.json", COMMIT)

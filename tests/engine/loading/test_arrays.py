@@ -107,5 +107,5 @@ def test_types_after_loading(half: mx.Dtype | None) -> None:
     ],
 )
 def test_bytes_of_a_cached_element(config: dict, with_metal: int) -> None:
-    assert cache_element_bytes(config, metal=True) == with_metal
-    assert cache_element_bytes(config, metal=False) == 4
+    assert cache_element_bytes(config, has_metal=True) == with_metal
+    assert cache_element_bytes(config, has_metal=False) == 4

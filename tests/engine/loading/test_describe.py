@@ -55,13 +55,13 @@ def test_figures_of_the_toy_checkpoint() -> None:
     on_a_gpu = d.memory_plan(100, gpu_bytes=2**40)
     assert on_a_gpu.states == 2 * d.state_bytes, "a round is begun before the last is read"
     assert on_a_gpu.checkpoints == plan.checkpoints
-    assert d.memory_needed(100) == plan.total == sum(astuple(plan)) - 100
+    assert d.memory_needed(100) == plan.total_bytes == sum(astuple(plan)) - 100
 
 
 def test_float32_elements_double_the_cache_but_not_the_state(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m")
     headers = read_headers(locate_model(folder, folder))
-    half, full = (describe(headers, LoadOptions(), metal=metal) for metal in (True, False))
+    half, full = (describe(headers, LoadOptions(), has_metal=metal) for metal in (True, False))
     assert full.cache_bytes_per_token == 2 * half.cache_bytes_per_token == 2 * (2 * 2 * 2 * 32) * 2
     window = 3 * 3 * (2 * 32 + 64)
     assert (half.state_bytes, full.state_bytes) == (
@@ -198,10 +198,10 @@ def test_what_is_told_before_loading_is_told_after(
     inspected = mlx_engine.inspect(folder)
     engine = mlx_engine.load(folder)
     told, caches = engine.description, engine.parts.model.make_caches()
-    here = inspected.on(metal=False)
+    here = inspected.for_machine(has_metal=False)
     for context in (1, 500):
         assert told.memory_needed(context) == here.memory_needed(context)
-    assert inspected.on(metal=True) == inspected
+    assert inspected.for_machine(has_metal=True) == inspected
     assert (here.nbytes > inspected.nbytes) == (dtype == mx.bfloat16 or bits is not None)
     engine.parts.model.forward(mx.array([[1]]), caches)
     held = sum(array.nbytes // array.shape[2] for array in caches.layers[3].arrays())
@@ -251,8 +251,8 @@ def test_a_processor_takes_room_for_sums_over_groups(tmp_path: Path) -> None:
     """Of the largest product of a layer: two joined matrices of 64 inputs in groups of 32."""
     packed = inspect_model(write_tiny_qwen3_5(tmp_path / "packed", bits=4), tmp_path)
     plain = inspect_model(write_tiny_qwen3_5(tmp_path / "plain"), tmp_path)
-    there = packed.on(metal=False).work
-    assert packed.work.group_sums == plain.on(metal=False).work.group_sums == 0
+    there = packed.for_machine(has_metal=False).work
+    assert packed.work.group_sums == plain.for_machine(has_metal=False).work.group_sums == 0
     assert there.group_sums == 2 * 2 * there.widest
     more = there.nbytes(64, 100, 4, is_packed=False) - packed.work.nbytes(
         64, 100, 4, is_packed=False

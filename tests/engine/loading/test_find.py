@@ -8,7 +8,7 @@ from tiny_dflash import TinyDFlash, write_tiny_dflash
 
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.weight_files import is_drafter_of
-from mlx_engine.loading.find import FromHub, locate_heads, locate_model
+from mlx_engine.loading.find import HubAccess, locate_heads, locate_model
 from mlx_engine.loading.folder import draft_models_near, gguf_file
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.values.errors import (
@@ -28,7 +28,7 @@ def fill(folder: Path, *names: str) -> Path:
     return folder
 
 
-no_download = FromHub(Hub(Path("/nowhere"), "http://127.0.0.1:9", token=False))
+no_download = HubAccess(Hub(Path("/nowhere"), "http://127.0.0.1:9", token=False))
 """A hub that nobody answers for."""
 
 
@@ -233,7 +233,7 @@ def fake_cache(cache: Path) -> Path:
 
 def test_hub_cache_is_looked_at_first(tmp_path: Path) -> None:
     snapshot = fake_cache(tmp_path)
-    files = locate_model("org/name", tmp_path, FromHub(Hub(tmp_path, "http://127.0.0.1:9")))
+    files = locate_model("org/name", tmp_path, HubAccess(Hub(tmp_path, "http://127.0.0.1:9")))
     assert (files.root, files.shards) == (snapshot, (snapshot / "model.safetensors",))
 
 
@@ -257,7 +257,7 @@ def test_a_folder_here_goes_before_the_hub(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("lost", ["config.json", "model.safetensors"])
 def test_half_a_download_does_not_count_as_cached(tmp_path: Path, lost: str) -> None:
     (fake_cache(tmp_path) / lost).unlink()
-    hub = FromHub(Hub(tmp_path, "http://127.0.0.1:9", token=False))
+    hub = HubAccess(Hub(tmp_path, "http://127.0.0.1:9", token=False))
     for name in ("org/name", "org/other"):
         with pytest.raises(DownloadFailed, match="no connection to the hub"):
             locate_model(name, tmp_path, hub)

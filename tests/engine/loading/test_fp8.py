@@ -22,7 +22,7 @@ from tiny_stacks import write_stack
 
 import mlx_engine
 from mlx_engine.loading.describe import inspect_model
-from mlx_engine.loading.fp8 import Block, dequantise_fp8, pair_fp8_scales
+from mlx_engine.loading.fp8 import Fp8Block, dequantise_fp8, pair_fp8_scales
 from mlx_engine.loading.safetensors import BYTES_OF, merge_headers
 from mlx_engine.values.errors import BadModelFile, NumericsError
 
@@ -124,7 +124,7 @@ def test_every_byte_is_the_value_torch_has_for_it(dtype):
     whole = scales.repeat_interleave(5, 0)[:8].repeat_interleave(13, 1)[:, :32]
     halves = {mx.float32: torch.float32, mx.bfloat16: torch.bfloat16, mx.float16: torch.float16}
     wanted = (codes.view(torch.float8_e4m3fn).float() * whole).to(halves[dtype]).float().numpy()
-    made = dequantise_fp8(mx.array(codes.numpy()), mx.array(scales.numpy()), Block(5, 13), dtype)
+    made = dequantise_fp8(mx.array(codes.numpy()), mx.array(scales.numpy()), Fp8Block(5, 13), dtype)
     assert made.dtype == dtype
     np.testing.assert_array_equal(np.array(made.astype(mx.float32)), wanted)
     assert np.isnan(wanted).sum() == 2
@@ -137,7 +137,7 @@ def test_parts_that_were_packed_one_by_one(tmp_path):
     save_file({"x": codes, "x_scale_inv": scales}, tmp_path / "m.safetensors")
     packing = {"quantization_config": {"weight_block_size": [48, 40]}}
     joined = pair_fp8_scales(merge_headers([tmp_path / "m.safetensors"]), packing, "m")["x"]
-    assert joined.block == Block(48, 40, parts=2)
+    assert joined.block == Fp8Block(48, 40, parts=2)
     stored = mx.array(codes.view(torch.uint8).numpy()), mx.array(scales.numpy())
     found = dequantise_fp8(*stored, joined.block, mx.float32)
     assert np.array_equal(np.array(found), values.numpy())

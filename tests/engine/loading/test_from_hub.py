@@ -25,7 +25,7 @@ from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import ChoiceNeededError
 from mlx_engine.loading.describe import inspect_model, inspect_remote
-from mlx_engine.loading.find import FromHub
+from mlx_engine.loading.find import HubAccess
 from mlx_engine.self_check.doctor import check_plan
 from mlx_engine.values.errors import DownloadFailed, LoadStopped
 
@@ -50,12 +50,12 @@ def fake() -> Iterator[FakeHub]:
 
 
 @pytest.fixture
-def hub(fake: FakeHub, tmp_path: Path) -> FromHub:
-    return FromHub(Hub(tmp_path / "hub", fake.endpoint, token=False))
+def hub(fake: FakeHub, tmp_path: Path) -> HubAccess:
+    return HubAccess(Hub(tmp_path / "hub", fake.endpoint, token=False))
 
 
 @pytest.fixture
-def everywhere(hub: FromHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def everywhere(hub: HubAccess, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fake hub and its cache are those of this user."""
     monkeypatch.setattr(Hub, "for_this_user", lambda: hub.hub)
 
@@ -65,7 +65,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
-def test_weights_that_lie_there_twice_are_fetched_once(hub: FromHub, fake: FakeHub) -> None:
+def test_weights_that_lie_there_twice_are_fetched_once(hub: HubAccess, fake: FakeHub) -> None:
     """As in meta-llama's and mistralai's repositories."""
     fake.repositories["org/twice"] = {
         "config.json": b"{}",
@@ -76,14 +76,14 @@ def test_weights_that_lie_there_twice_are_fetched_once(hub: FromHub, fake: FakeH
         "original/model.safetensors": b"d" * 2000,
         "original/params.json": b"{}",
     }
-    files = hub.model("org/twice")
+    files = hub.find_model("org/twice")
     assert [path.name for path in files.shards] == [
         "model-00001-of-00002.safetensors",
         "model-00002-of-00002.safetensors",
     ]
     assert sum(fake.sent.values()) == 2004
     before = dict(fake.sent)
-    assert hub.model("https://huggingface.co/org/twice") == files
+    assert hub.find_model("https://huggingface.co/org/twice") == files
     assert fake.sent == before
 
 
@@ -98,25 +98,25 @@ def test_weights_that_lie_there_twice_are_fetched_once(hub: FromHub, fake: FakeH
         ("m-Q4_K_S.gguf", "m-Q4_K_S.gguf"),
     ],
 )
-def test_one_quantisation_of_several(hub: FromHub, fake: FakeHub, asked: str, first: str) -> None:
-    files = hub.model(f"org/quantised:{asked}")
+def test_one_quantisation_of_several(hub: HubAccess, fake: FakeHub, asked: str, first: str) -> None:
+    files = hub.find_model(f"org/quantised:{asked}")
     assert (files.kind, files.root.name) == ("gguf", Path(first).name)
     weights = {name for name in fake.sent if not name.startswith("mtp")}
     assert weights == ({first, SPLIT.format(2)} if asked == "Q8_0" else {first})
     assert files.root.read_bytes() == QUANTISED[first]
-    assert hub.model(f"org/quantised:{asked}") == files
+    assert hub.find_model(f"org/quantised:{asked}") == files
 
 
-def test_heads_beside_come_along_in_one_form(hub: FromHub) -> None:
-    files = hub.model("org/quantised:Q4_K_S")
+def test_heads_beside_come_along_in_one_form(hub: HubAccess) -> None:
+    files = hub.find_model("org/quantised:Q4_K_S")
     assert [path.name for path in files.heads] == ["mtp-m-Q4_K_S.gguf"]
-    other = hub.model("org/quantised:Q4_K_M")
+    other = hub.find_model("org/quantised:Q4_K_M")
     assert "mtp-m-BF16.gguf" in {path.name for path in other.heads}
 
 
-def test_without_a_quantisation_those_there_are_listed(hub: FromHub) -> None:
+def test_without_a_quantisation_those_there_are_listed(hub: HubAccess) -> None:
     with pytest.raises(ChoiceNeededError) as asked:
-        hub.model("org/quantised")
+        hub.find_model("org/quantised")
     assert [choice.label for choice in asked.value.choices] == [
         "UD-Q2_K_XL",
         "Q4_K_S",
@@ -127,34 +127,34 @@ def test_without_a_quantisation_those_there_are_listed(hub: FromHub) -> None:
     assert "Q4_K_M (20 B), Q8_0 (120 B)." in str(asked.value)
 
 
-def test_a_quantisation_that_is_not_there(hub: FromHub, fake: FakeHub) -> None:
+def test_a_quantisation_that_is_not_there(hub: HubAccess, fake: FakeHub) -> None:
     with pytest.raises(DownloadFailed, match=r"it has no Q4_K\. There are UD-Q2_K_XL \(8 B\), Q4_"):
-        hub.model("org/quantised:Q4_K")
+        hub.find_model("org/quantised:Q4_K")
     fake.repositories["org/plain"] = {"config.json": b"{}", "model.safetensors": b"x"}
     with pytest.raises(DownloadFailed, match="leave out :Q8_0"):
-        hub.model("org/plain:Q8_0")
+        hub.find_model("org/plain:Q8_0")
     assert not fake.sent
 
 
-def test_progress_and_stop(hub: FromHub, fake: FakeHub) -> None:
+def test_progress_and_stop(hub: HubAccess, fake: FakeHub) -> None:
     weights = bytes(range(256)) * 8000
     fake.repositories["org/large"] = {"config.json": b"{}", "model.safetensors": weights}
     fake.slow["model.safetensors"] = 2**18
     told: list[tuple[int, int]] = []
     stopped = replace(hub, on_progress=lambda *s: told.append(s), stop=lambda: len(told) > 9)
     with pytest.raises(LoadStopped, match="org/large: the download was stopped"):
-        stopped.model("org/large")
+        stopped.find_model("org/large")
     assert len(told) == 10
     fake.slow.clear()
     fake.sent.clear()
-    replace(hub, on_progress=lambda *s: told.append(s)).model("org/large")
+    replace(hub, on_progress=lambda *s: told.append(s)).find_model("org/large")
     assert told[-1] == (len(weights) + 2, len(weights) + 2)
     assert fake.ranges
     assert fake.sent["model.safetensors"] < len(weights)
 
 
 def test_a_stop_does_not_wait_for_a_silent_server(
-    hub: FromHub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+    hub: HubAccess, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mlx_engine.hub.client.LONGEST_SILENCE_S", 3)
     weights = bytes(range(256)) * 4000
@@ -168,15 +168,19 @@ def test_a_stop_does_not_wait_for_a_silent_server(
         return bool(told) and next(looks) > 6
 
     with pytest.raises(LoadStopped, match="org/large: the download was stopped"):
-        replace(hub, on_progress=lambda done, _: told.append(done), stop=stop).model("org/large")
-    assert hub.model("org/large").shards[0].read_bytes() == weights, "what came is gone on from"
+        replace(hub, on_progress=lambda done, _: told.append(done), stop=stop).find_model(
+            "org/large"
+        )
+    assert hub.find_model("org/large").shards[0].read_bytes() == weights, (
+        "what came is gone on from"
+    )
 
 
-def test_a_folder_that_has_lost_a_shard_is_completed(hub: FromHub, fake: FakeHub) -> None:
+def test_a_folder_that_has_lost_a_shard_is_completed(hub: HubAccess, fake: FakeHub) -> None:
     fake.repositories["org/plain"] = {"config.json": b"{}", "model.safetensors": b"x"}
-    shard = hub.model("org/plain").shards[0]
+    shard = hub.find_model("org/plain").shards[0]
     shard.unlink()
-    assert hub.model("org/plain").shards[0].read_bytes() == b"x"
+    assert hub.find_model("org/plain").shards[0].read_bytes() == b"x"
 
 
 def published(fake: FakeHub, name: str, place: Path) -> None:

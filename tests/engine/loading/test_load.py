@@ -334,16 +334,18 @@ def test_a_file_that_may_not_be_read_is_not_to_be_downloaded_again(
 
 def test_what_does_not_fit_is_refused_with_its_plan_before_weights_are_read(tmp_path: Path) -> None:
     folder, unused = write_tiny_qwen3_5(tmp_path / "model"), Path("unused")
-    told = inspect_model(folder, unused).on(metal=False)
-    shortest, whole = (told.memory_plan(context).total for context in (100, told.context_length))
+    told = inspect_model(folder, unused).for_machine(has_metal=False)
+    shortest, whole = (
+        told.memory_plan(context).total_bytes for context in (100, told.context_length)
+    )
     read: list[int] = []
     refused = r"model .* at 512 tokens = .*: does not fit, .* too much\. Limit chats to"
     with pytest.raises(DoesNotFit, match=refused):
         load_model(
-            folder, LoadOptions(), unused, lambda done, _: read.append(done), usable=whole - 1
+            folder, LoadOptions(), unused, lambda done, _: read.append(done), usable_bytes=whole - 1
         )
     assert read == []
-    assert load_model(folder, LoadOptions(context_length=100), unused, usable=shortest)
+    assert load_model(folder, LoadOptions(context_length=100), unused, usable_bytes=shortest)
     gpu = {"usable": whole, "gpu_bytes": 2**30}
     with pytest.raises(DoesNotFit, match="too large"):  # states live a round longer there
         load_model(folder, LoadOptions(), unused, **gpu)
@@ -353,13 +355,13 @@ def test_a_context_that_was_asked_for_has_to_fit(tmp_path: Path) -> None:
     """One that was not is as long as there is room for it."""
     folder = write_tiny_qwen3_5(tmp_path / "model")
     edit_config(folder, max_position_embeddings=100_000)
-    told = inspect_model(folder, Path("unused")).on(metal=False)
-    usable = told.memory_plan(20_000).total
-    assert load_model(folder, LoadOptions(), Path("unused"), usable=usable)
+    told = inspect_model(folder, Path("unused")).for_machine(has_metal=False)
+    usable = told.memory_plan(20_000).total_bytes
+    assert load_model(folder, LoadOptions(), Path("unused"), usable_bytes=usable)
     for tokens in (100_000, 40_000, 19_000):
         options = LoadOptions(context_length=tokens)
         if tokens < 20_000:
-            assert load_model(folder, options, Path("unused"), usable=usable)
+            assert load_model(folder, options, Path("unused"), usable_bytes=usable)
             continue
         with pytest.raises(DoesNotFit, match="does not fit, room for about 20,000 tokens"):
-            load_model(folder, options, Path("unused"), usable=usable)
+            load_model(folder, options, Path("unused"), usable_bytes=usable)

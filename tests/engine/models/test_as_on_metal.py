@@ -18,10 +18,10 @@ from metal_emulator import EmulatorLauncher
 from plain_run import Ran, run
 
 from metal_kernels.choice import NO_ROWS, Kernels, Verdict
-from metal_kernels.key_value_formats import form_name
+from metal_kernels.key_value_formats import cache_format_name
 from mlx_engine.cache.attention import GROWTH, AttentionCache, RowsCache
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.cache.joint import joint_caches
+from mlx_engine.cache.joint import combine_caches
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.drafting.drafter import NoDraft
@@ -338,7 +338,7 @@ def test_over_caches_of_few_bits(name: str, bits: CacheBits) -> None:
         model, PROMPT, NoDraft(), 0, options=options, max_tokens=TOKENS, chunk=CHUNK, cache=cache
     )
     assert with_known_drafts(model, plain.tokens, options, cache).tokens == plain.tokens
-    kernel = f"attention_parts_{form_name(bits, is_latent=name in LATENT)}"
+    kernel = f"attention_parts_{cache_format_name(bits, is_latent=name in LATENT)}"
     assert made.rows_attended(kernel) == ({1} if name == "selected latents" else {1, 4})
     every = {one.kernel for one in made.launcher.reports}
     assert {one for one in every if one.startswith("attention_parts")} == {kernel}
@@ -365,10 +365,12 @@ def test_exact_rows_are_multiplied_by_a_heads_matrix_one_by_one(
         return product(self, x, transpose=transpose)
 
     monkeypatch.setattr(PerHeadMatrices, "_product", noted)
-    made.kernels.add_verdicts({"attention latent": Verdict("", NO_ROWS)})  # only exact rows need it
+    made.kernels.add_trial_verdicts(
+        {"attention latent": Verdict("", NO_ROWS)}
+    )  # only exact rows need it
     found = []
     for exact in (True, False):
-        made.kernels.set_exact(exact=exact)
+        made.kernels.set_exact_numerics(exact=exact)
         caches = made.model.make_caches()
         found.append(made.model.forward(mx.array([PROMPT[:4]]), caches))
         assert rows == ({1} if exact else {4})
@@ -395,7 +397,7 @@ def test_rows_of_several_conversations_in_one_pass_are_those_of_each_alone(name:
     ):
         tokens = mx.array([[token for block in blocks for token in block]])
         joint = model.joint_forward(
-            tokens, joint_caches(together, [len(block) for block in blocks])
+            tokens, combine_caches(together, [len(block) for block in blocks])
         )
         each = [
             model.forward(mx.array([block]), caches)

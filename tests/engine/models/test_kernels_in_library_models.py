@@ -57,7 +57,7 @@ def test_a_model_of_the_library(tmp_path: Path) -> None:
     tokens = tiny.tokens[:8]
     assert np.allclose(engine.logits(tokens), stock.logits(tokens), rtol=1e-3, atol=1e-4)
     told = {state.name: state for state in engine.description.kernels}
-    assert told["products"].in_use
+    assert told["products"].is_in_use
     assert "Not needed by this model" in told["attention"].why_not
     draft = DraftOptions(source="prompt-lookup", depth=2)
     texts = [

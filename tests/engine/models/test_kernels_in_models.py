@@ -111,7 +111,9 @@ def after_a_block(model: Decoder, block: list[int], kept: int) -> LayerCaches:
 
 
 def window_of(caches: LayerCaches) -> mx.array:
-    return next(one.window.alone(3) for one in caches.layers if isinstance(one, RecurrentCache))
+    return next(
+        one.window.cut_out_rows(3) for one in caches.layers if isinstance(one, RecurrentCache)
+    )
 
 
 @pytest.mark.parametrize("kept", range(MOST_ROWS + 1))
@@ -136,11 +138,11 @@ def test_a_block_that_was_cut_leaves_what_its_rows_alone_leave(pair: Pair, kept:
 def test_nine_rows_pick_what_each_picks_alone(pair: Pair, way: str) -> None:
     rows, sampler = pair.mine.output_rows, Sampler(WAYS[way], VOCABULARY, 5)
     hidden = mx.random.normal((1, MOST_ROWS, 64), key=mx.random.key(2))
-    how = sampler.choosing(20, MOST_ROWS)
+    how = sampler.token_choice_arguments(20, MOST_ROWS)
     assert rows is not None
     assert how is not None
     alone = [
-        rows.pick(hidden[:, row : row + 1], sampler.choosing(20 + row, 1) or how)
+        rows.pick(hidden[:, row : row + 1], sampler.token_choice_arguments(20 + row, 1) or how)
         for row in range(MOST_ROWS)
     ]
     together = rows.pick(hidden, how)

@@ -23,7 +23,7 @@ from plain_run import run
 from tiny_published import VOCABULARY, WINDOW, publish, published_logits
 
 import mlx_engine
-from mlx_engine.cache.joint import joint_caches
+from mlx_engine.cache.joint import combine_caches
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import load_model
@@ -825,8 +825,8 @@ def test_kernels_keep_the_numbers(tmp_path, name):
     tokens = tiny.tokens[: WINDOW + 3]
     assert relative(row_by_row(engine.parts.model, tokens), tiny.logits[: len(tokens)]) < 1e-4
     told = {state.name: state for state in engine.description.kernels}
-    assert told["products"].in_use
-    assert told["attention"].in_use
+    assert told["products"].is_in_use
+    assert told["attention"].is_in_use
     engine.close()
 
 
@@ -858,7 +858,7 @@ def test_each_conversation_of_a_pass_has_positions_of_its_own(made):
         caches.commit(len(text))
         alone.append(np.array(model.forward(mx.array([[7]]), caches)))
         caches.commit(0)
-    together = model.forward(mx.array([[7, 7]]), joint_caches(conversations, [1, 1]))
+    together = model.forward(mx.array([[7, 7]]), combine_caches(conversations, [1, 1]))
     assert np.allclose(np.array(together), np.concatenate(alone, axis=1), atol=1e-5)
 
 

@@ -11,7 +11,13 @@ from session_runs import PICKS, PLAIN
 from tiny_qwen4 import END, SIZES, publish
 
 import mlx_engine
-from mlx_engine.cache.prompt_format import CacheState, Contents, can_be_saved, collect_arrays, fill
+from mlx_engine.cache.prompt_format import (
+    CacheState,
+    FileContents,
+    can_be_saved,
+    collect_arrays,
+    fill_caches,
+)
 from mlx_engine.models.registry import family_for
 from mlx_engine.values.options import CacheOptions, DraftOptions, SamplingOptions
 
@@ -146,7 +152,7 @@ def test_what_is_saved_of_a_prompt(engine, tiny, tmp_path):
     rows, ends = collect_arrays([whole], CacheState(start, (whole.snapshot(),), None), 0)
     mx.save_safetensors(str(tmp_path / "saved.safetensors"), rows | ends)
     saved = mx.load(str(tmp_path / "saved.safetensors"))
-    fill([filled], [Contents(saved, {"lengths": json.dumps([start])})])
+    fill_caches([filled], [FileContents(saved, {"lengths": json.dumps([start])})])
     rest = mx.array([tiny.tokens[start:]])
     assert mx.array_equal(model.forward(rest, filled), model.forward(rest, whole)).item()
 

@@ -385,5 +385,5 @@ def test_the_delta_rules_kernel_runs_state_spaces(made, name):
         found.append(np.array(model.logits(hidden)[0, :kept]))
         caches.commit(kept)
     assert relative(np.concatenate(found), tiny.logits[:8]) < 1e-5
-    assert {state.name for state in engine.description.kernels if state.in_use} >= {"delta"}
+    assert {state.name for state in engine.description.kernels if state.is_in_use} >= {"delta"}
     engine.close()

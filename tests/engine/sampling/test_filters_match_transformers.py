@@ -4,7 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from metal_kernels.filtered_pick import Filters, filter_tempered, temper
+from metal_kernels.filtered_pick import SamplingFilters, apply_temperature, filter_tempered
 from mlx_engine.sampling.sampler import Sampler, repetition_penalty
 from mlx_engine.values.options import SamplingOptions
 
@@ -67,6 +67,6 @@ def test_suppressed_tokens(temperature: float) -> None:
 )
 def test_filters(size: int, name: str, processor: type, values: tuple[float, ...]) -> None:
     for value in values:
-        tempered = temper(mx.array(logits_of(size)), 1.0)
-        ours = filter_tempered(tempered, Filters(1.0, **{name: value}))
+        tempered = apply_temperature(mx.array(logits_of(size)), 1.0)
+        ours = filter_tempered(tempered, SamplingFilters(1.0, **{name: value}))
         assert same_kept(ours, theirs(processor(value), logits_of(size), [0])), value

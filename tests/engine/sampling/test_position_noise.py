@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from metal_kernels.noise import gumbel, token_bits
+from metal_kernels.noise import gumbel_from_bits, token_bits
 from mlx_engine.sampling.position_noise import gumbel_noise, row_keys
 
 WORD, HALF = 2**64 - 1, 2**32 - 1
@@ -112,7 +112,7 @@ def test_noise_follows_the_gumbel_distribution(seed: int) -> None:
 
 def test_noise_is_precise_where_it_is_large() -> None:
     words = np.concatenate([np.arange(2000), 2 ** np.arange(11, 23), 2 ** np.arange(23, 32)])
-    got = np.array(gumbel(mx.array(words.astype(np.uint32)))).astype(np.float64)
+    got = np.array(gumbel_from_bits(mx.array(words.astype(np.uint32)))).astype(np.float64)
     true = -np.log(-np.log1p(-(words + 0.5) / 2**32))
     assert np.abs(got - true).max() < 4e-6
     assert np.abs((got - true) / true)[:2000].max() < 4e-7
@@ -120,7 +120,7 @@ def test_noise_is_precise_where_it_is_large() -> None:
 
 def test_noise_is_finite_and_rising_at_both_ends() -> None:
     words = mx.array(np.array([2**32 - 1, 2**32 - 600, 2**31, 2, 1, 0], dtype=np.uint32))
-    values = np.array(gumbel(words))
+    values = np.array(gumbel_from_bits(words))
     assert np.isfinite(values).all() and (np.diff(values) > 0).all()
     assert values[0] > -3 and 22.8 < values[-1] < 23
 
@@ -141,7 +141,7 @@ def test_a_larger_vocabulary_only_adds_tokens() -> None:
 
 def test_fused_noise_is_the_plain_noise_on_every_thread(compiling: None) -> None:
     """What a Mac runs; there the whole function is compiled once for all threads."""
-    fused = mx.compile(lambda keys: gumbel(token_bits(keys, 257)))
+    fused = mx.compile(lambda keys: gumbel_from_bits(token_bits(keys, 257)))
     plain = gumbel_noise(11, range(3), 257)
     mx.eval(plain)
     same: list[bool] = []

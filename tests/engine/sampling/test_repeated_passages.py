@@ -52,7 +52,7 @@ def test_each_row_is_penalised_for_its_own_past(prompt, answer, drafted, least, 
     repeated.begin([9, 9])
     repeated.begin(prompt)
     repeated.commit(answer)
-    rows = repeated.penalties(drafted)
+    rows = repeated.repeat_penalties(drafted)
     for number, row in enumerate(rows):
         past = [*prompt, *answer, *drafted[:number]]
         np.testing.assert_allclose(row, dry(past, options, breaking), rtol=1e-5)
@@ -60,15 +60,15 @@ def test_each_row_is_penalised_for_its_own_past(prompt, answer, drafted, least, 
 
 def test_a_token_that_would_repeat_a_passage_is_not_picked():
     options = SamplingOptions(temperature=0, dry_multiplier=5.0)
-    sampler = Sampler(options, VOCABULARY, 0, breaking=lambda texts: {5})
+    sampler = Sampler(options, VOCABULARY, 0, sequence_breakers=lambda texts: {5})
     sampler.begin([1, 2, 3, 4, 1, 2])
     logits = mx.array([[0.0, 0, 0, 3, 2.9, 0]] * 2)
-    drafted = sampler.cut(mx.array([3], dtype=mx.int32))
-    assert sampler.pick(sampler.bound(logits), 6, drafted).tolist() == [4, 3]
+    drafted = sampler.cut_draft(mx.array([3], dtype=mx.int32))
+    assert sampler.pick(sampler.with_grammar_bias(logits), 6, drafted).tolist() == [4, 3]
     sampler.commit(mx.array([5], dtype=mx.int32), 1)
-    assert sampler.is_bound
-    nothing = sampler.cut(mx.zeros((0,), dtype=mx.int32))
-    assert sampler.pick(sampler.bound(logits[:1]), 7, nothing).tolist() == [3]
+    assert sampler.depends_on_tokens
+    nothing = sampler.cut_draft(mx.zeros((0,), dtype=mx.int32))
+    assert sampler.pick(sampler.with_grammar_bias(logits[:1]), 7, nothing).tolist() == [3]
 
 
 def test_breaking_tokens_are_those_whose_text_has_a_breaker():

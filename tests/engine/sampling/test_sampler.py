@@ -203,12 +203,12 @@ def test_noise_of_a_round_is_drawn_once() -> None:
         for p in range(30, 42)
     ]
     assert len(set(plain)) > 3
-    sampler.draw(33, 5)
+    sampler.draw_noise(33, 5)
     drafted = [sampler.pick(logits[:1], p, NOTHING).item() for p in range(33, 37)]
     verified = sampler.pick(logits[:5], 33, NOTHING).tolist()
     assert (drafted, verified, drawn) == (plain[3:7], plain[3:8], [5])
     for start, rows in ((33, 5), (32, 3), (36, 3), (30, 6), (41, 1)):
-        sampler.draw(33, 5)
+        sampler.draw_noise(33, 5)
         assert sampler.pick(logits[:rows], start, NOTHING).tolist() == plain[start - 30 :][:rows]
 
 
@@ -242,7 +242,7 @@ def test_one_bad_number_marks_its_row_and_no_other(bad: float, size: int) -> Non
     assert finite_rows(mx.array(logits)).tolist() == [True, False, True]
     sampler = Sampler(SamplingOptions(), size, 1)
     picked = sampler.pick(mx.array(logits), 4, NOTHING)
-    marked = sampler.marked(mx.array(logits), picked).tolist()
+    marked = sampler.mark_not_finite(mx.array(logits), picked).tolist()
     assert marked == [picked[0].item(), -1, picked[2].item()]
 
 
@@ -270,7 +270,7 @@ def test_nothing_is_evaluated(compiling: None) -> None:
             picked,
             greedy,
             sampler.probability(logits, picked, prefix),
-            sampler.marked(logits, picked),
+            sampler.mark_not_finite(logits, picked),
         ]
 
     mx.compile(everything)(mx.zeros((2, 10)), tokens([3]))
@@ -299,14 +299,14 @@ def test_what_is_off_costs_nothing() -> None:
 )
 def test_filters_are_one_launch_of_a_kernel(options: SamplingOptions) -> None:
     """For drafts and for the target, which says itself where a row is no number."""
-    kernels = SamplerKernels.of(every_kernel(Unrun()), 3000)
+    kernels = SamplerKernels.for_kernels(every_kernel(Unrun()), 3000)
     logits = mx.array(np.zeros((2, 3000), dtype=np.float32))
     sampler = Sampler(options, 3000, 1, kernels)
-    sampler.draw(5, 4)
+    sampler.draw_noise(5, 4)
     picked = sampler.pick(logits, 5, tokens([1]))
     assert primitives(picked) == primitives(sampler.pick_draft(logits, 5, tokens([1])))
     assert primitives(picked) == {"Depends": 1}
-    assert primitives(sampler.marked(logits, picked)) == {"Depends": 1}
+    assert primitives(sampler.mark_not_finite(logits, picked)) == {"Depends": 1}
 
 
 def test_a_sampler_works_on_the_thread_that_made_it() -> None:

@@ -19,7 +19,7 @@ def test_each_row_counts_the_drafted_tokens_before_it() -> None:
     counts = history.answer_counts(3, ints(3, 1, 1))
     assert np.array(counts).tolist() == [[0, 2, 1, 1, 0], [0, 3, 1, 1, 0], [0, 4, 1, 1, 0]]
     assert counts.dtype == mx.int32
-    seen = np.array(history.seen(counts))
+    seen = np.array(history.seen_tokens(counts))
     assert seen.tolist() == [[False, True, True, True, True]] * 3
 
 
@@ -30,7 +30,7 @@ def test_begin_forgets_prompt_and_answer() -> None:
     history.begin([2])
     counts = history.answer_counts(1, ints())
     assert np.array(counts).tolist() == [[0, 0, 0]]
-    assert np.array(history.seen(counts)).tolist() == [[False, False, True]]
+    assert np.array(history.seen_tokens(counts)).tolist() == [[False, False, True]]
 
 
 def test_tokens_beyond_the_vocabulary_are_not_counted() -> None:
@@ -40,7 +40,7 @@ def test_tokens_beyond_the_vocabulary_are_not_counted() -> None:
     history.commit(ints(2))
     counts = history.answer_counts(2, ints(7))
     assert np.array(counts).tolist() == [[0, 0, 1]] * 2
-    assert np.array(history.seen(counts)).tolist() == [[False, True, True]] * 2
+    assert np.array(history.seen_tokens(counts)).tolist() == [[False, True, True]] * 2
 
 
 def test_too_few_drafted_tokens_are_refused() -> None:

@@ -12,15 +12,15 @@ from kernel_models import FASTER, always_faster
 from metal_emulator import EmulatorLauncher
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
-from metal_kernels.kernel import pipelines_made
+from metal_kernels.kernel import pipeline_count
 from mlx_engine.drafting.record import PassCosts
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.self_check.between_answers import SelfCheck
-from mlx_engine.self_check.kernel_record import ExactRows, KernelRecord, circumstances
+from mlx_engine.self_check.kernel_record import ExactRows, KernelRecord, verdict_conditions
 from mlx_engine.self_check.kernel_states import why_unused
-from mlx_engine.self_check.kernel_trials import ModelTrials, kernels_here, try_all
+from mlx_engine.self_check.kernel_trials import ModelTrials, kernels_here, try_all_kernels
 from mlx_engine.self_check.pass_costs import CostMeter
 from mlx_engine.values.conversation import GenerationFinished
 from mlx_engine.values.errors import BadModelFile
@@ -68,13 +68,13 @@ def _no_clock() -> Iterator[None]:
 
 
 def open_on(folder: Path, launcher: CountingLauncher) -> Engine:
-    record = KernelRecord(None, circumstances())
+    record = KernelRecord(None, verdict_conditions())
     kernels = kernels_here(launcher, "exact", record)
     return Engine(load_model(folder, OPTIONS, folder, kernels=kernels), OPTIONS, None, record)
 
 
 def in_use(engine: Engine) -> set[str]:
-    return {state.name for state in engine.description.kernels if state.in_use}
+    return {state.name for state in engine.description.kernels if state.is_in_use}
 
 
 def test_the_first_answer_waits_for_no_trial(engine: Engine, launcher: CountingLauncher) -> None:
@@ -110,7 +110,7 @@ class AllKnown(KernelRecord):
     """
 
     def __init__(self) -> None:
-        super().__init__(None, circumstances())
+        super().__init__(None, verdict_conditions())
         self.trials, self.rows = Every(FASTER), Every(ExactRows())
 
 
@@ -151,7 +151,7 @@ def test_an_answer_after_warming_up_compiles_nothing(
     some = set(launcher.pipelines)
     assert engine.warm_up(lambda: False, cache)
     assert in_use(engine) >= {"products", "attention", "pick", "filtered-pick", "noise"}
-    before, made = set(launcher.pipelines), pipelines_made()
+    before, made = set(launcher.pipelines), pipeline_count()
     assert before > some > set()
     noisy = SamplingOptions(temperature=0.8, seed=5)
     biased = replace(noisy, logit_bias={7: 100.0})
@@ -164,7 +164,7 @@ def test_an_answer_after_warming_up_compiles_nothing(
     answer = engine.generate("ab", 19, biased, deepest, ignore_eos=True, cache=cache)
     assert of_any_model(launcher.pipelines) <= before
     assert answer.stats.accepted == answer.stats.drafted == 16
-    assert pipelines_made() == made
+    assert pipeline_count() == made
     engine.close()
 
 
@@ -201,15 +201,15 @@ def test_drafts_are_no_longer_than_exact_kernels_take(
 def test_only_what_the_model_uses_is_compiled(folder: Path) -> None:
     """And nothing at all at the next load."""
     every, own, again = (CountingLauncher(EmulatorLauncher(check=False)) for _ in range(3))
-    here = circumstances()
-    list(try_all(every, KernelRecord(None, here)))
+    here = verdict_conditions()
+    list(try_all_kernels(every, KernelRecord(None, here)))
     record = KernelRecord(None, here)
     loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(own, "exact", record))
     trials = ModelTrials(loaded.kernels, record, mx.float32)
-    assert len({trials.run(trial).trial.name for trial in trials.pending()}) == 8
+    assert len({trials.run_trial(trial).trial.name for trial in trials.pending_trials()}) == 8
     assert (len(every.pipelines), len(own.pipelines)) == (PIPELINES_OF_ALL, PIPELINES_OF_ONE)
     loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(again, "exact", record))
-    assert not ModelTrials(loaded.kernels, record, mx.float32).pending()
+    assert not ModelTrials(loaded.kernels, record, mx.float32).pending_trials()
     assert why_unused(loaded.kernels, "delta") == ""
     assert not again.pipelines
 
@@ -274,7 +274,7 @@ def test_numerics_are_found_out_and_remembered(
     folder: Path, launcher: CountingLauncher, cost: float, numerics: str
 ) -> None:
     """Pending at the first load, known at the next, by timings that are given."""
-    record = KernelRecord(None, circumstances())
+    record = KernelRecord(None, verdict_conditions())
     loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(launcher, "auto", record))
 
     def timer_of(model: object) -> Callable[[int], float]:
@@ -302,7 +302,7 @@ def test_what_goes_wrong_behind_an_answer_loses_none(
         raise error
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ModelTrials, "run", broken)
+        patch.setattr(ModelTrials, "run_trial", broken)
         assert engine.generate("a", 2, GREEDY, ignore_eos=True).stats.generated_tokens == 2
     assert engine.description.numerics == "fast"
     why = {reason.code: reason.words for reason in engine.description.declined}

@@ -27,8 +27,8 @@ from mlx_engine.models.decoder import Decoder
 from mlx_engine.self_check.kernel_record import (
     DIED,
     KernelRecord,
-    circumstances,
     record_here,
+    verdict_conditions,
 )
 from mlx_engine.self_check.kernel_trials import TRIALS, ModelTrials, kernels_here
 from mlx_engine.values.conversation import Event, PromptProgress, TextPiece
@@ -36,7 +36,7 @@ from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 
 OPTIONS = LoadOptions(check_heads=False, numerics="exact")
-HERE = circumstances()
+HERE = verdict_conditions()
 PROMPT, LENGTH = [5, 17, 40, 2, 71], 5
 KINDS: tuple[Kind, ...] = ("dense", "experts")
 NOISY = SamplingOptions(temperature=0.8, seed=5)
@@ -181,7 +181,7 @@ def test_stock_goes_on(
     kind: Kind = "experts" if kernel == "experts" else "dense"
     launcher = Failing(SOURCES[kernel], how, at)
     engine = opened(folder, kind, launcher, copied(sound[kind]))
-    assert {one.name: one for one in engine.description.kernels}[kernel].in_use
+    assert {one.name: one for one in engine.description.kernels}[kernel].is_in_use
     sampling, wanted = NOISY, stock[kind]
     if kernel == "filtered-pick":
         sampling, wanted = FILTERED, text(opened(folder, kind, None, None), FILTERED)
@@ -189,7 +189,7 @@ def test_stock_goes_on(
     assert launcher.runs >= at
     states = {one.name: one for one in engine.description.kernels}
     assert "does not run" in states[kernel].details
-    assert states["delta" if kernel != "delta" else "products"].in_use
+    assert states["delta" if kernel != "delta" else "products"].is_in_use
     assert engine.description.numerics == "fast"
     ran = launcher.runs
     assert text(engine, sampling, 2) == wanted[:2]
@@ -227,7 +227,7 @@ def words_of_prompt(
     made = engine.generate(prompt, LENGTH, NOISY, DraftOptions(depth=2), ignore_eos=True)
     states = {one.name: one for one in engine.description.kernels}
     assert ("does not run" in states[kernel].details) != is_off
-    assert states["products"].in_use
+    assert states["products"].is_in_use
     engine.close()
     return made.tokens
 
@@ -262,11 +262,11 @@ def test_a_failure_that_no_trial_shows_switches_all_off(
     record = copied(sound["dense"])
     engine = opened(folder, "dense", Failing("gated_delta_block", "raises", 3, 1), record)
     assert text(engine) == stock["dense"]
-    assert not any(state.in_use for state in engine.description.kernels)
+    assert not any(state.is_in_use for state in engine.description.kernels)
     assert any("a pass failed" in state.details for state in engine.description.kernels)
     engine.close()
     again = opened(folder, "dense", EmulatorLauncher(check=False), record)
-    assert any(state.in_use for state in again.description.kernels)
+    assert any(state.is_in_use for state in again.description.kernels)
     again.close()
 
 
@@ -317,7 +317,7 @@ def test_chats_are_kept(
     both_say(0, "e")
     states = {one.name: one for one in engine.description.kernels}
     assert "does not run" in states["delta"].details
-    assert states["products"].in_use
+    assert states["products"].is_in_use
     engine.close()
     plain.close()
 
@@ -337,7 +337,7 @@ def test_a_trial_that_ends_the_program_is_not_begun_again(
     record = record_here(file)
     (trial, *_) = [one for one in TRIALS if one.kernel == kernel]
     with pytest.raises(KeyboardInterrupt):
-        ModelTrials(kernels_here(Deadly(), "exact", record), record, mx.float32).run(trial)
+        ModelTrials(kernels_here(Deadly(), "exact", record), record, mx.float32).run_trial(trial)
     record = record_here(left)
     assert list(record.trials) == [f"{trial.name} float32"]
     kernels = kernels_here(Ending("", 1, AssertionError), "exact", record)
@@ -380,7 +380,7 @@ def test_passes_that_end_the_program_are_not_begun_again(
     file = tmp_path / "kernels.json"
     record = copied(sound["dense"], file)
     record.rows = {}
-    record.write()
+    record.write_record()
     with pytest.raises(KeyboardInterrupt):
         first_passes(folder, file, KeyboardInterrupt)
     assert KernelRecord(file, HERE).trials == record.trials

@@ -22,7 +22,7 @@ SEEN = ["norms - 1", "hidden state first", "foreign"]
 @pytest.mark.parametrize("folder", MODELS)
 def test_heads_that_fit(folder: Path) -> None:
     fit = fit_of(folder, WAYS["as it is"])
-    assert fit.share > 0.3
+    assert fit.agreement_share > 0.3
     assert not fit.is_mismatched
 
 
@@ -30,7 +30,7 @@ def test_heads_that_fit(folder: Path) -> None:
 @pytest.mark.parametrize("folder", MODELS)
 def test_spoilt_heads(folder: Path, way: str) -> None:
     fit = fit_of(folder, WAYS[way])
-    assert fit.share < 0.1
+    assert fit.agreement_share < 0.1
     assert fit.is_mismatched
 
 
@@ -46,7 +46,7 @@ def test_few_rows_are_no_evidence() -> None:
     assert HeadFit(12, 0).is_mismatched
     assert HeadFit(50, 7).is_mismatched
     assert not HeadFit(50, 8).is_mismatched
-    assert HeadFit(0, 0).share == 0.0
+    assert HeadFit(0, 0).agreement_share == 0.0
 
 
 def test_the_check_reads_no_more_than_it_says() -> None:

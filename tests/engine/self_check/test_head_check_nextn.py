@@ -53,6 +53,6 @@ def test_heads_that_fit_and_heads_that_do_not(tmp_path, name):
         loaded = load_model(tiny.folder, LoadOptions(), tiny.folder)
         fit = measure_fit(loaded.model, loaded.tokenizer.encode(TEXT))
         assert fit.judged > 20
-        assert fit.share == (1 if fits else 0)
+        assert fit.agreement_share == (1 if fits else 0)
         told = [reason.code for reason in with_head_check(loaded, loaded.description).declined]
         assert ("heads-implausible" in told) == (not fits)

@@ -147,7 +147,7 @@ def test_bytes_are_those_of_the_file(file: Path, kept: LoadedModel) -> None:
 
 def test_the_kernel_serves_every_count_where_stock_cannot_read() -> None:
     kernels = Kernels(EmulatorLauncher(), exact=False, presumed=Verdict())
-    assert kernels.rows("products", KernelWork("iq4_xs", 256, 256)) == ALL_ROWS
+    assert kernels.row_counts("products", KernelWork("iq4_xs", 256, 256)) == ALL_ROWS
 
 
 def test_families_without_heads_keep_them_too(tmp_path: Path) -> None:

@@ -17,19 +17,19 @@ from metal_kernels.choice import (
     KERNELS,
     NO_KERNELS,
     NO_ROWS,
+    KernelRowCounts,
     Kernels,
     KernelWork,
-    ServedRows,
     Verdict,
 )
 from metal_kernels.kernel import Launch, pipeline
 from mlx_engine.self_check.doctor import check_kernels
-from mlx_engine.self_check.kernel_cases import Case
+from mlx_engine.self_check.kernel_cases import TrialInputs
 from mlx_engine.self_check.kernel_record import (
     ExactRows,
     KernelRecord,
-    circumstances,
     rows_origin,
+    verdict_conditions,
 )
 from mlx_engine.self_check.kernel_states import formats_off, kernel_states, why_unused
 from mlx_engine.self_check.kernel_trials import (
@@ -38,12 +38,12 @@ from mlx_engine.self_check.kernel_trials import (
     Trial,
     TrialResult,
     against_stock,
-    check,
+    check_kernel,
     kernels_here,
     try_kernel,
 )
 
-HERE = circumstances()
+HERE = verdict_conditions()
 EXACT = DESCRIPTION
 
 
@@ -79,7 +79,7 @@ SOUND = ("nothing", "", "")
 
 
 def try_pending(trials: ModelTrials) -> list[TrialResult]:
-    return [trials.run(one) for one in trials.pending()]
+    return [trials.run_trial(one) for one in trials.pending_trials()]
 
 
 def trial(words: str) -> Trial:
@@ -88,13 +88,13 @@ def trial(words: str) -> Trial:
 
 @pytest.mark.parametrize("one", TRIALS, ids=lambda one: one.name)
 def test_every_kernel_passes_its_own_check(one: Trial) -> None:
-    assert check(one, kernel_launcher(check=False), mx.float32) == ""
+    assert check_kernel(one, kernel_launcher(check=False), mx.float32) == ""
 
 
 @pytest.mark.parametrize("one", TRIALS, ids=lambda one: one.name)
 def test_stock_mlx_does_the_same_work(one: Trial) -> None:
     """Else the clock would compare two things."""
-    case = one.case(mx.float32, kernel_launcher(check=False))
+    case = one.make_trial_inputs(mx.float32, kernel_launcher(check=False))
     for rows in (1, 2, case.most):
         x = case.x(rows)
         wanted = case.reference(x)
@@ -123,19 +123,19 @@ def test_every_kernel_is_tried() -> None:
 )
 def test_a_wrong_kernel_is_seen(words: str, tampering: tuple[str, str, str], said: str) -> None:
     record = KernelRecord(None, HERE)
-    found = try_kernel(trial(words), Tampering(*tampering), mx.float32, record, timed=False)
+    found = try_kernel(trial(words), Tampering(*tampering), mx.float32, record, with_timing=False)
     assert said in found.trouble
     assert bool(record.trials) == ("does not run" not in found.trouble)
 
 
-def asking(kernels: Kernels) -> dict[str, ServedRows]:
+def asking(kernels: Kernels) -> dict[str, KernelRowCounts]:
     """Layers of a model with two formats of matrices and recurrent states."""
     works = {
         "products affine4": KernelWork("affine4", 96, 192),
         "products q2_k": KernelWork("q2_k", 64, 256),
     }
-    served = {name: kernels.served("products", work) for name, work in works.items()}
-    served["delta 64"] = kernels.served("delta", KernelWork("", 64, 64))
+    served = {name: kernels.served_row_counts("products", work) for name, work in works.items()}
+    served["delta 64"] = kernels.served_row_counts("delta", KernelWork("", 64, 64))
     assert all(one is not None for one in served.values())
     return {name: one for name, one in served.items() if one is not None}
 
@@ -151,10 +151,10 @@ def test_a_format_that_is_wrong_is_switched_off_alone() -> None:
     assert list(dict.fromkeys(one.trial.name for one in try_pending(trials))) == list(served)
     assert {name for name, one in served.items() if 1 in one} == {"products affine4", "delta 64"}
     (state,) = (one for one in kernel_states(kernels) if one.name == "products")
-    assert state.in_use
+    assert state.is_in_use
     assert "not products q2_k: on this GPU products q2_k is wrong: it lies" in state.details
     again = kernels_here(launcher, "exact", record)
-    assert again.served("products", KernelWork("q2_k", 64, 256)) is None
+    assert again.served_row_counts("products", KernelWork("q2_k", 64, 256)) is None
     assert why_unused(again, "products") == "Switched off after an error on this GPU."
     assert "q2_k is wrong" in formats_off(again, "products")[0]
 
@@ -162,29 +162,29 @@ def test_a_format_that_is_wrong_is_switched_off_alone() -> None:
 def test_a_trial_is_as_wide_as_the_models_matrix() -> None:
     kernels = Kernels(EmulatorLauncher(check=False))
     for width in (32, 5000, 704):
-        kernels.served("products", KernelWork("affine4", 96, width))
-    kernels.served("attention", KernelWork("", 96, 128, 6))
+        kernels.served_row_counts("products", KernelWork("affine4", 96, width))
+    kernels.served_row_counts("attention", KernelWork("", 96, 128, 6))
     trials = ModelTrials(kernels, KernelRecord(None, HERE), mx.float32)
-    checked = [one.checked for one in trials.pending()]
+    checked = [one.checked for one in trials.pending_trials()]
     assert checked == [KernelWork("affine4", 46, 5120), KernelWork("", 96, 128, 6)]
 
 
 def test_rows_are_told_apart_by_what_computes_them() -> None:
     """A kernel of the trunk, switched off or on; not one that only heads have asked for."""
     kernels = Kernels(EmulatorLauncher(check=False), presumed=Verdict())
-    kernels.served("products", KernelWork("affine4", 64, 256))
+    kernels.served_row_counts("products", KernelWork("affine4", 64, 256))
     origin = rows_origin(kernels)
     exact = origin(EXACT)
     assert {"chip", "mlx", "sources", "numerics", "kernels"} <= set(exact)
     assert origin(replace(EXACT, numerics="fast")) == exact
-    kernels.set_exact(exact=False)
+    kernels.set_exact_numerics(exact=False)
     assert origin(EXACT) != exact
-    kernels.set_exact(exact=True)
+    kernels.set_exact_numerics(exact=True)
     assert origin(replace(EXACT, activations="float16")) != exact
-    kernels.served("products", KernelWork("affine8", 64, 256))
-    kernels.add_verdicts({"products affine8": Verdict("it lies")})
+    kernels.served_row_counts("products", KernelWork("affine8", 64, 256))
+    kernels.add_trial_verdicts({"products affine8": Verdict("it lies")})
     assert origin(EXACT) == exact
-    kernels.add_verdicts({"products affine4": Verdict("it lies")})
+    kernels.add_trial_verdicts({"products affine4": Verdict("it lies")})
     assert origin(EXACT)["kernels"] != exact["kernels"]
 
 
@@ -215,20 +215,20 @@ def test_what_is_sound_is_remembered_by_type(tmp_path: Path) -> None:
     assert len({one.trial.name for one in try_pending(trials)}) == 3
     ran = len(launcher.names)
     again = kernels_here(launcher, "fast", KernelRecord(file, HERE))
-    served = again.served("products", KernelWork("q2_k", 96, 256))
+    served = again.served_row_counts("products", KernelWork("q2_k", 96, 256))
     trials = ModelTrials(again, KernelRecord(file, HERE), mx.float32)
     assert served is not None
-    assert (1 in served, trials.pending(), len(launcher.names)) == (True, [], ran)
-    half = ModelTrials(again, KernelRecord(file, HERE), mx.float16).pending()
+    assert (1 in served, trials.pending_trials(), len(launcher.names)) == (True, [], ran)
+    half = ModelTrials(again, KernelRecord(file, HERE), mx.float16).pending_trials()
     assert [one.name for one in half] == ["products q2_k"]
 
 
 def test_what_stock_cannot_do_is_tried_when_it_is_asked_for() -> None:
     launcher = Tampering(*SOUND)
     kernels = kernels_here(launcher, "exact", KernelRecord(None, HERE))
-    assert kernels.rows("products", KernelWork("q6_k", 64, 256)) == set()
+    assert kernels.row_counts("products", KernelWork("q6_k", 64, 256)) == set()
     assert not launcher.names
-    assert kernels.rows_after_trial("products", KernelWork("q6_k", 64, 256)) == ALL_ROWS
+    assert kernels.row_counts_after_trial("products", KernelWork("q6_k", 64, 256)) == ALL_ROWS
     assert set(launcher.names) == {"few_row_matvec_q6_k"}
 
 
@@ -262,7 +262,7 @@ def filled(file: Path, here: dict[str, str] = HERE) -> KernelRecord:
     record.trials["products affine4 float32"] = Verdict("", frozenset({6, 7, 8, 9}), 1.25)
     record.trials["noise float32"] = Verdict()
     record.rows |= {"a model": ExactRows("", 0.25), "another": ExactRows("with 2 tokens at once")}
-    assert record.write()
+    assert record.write_record()
     return record
 
 
@@ -286,7 +286,7 @@ def test_an_old_or_damaged_verdict_counts_for_nothing(tmp_path: Path) -> None:
     for text in ("", "[]", "{", "null", *damaged, "\udcff"):
         file.write_bytes(text.encode("utf-8", "surrogateescape"))
         assert KernelRecord(file, HERE).trials == {}, text
-    assert filled(file).write()
+    assert filled(file).write_record()
 
 
 def test_a_place_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_the_faster_one_is_kept(
         now[0] += seconds
         return x
 
-    case = Case(
+    case = TrialInputs(
         x=lambda rows: mx.zeros((rows, 4)),
         kernel=lambda x: taking(1.0, x),
         reference=lambda x: x,
@@ -344,23 +344,23 @@ def test_which_rows_go_through_a_kernel() -> None:
         Kernels(launcher, exact=is_exact, verdicts=dict(verdicts), presumed=Verdict())
         for is_exact in (True, False)
     )
-    assert exact.rows("products", work) == ALL_ROWS
-    assert fast.rows("products", work) == {6, 7, 8, 9}
-    assert exact.rows("gate-up", work) == ALL_ROWS
-    assert exact.rows("experts", work) == frozenset()
-    assert fast.rows("products", KernelWork("affine4", 4096, 4097)) == frozenset()
-    assert exact.served("attention", KernelWork("", 640, 640)) is None
-    heads = exact.served("attention", KernelWork("", 64, 64))
+    assert exact.row_counts("products", work) == ALL_ROWS
+    assert fast.row_counts("products", work) == {6, 7, 8, 9}
+    assert exact.row_counts("gate-up", work) == ALL_ROWS
+    assert exact.row_counts("experts", work) == frozenset()
+    assert fast.row_counts("products", KernelWork("affine4", 4096, 4097)) == frozenset()
+    assert exact.served_row_counts("attention", KernelWork("", 640, 640)) is None
+    heads = exact.served_row_counts("attention", KernelWork("", 64, 64))
     assert heads is not None
     assert (heads.launcher, 1 in heads) == (launcher, True)
-    served = fast.served("products", work)
+    served = fast.served_row_counts("products", work)
     assert served is not None
     assert [rows for rows in range(12) if rows in served] == [6, 7, 8, 9]
     assert why_unused(exact, "products") == "Not needed by this model."
-    assert exact.served("products", work) is not None
+    assert exact.served_row_counts("products", work) is not None
     assert why_unused(exact, "products") == ""
     misfit = Kernels(launcher)
-    misfit.served("attention", KernelWork("", 640, 640))
+    misfit.served_row_counts("attention", KernelWork("", 640, 640))
     assert why_unused(misfit, "attention") == "Not made for models like this one."
     told = next(state for state in kernel_states(misfit) if state.name == "attention")
     assert told.details == "it takes no sizes of 640 x 640"
@@ -371,22 +371,24 @@ def test_layers_see_what_changes_while_they_run() -> None:
     """A trial passed, one failed, a whole kernel failed, and rows that need not be exact."""
     kernels = Kernels(EmulatorLauncher(), verdicts={"attention 64": Verdict()})
     works = {form: KernelWork(form, 64, 64) for form in ("affine4", "dense")}
-    four, plain = (kernels.served("products", work) for work in works.values())
-    heads = kernels.served("attention", KernelWork("", 64, 64))
+    four, plain = (kernels.served_row_counts("products", work) for work in works.values())
+    heads = kernels.served_row_counts("attention", KernelWork("", 64, 64))
     assert four is not None
     assert plain is not None
     assert heads is not None
     assert (1 in four, 1 in plain, 1 in heads, 10 in heads) == (False, False, True, False)
     assert "Not tried on this GPU yet" in why_unused(kernels, "products")
-    kernels.add_verdicts({"products affine4": Verdict()})
+    kernels.add_trial_verdicts({"products affine4": Verdict()})
     assert (1 in four, 1 in plain, why_unused(kernels, "products")) == (True, False, "")
-    kernels.add_verdicts({"products dense": Verdict(), "products affine4": Verdict("it is wrong")})
+    kernels.add_trial_verdicts(
+        {"products dense": Verdict(), "products affine4": Verdict("it is wrong")}
+    )
     assert (1 in four, 1 in plain) == (False, True)
     assert formats_off(kernels, "products") == ("not products affine4: it is wrong",)
-    kernels.set_exact(exact=False)
+    kernels.set_exact_numerics(exact=False)
     assert 1 not in plain
-    kernels.set_exact(exact=True)
-    kernels.disable_all("it died")
+    kernels.set_exact_numerics(exact=True)
+    kernels.disable_all_kernels("it died")
     assert 1 not in heads
     assert 1 not in plain
     assert why_unused(kernels, "attention") == "Switched off after an error on this GPU."
@@ -409,21 +411,21 @@ def test_nothing_is_faster_before_it_was_timed(
     record = KernelRecord(file, HERE)
     exact, fast = (kernels_here(Tampering(*SOUND), asked, record) for asked in ("exact", "fast"))
     for kernels in (exact, fast):
-        assert kernels.served("products", wide) is not None
-        assert kernels.served("gate-up", wide) is not None
-    fast.add_verdicts(dict.fromkeys(["gate-up affine4", "products affine4"], Verdict()))
-    assert fast.rows("products", wide) == set()
+        assert kernels.served_row_counts("products", wide) is not None
+        assert kernels.served_row_counts("gate-up", wide) is not None
+    fast.add_trial_verdicts(dict.fromkeys(["gate-up affine4", "products affine4"], Verdict()))
+    assert fast.row_counts("products", wide) == set()
     assert "Not timed on this GPU yet" in why_unused(fast, "gate-up")
     done = try_pending(ModelTrials(exact, record, mx.float32))
     assert [one.verdict.faster for one in done] == [rows, rows]
     assert timed == [KernelWork("affine4", 2**25 // 512, 512)] * 2
     ModelTrials(fast, record, mx.float32)
-    assert fast.rows("products", wide) == rows
-    assert exact.rows("products", wide) == ALL_ROWS
-    assert exact.rows("gate-up", wide) == (ALL_ROWS if rows == ALL_ROWS else frozenset())
+    assert fast.row_counts("products", wide) == rows
+    assert exact.row_counts("products", wide) == ALL_ROWS
+    assert exact.row_counts("gate-up", wide) == (ALL_ROWS if rows == ALL_ROWS else frozenset())
     again = kernels_here(Tampering(*SOUND), "exact", KernelRecord(file, HERE))
-    again.served("gate-up", wide)
-    assert not ModelTrials(again, KernelRecord(file, HERE), mx.float32).pending()
+    again.served_row_counts("gate-up", wide)
+    assert not ModelTrials(again, KernelRecord(file, HERE), mx.float32).pending_trials()
 
 
 def test_a_clock_that_fails_leaves_it_to_stock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,10 +435,10 @@ def test_a_clock_that_fails_leaves_it_to_stock(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("mlx_engine.self_check.kernel_trials.against_stock", full)
     record = KernelRecord(None, HERE)
     kernels = kernels_here(Tampering(*SOUND), "exact", record)
-    kernels.served("norms", KernelWork("", 64, 64))
+    kernels.served_row_counts("norms", KernelWork("", 64, 64))
     done = try_pending(ModelTrials(kernels, record, mx.float32))
     assert "cannot be timed" in done[-1].trouble
-    assert kernels.rows("norms", KernelWork("", 64, 64)) == set()
+    assert kernels.row_counts("norms", KernelWork("", 64, 64)) == set()
     assert record.trials == {"norms 64 float32": Verdict()}
 
 
@@ -445,7 +447,10 @@ def test_prompts_in_blocks_are_timed_against_stock(rows: frozenset[int]) -> None
     """Which unpacks them; products of few rows by blocks are not, as it would in every pass."""
     work, record = KernelWork("q6_k", 64, 256), KernelRecord(None, HERE)
     kernels = kernels_here(Tampering(*SOUND), "exact", record)
-    prompts, few = kernels.served("prompt-products", work), kernels.served("products", work)
+    prompts, few = (
+        kernels.served_row_counts("prompt-products", work),
+        kernels.served_row_counts("products", work),
+    )
     assert prompts is not None
     assert few is not None
     with always_faster(rows):

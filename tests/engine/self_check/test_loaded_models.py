@@ -38,7 +38,7 @@ def test_what_is_in_use_is_told(folder: Path) -> None:
     kernels = every_kernel(EmulatorLauncher(check=False), off={"gate-up": "it is wrong"})
     engine = loaded(folder, kernels)
     told = states(engine)
-    assert {name for name, state in told.items() if state.in_use} == {
+    assert {name for name, state in told.items() if state.is_in_use} == {
         *("products", "product-add", "attention", "delta", "delta-inputs", "mtp-input", "pick"),
         *("filtered-pick", "noise"),
     }

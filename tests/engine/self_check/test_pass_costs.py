@@ -84,7 +84,7 @@ def test_passes_of_one_row_are_timed_so_where_plain_rounds_are_begun_ahead(
 
     monkeypatch.setattr(pass_costs, "_one_pass", one_pass)
     model = tiny_model(3, TinySizes(layers=1, vocabulary=37), with_head=False)
-    meter = CostMeter(model, lambda: None, on_host=on_host)
+    meter = CostMeter(model, lambda: None, computes_on_host=on_host)
     found = meter.measure().verify_ms
     several = [3 + 8 + 2 * rows for rows in range(2, MAX_DEPTH + 2)]
     assert found == pytest.approx([10 if on_host else 3 + 10, *several])
@@ -105,7 +105,7 @@ def test_after_a_pass_that_raised_all_is_timed_anew(device, monkeypatch):
     meter = CostMeter(model, lambda: None, lambda: MAX_DEPTH + 1)
     meter.measure()
     first = list(timed)
-    meter.go_deep()
+    meter.time_long_drafts()
     broken[0] = True
     with pytest.raises(RuntimeError):
         meter.measure()

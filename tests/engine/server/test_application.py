@@ -17,8 +17,8 @@ from scripted_engine import Answer, ScriptedEngine
 from tool_model import tool_folder
 
 import mlx_engine
-from mlx_engine.server.desk import Desk
-from mlx_engine.server.run import ServerOptions, listener
+from mlx_engine.server.desk import EngineConnection
+from mlx_engine.server.run import ServerOptions, listening_socket
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import LoadOptions
@@ -87,7 +87,7 @@ def test_more_requests_than_may_wait_get_429():
             refused = ask(server, CHAT, HELLO)
             assert (refused.status, refused.headers["retry-after"]) == (429, "5")
             assert refused.json["error"]["type"] == "rate_limit_error"
-        _wait_for(lambda: server.desk.thread.running == 0)
+        _wait_for(lambda: server.desk.thread.running_answers == 0)
         assert ask(server, CHAT, HELLO).status == 200
 
 
@@ -118,7 +118,7 @@ def test_a_slow_reader_holds_nobody_up_and_gets_the_whole_answer():
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(_place(server))
         slow.sendall(_post(CHAT, {**HELLO, "stream": True}, "Connection: close\r\n"))
-        _wait_for(lambda: engine.sessions and not server.desk.thread.running)
+        _wait_for(lambda: engine.sessions and not server.desk.thread.running_answers)
         assert ask(server, CHAT, HELLO).json["choices"][0]["message"]["content"] == "Hello"
         data = b"".join(iter(lambda: slow.recv(1 << 20), b"")).decode()
     events = [json.loads(line[6:]) for line in data.splitlines() if line.startswith("data: {")]
@@ -130,10 +130,10 @@ def test_a_slow_reader_holds_nobody_up_and_gets_the_whole_answer():
 def test_what_a_slow_reader_has_not_read_is_joined_to_one_piece():
     engine = ScriptedEngine([Answer("a bit of text " * 40)])
 
-    async def pieces(desk: Desk) -> list[str]:
+    async def pieces(desk: EngineConnection) -> list[str]:
         texts = []
         async for event in desk.events(lambda engine: engine.session().send("Hello")):
-            while desk.thread.running:
+            while desk.thread.running_answers:
                 await asyncio.sleep(0.01)
             texts += [event.text] if isinstance(event, TextPiece) else []
         return texts
@@ -190,7 +190,7 @@ def test_a_client_that_goes_away_ends_its_answer(streams):
         with socket.create_connection(_place(server)) as client:
             client.sendall(_post(CHAT, {**HELLO, "stream": streams}))
             _wait_for(lambda: server.desk.tokens > 9)
-        _wait_for(lambda: server.desk.thread.running == 0)
+        _wait_for(lambda: server.desk.thread.running_answers == 0)
         assert len(engine.sessions[0].turns[-1].text) < 5 * 20_000
         assert ask(server, CHAT, HELLO).status == 200
 
@@ -233,7 +233,7 @@ def test_a_bug_in_mid_stream_is_its_last_event(caplog, path, name):
     with live_server(lambda: engine) as server:
         reply = ask(server, path, body)
         assert reply.status == 200
-        _wait_for(lambda: server.desk.thread.running == 0)
+        _wait_for(lambda: server.desk.thread.running_answers == 0)
         lines = reply.text.split("\n")
         events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
         last = events[-1].get("response", events[-1])
@@ -373,14 +373,14 @@ def test_the_document_describes_errors_nulls_and_what_is_refused(scripted, serve
         ("/apply-template", "TemplateBody", {"messages": nobody}),
         ("/v1/responses", "ResponseBody", {"input": " "}),
         ("/v1/responses", "ResponseBody", {"input": []}),
-        ("/v1/messages", "MessagesBody", _message([{"type": "document"}])),
-        (CHAT, "ChatBody", _message([{"type": "input_audio"}])),
+        ("/v1/messages", "MessagesBody", _message_fields([{"type": "document"}])),
+        (CHAT, "ChatBody", _message_fields([{"type": "input_audio"}])),
         ("/detokenize", "DetokenizeBody", {"tokens": [-1]}),
     ):
         told = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}}
         assert ask(served, path, body).status == 400
         assert not Draft202012Validator(told).is_valid(body), body
-        sound = {"tokens": [5], "input": "a", **_message("a")}
+        sound = {"tokens": [5], "input": "a", **_message_fields("a")}
         assert Draft202012Validator(told).is_valid(sound)
     assert ask(served, CHAT, {"messages": blank}).status == 400
     assert "not blank" in fields["messages"]["description"]
@@ -393,15 +393,15 @@ def test_an_address_for_others_needs_a_key_and_a_port_must_be_free():
     assert "box.local" in ServerOptions(names=["box.local"]).hosts
     with pytest.raises(BadOption, match="port=70000"):
         ServerOptions(port=70000)
-    with listener("127.0.0.1", 0) as taken:
+    with listening_socket("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(BadOption, match="it is in use"):
-            listener("127.0.0.1", port)
+            listening_socket("127.0.0.1", port)
     with pytest.raises(BadOption, match=r"cannot listen at nowhere\.invalid"):
-        listener("nowhere.invalid", 0)
+        listening_socket("nowhere.invalid", 0)
 
 
-def _message(content):
+def _message_fields(content):
     return {"messages": [{"role": "user", "content": content}], "max_tokens": 1}
 
 

@@ -74,15 +74,15 @@ CASES = [
     (messages.ToolFields, BetaToolParam, {"name": "a"}, TOOL),
     (messages.ChoiceFields, ToolChoiceToolParam, {"type": "auto"}, {"name"}),
     (messages.Thinking, ThinkingConfigEnabledParam, {"type": "enabled"}, {"display"}),
-    (messages.Block, TextBlockParam, {"type": "text"}, {"cache_control", "citations"}),
+    (messages.ContentBlock, TextBlockParam, {"type": "text"}, {"cache_control", "citations"}),
     (
-        messages.Block,
+        messages.ContentBlock,
         ToolUseBlockParam,
         {"type": "tool_use"},
         {"cache_control", "caller", "toolset_name"},
     ),
     (
-        messages.Block,
+        messages.ContentBlock,
         ToolResultBlockParam,
         {"type": "tool_result"},
         {"cache_control", "toolset_name"},

@@ -6,7 +6,7 @@ from concurrent.futures import Future, wait
 import pytest
 
 import mlx_engine
-from mlx_engine.service.engine_thread import Busy, EngineThread
+from mlx_engine.service.engine_thread import EngineThread, TooManyAnswers
 from mlx_engine.values.conversation import GenerationFinished, RoundFinished, TextPiece
 from mlx_engine.values.errors import BadPrompt, EngineMisuse, ModelNotFound
 from mlx_engine.values.options import GenerationOptions, SamplingOptions
@@ -16,7 +16,7 @@ GREEDY = SamplingOptions(temperature=0)
 
 @pytest.fixture(scope="module")
 def thread():
-    made = EngineThread(mlx_engine.load, parallel=2, waiting=1)
+    made = EngineThread(mlx_engine.load, most_at_once=2, most_waiting=1)
     made.start()
     made.opened.result(60)
     yield made
@@ -73,7 +73,7 @@ def test_a_stopped_answer_ends_and_says_nothing_more(thread):
     asked.stop()
     assert asked.done.result(60) is None
     assert not isinstance(heard[-1], GenerationFinished)
-    assert thread.call(lambda engine: thread.running).result(60) == 0
+    assert thread.call(lambda engine: thread.running_answers).result(60) == 0
 
 
 def test_an_error_ends_its_own_answer_alone(thread):
@@ -90,9 +90,9 @@ def test_an_error_ends_its_own_answer_alone(thread):
 
 def test_more_answers_than_may_wait_are_refused(thread):
     asked = [thread.answer(continuation("import os", 400), lambda event: None) for _ in range(3)]
-    with pytest.raises(Busy, match="3 answers"):
+    with pytest.raises(TooManyAnswers, match="3 answers"):
         thread.answer(continuation("import os"), lambda event: None)
-    assert (thread.running, thread.waiting) == (2, 1)
+    assert (thread.running_answers, thread.waiting_answers) == (2, 1)
     for answer in asked:
         answer.stop()
     wait([answer.done for answer in asked], 60)

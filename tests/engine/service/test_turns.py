@@ -6,7 +6,7 @@ from concurrent.futures import Future
 import pytest
 from scripted_models import WorkerEngine
 
-from mlx_engine.service.engine_thread import Answering, EngineThread, NoModel
+from mlx_engine.service.engine_thread import EngineThread, NoModel, QueuedAnswer
 from mlx_engine.values.conversation import Event, RoundFinished
 from mlx_engine.values.errors import EngineMisuse
 from mlx_engine.values.options import UNQUANTISED, CacheOptions
@@ -22,7 +22,7 @@ class Turns:
     def __init__(self, parallel: int = 2) -> None:
         self.thread = EngineThread(WorkerEngine, parallel)
         self.log: list[str] = []
-        self.asked: list[Answering] = []
+        self.asked: list[QueuedAnswer] = []
 
     def ask(
         self,
@@ -40,7 +40,7 @@ class Turns:
                 after()
                 yield ROUND
 
-        self.asked.append(self.thread.answer(events, lambda _: None, chat, is_alone=alone))
+        self.asked.append(self.thread.answer(events, lambda _: None, chat, runs_alone=alone))
 
     def run(self) -> str:
         """Until all answers have ended or failed."""
@@ -90,15 +90,15 @@ def test_a_model_waits_for_chats_ends_guests_and_serves_those_that_wait(begun):
     turns, old = Turns(parallel=1), WorkerEngine()
     turns.thread._open = lambda: old
 
-    def use() -> None:
+    def use_engine() -> None:
         turns.log.append("!")
-        turns.thread.use(WorkerEngine())
+        turns.thread.use_engine(WorkerEngine())
 
     def want() -> None:
         if turns.log.count("b") == begun and len(turns.asked) == 3:
-            turns.asked.append(turns.thread.replace(use))
+            turns.asked.append(turns.thread.queue_engine_change(use_engine))
 
-    turns.ask("a", rounds=5, chat="1", after=lambda: turns.thread.post(want))
+    turns.ask("a", rounds=5, chat="1", after=lambda: turns.thread.run_soon(want))
     turns.ask("b", rounds=100)
     turns.ask("c")
     log = turns.run()
@@ -117,13 +117,13 @@ def test_a_load_hears_at_once_that_a_question_behind_it_is_withdrawn():
 
     def load() -> None:
         turns.asked[0].stop()
-        turns.thread.post(lambda: heard.append(True))
-        turns.thread.catch_up()
+        turns.thread.run_soon(lambda: heard.append(True))
+        turns.thread.run_posted_functions()
         heard.append(turns.asked[0].done.done())
 
-    turns.thread.post(lambda: turns.asked.append(turns.thread.replace(load)))
-    turns.thread.post(lambda: turns.ask("a", chat="1"))
-    turns.thread.post(turns.asked.reverse)
+    turns.thread.run_soon(lambda: turns.asked.append(turns.thread.queue_engine_change(load)))
+    turns.thread.run_soon(lambda: turns.ask("a", chat="1"))
+    turns.thread.run_soon(turns.asked.reverse)
     turns.thread.start()
     turns.thread.call(lambda _: None).result(TIMEOUT_S)
     turns.asked[-1].done.result(TIMEOUT_S)
@@ -140,16 +140,16 @@ def test_without_a_model_everything_that_needs_one_fails_and_the_thread_goes_on(
     for failed in (called, turns.asked[0].done):
         with pytest.raises(NoModel, match="open one"):
             failed.result(TIMEOUT_S)
-    turns.thread.post(lambda: turns.thread.use(WorkerEngine()))
+    turns.thread.run_soon(lambda: turns.thread.use_engine(WorkerEngine()))
     assert turns.thread.call(lambda engine: engine.tokenize("a b")).result(TIMEOUT_S) == [1, 1]
     turns.thread.close()
 
 
 def test_an_error_of_a_posted_function_is_reported_and_survived():
     reported = list[BaseException]()
-    thread = EngineThread(WorkerEngine, report=reported.append)
+    thread = EngineThread(WorkerEngine, report_error=reported.append)
     thread.start()
-    thread.post(lambda: 1 // 0)
+    thread.run_soon(lambda: 1 // 0)
     thread.call(lambda _: None).result(TIMEOUT_S)
     thread.close()
     assert isinstance(reported[0], ZeroDivisionError)
@@ -165,7 +165,7 @@ def test_work_while_idle_gives_way_and_goes_on():
         return len(worked) == 3
 
     turns.ask("a", chat="1")
-    turns.thread.post(lambda: turns.thread.when_idle(work))
+    turns.thread.run_soon(lambda: turns.thread.when_idle(work))
     turns.thread.start()
     done.result(TIMEOUT_S)
     turns.thread.close()
@@ -190,7 +190,7 @@ def test_an_engine_is_warmed_up_while_nothing_is_answered():
         if thread.engine is not None and thread.engine.left == 0 and not warmed.done():
             warmed.set_result(None)
 
-    thread = EngineThread(Cold, after_turns=after_turns)
+    thread = EngineThread(Cold, after_each_step=after_turns)
     thread.start()
     warmed.result(TIMEOUT_S)
     thread.call(lambda engine: None).result(TIMEOUT_S)
@@ -201,10 +201,10 @@ def test_an_engine_is_warmed_up_while_nothing_is_answered():
 def test_an_engine_gives_way_to_others_but_not_to_the_answer_that_ends():
     """Its upkeep runs at the end of each answer, which still counts as running then."""
     turns, seen = Turns(), list[bool]()
-    turns.ask("a", rounds=1, chat="1", after=lambda: seen.append(turns.thread.is_awaited()))
+    turns.ask("a", rounds=1, chat="1", after=lambda: seen.append(turns.thread.has_other_work()))
     turns.run()
     turns = Turns()
-    turns.ask("a", rounds=1, chat="1", after=lambda: seen.append(turns.thread.is_awaited()))
+    turns.ask("a", rounds=1, chat="1", after=lambda: seen.append(turns.thread.has_other_work()))
     turns.ask("b", chat="2")
     turns.run()
     assert seen == [False, True]

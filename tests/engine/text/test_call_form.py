@@ -12,7 +12,7 @@ from mlx_engine.text.call_form import bound_calls
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.grammar import GrammarTokens
 from mlx_engine.text.tokenizer_folder import read_tokenizer
-from mlx_engine.text.tool_calls import ToolMarkers, ToolReader, markers_of
+from mlx_engine.text.tool_calls import ToolMarkers, ToolReader, tool_markers_of
 from mlx_engine.values.conversation import Message, TextPiece, Tool, ToolCall
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import GenerationOptions
@@ -97,23 +97,23 @@ class Bound:
 
     def __init__(self, tokens, tokenizer, template, tools, markers=None, **options):
         self.tokenizer = tokenizer
-        self.markers = markers or markers_of(template.source, lambda text: False)
+        self.markers = markers or tool_markers_of(template.source, lambda text: False)
         self.tools = tools
         limits = GenerationOptions(**options)
         lark = bound_calls(template, self.markers, tokenizer, tools, limits)
-        self.start = tokens.bind(limits, None, None, lark)
+        self.start = tokens.bind_grammar(limits, None, None, lark)
 
     def takes(self, text):
         """Whether the text is a whole answer."""
         ids = self.tokenizer.encode(text)
-        rows = self.start.fresh().allowed(ids)
+        rows = self.start.reset_copy().allowed_tokens(ids)
         return len(rows) == len(ids) + 1 and bool(rows[-1][next(iter(self.tokenizer.end_ids))])
 
     def walk(self, seed, most=600):
         """A random answer."""
-        draw, grammar, ids = random.Random(seed), self.start.fresh(), []
+        draw, grammar, ids = random.Random(seed), self.start.reset_copy(), []
         while len(ids) < most:
-            row = np.flatnonzero(grammar.allowed(())[0])
+            row = np.flatnonzero(grammar.allowed_tokens(())[0])
             token = int(draw.choice(list(row)))
             if token in self.tokenizer.end_ids:
                 return self.tokenizer.decode(ids, keep_special=True)
@@ -213,12 +213,12 @@ def test_markers_that_are_special_tokens_are_these_tokens(tokens, tokenizer):
     template = template_of(f"<|im_start|>tool{JSON}<|endoftext|>")
     for options in ({"must_call": ("find",)}, {}):
         bound = Bound(tokens, tokenizer, template, [PLACE], markers, **options)
-        grammar = bound.start.fresh()
+        grammar = bound.start.reset_copy()
         text = '<|im_start|>tool{"name": "find", "arguments": {"city": "x"}}'
         ids = tokenizer.encode(text)
-        assert len(grammar.allowed(ids)) == len(ids) + 1
+        assert len(grammar.allowed_tokens(ids)) == len(ids) + 1
         spelled = [token for c in text for token in tokenizer.encode(c)]
-        assert len(grammar.allowed(spelled)) <= 1 or not options
+        assert len(grammar.allowed_tokens(spelled)) <= 1 or not options
 
 
 @pytest.mark.parametrize(

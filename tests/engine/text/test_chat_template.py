@@ -306,7 +306,7 @@ def test_a_template_tells_what_it_asks_for() -> None:
 
 def test_dates_come_from_the_clock() -> None:
     template = ChatTemplate(
-        "{{ strftime_now('%d %b %Y') }}", {}, "x", now=lambda: datetime(2024, 7, 26)
+        "{{ strftime_now('%d %b %Y') }}", {}, "x", current_time=lambda: datetime(2024, 7, 26)
     )
     assert template.render(ASK, add_generation_prompt=True) == "26 Jul 2024"
 

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from tiny_tokenizer import make_tiny_tokenizer
 from tokenizers import decoders, models, pre_tokenizers
 
-from mlx_engine.text.channels import THINKING, Header, Markers, Matcher, opens_thinking
+from mlx_engine.text.channels import (
+    THINKING,
+    MessageHeader,
+    StringMatcher,
+    ThinkingMarkers,
+    opens_thinking,
+)
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.text.tokenizer_folder import read_tokenizer
@@ -166,7 +172,9 @@ def split(tokenizer: Tokenizer, text: str, **how: Any) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("row", THINKING, ids=lambda row: row.opening)
-def test_thinking_of_every_family(tmp_path: Path, tokenizer: Tokenizer, row: Markers) -> None:
+def test_thinking_of_every_family(
+    tmp_path: Path, tokenizer: Tokenizer, row: ThinkingMarkers
+) -> None:
     """As special tokens, as ordinary ones, and spelled; by the model and by the template."""
     texts = [row.opening, row.closing]
     made = [marked_tokenizer(tmp_path / str(i), *texts, special=i == 1) for i in (0, 1)]
@@ -310,8 +318,8 @@ def test_a_special_token_that_is_a_stop_string_ends_the_text(stop: str) -> None:
 
 
 def test_a_header_without_an_end_is_text_soon() -> None:
-    assert Header.parse("final " + "x" * 500).is_text
-    assert Header.parse("x" * 500) == Header("", "x" * 500)
+    assert MessageHeader.parse("final " + "x" * 500).contains_message_text
+    assert MessageHeader.parse("x" * 500) == MessageHeader("", "x" * 500)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +346,7 @@ def test_a_call_of_gpt_oss_is_shown_with_its_marker_where_tools_are(header, show
 
 def test_texts_are_found_in_what_repeats_itself() -> None:
     long = "ab" * 500 + "c"
-    matcher, state = Matcher((long, "bab" * 300, "bc", "c")), 0
+    matcher, state = StringMatcher((long, "bab" * 300, "bc", "c")), 0
     for character in "ab" * 2000:
         state = matcher.next_state(state, character)
         assert not matcher.matches(state)

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlx_engine.text.tool_calls import FORMS as ALL_FORMS
-from mlx_engine.text.tool_calls import MARKERS, ToolReader, markers_of, parse_calls, typed
+from mlx_engine.text.tool_calls import (
+    MARKERS,
+    ToolReader,
+    convert_to_schema_type,
+    parse_calls,
+    tool_markers_of,
+)
 from mlx_engine.values.conversation import TextPiece, Tool, ToolCall
 
 WEATHER = Tool(
@@ -95,7 +101,9 @@ FORMS = {
 def reader_for(text):
     """Of a model whose template spells the markers in the text."""
     rows = [row for row in MARKERS if text.startswith(row.opening)]
-    return ToolReader(markers_of(" ".join(r.sign or r.opening for r in rows), no_token), [WEATHER])
+    return ToolReader(
+        tool_markers_of(" ".join(r.sign or r.opening for r in rows), no_token), [WEATHER]
+    )
 
 
 def no_token(text):
@@ -234,13 +242,13 @@ def test_thinking_is_left_alone():
     ],
 )
 def test_the_schema_decides_an_arguments_type(text, schema, value):
-    assert typed(text, schema) == value
-    assert type(typed(text, schema)) is type(value)
+    assert convert_to_schema_type(text, schema) == value
+    assert type(convert_to_schema_type(text, schema)) is type(value)
 
 
 def test_a_model_without_markers_has_those_of_hermes():
-    assert markers_of("", no_token) == MARKERS[:1]
-    assert markers_of("", lambda token: token == "[TOOL_CALLS]")[0].opening == "[TOOL_CALLS]"
+    assert tool_markers_of("", no_token) == MARKERS[:1]
+    assert tool_markers_of("", lambda token: token == "[TOOL_CALLS]")[0].opening == "[TOOL_CALLS]"
 
 
 MARKS = ("<tool_call>", "</tool_call>", "<function=a>", "[ARGS]", '{"name": "a"')

@@ -28,8 +28,8 @@ def test_sizes_are_those_of_the_arrays(
     parts = {**headers.parts.trunk, **{f"head.{k}": v for k, v in headers.heads.tensors.items()}}
     arrays = load_gguf_arrays(parts, None, None)
     held = sum(array.nbytes for array in arrays.values())
-    assert describe(headers, LoadOptions(), metal=True).nbytes == held
-    unpacked = describe(headers, LoadOptions(), metal=False, packed=False)
+    assert describe(headers, LoadOptions(), has_metal=True).nbytes == held
+    unpacked = describe(headers, LoadOptions(), has_metal=False, packed=False)
     in_floats = 4 * unpacked.parameters
     assert (
         unpacked.nbytes == in_floats if form == "dense" else 0.3 < unpacked.nbytes / in_floats < 0.4
@@ -51,7 +51,7 @@ def test_a_loaded_model_tells_what_it_holds(tmp_path: Path) -> None:
     inspected = mlx_engine.inspect(path)
     assert told.nbytes > inspected.nbytes
     assert inspected.without_metal is not None
-    here = inspected.on(metal=False)
+    here = inspected.for_machine(has_metal=False)
     assert told.memory_needed(9) == here.memory_needed(9)
     assert (told.quantisation, told.groups) == (here.quantisation, here.groups)
     assert {reason.code for reason in here.declined} <= {reason.code for reason in told.declined}

@@ -52,7 +52,7 @@ def test_reads_metadata_of_every_kind(file: Path, version: int) -> None:
     assert [*header.tensors] == ["a.weight", "b.weight"]
     tensor = header.tensors["b.weight"]
     assert (tensor.type.name, tensor.shape, tensor.nbytes) == ("Q8_0", (1, 64), 68)
-    assert tensor.blocks(map_file(file)).tobytes() == Q8.data
+    assert tensor.rows_as_bytes(map_file(file)).tobytes() == Q8.data
 
 
 def test_what_the_gguf_package_writes_is_read(file: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_the_gguf_package_writes_is_read(file: Path) -> None:
     header = read_gguf_header(file)
     assert header.metadata["general.architecture"] == "llama"
     tensor = header.tensors["w"]
-    assert tensor.blocks(map_file(file)).view(np.float32).tolist()[2] == [8, 9, 10, 11]
+    assert tensor.rows_as_bytes(map_file(file)).view(np.float32).tolist()[2] == [8, 9, 10, 11]
 
 
 def nested(depth: int) -> RawValue:
@@ -197,7 +197,7 @@ def test_what_is_forgotten_can_be_read_again(tmp_path: Path) -> None:
     path.write_bytes(gguf_bytes({}, [RawTensor("w", 0, values.shape, values.tobytes())]))
     tensor, data = read_gguf_header(path).tensors["w"], map_file(path)
     for _ in range(2):
-        assert tensor.blocks(data).tobytes() == values.tobytes()
+        assert tensor.rows_as_bytes(data).tobytes() == values.tobytes()
         release_pages(data, tensor)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf.file import Half
 from mlx_engine.loading.gguf.header import read_gguf_header
-from mlx_engine.loading.gguf.part import Placement, split_into_parts
+from mlx_engine.loading.gguf.part import Placement, arrays_of_tensor
 from mlx_engine.loading.gguf.weights import load_gguf_arrays
 from mlx_engine.values.errors import BadModelFile
 
@@ -42,7 +42,7 @@ def loaded(
         tensors.append(RawTensor("w.scale", 0, (1,), np.float32(factor).tobytes()))
     file.write_bytes(gguf_bytes({}, tensors))
     header = read_gguf_header(file)
-    parts = split_into_parts(
+    parts = arrays_of_tensor(
         header.tensors["w.weight"], place, header.tensors.get("w.scale"), "BF16"
     )
     arrays = load_gguf_arrays({part.name: part for part in parts}, None, None, mx.float32)
@@ -73,7 +73,7 @@ def test_halves_on_a_gpu_are_the_nearest(tmp_path: Path, name: str, half: Half) 
     file.write_bytes(gguf_bytes({}, [raw]))
     tensor = read_gguf_header(file).tensors["w.weight"]
     parts = {
-        part.name: part for part in split_into_parts(tensor, Placement("w.weight"), None, half)
+        part.name: part for part in arrays_of_tensor(tensor, Placement("w.weight"), None, half)
     }
     wide = load_gguf_arrays(parts, None, None, mx.float32)
     kept = load_gguf_arrays(parts, None, None)
@@ -91,7 +91,7 @@ def test_a_number_too_large_for_float32(tmp_path: Path) -> None:
     file.write_bytes(gguf_bytes({}, [raw]))
     tensor = read_gguf_header(file).tensors["w.weight"]
     parts = {
-        part.name: part for part in split_into_parts(tensor, Placement("w.weight"), None, "F16")
+        part.name: part for part in arrays_of_tensor(tensor, Placement("w.weight"), None, "F16")
     }
     with pytest.raises(BadModelFile, match="not numbers"):
         load_gguf_arrays(parts, None, None, mx.float32)
@@ -105,7 +105,7 @@ def test_an_infinite_scale_of_what_is_unpacked(tmp_path: Path) -> None:
     file.write_bytes(gguf_bytes({}, [raw]))
     tensor = read_gguf_header(file).tensors["w.weight"]
     parts = {
-        part.name: part for part in split_into_parts(tensor, Placement("w.weight"), None, "F16")
+        part.name: part for part in arrays_of_tensor(tensor, Placement("w.weight"), None, "F16")
     }
     with pytest.raises(BadModelFile, match="not numbers"):
         load_gguf_arrays(parts, None, None, mx.float32)
@@ -133,7 +133,7 @@ def test_a_factor_beside_floats(tmp_path: Path, kind: KINDS) -> None:
     file.write_bytes(gguf_bytes({}, tensors))
     header = read_gguf_header(file)
     factor_there = header.tensors["w.scale"]
-    parts = split_into_parts(header.tensors["w.weight"], Placement("w.weight"), factor_there, "F16")
+    parts = arrays_of_tensor(header.tensors["w.weight"], Placement("w.weight"), factor_there, "F16")
     arrays = load_gguf_arrays({part.name: part for part in parts}, None, None, mx.float32)
     wanted = stored.astype(np.float32) * np.float32(0.37)
     np.testing.assert_allclose(arrays["w.weight"], wanted, rtol=6e-4)
