@@ -605,12 +605,12 @@ def test_wherever_the_disk_is_full_nothing_is_left_over(tmp_path, monkeypatch, c
     monkeypatch.setattr(*CALLS[call])
     files = saved_rows(tmp_path, "model", 8)
     files.wait()
-    assert files.trouble.code == "prompt-files-unwritten"
+    assert files.newest_trouble.code == "prompt-files-unwritten"
     assert not list(tmp_path.glob("*/*"))
     monkeypatch.undo()
     files = saved_rows(tmp_path, "model", 8)
     files.wait()
-    assert files.trouble is None
+    assert files.newest_trouble is None
     assert len(list(tmp_path.glob("*/*"))) == 1
 
 

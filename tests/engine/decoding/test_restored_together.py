@@ -70,7 +70,7 @@ def test_restored_or_fresh_alone_or_three_at_once(subjects, kind, bits):
     prompts = [[*beginning, 8, number, 9] for number, beginning in enumerate(BEGINNINGS)]
     for turn, way in enumerate(WAYS.values()):
         asked = {"max_tokens": 5, "sampling": way, "ignore_eos": True, "cache": cache}
-        truth = [subject.reset_copy.generate(it, draft=OFF, **asked).tokens for it in prompts]
+        truth = [subject.fresh.generate(it, draft=OFF, **asked).tokens for it in prompts]
         for number, depth in enumerate((0, 1, 4)):
             engine = subject[(number + turn) % 2]
             more = {**asked, "draft": subject.draft(depth)}
