@@ -198,4 +198,4 @@ def test_the_largest_that_fits_is_suggested():
     ],
 )
 def test_a_link_leads_back(model):
-    assert read_hub_link(model.link) == model
+    assert read_hub_link(model.shortest_link) == model

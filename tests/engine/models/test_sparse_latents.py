@@ -236,11 +236,11 @@ def test_saved_rows_hold_the_keys_of_indexers(opened):
     model.forward(mx.array([tiny.tokens[:start]]), whole)
     whole.commit(start)
     for layer, empty in zip(whole.layers, filled.layers, strict=True):
-        empty.fill(layer.rows(0, start))
+        empty.replace_rows(layer.rows(0, start))
     rest = mx.array([tiny.tokens[start:]])
     assert mx.array_equal(model.forward(rest, filled), model.forward(rest, whole))
     with pytest.raises(ValueError, match="not both"):
-        filled.layers[0].fill(whole.layers[1].rows(0, start))
+        filled.layers[0].replace_rows(whole.layers[1].rows(0, start))
 
 
 @pytest.mark.parametrize("most", [1, 5])
