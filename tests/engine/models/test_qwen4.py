@@ -1,6 +1,7 @@
 """Qwen3.8-Flash-Next: trunk and MTP head against transformers, and a table that stays on disk."""
 
 import json
+import resource
 
 import mlx.core as mx
 import numpy as np
@@ -265,6 +266,29 @@ FORMS = {
     "bfloat16": lambda rows: {"weight": rows.astype(mx.bfloat16)},
     "fp8": in_fp8,
 }
+
+
+def test_a_table_of_4_gigabytes_takes_no_memory(small, tmp_path):
+    """Neither does a file of it, which is empty here."""
+    place = copied(small, tmp_path / "m")
+    edit_tensors(place, lambda arrays: {n: a for n, a in arrays.items() if ".shard_" not in n})
+    edit_config(place, ngram_vocab_size_base=4_000_000)
+    (place / "model.safetensors").rename(place / "model-00001-of-00002.safetensors")
+    config = json.loads((place / "config.json").read_text())
+    (ngrams,) = (b.ngrams for b in family_for("qwen4_exp", config, "m").spec.blocks if b.ngrams)
+    rows, width = ngrams.table_shape
+    told = {"dtype": "F32", "shape": [rows, width], "data_offsets": [0, rows * width * 4]}
+    text = json.dumps({"model.layers.0.ple.ple_embedding.ngram_embedding.weight": told}).encode()
+    with (place / "model-00002-of-00002.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + rows * width * 4)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    engine = mlx_engine.load(place)
+    assert engine.description.parameters > 1e9
+    assert engine.description.nbytes < 1e7
+    engine.logits(small.tokens)
+    engine.close()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
 
 
 @pytest.mark.parametrize("form", FORMS)
