@@ -82,7 +82,7 @@ OF_TYPES = {
         *("chunk_size", "expand", "mamba_proj_bias", "mamba_ssm_cache_dtype", "num_logits_to_keep"),
         *("moe_shared_expert_overlap", "rescale_prenorm_residual", "residual_in_fp32"),
         *("time_step_floor", "time_step_max", "time_step_min", "use_mamba_kernels"),
-        "num_nextn_predict_layers",
+        *("attention_bias", "num_nextn_predict_layers"),
     },
     "qwen4_exp_text": {"split_ngram_parts"},
     "smollm3": {"sliding_window"},
