@@ -192,7 +192,7 @@ def test_rounds_begun_ahead_hold_one_more_copy_of_the_states():
     """As is planned where there is a GPU."""
     model = tiny_model(3, TinySizes(layers=2, value_heads=16, linear_dim=128))
     most = {}
-    for looks_ahead in (False, False, True):  # once for layers to get ready
+    for looks_ahead in (True, False, True):  # once for layers and tables of sines to get ready
         source = MtpDraft(model.heads, DraftOptions())
         sequence = SequenceState(model, source)
         depths, before = Weighed(sequence, [1]), live()
