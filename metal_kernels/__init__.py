@@ -3,8 +3,9 @@
 A pass of a few rows reads each weight once, and a row has the same bits whatever stands beside it.
 choice.py says which kernel a model goes through, by shape, format and chip. None has run on a GPU
 yet: an emulator compiles the same source as C++ (tests/metal_emulator), finds races and bad
-addresses, and counts. Of 4-bit weights, beside stock MLX, with integer work among instructions as
-another GPU's compiler makes them a weight (instructions.py), bfloat16 from M3 on, float16 before:
+addresses, and counts. The table compares 4-bit products with stock MLX's. Instructions are counted
+per weight, integer ones included, in code of a compiler for another GPU (instructions.py), with
+bfloat16 activations from M3 on and float16 before:
 
 | rows in a pass | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 |
 |---|---|---|---|---|---|---|---|---|---|

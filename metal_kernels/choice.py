@@ -180,7 +180,7 @@ class Kernels:
         return self.row_counts(name, work)
 
     def may_run_kernel(self, name: KernelName, work: KernelWork) -> bool:
-        """Whether the named kernel does this work, now or possibly after its trial."""
+        """Whether the named kernel does this work now, or may once it was checked and timed."""
         verdict = self.verdict(name, work)
         is_open = verdict is None or self.needs_timing(name, work)
         return self._can_run_kernel(name, work) and (is_open or bool(self.row_counts(name, work)))

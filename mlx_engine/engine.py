@@ -173,7 +173,7 @@ class Engine:
 
     @property
     def parts(self) -> ModelParts:
-        """Model, tokenizer, template and the other parts of a generation, for bench/."""
+        """Model, tokenizer, chat template and all else that an answer needs, for bench/."""
         self._check()
         return self._parts
 

@@ -4,8 +4,8 @@ Affine: w = scale * q + bias, q of 2 to 8 bits, groups of 32, 64 or 128. A row i
 stream of bits: value j lies at bits [j * BITS, (j + 1) * BITS). Eight values are exactly BITS
 bytes; a unit has so many of them that it is whole words of 32 bits and no more than a group: 32
 values at 2, 3 and 5 bits, 16 at 4, 6 and 8. A shift costs M1 and M2 four masks, so values of 4 and
-8 bits are taken two at a time, and every other nibble where it lies: (scale / 16) (16 q) = scale q,
-exact for scales above 2^-122.
+8 bits are taken two at a time, and every other nibble where it lies: a nibble in place is 16 q, and
+(scale / 16) * (16 q) = scale * q, exact for scales above 2^-122.
 
 mxfp4 (groups of 32, power-of-two scales) and nvfp4 (groups of 16, E4M3 scales): a value is E2M1,
 scale * {0, 0.5, 1, 1.5, 2, 3, 4, 6} with a sign in bit 3, low nibble first, and without an offset

@@ -158,7 +158,7 @@ class KernelSteps(NamedTuple):
     def advance_state(self, state: mx.array) -> mx.array:
         """Apply these steps of the delta rule to a recurrent state; returns the new state.
 
-        The delta-rule kernel does it, with one new row of zeros.
+        The delta-rule kernel replays the steps, given a new row of zeros that changes nothing.
         """
         if 1 not in self.counts:
             steps = ReplaySteps(*(part.squeeze(0) for part in self.steps))

@@ -88,7 +88,7 @@ class Chat:
         return self.session.messages not in ((), self.saved)
 
     def show_answer_of(self, begin_answer: Callable[[], Iterator[Event]]) -> bool:
-        """Show an answer that Ctrl-C can stop; prints an error and returns False."""
+        """Show an answer that Ctrl-C can stop; return True, or print an error and return False."""
         try:
             with stopped_by_interrupt(self.session.stop), self.screen.keys_unechoed():
                 self.screen.show_answer(begin_answer())

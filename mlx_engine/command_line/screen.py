@@ -131,7 +131,7 @@ class Screen:
 
     @property
     def line_width(self) -> int:
-        """Cells of a terminal line, also without control codes, where rich does not ask."""
+        """Width of the terminal in cells; asks the system, as rich would not without colours."""
         with suppress(OSError, ValueError):
             return os.get_terminal_size(self.answers.file.fileno()).columns or self.answers.width
         return self.answers.width

@@ -434,7 +434,7 @@ class Lookahead:
         drafter, depth = self._state.drafter, self._settings.draft.depth
         if drafter.lookup is not None:
             self._policy.set_batch(self._batch_limits)
-            if self._policy.would_copy(drafter.offers(self._last), depth):
+            if self._policy.would_copy_passage(drafter.offers(self._last), depth):
                 return False
         self._choice = self._choose()
         # on the host's processor it would run in the time of this round, and look cheap

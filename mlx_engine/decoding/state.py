@@ -158,7 +158,7 @@ class SequenceState:
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Context of a running answer: the tokens are not dropped, unless an error is raised."""
+        """Context of a running answer: nobody frees the caches; an error drops them."""
         self.is_busy = True
         try:
             yield
@@ -219,9 +219,9 @@ class SequenceState:
         self._add_checkpoint(self._lazy_snapshot())
         return read
 
-    def _add_checkpoint(self, here: Checkpoint) -> None:
+    def _add_checkpoint(self, checkpoint: Checkpoint) -> None:
         others = [place for place in self.checkpoints if place.length != len(self.tokens)]
-        self.checkpoints = thin_checkpoints([*others, here])
+        self.checkpoints = thin_out_checkpoints([*others, checkpoint])
         self.evaluate()
 
     def add_checkpoint_if_far(self) -> None:
@@ -306,7 +306,7 @@ class SequenceState:
 
     def _longest_snapshot(self, common: int) -> Checkpoint:
         """Return the longest snapshot of at most `common` tokens, an empty one if need be."""
-        drafter = self.drafter.earlier(common) if self.caches.keeps_all_rows else None
+        drafter = self.drafter.earlier_rows(common) if self.caches.keeps_all_rows else None
         if drafter is not None:
             return Checkpoint(
                 drafter.length, self.caches.snapshot_at_length(drafter.length), drafter
@@ -344,21 +344,21 @@ class SequenceState:
         return self.caches.nbytes + self.drafter.nbytes
 
 
-def thin_checkpoints(places: Sequence[Checkpoint]) -> list[Checkpoint]:
+def thin_out_checkpoints(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     """Keep at most CHECKPOINTS checkpoints of a conversation, with the first and the newest.
 
     Drops the one whose neighbours are closest together, relative to its distance from the end; a
     checkpoint made in the middle of a prompt is dropped as if they were four times closer.
     """
-    kept = list(places)
+    kept = list(checkpoints)
     end = kept[-1].length + 1
 
-    def missed(n: int) -> float:
+    def unread_tokens(n: int) -> float:
         gap = (kept[n + 1].length - kept[n - 1].length) / (end - kept[n].length)
         return gap / 4 if kept[n].is_on_the_way else gap
 
     while len(kept) > CHECKPOINTS:
-        del kept[min(range(1, len(kept) - 1), key=missed)]
+        del kept[min(range(1, len(kept) - 1), key=unread_tokens)]
     return kept
 
 

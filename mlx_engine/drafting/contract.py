@@ -43,7 +43,7 @@ def empty_draft() -> Draft:
     return Draft(mx.zeros((0,), dtype=mx.int32))
 
 
-class Offer(NamedTuple):
+class DraftOffer(NamedTuple):
     """A drafter's offer to draft in the next round.
 
     chance: the drafter's estimate that a token is accepted, None when it has none. is_long: the
@@ -83,7 +83,8 @@ class DraftRequest(NamedTuple):
     """A request to a drafter for `depth` tokens after the newest token of a conversation.
 
     last: the newest token of the conversation, which no model has read yet, int32 [1]; lazy.
-    position: index in the conversation of the first token to draft. by: whose offer was taken.
+    position: index in the conversation of the first token to draft. by: the draft source, as in
+    statistics.
     """
 
     depth: int
@@ -111,17 +112,17 @@ class ReadRows(NamedTuple):
         return ReadRows(self.tokens[:count], self.hidden[:, :count], picked)
 
 
-class Rows(NamedTuple):
+class UnreadRowArrays(NamedTuple):
     """Input of an MTP head: tokens int [T], hidden states of the positions before [1, T, H]."""
 
     tokens: mx.array
     hidden: mx.array
 
-    def last(self, count: int) -> "Rows":
+    def last(self, count: int) -> "UnreadRowArrays":
         """Copy the newest `count` rows (tokens and hidden states), so that the others are freed."""
         if self.tokens.shape[0] <= count:
             return self
-        return Rows(self.tokens[-count:], mx.contiguous(self.hidden[:, -count:]))
+        return UnreadRowArrays(self.tokens[-count:], mx.contiguous(self.hidden[:, -count:]))
 
 
 class DrafterSnapshot(NamedTuple):
@@ -135,7 +136,7 @@ class DrafterSnapshot(NamedTuple):
     length: int
     caches: tuple[CachesSnapshot, ...] = ()
     newest: mx.array | None = None
-    waiting: tuple[tuple[Rows, ...], ...] = ()
+    waiting: tuple[tuple[UnreadRowArrays, ...], ...] = ()
 
     @property
     def nbytes(self) -> int:

@@ -18,7 +18,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from mlx_engine.drafting.contract import ALONE, DEEPEST, BatchLimits, Choice, Offer
+from mlx_engine.drafting.contract import ALONE, DEEPEST, BatchLimits, Choice, DraftOffer
 from mlx_engine.drafting.record import (
     FIRST_LOSS,
     NO_OTHERS,
@@ -101,7 +101,7 @@ class SourcePolicy:
         ms = costs.ms[: min(deepest, self._deepest) + 1]
         if not others.chats:
             return [tokens[depth] * ms[0] / cost for depth, cost in enumerate(ms)]
-        ms = [cost / costs.at_equal_depth(depth, 1.0, others) for depth, cost in enumerate(ms)]
+        ms = [cost / costs.scaled_round_ms(depth, 1.0, others) for depth, cost in enumerate(ms)]
         theirs = others.chats * tokens[min(DEEPEST, round(others.rows / others.chats) - 1)]
         plain = (theirs + 1) / ms[0]
         speeds = [(theirs + tokens[depth]) / cost for depth, cost in enumerate(ms)]
@@ -112,7 +112,7 @@ class SourcePolicy:
         return _best(self.gains(chance, deepest))
 
     @property
-    def can_pay(self) -> bool:
+    def can_afford_loss(self) -> bool:
         """Whether drafting is faster than plain decoding if every drafted token is accepted."""
         ms = self.costs.ms
         depths = range(1, min(self._deepest, len(ms) - 1) + 1)
@@ -124,11 +124,11 @@ class SourcePolicy:
 
         False for the first draft of all, so that its source reads everything.
         """
-        return (self.acceptance.is_measured or not self.can_pay) and not self.best()
+        return (self.acceptance.is_measured or not self.can_afford_loss) and not self.best()
 
     def why_never(self) -> Reason | None:
         """Return why even drafts that are always accepted are slower; None if they are not."""
-        return None if self.can_pay else self._why_parked()
+        return None if self.can_afford_loss else self._why_parked()
 
     def rest(self) -> Choice | None:
         """Return the choice of a source that pauses, and count down; None if it may draft."""
@@ -155,7 +155,7 @@ class SourcePolicy:
         self._parked = self._choice(0, self._why_parked(chance))
         if chance is None:
             self._cooldown = COOLDOWN
-            is_due = self.can_pay or self._plain_rounds >= HOPELESS_COOLDOWN
+            is_due = self.can_afford_loss or self._plain_rounds >= HOPELESS_COOLDOWN
             tried = max(range(1, len(gains)), key=gains.__getitem__, default=0)
             if is_due and tried and ms[tried] <= most_ms:
                 return self._choice(tried)
@@ -202,7 +202,7 @@ class SourcePolicy:
             "a step with one guess takes {ratio:.2f} times as long as one without",
             ratio=ms[1] / ms[0],
         )
-        if not self.can_pay:
+        if not self.can_afford_loss:
             words = Words("Drafting is paused: {cost}, so no guess can help.", cost=cost)
             return Reason("parked-cost", words)
         if self._chats > 1 and 0 in self.record.costs:
@@ -308,14 +308,17 @@ class DepthPolicy:
         self._sources[by].begin(record, passes, self._batch.other_chats)
 
     def plan(
-        self, offers: Sequence[Offer], depth: int | Literal["auto"], nothing: Reason | None
+        self,
+        offers: Sequence[DraftOffer],
+        depth: int | Literal["auto"],
+        drafts_nothing: Reason | None,
     ) -> Choice:
         """Choose draft source and depth of the next round from the drafters' offers.
 
-        depth: the user's option. nothing: the reason where there are no offers.
+        depth: the user's option. drafts_nothing: the reason where there are no offers.
         """
         self._is_off, self._pausing = depth == 0, None
-        self._planned = self._choose(offers, depth) if offers else Choice(0, nothing)
+        self._planned = self._choose(offers, depth) if offers else Choice(0, drafts_nothing)
         return self._planned
 
     def rest(self) -> Choice | None:
@@ -327,7 +330,9 @@ class DepthPolicy:
             return self._planned
         return None if self._pausing is None else self._pausing.rest()
 
-    def would_copy(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> bool:
+    def would_copy_passage(
+        self, offers: Sequence[DraftOffer], depth: int | Literal["auto"]
+    ) -> bool:
         """Whether the next round would draft by prompt lookup, which needs the newest token."""
         offer = self._choose_offer(offers, depth) if offers else None
         if offer is None or offer.by != "prompt-lookup":
@@ -356,7 +361,7 @@ class DepthPolicy:
             source = self.source(choice.by)
             source.others = others
             depth = min(drafted, len(source.costs.ms) - 1)
-            took_ms = source.costs.at_equal_depth(depth, milliseconds, others)
+            took_ms = source.costs.scaled_round_ms(depth, milliseconds, others)
             own_ms = took_ms if after.depth == choice.depth else None
             if not (after.depth or before.drafted):
                 both_ms = took_ms + max(0.0, before.milliseconds - source.costs.ms[0])
@@ -368,13 +373,13 @@ class DepthPolicy:
         for name, source in self._sources.items():
             source.others, took_ms = others, milliseconds
             if others.chats or self._batch.other_chats:
-                took_ms = source.costs.at_equal_depth(0, milliseconds, others)
+                took_ms = source.costs.scaled_round_ms(0, milliseconds, others)
             if not neighbour:
                 source.learn_plain(took_ms, saves=not self._is_off)
             elif name == by:
                 source.charge(took_ms, 1, min(neighbour, len(source.costs.ms) - 1))
 
-    def _choose(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> Choice:
+    def _choose(self, offers: Sequence[DraftOffer], depth: int | Literal["auto"]) -> Choice:
         offer = self._choose_offer(offers, depth)
         if depth != "auto":
             why = _too_deep(offer.limit) if offer.limit < depth else None
@@ -386,7 +391,9 @@ class DepthPolicy:
         self._pausing = self.source(offer.by)
         return self._pausing.next(offer.chance, deepest)
 
-    def _choose_offer(self, offers: Sequence[Offer], depth: int | Literal["auto"]) -> Offer:
+    def _choose_offer(
+        self, offers: Sequence[DraftOffer], depth: int | Literal["auto"]
+    ) -> DraftOffer:
         """Choose an offer of the draft sources: a long copy that pays, else the fastest."""
         first = offers[0]
         is_set = depth != "auto" or len(offers) == 1
@@ -394,7 +401,7 @@ class DepthPolicy:
             return first
         return max(offers, key=lambda offer: max(self._gains_of(offer)))
 
-    def _gains_of(self, offer: Offer) -> list[float]:
+    def _gains_of(self, offer: DraftOffer) -> list[float]:
         return self.source(offer.by).gains(offer.chance, offer.limit)
 
 

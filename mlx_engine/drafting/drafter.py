@@ -20,10 +20,10 @@ from mlx_engine.drafting.contract import (
     ROWS_OF_A_PROMPT,
     Draft,
     DrafterSnapshot,
+    DraftOffer,
     DraftRequest,
-    Offer,
     ReadRows,
-    Rows,
+    UnreadRowArrays,
     empty_draft,
 )
 from mlx_engine.drafting.lookup import PromptLookup
@@ -64,7 +64,7 @@ class Drafter(ABC):
     reads_hidden: bool = False
     can_follow: bool = False
     target: Model | None = None
-    offer: Offer | None = None
+    offer: DraftOffer | None = None
     adapting: Sequence[OutputHead] = ()
     lookup: PromptLookup | None = None
     is_ready = True
@@ -143,7 +143,7 @@ class Drafter(ABC):
         One round after `commit`, where rounds are begun ahead.
         """
         if self.lookup is not None:
-            self.lookup.ngrams.extend(tokens)
+            self.lookup.ngrams.extend_match(tokens)
         for output in self.adapting:
             output.append(tokens)
 
@@ -151,7 +151,7 @@ class Drafter(ABC):
         """Read committed rows not read yet, unless paused; return how many a head has read."""
         return 0
 
-    def offers(self, newest: int, forced: int = 0) -> tuple[Offer, ...]:
+    def offers(self, newest: int, forced: int = 0) -> tuple[DraftOffer, ...]:
         """Return the drafter's offers for the next round, the preferred one first.
 
         A copy by prompt lookup is preferred where its match is long. newest: the last token that
@@ -159,7 +159,7 @@ class Drafter(ABC):
         where nothing else can draft.
         """
         if forced:
-            return (Offer("grammar", FORCED_CHANCE, limit=min(forced, DEEPEST)),)
+            return (DraftOffer("grammar", FORCED_CHANCE, limit=min(forced, DEEPEST)),)
         if not self.is_ready:
             return ()
         own = () if self.offer is None else (self.offer,)
@@ -168,7 +168,7 @@ class Drafter(ABC):
         passage = self.lookup.find(newest)
         if passage is None:
             return own
-        copy = Offer("prompt-lookup", passage.chance, passage.is_long, DEEPEST)
+        copy = DraftOffer("prompt-lookup", passage.chance, passage.is_long, DEEPEST)
         return (copy, *own) if passage.is_long else (*own, copy)
 
     def copy(self, request: DraftRequest) -> Draft:
@@ -191,7 +191,7 @@ class Drafter(ABC):
         caches = tuple(caches.snapshot() for caches in self.caches)
         return DrafterSnapshot(self.length, caches, self._newest)
 
-    def earlier(self, length: int) -> DrafterSnapshot | None:
+    def earlier_rows(self, length: int) -> DrafterSnapshot | None:
         """Return the largest length up to `length` that `restore` can reach without a snapshot.
 
         None where the caches no longer hold the rows before it.
@@ -211,7 +211,7 @@ class Drafter(ABC):
         for mine, theirs in zip(self.caches, other.caches, strict=True):
             mine.take_over(theirs)
         if self.lookup is not None:
-            self.lookup.shorten(0)
+            self.lookup.shorten_match(0)
         self.restore(snapshot)
 
     def restore(self, snapshot: DrafterSnapshot) -> None:
@@ -220,7 +220,7 @@ class Drafter(ABC):
             caches.restore(memory)
         self._length, self._newest, self._count = snapshot.length, snapshot.newest, None
         if self.lookup is not None:
-            self.lookup.shorten(snapshot.length)
+            self.lookup.shorten_match(snapshot.length)
 
     def arrays(self) -> list[mx.array]:
         """Arrays that hold the drafter's state, to evaluate so that no graph grows."""
@@ -247,19 +247,19 @@ class UncountedRows(NamedTuple):
     last row that counts is that of the newest token.
     """
 
-    rows: Rows
+    rows: UnreadRowArrays
     counted: RowCount
 
-    def first(self, count: int) -> Rows:
+    def first(self, count: int) -> UnreadRowArrays:
         """Return the first `count` rows, once the host knows how many count."""
-        return Rows(self.rows.tokens[:count], self.rows.hidden[:, :count])
+        return UnreadRowArrays(self.rows.tokens[:count], self.rows.hidden[:, :count])
 
 
 class BeforeDraft(NamedTuple):
     """State of an MTP head's caches and unread rows before a draft, to undo that draft with."""
 
     place: CachesSnapshot
-    waiting: tuple[Rows, ...]
+    waiting: tuple[UnreadRowArrays, ...]
     open: UncountedRows | None
 
 
@@ -270,7 +270,7 @@ class UnreadRows(NamedTuple):
     is drafted; None for the last.
     """
 
-    rows: Rows
+    rows: UnreadRowArrays
     true_rows: int | RowCount
     newest: mx.array | None = None
 
@@ -289,21 +289,21 @@ class HeadMemory:
         self.head, self.can_join = head, can_join
         self.caches = head.make_head_caches(bits)
         self.gap = self.unread = 0
-        self.waiting: list[Rows] = []
+        self.waiting: list[UnreadRowArrays] = []
         self.open: UncountedRows | None = None
 
-    def replace_waiting(self, waiting: Sequence[Rows]) -> None:
+    def replace_waiting(self, waiting: Sequence[UnreadRowArrays]) -> None:
         """Replace the committed rows that the MTP head has not read yet."""
         self.waiting, self.unread = list(waiting), 0
         for rows in waiting:
             self.unread += rows.tokens.shape[0]
 
-    def wait(self, rows: Rows) -> None:
+    def wait(self, rows: UnreadRowArrays) -> None:
         """Keep committed rows for the MTP head's next pass."""
         self.waiting.append(rows)
         self.unread += rows.tokens.shape[0]
 
-    def leave_out(self, kept: int) -> None:
+    def drop_unread_rows(self, kept: int) -> None:
         """Drop unread rows of the MTP head, the oldest first, all but `kept`.
 
         Sets `gap`, for kept = 0 even if no row was unread.
@@ -319,7 +319,7 @@ class HeadMemory:
         self.gap = self.caches.length
         self.replace_waiting(newest)
 
-    def read(self, drafted: Sequence[Rows] = ()) -> mx.array:
+    def read(self, drafted: Sequence[UnreadRowArrays] = ()) -> mx.array:
         """Have the MTP head read all unread rows, then drafted rows, whose cache rows do not stay.
 
         Returns the head's states [1, T, H] of all of them; open rows stay unread.
@@ -330,7 +330,7 @@ class HeadMemory:
         self.caches.commit(true_rows)
         return states
 
-    def begin_draft(self, newest: Rows | None) -> BeforeDraft:
+    def begin_draft(self, newest: UnreadRowArrays | None) -> BeforeDraft:
         """Prepare a draft after the newest token's row; return the state to `undo` it with.
 
         newest: None where that row is the last open one that counts.
@@ -342,7 +342,7 @@ class HeadMemory:
             self.wait(newest)
         return before
 
-    def take_unread(self, drafted: Sequence[Rows] = ()) -> UnreadRows:
+    def take_unread(self, drafted: Sequence[UnreadRowArrays] = ()) -> UnreadRows:
         """Return all unread rows, then `open` ones and drafted ones, as input of the next pass.
 
         They no longer count as unread.
@@ -359,7 +359,7 @@ class HeadMemory:
             order = mx.arange(count.most + len(drafted))
             behind = order + mx.where(order < count.rows, 0, count.most - count.rows)
             order = mx.minimum(behind, rows.tokens.shape[0] - 1)
-            rows = Rows(mx.take(rows.tokens, order), mx.take(rows.hidden, order, axis=1))
+            rows = UnreadRowArrays(mx.take(rows.tokens, order), mx.take(rows.hidden, order, axis=1))
         return UnreadRows(rows, count, count.length_after(len(drafted) - 1))
 
     def undo(self, before: BeforeDraft) -> None:
@@ -373,23 +373,24 @@ class HeadMemory:
         elif opened is not None and known > 1:
             self.wait(opened.first(known - 1))
 
-    def missing(self, rows: int) -> int:
+    def count_missing_rows(self, rows: int) -> int:
         """Return how many of a conversation's first `rows` rows were dropped unread."""
         return max(0, rows - self.caches.length - self.unread)
 
-    def within(self, rows: int, missing: int) -> int:
-        """Return the caches' length after a conversation's first `rows` rows, less `missing`.
+    def length_without_missing(self, rows: int, missing_rows: int) -> int:
+        """Return how many rows the head's caches hold after a conversation's first `rows` rows.
 
-        0 if that is less than `gap`: the dropped rows would lie right before the next row.
+        missing_rows: rows at the end that the head has not read. 0 where the rows that were dropped
+        unread (`gap`) would lie right before the next row.
         """
-        return rows - missing if rows - missing >= self.gap else 0
+        return rows - missing_rows if rows - missing_rows >= self.gap else 0
 
     def flush(self) -> int:
         """Have the MTP head read its newest unread rows, in chunks; return their number.
 
         Older ones than ROWS_OF_A_PROMPT are dropped.
         """
-        self.leave_out(ROWS_OF_A_PROMPT)
+        self.drop_unread_rows(ROWS_OF_A_PROMPT)
         waiting, count = self.waiting, self.unread
         self.replace_waiting(())
         for rows in waiting:
@@ -401,9 +402,9 @@ class HeadMemory:
         return count
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
+def joined(parts: Sequence[UnreadRowArrays]) -> UnreadRowArrays:
     """Concatenate rows (tokens and hidden states) into one block."""
     if len(parts) == 1:
         return parts[0]
     tokens, hidden = zip(*parts, strict=True)
-    return Rows(mx.concatenate(list(tokens)), mx.concatenate(list(hidden), axis=1))
+    return UnreadRowArrays(mx.concatenate(list(tokens)), mx.concatenate(list(hidden), axis=1))

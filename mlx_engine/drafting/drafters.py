@@ -16,8 +16,8 @@ from mlx_engine.drafting.contract import (
     DEEPEST,
     Draft,
     DrafterSnapshot,
+    DraftOffer,
     DraftRequest,
-    Offer,
     ReadRows,
     empty_draft,
 )
@@ -157,7 +157,7 @@ class FeatureDraft(Drafter):
     def __init__(self, model: FeatureDrafter, options: DraftOptions, bits: CacheBits = 16) -> None:
         super().__init__(options, model.make_caches(bits))
         self.limit = model.limit
-        self.offer = Offer("model", limit=model.limit)
+        self.offer = DraftOffer("model", limit=model.limit)
         self.target: FeatureModel = model.target
         self._model = model
         self._waiting: list[mx.array] = []

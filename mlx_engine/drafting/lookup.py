@@ -36,7 +36,7 @@ class Match(NamedTuple):
 class NgramMap:
     """A conversation's tokens, and where each sequence of SHORT or LONG tokens ended last.
 
-    `shorten` undoes `extend` exactly.
+    `shorten_match` undoes `extend_match` exactly.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class NgramMap:
         lists = [self.tokens, *self._replaced.values()]
         return sum(map(getsizeof, (*lists, *self._ends.values()))) + 64 * len(self.tokens)
 
-    def extend(self, tokens: Sequence[int]) -> None:
+    def extend_match(self, tokens: Sequence[int]) -> None:
         """Append tokens to the conversation and note where its n-grams end."""
         for token in tokens:
             self.tokens.append(token)
@@ -59,7 +59,7 @@ class NgramMap:
                 self._replaced[length].append(ends.get(key, 0))
                 ends[key] = len(self.tokens)
 
-    def shorten(self, count: int) -> None:
+    def shorten_match(self, count: int) -> None:
         """Drop all tokens of the conversation but the first `count`, with their n-grams."""
         while len(self.tokens) > count:
             for length, ends in self._ends.items():
@@ -91,7 +91,7 @@ class _Guess(NamedTuple):
     token: int
 
 
-class Passage(NamedTuple):
+class CopiedPassage(NamedTuple):
     """An earlier passage that could be copied, and the chance that its next token is right.
 
     is_long: LONG tokens before it are the newest ones.
@@ -108,9 +108,9 @@ class HitRates:
         self._hits = {SHORT: 0.0, LONG: 0.0}
         self._guesses = {SHORT: 0.0, LONG: 0.0}
 
-    def chance(self, length: int) -> float:
+    def acceptance_chance(self, length: int) -> float:
         """Return the estimated chance that the next guess by a match of this length is right."""
-        prior = FIRST_CHANCE if length == SHORT else self.chance(SHORT)
+        prior = FIRST_CHANCE if length == SHORT else self.acceptance_chance(SHORT)
         return (self._hits[length] + prior) / (self._guesses[length] + 1)
 
     def add(self, length: int, *, is_hit: bool) -> None:
@@ -132,12 +132,12 @@ class PromptLookup:
         """Number of the conversation's tokens before the newest."""
         return len(self.ngrams.tokens)
 
-    def shorten(self, count: int) -> None:
+    def shorten_match(self, count: int) -> None:
         """Drop all tokens of the conversation but the first `count`."""
-        self.ngrams.shorten(count)
+        self.ngrams.shorten_match(count)
         self._guess = None
 
-    def find(self, newest: int) -> Passage | None:
+    def find(self, newest: int) -> CopiedPassage | None:
         """Find a passage to copy behind the token `newest`, if such copies were right lately."""
         self._check_guess(newest)
         match = self.ngrams.match(newest)
@@ -145,8 +145,8 @@ class PromptLookup:
             return None
         token = self._copy_passage(match, newest, 1)[0]
         self._guess = _Guess(self.length + 1, match.length, token)
-        chance = self.rates.chance(match.length)
-        return None if chance < LEAST_CHANCE else Passage(chance, match.length == LONG)
+        chance = self.rates.acceptance_chance(match.length)
+        return None if chance < LEAST_CHANCE else CopiedPassage(chance, match.length == LONG)
 
     def copy(self, newest: int, count: int) -> list[int]:
         """Copy the `count` tokens after the match; a copy that reaches the end of the text repeats.

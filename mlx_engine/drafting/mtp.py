@@ -26,10 +26,10 @@ from mlx_engine.drafting.contract import (
     ROWS_OF_A_PROMPT,
     Draft,
     DrafterSnapshot,
+    DraftOffer,
     DraftRequest,
-    Offer,
     ReadRows,
-    Rows,
+    UnreadRowArrays,
     empty_draft,
 )
 from mlx_engine.drafting.drafter import (
@@ -90,7 +90,7 @@ class HeadDrafter(Drafter):
         self._memories = [HeadMemory(head, bits, can_join=can_join) for head in heads]
         super().__init__(options, *(memory.caches for memory in self._memories))
         self.limit = limit
-        self.offer = Offer(by, limit=limit)
+        self.offer = DraftOffer(by, limit=limit)
         self._outputs: Sequence[OutputHead | None] = [None] * len(heads)
         self._open: UncountedRows | None = None
         self._verified: list[BeforeDraft] = []
@@ -108,22 +108,22 @@ class HeadDrafter(Drafter):
         if depth == 0 or (self._newest is None and self._open is None):
             return empty_draft()
         picks = DraftPicks(sampler, request.position, depth, self.options)
-        newest: Rows | None = None
+        newest: UnreadRowArrays | None = None
         if self._open is None:
             assert self._newest is not None
-            newest = Rows(request.last, self._newest)
+            newest = UnreadRowArrays(request.last, self._newest)
         self._drafted_from = [memory.begin_draft(newest) for memory in self._memories]
         first, loops = self._memories[0], len(self._memories) == 1
         step = yield HeadPass(first, first.take_unread(), self._outputs[0])
         true_rows = first.caches.temporary_snapshot()
-        drafted = [Rows(picks.pick(step.logits), step.state)]
+        drafted = [UnreadRowArrays(picks.pick(step.logits), step.state)]
         for turn in range(1, depth):
             if loops:
                 step = yield HeadPass(first, UnreadRows(drafted[-1], 1), self._outputs[0])
             else:
                 unread = self._memories[turn].take_unread(drafted)
                 step = yield HeadPass(self._memories[turn], unread, self._outputs[turn])
-            drafted.append(Rows(picks.pick(step.logits), step.state))
+            drafted.append(UnreadRowArrays(picks.pick(step.logits), step.state))
         first.caches.restore(true_rows)
         return Draft(picks.tokens(), depth)
 
@@ -133,7 +133,7 @@ class HeadDrafter(Drafter):
         has_draft = bool(self._drafted_from)
         if not isinstance(count, int):
             assert rows.picked is not None
-            self._open = UncountedRows(Rows(rows.picked, rows.hidden), count)
+            self._open = UncountedRows(UnreadRowArrays(rows.picked, rows.hidden), count)
             self._verified, self._drafted_from = self._drafted_from, []
             for memory in self._memories:
                 memory.open = self._open
@@ -141,14 +141,16 @@ class HeadDrafter(Drafter):
         tokens, hidden = rows.tokens, rows.hidden
         if count < tokens.shape[0]:
             tokens, hidden = tokens[:count], hidden[:, :count]
-        waiting: Rows | None = None
+        waiting: UnreadRowArrays | None = None
         if self._newest is None or has_draft:
             # the very first token has no state before it; or the last draft has read its row
-            waiting = Rows(tokens[1:], hidden[:, :-1]) if count > 1 else None
+            waiting = UnreadRowArrays(tokens[1:], hidden[:, :-1]) if count > 1 else None
         elif count == 1:
-            waiting = Rows(tokens, self._newest)
+            waiting = UnreadRowArrays(tokens, self._newest)
         else:
-            waiting = Rows(tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1))
+            waiting = UnreadRowArrays(
+                tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1)
+            )
         self._newest = _last_row(hidden)
         if waiting is not None:
             for memory in self._memories:
@@ -242,7 +244,7 @@ class MtpDraft(HeadDrafter):
         return super().nbytes + sum(rows.hidden.nbytes for rows in self._most_waiting)
 
     @property
-    def _most_waiting(self) -> Sequence[Rows]:
+    def _most_waiting(self) -> Sequence[UnreadRowArrays]:
         """Unread rows of the head with the most of them, which include those of all other heads."""
         return max(self._memories, key=lambda memory: memory.unread).waiting
 
@@ -277,7 +279,7 @@ class MtpDraft(HeadDrafter):
         self._length += rows.tokens.shape[0]
         self._newest = None
         for memory in self._memories:
-            memory.leave_out(0)
+            memory.drop_unread_rows(0)
 
     def _limit_waiting(self, *, has_draft: bool) -> None:
         """Leave out old unread rows, many at a time; read those a draft left to later heads."""
@@ -285,7 +287,7 @@ class MtpDraft(HeadDrafter):
         for memory in self._memories:
             if self.is_paused or not has_draft:
                 if memory.unread >= 2 * room:
-                    memory.leave_out(room)
+                    memory.drop_unread_rows(room)
             elif memory.unread >= FLUSH_ROWS:
                 memory.flush()
 
@@ -301,11 +303,11 @@ class MtpDraft(HeadDrafter):
         """Snapshot the rows that the heads have read, and the newest ones that they have not."""
         found = super().snapshot()
         for memory in self._memories:
-            memory.leave_out(ROWS_OF_A_PROMPT)
+            memory.drop_unread_rows(ROWS_OF_A_PROMPT)
         waiting = tuple(tuple(memory.waiting) for memory in self._memories)
         return found._replace(waiting=waiting)
 
-    def earlier(self, length: int) -> DrafterSnapshot | None:
+    def earlier_rows(self, length: int) -> DrafterSnapshot | None:
         """Return the length one token back, whose hidden state comes when that token is read again.
 
         Heads that lack the rows before it begin anew there.
@@ -314,11 +316,11 @@ class MtpDraft(HeadDrafter):
             return None
         self._resolve()
         self._undo_draft()
-        missing = [memory.missing(self.length - 1) for memory in self._memories]
+        missing = [memory.count_missing_rows(self.length - 1) for memory in self._memories]
         both = list(zip(self._memories, missing, strict=True))
         place = min([length - 1, *(memory.caches.length + left_out for memory, left_out in both)])
         kept = (
-            memory.caches.snapshot_at_length(memory.within(place, left_out))
+            memory.caches.snapshot_at_length(memory.length_without_missing(place, left_out))
             for memory, left_out in both
         )
         return DrafterSnapshot(place, tuple(kept))
@@ -327,7 +329,7 @@ class MtpDraft(HeadDrafter):
     def restore(self, snapshot: DrafterSnapshot) -> None:
         super().restore(snapshot)
         for memory in self._memories:
-            memory.gap = memory.caches.length if memory.missing(self._length - 1) else 0
+            memory.gap = memory.caches.length if memory.count_missing_rows(self._length - 1) else 0
 
     @override
     def arrays(self) -> list[mx.array]:

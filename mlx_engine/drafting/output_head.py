@@ -153,7 +153,7 @@ class OutputShelf:
         self._copies = WeakValueDictionary[int, PackedOutput]()
 
     def take(self, options: DraftOptions) -> tuple[OutputHead | None, ...]:
-        """Return an output matrix for each MTP head as the options ask; None for the head's own.
+        """Return the output head of each MTP head by `options.output`; None for the head's own.
 
         Heads that share a matrix share an output head. Reduced vocabularies belong to one chat.
         """

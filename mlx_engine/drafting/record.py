@@ -158,7 +158,7 @@ class RoundCosts:
             self.ms[depth] = ms = known if known > ms else ms
             before = table
 
-    def at_equal_depth(self, depth: int, milliseconds: float, others: OtherChats) -> float:
+    def scaled_round_ms(self, depth: int, milliseconds: float, others: OtherChats) -> float:
         """Estimate the milliseconds of a round as if all chats in its pass drafted `depth` tokens.
 
         milliseconds: of the round as it ran, in a pass with the rows of `others`.

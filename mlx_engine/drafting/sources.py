@@ -72,13 +72,15 @@ class DraftKit:
             return self.small.why_not if self.small else NO_DRAFT_MODEL
         return None
 
-    def make(self, options: DraftOptions, bits: CacheBits = 16, *, with_model: bool) -> Drafter:
+    def make(
+        self, options: DraftOptions, bits: CacheBits = 16, *, uses_draft_model: bool
+    ) -> Drafter:
         """Make a drafter for a conversation; opens the draft model. Raises EngineError.
 
-        bits: of the drafter's keys and values. with_model: whether the model that the options name
-        can draft.
+        bits: of the drafter's keys and values. uses_draft_model: whether the model that the options
+        name can draft.
         """
-        drafter = self._make_model_drafter(options, bits) if with_model else NoDraft()
+        drafter = self._make_model_drafter(options, bits) if uses_draft_model else NoDraft()
         if _uses_lookup(options):
             drafter.options, drafter.lookup = options, PromptLookup()
         return drafter
@@ -167,7 +169,7 @@ class Drafting:
             sequence.use(NoDraft())
         never = self._why_never(options)
         if never is not None and sequence.drafter.target is not None:
-            sequence.use(self._kit.make(options, with_model=False))  # the target as it is
+            sequence.use(self._kit.make(options, uses_draft_model=False))  # the target as it is
             self._purpose = _DrafterKind(options.source, with_model=False)
         self.follow(sequence, options)
         sequence.drafter.is_paused = options.depth == 0 or self._skips_prompt(options)
@@ -243,12 +245,12 @@ class Drafting:
         """Make the drafter that the options ask for, without its model if that cannot be read."""
         try:
             bits, wanted = sequence.cache.head_bits, self._wanted_purpose(options)
-            source = self._kit.make(options, bits, with_model=wanted.with_model)
+            source = self._kit.make(options, bits, uses_draft_model=wanted.with_model)
             if options.depth != 0:
                 source.prepare()
         except EngineError as error:
             self._note_unreadable(options, error)
-            source = self._kit.make(options, with_model=False)
+            source = self._kit.make(options, uses_draft_model=False)
         self._purpose = self._wanted_purpose(options)
         sequence.use(source)
 

@@ -316,7 +316,7 @@ def _missing_tensor(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shap
 def _misshapen_tensor(
     tensors: Mapping[str, TensorInfo], origin: str, family: Family, wanted: Mapping[str, Shape]
 ) -> str | None:
-    """Describe the first MTP head tensor of a wrong shape, or None; packed weights by rows only."""
+    """Describe the first misshapen MTP head tensor; of packed weights only rows are compared."""
     for name, tensor in tensors.items():
         if name not in wanted:
             continue

@@ -58,7 +58,7 @@ REPEATS = 4
 
 
 def are_exact_rows_too_slow(exact_rows: ExactRows, requested_numerics: AskedNumerics) -> bool:
-    """Whether exact rows are so slow that numerics "auto" gives them up."""
+    """Whether bit-equal rows cost too much for `numerics="auto"`, which then uses fast kernels."""
     return requested_numerics == "auto" and exact_rows.cost > MOST_COST
 
 

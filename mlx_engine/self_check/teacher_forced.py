@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metal_kernels.tile_product import MOST_ROWS as ROWS
-from mlx_engine.drafting.contract import Rows
+from mlx_engine.drafting.contract import UnreadRowArrays
 from mlx_engine.drafting.drafter import HeadMemory
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
@@ -147,13 +147,13 @@ def head_logits(
         return made
     memories = [HeadMemory(head, bits) for head in heads]
     for row in range(rows):
-        drafted: list[Rows] = []
+        drafted: list[UnreadRowArrays] = []
         for turn, memory in enumerate(memories):
-            memory.wait(Rows(tokens[row + 1 : row + 2], hidden[:, row : row + 1]))
+            memory.wait(UnreadRowArrays(tokens[row + 1 : row + 2], hidden[:, row : row + 1]))
             if row + turn < rows:
                 state = memory.read(drafted)[:, -1:]
                 made[turn, row] = np.array(heads[turn].mtp_logits(state)[0, 0].astype(mx.float32))
-                drafted.append(Rows(tokens[row + turn + 2 : row + turn + 3], state))
+                drafted.append(UnreadRowArrays(tokens[row + turn + 2 : row + turn + 3], state))
     return made
 
 

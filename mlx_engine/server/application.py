@@ -292,10 +292,10 @@ def _add_errors(app: FastAPI) -> None:
 
 
 def _describe_validation_errors(errors: Sequence[Any]) -> tuple[str, str]:
-    """Return the place of an error of validation, and words on it.
+    """Return the path of the field that failed validation, and a message about it.
 
-    Where a field has one of several types, errors inside the type that was given count, since they
-    have the longest place.
+    Where a field may have one of several types, the error with the longest path is reported: it
+    lies inside the type that was sent.
     """
     if errors[0]["type"] == "json_invalid":
         return "body", f"it is not JSON ({errors[0]['ctx']['error']})"

@@ -36,9 +36,9 @@ class QueuedAnswer:
     """A queued or running answer, or a queued change of the model.
 
     done: finished with None or with the error that ended the answer. chat: answers of one chat run
-    one after the other; None for a guest, such as an HTTP client: a limited number of guests is
-    answered at once. runs_alone: runs after all earlier entries and before all later ones.
-    ends_client_answers: waits for answers of chats only, as it ends those of guests.
+    one after the other; None for a client without a chat, as over HTTP: a limited number of them
+    is answered at once. runs_alone: runs after all earlier entries and before all later ones.
+    ends_client_answers: waits for answers of chats only, as it ends those of clients.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class QueuedAnswer:
 class EngineThread:
     """Serves the engine in use, which `use` replaces, until `close`.
 
-    most_at_once: guests that are answered at once; most_waiting: guests that may wait for their
+    most_at_once: clients that are answered at once; most_waiting: clients that may wait for their
     turn. after_each_step: called after a round of every answer, and after work while idle.
     report_error: called with errors without a caller.
     """
@@ -137,12 +137,12 @@ class EngineThread:
 
     @property
     def running_answers(self) -> int:
-        """Number of guests' answers (as of HTTP clients) that are being generated."""
+        """Number of answers to clients, as over HTTP, that are being generated."""
         return min(self._client_answers, self._parallel)
 
     @property
     def waiting_answers(self) -> int:
-        """Number of guests' answers that wait for an earlier one to end."""
+        """Number of answers to clients, as over HTTP, that wait for an earlier one to end."""
         return max(0, self._client_answers - self._parallel)
 
     @property
@@ -241,7 +241,7 @@ class EngineThread:
     def queue_engine_change(self, function: Callable[[], None]) -> QueuedAnswer:
         """Queue a function that calls `use`, behind the answers of chats queued so far.
 
-        Running answers of guests end with an error; waiting ones run afterwards.
+        Running answers of clients end with an error; waiting ones run afterwards.
         """
 
         def begin() -> Iterator[Event]:
@@ -281,7 +281,7 @@ class EngineThread:
         return bool(self._urgent or self._calls or self.is_closing or others)
 
     def run_posted_functions(self) -> None:
-        """Run posted functions and remove withdrawn answers; called in the middle of loads, too."""
+        """Run functions of `run_soon` and remove answers stopped early; also during loads."""
         for _ in range(len(self._urgent)):
             self._run_and_report_errors(self._urgent.popleft())
         for answer in [answer for answer in self._answers if answer.was_stopped_early]:

@@ -80,9 +80,9 @@ class GgufVocabulary:
         return found
 
     def piece_scores(self) -> NDArray[np.float64]:
-        """Scores of SentencePiece tokens by id; descending where a GGUF file has none.
+        """Scores of SentencePiece tokens by id.
 
-        So, too, where all are equal.
+        Without scores in the GGUF file, or where all are equal, they descend with the id.
         """
         count = len(self.tokens)
         found = _read_numbers_array(self.table, "tokenizer.ggml.scores", count, "fiu", self.origin)

@@ -151,9 +151,9 @@ class ToolReader:
             yield from self._close_block(body, "", TextPiece(""))
 
     def _text_before_block(self) -> str:
-        """Take the text before the next opening marker, which opens a block, off the held text.
+        """Remove the text before the next opening marker from the held text, and return it.
 
-        Without one, an end that may begin a marker stays.
+        Without a marker, an end of the text that may be the beginning of one stays held.
         """
         held = self._held
         places = [(held.find(row.opening), row) for row in self._markers]

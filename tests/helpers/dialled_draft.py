@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 
-from mlx_engine.drafting.contract import Draft, DraftRequest, Offer
+from mlx_engine.drafting.contract import Draft, DraftOffer, DraftRequest
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.sampling.sampler import Sampler
 
@@ -22,10 +22,10 @@ class DialledDraft(NoDraft):
         self._right = right
         self._vocabulary = vocabulary
 
-    def offers(self, newest: int, forced: int = 0) -> tuple[Offer, ...]:
+    def offers(self, newest: int, forced: int = 0) -> tuple[DraftOffer, ...]:
         """A draft, as from a small model."""
         del newest
-        return (Offer("model"),)
+        return (DraftOffer("model"),)
 
     def draft(self, wanted: DraftRequest, sampler: Sampler) -> Draft:
         """`wanted.depth` tokens, the first few of them right."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlx_engine.drafting.contract import ROWS_AFTER_PAUSE, BatchLimits, Choice, Offer
+from mlx_engine.drafting.contract import ROWS_AFTER_PAUSE, BatchLimits, Choice, DraftOffer
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.record import DraftRecords, OtherChats, PassCosts
 from mlx_engine.values.options import MAX_DEPTH
@@ -205,7 +205,7 @@ class Outcome(NamedTuple):
 
 def planned(policy: DepthPolicy, before: Choice | None) -> Choice:
     """The policy's next choice, as a chat with MTP heads asks for it."""
-    return policy.plan((Offer("mtp"),), "auto", None)
+    return policy.plan((DraftOffer("mtp"),), "auto", None)
 
 
 def auto(

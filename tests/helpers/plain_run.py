@@ -13,7 +13,7 @@ from mlx_engine.decoding.prompt import Prompt
 from mlx_engine.decoding.round import Limits
 from mlx_engine.decoding.scheduler import BatchScheduler, outcome_reader
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.contract import BatchLimits, Choice, Offer
+from mlx_engine.drafting.contract import BatchLimits, Choice, DraftOffer
 from mlx_engine.drafting.drafter import Drafter
 from mlx_engine.drafting.record import OtherChats
 from mlx_engine.models.contract import Model
@@ -74,11 +74,11 @@ class Fixed:
     def rest(self) -> None:
         return None
 
-    def would_copy(self, offers: Sequence[Offer], depth: object) -> bool:
+    def would_copy_passage(self, offers: Sequence[DraftOffer], depth: object) -> bool:
         del depth
         return any(offer.by == "prompt-lookup" for offer in offers)
 
-    def plan(self, offers: Sequence[Offer], depth: object, nothing: Reason | None) -> Choice:
+    def plan(self, offers: Sequence[DraftOffer], depth: object, nothing: Reason | None) -> Choice:
         del offers, depth, nothing
         return self.depths.next()
 

@@ -32,7 +32,7 @@ from metal_kernels.choice import ALL_ROWS, NO_ROWS, KernelName, Kernels, KernelW
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.decoding.state import SequenceState
-from mlx_engine.drafting.contract import Choice, Rows
+from mlx_engine.drafting.contract import Choice, UnreadRowArrays
 from mlx_engine.drafting.drafter import HeadMemory, NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.loading.folder import read_json_object
@@ -336,7 +336,7 @@ class _DryRun:
         made = [hidden, *caches.arrays()]
         for head in decoder.heads:
             memory = HeadMemory(head)
-            memory.wait(Rows(tokens[0], hidden))
+            memory.wait(UnreadRowArrays(tokens[0], hidden))
             memory.read()
             made += memory.caches.arrays()
         return made

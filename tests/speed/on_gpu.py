@@ -175,10 +175,10 @@ class DialledKit(DraftKit):
     accepted: float = 1.0
 
     def make(
-        self, options: DraftOptions, bits: CacheBits = 16, *, with_model: bool
+        self, options: DraftOptions, bits: CacheBits = 16, *, uses_draft_model: bool
     ) -> "DialledHeads | NoDraft":
         """Heads, or nothing."""
-        if not with_model:
+        if not uses_draft_model:
             return NoDraft()
         made = DialledHeads(self.model.heads, options, self.outputs, bits=bits)
         made.accepted, made.vocabulary = self.accepted, self.model.vocabulary

@@ -179,7 +179,7 @@ class DFlash(FeatureDrafter):
         self._sizes, self.packed_cache = sizes, sizes.attention.packed_cache
         self.limit = min(LONGEST_BLOCK, sizes.drafts)
         self._embed: Callable[[mx.array], mx.array] = target.embed
-        self.target = target.with_residuals(sizes.layers, origin)
+        self.target = target.with_layer_outputs(sizes.layers, origin)
         part = Part(table, "", sizes.tensors(table.names))
         if "embed_tokens.weight" in part:
             own = part.matrix("embed_tokens")

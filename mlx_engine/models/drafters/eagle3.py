@@ -155,7 +155,7 @@ class Eagle3(FeatureReader):
         self.vocabulary = target.model.vocabulary
         self.packed_cache = sizes.attention.packed_cache
         self._tokens = DraftVocabulary(d2t, sizes.draft_vocabulary, sizes.vocabulary, origin)
-        self.target = target.with_residuals(sizes.layers, origin)
+        self.target = target.with_layer_outputs(sizes.layers, origin)
         part = Part(table, "", sizes.tensors())
         self._fc = Linear.read(part, "fc")
         self._layer = _Layer(part, sizes)

@@ -149,8 +149,8 @@ class DraftTarget:
     """A target model, and the parts of it that draft models use.
 
     layers: how many the model has. embed: int tokens [..., T] -> [..., T, H], unscaled.
-    with_features: makes a FeatureModel whose features are the residuals after these layers, from -1
-    (the embedding) on, in this order.
+    with_features: makes a FeatureModel whose features are the residuals after these layers,
+    from -1 (the embedding) on, in this order.
     """
 
     model: Model
@@ -158,7 +158,7 @@ class DraftTarget:
     embed: Callable[[mx.array], mx.array]
     with_features: Callable[[Sequence[int]], FeatureModel]
 
-    def with_residuals(self, after: Sequence[int], origin: str) -> FeatureModel:
+    def with_layer_outputs(self, after: Sequence[int], origin: str) -> FeatureModel:
         """Wrap the target as a FeatureModel whose features are the residuals after these layers.
 
         Raises BadModelFile for layers that the target does not have.
@@ -179,11 +179,11 @@ def draft_target(model: Model, origin: str) -> DraftTarget:
     """Make the DraftTarget of a model; raises UnsupportedModel for one in mlx-lm's own classes."""
     if isinstance(model, Decoder):
 
-        def with_features(after: Sequence[int]) -> FeatureModel:
+        def with_tapped_states(after: Sequence[int]) -> FeatureModel:
             forward = partial(model.forward_with_residuals, residual_layers=after)
             return FeatureModel(model, forward, None if model.joint_forward is None else forward)
 
-        return DraftTarget(model, model.layers, model.embed, with_features)
+        return DraftTarget(model, model.layers, model.embed, with_tapped_states)
     raise UnsupportedModel(
         "{origin}: draft models of this kind read hidden states of inner layers, which this "
         "version does not provide for this architecture. Draft with a small model or prompt "

@@ -104,7 +104,7 @@ def mamba_spec(fields: ConfigFields) -> Mamba2Spec:
 
 
 def _recurrent_layers(fields: ConfigFields) -> list[bool]:
-    """For each layer whether it is recurrent, from `layer_types`; all are where that is absent."""
+    """List whether each layer is recurrent, by `layer_types`; without that all layers are."""
     kinds = fields.layer_types(*_KINDS) or fields.layer_types(*_KINDS, name="layers_block_type")
     return [_KINDS[kind] for kind in kinds] or [True] * fields.layers()
 

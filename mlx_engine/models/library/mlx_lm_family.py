@@ -183,14 +183,16 @@ class MlxLmFamily(Family):
         layers, bare = self.figures().layers, {name: strip_prefixes(name) for name in raw}
         behind = joining_layers(bare.values())
         heads = {n: raw[n] for n in raw if is_head_tensor(bare[n], layers, behind)}
-        trunk = {self._class_tensor_name(n): tensor for n, tensor in raw.items() if n not in heads}
+        trunk = {
+            self._library_tensor_name(n): tensor for n, tensor in raw.items() if n not in heads
+        }
         return TensorParts(trunk, heads, skipped)
 
     def _is_unneeded(self, name: str) -> bool:
         is_copy = self.model_type in _WRAPPED and strip_prefixes(name).startswith("lm_head.")
         return is_copy or why_unneeded(name) is not None
 
-    def _class_tensor_name(self, name: str) -> str:
+    def _library_tensor_name(self, name: str) -> str:
         for theirs, its in _RENAMED.get(self.model_type, {}).items():
             name = name.replace(theirs, its)
         return name

@@ -22,7 +22,7 @@ from mlx_engine.decoding.state import (
     MIN_CHECKPOINT_DISTANCE,
     Checkpoint,
     shared_prefix,
-    thin_checkpoints,
+    thin_out_checkpoints,
 )
 from mlx_engine.drafting.contract import ROWS_OF_A_PROMPT
 from mlx_engine.drafting.drafter import HeadMemory, NoDraft
@@ -346,7 +346,9 @@ def test_checkpoints_are_thinned_where_they_are_missed_least():
     def lengths(count):
         kept = []
         for n in range(1, count + 1):
-            kept = thin_checkpoints([*kept, Checkpoint(100 * n, CachesSnapshot(100 * n, ()), None)])
+            kept = thin_out_checkpoints(
+                [*kept, Checkpoint(100 * n, CachesSnapshot(100 * n, ()), None)]
+            )
         return [place.length // 100 for place in kept]
 
     for count in (CHECKPOINTS, CHECKPOINTS + 1, 40, 200):
@@ -358,7 +360,7 @@ def test_checkpoints_are_thinned_where_they_are_missed_least():
         Checkpoint(100 * n, CachesSnapshot(100 * n, ()), None, is_on_the_way=n not in (1, 9, 20))
         for n in range(1, 21)
     ]
-    assert 900 in [place.length for place in thin_checkpoints(way)], "the end of a turn"
+    assert 900 in [place.length for place in thin_out_checkpoints(way)], "the end of a turn"
     gaps = np.diff(lengths(200))
     assert list(gaps) == sorted(gaps, reverse=True), "closer together the nearer they are"
 

@@ -5,7 +5,7 @@ import pytest
 from plain_run import run
 from tiny_model import TinySizes, tiny_model
 
-from mlx_engine.drafting.contract import Draft, Offer
+from mlx_engine.drafting.contract import Draft, DraftOffer
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import SamplingOptions
@@ -36,7 +36,7 @@ class DraftsPoison(NoDraft):
 
     def offers(self, newest, forced=0):
         del newest
-        return (Offer("model"),)
+        return (DraftOffer("model"),)
 
     def draft(self, wanted, sampler):
         del sampler

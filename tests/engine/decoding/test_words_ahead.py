@@ -108,7 +108,7 @@ def test_a_copy_that_does_not_pay_is_not_waited_for(folder, found, monkeypatch):
     """And the reason is told, not that there is nothing to copy."""
     engine = mlx_engine.load(folder)
     engine._self_check._meter._costs, engine._self_check._meter._is_done = STEEP, True
-    monkeypatch.setattr(HitRates, "chance", lambda rates, length: 0.41)
+    monkeypatch.setattr(HitRates, "acceptance_chance", lambda rates, length: 0.41)
     generated(engine, found, LOOKUP, SAME_WORDS)
     assert [its.was_ahead for its in found] == [False] + [True] * 39
     whys = [its.choice.why.code for its in found]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlx_engine.drafting.contract import DEEPEST, BatchLimits, Choice, Offer
+from mlx_engine.drafting.contract import DEEPEST, BatchLimits, Choice, DraftOffer
 from mlx_engine.drafting.depth import (
     COOLDOWN,
     LOSS,
@@ -39,12 +39,12 @@ MACHINES = {
 }
 FLAT, MILD, STEEP, HOPELESS = (MACHINES[name] for name in ("flat", "mild", "steep", "hopeless"))
 DEEP = PassCosts(tuple(10 + 0.3 * row for row in range(16)), 1.0)
-MTP = Offer("mtp")
+MTP = DraftOffer("mtp")
 NOTHING = Reason("no-match", "Nothing.")
 
 
 def copy(chance, *, is_long=False, limit=8):
-    return Offer("prompt-lookup", chance, is_long, limit)
+    return DraftOffer("prompt-lookup", chance, is_long, limit)
 
 
 class Chat:
@@ -138,7 +138,7 @@ def test_the_best_depth_by_brute_force(machine, chances):
     rounds=st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), max_size=60),
 )
 def test_whatever_happens_the_choice_is_possible_and_explained(costs, head, limit, rounds):
-    chat = Chat(PassCosts(tuple(costs), head), Offer("mtp", limit=limit))
+    chat = Chat(PassCosts(tuple(costs), head), DraftOffer("mtp", limit=limit))
     for drafted, accepted in rounds:
         choice = chat.next()
         assert 0 <= choice.depth <= limit
@@ -150,7 +150,9 @@ def test_whatever_happens_the_choice_is_possible_and_explained(costs, head, limi
 def test_limits_of_the_table_and_of_the_source():
     assert Chat(PassCosts((10.0,) * 3, 0.0)).first().depth == 2
     for limit in (1, 5, 8):
-        assert Chat(PassCosts((10.0,) * 9, 0.0), Offer("mtp", limit=limit)).first().depth == limit
+        assert (
+            Chat(PassCosts((10.0,) * 9, 0.0), DraftOffer("mtp", limit=limit)).first().depth == limit
+        )
 
 
 def test_acceptance_is_a_running_mean_of_what_was_reached():
@@ -579,14 +581,14 @@ def test_a_short_copy_only_where_it_promises_more():
     assert chat.next().by == "mtp"
     chat.ran(3, 0, 14.0, times=40)
     assert chat.next().by == "prompt-lookup"
-    assert chat.policy.would_copy(chat.offers, "auto")
-    assert not chat.policy.would_copy((MTP,), "auto")
+    assert chat.policy.would_copy_passage(chat.offers, "auto")
+    assert not chat.policy.would_copy_passage((MTP,), "auto")
 
 
 def test_where_rows_are_dear_a_doubtful_copy_is_left():
     choice = Chat(HOPELESS, copy(0.5)).next()
     assert (choice.depth, choice.why.code) == (0, "parked-cost")
-    assert not Chat(HOPELESS).policy.would_copy((copy(0.5),), "auto")
+    assert not Chat(HOPELESS).policy.would_copy_passage((copy(0.5),), "auto")
 
 
 def test_where_drafting_is_off_nothing_is_saved_for_drafts():
@@ -628,14 +630,14 @@ def test_a_copy_is_judged_anew_each_round():
 
 
 def test_a_small_model_costs_its_share():
-    model = Offer("model")
+    model = DraftOffer("model")
     cheap, dear = Chat(FLAT, model, share=0.02), Chat(FLAT, model, share=0.9)
     assert cheap.policy.source("model").best() > dear.policy.source("model").best()
 
 
 def test_no_deeper_than_the_source_can():
     """With the reason where the user asked for more, and nothing learned of what was not tried."""
-    few = Offer("mtp", limit=2)
+    few = DraftOffer("mtp", limit=2)
     assert Chat(FLAT, few).first()[:2] == (2, None)
     choice = Chat(FLAT, few, depth=4).next()
     assert (choice.depth, choice.why.code, choice.auto) == (2, "source-limit", 2)
@@ -645,15 +647,15 @@ def test_no_deeper_than_the_source_can():
 
 def test_a_source_is_judged_by_drafts_it_can_make():
     """Deep copies promise more than a head that drafts one token, though that one stands."""
-    assert Chat(FLAT, Offer("mtp", limit=8), copy(0.7)).next().by == "mtp"
-    assert Chat(FLAT, Offer("mtp", limit=1), copy(0.7)).next().by == "prompt-lookup"
+    assert Chat(FLAT, DraftOffer("mtp", limit=8), copy(0.7)).next().by == "mtp"
+    assert Chat(FLAT, DraftOffer("mtp", limit=1), copy(0.7)).next().by == "prompt-lookup"
 
 
 def test_long_copies_are_drafted_deeper_than_heads_draft():
     """As deep as passes were measured; the depth that a user pins has its old bounds."""
     long = copy(0.95, is_long=True, limit=15)
     assert Chat(DEEP, long).next().depth == 15
-    assert Chat(DEEP, Offer("model", limit=15), share=0.02).first().depth > 8
+    assert Chat(DEEP, DraftOffer("model", limit=15), share=0.02).first().depth > 8
     assert Chat(DEEP).first().depth == 8
     assert Chat(FLAT, long).next().depth == 8
     assert Chat(DEEP, long, depth=8).next().depth == 8

@@ -51,7 +51,7 @@ def newest_match(text):
 @given(text=TEXTS)
 def test_the_newest_place_of_the_longer_match(text):
     tokens = NgramMap()
-    tokens.extend(text[:-1])
+    tokens.extend_match(text[:-1])
     match = tokens.match(text[-1])
     assert newest_match(text) == (None if match is None else (match.length, match.place))
 
@@ -96,17 +96,17 @@ def test_a_round_without_a_draft_leaves_its_newest_token_alone():
 
 def test_a_length_that_fails_is_paused_until_it_comes_true():
     rates = HitRates()
-    assert rates.chance(SHORT) >= LEAST_CHANCE
+    assert rates.acceptance_chance(SHORT) >= LEAST_CHANCE
     rates.add(SHORT, is_hit=False)
-    assert rates.chance(SHORT) < LEAST_CHANCE
+    assert rates.acceptance_chance(SHORT) < LEAST_CHANCE
     for _ in range(3):
         rates.add(SHORT, is_hit=True)
-    assert rates.chance(SHORT) >= LEAST_CHANCE
+    assert rates.acceptance_chance(SHORT) >= LEAST_CHANCE
     # longer matches are believed to be as good, until they show otherwise
-    assert rates.chance(LONG) >= LEAST_CHANCE
+    assert rates.acceptance_chance(LONG) >= LEAST_CHANCE
     for _ in range(3):
         rates.add(LONG, is_hit=False)
-    assert rates.chance(LONG) < LEAST_CHANCE <= rates.chance(SHORT)
+    assert rates.acceptance_chance(LONG) < LEAST_CHANCE <= rates.acceptance_chance(SHORT)
 
 
 def play(text, start, depth):

@@ -123,7 +123,7 @@ def test_tokens_that_are_passed_over_leave_no_rows(model, hidden, kind):
     for one in (source, newest):
         tell(one, mx.array(TEXT[60:90]), hidden[:, 60:90])
     assert (source.length, source.flush()) == (90, 29)
-    kept, anew = source.earlier(80), source.earlier(40)
+    kept, anew = source.earlier_rows(80), source.earlier_rows(40)
     assert (kept.length, kept.caches[0].length) == (79, 19)
     assert (anew.length, anew.caches[0].length) == (39, 0)
     for one in (source, newest):
@@ -161,7 +161,7 @@ def test_going_back_behind_or_before_rows_that_were_left_out(model, hidden, back
     source.flush()
     whole = mx.concatenate([text, mx.array(TEXT[:40])])
     every = mx.concatenate([states, hidden[:, :40]], axis=1)
-    place = source.earlier(LONG + 40 - back)
+    place = source.earlier_rows(LONG + 40 - back)
     assert place.length == LONG + 40 - back - 1
     source.restore(place)
     has_rows = place.length > LONG - ROWS_OF_A_PROMPT
