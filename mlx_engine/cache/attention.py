@@ -85,7 +85,7 @@ class RowsCache(ABC):
         An int, or int32 [1] while only the device knows how many rows are committed.
         """
         here, pending = self.length - first, self._pending
-        return here if pending is None else pending.length_after(here)
+        return here if pending is None else pending.length_with_count(here)
 
     def position(self) -> int | mx.array:
         """RoPE position of the next row to be written, as `start` gives its index."""

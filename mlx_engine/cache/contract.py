@@ -28,7 +28,7 @@ class RowCount:
         self.known: int | None = None
         self._after: dict[int, mx.array] = {}
 
-    def length_after(self, length: int) -> mx.array:
+    def length_with_count(self, length: int) -> mx.array:
         """`length` plus this number of rows, int32 [1]; one array for all layers of a pass."""
         if length not in self._after:
             self._after[length] = self.rows + length

@@ -358,7 +358,7 @@ class RecurrentCache:
     def start(self) -> int | mx.array:
         """Position of the next row: an int, or int32 [1] while only the device knows it."""
         now = self._committed_snapshot
-        return now.length if now.pending is None else now.pending.length_after(now.length)
+        return now.length if now.pending is None else now.pending.length_with_count(now.length)
 
     def run(self, rows: DeltaRows, convolution_rows: mx.array) -> mx.array:
         """Run the delta rule over a block from the committed state -> [1, T, value heads, Dv].

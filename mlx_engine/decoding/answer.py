@@ -116,7 +116,7 @@ class Answer:
         """Run decoding rounds until something ends the answer, and yield their events."""
         try:
             while self._finish is None:
-                if self.rounds.is_followed or self._may_go_on():
+                if self.rounds.has_begun_successor or self._may_begin_next_round():
                     self._round()
                     yield from self._pop_events()
         except GeneratorExit:
@@ -125,7 +125,7 @@ class Answer:
         self.rounds.drop()
         self.sequence.evaluate()
 
-    def _may_go_on(self) -> bool:
+    def _may_begin_next_round(self) -> bool:
         """Whether the answer may begin another round; if not, sets the reason for its end."""
         if self._must_stop():
             self._finish = "stopped"
@@ -187,7 +187,7 @@ class Answer:
             rows, finish = added.taken, "stop-string"
         self._generated += rows
         self.tokens += tokens[: added.taken]
-        is_followed = rounds.is_followed
+        is_followed = rounds.has_begun_successor
         try:
             rounds.commit(found.tokens[:rows], goes_on=finish is None)
         finally:

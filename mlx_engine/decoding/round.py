@@ -284,12 +284,12 @@ class Pass:
         mx.async_eval(arrays)  # type: ignore[no-untyped-call]
 
 
-def _wait_for_arrays(outcomes: Sequence[mx.array]) -> float:
+def _wait_for_arrays(outcome_arrays: Sequence[mx.array]) -> float:
     """Wait for arrays that were passed to `async_eval`; return the time, of `perf_counter`.
 
     Any thread may wait for such arrays, but for nothing that is computed from them.
     """
-    for outcome in outcomes:
+    for outcome in outcome_arrays:
         outcome.tolist()
     return perf_counter()
 

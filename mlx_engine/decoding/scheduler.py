@@ -252,7 +252,7 @@ class Lookahead:
         return [pass_ for pass_ in found if pass_ is not None]
 
     @property
-    def is_followed(self) -> bool:
+    def has_begun_successor(self) -> bool:
         """Whether the round after the present one has begun."""
         return self._next is not None
 

@@ -113,7 +113,7 @@ class SequenceState:
         if isinstance(count, int):
             self.last = rows.picked[count - 1 : count]
         else:
-            self.last = mx.take(rows.picked, count.length_after(-1))
+            self.last = mx.take(rows.picked, count.length_with_count(-1))
 
     def append(self, tokens: Sequence[int]) -> None:
         """Append the token ids of committed rows to the conversation.

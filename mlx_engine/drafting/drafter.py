@@ -360,7 +360,7 @@ class HeadMemory:
             behind = order + mx.where(order < count.rows, 0, count.most - count.rows)
             order = mx.minimum(behind, rows.tokens.shape[0] - 1)
             rows = UnreadRowArrays(mx.take(rows.tokens, order), mx.take(rows.hidden, order, axis=1))
-        return UnreadRows(rows, count, count.length_after(len(drafted) - 1))
+        return UnreadRows(rows, count, count.length_with_count(len(drafted) - 1))
 
     def undo(self, before: BeforeDraft) -> None:
         """Go back to before a draft; the newest token's row is not added to the unread rows."""

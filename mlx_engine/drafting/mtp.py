@@ -273,7 +273,7 @@ class MtpDraft(HeadDrafter):
         self.adapting = [output for output in found if output.adapts]
 
     def skip(self, rows: ReadRows) -> None:
-        """Have the heads never read these prompt rows, nor those that they have not read yet."""
+        """Skip these prompt rows and all rows that wait: the heads will read none of them."""
         self._resolve()
         self._undo_draft()
         self._length += rows.tokens.shape[0]

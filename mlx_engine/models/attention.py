@@ -68,7 +68,7 @@ class Masks:
             return key_block_span(KeyExtent(end, start, window), rows, block_choice)
         alike = KeyExtent(end, start, window, pending.most - 1), block_choice, pending
         if alike not in self._spans:
-            newest = pending.length_after(cache.length + rows)
+            newest = pending.length_with_count(cache.length + rows)
             self._spans[alike] = key_block_span(alike[0], rows, block_choice).with_device_end(
                 newest
             )

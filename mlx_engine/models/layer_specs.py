@@ -36,7 +36,7 @@ class CacheSize(NamedTuple):
     state_elements: int = 0
     plain_values: int = 0
 
-    def in_bytes(self, element_bytes: int) -> CacheBytes:
+    def to_cache_bytes(self, element_bytes: int) -> CacheBytes:
         """Convert a cache size from elements to bytes; element_bytes: of a key or value element."""
         states = self.state_elements * STATE_BYTES + self.kept_elements * element_bytes
         windows = (self.window_values, self.window_groups, self.slack_values)

@@ -60,9 +60,9 @@ class Matrix(NamedTuple):
         """The arrays of a matrix: the weight, then scales and biases where it has them."""
         return tuple(part for part in self[:3] if part is not None)
 
-    def map_parts(self, change: Callable[[mx.array], mx.array]) -> "Matrix":
+    def map_parts(self, change_part: Callable[[mx.array], mx.array]) -> "Matrix":
         """Change each array of a matrix, keeping its format."""
-        weight, scales, biases, *_ = (*map(change, self.parts), None, None)
+        weight, scales, biases, *_ = (*map(change_part, self.parts), None, None)
         return self._replace(weight=weight, scales=scales, biases=biases)
 
     @property

@@ -356,7 +356,7 @@ class Sampler:
         if pending is None:
             return row_keys(self._seed, range(position, position + rows))
         every = row_keys(self._seed, range(position + 1, position + pending.most + rows))
-        return mx.take(every, pending.length_after(-1) + mx.arange(rows), axis=0)
+        return mx.take(every, pending.length_with_count(-1) + mx.arange(rows), axis=0)
 
     def _apply_penalties(
         self, logits: mx.array, prefix: mx.array, position: int | None = None

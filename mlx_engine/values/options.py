@@ -35,14 +35,14 @@ DRAFT_VOCABULARY = 32768
 def require(
     name: str,
     value: object,
-    allowed: str,
+    allowed_words: str,
     is_allowed: Callable[[Any], object],
     wrong_part: object = None,
 ) -> None:
     """Raise BadOption for an option's value unless fits(value) is true and raises no TypeError.
 
-    allowed: words for the message. wrong_part: the wrong part of the value, shown instead of all of
-    it.
+    allowed_words: what is allowed, for the message. wrong_part: part of the value that is shown
+    instead of all of it.
     """
     try:
         is_fine = is_allowed(value)
@@ -53,7 +53,7 @@ def require(
             "{name}={value} is not possible: use {allowed}.",
             name=name,
             value=repr(value if wrong_part is None else wrong_part),
-            allowed=allowed,
+            allowed=allowed_words,
         )
 
 

@@ -242,7 +242,7 @@ class _DryRun:
             format=self._form,
             weight_bytes=sum(array.nbytes for array in self._arrays),
             hidden=str(self._dtype).removeprefix("mlx.core."),
-            told_bytes=self._spec.cache.in_bytes(2).per_token(),
+            told_bytes=self._spec.cache.to_cache_bytes(2).per_token(),
             cached_bytes=self._cached,
             cache_bytes=self._cache_bytes,
             phases=phases,
