@@ -16,7 +16,6 @@ knows nothing: on a GPU that comes on top. Text is not made. Several chats are d
 
 import argparse
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from time import thread_time
 from unittest.mock import patch
@@ -27,7 +26,7 @@ from kernel_models import every_kernel, kernel_model
 from lazy_graph import StandIn
 from plain_run import opened
 
-from mlx_engine.decoding import answer, round, scheduler
+from mlx_engine.decoding import answer, scheduler
 from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.decoding.scheduler import BatchScheduler
 from mlx_engine.drafting.drafter import NoDraft
@@ -92,10 +91,10 @@ def idle(
         del more
         clock.wait(its)
 
-    def accepted(drafted: Sequence[int], picked: Sequence[int]) -> int:
-        del picked
-        rights = [draws.random() < asked.accepted for _ in drafted]
-        return [*rights, False].index(False)
+    def read(its: Round) -> tuple[int, ...]:
+        rights = [draws.random() < asked.accepted for _ in range(its.depth)]
+        tokens: list[int] = its.outcome[its.depth :].tolist()  # type: ignore[assignment]
+        return tuple(tokens[: [*rights, False].index(False) + 1])
 
     together = BatchScheduler(lambda: 16)
     answers = [
@@ -116,7 +115,7 @@ def idle(
         patch.object(Pass, "__init__", written),
         patch.object(Pass, "queue", queued),
         patch.object(Pass, "wait", waited),
-        patch.object(round, "count_accepted", accepted),
+        patch.object(Round, "read", read),
         patch.object(scheduler, "perf_counter", clock.now),
         patch.object(answer, "perf_counter", clock.now),
     ):
