@@ -109,4 +109,4 @@ class Drafts(State):
         stored = self._stored
         chats = {chat: said for chat, said in self.chats.items() if said != stored.chats.get(chat)}
         edits = {of: text for of, text in self.edits.items() if text != stored.messages.get(of)}
-        return LostTexts({chat: with_attachments(*said) for chat, said in chats.items()}, edits)
+        return LostTexts({chat: with_attachments(*said[:2]) for chat, said in chats.items()}, edits)

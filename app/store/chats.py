@@ -11,6 +11,7 @@ from itertools import chain, count, islice
 from typing import TypeVar, cast
 
 from app.store.database import Database, storable
+from app.store.pictures import Pictures
 from app.store.rows import seconds_of, text_of
 from app.store.salvage import copy_file
 from app.store.words import WordFinder, like_patterns, match_expression, query_words
@@ -58,7 +59,7 @@ SUMMARY_COLUMNS = (
 )
 _COPIED = (
     "role, finish_reason, model, created_at, text, thinking, spans, stats, "
-    "thinking_seconds, problem, edited, calls"
+    "thinking_seconds, problem, edited, calls, pictures"
 )
 _UP_TO = """WITH RECURSIVE up (id, parent, chat) AS (
         SELECT id, parent, chat FROM message WHERE id = ?
@@ -119,8 +120,10 @@ def copy_message(database: Database, message_id: int, chat_id: int, parent: int 
 class Chats:
     """The table of chats. All methods raise StoreError; clock: seconds since 1970."""
 
-    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        self._database = database
+    def __init__(
+        self, database: Database, pictures: Pictures, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._database, self._pictures = database, pictures
         self._clock = clock
 
     def take_load_options(self) -> dict[str, ModelSettings]:
@@ -207,8 +210,11 @@ class Chats:
 
     def delete_for_ever(self, chat_id: int) -> None:
         """Delete a chat with all its messages permanently, whether it is in the trash or not."""
-        if not self._database.write("DELETE FROM chat WHERE id = ?", chat_id):
-            raise chat_gone(chat_id)
+        with self._database.transaction():
+            pictures = self._pictures.of_chat(chat_id)
+            if not self._database.write("DELETE FROM chat WHERE id = ?", chat_id):
+                raise chat_gone(chat_id)
+            self._pictures.clean(pictures)
         with suppress(OSError):
             copy_file(self._database.path).unlink(missing_ok=True)  # has it still
 

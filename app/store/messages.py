@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from app.store.chats import chat_gone, copy_message, title_from
 from app.store.database import Database
+from app.store.pictures import NO_PICTURES, Pictures
 from app.store.rows import (
     message_from_row,
     role_of,
@@ -24,6 +25,7 @@ from app.values.errors import NoSuchChat, StoreDamaged, StoreError
 from app.values.tools import answer_messages
 from app.values.typed_json import words_to_text
 from mlx_engine.values.conversation import Message, Role
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.stats import GenerationStats
 
 MOST_FIGURES = 500
@@ -62,8 +64,10 @@ class Messages:
     unwritten: ended answers that could not be written yet, by id.
     """
 
-    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        self._database = database
+    def __init__(
+        self, database: Database, pictures: Pictures, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._database, self._pictures = database, pictures
         self._clock = clock
         self.unwritten: dict[int, EndedAnswer] = {}
 
@@ -113,10 +117,11 @@ class Messages:
         """Return these messages as the engine reads them, tool calls and results as messages of
         their own; ids ascend.
         """
-        sql = """SELECT id, role, text, thinking, calls FROM message
+        sql = """SELECT id, role, text, thinking, calls, pictures FROM message
             WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"""
         found = list[Message]()
-        for message_id, role, text, thinking, calls in self._database.rows(sql, json.dumps(ids)):
+        rows = self._database.rows(sql, json.dumps(ids))
+        for message_id, role, text, thinking, calls, pictures in rows:
             ended = self.unwritten.get(message_id)
             if ended is not None:
                 answer = ended.so_far
@@ -125,7 +130,9 @@ class Messages:
                 uses = uses_from_text(text_of(calls))
                 found += answer_messages(text_of(text), text_of(thinking), uses)
             else:
-                found.append(Message(role_of(role), text_of(text), text_of(thinking)))
+                images = tuple(self._pictures.named(text_of(pictures)))
+                told = Message(role_of(role), text_of(text), text_of(thinking), images=images)
+                found.append(told)
         return tuple(found)
 
     def all_of(self, chat_id: int) -> tuple[StoredMessage, ...]:
@@ -152,13 +159,23 @@ class Messages:
         found = [AnswerFigures(model, stats) for model, stats in read if stats is not None]
         return tuple(reversed(found))
 
-    def add(self, chat_id: int, parent: int | None, role: Role, text: str) -> StoredMessage:
+    def add(
+        self,
+        chat_id: int,
+        parent: int | None,
+        role: Role,
+        text: str,
+        pictures: Sequence[Picture] = (),
+    ) -> StoredMessage:
         """Add a complete message after `parent` as a new branch, and select it.
 
         A chat without a title takes its title from the user's first message.
         """
         with self._database.transaction():
             added = self._insert(chat_id, parent, role, text, "", "done")
+            if pictures:
+                named = self._pictures.keep(pictures)
+                self._database.write("UPDATE message SET pictures = ? WHERE id = ?", named, added)
             if role == "user":
                 title = title_from(text)
                 self._database.write(
@@ -169,7 +186,7 @@ class Messages:
     def edit(self, message_id: int, text: str) -> StoredMessage:
         """Add another wording of a message; the old one and all below it stay as a branch."""
         old = self.get(message_id)
-        return self.add(old.chat_id, self._parent(old), old.role, text)
+        return self.add(old.chat_id, self._parent(old), old.role, text, old.pictures)
 
     def _parent(self, message: StoredMessage) -> int | None:
         """Return the parent's id, None where a damaged file names an impossible one."""
@@ -360,8 +377,10 @@ class Messages:
         return added
 
     def _read(self, row: sqlite3.Row) -> StoredMessage:
-        """Convert a row to a message, with the unwritten end of its answer."""
+        """Convert a row to a message, with its pictures and the unwritten end of its answer."""
         message = message_from_row(row)
+        if (named := text_of(row["pictures"])) not in ("", NO_PICTURES):
+            message = replace(message, pictures=self._pictures.named(named))
         ended = self.unwritten.get(message.id)
         return message if ended is None else ended.of(message)
 

@@ -193,6 +193,25 @@ def _tool_calls(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE message ADD COLUMN calls TEXT NOT NULL DEFAULT '[]'")
 
 
+def _pictures(connection: sqlite3.Connection) -> None:
+    """Table of pictures by digest, and a column for those of a message. Those of an unsent text
+    have a row of their own among the unsent texts (attached = 2).
+    """
+    for statement in (
+        """CREATE TABLE picture (
+            id INTEGER PRIMARY KEY,
+            digest TEXT NOT NULL UNIQUE,
+            width INTEGER NOT NULL,
+            height INTEGER NOT NULL,
+            data BLOB NOT NULL
+        )""",
+        "ALTER TABLE message ADD COLUMN pictures TEXT NOT NULL DEFAULT '[]'",
+        """CREATE INDEX message_with_pictures ON message (pictures, chat)
+            WHERE pictures <> '[]'""",
+    ):
+        connection.execute(statement)
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _chats_and_messages,
     _beginnings_of_words,
@@ -201,12 +220,18 @@ MIGRATIONS: tuple[Migration, ...] = (
     _unsent_texts,
     _parts_of_words,
     _tool_calls,
+    _pictures,
 )
 
 
 Columns = Mapping[str, tuple[type, ...]]
-TABLES = ("folder", "chat", "message", "draft")
-_TYPES: Mapping[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,)}
+TABLES = ("folder", "chat", "message", "draft", "picture")
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "INTEGER": (int,),
+    "REAL": (int, float),
+    "TEXT": (str,),
+    "BLOB": (bytes,),
+}
 
 
 def new_in_memory() -> sqlite3.Connection:

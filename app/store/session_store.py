@@ -13,6 +13,7 @@ from app.store.database import IN_MEMORY, Database
 from app.store.folders import Folders
 from app.store.messages import Messages
 from app.store.open_database import open_database, open_held, open_in_memory
+from app.store.pictures import Pictures
 from app.store.rows import text_of
 from app.store.salvage import copy_daily
 from app.values.attached_text import SaidWith, said_with, with_attachments
@@ -31,11 +32,15 @@ class UnsentTexts:
     messages: Mapping[int, str] = field(default_factory=dict)
 
 
+TYPED, WITH_TEXTS, WITH_PICTURES = range(3)
+"""What a row of the table of unsent texts holds: its column `attached`."""
+
+
 class DraftTable:
     """The table of unsent texts; a text goes with its chat or message. Raises StoreError."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, pictures: Pictures) -> None:
+        self._database, self._pictures = database, pictures
 
     def read(self) -> UnsentTexts:
         """Read all unsent texts."""
@@ -45,6 +50,9 @@ class DraftTable:
         ):
             if message is not None:
                 messages[message] = text_of(text)
+            elif attached == WITH_PICTURES:
+                said, pictures = chats.get(chat or 0, SaidWith("")), self._pictures.named(text)
+                chats[chat or 0] = said._replace(pictures=tuple(pictures))
             elif attached:
                 typed = chats.get(chat or 0, SaidWith("")).text
                 chats[chat or 0] = SaidWith(typed, said_with(text_of(text)).attachments)
@@ -57,17 +65,20 @@ class DraftTable:
         long, are written only when they changed.
         """
         if said.text != before.text:
-            self._write(chat_id or None, None, attached=False, text=said.text)
+            self._write(chat_id or None, None, TYPED, said.text)
         if said.attachments != before.attachments:
             text = with_attachments("", said.attachments)
-            self._write(chat_id or None, None, attached=True, text=text)
+            self._write(chat_id or None, None, WITH_TEXTS, text)
+        if said.pictures != before.pictures:
+            named = self._pictures.keep(said.pictures) if said.pictures else ""
+            self._write(chat_id or None, None, WITH_PICTURES, named)
 
     def write_message(self, message_id: int, text: str | None) -> None:
         """Store the edited wording of a message; None deletes it."""
-        self._write(None, message_id, attached=False, text=text)
+        self._write(None, message_id, TYPED, text)
 
     def _write(
-        self, chat: int | None, message: int | None, *, attached: bool, text: str | None
+        self, chat: int | None, message: int | None, attached: int, text: str | None
     ) -> None:
         """Replace a row; nothing is written for a chat or message that is gone."""
         self._database.write(
@@ -98,6 +109,7 @@ class SessionStore:
     messages: Messages
     search: Search
     drafts: DraftTable
+    pictures: Pictures
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -143,6 +155,7 @@ def _tidied(store: SessionStore) -> SessionStore:
     try:
         store.messages.interrupt_left_over()
         store.chats.empty_bin()
+        store.pictures.clean()
     except (StoreBusy, StoreFull) as error:
         store.database.notices = (*store.database.notices, str(error))
     except BaseException:
@@ -172,11 +185,13 @@ def open_some_store(path: Path) -> SessionStore:
 
 
 def _store(database: Database, clock: Callable[[], float]) -> SessionStore:
+    pictures = Pictures(database)
     return SessionStore(
         database,
-        Chats(database, clock),
+        Chats(database, pictures, clock),
         Folders(database, clock),
-        Messages(database, clock),
+        Messages(database, pictures, clock),
         Search(database),
-        DraftTable(database),
+        DraftTable(database, pictures),
+        pictures,
     )

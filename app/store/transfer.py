@@ -12,6 +12,7 @@ the oldest message to the newest, the order in which versions of a message are c
 
 import json
 import os
+from base64 import b64encode
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -72,8 +73,8 @@ class NewChat:
 
 SAME = "role, state, finish_reason, model, text, thinking, thinking_seconds, problem, edited"
 AS_IT_IS = attrgetter(*SAME.split(", "))
-INSERT = f"""INSERT INTO message (chat, parent, created_at, spans, stats, calls, {SAME})
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT = f"""INSERT INTO message (chat, parent, created_at, spans, stats, calls, pictures, {SAME})
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
 def insert_chat(store: SessionStore, chat: NewChat) -> int:
@@ -98,7 +99,8 @@ def insert_in_steps(store: SessionStore, chat: NewChat) -> Generator[None, None,
             for message in batch:
                 parent = None if message.parent is None else ids[message.parent]
                 spans, calls = spans_to_json(message.spans), uses_to_json(message.uses)
-                figures = spans, stats_to_json(message.stats), calls
+                pictures = store.pictures.keep(message.pictures)
+                figures = spans, stats_to_json(message.stats), calls, pictures
                 made = chat_id, parent, message.created_at or now, *figures
                 ids.append(database.insert(INSERT, *made, *AS_IT_IS(message)))
             is_whole = len(ids) == len(chat.messages)
@@ -233,7 +235,7 @@ def _as_json(
         message.id: place for place, message in enumerate((*branch, *others))
     }
     settings = _safe_settings(encode(chat.settings))
-    content = chat_as_content(_selected_branch(chat, branch))
+    content = chat_as_content(replace(_selected_branch(chat, branch), messages=()))
     folders = {folder.id: folder.name for folder in store.folders.listed()}
     content |= {
         "title": chat.summary.title,
@@ -257,7 +259,12 @@ def _selected_branch(chat: Chat, messages: list[StoredMessage]) -> SavedChat:
         model,
         chat.settings.system or None,
         tuple(
-            Message(message.role, answer_as_markdown(message.text, message.uses), message.thinking)
+            Message(
+                message.role,
+                answer_as_markdown(message.text, message.uses),
+                message.thinking,
+                images=tuple(message.pictures),
+            )
             for message in messages
         ),
         chat.summary.title,
@@ -266,10 +273,11 @@ def _selected_branch(chat: Chat, messages: list[StoredMessage]) -> SavedChat:
 
 
 def _content(message: StoredMessage) -> dict[str, Any]:
-    content = encode(message)
-    for key in ("id", "chat_id", "parent"):
+    content = dict(encode(replace(message, pictures=())))
+    for key in ("id", "chat_id", "parent", "pictures"):
         del content[key]
-    return dict(content)
+    images = [b64encode(picture.data).decode() for picture in message.pictures]
+    return {**content, "images": images} if images else content
 
 
 def _from_foreign(chat: ForeignChat, defaults: ChatSettings) -> NewChat:
@@ -339,7 +347,7 @@ def _safe_settings(content: Any) -> Any:
 
 
 def _new_message(content: Any, place: int, *, is_other: bool, model: str) -> StoredMessage:
-    role = message_from_content(content, place + 1).role
+    told = message_from_content(content, place + 1)
     parent = content.get("parent") if is_other else place - 1 if place else None
     if parent is not None and (type(parent) is not int or not 0 <= parent < place):
         raise ValueError(
@@ -350,7 +358,7 @@ def _new_message(content: Any, place: int, *, is_other: bool, model: str) -> Sto
             )
         )
     if not isinstance(content.get("model"), str):
-        content = {**content, "model": model if role == "assistant" else ""}
+        content = {**content, "model": model if told.role == "assistant" else ""}
     said = content.get
     sound = {
         **content,
@@ -360,4 +368,4 @@ def _new_message(content: Any, place: int, *, is_other: bool, model: str) -> Sto
         "uses": uses_from(said("uses")),
         "problem": text_of(said("problem")).lstrip(KEPT_WORDS),
     }
-    return sound_message(sound, place, 0, parent)
+    return replace(sound_message(sound, place, 0, parent), pictures=told.images)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from mlx_engine.values.picture import Picture
+
 
 @dataclass(frozen=True, slots=True)
 class AttachedText:
@@ -66,10 +68,11 @@ _HEAD = re.compile(rf"(?:\A|\n\n){MARK}([^\n]+):\n\n(`{{3,}})[a-z0-9]*\n")
 
 
 class SaidWith(NamedTuple):
-    """A user's message, split into typed text and attachments."""
+    """A user's message, split into typed text, attached texts and pictures."""
 
     text: str
     attachments: tuple[AttachedText, ...] = ()
+    pictures: tuple[Picture, ...] = ()
 
 
 def said_with(message: str) -> SaidWith:

@@ -9,6 +9,7 @@ from app.values.chat_settings import ChatSettings
 from app.values.tools import ToolUse
 from mlx_engine.values.conversation import FinishReason, Role
 from mlx_engine.values.options import DraftedBy
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import Words
 
@@ -62,7 +63,7 @@ class StoredMessage:
     parent: id of the message before it, None for a first one. model: name of the model that
     answered. state: "partial" while it is written. created_at: seconds since 1970.
     thinking_seconds: None if not known. problem: the error that ended it, "" for none. edited: its
-    user changed an answer's text. uses: tool calls of an answer.
+    user changed an answer's text. uses: tool calls of an answer. pictures: read on access.
     """
 
     id: int
@@ -81,6 +82,7 @@ class StoredMessage:
     problem: str = ""
     edited: bool = False
     uses: tuple[ToolUse, ...] = ()
+    pictures: Sequence[Picture] = ()
 
     @property
     def so_far(self) -> AnswerSoFar:

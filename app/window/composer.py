@@ -323,7 +323,8 @@ class Composer(QFrame):
         self.box.insert(f"{above}{lines}\n\n")
 
     def _show_unsent(self) -> None:
-        self.show_message(*self._chat.unsent)
+        unsent = self._chat.unsent
+        self.show_message(unsent.text, unsent.attachments)
         self._show_reading()
 
     def _keep(self) -> None:

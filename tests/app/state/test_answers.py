@@ -264,7 +264,7 @@ def test_an_answer_that_ends_while_nothing_can_be_written_is_saved_later(
         seen = list(store.messages.path(answer.chat_id))
         let_go()
         qtbot.waitUntil(lambda: saved == told)
-        stored = list(Messages(store.database).path(answer.chat_id))
+        stored = list(Messages(store.database, store.pictures).path(answer.chat_id))
         assert stored == seen, "as it was read before it could be written"
         assert stored[1].message.text == LONG
         assert stored[1].message.state == ("stopped" if how == "failed" else "done")

@@ -67,7 +67,7 @@ def fill_a_real_disk(disk: Path, given: str) -> None:
     store = open_store(path)
     chat = talk(store, "hello", "world")
     answer = store.messages.begin_answer(chat, None, "Tiny")
-    (disk / "filler").write_bytes(b"x" * 600_000)
+    (disk / "filler").write_bytes(b"x" * 500_000)
     kept = ""
     with pytest.raises(StoreError, match=r"chats\.db .*(space|room)"):
         for size in range(1, 1000):

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from app.store.chats import Chats, Search
 from app.store.messages import Messages
 from app.store.open_database import open_in_memory
+from app.store.pictures import Pictures
 from app.store.rows import stats_from, stats_to_json
 from app.store.session_store import open_store
 from app.store.transfer import export_chat
@@ -186,7 +187,9 @@ class Tree(RuleBasedStateMachine):
         super().__init__()
         self.clock = Clock()
         self.database = database = open_in_memory("")
-        self.chats, self.messages = Chats(database, self.clock), Messages(database, self.clock)
+        self.chats, self.messages = (
+            made(database, Pictures(database), self.clock) for made in (Chats, Messages)
+        )
         self.search = Search(database)
         self.chat = self.chats.create(ChatSettings())
         self.parents: dict[int, int | None] = {}
