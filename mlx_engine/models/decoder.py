@@ -16,7 +16,12 @@ from mlx_engine.models import model_spec
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock, PerLayerEmbedding
 from mlx_engine.models.contract import WAITS_FOR_TOKENS, JointForward
-from mlx_engine.models.hyper_connections import HyperConnection, StreamBlock, StreamJoin
+from mlx_engine.models.hyper_connections import (
+    Connection,
+    StreamBlock,
+    StreamJoin,
+    connection_of,
+)
 from mlx_engine.models.kernel_matrices import FewRowMatrix
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.vision.contract import PictureRows
@@ -52,7 +57,7 @@ class Decoder:
         self._residual_out = spec.heads is not None and spec.heads.trunk_state == "residual"
         self.vocabulary = spec.vocabulary
         self.hidden_size = spec.width if self._residual_out else spec.hidden
-        self._norm = _read_last_norm(spec, part)
+        self._norm = _read_last_norm(spec, part, spec.streams)
         self._layers, self._kinds = _read_layers(spec, part)
         dtypes = (dtype for layer in self._layers for dtype in layer.block.dtypes)
         dtype = min(dtypes, key=lambda dtype: dtype.size)
@@ -234,11 +239,13 @@ def _read_block(block: model_spec.BlockSpec, part: Part, model: model_spec.Model
     return (DecoderBlock if block.streams is None else StreamBlock)(block, part, model)
 
 
-def _read_last_norm(spec: model_spec.ModelSpec, part: Part) -> Norm | HyperConnection:
+def _read_last_norm(
+    spec: model_spec.ModelSpec, part: Part, streams: model_spec.AnyStreams | None
+) -> Norm | Connection:
     """Read what makes a hidden state of the residual: a norm, or a mix of all streams."""
-    if spec.streams is None:
+    if streams is None:
         return Norm.read(part, "norm", spec.eps, is_layer_norm=spec.norm == "layer")
-    return HyperConnection(spec.streams, part.subpart("hyper_connection_mixer"), spec.eps)
+    return connection_of(streams, part.subpart("hyper_connection_mixer"), spec.eps)
 
 
 class _Layer(NamedTuple):
@@ -339,20 +346,22 @@ class DecoderHead:
         number: int,
         part: Part,
         embedding: Embedding,
-        norm: Norm | HyperConnection,
+        norm: Norm | Connection,
         output: Linear,
     ) -> None:
         assert spec.heads is not None
         eps = spec.eps
         self.vocabulary = spec.vocabulary
         self._heads, self._stock = spec.heads, part.kernels.stock
+        block = spec.heads.blocks[number]
         self._join: _Join | StreamJoin
-        if spec.streams is None:
+        if block.streams is None:
             self._join = _Join(part, eps, embedding_first=spec.heads.embedding_first)
         else:
-            self._join = StreamJoin(spec.streams, part, eps)
-        self._block = _read_block(spec.heads.blocks[number], part, spec)
-        self._norm = _read_last_norm(spec, part) if spec.heads.norm == "own" else norm
+            self._join = StreamJoin(block.streams, part, eps)
+        self._block, self._norm = _read_block(block, part, spec), norm
+        if spec.heads.norm == "own":
+            self._norm = _read_last_norm(spec, part, block.streams)
         self._embed = embedding
         if "embed_tokens.weight" in part:
             own = part.matrix("embed_tokens")

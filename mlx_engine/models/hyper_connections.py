@@ -2,9 +2,9 @@
 
 Hidden states of such a model are all streams side by side, [1, T, S * H]. A connection collapses
 them to what a mixer or feed-forward reads, and adds what that makes to each stream by a gain. In
-Qwen3.8-Flash-Next's, streams are normed each, the mix has a weight for every element of a stream,
-by a low-rank product, and nothing is exchanged between streams. Those of DeepSeek-V4 and Hy4 differ
-in how weights and gains are made (a weight for a whole stream), and in an exchange of streams.
+Qwen3.8-Flash-Next's, streams are normed each, and the mix has a weight for every element of a
+stream, by a low-rank product. In Hy4's ("iHC"), streams are normed together, the mix has a weight
+for each stream, and a norm follows. Nothing is exchanged between streams, as it is in DeepSeek-V4.
 
 A block of Qwen3.8-Flash-Next may add embeddings of n-grams to its streams first.
 """
@@ -32,9 +32,9 @@ from mlx_engine.values.options import CacheBits
 
 
 class Collapsed(NamedTuple):
-    """What a block reads of residual streams, [1, T, H], and the raw gains of the streams, if any.
+    """What a block reads of residual streams, [1, T, H], and the gains of the streams, if any.
 
-    gains: [1, T, S]; the sigmoid of them over S, doubled, multiplies what the block makes.
+    gains: [1, T, S], for `add_to` of the connection that made them.
     """
 
     mixed: mx.array
@@ -42,7 +42,10 @@ class Collapsed(NamedTuple):
 
 
 class HyperConnection:
-    """Connection of residual streams to one mixer or feed-forward, or to the output head."""
+    """Connection of residual streams to one mixer or feed-forward, or to the output head.
+
+    Gains are raw: the sigmoid of them over S, doubled, multiplies what the block makes.
+    """
 
     def __init__(self, spec: model_spec.StreamsSpec, part: Part, eps: float) -> None:
         self._count, self._stock = spec.count, part.kernels.stock
@@ -87,6 +90,59 @@ def _functions(count: int) -> _StreamFunctions:
         weigh=lambda weights, normed: mx.sigmoid(weights) * normed / count,
         inject=lambda streams, made, gains: streams + made * (2 * mx.sigmoid(gains / count)),
     )
+
+
+class WholeStreamConnection:
+    """Hyper-connection that weighs each residual stream as a whole; weights are float32."""
+
+    def __init__(self, spec: model_spec.WholeStreamsSpec, part: Part, eps: float) -> None:
+        self._spec, self._eps, self._stock = spec, eps, part.kernels.stock
+        self._mix = Linear.read(part, "mix", mx.float32)
+        self._base, scale = part.vector("base", mx.float32), part.vector("scale", mx.float32)
+        self._scale = mx.repeat(scale, spec.count)
+        factors = mx.array([1.0, spec.magnitude][: scale.size])
+        self._factors = mx.repeat(factors, spec.count)
+        self._norm = Norm.read(part, "norm", eps)
+
+    def collapse(self, streams: mx.array) -> Collapsed:
+        """Mix residual streams [1, T, S * H] to what a block reads [1, T, H], normed."""
+        wide = streams.astype(mx.float32)
+        raw = self._mix(self._stock.rms_norm(wide, None, self._eps))
+        made = self._stock.compile_elementwise(_squash)(raw, self._scale, self._base, self._factors)
+        made = made + self._spec.eps
+        weights, *gains = mx.split(made, made.shape[-1] // self._spec.count, axis=-1)
+        split = wide.reshape(*wide.shape[:-1], self._spec.count, -1)
+        mixed = (weights[..., None] * split).sum(axis=-2).astype(streams.dtype)
+        return Collapsed(self._norm(mixed), gains[0] if gains else None)
+
+    def __call__(self, streams: mx.array) -> mx.array:
+        """Mix residual streams [1, T, S * H] to a normed hidden state [1, T, H]."""
+        return self.collapse(streams).mixed
+
+    def add_to(self, streams: mx.array, made: mx.array, gains: mx.array) -> mx.array:
+        """Add a block's output [1, T, H] to each residual stream by its gain."""
+        split = streams.reshape(*made.shape[:-1], self._spec.count, -1)
+        add = self._stock.compile_elementwise(_add_product)
+        return add(split, made[..., None, :], gains[..., None]).reshape(streams.shape)
+
+
+def _squash(raw: mx.array, scale: mx.array, base: mx.array, factors: mx.array) -> mx.array:
+    return factors * mx.sigmoid(raw * scale + base)
+
+
+def _add_product(streams: mx.array, made: mx.array, gains: mx.array) -> mx.array:
+    """Streams plus gains times what was made, in the gains' float32, rounded once."""
+    return (streams + made.astype(mx.float32) * gains).astype(streams.dtype)
+
+
+Connection = HyperConnection | WholeStreamConnection
+
+
+def connection_of(spec: model_spec.AnyStreams, part: Part, eps: float) -> Connection:
+    """Build the hyper-connection that a spec of residual streams asks for."""
+    if isinstance(spec, model_spec.WholeStreamsSpec):
+        return WholeStreamConnection(spec, part, eps)
+    return HyperConnection(spec, part, eps)
 
 
 class NgramEmbedding:
@@ -180,7 +236,7 @@ class StreamBlock:
                 block.ngrams, part.subpart(block.ngrams.prefix), model.eps
             )
         self._to_mixer, self._to_feed = (
-            HyperConnection(block.streams, part.subpart(name), model.eps)
+            connection_of(block.streams, part.subpart(name), model.eps)
             for name in model_spec.CONNECTIONS
         )
         self._mixer = mixer_of(block.mixer, part, model.eps)
@@ -227,7 +283,7 @@ class StreamJoin:
     The norm of hidden states goes over all streams of a token together.
     """
 
-    def __init__(self, spec: model_spec.StreamsSpec, part: Part, eps: float) -> None:
+    def __init__(self, spec: model_spec.AnyStreams, part: Part, eps: float) -> None:
         self._count = spec.count
         self._embedding_norm = Norm.read(part, "enorm", eps)
         self._norm = Norm.read(part, "hnorm", eps)

@@ -26,9 +26,6 @@ _SCORE_BYTES, _KEY_BYTES = 4, 8
 _MINUS_ZERO = -(2**31)
 """Bits of -0.0 as an int32."""
 
-_KEY_EPS = 1e-6
-"""Of the layer norm of keys: transformers' and llama.cpp's; mlx-lm's is 1e-5."""
-
 
 class Indexer:
     """An indexer with its own projections; its keys are cached beside those of the attention."""
@@ -36,14 +33,22 @@ class Indexer:
     def __init__(self, spec: IndexerSpec, part: Part) -> None:
         self._spec, self._stock = spec, part.kernels.stock
         self._to_keys = Linear.read(part, "wk")
-        self._key_norm = Norm.read(part, "k_norm", _KEY_EPS, is_layer_norm=True)
+        self._key_norm = Norm.read(part, "k_norm", spec.eps, is_layer_norm=True)
         self._queries = Linear.read(part, "wq_b")
         self._weights = Linear.read(part, "weights_proj")
         self._rotate = RotaryEmbedding(spec.rope, self._stock)
 
     def keys(self, x: mx.array, position: Position) -> mx.array:
         """Normed hidden states [1, T, H] from `position` on -> keys to cache [1, 1, T, size]."""
-        return self._rotate(self._key_norm(self._to_keys(x))[:, None], position)
+        return self._turn(self._key_norm(self._to_keys(x))[:, None], position)
+
+    def _turn(self, x: mx.array, position: Position) -> mx.array:
+        """Rotate queries or keys [1, N, T, size]; those rotated at their end begin with it then."""
+        still = self._spec.size - self._spec.rope.width
+        if not self._spec.rotates_end or not still:
+            return self._rotate(x, position)
+        rest, end = mx.split(x, [still], axis=-1)
+        return mx.concatenate([self._rotate(end, position), rest], axis=-1)
 
     def select(
         self, x: mx.array, query_latent: mx.array, cache: AttentionCache, position: Position
@@ -59,7 +64,7 @@ class Indexer:
         if length <= spec.most:
             return None
         queries = self._queries(query_latent).reshape(1, rows, spec.heads, spec.size)
-        queries = self._rotate(queries.swapaxes(1, 2), position).swapaxes(1, 2).squeeze(0)
+        queries = self._turn(queries.swapaxes(1, 2), position).swapaxes(1, 2).squeeze(0)
         weights, columns = self._weights(x).reshape(rows, -1, 1), keys.squeeze((0, 1)).T
         weigh, made = stock.compile_elementwise(_weigh), list[mx.array]()
         for few in tiles(slice(0, rows), 4 * length * _KEY_BYTES):

@@ -129,7 +129,8 @@ class LatentAttention:
         self._indexer = None
         if spec.indexer is not None and not spec.indexer.is_shared:
             self._indexer = Indexer(spec.indexer, part.subpart("indexer"))
-        self._gate = Linear.read(part, "g_proj") if spec.gate else None
+        self._gate = None if spec.gate == "none" else Linear.read(part, "g_proj")
+        self._sinks = part.vector("sinks", mx.float32) if spec.sinks else None
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """Create latent attention's empty cache; bits: of latents and rotated keys."""
@@ -148,9 +149,11 @@ class LatentAttention:
         heads = run_each_conversation(cache, run, queries, latent, key, x, read)
         if self._gate is None:
             return heads
+        gate = self._gate(x)
+        if self._spec.gate == "element":
+            return self._stock.compile_elementwise(apply_gate)(heads, gate)
         by_head = heads.reshape(1, x.shape[1], self._spec.heads, -1)
-        gated = self._stock.compile_elementwise(apply_gate)(by_head, self._gate(x)[..., None])
-        return gated.reshape(heads.shape)
+        return self._stock.compile_elementwise(apply_gate)(by_head, gate[..., None]).reshape(heads.shape)
 
     def _run_sequence(
         self,
@@ -257,6 +260,7 @@ class LatentAttention:
             place,
             self._spec.scale,
             launcher,
+            self._sinks,
             q_latent=absorbed,
         )
 
@@ -282,6 +286,11 @@ class LatentAttention:
                 latents, keys = cache.keys_and_values_of(cache.gather(indices[part]))
                 queries, turned = (side[part].swapaxes(1, 2) for side in by_row)
                 added = (turned * spec.scale) @ keys.swapaxes(-1, -2)
+                if self._sinks is not None:  # heads are rows here, so sinks are scores of no value
+                    sinks = self._sinks.astype(added.dtype)[:, None]
+                    sinks = mx.broadcast_to(sinks, (*added.shape[:-1], 1))
+                    added = mx.concatenate([added, sinks], axis=-1)
+                    latents = mx.pad(latents, [(0, 0), (0, 0), (0, 1), (0, 0)])
                 options = AttentionOptions(spec.scale, added)
                 attended = self._stock.attention(queries, latents, latents, options)
                 made.append(attended.swapaxes(1, 2))
@@ -333,6 +342,6 @@ class LatentAttention:
                 seen = seen & block.selected[part, :end]
             added = mx.where(seen, added, mx.finfo(added.dtype).min)
         keys, values = block.keys[:, :, :end], block.values[:, :, :end]
-        return self._stock.attention(
-            unrotated, keys, values, AttentionOptions(self._spec.scale, added)
-        )
+        sinks = None if self._sinks is None else self._sinks.astype(added.dtype)
+        options = AttentionOptions(self._spec.scale, added, sinks)
+        return self._stock.attention(unrotated, keys, values, options)

@@ -232,14 +232,17 @@ class IndexerSpec:
 
     A row sees all tokens up to itself while there are at most `most`, then the `most` with the
     highest scores: sum over heads of weight * relu(query . key), keys being shared by all heads.
-    size: of its queries and keys, of which rope.width elements are rotated. is_shared: the layer
-    uses the selection of the closest earlier layer that has an indexer (arXiv 2603.12201).
+    size: of its queries and keys, of which the first or last rope.width elements are rotated. eps:
+    of the layer norm of keys. is_shared: the layer uses the selection of the closest earlier layer
+    that has an indexer (arXiv 2603.12201).
     """
 
     heads: int
     size: int
     most: int
     rope: RopeSpec
+    eps: float = 1e-6
+    rotates_end: bool = False
     is_shared: bool = False
 
     def tensors(self, hidden: int, q_rank: int) -> Shapes:
@@ -267,8 +270,8 @@ class LatentAttentionSpec:
     A head's key consists of `nope` elements unpacked from the latent and `rope.width` rotated
     elements shared by all heads. q_rank: size of the query latent; None where queries are projected
     directly. eps: of the latents' norms. bias: of the latent projections and the output. indexer:
-    selects the tokens that a row attends to; None for all. gate: sigmoid gate of each head's result
-    (g_proj).
+    selects the tokens that a row attends to; None for all. gate: sigmoid gate of the result, per
+    element or per head (g_proj). sinks: as of AttentionSpec.
     """
 
     heads: int
@@ -281,7 +284,8 @@ class LatentAttentionSpec:
     eps: float
     bias: bool = False
     indexer: IndexerSpec | None = None
-    gate: bool = False
+    gate: Literal["none", "element", "head"] = "none"
+    sinks: bool = False
 
     prefix = "self_attn"
 
@@ -317,8 +321,11 @@ class LatentAttentionSpec:
             made |= {} if self.q_rank is None else {"q_a_proj.bias": (self.q_rank,)}
         if self.indexer is not None and self.q_rank is not None:
             made |= self.indexer.tensors(hidden, self.q_rank)
-        if self.gate:
-            made["g_proj.weight"] = (self.heads, hidden)
+        if self.gate != "none":
+            rows = self.heads * (self.value_dim if self.gate == "element" else 1)
+            made["g_proj.weight"] = (rows, hidden)
+        if self.sinks:
+            made["sinks"] = (self.heads,)
         return made
 
     @property
@@ -341,13 +348,15 @@ class LatentAttentionSpec:
 class FeedForwardSpec:
     """Feed-forward: down(f(gate(x), up(x))) (arXiv 2002.05202), or down(act(up(x))) if not gated.
 
-    f is act(gate) * up; with a limit L > 0, min(silu(gate), L) * clip(up, -L, L). Activation "oai"
-    (gpt-oss) is (up + 1) * g * sigmoid(1.702 g) with g = min(gate, L) and clipped up.
+    f is act(gate) * up; with a limit L > 0, min(act(gate), L) * clip(up, -L, L), or act(min(gate,
+    L)) * clip(up, -L, L) if limits_gate. Activation "oai" (gpt-oss) is (up + 1) * g * sigmoid(1.702
+    g) with g = min(gate, L) and clipped up.
     """
 
     inner: int
     activation: Activation = "silu"
     limit: float = 0.0
+    limits_gate: bool = False
     bias: bool = False
     gated: bool = True
 

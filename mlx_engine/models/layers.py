@@ -419,19 +419,21 @@ class GatedFeedForward:
 def make_gate(spec: FeedForwardSpec, stock: StockOperations) -> Gate:
     """Make a feed-forward's elementwise function of gate and up (or of up alone) from its spec."""
     gated = spec.gated or spec.activation == "oai"
-    formula = (
-        _gate_function(spec.activation, spec.limit) if gated else _ACTIVATIONS[spec.activation]
-    )
+    if not gated:
+        return stock.compile_elementwise(_ACTIVATIONS[spec.activation])
+    formula = _gate_function(spec.activation, spec.limit, limits_gate=spec.limits_gate)
     return stock.compile_elementwise(formula)
 
 
 @cache
-def _gate_function(activation: Activation, limit: float) -> Gate:
+def _gate_function(activation: Activation, limit: float, *, limits_gate: bool) -> Gate:
     if activation == "oai":
         return lambda gate, up: _gpt_oss_gate(gate, up, limit)
     activate = _ACTIVATIONS[activation]
     if not limit:
         return lambda gate, up: activate(gate) * up
+    if limits_gate:
+        return lambda gate, up: activate(mx.minimum(gate, limit)) * mx.clip(up, -limit, limit)
     return lambda gate, up: mx.minimum(activate(gate), limit) * mx.clip(up, -limit, limit)
 
 

@@ -57,6 +57,31 @@ class StreamsSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class WholeStreamsSpec:
+    """Residual streams whose hyper-connections weigh each stream as a whole, before a norm (Hy4).
+
+    count: of the streams. magnitude: of gains, at most. eps: added to weights and gains.
+    """
+
+    count: int
+    magnitude: float
+    eps: float
+
+    def tensors(self, hidden: int, *, has_gains: bool) -> Shapes:
+        """Names and shapes of the weights of one hyper-connection, as of StreamsSpec."""
+        kinds = 2 if has_gains else 1
+        return {
+            "mix.weight": (kinds * self.count, self.count * hidden),
+            "base": (kinds * self.count,),
+            "scale": (kinds,),
+            "norm.weight": (hidden,),
+        }
+
+
+AnyStreams = StreamsSpec | WholeStreamsSpec
+
+
+@dataclass(frozen=True, slots=True)
 class BlockSpec:
     """A decoder block: a sequence mixer and a feed-forward, each added to the residual.
 
@@ -78,7 +103,7 @@ class BlockSpec:
     experts: ExpertsSpec | None = None
     per_layer_width: int = 0
     scaled: bool = False
-    streams: StreamsSpec | None = None
+    streams: AnyStreams | None = None
     ngrams: NgramSpec | None = None
 
     @property
@@ -150,8 +175,9 @@ class MtpHeadsSpec:
 
     Row k predicts token k+1 (arXiv 2412.19437, section 2.2). Rows begin with (x_1, h_0); rotation
     is relative, so row k may have position k-1 in the head's cache. A single head drafts further
-    tokens from its own hidden states; of several heads, head n drafts the n-th token. With residual
-    streams, products of the embedding and of each stream are added in place of the join.
+    tokens from its own hidden states; of several heads, head n drafts the n-th token. In a block
+    with residual streams, products of the embedding and of each stream are added in place of the
+    join.
 
     blocks: one for each head that is run. trunk_state, chain_state: which hidden state a head reads
     from the trunk, and which it passes on. norm, embedding, output: the trunk's or the head's own;
@@ -230,7 +256,8 @@ class ModelSpec:
         present: names in the files, which decide between alternative layouts.
         """
         hidden, vocabulary = self.hidden, self.vocabulary
-        made: Shapes = {"embed_tokens.weight": (vocabulary, hidden)} | self._last_norm
+        made: Shapes = {"embed_tokens.weight": (vocabulary, hidden)}
+        made |= self._last_norm(self.streams)
         if self.positions:
             made["embed_positions.weight"] = (self.positions, hidden)
         if self.tied is False or (self.tied is None and "lm_head.weight" in present):
@@ -254,12 +281,14 @@ class ModelSpec:
             if number and not any(one.startswith(name) for one in present):
                 break
             made[f"{name}join.weight"] = (hidden, 2 * hidden)
-            if self.streams is not None:
+            made[f"{name}enorm.weight"], made[f"{name}hnorm.weight"] = (hidden,), (hidden,)
+            if block.streams is not None:
                 names = (f"{name}join.weight", f"{name}join_streams.weight")
                 made |= dict.fromkeys(names, (hidden, hidden))
-            made[f"{name}enorm.weight"], made[f"{name}hnorm.weight"] = (hidden,), (self.width,)
+                made[f"{name}hnorm.weight"] = (self.width,)
             if self.heads.norm == "own":
-                made |= {f"{name}{norm}": shape for norm, shape in self._last_norm.items()}
+                shapes = self._last_norm(block.streams)
+                made |= {f"{name}{norm}": shape for norm, shape in shapes.items()}
             made |= self._block_tensors(name, block, present)
             if f"{name}embed_tokens.weight" in present:
                 made[f"{name}embed_tokens.weight"] = matrix
@@ -284,7 +313,7 @@ class ModelSpec:
         return {f"{prefix}{name}": shape for name, shape in shapes.items()}
 
     @property
-    def streams(self) -> StreamsSpec | None:
+    def streams(self) -> AnyStreams | None:
         """Residual streams of a model's blocks; None with a single one."""
         return self.blocks[0].streams
 
@@ -293,12 +322,11 @@ class ModelSpec:
         """Elements of all residual streams of a token."""
         return self.hidden * (1 if self.streams is None else self.streams.count)
 
-    @property
-    def _last_norm(self) -> Shapes:
-        """Weights of what ends the trunk: a norm, or the hyper-connection of the output head."""
-        if self.streams is None:
+    def _last_norm(self, streams: AnyStreams | None) -> Shapes:
+        """Weights of what ends trunk or head: a norm, or the output head's hyper-connection."""
+        if streams is None:
             return {f"norm.{part}": (self.hidden,) for part in _norm_parts(has_bias=self.norm_bias)}
-        shapes = self.streams.tensors(self.hidden, has_gains=False)
+        shapes = streams.tensors(self.hidden, has_gains=False)
         return {f"{_LAST_CONNECTION}.{name}": shape for name, shape in shapes.items()}
 
     @property

@@ -24,6 +24,7 @@ from mlx_engine.models.layer_specs import (
     FeedForwardSpec,
     IndexerSpec,
     LatentAttentionSpec,
+    RopeSpec,
 )
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
@@ -91,25 +92,33 @@ class DeepseekV32(DeepseekV3):
         rotates_pairs = fields.flag(
             "indexer_rope_interleave", default=self.model_type == "glm_moe_dsa"
         )
-        plain, width = latent_attention(fields), fields.count("qk_rope_head_dim")
-        size = fields.count("index_head_dim", 128)
-        if size < width:
-            raise fields.wrong("index_head_dim", size, f"at least qk_rope_head_dim={width}")
-        indexer = IndexerSpec(
-            heads=fields.count("index_n_heads", 64 if self.model_type == "deepseek_v32" else 32),
-            size=size,
-            most=fields.count("index_topk", 2048),
-            rope=replace(plain.rope, interleaved=rotates_pairs),
-        )
-        fields.count("q_lora_rank")  # which indexers read
-        own = replace(plain, indexer=indexer)
-        shared = replace(plain, indexer=replace(indexer, is_shared=True))
-        model = with_mtp_head(fields, own, feed_forwards(fields))
-        blocks = (
-            replace(block, mixer=shared if kind == "shared" else own)
-            for block, kind in zip(model.blocks, _indexer_kinds(fields), strict=True)
-        )
+        plain, heads = latent_attention(fields), 64 if self.model_type == "deepseek_v32" else 32
+        indexer = indexer_spec(fields.with_defaults(index_n_heads=heads), plain.rope)
+        indexer = replace(indexer, rope=replace(plain.rope, interleaved=rotates_pairs))
+        model = with_mtp_head(fields, replace(plain, indexer=indexer), feed_forwards(fields))
+        kinds = zip(model.blocks, indexers_by_layer(fields, indexer), strict=True)
+        blocks = (replace(b, mixer=replace(plain, indexer=own)) for b, own in kinds)
         return replace(model, blocks=tuple(blocks))
+
+
+def indexer_spec(fields: ConfigFields, rope: RopeSpec) -> IndexerSpec:
+    """Read a lightning indexer from a config; rope: as of the attention beside it."""
+    size = fields.count("index_head_dim", 128)
+    if size < rope.width:
+        raise fields.wrong("index_head_dim", size, f"at least qk_rope_head_dim={rope.width}")
+    fields.count("q_lora_rank")  # which indexers read
+    return IndexerSpec(
+        heads=fields.count("index_n_heads"),
+        size=size,
+        most=fields.count("index_topk", 2048),
+        rope=rope,
+    )
+
+
+def indexers_by_layer(fields: ConfigFields, indexer: IndexerSpec) -> list[IndexerSpec]:
+    """Give each layer an indexer of its own, or the use of an earlier layer's selection."""
+    shared = replace(indexer, is_shared=True)
+    return [shared if kind == "shared" else indexer for kind in _indexer_kinds(fields)]
 
 
 def _indexer_kinds(fields: ConfigFields) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ class BailingHybrid(NativeFamily):
         without_nulls = {name: [one or 0 for one in limits] for name, limits in given.items()}
         fields = _with_defaults(fields.with_values(**without_nulls))
         is_lightning = fields.has("group_norm_size") and not fields.has("kda_lower_bound")
-        latent = replace(latent_attention(fields), gate=not is_lightning)
+        latent = replace(latent_attention(fields), gate="none" if is_lightning else "head")
         linear = _lightning if is_lightning else _kimi_delta
         mixers = [
             latent if is_full else linear(fields, layer)

@@ -1,14 +1,16 @@
-"""DeepSeek-V3.2 and GLM-5: the indexer's selection, trunk and MTP head against transformers."""
+"""DeepSeek-V3.2, GLM-5 and Hy4: an indexer's selection, trunk and head against transformers."""
 
 import json
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
 import pytest
+import tiny_hy4
+import tiny_sparse
 import transformers as hf
 from compared import normal, relative
 from converted_gguf import convert
@@ -17,7 +19,7 @@ from mlx_lm.utils import save_model
 from model_edits import edit_config, logits
 from session_runs import PICKS, PLAIN
 from tiny_nextn import LAYER, Published
-from tiny_sparse import SIZES, publish
+from tiny_sparse import SIZES
 
 import mlx_engine
 from mlx_engine.cache.attention import AttentionCache
@@ -58,10 +60,41 @@ VARIANTS = {
             "qk_rope_head_dim": 32,
         },
     ),
+    "Hy4": ("hy_v4", {"qk_rope_head_dim": 32}),
+    "Hy4, three streams, a low limit, few tokens": (
+        "hy_v4",
+        {
+            "hc_mult": 3,
+            "hc_magnitude": 1.3,
+            "hc_eps": 0.01,
+            "swiglu_limit": 0.4,
+            "learnable_sink_init": 1.0,
+            "index_topk": 7,
+            "index_head_dim": 48,
+            "indexer_types": ["full", "full", "shared"],
+            "mlp_layer_types": ["sparse", "dense", "sparse"],
+            "attention_bias": True,
+            "rms_norm_eps": 0.001,
+            "rope_parameters": YARN,
+        },
+    ),
+    "Hy4, two streams, indexers rotated whole": (
+        "hy_v4",
+        {
+            "hc_mult": 2,
+            "index_head_dim": 16,
+            "indexer_types": None,
+            "norm_topk_prob": False,
+            "n_shared_experts": 2,
+            "v_head_dim": 16,
+            "mlp_layer_types": ["sparse"] * 3,
+        },
+    ),
 }
 
 
 NARROW, SHARED = "3.2 with YaRN, biases, few tokens", "5.2, layers that share"
+HY4, FEW = "Hy4", "Hy4, three streams, a low limit, few tokens"
 
 
 class Opened(NamedTuple):
@@ -77,7 +110,8 @@ def opened(tmp_path_factory):
     @cache
     def get(name):
         kind, changes = VARIANTS[name]
-        tiny = publish(kind, tmp_path_factory.mktemp("sparse") / "m", **changes)
+        writer = tiny_hy4.publish if kind == "hy_v4" else partial(tiny_sparse.publish, kind)
+        tiny = writer(tmp_path_factory.mktemp("sparse") / "m", **changes)
         engines.append(mlx_engine.load(tiny.folder))
         return Opened(tiny, engines[-1])
 
@@ -150,7 +184,7 @@ def test_another_reading_of_an_indexer_is_seen(opened, name):
         assert relative(found, tiny.logits) > 1e-2
 
 
-@pytest.mark.parametrize("name", [NARROW, SHARED])
+@pytest.mark.parametrize("name", [NARROW, SHARED, FEW])
 def test_a_round_goes_back_to_any_number_of_its_rows(opened, name):
     """Told by the host, or known to the device alone; around the length that selection begins at.
 
@@ -184,7 +218,10 @@ def test_a_round_goes_back_to_any_number_of_its_rows(opened, name):
 TEXTS = ("the fox and the fox", "abc abc abc", "1 2")
 
 
-@pytest.mark.parametrize(("name", "bits", "temperature"), [(NARROW, 16, 0.8), (SHARED, 8, 0)])
+@pytest.mark.parametrize(
+    ("name", "bits", "temperature"),
+    [(NARROW, 16, 0.8), (SHARED, 8, 0), (FEW, 16, 0.8), (HY4, 8, 0)],
+)
 def test_words_with_the_head_are_those_without(opened, name, bits, temperature):
     """Of three chats alone and in shared passes, of which some select tokens and some do not yet.
 
@@ -202,9 +239,10 @@ def test_words_with_the_head_are_those_without(opened, name, bits, temperature):
         assert sum(answer.stats.accepted for answer in answers)
 
 
-def test_a_prompt_masks_what_is_not_selected(opened, monkeypatch):
+@pytest.mark.parametrize("name", [SHARED, HY4])
+def test_a_prompt_masks_what_is_not_selected(opened, monkeypatch, name):
     """In a block that is long, beside one that gathers, to the same logits."""
-    tiny, engine = opened(SHARED)
+    tiny, engine = opened(name)
     monkeypatch.setattr(latent_attention, "ABSORBED_ROWS", 2)
     model, found = engine.parts.model, []
     for share in (4, 1):
@@ -218,9 +256,10 @@ def test_a_prompt_masks_what_is_not_selected(opened, monkeypatch):
     assert not np.array_equal(*found)
 
 
-def test_compiled_formulas_take_texts_of_any_length(opened, monkeypatch):
+@pytest.mark.parametrize("name", [SHARED, HY4])
+def test_compiled_formulas_take_texts_of_any_length(opened, monkeypatch, name):
     """As on a GPU, where elementwise operations are compiled once for all shapes."""
-    tiny, engine = opened(SHARED)
+    tiny, engine = opened(name)
     monkeypatch.setattr("metal_kernels.stock.computes_on_gpu", lambda: True)
     caches = engine.parts.model.make_caches()
     for part in (tiny.tokens[:20], tiny.tokens[20:21], tiny.tokens[21:]):
@@ -288,10 +327,18 @@ def test_a_conversion_of_mlx_lm(opened, tmp_path):
     assert relative(logits(place, tiny.tokens), tiny.logits) < 1e-4
 
 
-def test_heads_that_mlx_vlm_split_off(opened, tmp_path):
+def split_name(name):
+    """As mlx-vlm names a tensor of Hy4's head."""
+    in_layer = name.startswith(("input_layernorm", "post_attention", "self_attn", "mlp"))
+    return f"decoder.{name}" if in_layer else name.replace("final_layernorm", "norm")
+
+
+@pytest.mark.parametrize("name", ["5", HY4])
+def test_heads_that_mlx_vlm_split_off(opened, tmp_path, name):
     """In a folder of their own, beside a trunk without them."""
-    tiny, place, heads = opened("5").tiny, tmp_path / "m", tmp_path / "heads"
-    arrays, behind = mx.load(str(tiny.folder / "model.safetensors")), f"model.layers.{LAYER}."
+    tiny, place, heads = opened(name).tiny, tmp_path / "m", tmp_path / "heads"
+    arrays = mx.load(str(tiny.folder / "model.safetensors"))
+    behind = "model.mtp_layers.0." if name == HY4 else f"model.layers.{LAYER}."
     for folder in (place, heads):
         folder.mkdir()
         for file in tiny.folder.glob("*.json"):
@@ -299,6 +346,8 @@ def test_heads_that_mlx_vlm_split_off(opened, tmp_path):
     trunk = {n: a for n, a in arrays.items() if not n.startswith(behind)}
     named = {n.removeprefix(behind): a for n, a in arrays.items() if n.startswith(behind)}
     split = {f"mtp.{n.replace('shared_head.', 'shared_head_')}": a for n, a in named.items()}
+    if name == HY4:
+        split = {split_name(n): a for n, a in named.items()}
     mx.save_safetensors(str(place / "model.safetensors"), trunk)
     mx.save_safetensors(str(heads / "model.safetensors"), split)
     engine = mlx_engine.load(place, heads=heads)
@@ -356,16 +405,20 @@ def test_layers_that_share_a_selection(fields, kinds):
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
+    ("kind", "changes", "named"),
     [
-        ({"indexer_types": ["shared", "full", "full"]}, "indexer_types"),
-        ({"indexer_types": ["full"]}, "indexer_types"),
-        ({"index_topk_pattern": "FSX"}, "indexer_types"),
-        ({"index_head_dim": 8}, "index_head_dim"),
-        ({"index_topk": 0}, "index_topk"),
-        ({"q_lora_rank": None}, "q_lora_rank"),
+        ("glm_moe_dsa", {"indexer_types": ["shared", "full", "full"]}, "indexer_types"),
+        ("glm_moe_dsa", {"indexer_types": ["full"]}, "indexer_types"),
+        ("glm_moe_dsa", {"index_topk_pattern": "FSX"}, "indexer_types"),
+        ("glm_moe_dsa", {"index_head_dim": 8}, "index_head_dim"),
+        ("glm_moe_dsa", {"index_topk": 0}, "index_topk"),
+        ("glm_moe_dsa", {"q_lora_rank": None}, "q_lora_rank"),
+        ("hy_v4", {"hc_mult": 1}, "hc_mult"),
+        ("hy_v4", {"hc_eps": 0}, "hc_eps"),
+        ("hy_v4", {"swiglu_limit": -1}, "swiglu_limit"),
+        ("hy_v4", {"gating_type": "headwise"}, "gating_type"),
     ],
 )
-def test_impossible_configs_are_refused_by_name(changes, named):
-    with pytest.raises(mlx_engine.BadModelFile, match=named):
-        family_for("glm_moe_dsa", SIZES | changes, "tiny").figures()
+def test_impossible_configs_are_refused_by_name(kind, changes, named):
+    with pytest.raises(mlx_engine.EngineError, match=named):
+        family_for(kind, SIZES | changes, "tiny").figures()
