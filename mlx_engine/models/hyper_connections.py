@@ -97,23 +97,22 @@ class WholeStreamConnection:
 
     def __init__(self, spec: model_spec.WholeStreamsSpec, part: Part, eps: float) -> None:
         self._spec, self._eps, self._stock = spec, eps, part.kernels.stock
-        self._mix = Linear.read(part, "mix", mx.float32)
-        self._base, scale = part.vector("base", mx.float32), part.vector("scale", mx.float32)
-        self._scale = mx.repeat(scale, spec.count)
+        self._raw = Linear.read(part, "mix", mx.float32)
+        base, scale = part.vector("base", mx.float32), part.vector("scale", mx.float32)
         factors = mx.array([1.0, spec.magnitude][: scale.size])
-        self._factors = mx.repeat(factors, spec.count)
+        self._squashing = mx.repeat(scale, spec.count), base, mx.repeat(factors, spec.count)
         self._norm = Norm.read(part, "norm", eps)
+        self._squash = self._stock.compile_elementwise(_squash_function(spec.eps))
+        self._weigh, self._add = map(self._stock.compile_elementwise, (_weighted_sum, _add_product))
 
     def collapse(self, streams: mx.array) -> Collapsed:
         """Mix residual streams [1, T, S * H] to what a block reads [1, T, H], normed."""
-        wide = streams.astype(mx.float32)
-        raw = self._mix(self._stock.rms_norm(wide, None, self._eps))
-        made = self._stock.compile_elementwise(_squash)(raw, self._scale, self._base, self._factors)
-        made = made + self._spec.eps
-        weights, *gains = mx.split(made, made.shape[-1] // self._spec.count, axis=-1)
-        split = wide.reshape(*wide.shape[:-1], self._spec.count, -1)
-        mixed = (weights[..., None] * split).sum(axis=-2).astype(streams.dtype)
-        return Collapsed(self._norm(mixed), gains[0] if gains else None)
+        count = self._spec.count
+        raw = self._raw(self._stock.rms_norm(streams.astype(mx.float32), None, self._eps))
+        weights, *gains = mx.split(self._squash(raw, *self._squashing), raw.shape[-1] // count, -1)
+        columns, parts = (mx.split(array, count, axis=-1) for array in (weights, streams))
+        mixed = self._norm(self._weigh(*columns, *parts))
+        return Collapsed(mixed, gains[0] if gains else None)
 
     def __call__(self, streams: mx.array) -> mx.array:
         """Mix residual streams [1, T, S * H] to a normed hidden state [1, T, H]."""
@@ -122,12 +121,21 @@ class WholeStreamConnection:
     def add_to(self, streams: mx.array, made: mx.array, gains: mx.array) -> mx.array:
         """Add a block's output [1, T, H] to each residual stream by its gain."""
         split = streams.reshape(*made.shape[:-1], self._spec.count, -1)
-        add = self._stock.compile_elementwise(_add_product)
-        return add(split, made[..., None, :], gains[..., None]).reshape(streams.shape)
+        return self._add(split, made[..., None, :], gains[..., None]).reshape(streams.shape)
 
 
-def _squash(raw: mx.array, scale: mx.array, base: mx.array, factors: mx.array) -> mx.array:
-    return factors * mx.sigmoid(raw * scale + base)
+@cache
+def _squash_function(eps: float) -> ElementwiseFunction:
+    """Make what turns products into weights and gains: a scaled sigmoid of each, plus eps."""
+    return lambda raw, scale, base, factors: factors * mx.sigmoid(raw * scale + base) + eps
+
+
+def _weighted_sum(*weights_and_streams: mx.array) -> mx.array:
+    """Sum of streams [1, T, H] by float32 weights [1, T, 1], rounded once to the streams' type."""
+    count = len(weights_and_streams) // 2
+    weights, streams = weights_and_streams[:count], weights_and_streams[count:]
+    products = [w * s.astype(mx.float32) for w, s in zip(weights, streams, strict=True)]
+    return sum(products[1:], products[0]).astype(streams[0].dtype)
 
 
 def _add_product(streams: mx.array, made: mx.array, gains: mx.array) -> mx.array:

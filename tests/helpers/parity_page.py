@@ -89,6 +89,8 @@ RENAMED = {
     "exaone4_5": "exaone4",
 }
 """Types that are written as another one, whose name in config.json is then changed."""
+SAVED_OTHERWISE = ("hy_v4",)
+"""Types that transformers does not save as they are published."""
 GGUF_OF = {
     "xverse": "xverse",
     "qwen2_vl": "qwen2vl",
@@ -177,7 +179,7 @@ def folder_part(kind: str) -> Part | None:
     """What compares folders of a type, heads aside where it can."""
     if kind in test_text_parts.CASES:
         return of_text_part
-    if written_of(kind) in types(classes=False):
+    if kind not in SAVED_OTHERWISE and written_of(kind) in types(classes=False):
         return renamed(of_text, kind)
     return head_part(kind)
 

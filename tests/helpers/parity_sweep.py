@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
+import tiny_hy4
 import tiny_ling
 import tiny_nemotron
 import tiny_nextn
@@ -458,6 +459,7 @@ PUBLISHED: dict[str, Callable[..., tiny_nextn.Published]] = {
     "bailing_moe_v3": partial(tiny_ling.publish, config=tiny_ling.LING_3),
     "nemotron_h": tiny_nemotron.publish,
     "qwen4_exp": tiny_qwen4.publish,
+    "hy_v4": tiny_hy4.publish,
     **{kind: partial(tiny_sparse.publish, kind) for kind in ("deepseek_v32", "glm_moe_dsa")},
 }
 """What writes a model with its head in a folder by a seed, where not tiny_nextn.py does."""

@@ -11,6 +11,7 @@ from typing import Literal
 
 import mlx.core as mx
 import numpy as np
+import tiny_hy4
 import tiny_nextn
 import tiny_sparse
 from model_edits import Arrays, edit_tensors
@@ -44,6 +45,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "glm_moe_dsa": lambda folder: tiny_sparse.publish(
         "glm_moe_dsa", folder, index_topk=6, indexer_types=["full", "shared", "full"]
     ),
+    "hy_v4": lambda folder: tiny_hy4.publish(folder, index_topk=6),
     **{kind: lambda folder, kind=kind: write_stack(folder, kind) for kind in STACKS},
 }
 """By model_type."""

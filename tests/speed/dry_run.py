@@ -442,11 +442,12 @@ class _Weights:
 
 
 _ROUTERS = ("mlp.gate.weight", "shared_expert_gate.weight")
-_FLOAT32 = ("A_log", "e_score_correction_bias")
+_FLOAT32 = ("A_log", "e_score_correction_bias", "mix.weight")
 
 
 def _is_matrix(name: str, shape: Shape) -> bool:
-    return name.endswith(".weight") and len(shape) > 1 and "conv1d" not in name
+    is_packed = name.endswith(".weight") and not name.endswith(_FLOAT32)
+    return is_packed and len(shape) > 1 and "conv1d" not in name
 
 
 def main() -> None:

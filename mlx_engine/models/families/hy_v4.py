@@ -37,6 +37,9 @@ from mlx_engine.models.model_spec import (
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.tensor_names import HeadNames
 
+_MOST_STREAMS = 8
+"""All are inputs of one launch, as their weights are."""
+
 _MIXER, _FEED = CONNECTIONS
 _WITHIN = {
     "self_attn.linear_gate": "self_attn.g_proj",
@@ -80,7 +83,7 @@ class HyV4(NativeFamily):
         limit = fields.non_negative("swiglu_limit")
         *feeds, head = (_with_limit(feed, limit) for feed in feed_forwards(fields))
         streams = WholeStreamsSpec(
-            fields.count("hc_mult", 4, minimum=2, maximum=2**10),
+            fields.count("hc_mult", 4, minimum=2, maximum=_MOST_STREAMS),
             fields.number("hc_magnitude", 2.0),
             fields.number("hc_eps", 1e-6),
         )

@@ -22,7 +22,7 @@ HEAD = {
     **dict.fromkeys(("qwen3_5", "qwen3_5_moe", "qwen3_next", "mimo_v2_flash"), "mtp."),
     **dict.fromkeys(("ernie4_5_moe", "exaone4", "exaone_moe", "mellum"), "mtp"),
     **dict.fromkeys((*TYPES, "hy_v3", "bailing_hybrid", "glm_moe_dsa"), "layers.3."),
-    "mimo": "mtp_layers.",
+    **dict.fromkeys(("mimo", "hy_v4"), "mtp_layers."),
     "step3p5": ("layers.4.", "layers.5.", "layers.6."),
 }
 """What names of heads have in them."""

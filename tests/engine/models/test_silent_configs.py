@@ -62,6 +62,7 @@ OF_TYPES = {
     "kimi_linear": {"num_key_value_heads"},
     "bailing_hybrid": {"mtp_loss_scaling_factor", "num_key_value_heads", "rope_theta"},
     "deepseek_v32": _OF_INDEXERS,
+    "hy_v4": _OF_INDEXERS | {"learnable_sink_init"},
     "glm_moe_dsa": _OF_INDEXERS,
     "deepseek_v2": {"head_dim", "norm_topk_prob", "num_key_value_heads"},
     "deepseek_v3": {"num_key_value_heads"},
