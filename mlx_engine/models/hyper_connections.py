@@ -103,7 +103,8 @@ class WholeStreamConnection:
         self._squashing = mx.repeat(scale, spec.count), base, mx.repeat(factors, spec.count)
         self._norm = Norm.read(part, "norm", eps)
         self._squash = self._stock.compile_elementwise(_squash_function(spec.eps))
-        self._weigh, self._add = map(self._stock.compile_elementwise, (_weighted_sum, _add_product))
+        self._weigh = self._stock.compile_elementwise(_weighted_sum)
+        self._add = self._stock.compile_elementwise(_add_product)
 
     def collapse(self, streams: mx.array) -> Collapsed:
         """Mix residual streams [1, T, S * H] to what a block reads [1, T, H], normed."""

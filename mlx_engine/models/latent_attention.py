@@ -153,7 +153,9 @@ class LatentAttention:
         if self._spec.gate == "element":
             return self._stock.compile_elementwise(apply_gate)(heads, gate)
         by_head = heads.reshape(1, x.shape[1], self._spec.heads, -1)
-        return self._stock.compile_elementwise(apply_gate)(by_head, gate[..., None]).reshape(heads.shape)
+        return self._stock.compile_elementwise(apply_gate)(by_head, gate[..., None]).reshape(
+            heads.shape
+        )
 
     def _run_sequence(
         self,

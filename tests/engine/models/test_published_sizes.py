@@ -63,7 +63,9 @@ def test_every_family_computes_in_16_bits_and_writes_what_is_told(name, form):
     is_split = name in SCANS or name == "Ling-3.0-flash"  # inputs of the recurrence
     scans = plain.kinds["gated_delta_block"] if is_split else 0
     rotated = plain.kinds.get("rope", 0)  # heads of which a part is rotated
-    windows = 2 if name == "Qwen3.8-Flash-Next" else 0  # of tokens and of rows that n-grams are made of
+    windows = (
+        2 if name == "Qwen3.8-Flash-Next" else 0
+    )  # of tokens and of rows that n-grams are made of
     assert plain.copies <= rotated + scans + windows + 1
     assert run.phases["chunk"].largest_bytes < 300e6  # scores in tiles
     assert not any(phase.unpacked for phase in run.phases.values())
