@@ -43,6 +43,7 @@ from app.values.errors import StoreError
 from app.values.models import DownloadFigures, ModelCard
 from app.window.controls.labels import announce
 from app.window.language import speak, tr
+from app.window.pictures import png_by_system
 from app.window.style_sheet import LookController
 from app.window.widgets import Widgets
 from app.worker.engine_worker import EngineWorker
@@ -120,7 +121,7 @@ class App(QObject):
             SystemNotice(widgets.window), answers, settings, self._title_of, self._come_back, self
         )
         ChatModelController(page.offer, chat, models, self)
-        self.attached = attached = AttachedFiles(chat, drafts, self)
+        self.attached = attached = AttachedFiles(chat, drafts, png_by_system, self)
         widgets.composer.watch(chat, models, attached, settings, page.edit_last_prompt)
         self.last_chat = LastChat(chat, page.reader.turns, settings, folders.being_shown_file, self)
         self.offered = offered = OfferedModel(models, settings, machine, read_card, self)

@@ -35,7 +35,9 @@ from mlx_engine.values.words import Words, size_words
 PATIENCE_MS = 120
 """Milliseconds of examining files before the overlay says that it takes a while."""
 
-MODELS = Words("Models and texts (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)")
+MODELS = Words(
+    "Models, texts and pictures (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)"
+)
 MOST_REFUSED = 3
 SHOWN = 120
 """Characters of a dropped text that the plan shows."""

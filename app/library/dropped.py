@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from app.library.find_models import Place, find_models
 from app.library.model_card import is_heads_file
+from app.library.picture_file import is_picture
 from app.library.text_file import is_document, read_text_file
 from app.values.attached_text import Refused
 from mlx_engine.hub.repository import HubModel, read_hub_link
@@ -67,7 +68,7 @@ class DroppedModels:
 
 @dataclass(frozen=True, slots=True)
 class DroppedText:
-    """A text file to attach to the message, or an exported chat to import."""
+    """A text file or picture to attach to the message, or an exported chat to import."""
 
     path: Path
     nbytes: int
@@ -311,12 +312,13 @@ FOREIGN_CHATS = ("conversations.json", ".conversation.json", "messages.jsonl")
 
 
 def _text(file: Path) -> Dropped:
-    """Classify a chat, a text or a document; a GGUF file may have lost its ending."""
+    """Classify a chat, a text, a document or a picture; a GGUF file may have lost its ending."""
     with open_regular(file) as opened:
         beginning = opened.read(BEGINNING)
     if beginning.startswith(b"GGUF"):
         return DroppedModel(file)
     holds_chats = any(kind.match(beginning) for kind in CHATS) and file.suffix.lower() == ".json"
     is_chat = holds_chats or file.name.lower().endswith(FOREIGN_CHATS)
-    text = None if is_chat or is_document(file) else read_text_file(file)
+    is_whole = is_chat or is_document(file) or is_picture(file, beginning)
+    text = None if is_whole else read_text_file(file)
     return text if isinstance(text, Refused) else DroppedText(file, file.stat().st_size, is_chat)

@@ -239,11 +239,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-A_PICTURE = Words("a picture, which this version cannot read")
 _KNOWN_BINARY = (
-    (b"\x89PNG", A_PICTURE),
-    (b"\xff\xd8\xff", A_PICTURE),
-    (b"GIF8", A_PICTURE),
     (
         b"PK\x03\x04",
         Words("an archive or an office document: unpack it, save it as .docx, or paste its text"),

@@ -19,6 +19,7 @@ from app.values.chats import Branch, StoredMessage, Turn
 from app.values.tools import Decision
 from app.worker.replies import OldestDropped
 from app.worker.requests import ChangeSettings, CloseChat, Request
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import Words, join_words
 
@@ -165,13 +166,13 @@ class ChatState(State):
 
     # what the user does
 
-    def send(self, text: str) -> bool:
+    def send(self, text: str, pictures: Sequence[Picture] = ()) -> bool:
         """Send a question at the end of the branch; False if that failed."""
         if self.running is not None or not self._has_model():
             return False
         place, messages = len(self.turns), self._store.messages
         last = self.turns.ids[-1] if self.turns else None
-        if not self._ask(place, lambda chat_id: messages.add(chat_id, last, "user", text)):
+        if not self._ask(place, lambda chat: messages.add(chat, last, "user", text, pictures)):
             return False
         self.added.emit(place)
         self._tell_asked()

@@ -1,15 +1,19 @@
-"""The attachments of an unsent message as chips, and files that were refused."""
+"""The attachments and pictures of an unsent message as chips, and files that were refused."""
 
+import itertools
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
 
+from app.start.threads import LatestTask
 from app.values.attached_text import AttachedText, Refused, tokens_about
 from app.window.controls.icons import IconButton, Sign
 from app.window.controls.labels import ShortLabel, label, paragraph, restyle, say, tabular
 from app.window.controls.layouts import WIDEST, ChipFlow, Wide, column, row
 from app.window.language import said, tr
+from app.window.pictures import Thumbnail
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.words import size_words
 
 
@@ -56,14 +60,30 @@ class AttachmentChip(QFrame):
         restyle(self, "bad", is_too_long)
 
 
+class PictureChip(QFrame):
+    """A picture of an unsent message. remove: its button."""
+
+    def __init__(self, picture: Picture, number: int, disk: LatestTask) -> None:
+        super().__init__()
+        self.picture = picture
+        self.setProperty("role", "chip")
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        thumbnail = Thumbnail(picture, PICTURE_HEIGHT, number, disk, self)
+        self.remove = IconButton("close", tr("Remove picture {number}", number=number))
+        row(thumbnail, self.remove, of=self, margins=(2, 2, 2, 2), spacing=2)
+
+
 MOST = 20
+MOST_PICTURES = 50
+PICTURE_HEIGHT = 40
+"""Pixels of a picture at a zoom of 1."""
 
 
 class AttachmentRow(QWidget):
-    """Chips of a message's attachments, and what was refused.
+    """Chips of a message's attachments and pictures, and what was refused.
 
-    too_long, reading: why the message cannot be sent, or "". stop_reading: button that stops
-    reading files. Signal `changed`: other attachments.
+    too_long, unseen, reading: why the message cannot be sent, or "". stop_reading: button that
+    stops reading files. Signal `changed`: other attachments.
     """
 
     changed = Signal()
@@ -71,33 +91,52 @@ class AttachmentRow(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._problem, self._reading = paragraph("", "problem"), paragraph("", "muted")
-        self._flow = ChipFlow()
+        self._flow, self._seen = ChipFlow(), ChipFlow()
         self._chips: list[AttachmentChip] = []
-        self._refused = self.too_long = self.reading = ""
+        self._pictures: list[PictureChip] = []
+        self._disk, self._numbers = LatestTask(self), itertools.count(1)
+        self._refused = self.too_long = self.unseen = self.reading = self._blind = ""
         self._room: int | None = None
         self.stop_reading = IconButton("close", tr("Stop reading"))
         reading = row(Wide(self._reading), self.stop_reading)
-        column(self._flow, reading, self._problem, of=self, spacing=4)
+        column(self._seen, self._flow, reading, self._problem, of=self, spacing=4)
         self.show_reading(())
 
     def attachments(self) -> tuple[AttachedText, ...]:
         """The attached texts."""
         return tuple(chip.attachment for chip in self._chips)
 
-    def show_attachments(self, attachments: Sequence[AttachedText]) -> None:
-        """Replace all attachments."""
+    def pictures(self) -> tuple[Picture, ...]:
+        """The pictures."""
+        return tuple(chip.picture for chip in self._pictures)
+
+    def show_attachments(
+        self, attachments: Sequence[AttachedText], pictures: Sequence[Picture] = ()
+    ) -> None:
+        """Replace all attachments and pictures."""
         for chip in list(self._chips):
             self._drop(chip)
+        for shown in list(self._pictures):
+            self._drop(shown)
+        self._numbers = itertools.count(1)
         for attachment in attachments:
             self._add(attachment)
+        for picture in pictures:
+            self._add_picture(picture)
         self._refresh("")
 
-    def attach(self, outcomes: Sequence[AttachedText | Refused]) -> None:
-        """Add texts; files that were refused are named with the reason."""
+    def attach(self, outcomes: Sequence[AttachedText | Picture | Refused]) -> None:
+        """Add texts and pictures; files that were refused are named with the reason."""
         problems = []
         for outcome in outcomes:
             if isinstance(outcome, Refused):
-                problems.append(outcome.words)
+                problems.append(said(outcome.words))
+            elif isinstance(outcome, Picture):
+                if len(self._pictures) < MOST_PICTURES:
+                    self._add_picture(outcome)
+                    continue
+                most = tr("A message takes {most} pictures at most.", most=MOST_PICTURES)
+                problems += [most] * (most not in problems)
             elif len(self._chips) >= MOST:
                 problems.append(
                     tr(
@@ -130,12 +169,20 @@ class AttachmentRow(QWidget):
             chip.show_tokens(count, room is not None and count is not None and count >= room)
         self._say()
 
+    def show_vision(self, why_not: str) -> None:
+        """Say why the model sees no pictures, "" if it does."""
+        if why_not != self._blind:
+            self._blind = why_not
+            self._say()
+
     def _say(self) -> None:
         counts, room = [chip.tokens for chip in self._chips], self._room
         self.too_long = "" if room is None else why_too_long(self.attachments(), counts, room)
-        words = "\n".join(filter(None, (self._refused, self.too_long)))
+        self.unseen = self._blind if self._pictures else ""
+        words = "\n".join(filter(None, (self._refused, self.too_long, self.unseen)))
         say(self._problem, words)
-        self.setVisible(bool(self._chips or words or self.reading))
+        self._seen.setVisible(bool(self._pictures))
+        self.setVisible(bool(self._chips or self._pictures or words or self.reading))
 
     def _add(self, attachment: AttachedText) -> None:
         chip = AttachmentChip(attachment)
@@ -143,19 +190,30 @@ class AttachmentRow(QWidget):
         self._chips.append(chip)
         self._flow.add(chip)
 
-    def _remove(self, chip: AttachmentChip) -> None:
+    def _add_picture(self, picture: Picture) -> None:
+        chip = PictureChip(picture, next(self._numbers), self._disk)
+        chip.remove.clicked.connect(lambda: self._remove(chip))
+        self._pictures.append(chip)
+        self._seen.add(chip)
+
+    def _remove(self, chip: AttachmentChip | PictureChip) -> None:
         self._drop(chip)
         self._refresh("")
         self.setFocus()
 
-    def _drop(self, chip: AttachmentChip) -> None:
-        self._chips.remove(chip)
-        self._flow.drop(chip)
+    def _drop(self, chip: AttachmentChip | PictureChip) -> None:
+        if isinstance(chip, PictureChip):
+            self._pictures.remove(chip)
+            self._seen.drop(chip)
+        else:
+            self._chips.remove(chip)
+            self._flow.drop(chip)
 
     def _refresh(self, refused: str) -> None:
         self._refused = refused
         self._say()
         self._flow.place()
+        self._seen.place()
         self.changed.emit()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import QElapsedTimer, QEvent, QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import (
     QFocusEvent,
+    QImage,
     QKeyEvent,
     QKeySequence,
     QMouseEvent,
@@ -32,6 +33,8 @@ from app.window.controls.labels import restyle, set_tip
 from app.window.controls.layouts import STRETCH, column, row
 from app.window.language import percent, tr
 from app.window.look import look
+from app.window.pictures import png_of
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.words import Words
 
 MOST_LINES = 10
@@ -50,14 +53,14 @@ class MessageBox(QPlainTextEdit):
     """The text box.
 
     Signals: `send_wanted`, `edit_last_wanted`, `files_pasted`(list of Path),
-    `long_text_pasted`(str), `picture_pasted`, `focused`(bool).
+    `long_text_pasted`(str), `picture_pasted`(QImage), `focused`(bool).
     """
 
     send_wanted = Signal()
     edit_last_wanted = Signal()
     files_pasted = Signal(object)
     long_text_pasted = Signal(str)
-    picture_pasted = Signal()
+    picture_pasted = Signal(object)
     focused = Signal(bool)
 
     def __init__(self) -> None:
@@ -155,7 +158,7 @@ class MessageBox(QPlainTextEdit):
         if files:
             self.files_pasted.emit(files)
         elif source.hasImage() and not source.hasText():
-            self.picture_pasted.emit()
+            self.picture_pasted.emit(QImage(source.imageData()))
         else:
             self.insert(source.text())
 
@@ -180,10 +183,10 @@ class MessageBox(QPlainTextEdit):
         self.focused.emit(False)
 
 
+BLIND = Words("{words} Leave the pictures out, or use a model that sees them.")
 HINT, NO_MODEL = Words("Message…"), Words("Open or drop a model first")
 NEARLY_FULL = 0.75
 """Share of the context from which the ring is shown."""
-NO_PICTURES = Words("The picture was not pasted: this version reads text only.")
 WAIT = Words("An answer is being written: send this once it has ended, or stop it with Esc.")
 DOUBLE_MS = 400
 """Milliseconds after sending in which the button does not stop the answer."""
@@ -245,7 +248,7 @@ class Composer(QFrame):
         self._sent = QElapsedTimer()
         self.box, self.row = MessageBox(), AttachmentRow()
         self.row.setFocusProxy(self.box)
-        self._attach = IconButton("attach", tr("Attach text files"))
+        self._attach = IconButton("attach", tr("Attach files"))
         self._send = IconButton("send", tr("Send"), "primary")
         self.ring = ContextRing()
         foot = row(self._attach, STRETCH, self.ring, self._send, spacing=8)
@@ -254,7 +257,6 @@ class Composer(QFrame):
         self.box.long_text_pasted.connect(
             lambda text: self.row.attach([AttachedText(tr("Pasted text"), text)])
         )
-        self.box.picture_pasted.connect(lambda: self.row.tell(tr(NO_PICTURES)))
         self.box.focused.connect(lambda has_keys: restyle(self, "focused", has_keys))
 
     def watch(
@@ -273,6 +275,9 @@ class Composer(QFrame):
         self.box.send_wanted.connect(self._try_send)
         self.box.edit_last_wanted.connect(edit_last)
         self.box.files_pasted.connect(files.read)
+        self.box.picture_pasted.connect(
+            lambda image: files.read_pasted(tr("Pasted picture"), lambda: png_of(image))
+        )
         self.box.textChanged.connect(self._keep)
         self.row.changed.connect(self._count)
         self.row.stop_reading.clicked.connect(self._give_up_reading)
@@ -297,17 +302,26 @@ class Composer(QFrame):
         """The attached texts."""
         return self.row.attachments()
 
-    def message(self) -> SaidWith:
-        """The typed text with its attachments."""
-        return SaidWith(self.text(), self.attachments())
+    def pictures(self) -> tuple[Picture, ...]:
+        """The attached pictures."""
+        return self.row.pictures()
 
-    def show_message(self, text: str, attachments: Sequence[AttachedText] = ()) -> None:
+    def message(self) -> SaidWith:
+        """The typed text with its attachments and pictures."""
+        return SaidWith(self.text(), self.attachments(), self.pictures())
+
+    def show_message(
+        self,
+        text: str,
+        attachments: Sequence[AttachedText] = (),
+        pictures: Sequence[Picture] = (),
+    ) -> None:
         """Replace the message; a text too long for the box is attached."""
         if len(text) > LONGEST:
             attachments, text = (*attachments, AttachedText(tr("Pasted text"), text)), ""
         self.box.setPlainText(text)
         self.box.moveCursor(QTextCursor.MoveOperation.End)
-        self.row.show_attachments(attachments)
+        self.row.show_attachments(attachments, pictures)
 
     def type(self, text: str) -> None:
         """Insert text that was typed elsewhere or dropped; a long text is attached."""
@@ -323,8 +337,7 @@ class Composer(QFrame):
         self.box.insert(f"{above}{lines}\n\n")
 
     def _show_unsent(self) -> None:
-        unsent = self._chat.unsent
-        self.show_message(unsent.text, unsent.attachments)
+        self.show_message(*self._chat.unsent)
         self._show_reading()
 
     def _keep(self) -> None:
@@ -338,7 +351,7 @@ class Composer(QFrame):
         self._refresh()
 
     def _choose_files(self) -> None:
-        title, every_kind = tr("Attach text files"), ""
+        title, every_kind = tr("Attach files"), ""
         paths = choose_files(self, title, every_kind, self._settings)
         self._files.read([Path(path) for path in paths])
 
@@ -368,10 +381,10 @@ class Composer(QFrame):
     def _why_not(self) -> str:
         """Return why the message cannot be sent, "" if it can."""
         no_model = "" if self._models.can_answer else tr(NO_MODEL)
-        return no_model or self.row.reading or self.row.too_long
+        return no_model or self.row.reading or self.row.too_long or self.row.unseen
 
     def _has_message(self) -> bool:
-        return bool(self.text().strip() or self.attachments())
+        return bool(self.text().strip() or self.attachments() or self.pictures())
 
     def _press(self) -> None:
         """Send or stop; a double click on Send does not stop."""
@@ -388,12 +401,15 @@ class Composer(QFrame):
         if self._is_answering or self._why_not or not self._has_message():
             return
         self._sent.start()
-        if self._chat.send(with_attachments(self.text().strip(), self.attachments())):
+        text = with_attachments(self.text().strip(), self.attachments())
+        if self._chat.send(text, self.pictures()):
             self.show_message("")
 
     def _refresh(self) -> None:
         """Update the button and its tooltip."""
-        is_answering = self._is_answering
+        is_answering, model = self._is_answering, self._models.description
+        blind = tr(BLIND, words=model.vision.words) if model and model.vision else ""
+        self.row.show_vision(blind)
         if self._was_answering and not is_answering:
             self.row.tell("")
         self._was_answering = is_answering

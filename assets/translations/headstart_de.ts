@@ -149,10 +149,6 @@
         <translation>Headstart wurde plötzlich beendet, während es den Chat „{title}“ zeigte. Er steht in der Liste, und nichts davon ist verloren; dies ist ein neuer Chat.</translation>
     </message>
     <message>
-        <source>Attach text files</source>
-        <translation>Textdateien anhängen</translation>
-    </message>
-    <message>
         <source>{name}: the download broke off ({last}). Start it again.</source>
         <translation>{name}: Der Download ist abgebrochen ({last}). Bitte neu starten.</translation>
     </message>
@@ -187,6 +183,10 @@
     <message>
         <source>Opened in place, not copied</source>
         <translation>Wird an seinem Ort geöffnet, nicht kopiert</translation>
+    </message>
+    <message>
+        <source>Models, texts and pictures (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)</source>
+        <translation>Modelle, Texte und Bilder (*.gguf *.safetensors *.json *.txt *.md *.py *);;Alle Dateien (*)</translation>
     </message>
     <message>
         <source>with {name} as drafting heads</source>
@@ -253,10 +253,6 @@
             <numerusform>{n:,} Datei anhängen</numerusform>
             <numerusform>{n:,} Dateien anhängen</numerusform>
         </translation>
-    </message>
-    <message>
-        <source>Models and texts (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)</source>
-        <translation>Modelle und Texte (*.gguf *.safetensors *.json *.txt *.md *.py *);;Alle Dateien (*)</translation>
     </message>
     <message>
         <source>Open</source>
@@ -678,10 +674,6 @@
     <message>
         <source>is damaged and cannot be read ({error}).</source>
         <translation>ist beschädigt und nicht lesbar ({error}).</translation>
-    </message>
-    <message>
-        <source>a picture, which this version cannot read</source>
-        <translation>ein Bild, das diese Version nicht lesen kann</translation>
     </message>
     <message>
         <source>an archive or an office document: unpack it, save it as .docx, or paste its text</source>
@@ -1531,8 +1523,16 @@
         <translation>Anhang {name}, {words}{problem}</translation>
     </message>
     <message>
+        <source>Remove picture {number}</source>
+        <translation>Bild {number} entfernen</translation>
+    </message>
+    <message>
         <source>Stop reading</source>
         <translation>Lesen abbrechen</translation>
+    </message>
+    <message>
+        <source>A message takes {most} pictures at most.</source>
+        <translation>Eine Nachricht nimmt höchstens {most} Bilder auf.</translation>
     </message>
     <message>
         <source>{name}: a message takes {most} attachments at most.</source>
@@ -1555,10 +1555,6 @@
         <translation>Nachricht …</translation>
     </message>
     <message>
-        <source>The picture was not pasted: this version reads text only.</source>
-        <translation>Das Bild wurde nicht eingefügt: Diese Version liest nur Text.</translation>
-    </message>
-    <message>
         <source>An answer is being written: send this once it has ended, or stop it with Esc.</source>
         <translation>Eine Antwort wird gerade geschrieben: danach senden, oder mit Esc stoppen.</translation>
     </message>
@@ -1571,8 +1567,16 @@
         <translation>Eingabe</translation>
     </message>
     <message>
+        <source>Attach files</source>
+        <translation>Dateien anhängen</translation>
+    </message>
+    <message>
         <source>Send</source>
         <translation>Senden</translation>
+    </message>
+    <message>
+        <source>Pasted picture</source>
+        <translation>Eingefügtes Bild</translation>
     </message>
     <message>
         <source>Stop (Esc)</source>
@@ -3611,6 +3615,14 @@ Für Details klicken.</translation>
     <message>
         <source>Return: {verb}. Shift-Return: a new line.</source>
         <translation>Eingabe: {verb}. Umschalt-Eingabe: neue Zeile.</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n:,} pictures</source>
+        <comment>1 picture</comment>
+        <translation>
+            <numerusform>{n:,} Bild</numerusform>
+            <numerusform>{n:,} Bilder</numerusform>
+        </translation>
     </message>
     <message>
         <source>With {names}</source>
@@ -5868,6 +5880,26 @@ Für Details klicken.</translation>
     <message>
         <source>{path}: {key} is not three numbers.</source>
         <translation>{path}: {key} sind keine drei Zahlen.</translation>
+    </message>
+    <message>
+        <source>{name} is a HEIC or AVIF picture, which this system does not read: save it as JPEG or PNG.</source>
+        <translation>{name} ist ein Bild in HEIC oder AVIF, das dieses System nicht lesen kann: Speichern Sie es als JPEG oder PNG.</translation>
+    </message>
+    <message>
+        <source>{width} × {height} pixels</source>
+        <translation>{width} × {height} Pixel</translation>
+    </message>
+    <message>
+        <source>Picture {number}</source>
+        <translation>Bild {number}</translation>
+    </message>
+    <message>
+        <source>{size}: open it large</source>
+        <translation>{size}: groß öffnen</translation>
+    </message>
+    <message>
+        <source>Picture, {size}</source>
+        <translation>Bild, {size}</translation>
     </message>
 </context>
 </TS>

@@ -22,7 +22,7 @@ from app.window.transcript.reader import Reader, keeps_height
 from app.window.transcript.segment_column import TextWidget
 from app.window.transcript.selection import Part
 from app.window.transcript.shown_message import ShownMessage
-from app.window.transcript.user_bubble import UserBubble
+from app.window.transcript.user_bubble import PICTURE_HEIGHT, UserBubble
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.words import Words
 
@@ -49,9 +49,11 @@ class MessageEditor(QWidget):
     """Edits a message in its place; `send` and `cancel` are its buttons."""
 
     def __init__(
-        self, text: str, name: str, verb: str, attachments: Sequence[AttachedText]
+        self, text: str, name: str, verb: str, attachments: Sequence[AttachedText], pictures: int
     ) -> None:
-        """verb: text of the button `send`. attachments: kept, and named below the text."""
+        """verb: text of the button `send`. attachments, number of pictures: kept, and named below
+        the text.
+        """
         super().__init__()
         self.field = EditedText(_lines_for(text))
         self.field.setAccessibleName(name)
@@ -67,7 +69,8 @@ class MessageEditor(QWidget):
         self.send.setProperty("role", "primary")
         self.cancel = QPushButton(tr("Cancel"))
         foot = row(Wide(self._problem), SPARE, self.cancel, self.send)
-        names = ", ".join(attachment.name for attachment in attachments)
+        with_pictures = [tr("{n:,} pictures", "1 picture", pictures)] if pictures else []
+        names = ", ".join([*with_pictures, *(attachment.name for attachment in attachments)])
         kept = [paragraph(tr("With {names}", names=names), "muted")] if names else []
         column(self.field, *kept, foot, of=self, spacing=8)
         self.field.refused.connect(lambda: say(self._problem, TOO_LONG))
@@ -164,7 +167,7 @@ class MessageView(QWidget):
 
     def _make_body(self, width: int) -> AnswerView | UserBubble:
         if self.message.role == "user":
-            return UserBubble(self._reader, self.message.text, width)
+            return UserBubble(self._reader, self.message.text, width, self.message.pictures)
         body = AnswerView(self._reader, width)
         body.setParent(self)
         body.show_message(self.message)
@@ -276,7 +279,10 @@ class MessageView(QWidget):
             )
             attached = said_with(self.message.text).attachments if is_question else ()
             self.editor = editor = MessageEditor(
-                self._words(self._reader.edits[message_id]), *words, attached
+                self._words(self._reader.edits[message_id]),
+                *words,
+                attached,
+                len(self.message.pictures),
             )
 
             def send() -> None:
@@ -356,11 +362,13 @@ class MessageView(QWidget):
         """Set the estimated height, unless the message is built."""
         if self.is_built:
             return
-        line = round(now.sizes.transcript * 1.55)
+        line, pictures = round(now.sizes.transcript * 1.55), len(self.message.pictures)
         text = self.message.text
         if self.message.role == "user":
             text = said_with(text).text[:2000]
-        self.setFixedHeight(ROOM + line * (text.count("\n") // 2 + len(text) // 90 + 1))
+        of_pictures = round(PICTURE_HEIGHT * now.zoom) * -(-pictures // 4)
+        lines = text.count("\n") // 2 + len(text) // 90 + 1
+        self.setFixedHeight(ROOM + of_pictures + line * lines)
 
     # Qt
 

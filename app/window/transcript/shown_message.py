@@ -11,6 +11,7 @@ from app.state.running_answer import RunningAnswer, worth_telling
 from app.values.chats import DraftedSpan, LazySequence, StoredMessage, Turn
 from app.values.tools import ToolUse
 from app.window.language import said, tr
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import Words
 
@@ -26,7 +27,7 @@ class ShownMessage:
     for the user's messages and a running answer. branch_index: from 0, of branch_count versions.
     can_continue: offer to continue it. notice: a line under the text, as why it failed. can_drop:
     offer to continue without the oldest turns. is_first_read: the model does not read the messages
-    above. model: name of the model that wrote it. uses: its tool calls.
+    above. model: name of the model that wrote it. uses: its tool calls. pictures: read on access.
     """
 
     id: int
@@ -46,6 +47,7 @@ class ShownMessage:
     is_first_read: bool = False
     model: str = ""
     uses: tuple[ToolUse, ...] = ()
+    pictures: Sequence[Picture] = ()
 
 
 class ShownMessages(Sequence[ShownMessage]):
@@ -129,6 +131,7 @@ def shown_turn(turn: Turn, *, is_last: bool, can_drop: bool) -> ShownMessage:
         can_drop=drops,
         model=message.model,
         uses=message.uses,
+        pictures=message.pictures,
     )
 
 

@@ -1,5 +1,6 @@
-"""The user's message in a bubble: long text is cut, attachments are chips."""
+"""The user's message in a bubble: pictures above, long text cut, attachments as chips."""
 
+from collections.abc import Sequence
 from html import escape
 
 from PySide6.QtCore import QEvent, QRect, QSize, Qt
@@ -7,13 +8,16 @@ from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QWidget
 from typing_extensions import override
 
+from app.start.threads import LatestTask
 from app.values.attached_text import AttachedText, said_with
 from app.window.controls.labels import set_tip, unmarked
 from app.window.controls.layouts import GAP, ChipFlow
 from app.window.language import tr
 from app.window.look import look
+from app.window.pictures import Thumbnail
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import LINE_HEIGHT, Reader, keeps_height
+from mlx_engine.values.picture import Picture
 from mlx_engine.values.words import size_words
 
 SHORT = 2_000
@@ -24,6 +28,8 @@ MOST = 100_000
 PADDING_X, PADDING_Y = 16, 10
 LONGEST_NAME = 36
 """Most characters of a file name on a chip."""
+PICTURE_HEIGHT = 120
+"""Pixels of a picture at a zoom of 1."""
 SHARE = 0.85
 """Widest bubble, as a share of the column."""
 
@@ -31,7 +37,9 @@ SHARE = 0.85
 class UserBubble(QWidget):
     """A message of the user, in a bubble as wide as its text."""
 
-    def __init__(self, reader: Reader, text: str, width: int) -> None:
+    def __init__(
+        self, reader: Reader, text: str, width: int, pictures: Sequence[Picture] = ()
+    ) -> None:
         super().__init__()
         keeps_height(self)
         self._reader, self._said, self._width = reader, said_with(text), width
@@ -42,6 +50,9 @@ class UserBubble(QWidget):
         self._more = QPushButton(self)
         self._more.setProperty("role", "quiet")
         self._more.clicked.connect(lambda: self._show(is_whole=True))
+        self._pictures, disk = ChipFlow(self), LatestTask(self)
+        for number, picture in enumerate(pictures, 1):
+            self._pictures.add(Thumbnail(picture, PICTURE_HEIGHT, number, disk, self._pictures))
         self._flow = ChipFlow(self)
         self._chips = [self._chip(attachment) for attachment in self._said.attachments]
         self._show(is_whole=False)
@@ -76,16 +87,25 @@ class UserBubble(QWidget):
         most = round(width * SHARE) - 2 * PADDING_X
         self.prose.fit(most)
         more = self._more.sizeHint() if self._is_cut else QSize(0, 0)
-        chips = sum(chip.sizeHint().width() + GAP for chip in self._chips) - GAP
+        chips = max(
+            sum(chip.sizeHint().width() + GAP for chip in chips) - GAP
+            for chips in (self._chips, self._pictures.chips)
+        )
         ideal = max(round(self.prose.document().idealWidth()) + 2, more.width(), chips)
         needed = min(most, ideal)
         self.prose.fit(needed)  # what is read from the right begins at its right side
         left = width - needed - PADDING_X
         text_height = self.prose.height() if self.prose.isVisibleTo(self) else 0
+        top = PADDING_Y
+        if self._pictures.chips:
+            self._pictures.setFixedWidth(needed)
+            self._pictures.place()
+            self._pictures.move(left, top)
+            top += self._pictures.height() + (GAP if text_height else 0)
         lead = self.prose.fontMetrics().lineSpacing() * (LINE_HEIGHT - 100) // 200
-        self.prose.setGeometry(left, PADDING_Y + lead, needed, text_height)  # in the middle
-        self._more.setGeometry(left, PADDING_Y + text_height, more.width(), more.height())
-        height = text_height + more.height() + 2 * PADDING_Y
+        self.prose.setGeometry(left, top + lead, needed, text_height)  # in the middle
+        self._more.setGeometry(left, top + text_height, more.width(), more.height())
+        height = top + text_height + more.height() + PADDING_Y
         if self._chips:
             self._flow.setFixedWidth(needed)
             self._flow.place()

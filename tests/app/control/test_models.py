@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from model_states import StatedModels
+from PIL import Image
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QFileDialog, QPlainTextEdit
 from scripted_engine import Answer
@@ -19,6 +20,7 @@ from app.state.settings import save_settings
 from app.values.app_settings import BUILT_IN, AppSettings, ModelSettings
 from app.values.chat_settings import ChatSettings
 from app.window.controls.labels import ShortLabel
+from app.window.pictures import Thumbnail
 from app.window.transcript.user_bubble import UserBubble
 from app.worker.replies import DraftOutputInUse, ModelChanged, ModelLoaded
 from app.worker.requests import LoadModel
@@ -212,6 +214,32 @@ def test_texts_are_attached_and_sent_with_the_message(driven, tmp_path):
     assert driven.widgets.composer.attachments() == ()
     bubble = driven.widgets.transcript.column.views[0].findChild(UserBubble)
     assert bubble.prose.text() == "What does it print?"
+
+
+def test_pictures_are_sent_shown_and_kept_with_the_message(driven, source, tmp_path):
+    for name, side in (("a.png", 30), ("b.webp", 40)):
+        Image.new("RGB", (side, 20), "red").save(tmp_path / name)
+    (tmp_path / "torn.jpg").write_bytes(b"\xff\xd8\xff\xe0 torn")
+    driven.app.drops.take([str(tmp_path / name) for name in ("a.png", "torn.jpg", "b.webp")])
+    composer, chat = driven.widgets.composer, driven.app.chat
+    driven.until(lambda: len(composer.pictures()) == 2)
+    assert any("torn.jpg: the picture is damaged" in words for words in label_texts(driven))
+    driven.send("What is it?")
+    assert any("sees no pictures" in words for words in label_texts(driven))
+    assert len(composer.pictures()) == 2 and composer.text() == "What is it?"
+    models = driven.app.models
+    models.description = replace(models.description, vision=None)
+    driven.send("")
+    driven.until_answered()
+    assert composer.pictures() == ()
+    bubble = driven.widgets.transcript.column.views[0].findChild(UserBubble)
+    shown = [one.accessibleDescription() for one in bubble.findChildren(Thumbnail)]
+    assert shown == ["30 × 20 pixels", "40 × 20 pixels"]
+    chat.open(chat.chat_id)
+    driven.send("And now?")
+    driven.until_answered()
+    asked = source.engines["None"].sessions[-1].messages
+    assert [image.width for image in asked[0].images] == [30, 40] and not asked[2].images
 
 
 def test_an_attachment_longer_than_the_context_is_red_before_it_is_sent(driven, tmp_path):

@@ -9,11 +9,14 @@ from PySide6.QtGui import QImage, QInputMethodEvent, QKeyEvent, QKeySequence, QT
 from PySide6.QtWidgets import QApplication, QToolButton
 from seen import button, find, press, words_on
 
+from app.library.picture_file import checked_picture
 from app.state.state import State
 from app.values.attached_text import AttachedText, Refused, SaidWith, fenced
-from app.window.attachments import MOST, AttachmentChip
+from app.window.attachments import MOST, MOST_PICTURES, AttachmentChip
 from app.window.composer import LONGEST, MOST_LINES, Composer, MessageBox
 from app.window.controls.fields import Lines
+from app.window.pictures import PictureDialog, Thumbnail, png_of
+from mlx_engine.values.errors import Reason
 
 SHIFT = Qt.KeyboardModifier.ShiftModifier
 
@@ -36,9 +39,13 @@ class Watched(State):
     def count(self, texts):
         """Nothing is counted."""
 
-    def send(self, text):
+    def send(self, text, pictures):
         """The message stays."""
-        self.heard.append(text)
+        self.heard.append((text, *pictures) if pictures else text)
+
+    def read_pasted(self, name, png):
+        """As if a thread had checked the picture."""
+        self.arrived.emit([checked_picture(png(), name)])
 
     def become(self, **what):
         for name, value in what.items():
@@ -47,7 +54,7 @@ class Watched(State):
 
     def show_tokens(self, counts, room):
         """As if the model had counted the tokens of the attachments."""
-        self.description = SimpleNamespace(context_length=room)
+        self.description = SimpleNamespace(context_length=room, vision=None)
         texts = map(fenced, self.unsent.attachments)
         self.token_counts = {t: n for t, n in zip(texts, counts, strict=True) if n is not None}
         self.progressed.emit()
@@ -88,12 +95,45 @@ def paste(box, text="", paths=()):
     box.insertFromMimeData(mime)
 
 
-def test_a_picture_is_not_pasted_and_it_is_said_why(composer, box):
+def test_a_pasted_picture_is_sent_by_a_model_that_sees(qtbot, composer, box, watched):
     picture = QMimeData()
-    picture.setImageData(QImage(4, 4, QImage.Format.Format_RGB32))
+    picture.setImageData(QImage(4, 6, QImage.Format.Format_RGB32))
     assert box.canInsertFromMimeData(picture)
     box.insertFromMimeData(picture)
-    assert "reads text only" in " ".join(words_on(composer)) and composer.text() == ""
+    (kept,) = composer.pictures()
+    assert (kept.width, kept.height) == (4, 6) and watched.unsent.pictures == (kept,)
+    why = Reason("no-vision", "This model sees no pictures.")
+    watched.become(description=SimpleNamespace(context_length=99, vision=why))
+    qtbot.keyClicks(box, "What?")
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    assert watched.heard == [] and composer.message() == SaidWith("What?", (), (kept,))
+    assert "This model sees no pictures. Leave the pictures out" in " ".join(words_on(composer))
+    watched.become(description=SimpleNamespace(context_length=99, vision=None))
+    assert "sees no pictures" not in " ".join(words_on(composer))
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    assert watched.heard == [("What?", kept)]
+
+
+def test_bad_and_too_many_pictures_are_named_and_lose_nothing(qtbot, composer, watched):
+    images = (QImage(3, side, QImage.Format.Format_RGB32) for side in range(1, MOST_PICTURES + 2))
+    found = [checked_picture(png_of(image), "a") for image in images]
+    bad = checked_picture(b"\xff\xd8\xff\xe0 torn", "torn.png")
+    composer.row.attach([*found[:2], bad])
+    assert composer.pictures() == tuple(found[:2])
+    assert "torn.png: the picture is damaged" in " ".join(words_on(composer))
+    assert composer.row.unseen == ""
+    composer.row.attach(found[2:])
+    assert composer.pictures() == tuple(found[:MOST_PICTURES])
+    assert "A message takes 50 pictures at most." in " ".join(words_on(composer))
+    press(composer, "Remove picture 1")
+    assert composer.pictures() == watched.unsent.pictures == tuple(found[1:MOST_PICTURES])
+    shown = find(composer, Thumbnail, "Picture 2")
+    shown.setFocus()
+    qtbot.keyClick(shown, Qt.Key.Key_Space)
+    large = composer.window().findChild(PictureDialog)
+    assert large.isVisible() and large.accessibleName() == "Picture, 3 × 2 pixels"
+    qtbot.keyClick(large, Qt.Key.Key_Escape)
+    assert not large.isVisible()
 
 
 def test_return_while_an_answer_is_written_says_why_nothing_is_sent(qtbot, composer, box, watched):
@@ -282,7 +322,7 @@ def test_chips_show_tokens_and_go_away(composer, watched):
     assert chips[0].accessibleName() == "Attachment a.py, 1.2 kB · 1,234 tokens"
     assert chips[1].accessibleName() == "Attachment b, 1 B · about 6 tokens"
     press(composer, "Remove a.py")
-    assert watched.unsent == ("hi", (AttachedText("b", "y"),))
+    assert watched.unsent == SaidWith("hi", (AttachedText("b", "y"),))
     assert composer.text() == "hi"
 
 

@@ -1,0 +1,65 @@
+"""Pictures among attached files: known by their first bytes, and checked before they are taken."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from app.library.text_file import read_text_file
+from app.values.attached_text import AttachedText, Refused
+from mlx_engine.values.errors import BadPicture
+from mlx_engine.values.picture import MOST_BYTES, Picture, read_picture
+from mlx_engine.values.untrusted import open_regular
+from mlx_engine.values.words import Words
+
+BEGINNINGS = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8")
+FOREIGN_KINDS = (b"heic", b"heix", b"heim", b"hevc", b"mif1", b"msf1", b"avif")
+"""Kinds of pictures in the container of ISO media files, which some systems read."""
+READ = 12
+"""Bytes from which a picture is known."""
+
+
+def is_picture(path: Path, beginning: bytes) -> bool:
+    """Whether a file with these first bytes is to be attached as a picture."""
+    is_webp = beginning[:4] == b"RIFF" and beginning[8:12] == b"WEBP"
+    is_bitmap = beginning[:2] == b"BM" and path.suffix.lower() == ".bmp"
+    return beginning.startswith(BEGINNINGS) or is_webp or is_bitmap or _is_foreign(beginning)
+
+
+def _is_foreign(beginning: bytes) -> bool:
+    return beginning[4:8] == b"ftyp" and beginning[8:12] in FOREIGN_KINDS
+
+
+def checked_picture(data: bytes, name: str) -> Picture | Refused:
+    """Check the bytes of an image file. name: of the picture, in the words of a refusal."""
+    try:
+        return read_picture(data, name)
+    except BadPicture as error:
+        return Refused(str(error))
+
+
+def read_attachment(
+    path: Path, as_png: Callable[[bytes], bytes], is_wanted: Callable[[], bool] = lambda: True
+) -> AttachedText | Picture | Refused:
+    """Read a file as a picture if it is one, else as text; never raises.
+
+    as_png: converts a picture that the system alone may be able to read, to b"" if it cannot.
+    is_wanted: as in `read_text_file`.
+    """
+    try:
+        with open_regular(path) as file:
+            beginning = file.read(READ)
+            if not is_picture(path, beginning):
+                return read_text_file(path, is_wanted)
+            data = beginning + file.read(MOST_BYTES + 1 - len(beginning))
+    except (OSError, ValueError):
+        return read_text_file(path, is_wanted)  # which says why it cannot be read
+    if not _is_foreign(beginning):
+        return checked_picture(data, path.name)
+    if png := as_png(data):
+        return checked_picture(png, path.name)
+    return Refused(
+        Words(
+            "{name} is a HEIC or AVIF picture, which this system does not read: save it as JPEG "
+            "or PNG.",
+            name=path.name,
+        )
+    )

@@ -1,0 +1,165 @@
+"""Pictures of messages: thumbnails that open them large, and conversions of Qt's images."""
+
+from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QRect, QSize, Qt
+from PySide6.QtGui import (
+    QImage,
+    QImageReader,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPixmap,
+)
+from PySide6.QtWidgets import QAbstractButton, QDialog, QWidget
+from shiboken6 import isValid
+from typing_extensions import override
+
+from app.start.threads import LatestTask
+from app.window.controls.labels import set_tip
+from app.window.language import tr
+from app.window.look import look
+from mlx_engine.values.picture import Picture
+
+WIDEST_SHAPE = 2.5
+"""Sides of a thumbnail differ by this factor at most; what is longer is cut at both ends."""
+LARGE = 0.9
+"""Share of the window's width and height that a picture opened large takes at most."""
+
+
+def png_of(image: QImage) -> bytes:
+    """Return an image as the bytes of a PNG file, b"" if it has no pixels."""
+    content = QByteArray()
+    file = QBuffer(content)
+    file.open(QIODevice.OpenModeFlag.WriteOnly)
+    image.save(file, "PNG", 80)  # type: ignore[call-overload]
+    return bytes(content.data())
+
+
+def png_by_system(data: bytes) -> bytes:
+    """Convert a picture that a plug-in of Qt reads, as HEIC on a Mac; b"" if none does."""
+    file = QBuffer()
+    file.setData(QByteArray(data))
+    file.open(QIODevice.OpenModeFlag.ReadOnly)
+    reader = QImageReader(file)
+    reader.setAutoTransform(True)
+    return png_of(reader.read())
+
+
+def _scaled(picture: Picture, width: int, height: int) -> QImage:
+    """Decode a picture as a model sees it, no larger than these pixels."""
+    image = picture.decode()
+    image.thumbnail((width, height))
+    data, line = image.tobytes(), 3 * image.width
+    return QImage(data, image.width, image.height, line, QImage.Format.Format_RGB888).copy()
+
+
+def size_in_words(picture: Picture) -> str:
+    """Say how large a picture is."""
+    return tr("{width} × {height} pixels", width=picture.width, height=picture.height)
+
+
+class Thumbnail(QAbstractButton):
+    """A small picture, which a click opens large; it appears once it is decoded.
+
+    disk: decodes in a background thread, for all thumbnails of a message.
+    """
+
+    def __init__(
+        self, picture: Picture, height: int, number: int, disk: LatestTask, parent: QWidget
+    ) -> None:
+        """height: in pixels at a zoom of 1. number: from 1, of the picture in its message."""
+        super().__init__(parent)
+        self._picture, self._height, self._pixmap = picture, height, QPixmap()
+        self.setAccessibleName(tr("Picture {number}", number=number))
+        self.setAccessibleDescription(size_in_words(picture))
+        set_tip(self, tr("{size}: open it large", size=size_in_words(picture)))
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.clicked.connect(lambda: PictureDialog(picture, self.window()).open())
+        ratio = self.devicePixelRatioF()
+        side = round(WIDEST_SHAPE * self.sizeHint().height() * ratio)
+
+        def show(image: QImage) -> None:
+            if isValid(self):
+                image.setDevicePixelRatio(ratio)
+                self._pixmap = QPixmap.fromImage(image)
+                self.update()
+
+        disk.run_each(lambda: _scaled(picture, 2 * side, side), show)
+
+    # Qt
+
+    @override
+    def sizeHint(self) -> QSize:
+        height = round(self._height * look().zoom)
+        shape = self._picture.width / max(1, self._picture.height)
+        return QSize(round(height * min(max(shape, 1 / WIDEST_SHAPE), WIDEST_SHAPE)), height)
+
+    @override
+    def paintEvent(self, event: QPaintEvent) -> None:
+        edge, shape = self.rect().toRectF().adjusted(1, 1, -1, -1), QPainterPath()
+        shape.addRoundedRect(edge, 6, 6)
+        with QPainter(self) as painter:
+            painter.setRenderHints(
+                QPainter.RenderHint.Antialiasing | QPainter.RenderHint.SmoothPixmapTransform
+            )
+            painter.fillPath(shape, look().colour("side"))
+            if not self._pixmap.isNull():
+                painter.setClipPath(shape)
+                mode = Qt.AspectRatioMode.KeepAspectRatioByExpanding
+                size = self._pixmap.deviceIndependentSize().toSize().scaled(self.size(), mode)
+                place = QRect(0, 0, size.width(), size.height())
+                place.moveCenter(self.rect().center())
+                painter.drawPixmap(place, self._pixmap)
+                painter.setClipping(False)
+            painter.setPen(look().colour("accent" if self.hasFocus() else "line"))
+            painter.drawPath(shape)
+
+
+class PictureDialog(QDialog):
+    """A picture as large as the window allows; Escape, Return, Space and a click close it."""
+
+    def __init__(self, picture: Picture, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(tr("Picture, {size}", size=size_in_words(picture)))
+        self.setAccessibleName(self.windowTitle())
+        room = QSize(round(parent.width() * LARGE), round(parent.height() * LARGE))
+        size = QSize(picture.width, picture.height)
+        ratio = self.devicePixelRatioF()
+        if size.width() > room.width() or size.height() > room.height():
+            size = size.scaled(room, Qt.AspectRatioMode.KeepAspectRatio)
+        self._pixmap, disk = QPixmap(), LatestTask(self)
+        pixels = size * ratio
+        disk.run(lambda: _scaled(picture, pixels.width(), pixels.height()), self._show)
+        self.resize(size.expandedTo(QSize(160, 120)))
+
+    def _show(self, image: QImage) -> None:
+        self._pixmap = QPixmap.fromImage(image)
+        self.update()
+
+    # Qt
+
+    @override
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with QPainter(self) as painter:
+            painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+            painter.fillRect(self.rect(), look().colour("page"))
+            if not self._pixmap.isNull():
+                mode = Qt.AspectRatioMode.KeepAspectRatio
+                size = self._pixmap.size().scaled(self.size(), mode)
+                place = QRect(0, 0, size.width(), size.height())
+                place.moveCenter(self.rect().center())
+                painter.drawPixmap(place, self._pixmap)
+
+    @override
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self.accept()
+
+    @override
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
+            self.accept()
+        else:
+            super().keyPressEvent(event)
