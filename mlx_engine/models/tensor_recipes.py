@@ -11,7 +11,8 @@ _SINGLE = re.compile(
     r"(.+\.mlp)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w[123])\.(weight|scales|biases)"
 )
 _JOINED = re.compile(
-    r"(.+\.mlp)\.experts\.(gate_up|gate|up|down)_proj(?:\.(weight|scales|biases))?"
+    r"(.+\.mlp)\.(?:experts|switch_mlp(?=\.gate_up_))\.(gate_up|gate|up|down)_proj"
+    r"(?:\.(weight|scales|biases))?"
 )
 _OF_MIXTRAL = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 
@@ -71,7 +72,8 @@ def expert_recipes(names: Iterable[str]) -> dict[str, Recipe]:
 
     Hugging Face stores `experts.7.up_proj.weight` (w1, w3, w2 in Mixtral's files), or
     `experts.gate_up_proj` [E, 2 D, K] with gate rows first and `experts.down_proj` [E, K, D]; MLX
-    conversions store the stacks, that of dots.llm1 as `experts.up_proj.weight`.
+    conversions store the stacks, that of dots.llm1 as `experts.up_proj.weight`, those of Hy4 with
+    fused gate and up.
     """
     recipes: dict[str, Recipe] = {}
     counts: dict[str, int] = {}

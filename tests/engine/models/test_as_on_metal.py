@@ -93,8 +93,7 @@ CONFIGS = {
         "num_experts_per_tok": 2,
     },
     "latent attention": {"model_type": "deepseek_v3", **_LATENT},
-    "selected latents": {"model_type": "glm_moe_dsa", **_LATENT, **_INDEXED},
-    "latents with sinks, streams": {"model_type": "hy_v4", **_LATENT, **_INDEXED},
+    "selected latents": {"model_type": "hy_v4", **_LATENT, **_INDEXED},
     "decay by channel": {
         **{"model_type": "bailing_hybrid", "kda_lower_bound": -5.0, **_LATENT},
         **{"layer_group_size": 2, "head_dim": 32},
@@ -147,12 +146,10 @@ CONFIGS = {
 }
 
 
-SELECTED = ("selected latents", "latents with sinks, streams")
-LATENT = ("latent attention", "decay by channel", *SELECTED)
+LATENT = ("latent attention", "selected latents", "decay by channel")
 IN_ONE_FORM = {
     "decay by channel": "gguf",
-    "selected latents": "gguf",
-    "latents with sinks, streams": "folder",
+    "selected latents": "folder",
     "sliding window": "gguf",
     "heads of 80": "folder",
     "window and sinks": "folder",
@@ -307,7 +304,7 @@ def test_types_cache_bytes_and_words(name: str, form: str) -> None:
     assert 0 < drafted.stats.accepted < drafted.stats.drafted
     latent = name in LATENT
     attended = made.rows_attended("attention_parts_" + ("latent" if latent else "dense"))
-    assert attended == ({1} if name in SELECTED else {1, 4})  # each its own tokens
+    assert attended == ({1} if name == "selected latents" else {1, 4})  # each its own tokens
     if model.heads:
         heads = MtpDraft(model.heads, DraftOptions(depth=3))
         drafted = run(model, PROMPT, heads, 3, options=options, max_tokens=5, chunk=CHUNK)
@@ -342,7 +339,7 @@ def test_over_caches_of_few_bits(name: str, bits: CacheBits) -> None:
     )
     assert with_known_drafts(model, plain.tokens, options, cache).tokens == plain.tokens
     kernel = f"attention_parts_{cache_format_name(bits, is_latent=name in LATENT)}"
-    assert made.rows_attended(kernel) == ({1} if name in SELECTED else {1, 4})
+    assert made.rows_attended(kernel) == ({1} if name == "selected latents" else {1, 4})
     every = {one.kernel for one in made.launcher.reports}
     assert {one for one in every if one.startswith("attention_parts")} == {kernel}
 
