@@ -22,6 +22,7 @@ from mlx_engine.hub.weight_files import (
     damage_message,
     folder_name,
     holds_only_heads,
+    may_be_tower,
     shard_of,
 )
 from mlx_engine.values.saved_chat import FORMAT
@@ -215,10 +216,26 @@ def _gguf(file: Path) -> Dropped:
     problem = damage_message(file)
     if problem is not None:
         return _refused(file, problem)
+    if may_be_tower(file.name):
+        return _tower(file)
     if is_heads_file(file):
         return DroppedHeads(file)
     shard = shard_of(file.name)
     return DroppedModel(file if shard is None else file.with_name(shard.sibling_name(1)))
+
+
+def _tower(file: Path) -> Dropped:
+    """Classify a file of a vision tower: it is loaded with the model beside it."""
+    beside = _folder(file.parent)
+    if isinstance(beside, DroppedModel) and beside.path.parent == file.parent:
+        return beside
+    return Refused(
+        Words(
+            "{name} is the picture part of a model, which is used with the model beside it: put "
+            "it into the folder of its .gguf, and drop that.",
+            name=file.name,
+        )
+    )
 
 
 def _safetensors(file: Path) -> Dropped:

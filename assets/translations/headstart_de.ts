@@ -536,6 +536,10 @@
         <translation>{name}: {problem}.</translation>
     </message>
     <message>
+        <source>{name} is the picture part of a model, which is used with the model beside it: put it into the folder of its .gguf, and drop that.</source>
+        <translation>{name} ist der Bildteil eines Modells, der mit dem Modell daneben genutzt wird: Legen Sie ihn in den Ordner von dessen .gguf, und ziehen Sie diese herein.</translation>
+    </message>
+    <message>
         <source>{name} lies here without its config.json: drop the whole model folder, or download the missing files beside it.</source>
         <translation>{name} liegt hier ohne die zugehörige config.json: den ganzen Modellordner hierher ziehen oder die fehlenden Dateien dazu herunterladen.</translation>
     </message>

@@ -12,7 +12,7 @@ from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven, folders_in, running, scripted
 
-from app.values.attached_text import AttachedText
+from app.values.attached_text import AttachedText, SaidWith
 from app.values.chat_settings import SamplingChoice
 from app.window.controls.labels import ShortButton
 from mlx_engine.values.errors import PromptTooLong
@@ -699,7 +699,7 @@ def test_what_is_attached_and_not_sent_outlives_the_program(qapp, qtbot, tmp_pat
         driven.widgets.composer.row.attach([long])
         driven.until(lambda: any("words words" in text for text in kept(driven)))
     with running(qapp, qtbot, tmp_path, scripted()) as again:
-        assert again.widgets.composer.message() == ("Look", (long,))
+        assert again.widgets.composer.message() == SaidWith("Look", (long,))
 
 
 def test_what_is_typed_stays_when_a_suggestion_is_asked(driven, qtbot):

@@ -171,6 +171,16 @@ def test_files_of_no_use_are_refused_with_the_reason(tmp_path, name, data, words
     assert name in said
 
 
+def test_a_picture_part_is_dropped_for_the_model_beside_it(tmp_path):
+    tower = gguf(tmp_path / "mmproj-F16.gguf")
+    assert "mmproj-F16.gguf is the picture part of a model" in refusal(tower)
+    model = gguf(tmp_path / "m-Q4_K.gguf")
+    assert what_is(str(tower)) == DroppedModel(model)
+    assert all_of([str(tower), str(model)]) == (DroppedModel(model),)
+    gguf(tmp_path / "other-Q4_K.gguf")
+    assert "drop that" in refusal(tower)
+
+
 def test_weights_without_a_config_are_refused(tmp_path):
     assert "without its config.json" in refusal(safetensors(tmp_path / "model.safetensors"))
 

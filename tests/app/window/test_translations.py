@@ -57,7 +57,7 @@ def test_every_error_that_a_window_shows_is_gathered():
     """Those of requests of other programs are not shown, and one is made of its own fields."""
     kinds = re.compile(rf"^class (\w+)\((?:{'|'.join(MARKS)})\)", re.MULTILINE)
     made = {name for file in SOURCES for name in kinds.findall((ROOT / file).read_text("utf-8"))}
-    assert made - {*MARKS} == {"Busy", "ChoiceNeededError"}
+    assert made - {*MARKS} == {"TooManyAnswers", "ChoiceNeededError"}
 
 
 def test_drafting_that_stops_for_a_while_is_called_paused_everywhere():
