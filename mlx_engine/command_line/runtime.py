@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, TextIO
 
 from mlx_engine.command_line.options import load_options
@@ -63,16 +62,23 @@ def process_runtime(kernel_verdict: Path | None = None) -> Runtime:
         stderr=sys.stderr or nowhere.open("w"),
         load=partial(mlx_engine.load, kernel_verdict=kernel_verdict),
         inspect=mlx_engine.inspect,
-        examine=lambda model: _import_doctor().examine(kernel_verdict, model),
-        machine=lambda: _import_doctor().this_machine(),
+        examine=partial(_examine_installation, kernel_verdict),
+        machine=_this_machine,
     )
 
 
-def _import_doctor() -> ModuleType:
-    """Import the doctor when it is asked: it loads MLX."""
-    from mlx_engine.self_check import doctor
+def _examine_installation(kernel_verdict: Path | None, model: str | None) -> "Iterable[Finding]":
+    """Run the doctor's checks; MLX is loaded only now."""
+    from mlx_engine.self_check.doctor import examine_installation
 
-    return doctor
+    return examine_installation(kernel_verdict, model)
+
+
+def _this_machine() -> "Machine":
+    """Describe this machine; MLX is loaded only now."""
+    from mlx_engine.self_check.doctor import this_machine
+
+    return this_machine()
 
 
 def percent_progress(progress: Callable[[str], None], action: str) -> Callable[[int, int], None]:

@@ -69,10 +69,10 @@ def run_checks(installation_checks: dict[str, Check]) -> Iterator[Finding]:
             yield Finding(name, "fail", f"{type(error).__name__}: {error}")
 
 
-def check_python(exact_rows: tuple[int, int] = sys.version_info[:2]) -> Iterator[Finding]:
+def check_python(version: tuple[int, int] = sys.version_info[:2]) -> Iterator[Finding]:
     """Report whether the running Python is one of the tested versions."""
-    here = f"{exact_rows[0]}.{exact_rows[1]} on {platform.system()} {platform.release()}"
-    if OLDEST <= exact_rows <= NEWEST:
+    here = f"{version[0]}.{version[1]} on {platform.system()} {platform.release()}"
+    if OLDEST <= version <= NEWEST:
         yield Finding("python", "ok", here)
     else:
         oldest, newest = (f"{major}.{minor}" for major, minor in (OLDEST, NEWEST))

@@ -346,7 +346,7 @@ def test_what_does_not_fit_is_refused_with_its_plan_before_weights_are_read(tmp_
         )
     assert read == []
     assert load_model(folder, LoadOptions(context_length=100), unused, usable_bytes=shortest)
-    gpu = {"usable": whole, "gpu_bytes": 2**30}
+    gpu = {"usable_bytes": whole, "gpu_bytes": 2**30}
     with pytest.raises(DoesNotFit, match="too large"):  # states live a round longer there
         load_model(folder, LoadOptions(), unused, **gpu)
 
