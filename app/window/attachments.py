@@ -3,14 +3,15 @@
 import itertools
 from collections.abc import Sequence
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
+from typing_extensions import override
 
 from app.start.threads import LatestTask
 from app.values.attached_text import AttachedText, Refused, tokens_about
 from app.window.controls.icons import IconButton, Sign
 from app.window.controls.labels import ShortLabel, label, paragraph, restyle, say, tabular
-from app.window.controls.layouts import WIDEST, ChipFlow, Wide, column, row
+from app.window.controls.layouts import GAP, WIDEST, ChipFlow, Wide, column, row, scrolled
 from app.window.language import said, tr
 from app.window.pictures import Thumbnail
 from mlx_engine.values.picture import Picture
@@ -73,7 +74,45 @@ class PictureChip(QFrame):
         row(thumbnail, self.remove, of=self, margins=(2, 2, 2, 2), spacing=2)
 
 
+class PictureRows(QWidget):
+    """Pictures of an unsent message in rows, of which MOST_ROWS are in view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._flow = ChipFlow()
+        self._area = scrolled(self._flow)
+        self._area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        column(self._area, of=self)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self._flow.installEventFilter(self)
+
+    def add(self, chip: PictureChip) -> None:
+        """Append a picture."""
+        self._flow.add(chip)
+
+    def drop(self, chip: PictureChip) -> None:
+        """Remove a picture."""
+        self._flow.drop(chip)
+
+    def place(self) -> None:
+        """Lay out the pictures and set the height."""
+        self._flow.place()
+        chips = self._flow.chips
+        row_height = chips[0].sizeHint().height() + GAP if chips else 0
+        self.setFixedHeight(min(self._flow.height(), round(MOST_ROWS * row_height)))
+
+    # Qt
+
+    @override
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Resize:
+            self.place()
+        return super().eventFilter(watched, event)
+
+
 MOST = 20
+MOST_ROWS = 3.4
+"""Rows of pictures in view: the last is cut, to show that more follow."""
 MOST_PICTURES = 50
 PICTURE_HEIGHT = 40
 """Pixels of a picture at a zoom of 1."""
@@ -91,7 +130,7 @@ class AttachmentRow(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._problem, self._reading = paragraph("", "problem"), paragraph("", "muted")
-        self._flow, self._seen = ChipFlow(), ChipFlow()
+        self._flow, self._seen = ChipFlow(), PictureRows()
         self._chips: list[AttachmentChip] = []
         self._pictures: list[PictureChip] = []
         self._disk, self._numbers = LatestTask(self), itertools.count(1)

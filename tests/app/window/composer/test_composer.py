@@ -125,6 +125,7 @@ def test_bad_and_too_many_pictures_are_named_and_lose_nothing(qtbot, composer, w
     composer.row.attach(found[2:])
     assert composer.pictures() == tuple(found[:MOST_PICTURES])
     assert "A message takes 50 pictures at most." in " ".join(words_on(composer))
+    assert len(found) > 3 * 9 and composer.row.height() < 5 * 60, "those below are scrolled to"
     press(composer, "Remove picture 1")
     assert composer.pictures() == watched.unsent.pictures == tuple(found[1:MOST_PICTURES])
     shown = find(composer, Thumbnail, "Picture 2")
