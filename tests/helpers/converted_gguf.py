@@ -75,6 +75,7 @@ ARCHITECTURES = {
     "kimi_linear": "kimi-linear",
     "deepseek_v32": "deepseek32",
     "glm_moe_dsa": "glm-dsa",
+    "hy_v4": "hyv4",
     "mimo_v2_flash": "mimo2",
     "step3p5": "step35",
 }
@@ -172,6 +173,8 @@ def convert(
     raw = {name: array.astype(np.float32) for name, array in _read(folder).items()}
     if config["model_type"] == "nemotron_h":
         raw = {_in_one_block(name, first): array for name, array in raw.items()}
+    if config["model_type"] == "hy_v4":
+        raw = {one.name: one.value for pair in raw.items() for one in _of_hy4(*pair)}
     tensors = [
         Tensor(_renamed(one.name, first), one.value)
         for one in _changed(raw, config, architecture, old_latents=old_latents)
@@ -179,7 +182,7 @@ def convert(
     blocks = 1 + max(int(found[1]) for one in tensors if (found := _layer(one.name)))
     is_bailing = architecture == "bailingmoe2"  # published joined, which the map knows alone
     is_alike = is_bailing or architecture in ("hy_v3", "bailingmoe3")  # unknown to the package
-    known = "glm-dsa" if architecture == "deepseek32" else architecture
+    known = "glm-dsa" if architecture in ("deepseek32", "hyv4") else architecture
     names = gguf.get_tensor_name_map(_enum("glm4moe" if is_alike else known), blocks)
     named = {_mapped(one.name, names): one.value for one in tensors}
     if joined or is_bailing:
@@ -256,10 +259,35 @@ def _changed(
             yield from _latent_halves(name, value, config)
         else:
             has_delta = kind in (_LING, "kimi_linear")
-            yield _ling(name, value, config) if has_delta else Tensor(name, value.squeeze())
+            plain = value if value.ndim < 2 else value.squeeze()
+            yield _ling(name, value, config) if has_delta else Tensor(name, plain)
     for name, experts in stacks.items():
         yield Tensor(name, np.stack([experts[n] for n in range(len(experts))]))
     yield from _factors(config)
+
+
+def _of_hy4(name: str, value: Floats) -> list[Tensor]:
+    """HYV4Model: what has names of its own; the head is dropped."""
+    layer = re.fullmatch(r"model\.layers\.(\d+)\.(.+)", name)
+    if name.startswith("model.mtp_layers."):
+        return []
+    if part := re.fullmatch(r"model\.hc_head\.hc_head_(\w+)", name):
+        return [Tensor(f"output_hc_{part[1]}.weight", value)]
+    if layer is None:
+        return [Tensor(name, value)]
+    within = layer[2].removesuffix(".weight")
+    if within == "mlp.experts.gate_up_proj":
+        halves = zip(("gate", "up"), np.split(value, 2, axis=-2), strict=True)
+        return [Tensor(f"blk.{layer[1]}.ffn_{half}_exps.weight", rows) for half, rows in halves]
+    within = within.replace("hc_mlp_layer.", "hc_ffn_layer.")
+    named = {
+        "self_attn.linear_gate": "attn_gate",
+        "self_attn.learnable_sink_param": "attn_sinks",
+        "mlp.experts.down_proj": "ffn_down_exps",
+    }
+    ours = named.get(within) or re.sub(r"^hc_(\w+)_layer\.hc_pre\.hc_", r"hc_\1_", within)
+    is_own = within in named or ours != within
+    return [Tensor(f"blk.{layer[1]}.{ours}.weight" if is_own else name, value)]
 
 
 def _factors(config: Config) -> Iterator[Tensor]:
@@ -447,7 +475,7 @@ def _layer(name: str) -> re.Match[str] | None:
 
 
 def _mapped(name: str, names: gguf.TensorNameMap) -> str:
-    if name.startswith(("rope_f", "blk.")):
+    if name.startswith(("rope_f", "blk.", "output_hc_")):
         return name
     found = _layer(name)
     if found and found[2] in _BEYOND_THE_MAP:

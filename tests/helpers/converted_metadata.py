@@ -29,7 +29,7 @@ _SIZES = {
     "attention.value_length": ("v_head_dim", "head_dim"),
 }
 _NORMED = ("glm4moe", "dots1", "exaone-moe", "bailingmoe2", "deepseek2", "step35")
-_NORMED += ("deepseek32", "glm-dsa", "bailingmoe3")
+_NORMED += ("deepseek32", "glm-dsa", "bailingmoe3", "hyv4")
 _NORM = ("norm_topk_prob", "norm_expert_weight", "moe_renormalize")
 
 
@@ -305,6 +305,19 @@ def _indexed(config: Config) -> dict[str, object]:
     }
 
 
+def _hy4(config: Config) -> dict[str, object]:
+    """HYV4Model."""
+    return _indexed(config) | {
+        "expert_group_count": None,
+        "expert_group_used_count": None,
+        "leading_dense_block_count": config["mlp_layer_types"].index("sparse"),
+        "hyper_connection.count": config["hc_mult"],
+        "hyper_connection.epsilon": config["hc_eps"],
+        "hyper_connection.magnitude": config["hc_magnitude"],
+        "swiglu_clamp_exp": np.full(config["num_hidden_layers"], config["swiglu_limit"]),
+    }
+
+
 def _kimi_linear(config: Config) -> dict[str, object]:
     """KimiLinearModel."""
     rank, rotated = config["kv_lora_rank"], config["qk_rope_head_dim"]
@@ -499,6 +512,7 @@ _OWN = {
     "deepseek2": _deepseek2,
     "deepseek32": _indexed,
     "glm-dsa": _indexed,
+    "hyv4": _hy4,
     "mimo2": _mimo2,
     "step35": _step35,
 }

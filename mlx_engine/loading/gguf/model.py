@@ -70,6 +70,7 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "deepseek2": nextn.Deepseek2Gguf,
     "deepseek32": partial(nextn.Deepseek32Gguf, model_type="deepseek_v32"),
     "glm-dsa": partial(nextn.Deepseek32Gguf, model_type="glm_moe_dsa"),
+    **dict.fromkeys(("hyv4", "hy_v4"), nextn.HyV4Gguf),
     "mimo2": nextn.Mimo2Gguf,
     "step35": nextn.Step35Gguf,
 }

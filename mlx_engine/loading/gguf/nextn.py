@@ -7,7 +7,13 @@ Step-3.5, sliding-window layers have their own head counts, head sizes and RoPE.
 
 from typing import ClassVar
 
-from mlx_engine.loading.gguf.architecture import NAMES, SIGMOID, SOFTMAX, Architecture
+from mlx_engine.loading.gguf.architecture import (
+    NAMES,
+    OUTSIDE,
+    SIGMOID,
+    SOFTMAX,
+    Architecture,
+)
 from mlx_engine.loading.gguf.metadata import Kind, layer_types, rope_base
 from mlx_engine.loading.gguf.qwen import MtpGguf
 from mlx_engine.values.errors import UnsupportedModel
@@ -167,14 +173,42 @@ class Deepseek32Gguf(Deepseek2Gguf):
 
     def _indexer_types(self) -> list[str] | None:
         """Which layers have an indexer; older files do not say, and those of GLM-5.2 share most."""
-        metadata, key = self._metadata, "attention.indexer.types"
-        if metadata.has_key(key):
+        metadata, keys = self._metadata, (f"attention.indexer.{n}" for n in ("types", "is_full"))
+        if (key := next(filter(metadata.has_key, keys), None)) is not None:
             flags = metadata.counts(key, self._main_blocks)
         elif self.model_type == "glm_moe_dsa" and metadata.count("context_length") >= 2**20:
             flags = tuple(int(n < 2 or n % 4 == 2) for n in range(self._main_blocks))
         else:
             return None
         return ["full" if flag else "shared" for flag in flags]
+
+
+class HyV4Gguf(Deepseek32Gguf):
+    """GGUF files of Hy4, into which no converter puts the MTP head."""
+
+    model_type = "hy_v4"
+    outside: ClassVar = OUTSIDE | {
+        f"output_hc_{part}": f"model.hc_head.hc_head_{part}" for part in ("fn", "base", "scale")
+    }
+    names = Deepseek32Gguf.names | {
+        "attn_gate": "self_attn.linear_gate",
+        "attn_sinks.weight": "self_attn.learnable_sink_param",
+        **{
+            f"hc_{ours}_{part}.weight": f"hc_{theirs}_layer.hc_pre.hc_{part}"
+            for ours, theirs in (("attn", "attn"), ("ffn", "mlp"))
+            for part in ("fn", "base", "scale")
+        },
+    }
+
+    def _own_config(self) -> dict[str, object]:
+        metadata = self._metadata
+        return {
+            **super()._own_config(),
+            "hc_mult": self._positive_count("hyper_connection.count"),
+            "hc_eps": metadata.number("hyper_connection.epsilon", 1e-6),
+            "hc_magnitude": metadata.number("hyper_connection.magnitude", 2.0),
+            "swiglu_limit": metadata.numbers("swiglu_clamp_exp", 1, 0.0)[0],
+        }
 
 
 _PATTERN = "attention.sliding_window_pattern"

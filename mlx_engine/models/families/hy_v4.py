@@ -56,7 +56,11 @@ class HyV4(NativeFamily):
         **_WITHIN,
         **{f"hc_attn_layer.hc_pre.hc_{a}": f"{_MIXER}.{b}" for a, b in _PARTS.items()},
         **{f"hc_mlp_layer.hc_pre.hc_{a}": f"{_FEED}.{b}" for a, b in _PARTS.items()},
-        **{f"hc_head.hc_head_{a}": f"hyper_connection_mixer.{b}" for a, b in _PARTS.items()},
+        **{
+            f"hc_head.hc_head_{a}{end}": f"hyper_connection_mixer.{b}"
+            for a, b in _PARTS.items()
+            for end in ("", ".weight")  # in GGUF files
+        },
         **{old: f"{of}.norm" for old, of in zip(_NORMS, CONNECTIONS, strict=True)},
         "norm": "hyper_connection_mixer.norm",
     }

@@ -26,7 +26,7 @@ HEAD = {
     "step3p5": ("layers.4.", "layers.5.", "layers.6."),
 }
 """What names of heads have in them."""
-DROPPED = ("ernie4_5_moe", "exaone4")
+DROPPED = ("ernie4_5_moe", "exaone4", "hy_v4")
 """No converter keeps the heads of these."""
 IN_GGUF = [kind for kind in WRITERS if kind in ARCHITECTURES and kind not in DROPPED]
 Q8_0 = Storage(lambda name: None if any(n in name for n in ("gate_inp", "attn_k_b", "ssm_"))

@@ -393,6 +393,13 @@ def test_a_gguf_of_deepseek(opened, tmp_path):
     engine.close()
 
 
+def test_a_gguf_of_hy4(tmp_path):
+    changes = {"hc_mult": 3, "hc_magnitude": 1.3, "hc_eps": 0.01, "swiglu_limit": 0.4}
+    tiny = tiny_hy4.publish(tmp_path / "m", **changes)
+    found = logits(convert(tiny.folder, tmp_path / "m.gguf"), tiny.tokens)
+    assert relative(found, tiny.logits) < 1e-4
+
+
 KINDS = [
     ({"indexer_types": ["full", "shared", "shared"]}, "FSS"),
     ({"index_topk_pattern": "FSF"}, "FSF"),
