@@ -23,7 +23,7 @@ from mlx_engine.hub.weight_files import (
     folder_name,
     holds_only_heads,
     may_be_tower,
-    shard_of,
+    parse_shard_name,
 )
 from mlx_engine.values.saved_chat import FORMAT
 from mlx_engine.values.untrusted import open_regular
@@ -220,8 +220,8 @@ def _gguf(file: Path) -> Dropped:
         return _tower(file)
     if is_heads_file(file):
         return DroppedHeads(file)
-    shard = shard_of(file.name)
-    return DroppedModel(file if shard is None else file.with_name(shard.sibling_name(1)))
+    shard = parse_shard_name(file.name)
+    return DroppedModel(file if shard is None else file.with_name(shard.shard_name(1)))
 
 
 def _tower(file: Path) -> Dropped:

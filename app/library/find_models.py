@@ -13,16 +13,16 @@ from mlx_engine.hub.weight_files import (
     GGUF,
     PARTIAL,
     UNSAFE,
-    available_parts,
     base_name,
     damage_message,
+    existing_shards,
     folder_name,
     gguf_models,
     hub_snapshot,
     is_gguf_model,
     model_name,
-    shard_of,
-    weights_among,
+    parse_shard_name,
+    select_model_weights,
 )
 from mlx_engine.values.words import Words, join_words
 
@@ -30,7 +30,7 @@ from mlx_engine.values.words import Words, join_words
 def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> FoundModel | None:
     """Return the MLX or Hugging Face model in a folder with these files, None if it is none."""
     known = set(names)
-    weights, missing = weights_among(known)
+    weights, missing = select_model_weights(known)
     if not weights and "config.json" not in known:
         return None
     if any(n.lower().endswith(GGUF) for n in known) and not weights:
@@ -43,7 +43,7 @@ def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:
     """Return the model in a GGUF file; None for later shards, image encoders and MTP heads."""
     if not is_gguf_model(file.name):
         return None
-    names, missing = available_parts(file.name, lambda part: file.with_name(part).exists())
+    names, missing = existing_shards(file.name, lambda part: file.with_name(part).exists())
     files = [file.with_name(part) for part in names]
     problem = _missing(missing) if missing else _first_damage(files)
     return _found(name, file, place, problem)
@@ -93,7 +93,7 @@ def _first_damage(files: list[Path]) -> str | None:
 def nbytes_on_disk(path: Path) -> int:
     """Size of a model: of all files in its folder, or of a GGUF file with its shards."""
     folder = path if path.is_dir() else path.parent
-    shards, _ = available_parts(path.name, lambda part: (folder / part).exists())
+    shards, _ = existing_shards(path.name, lambda part: (folder / part).exists())
     size = 0
     for name in _listing(path).files if path.is_dir() else shards:
         with suppress(OSError):
@@ -332,9 +332,9 @@ def _is_repository(place: Path, model: Path) -> bool:
 
 def _parts(model: Path) -> tuple[Path, ...]:
     """Return the file or folder of a model, or all shards that exist."""
-    shard = shard_of(model.name)
+    shard = parse_shard_name(model.name)
     if model.is_dir() or shard is None:
         return (model,)
     mine = shard._replace(number=1)
-    others = ((path, shard_of(path.name)) for path in model.parent.iterdir())
+    others = ((path, parse_shard_name(path.name)) for path in model.parent.iterdir())
     return tuple(sorted(path for path, its in others if its and its._replace(number=1) == mine))

@@ -18,7 +18,7 @@ from mlx_engine.hub.client import (
     translated_hub_errors,
 )
 from mlx_engine.hub.download import cached_path
-from mlx_engine.hub.plan import DownloadPlan, plan_from
+from mlx_engine.hub.plan import DownloadPlan, plan_from_listing
 from mlx_engine.hub.repository import ChoiceNeededError, HubModel, needed_files
 from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS, files_by_tensor, has_head_tensors
 from mlx_engine.values.errors import DownloadFailed
@@ -129,7 +129,7 @@ def look_at(hub: Hub, model: HubModel, machine: Machine) -> tuple[HubOffer, ...]
 def _offer(
     hub: Hub, model: HubModel, label: str, listed: RepositoryListing, machine: Machine
 ) -> HubOffer:
-    plan = plan_from(hub, model, listed)
+    plan = plan_from_listing(hub, model, listed)
     first = plan.files[0].name
     is_folder = not first.lower().endswith(GGUF)
     heads = _named_heads(model.hub_id, [file.name for file in plan.files])
@@ -141,8 +141,8 @@ def _offer(
         plan.total_bytes,
         heads,
         fit_of(plan.total_bytes, machine),
-        plan.no_room_message or plan.plan_words,
-        plan.fits,
+        plan.disk_full_message or plan.plan_summary,
+        plan.fits_on_disk,
         "" if plan.missing_bytes else str(cached_path(hub, plan.model) or ""),
     )
 

@@ -12,7 +12,7 @@ from app.state.settings import KeptSettings
 from app.state.state import State
 from app.values.models import DownloadFigures, Phase
 from mlx_engine.hub.client import Hub
-from mlx_engine.hub.plan import nearest_folder
+from mlx_engine.hub.plan import nearest_existing_folder
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.values.words import Words
 
@@ -143,7 +143,7 @@ class Downloads(State):
     def free_bytes(self) -> int:
         """Free space on the folder's disk, 0 if unknown; may block."""
         try:
-            return shutil.disk_usage(nearest_folder(self.folder)).free
+            return shutil.disk_usage(nearest_existing_folder(self.folder)).free
         except OSError:
             return 0
 

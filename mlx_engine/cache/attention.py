@@ -214,7 +214,7 @@ class AttentionCache(RowsCache):
         end = self.most_committed + self._block
         return tuple(buffer[:, :, :end] for buffer in self._buffers[self._sides :])
 
-    def gather(self, rows: mx.array) -> Buffers:
+    def gather_rows(self, rows: mx.array) -> Buffers:
         """Read rows of keys and values as stored: indices int [R, N] -> [R, heads, N, ...] each."""
         sides = self.key_value_buffers
         return tuple(mx.take(side.squeeze(0), rows, axis=1).swapaxes(0, 1) for side in sides)

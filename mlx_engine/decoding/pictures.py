@@ -13,7 +13,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.models.vision.contract import Grid, PictureRows, Tower
+from mlx_engine.models.vision.contract import PictureRows, TokenGrid, VisionTower
 from mlx_engine.values.errors import BadChatTemplate, BadPicture, Reason
 from mlx_engine.values.picture import Picture
 
@@ -28,12 +28,12 @@ class PictureEncoder:
     tower has encoded so far.
     """
 
-    def __init__(self, tower: Tower | None, why_not: Reason | None) -> None:
+    def __init__(self, tower: VisionTower | None, why_not: Reason | None) -> None:
         self.tower, self.why_not = tower, why_not
         self.encoded = 0
         self._kept: dict[bytes, mx.array] = {}
 
-    def check_sees(self) -> Tower:
+    def check_sees(self) -> VisionTower:
         """Return the tower. Raises BadPicture with the reason if the model sees no pictures."""
         if self.tower is None:
             raise BadPicture(
@@ -89,7 +89,7 @@ class PromptPictures:
     @property
     def placeholder(self) -> int:
         """Id of the token that the template wrote for each picture."""
-        return self._encoder.check_sees().placeholder
+        return self._encoder.check_sees().placeholder_token
 
     def shift(self, length: int) -> int:
         """RoPE position of text after the first `length` tokens, less that number."""
@@ -163,7 +163,7 @@ def place_pictures(
     the template has not one place for each picture.
     """
     tower = encoder.check_sees()
-    if tokens.count(tower.placeholder) != len(pictures):
+    if tokens.count(tower.placeholder_token) != len(pictures):
         raise BadChatTemplate(
             "{origin}: the chat template has no place for pictures. Get the template that was "
             "published with the model, or leave the pictures out.",
@@ -172,18 +172,20 @@ def place_pictures(
     ids, placed, left = list[int](), list[PlacedPicture](), list(pictures)
     lead = 0
     for token in tokens:
-        if token != tower.placeholder:
+        if token != tower.placeholder_token:
             ids.append(token)
             continue
         picture, start = left.pop(0), len(ids)
-        grid = tower.grid(picture)
-        ids += content_ids(picture, grid, tower.identity)
-        placed.append(PlacedPicture(picture, start, len(ids), start + lead, tower.places(grid)))
+        grid = tower.token_grid(picture)
+        ids += content_ids(picture, grid, tower.weights_identity)
+        placed.append(
+            PlacedPicture(picture, start, len(ids), start + lead, tower.rope_positions(grid))
+        )
         lead = placed[-1].next - placed[-1].end
     return TokensWithPictures(tuple(ids), PromptPictures(placed, encoder))
 
 
-def content_ids(picture: Picture, grid: Grid, tower: str) -> list[int]:
+def content_ids(picture: Picture, grid: TokenGrid, tower: str) -> list[int]:
     """Numbers below 0, in 32 bits, that stand for a picture's tokens, by content and grid.
 
     tower: its identity.

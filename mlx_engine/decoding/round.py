@@ -345,7 +345,9 @@ def _pick_key(round_: Round, hidden: mx.array) -> _PickKey | None:
     The choice depends on the round alone, never on the rounds beside it in the pass.
     """
     model = round_.state.model
-    if model.output_rows is None or not model.output_rows.takes(hidden[..., : model.hidden_size]):
+    if model.output_matrix is None or not model.output_matrix.supports_rows(
+        hidden[..., : model.hidden_size]
+    ):
         return None
     how = round_.state.sampler.token_choice_arguments(round_.request.position, hidden.shape[1])
     return None if how is None else _PickKey(how.keys is not None, how.temperature)
@@ -366,7 +368,7 @@ def _pick_from_logits(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array
 
 def _pick_by_kernel(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
     """Pick tokens of all rounds by a kernel from hidden states, -1 where a logit is not finite."""
-    assert model.output_rows is not None
+    assert model.output_matrix is not None
     hows = [
         part.round.state.sampler.token_choice_arguments(
             part.round.request.position, part.tokens.shape[0]
@@ -377,7 +379,7 @@ def _pick_by_kernel(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
     assert first is not None
     how = first._replace(keys=_concatenate(keys, axis=0)) if keys else first
     states = _concatenate([part.hidden for part in parts], axis=1)[..., : model.hidden_size]
-    return _split_by_round(model.output_rows.pick(states, how), parts)
+    return _split_by_round(model.output_matrix.pick_argmax(states, how), parts)
 
 
 def _split_by_round(rows: mx.array, parts: Sequence[_Unpicked]) -> list[mx.array]:

@@ -311,7 +311,7 @@ class Lookahead:
         """Look ahead from now on if a copy of all keys and values fits into the memory limit."""
         batch, self._memory_checked_at = self._batch, self._generated
         total = mx.get_active_memory() + self._state.caches.nbytes
-        waits = self._state.model.waits_for_tokens is not None
+        waits = self._state.model.why_no_lookahead is not None
         fits = total <= (batch.most_bytes or total)
         self._looks_ahead = batch.looks_ahead and fits and not waits
         self._follows_drafts = self._looks_ahead and batch.follows_drafts
@@ -401,7 +401,7 @@ class Lookahead:
             self._drafting.follow(state, draft)
         drafter, forced = state.drafter, 0
         if state.sampler.depends_on_tokens and draft.source != "none" and draft.depth != 0:
-            forced = 0 if state.model.plain_only else len(state.sampler.forced_tokens())
+            forced = 0 if state.model.why_no_drafts else len(state.sampler.forced_tokens())
         self._policy.set_batch(limits)
         may_rest = not (is_new or forced or drafter.lookup)
         choice = self._policy.rest() if may_rest else None
@@ -410,7 +410,7 @@ class Lookahead:
             depth = draft.depth if offers or drafter.is_ready else 0
             choice = self._policy.plan(offers, depth, drafter.why_nothing)
         is_short = self._batch.looks_ahead and not self._looks_ahead
-        if choice.why is None and is_short and state.model.waits_for_tokens is None:
+        if choice.why is None and is_short and state.model.why_no_lookahead is None:
             choice = choice._replace(why=SHORT_OF_MEMORY)
         return choice
 

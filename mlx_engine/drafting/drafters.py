@@ -105,7 +105,7 @@ class SmallModelDraft(HeadDrafter):
     def __init__(
         self, model: Model, vocabulary: int, options: DraftOptions, bits: CacheBits = 16
     ) -> None:
-        if model.plain_only is not None:
+        if model.why_no_drafts is not None:
             raise UnsupportedModel(
                 "This draft model cannot draft: some of its layers cannot take back rejected "
                 "tokens. Use another draft model."
@@ -179,7 +179,7 @@ class FeatureDraft(Drafter):
 
     def _remember_waiting(self) -> None:
         if self._waiting:
-            self._model.remember(mx.concatenate(self._waiting, axis=1), self.caches[0])
+            self._model.append_features(mx.concatenate(self._waiting, axis=1), self.caches[0])
             self._waiting = []
 
     @override

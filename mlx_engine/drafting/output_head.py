@@ -134,7 +134,7 @@ def make_output(
         return None
     if options.output == "frequent":
         return FrequentOutput(head.vocabulary, options.vocabulary, always, frequent())
-    return None if matrix.inputs % GROUP else PackedOutput()
+    return None if matrix.input_size % GROUP else PackedOutput()
 
 
 class OutputShelf:
@@ -181,7 +181,7 @@ def _requantise(matrix: Matrix, bits: int) -> Linear:
 def _rows_of(matrix: Matrix, ids: mx.array) -> Linear:
     """Copy some rows of an output matrix in a format that MLX multiplies by: 8 bits for GGUF."""
     rows = take_rows(matrix, ids)
-    if rows.mode in BLOCK_FORMS and rows.inputs % GROUP == 0:
+    if rows.mode in BLOCK_FORMS and rows.input_size % GROUP == 0:
         return _requantise(rows, 8)
     if rows.mode == "dense" and not computes_on_gpu():
         rows = rows._replace(weight=mx.contiguous(rows.weight.T).T)

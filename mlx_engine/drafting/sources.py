@@ -63,8 +63,8 @@ class DraftKit:
 
     def why_no_model(self, options: DraftOptions) -> Reason | None:
         """Return why the options' model cannot draft; None if it can, or none is named."""
-        if self.model.plain_only is not None:
-            return self.model.plain_only
+        if self.model.why_no_drafts is not None:
+            return self.model.why_no_drafts
         wanted = model_of(options)
         if wanted == "mtp" and not self.model.heads:
             return self.heads or NO_HEADS
@@ -92,7 +92,7 @@ class DraftKit:
         assert self.small is not None
         from mlx_engine.drafting.drafters import draft_with  # on use: they build on mlx.nn
 
-        return draft_with(self.small.opened, options, self.model.vocabulary, bits)
+        return draft_with(self.small.loaded_model, options, self.model.vocabulary, bits)
 
 
 def model_of(options: DraftOptions) -> DraftedBy | None:
@@ -146,7 +146,9 @@ class Drafting:
         """Return why these options cannot draft; None when they can."""
         if options.source == "none":
             return OFF
-        return self._kit.model.plain_only if _uses_lookup(options) else self._why_no_model(options)
+        return (
+            self._kit.model.why_no_drafts if _uses_lookup(options) else self._why_no_model(options)
+        )
 
     def begin(self, sequence: DraftedState, options: DraftOptions) -> None:
         """Prepare an answer: make the drafter that the options ask for, and load its weights.

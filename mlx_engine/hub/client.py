@@ -164,7 +164,7 @@ def list_repository_files(hub: Hub, model: HubModel) -> RepositoryListing:
     files = (
         HubFile(
             name=file.rfilename,
-            nbytes=_checked_size(file.size or 0),
+            nbytes=_read_file_size(file.size or 0),
             git_id=file.blob_id or "",
             sha256=file.lfs.sha256 if file.lfs else None,
         )
@@ -173,7 +173,7 @@ def list_repository_files(hub: Hub, model: HubModel) -> RepositoryListing:
     return RepositoryListing(info.sha or "", tuple(files))
 
 
-def _checked_size(size: object) -> int:
+def _read_file_size(size: object) -> int:
     """Return a file size in bytes from the hub's answer; raises ValueError for nonsense."""
     if not isinstance(size, int) or not 0 <= size < 2**53:
         raise ValueError(size)
@@ -205,11 +205,11 @@ def fetch_small_file(hub: Hub, hub_id: str, name: str, commit: str) -> bytes:
     """
     found = fetch_byte_range(hub, hub_id, name, commit, 0, CONFIG_BYTES + 1)
     if len(found) > CONFIG_BYTES:
-        raise too_large(hub_id, name, CONFIG_BYTES)
+        raise file_too_large_error(hub_id, name, CONFIG_BYTES)
     return found
 
 
-def too_large(hub_id: str, name: str, most_bytes: int) -> DownloadFailed:
+def file_too_large_error(hub_id: str, name: str, most_bytes: int) -> DownloadFailed:
     """Make the DownloadFailed for a file of a model that has more than `most_bytes` bytes."""
     return DownloadFailed(
         "{hub_id}: {name} has more than {most} bytes, more than such a file can need. Use "

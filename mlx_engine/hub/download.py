@@ -47,8 +47,8 @@ def download(
     model appears in the cache only when it is complete; incomplete files are kept and continued by
     a later call. Raises DownloadFailed.
     """
-    if plan.no_room_message:
-        raise DownloadFailed(plan.no_room_message)
+    if plan.disk_full_message:
+        raise DownloadFailed(plan.disk_full_message)
     done = 0
 
     def report_bytes(nbytes: int) -> None:
@@ -125,7 +125,7 @@ def _ensure_downloaded(
         blobs.mkdir(parents=True, exist_ok=True)
         with _file_lock(hub, plan, file, lambda: on_bytes(partial_bytes(blobs, file))):
             if not is_file_complete():  # another process may have downloaded it meanwhile
-                _complete_file(hub, plan, file, on_bytes)
+                _download_rest_of_file(hub, plan, file, on_bytes)
     on_bytes(file.nbytes)
 
 
@@ -150,7 +150,7 @@ def _file_lock(
         yield
 
 
-def _complete_file(
+def _download_rest_of_file(
     hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int], None]
 ) -> None:
     """Download a file's missing part, compare its checksum, and move it into the cache."""
@@ -159,7 +159,7 @@ def _complete_file(
     if file.nbytes > LARGEST_BY_HTTP and partial_bytes(blobs, file) < file.nbytes:
         _fetch_through_xet(hub, plan, file, partial)
     with partial.open("a+b") as opened:
-        target = _PartialFile(opened, file, on_bytes)
+        target = _IncompleteFile(opened, file, on_bytes)
         _fetch_rest(hub, plan, file, target)
     if target.checksum.hexdigest() != file.blob_name:
         partial.unlink()
@@ -172,7 +172,7 @@ def _complete_file(
     partial.replace(blobs / file.blob_name)
 
 
-def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_PartialFile") -> None:
+def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_IncompleteFile") -> None:
     """Append a file's missing bytes over HTTP; a server without ranges sends the whole file."""
     from huggingface_hub import hf_raise_for_status
 
@@ -187,7 +187,7 @@ def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_PartialFi
             if answer.status_code != PARTIAL_CONTENT:
                 target.begin_checksum()
             for piece in answer.iter_bytes(PIECE):
-                target.add(piece)
+                target.append_bytes(piece)
 
     ask_hub(hub, request_file)
     if target.incomplete_size < file.nbytes:
@@ -220,7 +220,7 @@ def _fetch_through_xet(hub: Hub, plan: DownloadPlan, file: HubFile, incomplete_p
     shutil.rmtree(place)
 
 
-class _PartialFile:
+class _IncompleteFile:
     """An incomplete download that bytes are appended to, and the running checksum of all its bytes.
 
     checksum: SHA-256 for large files; for small files git's object id, SHA-1 over "blob <size>", a
@@ -252,7 +252,7 @@ class _PartialFile:
         self._opened.truncate(0)
         self.checksum = self._new_hash()
 
-    def add(self, piece: bytes) -> None:
+    def append_bytes(self, piece: bytes) -> None:
         """Append bytes to the file and to its checksum.
 
         on_bytes is called first, as it may raise to stop the download.

@@ -45,14 +45,14 @@ class DownloadPlan:
         return self.total_bytes - self.have_bytes
 
     @property
-    def fits(self) -> bool:
+    def fits_on_disk(self) -> bool:
         """Whether the disk has room for the missing bytes of the download and SPARE_BYTES."""
         return self.missing_bytes + SPARE_BYTES <= self.free_bytes
 
     @property
-    def no_room_message(self) -> str:
+    def disk_full_message(self) -> str:
         """Error message when the download does not fit on the disk, else ""."""
-        if self.fits:
+        if self.fits_on_disk:
             return ""
         return Words(
             "{hub_id}: the disk has {free} free and the download needs {missing} and 1 GB to "
@@ -63,7 +63,7 @@ class DownloadPlan:
         )
 
     @property
-    def plan_words(self) -> str:
+    def plan_summary(self) -> str:
         """Summary for users: "5 files, 18.2 GB (4.1 GB already here); 212 GB free on the disk"."""
         have, count = size_words(self.have_bytes), len(self.files)
         return Words(
@@ -76,15 +76,15 @@ class DownloadPlan:
 
 
 def plan_download(hub: Hub, model: HubModel, *, heads: bool = False) -> DownloadPlan:
-    """Ask the hub for a model's list of files and plan its download; arguments as of `plan_from`.
+    """Ask the hub for a model's list of files and plan its download (as `plan_from_listing`).
 
     Raises DownloadFailed, and ChoiceNeededError where one of several models must be chosen.
     """
     with translated_hub_errors(model.hub_id):
-        return plan_from(hub, model, list_repository_files(hub, model), heads=heads)
+        return plan_from_listing(hub, model, list_repository_files(hub, model), heads=heads)
 
 
-def plan_from(
+def plan_from_listing(
     hub: Hub, model: HubModel, repository_listing: RepositoryListing, *, heads: bool = False
 ) -> DownloadPlan:
     """Plan the download of a model from the hub's list of its files.
@@ -95,7 +95,7 @@ def plan_from(
     files = needed_files(repository_listing.files, model, heads=heads)
     _check_names(model, repository_listing.commit, files)
     if heads:
-        files = _only_heads(hub, model, repository_listing.commit, files)
+        files = _only_head_files(hub, model, repository_listing.commit, files)
     blobs = hub.repository(model.hub_id) / "blobs"
     return DownloadPlan(
         model=model,
@@ -103,7 +103,7 @@ def plan_from(
         files=files,
         total_bytes=sum(file.nbytes for file in files),
         have_bytes=sum(partial_bytes(blobs, file) for file in files),
-        free_bytes=shutil.disk_usage(nearest_folder(hub.cache)).free,
+        free_bytes=shutil.disk_usage(nearest_existing_folder(hub.cache)).free,
     )
 
 
@@ -120,7 +120,7 @@ def partial_path(blobs_folder: Path, file: HubFile) -> Path:
     return blobs_folder / f"{file.blob_name}.incomplete"
 
 
-def _only_heads(
+def _only_head_files(
     hub: Hub, model: HubModel, commit: str, files: tuple[HubFile, ...]
 ) -> tuple[HubFile, ...]:
     """Leave out shards that hold no MTP heads, by the repository's index of shards.
@@ -147,6 +147,6 @@ def _check_names(model: HubModel, commit: str, files: tuple[HubFile, ...]) -> No
         )
 
 
-def nearest_folder(folder: Path) -> Path:
+def nearest_existing_folder(folder: Path) -> Path:
     """A folder, or its nearest parent that exists."""
     return next(place for place in (folder, *folder.parents) if place.is_dir())

@@ -12,9 +12,9 @@ from mlx_engine.hub.weight_files import (
     SAFETENSORS,
     UNSAFE,
     WeightFileNames,
-    available_parts,
+    existing_shards,
     gguf_models,
-    shard_of,
+    parse_shard_name,
 )
 from mlx_engine.values.errors import DownloadFailed
 from mlx_engine.values.words import Words, size_words
@@ -150,7 +150,7 @@ class ChoiceNeededError(DownloadFailed):
     def __init__(self, hub_id: str, choices: tuple[GgufChoice, ...]) -> None:
         super().__init__(
             f"{hub_id}: It holds {len(choices)} GGUF models: choose one, such as "
-            f"{hub_id}:{choices[0].label}. There are {_choice_words(choices)}."
+            f"{hub_id}:{choices[0].label}. There are {_list_choices(choices)}."
         )
         self.choices = choices
 
@@ -166,8 +166,8 @@ def needed_files(
     everything = {file.name: file for file in files if _is_safe_name(file.name)}
     if model.file is not None and model.file.lower().endswith(GGUF):
         return _gguf_files(everything, model, model.file, with_heads=not heads)
-    named_heads = [name for name in everything if _is_heads(name)] if heads else []
-    weights = [name for name in named_heads or everything if _is_weight(name)]
+    named_heads = [name for name in everything if _is_head_file(name)] if heads else []
+    weights = [name for name in named_heads or everything if _is_weight_file(name)]
     if weights and model.quantisation is None:
         return _folder_files(everything, weights)
     heads_alone = [WeightFileNames((name,)) for name in named_heads if name.lower().endswith(GGUF)]
@@ -216,7 +216,7 @@ def _gguf_choices(
 
 def _quantisation_in_name(name: str) -> str | None:
     """Quantisation in a file name: "Q4_K_M" of `m-Q4_K_M-00001-of-00002.gguf`; None if absent."""
-    shard, plain = shard_of(name), PurePosixPath(name)
+    shard, plain = parse_shard_name(name), PurePosixPath(name)
     found = _QUANTISATION.findall(plain.name if shard is None else PurePosixPath(shard.stem).name)
     return str(found[-1]) if found else None
 
@@ -237,12 +237,12 @@ def _with_quantisation(choices: tuple[GgufChoice, ...], model: HubModel) -> tupl
             "{hub_id}: it has no {quantisation}. There are {choices}.",
             hub_id=model.hub_id,
             quantisation=model.quantisation,
-            choices=_choice_words(choices),
+            choices=_list_choices(choices),
         )
     return found
 
 
-def _choice_words(choices: tuple[GgufChoice, ...]) -> str:
+def _list_choices(choices: tuple[GgufChoice, ...]) -> str:
     labels = [f"{choice.label} ({size_words(choice.nbytes)})" for choice in choices]
     more = f" and {len(labels) - _MOST_LISTED} larger ones" if len(labels) > _MOST_LISTED else ""
     return ", ".join(labels[:_MOST_LISTED]) + more
@@ -265,7 +265,7 @@ def _gguf_files(
     Of several, that with the same quantisation as the model, else the largest. Raises
     DownloadFailed where a shard is missing.
     """
-    parts, missing = available_parts(name, all_files.__contains__)
+    parts, missing = existing_shards(name, all_files.__contains__)
     names = list(parts)
     if missing is not None:
         raise DownloadFailed(
@@ -277,7 +277,7 @@ def _gguf_files(
     head_files = [
         heads
         for heads in all_files
-        if _is_heads(heads)
+        if _is_head_file(heads)
         and heads.lower().endswith(GGUF)
         and PurePosixPath(heads).parent == folder
         and heads not in names
@@ -293,13 +293,13 @@ def _gguf_files(
     return tuple(all_files[n] for n in names)
 
 
-def _is_weight(name: str) -> bool:
+def _is_weight_file(name: str) -> bool:
     """Whether a path in a repository is a safetensors file at the top or in the folder mtp/."""
     folder, _, file = name.rpartition("/")
     return file.endswith(SAFETENSORS) and folder in ("", "mtp")
 
 
-def _is_heads(name: str) -> bool:
+def _is_head_file(name: str) -> bool:
     """Whether a path in a repository is a file of MTP heads, by its name or its folder mtp/."""
     folder, _, file = name.rpartition("/")
     ending = file.lower().endswith((GGUF, SAFETENSORS))

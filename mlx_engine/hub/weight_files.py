@@ -88,12 +88,12 @@ class ShardName(NamedTuple):
     total: int
     ending: str
 
-    def sibling_name(self, number: int) -> str:
+    def shard_name(self, number: int) -> str:
         """File name of another shard of the same model, by its number from 1."""
         return f"{self.stem}-{number:05}-of-{self.total:05}{self.ending}"
 
 
-def shard_of(name: str) -> ShardName | None:
+def parse_shard_name(name: str) -> ShardName | None:
     """Parse the name of a shard, "model-00001-of-00004.safetensors"; None for other file names."""
     found = _SHARD.fullmatch(name)
     return None if found is None else ShardName(found[1], int(found[2]), int(found[3]), found[4])
@@ -106,42 +106,42 @@ class WeightFileNames(NamedTuple):
     missing: str | None = None
 
 
-def models_among(names: Iterable[str]) -> list[WeightFileNames]:
+def group_model_shards(names: Iterable[str]) -> list[WeightFileNames]:
     """Group file names into models: shards of one set together, every other file by itself.
 
     Takes linear time.
     """
     sets: dict[str, list[str]] = {}
     for name in sorted(names):
-        shard = shard_of(name)
-        sets.setdefault(name if shard is None else shard.sibling_name(1), []).append(name)
+        shard = parse_shard_name(name)
+        sets.setdefault(name if shard is None else shard.shard_name(1), []).append(name)
     return [
-        WeightFileNames(tuple(files), available_parts(first, set(files).__contains__).missing)
+        WeightFileNames(tuple(files), existing_shards(first, set(files).__contains__).missing)
         for first, files in sets.items()
     ]
 
 
-def weights_among(names: Iterable[str]) -> WeightFileNames:
+def select_model_weights(names: Iterable[str]) -> WeightFileNames:
     """Select the safetensors files of the model in a folder: those named model*, if there are any.
 
     An incomplete set of shards is ignored where the same model is there completely: as one file, or
     in other shards.
     """
     own = [name for name in names if name.endswith(SAFETENSORS) and not is_heads_name(name)]
-    sets = models_among([name for name in own if name.startswith("model")] or own)
+    sets = group_model_shards([name for name in own if name.startswith("model")] or own)
     whole = {_model_stem(files.names[0]) for files in sets if files.missing is None}
     kept = [files for files in sets if not (files.missing and _model_stem(files.names[0]) in whole)]
     lost = next((files.missing for files in kept if files.missing), None)
     return WeightFileNames(tuple(name for files in kept for name in files.names), lost)
 
 
-def available_parts(name: str, file_exists: Callable[[str], object]) -> WeightFileNames:
+def existing_shards(name: str, file_exists: Callable[[str], object]) -> WeightFileNames:
     """Names of a weight file and its further shards, up to the first that is missing.
 
     file_exists: whether a file of a name exists.
     """
-    shard, there = shard_of(name), list[str]()
-    for part in [name] if shard is None else map(shard.sibling_name, range(1, shard.total + 1)):
+    shard, there = parse_shard_name(name), list[str]()
+    for part in [name] if shard is None else map(shard.shard_name, range(1, shard.total + 1)):
         if not file_exists(part):
             return WeightFileNames(tuple(there), part)
         there.append(part)
@@ -149,7 +149,7 @@ def available_parts(name: str, file_exists: Callable[[str], object]) -> WeightFi
 
 
 def _model_stem(name: str) -> str:
-    shard = shard_of(name)
+    shard = parse_shard_name(name)
     return name.removesuffix(SAFETENSORS) if shard is None else shard.stem
 
 
@@ -190,14 +190,14 @@ def gguf_models(paths: Iterable[str]) -> list[WeightFileNames]:
     ggufs = [path for path in paths if path.lower().endswith(GGUF)]
     sets = [
         WeightFileNames(tuple(f"{folder}{name}" for name in files.names), files.missing)
-        for folder, names in _by_folder(ggufs).items()
-        for files in models_among(names)
+        for folder, names in _group_by_folder(ggufs).items()
+        for files in group_model_shards(names)
         if is_gguf_model(files.names[0])
     ]
     return [files for files in sets if not _DRAFTS.search(files.names[0])] or sets
 
 
-def _by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
+def _group_by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
     folders: dict[str, list[str]] = {}
     for path in paths:
         folder, slash, name = path.rpartition("/")
@@ -210,7 +210,7 @@ def is_gguf_model(name: str) -> bool:
 
     MTP heads, vision parts and importance matrices are none.
     """
-    shard = shard_of(name)
+    shard = parse_shard_name(name)
     is_apart = is_gguf_head(name) or _BESIDE.fullmatch(name) is not None
     return name.lower().endswith(GGUF) and not is_apart and (shard is None or shard.number == 1)
 
@@ -251,12 +251,14 @@ def is_drafter_of(name: str, model: str = "") -> bool:
     "Llama-3.1-8B-Instruct": words of these names stand in any order.
     """
 
-    def words(text: str) -> list[str]:
+    def split_name(text: str) -> list[str]:
         own = _STORED.sub("-", text.rpartition("/")[2].lower())
         return sorted(re.findall(r"[a-z]+|\d+", own))
 
     rest = _MADE_BY.sub("-", _OF_DRAFTER.sub("-", name).replace("_", "-"))
-    return _OF_DRAFTER.search(name) is not None and (not model or words(rest) == words(model))
+    return _OF_DRAFTER.search(name) is not None and (
+        not model or split_name(rest) == split_name(model)
+    )
 
 
 def base_name(name: str) -> str:

@@ -82,7 +82,7 @@ def evaluate_arrays(
             on_progress(done, total)
         if stop is not None and stop():
             raise LoadStopped("{origin}: loading was stopped.", origin=origin)
-        _evaluate_slice(part, origin)
+        _evaluate_some_arrays(part, origin)
         done += sum(array.nbytes for array in part)
     if on_progress is not None:
         on_progress(total, total)
@@ -102,7 +102,7 @@ def _group_by_size(arrays: list[mx.array]) -> Iterator[list[mx.array]]:
         yield part
 
 
-def _evaluate_slice(part: list[mx.array], origin: str) -> None:
+def _evaluate_some_arrays(part: list[mx.array], origin: str) -> None:
     try:
         mx.eval(part)
     except (MemoryError, RuntimeError, ValueError) as error:

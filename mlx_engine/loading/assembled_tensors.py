@@ -6,7 +6,7 @@ from math import prod
 
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.safetensors import TensorInfo
-from mlx_engine.models.tensor_recipes import Recipe, Recipes, RowChunk, RowStride, StoredPiece
+from mlx_engine.models.tensor_recipes import Recipe, Recipes, RowChunk, StoredPiece, StridedRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def assemble_tensors(tensors: Mapping[str, TensorInfo], recipes: Recipes) -> dic
 
 def _assembled_header(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | None:
     """Make the header of the tensor that `recipe` makes of stored ones; None if they do not fit."""
-    recipe = recipe.for_last_axis(sources[0].shape[-1] if sources[0].shape else 0)
+    recipe = recipe.for_last_axis_size(sources[0].shape[-1] if sources[0].shape else 0)
     shapes = {
         _piece_shape(source.shape, piece)
         for piece, source in zip(recipe.pieces, sources, strict=True)
@@ -58,7 +58,7 @@ def _assembled_header(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> Tensor
     if shapes or shape is None or any(source.dtype != first.dtype for source in sources):
         return None
     is_plain = recipe == Recipe((piece,)) and piece.axis == -2
-    if isinstance(first, GgufPart) and is_plain and not isinstance(piece.rows, RowStride):
+    if isinstance(first, GgufPart) and is_plain and not isinstance(piece.rows, StridedRows):
         select_rows = first if piece.rows is None else first.select_rows(piece.rows)
         if select_rows is not None:
             return select_rows
@@ -83,15 +83,15 @@ def _piece_shape(stored: tuple[int, ...], piece: StoredPiece) -> tuple[int, ...]
     if len(stored) < -piece.axis:
         return None
     rows = stored[piece.axis]
-    if isinstance(piece.rows, RowChunk | RowStride):
+    if isinstance(piece.rows, RowChunk | StridedRows):
         kept, remainder = divmod(rows, piece.rows.of)
         fits = not remainder
     else:
-        kept, fits = len(piece.rows), _highest_row(piece.rows) < rows
+        kept, fits = len(piece.rows), _highest_row_number(piece.rows) < rows
     trailing = stored[len(stored) + piece.axis + 1 :]
     return (*stored[: piece.axis], kept, *trailing) if fits else None
 
 
-def _highest_row(rows: Sequence[int]) -> int:
+def _highest_row_number(rows: Sequence[int]) -> int:
     """Return the highest of the row numbers; in constant time for a range, which may be huge."""
     return rows[-1] if isinstance(rows, range) and rows else max(rows, default=0)

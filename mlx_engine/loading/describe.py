@@ -16,8 +16,8 @@ from mlx_engine.loading.stored_weights import (
     StoredWeight,
     join_storage_words,
     on_disk_groups,
-    skipped_groups,
-    sum_to_group,
+    skipped_tensor_groups,
+    sum_weight_sizes,
     unpack_small_model,
     vision_group,
     weights_by_group,
@@ -56,14 +56,14 @@ def describe(
     weights stay packed; False counts those of a small model as unpacked, as on a CPU without our
     kernels.
     """
-    files, figures = headers.files, headers.family.figures()
+    files, figures = headers.files, headers.family.compute_sizes()
     weights = weights_by_group(headers, is_wide=not has_metal)
     work, is_unpacked = figures.work, False
     if not packed and figures.unpacks:
         packed_weights, weights = weights, unpack_small_model(weights)
         if weights != packed_weights:
             work, is_unpacked = replace(work, group_sums=_group_sums(weights)), True
-    element = cache_element_bytes(headers.family.config, has_metal=has_metal)
+    element = cached_element_bytes(headers.family.config, has_metal=has_metal)
     used = [
         weight
         for name, members in weights.items()
@@ -79,9 +79,9 @@ def describe(
     nbytes = sum(weight.nbytes for weight in used)
     on_disk = tuple(on_disk_groups(headers))
     groups = (
-        *(sum_to_group(name, weights[name]) for name in _ORDER if weights.get(name)),
+        *(sum_weight_sizes(name, weights[name]) for name in _ORDER if weights.get(name)),
         *on_disk,
-        *skipped_groups(headers.parts.skipped),
+        *skipped_tensor_groups(headers.parts.skipped),
         *vision_group(headers.vision.tensors),
     )
     return ModelDescription(
@@ -103,7 +103,7 @@ def describe(
         groups=groups,
         vision=headers.vision.why_not,
         trunk_cache=figures.cache.to_cache_bytes(element),
-        head_cache=figures.of_heads(heads).to_cache_bytes(element),
+        head_cache=figures.head_cache_size(heads).to_cache_bytes(element),
         sampling=recommended.sampling,
         numerics="fast" if options.numerics == "fast" else "exact",
         active_parameters=_active_parameters(weights, figures),
@@ -149,7 +149,7 @@ def _active_parameters(
     return sum(weight.parameters for weight in trunk) - round(resting)
 
 
-def cache_element_bytes(config: Mapping[str, object], *, has_metal: bool) -> int:
+def cached_element_bytes(config: Mapping[str, object], *, has_metal: bool) -> int:
     """Bytes of one cached key or value element, by the config's dtype; 4 without Metal."""
     text = config.get("text_config", config)
     inner = text if isinstance(text, Mapping) else config

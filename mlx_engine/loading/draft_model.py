@@ -26,8 +26,8 @@ from mlx_engine.models.drafters.gemma4_assistant import (
     Gemma4Assistant,
     assistant_name,
 )
-from mlx_engine.models.drafters.target import FeatureReader, SmallModel, draft_target
-from mlx_engine.models.matrix import column_layout, stored_layout
+from mlx_engine.models.drafters.target import FeatureReader, SmallModel, make_draft_target
+from mlx_engine.models.matrix import columns_for_cpu, unchanged_layout
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import BadModelFile, BadOption, EngineError, LoadStopped, Reason
@@ -95,7 +95,7 @@ def build_drafter(
     for name in _BUFFERS:
         arrays.pop(name, None)
     numbers = {name: arrays.pop(name) for name in _NUMBERS if name in arrays}
-    layout = column_layout if half == mx.float32 else stored_layout
+    layout = columns_for_cpu if half == mx.float32 else unchanged_layout
     table = WeightTable(arrays, files.origin, layout=layout, computed=half)
     if files.kind == "gemma4-assistant":
         layers = target.spec.assistant_layers if isinstance(target, Decoder) else None
@@ -107,7 +107,7 @@ def build_drafter(
             )
         sizes = AssistantConfig.read(files.config, files.origin)
         return Gemma4Assistant(sizes, table, numbers.get(_ORDERING), target, layers)
-    lends = draft_target(target, files.origin)
+    lends = make_draft_target(target, files.origin)
     if files.kind == "dflash":
         sizes_of_block = DFlashConfig.read(files.config, files.origin)
         return DFlash(sizes_of_block, table, numbers.get("d2t"), lends)
@@ -118,7 +118,7 @@ def build_drafter(
 def read_arrays(drafter: FeatureReader, origin: str) -> FeatureReader:
     """Read a drafter's weights into memory and check them. Raises BadModelFile, OutOfMemory."""
     evaluate_arrays(drafter.arrays, origin, None, None)
-    drafter.check_values()
+    drafter.check_tensor_values()
     return drafter
 
 

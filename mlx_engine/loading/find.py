@@ -11,15 +11,15 @@ from mlx_engine.hub.client import (
     Hub,
     fetch_byte_range,
     fetch_small_file,
+    file_too_large_error,
     list_repository_files,
-    too_large,
     translated_hub_errors,
 )
 from mlx_engine.hub.download import cached_path, fetch
-from mlx_engine.hub.plan import plan_from
+from mlx_engine.hub.plan import plan_from_listing
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS, UNSAFE
-from mlx_engine.loading.folder import ModelFiles, files_at, read_folder
+from mlx_engine.loading.folder import ModelFiles, model_files_at, read_folder
 from mlx_engine.loading.gguf.header import read_gguf_header
 from mlx_engine.loading.gguf.metadata import LONGROPE_FACTORS, ROPE_FACTORS
 from mlx_engine.values.errors import BadModelFile, DownloadFailed, ModelNotFound, UnsafeModelFile
@@ -53,12 +53,12 @@ class HubAccess:
         files: ModelFiles | None = None
         with suppress(BadModelFile, UnsafeModelFile):
             here = cached_path(hub, model)
-            found = None if here is None else files_at(here)
+            found = None if here is None else model_files_at(here)
             files = found if found is not None and found.config.exists() else None
             if files is not None and not files.incomplete:
                 return files
         try:
-            return files_at(fetch(hub, model, self.on_progress, self.stop))
+            return model_files_at(fetch(hub, model, self.on_progress, self.stop))
         except DownloadFailed:
             if files is None:
                 raise
@@ -69,7 +69,9 @@ class HubAccess:
         """Context manager: a hub model's files, only their headers downloaded unless cached."""
         model, hub = self._hub_model(name), self.hub or Hub.for_this_user()
         with TemporaryDirectory() as folder:
-            yield files_at(cached_path(hub, model) or _fetch_headers(hub, model, Path(folder)))
+            yield model_files_at(
+                cached_path(hub, model) or _fetch_headers(hub, model, Path(folder))
+            )
 
     def find_mtp_heads(self, name: str) -> Path:
         """Download MTP heads by hub id unless cached; return the path. Raises DownloadFailed."""
@@ -102,7 +104,7 @@ def locate_model(
     if path is None:
         return read_folder(built_in)
     place = _existing_path(path)
-    return (hub or HubAccess()).find_model(str(path)) if place is None else files_at(place)
+    return (hub or HubAccess()).find_model(str(path)) if place is None else model_files_at(place)
 
 
 @contextmanager
@@ -156,7 +158,7 @@ def _fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
     Raises DownloadFailed.
     """
     with translated_hub_errors(model.hub_id):
-        plan = plan_from(hub, model, list_repository_files(hub, model))
+        plan = plan_from_listing(hub, model, list_repository_files(hub, model))
         asked = 0
         place = folder / f"models--{model.hub_id.replace('/', '--')}" / "snapshots" / plan.commit
         for file in plan.files:
@@ -168,7 +170,7 @@ def _fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
                     nonlocal asked
                     asked += end - start
                     if asked > _IN_ALL:
-                        raise too_large(model.hub_id, name, _IN_ALL)
+                        raise file_too_large_error(model.hub_id, name, _IN_ALL)
                     return fetch_byte_range(hub, model.hub_id, name, plan.commit, start, end)
 
                 _write_header(here, file.nbytes, fetch_range)

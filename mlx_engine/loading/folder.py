@@ -24,9 +24,9 @@ from mlx_engine.hub.weight_files import (
     may_be_tower,
     mentions_heads,
     model_name,
-    shard_of,
+    parse_shard_name,
+    select_model_weights,
     tensor_names,
-    weights_among,
 )
 from mlx_engine.loading.no_model import (
     adapter_error,
@@ -79,7 +79,7 @@ def read_folder(root: Path) -> ModelFiles:
     code, UnsupportedModel for a LoRA adapter, ModelNotFound without weights.
     """
     names = _names_in_folder(root)
-    own, lost = weights_among(names)
+    own, lost = select_model_weights(names)
     if own and all("adapter" in name for name in own):
         raise adapter_error(root)
     listed = _read_index(root, names)
@@ -89,7 +89,7 @@ def read_folder(root: Path) -> ModelFiles:
     incomplete = listed.problem or (_missing_shard_words(root / lost, own[0]) if lost else "")
     if incomplete and not shards:
         raise BadModelFile(incomplete)
-    head_files = tuple(_heads_beside(root, names, shards))
+    head_files = tuple(_head_files_beside(root, names, shards))
     if not shards:
         return _without_safetensors(root, names, bool(head_files))
     config = root / "config.json"
@@ -169,7 +169,7 @@ def _is_drafter(folder: Path) -> bool:
         return False
 
 
-def _heads_beside(root: Path, names: list[str], shards: tuple[Path, ...]) -> Iterator[Path]:
+def _head_files_beside(root: Path, names: list[str], shards: tuple[Path, ...]) -> Iterator[Path]:
     """Yield files in a model's folder whose name, folder or tensors indicate MTP heads."""
     for path in (root / name for name in names if name.endswith(SAFETENSORS)):
         if path not in shards and (may_be_heads(path.name) or _holds_heads(path)):
@@ -254,7 +254,7 @@ def _gguf_models(folder: Path) -> list[Path]:
     with suppress(ModelNotFound):
         names = [name for name in _names_in_folder(folder) if name.lower().endswith(GGUF)]
     found = [files.names[0] for files in gguf_models(names)]
-    return [folder / name for name in found or [*islice(filter(shard_of, names), 1)]]
+    return [folder / name for name in found or [*islice(filter(parse_shard_name, names), 1)]]
 
 
 def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> ModelFiles:
@@ -300,15 +300,15 @@ def _refuse_other_formats(place: Path) -> None:
         )
 
 
-def files_at(place: Path) -> ModelFiles:
+def model_files_at(place: Path) -> ModelFiles:
     """Find a model's files at a path; a repository of the hub cache means its main branch."""
     if place.is_dir():
         is_repository = place.name.startswith("models--")
         return read_folder((hub_snapshot(place) if is_repository else None) or place)
-    return _files_of_file(place)
+    return _single_file_model(place)
 
 
-def _files_of_file(file: Path) -> ModelFiles:
+def _single_file_model(file: Path) -> ModelFiles:
     ending = file.suffix.lower()
     _refuse_other_formats(file)
     if ending == ".gguf":

@@ -18,7 +18,7 @@ from mlx_engine.loading.vision import VisionPart, find_gguf_vision, find_vision
 from mlx_engine.models.family import Family, TensorParts
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.native_family import NativeFamily
-from mlx_engine.models.registry import family_for, text_type
+from mlx_engine.models.registry import family_for, text_model_type
 from mlx_engine.values.errors import (
     BadModelFile,
     Reason,
@@ -88,17 +88,19 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
         family = family_for(architecture, config, str(files.config))
         if not _is_packed_by_mlx(stored):
             _refuse_foreign_packing(config, architecture, files.config)
-        tables = {name: info for name, info in stored.items() if family.is_on_disk(name)}
+        tables = {name: info for name, info in stored.items() if family.stays_on_disk(name)}
         loaded = {name: info for name, info in stored.items() if name not in tables}
         tensors = pair_fp8_scales(loaded, config, str(files.config)) | tables
-    parts = _assemble_parts(family.split(tensors, origin))
+    parts = _assemble_parts(family.split_tensors(tensors, origin))
     wanted = family.trunk_shapes(parts.trunk)
     _check_complete(files, stored, parts.trunk, wanted)
     _check_trunk(parts.trunk, wanted, origin)
     found = find_heads(files, parts.head, family, heads)
     own = family.head_shapes(())
     repeats = {
-        name: copied for name, copied in family.repeats().items() if f"{name}.weight" not in own
+        name: copied
+        for name, copied in family.trunk_copies().items()
+        if f"{name}.weight" not in own
     }
     needed = without_trunk_copies(found.tensors, parts.trunk, repeats)
     if gguf is None:
@@ -180,7 +182,7 @@ def _assemble_parts(parts: TensorParts[TensorInfo]) -> TensorParts[TensorInfo]:
 
 
 def _model_type(config: Mapping[str, object], origin: Path) -> str:
-    chosen = text_type(config)
+    chosen = text_model_type(config)
     if not isinstance(chosen, str) or not chosen:
         raise BadModelFile(
             "{origin}: has no model_type, so there is no telling how to run it.", origin=origin

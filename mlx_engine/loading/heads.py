@@ -11,7 +11,7 @@ from mlx_engine.hub.weight_files import (
     hub_snapshot,
     is_gguf_model,
     is_same_model,
-    shard_of,
+    parse_shard_name,
 )
 from mlx_engine.loading.assembled_tensors import assemble_tensors
 from mlx_engine.loading.folder import ModelFiles, safetensors_in, unsafe_file_error
@@ -136,7 +136,7 @@ def _unreadable_reason(damage_text: str) -> Reason:
 
 
 def _chosen_heads(place: Path, family: Family) -> HeadTensors:
-    candidate = _read_heads_file(place, _files_at(place), family)
+    candidate = _read_heads_file(place, _head_files_at(place), family)
     if not any(part in name for name in candidate.tensors for part in ONLY_HEADS_HAVE):
         raise BadModelFile(
             "{place}: no drafting heads in there. Give the file or folder of the heads.",
@@ -161,7 +161,7 @@ def _head_candidates(
         yield HeadTensors(own_heads, str(files.root), inside=True)
     together: dict[Path, list[Path]] = {}
     for path in files.heads:
-        shard = shard_of(path.name)
+        shard = parse_shard_name(path.name)
         together.setdefault(path if shard is None else path.with_name(shard.stem), []).append(path)
     other_copies = []
     for paths in together.values():
@@ -217,7 +217,7 @@ def _read_or_note_damage(origin: Path, paths: tuple[Path, ...], family: Family) 
         return HeadTensors({}, str(origin), why_not=_unreadable_reason(str(error)))
 
 
-def _files_at(place: Path) -> tuple[Path, ...]:
+def _head_files_at(place: Path) -> tuple[Path, ...]:
     if place.is_dir():
         inner = place / "mtp"
         return safetensors_in(place) or (safetensors_in(inner) if inner.is_dir() else ())
@@ -239,7 +239,7 @@ def _check_usable(candidate: HeadTensors, family: Family) -> HeadTensors:
 
     Output matrices with fewer rows than the vocabulary has tokens are left out.
     """
-    rows, origin = family.figures().vocabulary, candidate.origin
+    rows, origin = family.compute_sizes().vocabulary, candidate.origin
     trimmed = {
         name.removesuffix(".weight")
         for name, tensor in candidate.tensors.items()
@@ -257,7 +257,7 @@ def _check_usable(candidate: HeadTensors, family: Family) -> HeadTensors:
             origin=origin,
         )
         remarks.append(Reason("trimmed-output-unused", words))
-    promised, used = family.figures().promised_heads, head_count(kept)
+    promised, used = family.compute_sizes().promised_heads, head_count(kept)
     if promised > used:
         words = Words(
             "This model was made with {promised} drafting heads; this copy of it has {used}.",
@@ -338,7 +338,7 @@ def _misshapen_tensor(
 
 
 def _why_no_heads(family: Family, files: ModelFiles) -> Reason:
-    promised = family.figures().promised_heads
+    promised = family.compute_sizes().promised_heads
     if files.absent and (reason := _why_heads_unread(files)) is not None:
         return reason
     if not promised:

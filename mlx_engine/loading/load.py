@@ -29,8 +29,8 @@ from mlx_engine.loading.row_tables import map_tables
 from mlx_engine.loading.stored_weights import CPU_LAYOUT_LIMIT
 from mlx_engine.loading.vision import open_tower
 from mlx_engine.models.contract import PASSES_OF_ONE, Model
-from mlx_engine.models.matrix import column_layout, stored_layout
-from mlx_engine.models.vision.contract import Tower
+from mlx_engine.models.matrix import columns_for_cpu, unchanged_layout
+from mlx_engine.models.vision.contract import VisionTower
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
@@ -55,7 +55,7 @@ class LoadedModel:
     head_arrays: tuple[mx.array, ...] = ()
     head_origin: str = ""
     kernels: Kernels = NO_KERNELS
-    tower: Tower | None = None
+    tower: VisionTower | None = None
 
     def read_heads(self) -> None:
         """Read the model's lazy MTP heads into memory, once. Raises BadModelFile, OutOfMemory."""
@@ -107,7 +107,7 @@ def load_model(
         weights = weights._replace(head=quantised_head(weights.head, options.head_bits))
     reasons = weights.reasons
     is_unpacked = no_kernels and 4 * description.parameters <= CPU_LAYOUT_LIMIT
-    layout = column_layout if is_unpacked and half == mx.float32 else stored_layout
+    layout = columns_for_cpu if is_unpacked and half == mx.float32 else unchanged_layout
     on_disk = map_tables(headers.parts.on_disk, str(files.root))
     parts = [(weights.trunk, str(files.root))]
     if weights.head is not None:
@@ -128,7 +128,7 @@ def load_model(
     to_come = None if repacked else on_progress  # repacked weights are in memory already
     evaluate_arrays(trunk, str(files.root), to_come, stop)
     joint = None if model.joint_forward is not None else PASSES_OF_ONE
-    of_model = (model.plain_only, joint, model.waits_for_tokens)
+    of_model = (model.why_no_drafts, joint, model.why_no_lookahead)
     lacks = [reason for reason in of_model if reason is not None]
     kept = cache.reasons if cache is not None else ()
     unused = () if options.draft_model else description.unused_draft_model

@@ -13,7 +13,7 @@ from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.gguf.weights import load_gguf_arrays
 from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.safetensors import TensorInfo, load_arrays
-from mlx_engine.models.tensor_recipes import RowChunk, RowStride, StoredPiece
+from mlx_engine.models.tensor_recipes import RowChunk, StoredPiece, StridedRows
 
 _HALVES = {"BF16": mx.bfloat16, "F16": mx.float16}
 
@@ -40,11 +40,11 @@ def load_tensors(
     plain = {key: info for key, info in single.items() if key not in packed | in_fp8}
     arrays = load_arrays(plain) | _load_fp8(in_fp8, half)
     if packed:
-        kept = None if cache is None else cache.read_cached(packed)
+        kept = None if cache is None else cache.read_repacked(packed)
         if kept is None:
             kept = load_gguf_arrays(packed, on_progress, stop, half)
             if cache is not None:
-                cache.write_cached(packed, kept)
+                cache.write_repacked(packed, kept)
         arrays |= kept
     made_of_them = {key: _assemble_tensor(made, arrays) for key, made in assembled.items()}
     return {key: array for key, array in arrays.items() if key in tensors} | made_of_them
@@ -86,7 +86,7 @@ def _load_fp8(tensors: Mapping[str, Fp8Tensor], half: mx.Dtype | None) -> dict[s
 
 def _assemble_tensor(tensor: AssembledTensor, stored: Mapping[str, mx.array]) -> mx.array:
     recipe = tensor.recipe
-    pieces = [_rows_of(stored[piece.name], piece) for piece in recipe.pieces]
+    pieces = [_select_piece_rows(stored[piece.name], piece) for piece in recipe.pieces]
     if recipe.form == "joined":
         return mx.concatenate(pieces, axis=-2)
     made = mx.stack(pieces) if recipe.is_stack else pieces[0]
@@ -95,12 +95,12 @@ def _assemble_tensor(tensor: AssembledTensor, stored: Mapping[str, mx.array]) ->
     return made.flatten(-2).view(mx.uint32) if recipe.form == "words" else made
 
 
-def _rows_of(array: mx.array, piece: StoredPiece) -> mx.array:
+def _select_piece_rows(array: mx.array, piece: StoredPiece) -> mx.array:
     rows, axis = piece.rows, piece.axis
     if rows is None:
         return array
     if isinstance(rows, RowChunk):
         return mx.contiguous(mx.split(array, rows.of, axis=axis)[rows.number])
-    if isinstance(rows, RowStride):
+    if isinstance(rows, StridedRows):
         rows = range(rows.number, array.shape[axis], rows.of)
     return mx.take(array, mx.array(list(rows)), axis=axis)

@@ -33,7 +33,7 @@ class RepackCache:
         self.words = ""
         self.reasons: tuple[Reason, ...] = ()
 
-    def read_cached(self, parts: Mapping[str, GgufPart]) -> dict[str, mx.array] | None:
+    def read_repacked(self, parts: Mapping[str, GgufPart]) -> dict[str, mx.array] | None:
         """Read the cached MLX arrays of GGUF tensors lazily; None when they are not cached."""
         try:
             path = self._cached_file(parts)
@@ -56,7 +56,7 @@ class RepackCache:
         self.words = f"Repacked weights were read from {path} ({size_words(nbytes)})."
         return arrays
 
-    def write_cached(self, parts: Mapping[str, GgufPart], arrays: dict[str, mx.array]) -> None:
+    def write_repacked(self, parts: Mapping[str, GgufPart], arrays: dict[str, mx.array]) -> None:
         """Write arrays repacked from GGUF tensors to the disk cache; a failure becomes a reason."""
         nbytes = sum(array.nbytes for array in arrays.values())
         try:
@@ -64,7 +64,7 @@ class RepackCache:
             self._folder.mkdir(parents=True, exist_ok=True)
             if (free := shutil.disk_usage(self._folder).free) < nbytes:
                 raise OSError(f"only {size_words(free)} are free")
-            _write_whole(path, arrays)
+            _write_atomically(path, arrays)
         except (OSError, RuntimeError) as error:
             words = Words(
                 "The repacked weights ({size}) cannot be kept in {folder} ({error}): the next "
@@ -98,7 +98,7 @@ def _gguf_identity(file: Path, parts: Mapping[str, GgufPart]) -> str:
     return f"{found.st_size} {found.st_mtime_ns} {header}"
 
 
-def _write_whole(path: Path, arrays: dict[str, mx.array]) -> None:
+def _write_atomically(path: Path, arrays: dict[str, mx.array]) -> None:
     """Write a file under another name and rename it, so that it is never incomplete."""
     unfinished = path.with_name(f".{path.stem}-{os.getpid()}.safetensors")
     try:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf.header import map_file
 from mlx_engine.loading.safetensors import TensorInfo, data_offsets
-from mlx_engine.models.matrix import Matrix, dequantised, packing_of
+from mlx_engine.models.matrix import Matrix, dequantised, infer_packing
 from mlx_engine.models.weights import RowTable
 from mlx_engine.values.errors import tensor_misshapen, tensor_missing
 
@@ -41,7 +41,7 @@ class DiskTable(RowTable):
     """
 
     def __init__(
-        self, tensors: Mapping[str, TensorInfo], maps: "_Maps", name: str, origin: str
+        self, tensors: Mapping[str, TensorInfo], maps: "_FileMaps", name: str, origin: str
     ) -> None:
         self._name, self._origin = name, origin
         shards: dict[int, dict[str, TensorInfo]] = {}
@@ -52,7 +52,7 @@ class DiskTable(RowTable):
         self._scale = 1.0
         scale = shards.get(0, {}).pop("weight_scale", None)
         if scale is not None:
-            factor = _as_floats(maps.rows(scale, 1), scale.dtype).astype(mx.float32)
+            factor = _as_floats(maps.map_rows(scale, 1), scale.dtype).astype(mx.float32)
             self._scale = float(np.array(factor).item())
         self._kinds = {kind: tensor.dtype for kind, tensor in shards.get(0, {}).items()}
         self._width = 0
@@ -62,7 +62,7 @@ class DiskTable(RowTable):
             if "weight" not in parts or parts.keys() != self._kinds.keys() or len(rows) > 1:
                 raise tensor_missing(origin, f"{name}, shard {number}")
         self._shards = [
-            {kind: maps.rows(tensor) for kind, tensor in shards[number].items()}
+            {kind: maps.map_rows(tensor) for kind, tensor in shards[number].items()}
             for number in sorted(shards)
         ]
         self._starts = [0, *accumulate(len(shard["weight"]) for shard in self._shards)]
@@ -70,11 +70,11 @@ class DiskTable(RowTable):
     def check_shape(self, rows: int, width: int) -> None:
         """Raise BadModelFile if the table has other numbers of rows or of elements in a row."""
         self._width = width
-        found = self._starts[-1], self.gather(lambda: np.zeros(1, np.int64), 1).shape[1]
+        found = self._starts[-1], self.gather_rows(lambda: np.zeros(1, np.int64), 1).shape[1]
         if found != (rows, width):
             raise tensor_misshapen(self._origin, self._name, found, (rows, width))
 
-    def gather(self, numbers: Callable[[], NDArray[np.int64]], count: int) -> mx.array:
+    def gather_rows(self, numbers: Callable[[], NDArray[np.int64]], count: int) -> mx.array:
         """Read rows of the table by number -> [count, width], floating."""
         wanted = numbers()
         order = np.argsort(wanted)
@@ -106,19 +106,19 @@ class DiskTable(RowTable):
         if parts:
             arrays = [weight, *(parts[kind] for kind in ("scales", "biases") if kind in parts)]
             shape = (len(weight), self._width)
-            packing = packing_of(self._name, arrays, shape, self._origin)
+            packing = infer_packing(self._name, arrays, shape, self._origin)
             biases = arrays[2] if len(arrays) > 2 else None
             weight = dequantised(Matrix(weight, arrays[1], biases, *packing), mx.float32)
         return weight if self._scale == 1.0 else weight * self._scale
 
 
-class _Maps:
+class _FileMaps:
     """Mapped files, by path, with the offsets of their tensors."""
 
     def __init__(self) -> None:
         self._files: dict[Path, tuple[mmap, dict[str, int]]] = {}
 
-    def rows(self, tensor: TensorInfo, count: int | None = None) -> Rows:
+    def map_rows(self, tensor: TensorInfo, count: int | None = None) -> Rows:
         """View a stored tensor as rows of bytes, uint8 [count or its own rows, N]."""
         if tensor.file not in self._files:
             data = map_file(tensor.file)
@@ -147,5 +147,5 @@ def map_tables(tensors: Mapping[str, TensorInfo], origin: str) -> dict[str, RowT
         found = _PART.fullmatch(name)
         assert found is not None
         tables.setdefault(found[1], {})[name] = tensor
-    maps = _Maps()
+    maps = _FileMaps()
     return {name: DiskTable(parts, maps, name, origin) for name, parts in tables.items()}

@@ -10,7 +10,7 @@ from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import ModelHeaders
 from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
 from mlx_engine.models.layer_specs import Shape
-from mlx_engine.models.tensor_names import why_skipped
+from mlx_engine.models.tensor_names import why_tensor_skipped
 from mlx_engine.values.model_description import TensorGroup
 from mlx_engine.values.words import Words
 
@@ -29,7 +29,7 @@ class StoredWeight(NamedTuple):
     """Storage form and size of a weight tensor together with its scales and biases.
 
     storage: a description such as "4-bit affine, groups of 64". nbytes: bytes in memory.
-    file_nbytes: bytes in the file, None where equal. column_layout: bytes in the packed layout
+    file_nbytes: bytes in the file, None where equal. columns_for_cpu: bytes in the packed layout
     for CPUs, None without one. group_sums: partial sums of a row's product in that layout.
     """
 
@@ -57,7 +57,7 @@ def weights_by_group(headers: ModelHeaders, *, is_wide: bool) -> dict[str, list[
     trunk_shapes = _packed_shapes(trunk, family.config) | dict(family.trunk_shapes(trunk))
     groups: dict[str, list[StoredWeight]] = {}
     for name, weight in _stored_weights_by_name(trunk, trunk_shapes, is_wide=is_wide).items():
-        groups.setdefault(family.group(name), []).append(weight)
+        groups.setdefault(family.size_group(name), []).append(weight)
     head = headers.heads.tensors or headers.parts.head
     groups["MTP head"] = [
         *_stored_weights_by_name(head, family.head_shapes(head), is_wide=is_wide).values()
@@ -65,14 +65,14 @@ def weights_by_group(headers: ModelHeaders, *, is_wide: bool) -> dict[str, list[
     return groups
 
 
-def skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
+def skipped_tensor_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
     """Yield a TensorGroup for each reason why tensors of a model file are not loaded."""
     reasons: dict[str, dict[str, TensorInfo]] = {}
     for name, tensor in skipped.items():
-        reasons.setdefault(why_skipped(name, skipped), {})[name] = tensor
+        reasons.setdefault(why_tensor_skipped(name, skipped), {})[name] = tensor
     for why_not, tensors in sorted(reasons.items()):
         weights = [*_stored_weights_by_name(tensors, {}).values()]
-        yield replace(sum_to_group(Words("skipped"), weights), why_not=why_not)
+        yield replace(sum_weight_sizes(Words("skipped"), weights), why_not=why_not)
 
 
 def vision_group(tensors: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
@@ -80,7 +80,7 @@ def vision_group(tensors: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
     if tensors:
         words = Words("for pictures, read with the first one")
         yield replace(
-            sum_to_group(Words("vision"), [*_stored_weights_by_name(tensors, {}).values()]),
+            sum_weight_sizes(Words("vision"), [*_stored_weights_by_name(tensors, {}).values()]),
             why_not=words,
         )
 
@@ -93,7 +93,7 @@ def on_disk_groups(headers: ModelHeaders) -> Iterator[TensorGroup]:
     ]
     if weights:
         why_not = Words("single rows are read from the disk when a text needs them")
-        yield replace(sum_to_group(Words("tables on disk"), weights), why_not=why_not)
+        yield replace(sum_weight_sizes(Words("tables on disk"), weights), why_not=why_not)
 
 
 def unpack_small_model(weights: Mapping[str, list[StoredWeight]]) -> dict[str, list[StoredWeight]]:
@@ -115,7 +115,7 @@ def _as_unpacked(weight: StoredWeight) -> StoredWeight:
     return weight._replace(nbytes=nbytes, file_nbytes=None if stored == nbytes else stored)
 
 
-def sum_to_group(name: str, weights: list[StoredWeight]) -> TensorGroup:
+def sum_weight_sizes(name: str, weights: list[StoredWeight]) -> TensorGroup:
     """Sum the bytes and parameters of weights to a TensorGroup of the given name."""
     is_as_stored = all(weight.file_nbytes is None for weight in weights)
     return TensorGroup(

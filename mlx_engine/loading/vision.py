@@ -17,7 +17,7 @@ from mlx_engine.values.words import Words
 if TYPE_CHECKING:
     import mlx.core as mx
 
-    from mlx_engine.models.vision.contract import Tower
+    from mlx_engine.models.vision.contract import VisionTower
 
 _TYPES = ("qwen3_5", "qwen3_5_moe", "qwen3_8", "qwen3_8_moe")
 """Values of model_type whose tower is that of models/vision/qwen3.py."""
@@ -51,13 +51,13 @@ def find_vision(
     named = {name: found[1] for name in skipped if (found := _TOWER.fullmatch(name))}
     if config.get("model_type") not in _TYPES or not isinstance(config.get("vision_config"), dict):
         code = "vision-not-run" if "vision_config" in config or named else "no-vision"
-        return _none(code)
+        return _no_vision(code)
     if not named:
-        return _none("vision-missing")
+        return _no_vision("vision-missing")
     try:
-        processing = _processing(files)
+        processing = _read_image_processing(files)
     except BadModelFile as error:
-        return _unusable(error)
+        return _unusable_vision(error)
     tensors = {ours: skipped[name] for name, ours in named.items()}
     return VisionPart(None, tensors, config, processing, str(files.root), frozenset(named))
 
@@ -70,16 +70,16 @@ def find_gguf_vision(
     The first that fits counts; one with the model's name in its own comes first.
     """
     if config.get("model_type") not in _TYPES:
-        return _none("no-vision")
+        return _no_vision("no-vision")
     tokens = metadata.get("tokenizer.ggml.tokens")
     if not isinstance(tokens, list) or _PLACEHOLDER not in tokens:
-        return _none("no-vision")
+        return _no_vision("no-vision")
     error: EngineError | None = None
 
-    def is_of_another(path: Path) -> bool:
+    def is_for_another_model(path: Path) -> bool:
         return not is_same_model(path.stem.lower().replace("mmproj", ""), files.root.stem)
 
-    for path in sorted(files.vision, key=is_of_another):
+    for path in sorted(files.vision, key=is_for_another_model):
         try:
             tower = read_gguf_tower(path)
         except UnsupportedModel:
@@ -95,7 +95,7 @@ def find_gguf_vision(
             identity = f"{path.name} {sum(part.file_nbytes for part in tower.tensors.values())}"
             found = VisionPart(None, tower.tensors, whole, tower.processing, str(path))
             return found._replace(identity=identity)
-    return _none("no-mmproj") if error is None else _unusable(error)
+    return _no_vision("no-mmproj") if error is None else _unusable_vision(error)
 
 
 _WHY = {
@@ -114,16 +114,16 @@ _WHY = {
 }
 
 
-def _none(code: str) -> VisionPart:
+def _no_vision(code: str) -> VisionPart:
     return VisionPart(Reason(code, _WHY[code]))
 
 
-def _unusable(error: EngineError) -> VisionPart:
+def _unusable_vision(error: EngineError) -> VisionPart:
     words = Words("Pictures cannot be read. {error}", error=str(error))
     return VisionPart(Reason("vision-unusable", words))
 
 
-def _processing(files: ModelFiles) -> Mapping[str, object]:
+def _read_image_processing(files: ModelFiles) -> Mapping[str, object]:
     """Read how pictures are prepared; empty without a file of it, for the tower's defaults."""
     path = files.root / "preprocessor_config.json"
     if path.exists():
@@ -136,7 +136,7 @@ def _processing(files: ModelFiles) -> Mapping[str, object]:
 class LoadedTower(NamedTuple):
     """A vision tower, or why there is none."""
 
-    tower: Tower | None
+    tower: VisionTower | None
     why_not: Reason | None
 
 
@@ -173,7 +173,7 @@ def open_tower(part: VisionPart, hidden: int, half: mx.Dtype | None) -> LoadedTo
         table = WeightTable(cast_floats(arrays, half), origin, computed=half)
         return LoadedTower(Qwen3Tower(spec, table, part.identity), None)
     except EngineError as error:
-        return LoadedTower(None, _unusable(error).why_not)
+        return LoadedTower(None, _unusable_vision(error).why_not)
 
 
 def _patch_matrix(kernel: mx.array, second: mx.array | None) -> mx.array:

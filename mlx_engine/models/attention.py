@@ -28,7 +28,7 @@ from mlx_engine.cache.contract import LayerCache, RowCount
 from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import layer_specs
-from mlx_engine.models.indexer import BlockIndexer, Selection, tiles
+from mlx_engine.models.indexer import BlockIndexer, Selection, score_tiles
 from mlx_engine.models.layers import Norm, Projections, ResidualLinear, RotaryEmbedding
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
@@ -50,7 +50,7 @@ class Masks:
         self._made: dict[tuple[int, int, int, RowCount | None], Mask] = {}
         self._spans: dict[tuple[KeyExtent, KeyBlocks, RowCount], KeyBlockSpan] = {}
 
-    def of(self, cache: KeyValueCache, rows: int) -> Mask:
+    def attention_mask(self, cache: KeyValueCache, rows: int) -> Mask:
         """Attention mask of `rows` new rows behind a cache: bool [rows, keys], "causal" or None."""
         window = cache.window if isinstance(cache, WindowCache) else 0
         if not window and cache.pending_rows is None:
@@ -60,7 +60,9 @@ class Masks:
             self._made[alike] = cache.make_mask(rows)
         return self._made[alike]
 
-    def key_span(self, cache: KeyValueCache, rows: int, block_choice: KeyBlocks) -> KeyBlockSpan:
+    def visible_keys(
+        self, cache: KeyValueCache, rows: int, block_choice: KeyBlocks
+    ) -> KeyBlockSpan:
         """Range of cached keys that `rows` new rows attend to, as the attention kernel wants it."""
         start, window = (cache.first, cache.window) if isinstance(cache, WindowCache) else (0, 0)
         pending, end = cache.pending_rows, cache.most_committed + rows
@@ -82,7 +84,7 @@ class KernelByCacheBits:
         self._kernels, self._work, self._of_latents = kernels, work, is_latent
         self._by_bits: dict[CacheBits, KernelRowCounts | None] = {}
 
-    def of(self, bits: CacheBits) -> KernelRowCounts | None:
+    def row_counts(self, bits: CacheBits) -> KernelRowCounts | None:
         """Row counts that the attention kernel serves with a KV cache of `bits`; None for none."""
         if bits not in self._by_bits:
             work = self._work._replace(form=cache_format_name(bits, is_latent=self._of_latents))
@@ -126,7 +128,9 @@ class Attention:
             self._key_norm = Norm.read(part, "k_norm", eps)
         self._value_norm = None
         if spec.value_norm and spec.kv_layer is None:
-            self._value_norm = Norm.of(mx.ones(spec.value_dim, dtype=self.dtype), part, eps)
+            self._value_norm = Norm.from_weight(
+                mx.ones(spec.value_dim, dtype=self.dtype), part, eps
+            )
         self._rotate = (
             RotaryEmbedding(spec.rope, part.kernels.stock) if spec.rope is not None else None
         )
@@ -141,7 +145,7 @@ class Attention:
         self._stock = part.kernels.stock
         work = KernelWork("", spec.value_dim, spec.key_dim, spec.heads // spec.kv_heads)
         served = KernelByCacheBits(part.kernels, work)
-        self._served = None if spec.cap or served.of(16) is None else served
+        self._served = None if spec.cap or served.row_counts(16) is None else served
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """Create an empty KV cache for this attention layer; bits: of keys and values."""
@@ -150,7 +154,7 @@ class Attention:
             return WindowCache(window, self._stock, bits)
         return AttentionCache(bits, 0 if self._indexer is None else 1)
 
-    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mix_tokens(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Attend with normed hidden states [1, T, H] -> [1, T, N] for the output projection."""
         spec, rows = self._spec, x.shape[1]
         parts, gate = self._inputs(x), None
@@ -169,7 +173,7 @@ class Attention:
         queries_keys = queries_keys.reshape(1, rows, -1, spec.key_dim)
         stored = [self._cached_values(values) for values in projected]
         if self._indexer is not None:
-            stored += self._indexer.project(x)
+            stored += self._indexer.project_queries_keys(x)
         attended = run_each_conversation(
             cache, partial(self._run_sequence, masks), queries_keys, *stored
         )
@@ -208,7 +212,7 @@ class Attention:
         assert isinstance(cache, AttentionCache | WindowCache)
         queries = queries_keys.transpose(0, 2, 1, 3)
         if self._rotate is not None and masks.places is not None:
-            queries = self._rotate.at(queries, masks.places)
+            queries = self._rotate.rotate_by_positions(queries, masks.places)
         elif self._rotate is not None:
             queries = self._rotate(queries, cache.position(), is_long=masks.is_long)
         keys_values = None
@@ -223,7 +227,7 @@ class Attention:
         index_queries, index_keys = index
         start = cache.next_row_index()
         cache.append(*keys_values, index_keys[:, None])
-        found = self._indexer.select(index_queries, cache, start)
+        found = self._indexer.select_keys(index_queries, cache, start)
         return self._attend_sparse(queries, cache, masks, found).transpose(0, 2, 1, 3)
 
     def _attend_sparse(
@@ -255,8 +259,8 @@ class Attention:
         options = AttentionOptions(self._scale, None, self._mlx_sinks, spec.cap)
         a_row = width * spec.kv_heads * (spec.key_dim + spec.value_dim) * queries.dtype.size
         made = []
-        for part in tiles(slice(0, rows), a_row):
-            keys, values = cache.keys_and_values_of(cache.gather(found.tokens[part]))
+        for part in score_tiles(slice(0, rows), a_row):
+            keys, values = cache.keys_and_values_of(cache.gather_rows(found.tokens[part]))
             own = options._replace(mask=seen[part])
             made.append(self._stock.attention(by_row[part], keys, values, own))
         return mx.concatenate(made).transpose(2, 1, 0, 3)
@@ -270,16 +274,18 @@ class Attention:
         them. Few rows go through the kernel, on the cache in place. Returns [1, heads, T, DV].
         """
         spec, rows = self._spec, queries.shape[2]
-        served = None if self._served is None else self._served.of(cache.row_bits)
+        served = None if self._served is None else self._served.row_counts(cache.row_bits)
         if served is None or rows not in served:
-            return self._stock_attend(queries, keys_values, cache, masks.of(cache, rows))
+            return self._stock_attend(
+                queries, keys_values, cache, masks.attention_mask(cache, rows)
+            )
         form = named_cache_format(cache_format_name(cache.row_bits), spec.key_dim, spec.value_dim)
         cut = key_blocks(form, spec.key_dim, spec.value_dim, spec.heads // spec.kv_heads)
         return few_query_attention(
             self._stock.make_contiguous(queries),
             cache.key_value_buffers if keys_values is None else cache.append(*keys_values),
             form,
-            masks.key_span(cache, rows, cut),
+            masks.visible_keys(cache, rows, cut),
             self._scale,
             served.launcher,
             self._sinks,
@@ -308,9 +314,9 @@ class Attention:
 
 
 def _scale_by_position(
-    queries: mx.array, start: Position, growth: layer_specs.QueryGrowth
+    queries: mx.array, start: Position, growth: layer_specs.QueryPositionScale
 ) -> mx.array:
-    """Scale queries [1, heads, T, size] by their position (QueryGrowth); factors in float32."""
+    """Scale queries [1, heads, T, size] by their position, with factors in float32."""
     periods = row_positions(start, range(queries.shape[2])) // growth.period
     factors = 1 + growth.weight * mx.log(1 + periods.astype(mx.float32))
     return queries * factors[:, None].astype(queries.dtype)

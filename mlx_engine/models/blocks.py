@@ -56,7 +56,7 @@ class GatedConvolution:
         window = mx.zeros((1, self._spec.taps - 1, self._spec.width), self.dtype)
         return RecurrentCache(window, mx.zeros((1, 0)), stock=self._stock)
 
-    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mix_tokens(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Convolve normed hidden states [1, T, H] -> [1, T, N], inputs of the output projection."""
         del masks
         before, behind, values = self._inputs(x)
@@ -94,7 +94,7 @@ class PerLayerEmbedding:
         dtype: mx.Dtype,
     ) -> None:
         matrix, scale = part.matrix("embed_tokens_per_layer"), math.sqrt(inputs.width)
-        self._rows = Embedding.of(matrix, dtype, part.kernels, scale)
+        self._rows = Embedding.from_matrix(matrix, dtype, part.kernels, scale)
         self._projection = Linear.read(part, "per_layer_model_projection")
         self._norm = Norm.read(part, "per_layer_projection_norm", spec.eps)
         self._scale = spec.hidden**-0.5
@@ -136,14 +136,14 @@ class Mixer(Protocol):
     def out_proj(self) -> ResidualLinear:
         """A mixer's output projection (as o_proj), whose result is added to the residual."""
 
-    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mix_tokens(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Mix normed hidden states [1, T, H] over the text -> [1, T, N] for `out_proj`."""
 
 
 MixerSpec = layer_specs.AttentionSpec | layer_specs.LatentAttentionSpec | RecurrentSpec
 
 
-def mixer_of(spec: MixerSpec, part: Part, eps: float) -> Mixer:
+def build_mixer(spec: MixerSpec, part: Part, eps: float) -> Mixer:
     """Build attention or a recurrent layer, as its spec says, from a decoder block's tensors."""
     inner = part.subpart(spec.prefix)
     if isinstance(spec, layer_specs.AttentionSpec):
@@ -191,7 +191,7 @@ class DecoderBlock:
         self._second_norm = norms.get("post_attention_layernorm")
         self._out_norm = norms.get("mixer_out_norm")
         self._second_out_norm = norms.get("feed_out_norm")
-        self._mixers = [mixer_of(spec, part, model.eps) for spec in block.mixers]
+        self._mixers = [build_mixer(spec, part, model.eps) for spec in block.mixers]
         self.dtypes = [mixer.dtype for mixer in self._mixers]
         self._feed: ExpertFeedForward | GatedFeedForward | None = None
         if isinstance(block.feed, layer_specs.ExpertsSpec):
@@ -227,7 +227,7 @@ class DecoderBlock:
         entered = x
         read = x if self._norm is None else self._norm(x)
         for mixer, cache in zip(self._mixers, caches, strict=True):
-            mixed = mixer.mix(read, cache, masks)
+            mixed = mixer.mix_tokens(read, cache, masks)
             if self._out_norm is None and self._scale == 1.0:
                 x = mixer.out_proj(x, mixed)
             else:
@@ -239,7 +239,7 @@ class DecoderBlock:
         if self._second_norm is not None:
             read = self._second_norm(entered)
         if self._second_out_norm is None and self._scale == 1.0:
-            return self._feed.add_to(x, read)
+            return self._feed.add_to_residual(x, read)
         made = self._feed(read)
         if self._experts is not None:
             made = self._experts(made, entered)

@@ -30,7 +30,7 @@ class ConfigFields:
         self.origin = origin
         text = config.get("text_config", config)
         if not isinstance(text, Mapping):
-            raise self.wrong("text_config", text, Words("an object"))
+            raise self.bad_field("text_config", text, Words("an object"))
         outer = config.get("model_type")
         self.model_types = tuple(
             kind for kind in (outer, text.get("model_type")) if isinstance(kind, str)
@@ -52,7 +52,7 @@ class ConfigFields:
         made._fields = {**self._fields, **values}
         return made
 
-    def wrong(self, name: str, value: object, requirement: str) -> BadModelFile:
+    def bad_field(self, name: str, value: object, requirement: str) -> BadModelFile:
         """Make the BadModelFile error for a field of config.json that is not what is required."""
         return BadModelFile(
             "{origin}: the config has {name}={value}, where {wanted} is "
@@ -75,33 +75,33 @@ class ConfigFields:
         self, name: str, default: int | None = None, minimum: int = 1, maximum: int = 2**31 - 1
     ) -> int:
         """Read an integer field of config.json between `minimum` and `maximum`, both included."""
-        value = self._value(name, default)
+        value = self._read_value(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
-            raise self.wrong(name, value, f"a whole number from {minimum} to {maximum}")
+            raise self.bad_field(name, value, f"a whole number from {minimum} to {maximum}")
         return value
 
     def counts(self, name: str) -> tuple[int, ...]:
         """Read a list of integers from config.json, none negative; empty where it is absent."""
-        counts = self._list(name, int, Words("a list of whole numbers"))
+        counts = self._read_list(name, int, Words("a list of whole numbers"))
         if min(counts, default=0) < 0:
-            raise self.wrong(name, list(counts), Words("a list of whole numbers"))
+            raise self.bad_field(name, list(counts), Words("a list of whole numbers"))
         return counts
 
     def first_count(self, name: str) -> int:
         """Read an integer, or the first of a list of them, from config.json; none negative."""
-        counts = self.counts(name) if isinstance(self._value(name, None), list) else ()
+        counts = self.counts(name) if isinstance(self._read_value(name, None), list) else ()
         return counts[0] if counts else self.count(name, minimum=0)
 
     def flags(self, name: str) -> tuple[bool, ...]:
         """Read a list of booleans from config.json; empty where the field is absent."""
-        listed = self._value(name, [])
+        listed = self._read_value(name, [])
         if not isinstance(listed, list) or not all(isinstance(one, bool) for one in listed):
-            raise self.wrong(name, listed, Words("a list of true and false"))
+            raise self.bad_field(name, listed, Words("a list of true and false"))
         return tuple(listed)
 
     def strings(self, name: str) -> tuple[str, ...]:
         """Read a list of strings from config.json; empty where the field is absent."""
-        return self._list(name, str, Words("a list of strings"))
+        return self._read_list(name, str, Words("a list of strings"))
 
     def numbers(self, name: str) -> tuple[float, ...]:
         """Read a list of numbers from config.json as floats; empty where the field is absent.
@@ -109,10 +109,10 @@ class ConfigFields:
         Infinity may be written {"__float__": "Infinity"}, as transformers 5 does, for JSON has no
         infinity.
         """
-        listed = self._value(name, [])
+        listed = self._read_value(name, [])
         if isinstance(listed, list):
             listed = [math.inf if one == _INFINITY else one for one in listed]
-        listed = self.with_values(**{name: listed})._list(
+        listed = self.with_values(**{name: listed})._read_list(
             name, (int, float), Words("a list of numbers")
         )
         return tuple(map(float, listed))
@@ -125,28 +125,28 @@ class ConfigFields:
 
     def string(self, name: str, default: str) -> str:
         """Read a string field of config.json."""
-        value = self._value(name, default)
+        value = self._read_value(name, default)
         if not isinstance(value, str):
-            raise self.wrong(name, value, Words("a word"))
+            raise self.bad_field(name, value, Words("a word"))
         return value
 
     def number(self, name: str, default: float) -> float:
         """Read a positive number from config.json as a float."""
-        value = self._value(name, default)
+        value = self._read_value(name, default)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e12:
-            raise self.wrong(name, value, Words("a number above 0"))
+            raise self.bad_field(name, value, Words("a number above 0"))
         return float(value)
 
-    def negative(self, name: str, default: float) -> float:
+    def negative_number(self, name: str, default: float) -> float:
         """Read a number below 0 from config.json as a float."""
-        value = self._value(name, default)
+        value = self._read_value(name, default)
         if not isinstance(value, int | float) or isinstance(value, bool) or not -1e12 < value < 0:
-            raise self.wrong(name, value, Words("a number below 0"))
+            raise self.bad_field(name, value, Words("a number below 0"))
         return float(value)
 
-    def non_negative(self, name: str) -> float:
+    def non_negative_number(self, name: str) -> float:
         """Read a number from config.json that is zero or positive; 0 where the field is absent."""
-        value = self._value(name, 0)
+        value = self._read_value(name, 0)
         return 0.0 if value == 0 and not isinstance(value, bool) else self.number(name, 0.0)
 
     def flag(self, name: str, *, default: bool) -> bool:
@@ -154,17 +154,17 @@ class ConfigFields:
         value = self._fields.get(name, default)
         value = False if value is None else value
         if not isinstance(value, bool):
-            raise self.wrong(name, value, Words("true or false"))
+            raise self.bad_field(name, value, Words("true or false"))
         return value
 
     def section(self, name: str) -> "ConfigFields | None":
         """Return the fields of an object nested in config.json; None where it is absent."""
-        return ConfigFields(self._object(name), self.origin) if self.has(name) else None
+        return ConfigFields(self._read_object(name), self.origin) if self.has(name) else None
 
     def require(self, fixed: Mapping[str, object]) -> None:
         """Raise UnsupportedModel if a field of config.json is not the only supported value."""
         for name, value in fixed.items():
-            asked = self._value(name, value)
+            asked = self._read_value(name, value)
             if asked != value:
                 raise UnsupportedModel(
                     "{origin}: asks for {key} {name}, which this version does not run. Take "
@@ -177,7 +177,7 @@ class ConfigFields:
     def require_multiple(self, name: str, divisor: str) -> None:
         """Raise BadModelFile unless config.json's `name` is a multiple of its integer `divisor`."""
         if self.count(name) % self.count(divisor):
-            raise self.wrong(
+            raise self.bad_field(
                 name, self.count(name), f"a multiple of {divisor}={self.count(divisor)}"
             )
 
@@ -189,7 +189,7 @@ class ConfigFields:
         """Read `num_key_value_heads` of config.json, a divisor of `heads`, which is the default."""
         kept = self.count("num_key_value_heads", heads)
         if heads % kept:
-            raise self.wrong("num_key_value_heads", kept, f"a divisor of the {heads} heads")
+            raise self.bad_field("num_key_value_heads", kept, f"a divisor of the {heads} heads")
         return kept
 
     def ties_embeddings(self) -> bool | None:
@@ -206,7 +206,7 @@ class ConfigFields:
         kinds, layers = self.strings(name), self.layers()
         if kinds and (len(kinds) < layers or not set(kinds) <= {*known}):
             wanted = Words("one of {known} for each layer", known=", ".join(known))
-            raise self.wrong(name, list(kinds), wanted)
+            raise self.bad_field(name, list(kinds), wanted)
         return kinds[:layers]
 
     def layer_windows(
@@ -236,7 +236,7 @@ class ConfigFields:
         object apply to full attention, and there `original_max_position_embeddings` overrides the
         nested one. `truncate` is read only outside the per-type objects.
         """
-        scaling, given = self._object("rope_scaling"), self._object("rope_parameters")
+        scaling, given = self._read_object("rope_scaling"), self._read_object("rope_parameters")
         is_full = kind == "full_attention"
         by_kind = any(isinstance(part, Mapping) for part in given.values())
         outer = {key: self._fields.get(key) for key in ("rope_theta", "partial_rotary_factor")}
@@ -251,28 +251,28 @@ class ConfigFields:
             made |= {"original_max_position_embeddings": trained} if trained is not None else {}
         return ConfigFields(made, self.origin)
 
-    def _object(self, name: str) -> Mapping[str, object]:
-        value = self._value(name, {})
+    def _read_object(self, name: str) -> Mapping[str, object]:
+        value = self._read_value(name, {})
         if not isinstance(value, Mapping):
-            raise self.wrong(name, value, Words("an object"))
+            raise self.bad_field(name, value, Words("an object"))
         return value
 
-    def _value(self, name: str, default: object) -> object:
+    def _read_value(self, name: str, default: object) -> object:
         value = self._fields.get(name)
         return default if value is None else value
 
-    def _list(
+    def _read_list(
         self, name: str, kind: type[T] | tuple[type[T], ...], requirement: str
     ) -> tuple[T, ...]:
-        listed = self._value(name, [])
+        listed = self._read_value(name, [])
         if not isinstance(listed, list) or not all(
             isinstance(one, kind) and not isinstance(one, bool) for one in listed
         ):
-            raise self.wrong(name, listed, requirement)
+            raise self.bad_field(name, listed, requirement)
         return tuple(listed)
 
 
-def tables_by_type(path: Path) -> dict[str, dict[str, dict[str, object]]]:
+def fields_by_model_type(path: Path) -> dict[str, dict[str, dict[str, object]]]:
     """Read tables of config fields from a JSON file: table name -> model_type -> fields.
 
     A key in a table names one or several model types; a type named twice has the fields of both.

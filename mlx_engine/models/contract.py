@@ -94,15 +94,15 @@ class Model(Protocol):
         """The model's MTP heads in drafting order; empty where it has none."""
 
     @property
-    def plain_only(self) -> Reason | None:
+    def why_no_drafts(self) -> Reason | None:
         """Reason why the model cannot verify drafts (caches without rollback); None if it can."""
 
     @property
-    def waits_for_tokens(self) -> Reason | None:
+    def why_no_lookahead(self) -> Reason | None:
         """Reason why a pass cannot be begun before the host knows its tokens; None if it can."""
 
     @property
-    def output_rows(self) -> FewRowMatrix | None:
+    def output_matrix(self) -> FewRowMatrix | None:
         """Kernels that pick tokens by the output matrix, without logits; None without them."""
 
     @property
@@ -130,18 +130,18 @@ class Model(Protocol):
     def logits(self, hidden: mx.array) -> mx.array:
         """Hidden states [1, T, H] -> float32 logits [1, T, V]."""
 
-    def widen(self) -> bool:
+    def switch_to_bfloat16(self) -> bool:
         """Compute in bfloat16 from the next pass on, if in float16; return whether it changes."""
 
 
-class Headless:
+class ModelWithoutMtp:
     """Base class of models without MTP heads, which process one sequence per pass."""
 
     heads: tuple[MtpHead, ...] = ()
-    waits_for_tokens: Reason | None = None
-    output_rows: FewRowMatrix | None = None
+    why_no_lookahead: Reason | None = None
+    output_matrix: FewRowMatrix | None = None
     joint_forward: JointForward | None = None
 
-    def widen(self) -> bool:
+    def switch_to_bfloat16(self) -> bool:
         """Compute in bfloat16 from the next pass on, where that is possible: not here."""
         return False

@@ -19,7 +19,7 @@ from mlx_engine.models.contract import WAITS_FOR_TOKENS, JointForward
 from mlx_engine.models.hyper_connections import (
     Connection,
     StreamBlock,
-    StreamJoin,
+    StreamsMtpInput,
     connection_of,
 )
 from mlx_engine.models.kernel_matrices import FewRowMatrix
@@ -44,40 +44,42 @@ def build_decoder(
 class Decoder:
     """A decoder-only transformer or hybrid described by a ModelSpec; implements contract.Model."""
 
-    plain_only: Reason | None = None
+    why_no_drafts: Reason | None = None
 
     def __init__(
         self, spec: model_spec.ModelSpec, trunk: WeightTable, heads: WeightTable | None
     ) -> None:
-        part = Part(trunk, "", spec.tensors(trunk.names))
+        part = Part(trunk, "", spec.tensors(trunk.untaken_names))
         matrix = part.matrix("embed_tokens")
         self.spec, self.packed_cache = spec, spec.packed_cache
         reads = any(block.ngrams is not None for block in spec.blocks)
-        self.waits_for_tokens = WAITS_FOR_TOKENS if reads else None
+        self.why_no_lookahead = WAITS_FOR_TOKENS if reads else None
         self._residual_out = spec.heads is not None and spec.heads.trunk_state == "residual"
         self.vocabulary = spec.vocabulary
         self.hidden_size = spec.width if self._residual_out else spec.hidden
-        self._norm = _read_last_norm(spec, part, spec.streams)
+        self._norm = _read_last_norm(spec, part, spec.streams_spec)
         self._layers, self._kinds = _read_layers(spec, part)
         dtypes = (dtype for layer in self._layers for dtype in layer.block.dtypes)
         dtype = min(dtypes, key=lambda dtype: dtype.size)
         self._stock = trunk.kernels.stock
         kernels = trunk.kernels
-        self._rows = Embedding.of(matrix, dtype, kernels)
-        self._embedding = Embedding.of(matrix, dtype, kernels, spec.embed_scale)
+        self._rows = Embedding.from_matrix(matrix, dtype, kernels)
+        self._embedding = Embedding.from_matrix(matrix, dtype, kernels, spec.embed_scale)
         self._positions = None
         if spec.positions:
-            self._positions = Embedding.of(part.matrix("embed_positions"), dtype, kernels)
+            self._positions = Embedding.from_matrix(part.matrix("embed_positions"), dtype, kernels)
         self._per_layer = None
         if spec.per_layer is not None:
             self._per_layer = PerLayerEmbedding(spec, spec.per_layer, part, dtype)
         output = part.matrix("lm_head") if "lm_head.weight" in part else matrix
         bias = part.vector("lm_head.bias", output.dtype) if spec.logit_bias else None
-        self._output = Linear.of(output, trunk.kernels, bias)
+        self._output = Linear.from_matrix(output, trunk.kernels, bias)
         is_plain = bias is None and spec.logit_scale == 1.0 and not spec.logit_cap
         picks = is_plain and not self._residual_out  # else states are not what the output takes
-        self.output_rows = FewRowMatrix.of(output, trunk.kernels, "pick") if picks else None
-        every = None if heads is None else Part(heads, "", spec.head_tensors(heads.names))
+        self.output_matrix = (
+            FewRowMatrix.from_matrix(output, trunk.kernels, "pick") if picks else None
+        )
+        every = None if heads is None else Part(heads, "", spec.head_tensors(heads.untaken_names))
         self.heads = [
             DecoderHead(spec, number, part, self._embedding, self._norm, self._output)
             for number, part in enumerate(() if every is None else _head_parts(every))
@@ -160,8 +162,8 @@ class Decoder:
             x = mx.where(pictures.is_picture[:, None], pictures.embeddings.astype(x.dtype), x)
             masks = Masks(places=pictures.places)
         own = None
-        if self.spec.streams is not None:
-            x, own = mx.tile(x, (1, 1, self.spec.streams.count)), tokens
+        if self.spec.streams_spec is not None:
+            x, own = mx.tile(x, (1, 1, self.spec.streams_spec.count)), tokens
         layers: Sequence[LayerCache | JointCache] = caches.layers
         if self.spec.embed_norm:
             x = self._norm(x)
@@ -212,16 +214,16 @@ class Decoder:
         scaled = logits if scale == 1.0 else logits * scale
         return cap * mx.tanh(scaled / cap) if cap else scaled
 
-    def widen(self) -> bool:
+    def switch_to_bfloat16(self) -> bool:
         """Compute in bfloat16 from the next pass on, if in float16; return whether it changes.
 
         Rows get their type from the embeddings, which all later operations keep.
         """
         if self._embedding.dtype != mx.float16:
             return False
-        self._rows, self._embedding = self._rows.widened(), self._embedding.widened()
+        self._rows, self._embedding = self._rows.in_bfloat16(), self._embedding.in_bfloat16()
         for head in self.heads:
-            head.widen()
+            head.switch_to_bfloat16()
         return True
 
 
@@ -309,7 +311,7 @@ def _head_parts(every: Part) -> list[Part]:
     return parts
 
 
-class _Join:
+class _MtpInput:
     """Input of an MTP head: norms of embedding and hidden state, concatenated and projected."""
 
     def __init__(self, part: Part, eps: float, *, embedding_first: bool) -> None:
@@ -320,12 +322,14 @@ class _Join:
         first, second = self._both_norms.weight.astype(mx.float32)
         self._norms = MtpInputNorms(first, second, eps)
         matrix, kernels = self._join.matrix, part.kernels
-        self._few_rows = FewRowMatrix.of(matrix, kernels, "mtp-input") if embedding_first else None
+        self._few_rows = (
+            FewRowMatrix.from_matrix(matrix, kernels, "mtp-input") if embedding_first else None
+        )
 
     def __call__(self, embedded: mx.array, hidden: mx.array) -> mx.array:
         """Join embeddings and hidden states [1, T, H] -> [1, T, H]."""
-        if self._few_rows is not None and self._few_rows.takes(embedded):
-            return self._few_rows.join(embedded, hidden, self._norms)
+        if self._few_rows is not None and self._few_rows.supports_rows(embedded):
+            return self._few_rows.project_mtp_input(embedded, hidden, self._norms)
         ordered = [embedded, hidden] if self._embedding_first else [hidden, embedded]
         both = mx.concatenate(ordered, axis=-1)
         return self._join(self._both_norms(both).reshape(both.shape))
@@ -354,18 +358,18 @@ class DecoderHead:
         self.vocabulary = spec.vocabulary
         self._heads, self._stock = spec.heads, part.kernels.stock
         block = spec.heads.blocks[number]
-        self._join: _Join | StreamJoin
+        self._join: _MtpInput | StreamsMtpInput
         if block.streams is None:
-            self._join = _Join(part, eps, embedding_first=spec.heads.embedding_first)
+            self._join = _MtpInput(part, eps, embedding_first=spec.heads.embedding_first)
         else:
-            self._join = StreamJoin(block.streams, part, eps)
+            self._join = StreamsMtpInput(block.streams, part, eps)
         self._block, self._norm = _read_block(block, part, spec), norm
         if spec.heads.norm == "own":
             self._norm = _read_last_norm(spec, part, block.streams)
         self._embed = embedding
         if "embed_tokens.weight" in part:
             own = part.matrix("embed_tokens")
-            self._embed = Embedding.of(own, own.dtype, part.kernels, spec.embed_scale)
+            self._embed = Embedding.from_matrix(own, own.dtype, part.kernels, spec.embed_scale)
         self.mtp_output = Linear.read(part, "output") if "output.weight" in part else output
 
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
@@ -387,6 +391,6 @@ class DecoderHead:
         normed = hidden if is_normed else self._norm(hidden)
         return (output or self.mtp_output)(normed)
 
-    def widen(self) -> None:
+    def switch_to_bfloat16(self) -> None:
         """Embed tokens in bfloat16 from the next pass on, as the trunk does."""
-        self._embed = self._embed.widened()
+        self._embed = self._embed.in_bfloat16()

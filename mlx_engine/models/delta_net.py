@@ -68,7 +68,7 @@ class DeltaNet:
         state = mx.zeros((1, spec.value_heads, spec.value_dim, spec.key_dim))
         return RecurrentCache(window, state, self._rule, self._stock)
 
-    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mix_tokens(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Run Gated DeltaNet on normed hidden states [1, T, H] -> [1, T, N] for `out_proj`."""
         del masks
         spec = self._spec
@@ -118,7 +118,7 @@ class DeltaInputs:
         The kernel reads its inputs in place.
         """
         if self._served is None:
-            channels, gate, beta, decay = self._projections.parts(products)
+            channels, gate, beta, decay = self._projections.split_products(products)
             return GateAndInputs(gate, (channels, beta, decay))
         place, width = self._locations[1], self._fixed.value_size * len(self._fixed.decay_bias)
         gate = products[place.matrix][:, :, place.column : place.column + width]
@@ -131,10 +131,10 @@ class DeltaInputs:
         """
         channels = rows[0]
         if self._served is None:
-            return self._by_mlx(window, *rows)
+            return self._compute_by_mlx(window, *rows)
         if channels.shape[1] not in self._served:
-            channels, _, beta, decay = self._projections.parts(rows)
-            return self._by_mlx(window, channels, beta, decay)
+            channels, _, beta, decay = self._projections.split_products(rows)
+            return self._compute_by_mlx(window, channels, beta, decay)
         b, a = self._locations[2:]
         return gated_delta_inputs(
             ProjectedInputs(channels, rows[a.matrix], rows[b.matrix], a.column, b.column),
@@ -143,7 +143,7 @@ class DeltaInputs:
             self._served.launcher,
         )
 
-    def _by_mlx(
+    def _compute_by_mlx(
         self, window: ConvolutionWindow, channels: mx.array, beta: mx.array, decay: mx.array
     ) -> DeltaBlockInputs:
         fixed, stock = self._fixed, self._stock
@@ -193,7 +193,7 @@ class KimiDeltaAttention:
         state = mx.zeros((1, spec.heads, spec.head_dim, spec.head_dim))
         return RecurrentCache(window, state, self._rule, self._stock)
 
-    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mix_tokens(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Run Kimi Delta Attention on normed hidden states [1, T, H] -> [1, T, N] for `o_proj`."""
         del masks
         channels, decay, gate, beta = self._inputs(x)
@@ -225,7 +225,7 @@ class KimiDeltaAttention:
         return cache.run(rows, convolved)
 
 
-class _Heads(NamedTuple):
+class _ConvolvedHeads(NamedTuple):
     """Queries and keys of unit length and values of the delta rule, [1, T, heads, size] each."""
 
     queries: mx.array
@@ -240,13 +240,13 @@ def _convolved_heads(
     value_size: int,
     stock: StockOperations,
     repeats: int = 1,
-) -> _Heads:
+) -> _ConvolvedHeads:
     """Apply SiLU to a convolution's sums [1, T, C] and cut them into heads of the delta rule."""
     activated = stock.compile_elementwise(_rounded_silu)(sums)
     both, values = mx.split(activated, [2 * key_heads * key_size], axis=-1)
     units = stock.l2_norm(both, 2 * key_heads, L2_EPS, repeats)
     queries, keys = mx.split(units, 2, axis=2)
-    return _Heads(queries, keys, values.reshape(1, sums.shape[1], -1, value_size))
+    return _ConvolvedHeads(queries, keys, values.reshape(1, sums.shape[1], -1, value_size))
 
 
 def _rounded_silu(sums: mx.array) -> mx.array:

@@ -40,17 +40,19 @@ class ExpertLinear:
             self.columns = self.matrices.weight.swapaxes(-1, -2)
 
     @staticmethod
-    def of(matrices: Matrix, kernels: Kernels, biases: mx.array | None = None) -> "ExpertLinear":
+    def from_matrix(
+        matrices: Matrix, kernels: Kernels, biases: mx.array | None = None
+    ) -> "ExpertLinear":
         """Wrap a stack of expert matrices as a layer, with kernels where there are any for it."""
-        few_rows = FewRowMatrix.of(matrices, kernels, "experts")
-        many_rows = ManyRowMatrix.of(matrices, kernels, "prompt-experts")
+        few_rows = FewRowMatrix.from_matrix(matrices, kernels, "experts")
+        many_rows = ManyRowMatrix.from_matrix(matrices, kernels, "prompt-experts")
         return ExpertLinear(matrices, few_rows, many_rows, biases, kernels.stock)
 
     @staticmethod
     def read(part: Part, *names: str) -> "list[ExpertLinear]":
         """Read expert matrices and biases as layers, fused into one where their formats agree."""
-        joined = part.joined(names)
-        return [ExpertLinear.of(one.matrix, part.kernels, one.bias) for one in joined]
+        joined = part.take_stacked_matrices(names)
+        return [ExpertLinear.from_matrix(one.matrix, part.kernels, one.bias) for one in joined]
 
     def __call__(self, x: mx.array, chosen: mx.array, *, is_sorted: bool) -> mx.array:
         """Multiply rows by their experts, uint32 [R, n] -> [R, n, N]; is_sorted: ids ascend."""
@@ -104,7 +106,7 @@ class Router:
         self._norm = self._expert_scale = None
         if spec.router_norm:
             weight = part.vector("router_norm.weight")
-            self._norm = Norm.of(weight * weight.size**-0.5, part, eps)
+            self._norm = Norm.from_weight(weight * weight.size**-0.5, part, eps)
             self._expert_scale = part.vector("expert_scale", mx.float32)
         self._scores = Linear.read(part, "gate", mx.float32 if spec.float32_router else None)
         bias = "gate.e_score_correction_bias"
@@ -224,7 +226,7 @@ class ExpertFeedForward:
                 made = self.stock.compile_elementwise(_add_gated_shared)(made, gate, shared)
         return made.reshape(x.shape)
 
-    def add_to(self, residual: mx.array, x: mx.array) -> mx.array:
+    def add_to_residual(self, residual: mx.array, x: mx.array) -> mx.array:
         """Return the residual plus the output of the mixture of experts for x, [1, T, H]."""
         return residual + self(x)
 

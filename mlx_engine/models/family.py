@@ -62,7 +62,7 @@ class ModelSizes:
     work: WorkSize = field(default_factory=WorkSize)
     unpacks: bool = True
 
-    def of_heads(self, count: int) -> CacheSize:
+    def head_cache_size(self, count: int) -> CacheSize:
         """Cache size of the model's first `count` MTP heads together."""
         return sum_of_sizes(self.head_caches[:count])
 
@@ -97,11 +97,11 @@ class Family(ABC):
         self.model_type, self.config, self.origin = model_type, config, origin
 
     @abstractmethod
-    def figures(self) -> ModelSizes:
+    def compute_sizes(self) -> ModelSizes:
         """Compute a model's sizes (caches, MTP heads, experts) from its config.json."""
 
     @abstractmethod
-    def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a model's own files by use: trunk, MTP heads and skipped."""
 
     def split_heads_file(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
@@ -109,7 +109,7 @@ class Family(ABC):
         del origin
         return TensorParts({}, dict(raw), {})
 
-    def is_on_disk(self, name: str) -> bool:
+    def stays_on_disk(self, name: str) -> bool:
         """Whether a tensor is a part of an embedding table that stays on disk."""
         del name
         return False
@@ -127,7 +127,7 @@ class Family(ABC):
         del present
         return {}
 
-    def repeats(self) -> Mapping[str, str]:
+    def trunk_copies(self) -> Mapping[str, str]:
         """Map names of MTP head matrices to those of trunk matrices they may be copies of."""
         return {}
 
@@ -140,7 +140,7 @@ class Family(ABC):
         return "there is none in the files"
 
     @abstractmethod
-    def group(self, trunk_name: str) -> str:
+    def size_group(self, trunk_name: str) -> str:
         """Group that size tables list a trunk tensor under, such as "attention" or "experts"."""
 
     def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:

@@ -23,7 +23,7 @@ from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.models import layer_specs, model_spec
 from mlx_engine.models.attention import Masks
-from mlx_engine.models.blocks import mixer_of
+from mlx_engine.models.blocks import build_mixer
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, Projections, silu
 from mlx_engine.models.ngram_spec import NgramSpec
@@ -31,10 +31,10 @@ from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
 
-class Collapsed(NamedTuple):
+class CollapsedStreams(NamedTuple):
     """What a block reads of residual streams, [1, T, H], and the gains of the streams, if any.
 
-    gains: [1, T, S], for `add_to` of the connection that made them.
+    gains: [1, T, S], for `add_to_residual` of the connection that made them.
     """
 
     mixed: mx.array
@@ -50,25 +50,27 @@ class HyperConnection:
     def __init__(self, spec: model_spec.StreamsSpec, part: Part, eps: float) -> None:
         self._count, self._stock = spec.count, part.kernels.stock
         weight = part.vector("hc_norm.weight")
-        self._norm = Norm.of(weight.reshape(spec.count, -1), part, eps)
+        self._norm = Norm.from_weight(weight.reshape(spec.count, -1), part, eps)
         names = ("input_mix_weight_down", "block_inject_weight")
         self._down = Projections.read(part, [name for name in names if f"{name}.weight" in part])
         self._up = Linear.read(part, "input_mix_weight_up")
-        of_count = _functions(spec.count)
+        of_count = _make_stream_functions(spec.count)
         self._activate, self._weigh, self._inject = map(self._stock.compile_elementwise, of_count)
 
-    def collapse(self, streams: mx.array) -> Collapsed:
+    def collapse_streams(self, streams: mx.array) -> CollapsedStreams:
         """Mix residual streams [1, T, S * H] to what a block reads [1, T, H]."""
         normed = self._norm(streams)
         low, *gains = self._down(normed.reshape(streams.shape))
         weights = self._up(self._activate(low)).reshape(normed.shape)
-        return Collapsed(self._weigh(weights, normed).sum(axis=-2), gains[0] if gains else None)
+        return CollapsedStreams(
+            self._weigh(weights, normed).sum(axis=-2), gains[0] if gains else None
+        )
 
     def __call__(self, streams: mx.array) -> mx.array:
         """Mix residual streams [1, T, S * H] to a hidden state [1, T, H]."""
-        return self.collapse(streams).mixed
+        return self.collapse_streams(streams).mixed
 
-    def add_to(self, streams: mx.array, made: mx.array, gains: mx.array) -> mx.array:
+    def add_to_residual(self, streams: mx.array, made: mx.array, gains: mx.array) -> mx.array:
         """Add a block's output [1, T, H] to each residual stream by its gain."""
         split = streams.reshape(*made.shape[:-1], self._count, -1)
         added = self._inject(split, made[..., None, :], gains[..., None])
@@ -84,7 +86,7 @@ class _StreamFunctions(NamedTuple):
 
 
 @cache
-def _functions(count: int) -> _StreamFunctions:
+def _make_stream_functions(count: int) -> _StreamFunctions:
     return _StreamFunctions(
         activate=lambda low: silu(low / count),
         weigh=lambda weights, normed: mx.sigmoid(weights) * normed / count,
@@ -106,20 +108,20 @@ class WholeStreamConnection:
         self._weigh = self._stock.compile_elementwise(_weighted_sum)
         self._add = self._stock.compile_elementwise(_add_product)
 
-    def collapse(self, streams: mx.array) -> Collapsed:
+    def collapse_streams(self, streams: mx.array) -> CollapsedStreams:
         """Mix residual streams [1, T, S * H] to what a block reads [1, T, H], normed."""
         count = self._spec.count
         raw = self._raw(self._stock.rms_norm(streams.astype(mx.float32), None, self._eps))
         weights, *gains = mx.split(self._squash(raw, *self._squashing), raw.shape[-1] // count, -1)
         columns, parts = (mx.split(array, count, axis=-1) for array in (weights, streams))
         mixed = self._norm(self._weigh(*columns, *parts))
-        return Collapsed(mixed, gains[0] if gains else None)
+        return CollapsedStreams(mixed, gains[0] if gains else None)
 
     def __call__(self, streams: mx.array) -> mx.array:
         """Mix residual streams [1, T, S * H] to a normed hidden state [1, T, H]."""
-        return self.collapse(streams).mixed
+        return self.collapse_streams(streams).mixed
 
-    def add_to(self, streams: mx.array, made: mx.array, gains: mx.array) -> mx.array:
+    def add_to_residual(self, streams: mx.array, made: mx.array, gains: mx.array) -> mx.array:
         """Add a block's output [1, T, H] to each residual stream by its gain."""
         split = streams.reshape(*made.shape[:-1], self._spec.count, -1)
         return self._add(split, made[..., None, :], gains[..., None]).reshape(streams.shape)
@@ -164,7 +166,7 @@ class NgramEmbedding:
         self._values = Linear.read(part, "value_proj")
         self.dtype = self._keys.matrix.dtype
         self._key_norm, self._query_norm, self._conv_norm = (
-            Norm.of(part.vector(f"{of}_norm.weight").reshape(spec.streams, -1), part, eps)
+            Norm.from_weight(part.vector(f"{of}_norm.weight").reshape(spec.streams, -1), part, eps)
             for of in ("key", "query", "conv")
         )
         taps = part.vector("conv1d.weight").astype(self.dtype)
@@ -177,17 +179,19 @@ class NgramEmbedding:
     def make_caches(self) -> list[LayerCache]:
         """Create empty caches: the last tokens' distances to the end token, and rows convolved."""
         spec, empty = self._spec, mx.zeros((1, 0))
-        tokens = mx.zeros((1, spec.context, 1), mx.int32)
-        rows = mx.zeros((1, spec.kept_rows, spec.channels), self.dtype)
+        tokens = mx.zeros((1, spec.context_tokens, 1), mx.int32)
+        rows = mx.zeros((1, spec.convolution_context_rows, spec.channels), self.dtype)
         return [RecurrentCache(window, empty, stock=self._stock) for window in (tokens, rows)]
 
-    def add_to(
+    def add_to_residual(
         self, streams: mx.array, caches: Sequence[LayerCache | JointCache], tokens: mx.array
     ) -> mx.array:
         """Add n-gram embeddings to residual streams [1, T, S * H] of int tokens [1, T]."""
         spec, of_tokens, of_rows = self._spec, *caches
         shifted = tokens.astype(mx.int32)[..., None] - spec.end
-        embedded = run_each_conversation(of_tokens, self._look_up, shifted).astype(streams.dtype)
+        embedded = run_each_conversation(of_tokens, self._embed_ngrams, shifted).astype(
+            streams.dtype
+        )
         keys, queries = self._key_norm(self._keys(embedded)), self._query_norm(streams)
         scores = mx.sum(keys * queries, axis=-1, keepdims=True) * spec.hidden**-0.5
         values = self._values(embedded)[..., None, :]
@@ -195,22 +199,22 @@ class NgramEmbedding:
         normed = self._conv_norm(gated).reshape(streams.shape)
         convolved = run_each_conversation(of_rows, self._run_convolution, normed)
         gated = gated.reshape(streams.shape)
-        return self._stock.compile_elementwise(_add_activated)(streams, gated, convolved)
+        return self._stock.compile_elementwise(_add_gated_and_silu)(streams, gated, convolved)
 
-    def _look_up(self, cache: LayerCache, tokens: mx.array) -> mx.array:
+    def _embed_ngrams(self, cache: LayerCache, tokens: mx.array) -> mx.array:
         """Embeddings [1, T, width] of one sequence's tokens [1, T, 1], less the end token's id."""
         assert isinstance(cache, RecurrentCache)
         spec, rows = self._spec, tokens.shape[1]
-        known = mx.concatenate([cache.window.cut_out_rows(spec.context), tokens], axis=1)
+        known = mx.concatenate([cache.window.cut_out_rows(spec.context_tokens), tokens], axis=1)
         cache.write_convolution(known)
         read = partial(_row_numbers, spec, known)
-        found = self._table.gather(read, rows * spec.context * spec.heads)
+        found = self._table.gather_rows(read, rows * spec.context_tokens * spec.heads)
         return found.reshape(1, rows, spec.width)
 
     def _run_convolution(self, cache: LayerCache, rows: mx.array) -> mx.array:
         """Convolve rows [1, T, S * H] of one sequence behind its cached rows."""
         assert isinstance(cache, RecurrentCache)
-        before = cache.window.cut_out_rows(self._spec.kept_rows).astype(rows.dtype)
+        before = cache.window.cut_out_rows(self._spec.convolution_context_rows).astype(rows.dtype)
         both = mx.concatenate([before, rows], axis=1)
         cache.write_convolution(both)
         return self._convolve(both).astype(rows.dtype)
@@ -227,7 +231,7 @@ def _gate_by_root(values: mx.array, scores: mx.array) -> mx.array:
     return mx.sigmoid(roots) * values
 
 
-def _add_activated(streams: mx.array, gated: mx.array, convolved: mx.array) -> mx.array:
+def _add_gated_and_silu(streams: mx.array, gated: mx.array, convolved: mx.array) -> mx.array:
     return streams + gated + silu(convolved)
 
 
@@ -248,7 +252,7 @@ class StreamBlock:
             connection_of(block.streams, part.subpart(name), model.eps)
             for name in model_spec.CONNECTIONS
         )
-        self._mixer = mixer_of(block.mixer, part, model.eps)
+        self._mixer = build_mixer(block.mixer, part, model.eps)
         self.dtypes = [self._mixer.dtype]
         feed = part.subpart(layer_specs.ExpertsSpec.prefix)
         self._feed: ExpertFeedForward | GatedFeedForward
@@ -276,17 +280,17 @@ class StreamBlock:
         """
         *before, cache = caches
         if self._ngrams is not None and tokens is not None:
-            streams = self._ngrams.add_to(streams, before, tokens)
-        read, gains = self._to_mixer.collapse(streams)
+            streams = self._ngrams.add_to_residual(streams, before, tokens)
+        read, gains = self._to_mixer.collapse_streams(streams)
         assert gains is not None
-        made = self._mixer.out_proj.linear(self._mixer.mix(read, cache, masks))
-        streams = self._to_mixer.add_to(streams, made, gains)
-        read, gains = self._to_feed.collapse(streams)
+        made = self._mixer.out_proj.linear(self._mixer.mix_tokens(read, cache, masks))
+        streams = self._to_mixer.add_to_residual(streams, made, gains)
+        read, gains = self._to_feed.collapse_streams(streams)
         assert gains is not None
-        return self._to_feed.add_to(streams, self._feed(read), gains)
+        return self._to_feed.add_to_residual(streams, self._feed(read), gains)
 
 
-class StreamJoin:
+class StreamsMtpInput:
     """Input of an MTP head on residual streams: a product of the embedding added to each stream's.
 
     The norm of hidden states goes over all streams of a token together.

@@ -38,7 +38,7 @@ class Indexer:
         self._weights = Linear.read(part, "weights_proj")
         self._rotate = RotaryEmbedding(spec.rope, self._stock)
 
-    def keys(self, x: mx.array, position: Position) -> mx.array:
+    def index_keys(self, x: mx.array, position: Position) -> mx.array:
         """Normed hidden states [1, T, H] from `position` on -> keys to cache [1, 1, T, size]."""
         return self._turn(self._key_norm(self._to_keys(x))[:, None], position)
 
@@ -50,7 +50,7 @@ class Indexer:
         rest, end = mx.split(x, [still], axis=-1)
         return mx.concatenate([self._rotate(end, position), rest], axis=-1)
 
-    def select(
+    def select_keys(
         self, x: mx.array, query_latent: mx.array, cache: AttentionCache, position: Position
     ) -> mx.array | None:
         """Select tokens for each row of a block that was just written to the cache.
@@ -66,18 +66,18 @@ class Indexer:
         queries = self._queries(query_latent).reshape(1, rows, spec.heads, spec.size)
         queries = self._turn(queries.swapaxes(1, 2), position).swapaxes(1, 2).squeeze(0)
         weights, columns = self._weights(x).reshape(rows, -1, 1), keys.squeeze((0, 1)).T
-        weigh, made = stock.compile_elementwise(_weigh), list[mx.array]()
-        for few in tiles(slice(0, rows), 4 * length * _KEY_BYTES):
+        weigh, made = stock.compile_elementwise(_weighted_head_scores), list[mx.array]()
+        for few in score_tiles(slice(0, rows), 4 * length * _KEY_BYTES):
             each = [
                 weigh(queries[part] @ columns, weights[part]).sum(axis=1)
-                for part in tiles(few, 2 * spec.heads * length * _SCORE_BYTES)
+                for part in score_tiles(few, 2 * spec.heads * length * _SCORE_BYTES)
             ]
             scores = mx.concatenate(each) if len(each) > 1 else each[0]
             places = stock.consecutive_indices((1, length))
             if rows > 1 or isinstance(position, mx.array):
                 seen = places <= row_positions(position, range(few.start, few.stop))[:, None]
                 scores = mx.where(seen, scores, -mx.inf)
-            made.append(_highest(scores, spec.most, stock))
+            made.append(_top_k_indices(scores, spec.most, stock))
         return mx.concatenate(made) if len(made) > 1 else made[0]
 
 
@@ -108,11 +108,11 @@ class BlockIndexer:
             by_block = replace(rope, factors=tuple(factor / spec.block for factor in factors))
             self._rotate_blocks = RotaryEmbedding(by_block, self._stock)
 
-    def project(self, x: mx.array) -> list[mx.array]:
+    def project_queries_keys(self, x: mx.array) -> list[mx.array]:
         """Hidden states [1, T, H] -> queries [1, T, heads * size] and raw keys [1, T, size]."""
         return list(mx.split(self._inputs(x), [self._spec.heads * self._spec.size], axis=-1))
 
-    def select(
+    def select_keys(
         self, queries: mx.array, cache: AttentionCache, position: Position
     ) -> Selection | None:
         """Select tokens for each row of a block that was just written to the cache.
@@ -132,16 +132,17 @@ class BlockIndexer:
         a_row = 2 * spec.heads * blocks * _SCORE_BYTES
         if self._kernels.exact and rows <= MOST_ROWS:  # MLX may round several rows differently
             a_row = SCORES_BYTES
-        seen = _tokens_seen(position, rows)
+        seen = _visible_token_counts(position, rows)
         complete, places = seen // spec.block, self._stock.consecutive_indices((1, blocks))
         chosen = []
-        for few in tiles(slice(0, rows), 4 * blocks * _KEY_BYTES):
+        for few in score_tiles(slice(0, rows), 4 * blocks * _KEY_BYTES):
             each = [
-                mx.maximum(queries[part] @ columns, 0).sum(axis=1) for part in tiles(few, a_row)
+                mx.maximum(queries[part] @ columns, 0).sum(axis=1)
+                for part in score_tiles(few, a_row)
             ]
             scores = mx.concatenate(each) if len(each) > 1 else each[0]
             scores = mx.where(places < complete[few], scores, -mx.inf)
-            chosen.append(_highest(scores, spec.most, self._stock))
+            chosen.append(_top_k_indices(scores, spec.most, self._stock))
         every = mx.concatenate([mx.concatenate(chosen), complete], axis=1)
         tokens = every[..., None] * spec.block + self._stock.consecutive_indices((1, 1, spec.block))
         tokens = mx.minimum(tokens.reshape(rows, -1)[:, :-1], keys.shape[2] - 1)
@@ -169,36 +170,38 @@ class BlockIndexer:
         return made
 
 
-def tiles(rows: slice, bytes_per_row: int) -> list[slice]:
+def score_tiles(rows: slice, bytes_per_row: int) -> list[slice]:
     """Cut rows into slices whose temporary arrays take SCORES_BYTES at most, where possible."""
     count = max(1, SCORES_BYTES // bytes_per_row)
     starts = range(rows.start, rows.stop, count)
     return [slice(start, min(start + count, rows.stop)) for start in starts]
 
 
-def _tokens_seen(position: Position, rows: int) -> mx.array:
+def _visible_token_counts(position: Position, rows: int) -> mx.array:
     """Number of tokens that each row of a block at a position sees, itself included, [T, 1]."""
     if isinstance(position, int):  # from the host, without a launch
         return mx.array(np.arange(position + 1, position + rows + 1, dtype=np.uint32)[:, None])
     return row_positions(position, range(1, rows + 1))[:, None].astype(mx.uint32)
 
 
-def _weigh(products: mx.array, weights: mx.array) -> mx.array:
+def _weighted_head_scores(products: mx.array, weights: mx.array) -> mx.array:
     """Weighted scores in float32; their scale is left out, as it changes no selection."""
     return mx.maximum(products, 0) * weights.astype(mx.float32)
 
 
-def _highest(scores: mx.array, count: int, stock: StockOperations) -> mx.array:
+def _top_k_indices(scores: mx.array, count: int, stock: StockOperations) -> mx.array:
     """Indices uint32 [R, count] of the highest float32 scores [R, N], worst first.
 
     Of equal scores the later ones are taken.
     """
     places = stock.consecutive_indices((1, scores.shape[1]))
-    ranked = mx.sort(stock.compile_elementwise(_rank)(scores.view(mx.int32), places), axis=1)
+    ranked = mx.sort(
+        stock.compile_elementwise(_sortable_bits)(scores.view(mx.int32), places), axis=1
+    )
     return ranked[:, -count:].astype(mx.uint32)
 
 
-def _rank(bits: mx.array, places: mx.array) -> mx.array:
+def _sortable_bits(bits: mx.array, places: mx.array) -> mx.array:
     """Integers in the order of float32 scores with these bits, then of places.
 
     The bits are no view in here, whose shape MLX does not infer in a compiled formula.

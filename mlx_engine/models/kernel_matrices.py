@@ -36,7 +36,7 @@ FEWEST_TILED = 6
 
 
 @dataclass(frozen=True, slots=True)
-class _CountsUpTo:
+class _RowCountsUpTo:
     """Row counts at which a kernel is used: `counts`, and those beyond a pass up to `most`."""
 
     most: int
@@ -49,7 +49,7 @@ class _CountsUpTo:
 
 
 @dataclass(frozen=True, slots=True)
-class _TiledCounts:
+class _TiledRowCounts:
     """Row counts at which 8 x 8 tiles multiply: where they were found to be faster.
 
     With exact numerics only those beyond a pass.
@@ -68,7 +68,7 @@ class _TiledCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class _CountsBut:
+class _RowCountsExcept:
     """Row counts at which a fused kernel is used: `counts` without those of tiles."""
 
     counts: Container[int]
@@ -94,28 +94,28 @@ class FewRowMatrix:
     tiled: Container[int] = ()
 
     @staticmethod
-    def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "FewRowMatrix | None":
+    def from_matrix(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "FewRowMatrix | None":
         """Wrap a weight matrix for the kernel for few rows; None where that does not serve it."""
-        form = format_of(matrix)
+        form = weight_format(matrix)
         if form is None:
             return None
         served, is_blocks = (
-            kernels.served_row_counts(kernel, work_of(matrix, form)),
+            kernels.served_row_counts(kernel, kernel_work(matrix, form)),
             matrix.mode in BLOCK_FORMS,
         )
         if served is None:
             return None
-        counts = _CountsUpTo(MOST_OF_BLOCKS, served) if is_blocks else served
+        counts = _RowCountsUpTo(MOST_OF_BLOCKS, served) if is_blocks else served
         tiled: Container[int] = ()
         if kernel in ("products", "gate-up", "product-add") and (is_blocks or not kernels.exact):
-            tiles = kernels.served_row_counts("tiles", work_of(matrix, form))
+            tiles = kernels.served_row_counts("tiles", kernel_work(matrix, form))
             most = MOST_OF_BLOCKS if is_blocks else MOST_TILED
-            tiled = () if tiles is None else _TiledCounts(tiles, kernels, most)
+            tiled = () if tiles is None else _TiledRowCounts(tiles, kernels, most)
         if kernel == "products":
-            return FewRowMatrix(matrix.parts, form, served.launcher, counts, tiled)
-        return FewRowMatrix(matrix.parts, form, served.launcher, _CountsBut(counts, tiled))
+            return FewRowMatrix(matrix.arrays, form, served.launcher, counts, tiled)
+        return FewRowMatrix(matrix.arrays, form, served.launcher, _RowCountsExcept(counts, tiled))
 
-    def takes(self, x: mx.array) -> bool:
+    def supports_rows(self, x: mx.array) -> bool:
         """Whether the matrix kernels for few rows serve as many rows as x [..., K] has."""
         rows = x.size // x.shape[-1]
         return rows in self.counts or rows in self.tiled
@@ -124,26 +124,28 @@ class FewRowMatrix:
         """Multiply x [..., K] by the weight matrix, by a kernel: x W^T [..., N]."""
         if x.size // x.shape[-1] in self.tiled:
             return tile_product(x, self.arrays, self.form, self.launcher)
-        return self._in_chunks(few_row_matvec, x)
+        return self._run_row_chunks(few_row_matvec, x)
 
     def product_plus_bias(self, bias: mx.array, x: mx.array) -> mx.array:
         """One kernel for x W^T + bias [..., N] of x [..., K]; same bits as two operations."""
-        return _in_chunks(
+        return _run_row_chunks(
             lambda x: few_row_matvec_add(x, self.arrays, self.form, self.launcher, bias), x
         )
 
     def product_plus_residual(self, residual: mx.array, x: mx.array) -> mx.array:
         """One kernel for residual + x W^T [..., N] of x [..., K]; same bits as two operations."""
-        return self._in_chunks(few_row_matvec_add, x, residual)
+        return self._run_row_chunks(few_row_matvec_add, x, residual)
 
     def gate_up(self, x: mx.array) -> mx.array:
         """One kernel for silu(gate) * up [..., N] of x [..., K], by gate and up rows."""
-        return self._in_chunks(few_row_gate_up, x)
+        return self._run_row_chunks(few_row_gate_up, x)
 
-    def _in_chunks(self, run: Callable[..., mx.array], x: mx.array, *more: mx.array) -> mx.array:
+    def _run_row_chunks(
+        self, run: Callable[..., mx.array], x: mx.array, *more: mx.array
+    ) -> mx.array:
         if x.size <= MOST_ROWS * x.shape[-1]:
             return run(x, self.arrays, self.form, self.launcher, *more)
-        return _in_chunks(
+        return _run_row_chunks(
             lambda x, *more: run(x, self.arrays, self.form, self.launcher, *more), x, *more
         )
 
@@ -151,37 +153,39 @@ class FewRowMatrix:
         """Multiply x [R, K] or [R, n, K] by matrices of experts, uint32 ids [R, n] -> [R, n, N]."""
         width = x.shape[-1]
 
-        def made(experts: mx.array, rows: mx.array) -> mx.array:
+        def expert_products(experts: mx.array, rows: mx.array) -> mx.array:
             pairs = expert_union_matvec(
                 rows.reshape(-1, width), experts, self.arrays, self.form, self.launcher
             )
             return pairs.reshape(*experts.shape, -1)
 
-        return _in_chunks(made, chosen.view(mx.int32), x.reshape(len(chosen), -1))
+        return _run_row_chunks(expert_products, chosen.view(mx.int32), x.reshape(len(chosen), -1))
 
-    def join(self, embedded: mx.array, hidden: mx.array, norms: MtpInputNorms) -> mx.array:
+    def project_mtp_input(
+        self, embedded: mx.array, hidden: mx.array, norms: MtpInputNorms
+    ) -> mx.array:
         """Norm embeddings and hidden states [..., H], concatenate, multiply -> [..., N]."""
-        return _in_chunks(
+        return _run_row_chunks(
             lambda e, h: mtp_input(e, h, norms, self.arrays, self.form, self.launcher),
             embedded,
             hidden,
         )
 
-    def pick(self, hidden: mx.array, options: PickOptions) -> mx.array:
+    def pick_argmax(self, hidden: mx.array, options: PickOptions) -> mx.array:
         """Pick the likeliest token of each row of hidden states [..., K], by one kernel: int32 [R].
 
         -1 where a logit is not finite.
         """
 
-        def chosen(x: mx.array, *keys: mx.array) -> mx.array:
+        def pick_tokens(x: mx.array, *keys: mx.array) -> mx.array:
             rows = options._replace(keys=keys[0]) if keys else options
             return vocabulary_pick(x, self.arrays, self.form, rows, self.launcher)
 
         keys = () if options.keys is None else (options.keys,)
-        return _in_chunks(chosen, hidden.reshape(-1, hidden.shape[-1]), *keys)
+        return _run_row_chunks(pick_tokens, hidden.reshape(-1, hidden.shape[-1]), *keys)
 
 
-def format_of(matrix: Matrix) -> WeightFormat | None:
+def weight_format(matrix: Matrix) -> WeightFormat | None:
     """The kernels' weight format for a matrix; None for a packing that no kernel reads."""
     if matrix.mode == "dense":
         return DENSE
@@ -193,12 +197,12 @@ def format_of(matrix: Matrix) -> WeightFormat | None:
     return known.get(matrix.mode)
 
 
-def work_of(matrix: Matrix, form: WeightFormat) -> KernelWork:
+def kernel_work(matrix: Matrix, form: WeightFormat) -> KernelWork:
     """Describe the product with a matrix for the choice of a kernel: format and unpacked sizes."""
-    return KernelWork(form.name, matrix.weight.shape[-2], matrix.inputs)
+    return KernelWork(form.name, matrix.weight.shape[-2], matrix.input_size)
 
 
-def _in_chunks(run: Callable[..., mx.array], *inputs: mx.array) -> mx.array:
+def _run_row_chunks(run: Callable[..., mx.array], *inputs: mx.array) -> mx.array:
     """Run a matrix kernel over inputs [..., K] in chunks of at most nine rows."""
     *lead, width = inputs[0].shape
     if inputs[0].size <= MOST_ROWS * width:
@@ -222,12 +226,12 @@ class ManyRowMatrix:
     served: KernelRowCounts
 
     @staticmethod
-    def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "ManyRowMatrix | None":
+    def from_matrix(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "ManyRowMatrix | None":
         """Wrap a GGUF matrix for the prompt kernel; None where it has none or MLX reads it."""
         if matrix.mode not in BLOCK_FORMS:
             return None
         form = BLOCK_FORMS[matrix.mode]
-        served = kernels.served_row_counts(kernel, work_of(matrix, form))
+        served = kernels.served_row_counts(kernel, kernel_work(matrix, form))
         return None if served is None else ManyRowMatrix(matrix.weight, form, served)
 
     @property

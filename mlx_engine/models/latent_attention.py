@@ -40,7 +40,7 @@ from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, run_each_conversation
 from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import KernelByCacheBits, Masks, apply_gate
-from mlx_engine.models.indexer import Indexer, tiles
+from mlx_engine.models.indexer import Indexer, score_tiles
 from mlx_engine.models.layers import Linear, Norm, Projections, ResidualLinear, RotaryEmbedding
 from mlx_engine.models.matrix import Matrix, dequantised
 from mlx_engine.models.weights import Part
@@ -106,7 +106,7 @@ class LatentAttention:
         self._spec, self._stock, self._kernels = spec, part.kernels.stock, part.kernels
         work = KernelWork("", spec.kv_rank, spec.rope.width, spec.heads)
         self._served = KernelByCacheBits(part.kernels, work, is_latent=True)
-        self._served.of(16)
+        self._served.row_counts(16)
         self._rotate = RotaryEmbedding(spec.rope, part.kernels.stock)
         is_direct, rotated = spec.q_rank is None, spec.rope.width
         names = ("q_proj" if is_direct else "q_a_proj", "kv_a_proj_with_mqa")
@@ -118,7 +118,7 @@ class LatentAttention:
         self._query_norm = None if is_direct else Norm.read(part, "q_a_layernorm", spec.eps)
         self._unpack_queries = None if is_direct else Linear.read(part, "q_b_proj")
         if "kv_b_proj.weight" in part:
-            keys, values = part.per_head("kv_b_proj", spec.heads, (spec.nope, spec.value_dim))
+            keys, values = part.take_per_head("kv_b_proj", spec.heads, (spec.nope, spec.value_dim))
             self._unpack_keys = PerHeadMatrices(keys, stock=self._stock)
         else:
             self._unpack_keys = PerHeadMatrices(
@@ -136,7 +136,7 @@ class LatentAttention:
         """Create latent attention's empty cache; bits: of latents and rotated keys."""
         return AttentionCache(bits, 0 if self._indexer is None else 1)
 
-    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mix_tokens(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Run latent attention on normed hidden states [1, T, H] -> [1, T, N] for o_proj."""
         queries, latent, key = self._inputs(x)
         read, latent = x, self._latent_norm(latent)
@@ -179,13 +179,13 @@ class LatentAttention:
         unrotated, rotated = mx.split(queries, [spec.nope], axis=-1)
         latent, key = latent[:, None], self._rotate(key[:, None], position, is_long=masks.is_long)
         rotated = self._rotate(rotated, position, is_long=masks.is_long)
-        others = [] if self._indexer is None else [self._indexer.keys(x, position)]
+        others = [] if self._indexer is None else [self._indexer.index_keys(x, position)]
         cache.append(latent, key, *others)
         if spec.indexer is None:
             heads = self._attend(unrotated, rotated, cache, masks)
         else:
             if self._indexer is not None:
-                masks.selected.append(self._indexer.select(x, query_latent, cache, position))
+                masks.selected.append(self._indexer.select_keys(x, query_latent, cache, position))
             heads = self._attend_sparse(unrotated, rotated, cache, masks, next(selected))
         return heads.swapaxes(1, 2).reshape(1, rows, spec.heads * spec.value_dim)
 
@@ -223,11 +223,11 @@ class LatentAttention:
         The rows' own latents were appended to the cache before.
         """
         rows = rotated.shape[2]
-        served = self._served.of(cache.row_bits)
+        served = self._served.row_counts(cache.row_bits)
         if served is None or rows not in served:
             return self._stock_attention(unrotated, rotated, cache, None)
         absorbed = self._row_by_row(self._unpack_keys.multiply_transposed, unrotated)
-        span = masks.key_span(cache, rows, self._key_blocks(cache.row_bits))
+        span = masks.visible_keys(cache, rows, self._key_blocks(cache.row_bits))
         launcher, stored = served.launcher, cache.key_value_buffers
         absorbed, rotated = (self._stock.make_contiguous(side) for side in (absorbed, rotated))
         attended = self._run_kernel(absorbed, rotated, stored, cache.row_bits, span, launcher)
@@ -273,9 +273,9 @@ class LatentAttention:
         spec, (rows, count), bits = self._spec, indices.shape, cache.row_bits
         absorbed = self._row_by_row(self._unpack_keys.multiply_transposed, unrotated)
         by_row = absorbed.transpose(2, 1, 0, 3), rotated.transpose(2, 1, 0, 3)
-        served, made = self._served.of(bits), list[mx.array]()
+        served, made = self._served.row_counts(bits), list[mx.array]()
         if served is not None and rows in served:
-            every = (*map(self._stock.make_contiguous, by_row), *cache.gather(indices))
+            every = (*map(self._stock.make_contiguous, by_row), *cache.gather_rows(indices))
             for row in range(rows):
                 queries, turned, *stored = (side[row : row + 1] for side in every)
                 extent, launcher = KeyExtent(count), served.launcher
@@ -284,8 +284,8 @@ class LatentAttention:
             a_row = count * (spec.kv_rank + spec.rope.width + 4 * spec.heads) * rotated.dtype.size
             if self._kernels.exact and rows <= MOST_ROWS:  # MLX may round several rows differently
                 a_row = SCORES_BYTES
-            for part in tiles(slice(0, rows), a_row):
-                latents, keys = cache.keys_and_values_of(cache.gather(indices[part]))
+            for part in score_tiles(slice(0, rows), a_row):
+                latents, keys = cache.keys_and_values_of(cache.gather_rows(indices[part]))
                 queries, turned = (side[part].swapaxes(1, 2) for side in by_row)
                 added = (turned * spec.scale) @ keys.swapaxes(-1, -2)
                 if self._sinks is not None:  # heads are rows here, so sinks are scores of no value

@@ -61,7 +61,7 @@ def key_value_size(heads: int, key_dim: int, value_dim: int, window: int | None)
     return CacheSize(0, 0, window * each, window * groups, slack)
 
 
-def why_not_packed(*sizes: int) -> Reason | None:
+def why_16bit_cache(*sizes: int) -> Reason | None:
     """Reason why heads of these sizes cannot be cached in 8 or 4 bits; None where they can."""
     odd = next((size for size in sizes if size % LEAST_GROUP), None)
     if odd is None:
@@ -106,7 +106,7 @@ class RopeSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryGrowth:
+class QueryPositionScale:
     """Scaling of queries at position p by 1 + weight * log(1 + p // period) (Llama 4)."""
 
     weight: float
@@ -137,7 +137,7 @@ class BlockIndexSpec:
         }
 
     @property
-    def cached(self) -> int:
+    def cached_elements(self) -> int:
         """Elements cached per token: its key, and a share of its block's, which is float32."""
         return self.size + -(-2 * self.size // self.block)
 
@@ -171,7 +171,7 @@ class AttentionSpec:
     window: int | None = None
     scale: float | None = None
     cap: float = 0.0
-    growth: QueryGrowth | None = None
+    growth: QueryPositionScale | None = None
     value_scale: float = 1.0
     qkv_blocks: int = 1
     values: Literal["projected", "keys"] = "projected"
@@ -218,12 +218,14 @@ class AttentionSpec:
         if self.kv_layer is not None:
             return CacheSize()
         size = key_value_size(self.kv_heads, self.key_dim, self.value_dim, self.window)
-        return size if self.index is None else size._replace(plain_values=self.index.cached)
+        return (
+            size if self.index is None else size._replace(plain_values=self.index.cached_elements)
+        )
 
     @property
     def packed_cache(self) -> Reason | None:
         """Reason why the layer's KV cache stays in 16 bits; None where 8 and 4 bits work too."""
-        return why_not_packed(self.key_dim, self.value_dim)
+        return why_16bit_cache(self.key_dim, self.value_dim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +343,7 @@ class LatentAttentionSpec:
     @property
     def packed_cache(self) -> Reason | None:
         """Reason why a latent cache stays in 16 bits; None where 8 and 4 bits work too."""
-        return why_not_packed(self.kv_rank, self.rope.width)
+        return why_16bit_cache(self.kv_rank, self.rope.width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,7 +444,7 @@ class ExpertsSpec:
         return made
 
 
-def shapes_below(shapes: Mapping[str, Shape], prefix: str) -> Shapes:
+def shapes_under(shapes: Mapping[str, Shape], prefix: str) -> Shapes:
     """Select the shapes of weights whose names start with a prefix, by names without it."""
     return {
         name.removeprefix(prefix): shape

@@ -36,7 +36,7 @@ class Linear:
     The result has x's dtype, so that a float32 matrix among quantised ones (routers and gates in
     GGUF files) does not make later layers float32. few_rows: kernel for few rows; adding: kernel
     for product plus bias; many_rows: kernel for prompts; MLX multiplies where none applies.
-    columns: dense transposed view [1, K, N]. column_layout: product for the "columns" packing.
+    columns: dense transposed view [1, K, N]. columns_for_cpu: product for the "columns" packing.
     padding: columns that `padded_product` has beyond the N outputs.
     """
 
@@ -58,12 +58,12 @@ class Linear:
             self.padding = self.matrix.padding if self.bias is None else 0
 
     @staticmethod
-    def of(matrix: Matrix, kernels: Kernels, bias: mx.array | None = None) -> "Linear":
+    def from_matrix(matrix: Matrix, kernels: Kernels, bias: mx.array | None = None) -> "Linear":
         """Wrap a weight matrix as a linear layer, with kernels where there are any for it."""
-        few_rows = FewRowMatrix.of(matrix, kernels, "products")
+        few_rows = FewRowMatrix.from_matrix(matrix, kernels, "products")
         adds = few_rows is not None and bias is not None
-        adding = FewRowMatrix.of(matrix, kernels, "product-add") if adds else None
-        many_rows = ManyRowMatrix.of(matrix, kernels, "prompt-products")
+        adding = FewRowMatrix.from_matrix(matrix, kernels, "product-add") if adds else None
+        many_rows = ManyRowMatrix.from_matrix(matrix, kernels, "prompt-products")
         return Linear(matrix, few_rows, bias, adding, many_rows, kernels.stock)
 
     @staticmethod
@@ -72,7 +72,7 @@ class Linear:
         matrix = part.matrix(name, dtype)
         bias = f"{name}.bias"
         bias_array = part.vector(bias, matrix.dtype) if bias in part else None
-        return Linear.of(matrix, part.kernels, bias_array)
+        return Linear.from_matrix(matrix, part.kernels, bias_array)
 
     def padded_product(self, x: mx.array) -> mx.array:
         """Multiply x by a linear layer -> [..., N + padding], for callers that split the result."""
@@ -81,9 +81,9 @@ class Linear:
     def __call__(self, x: mx.array) -> mx.array:
         """Apply a linear layer: x [..., K] -> x W^T + bias [..., N]."""
         bias, few_rows = self.bias, self.few_rows
-        if bias is not None and self.adding is not None and self.adding.takes(x):
+        if bias is not None and self.adding is not None and self.adding.supports_rows(x):
             return self.adding.product_plus_bias(bias, x)
-        if few_rows is not None and few_rows.takes(x):
+        if few_rows is not None and few_rows.supports_rows(x):
             product = few_rows.product(x)
         elif self.many_rows is not None and self.many_rows.is_enabled:
             product = self.many_rows.product(x)
@@ -96,9 +96,9 @@ class Linear:
 
     def has_kernel_for(self, x: mx.array) -> bool:
         """Whether the linear layer's kernel for few rows serves as many rows as x [..., K] has."""
-        return self.few_rows is not None and self.few_rows.takes(x)
+        return self.few_rows is not None and self.few_rows.supports_rows(x)
 
-    def add_to(self, residual: mx.array, x: mx.array) -> mx.array:
+    def add_to_residual(self, residual: mx.array, x: mx.array) -> mx.array:
         """Return residual [1, T, N] + the linear layer's product with x."""
         columns, is_alike = self.columns, residual.dtype == x.dtype
         if columns is None or self.bias is not None or self.has_kernel_for(x) or not is_alike:
@@ -109,7 +109,7 @@ class Linear:
         matrix = self.matrix
         if self.column_layout is not None:
             products = self.column_layout(x)
-            return products[..., : matrix.outputs] if matrix.padding else products
+            return products[..., : matrix.output_size] if matrix.padding else products
         if self.columns is not None:
             return x @ matrix.weight.T
         if matrix.scales is None:
@@ -149,10 +149,10 @@ class Projections:
         sizes: widths of the parts to return, by default those of the matrices. order: row order of
         some matrices.
         """
-        joined = part.joined(names, order or {})
-        linears = tuple(Linear.of(one.matrix, part.kernels, one.bias) for one in joined)
+        joined = part.take_stacked_matrices(names, order or {})
+        linears = tuple(Linear.from_matrix(one.matrix, part.kernels, one.bias) for one in joined)
         ends = [0, *accumulate(sizes or (part.shapes[f"{name}.weight"][0] for name in names))]
-        starts = list(accumulate((one.matrix.outputs for one in joined), initial=0))
+        starts = list(accumulate((one.matrix.output_size for one in joined), initial=0))
         cuts = tuple(
             tuple(end - start for end in ends if start < end < stop)
             for start, stop in pairwise(starts)
@@ -164,18 +164,18 @@ class Projections:
 
     def __call__(self, x: mx.array) -> list[mx.array]:
         """Multiply x [..., K] by all projections -> one array [..., N] for each of them."""
-        return self.parts(self.padded_products(x))
+        return self.split_products(self.padded_products(x))
 
     def padded_products(self, x: mx.array) -> list[mx.array]:
         """Multiply x [..., K] by the stacked projection matrices; outputs keep padding columns."""
         return [linear.padded_product(x) for linear in self.linears]
 
-    def parts(self, products: Sequence[mx.array]) -> list[mx.array]:
+    def split_products(self, products: Sequence[mx.array]) -> list[mx.array]:
         """Split the outputs of stacked projection matrices into one array for each projection."""
         pieces: list[mx.array] = []
         for linear, product, cuts in zip(self.linears, products, self.cuts, strict=True):
             if linear.padding:
-                pieces += mx.split(product, (*cuts, linear.matrix.outputs), axis=-1)[:-1]
+                pieces += mx.split(product, (*cuts, linear.matrix.output_size), axis=-1)[:-1]
             else:
                 pieces += mx.split(product, cuts, axis=-1) if cuts else [product]
         if len(pieces) == len(self.pieces):
@@ -214,14 +214,16 @@ class ResidualLinear:
         """Read linear layer `name`; with a bias it gets no kernel that adds the residual."""
         linear = Linear.read(part, name)
         plain = linear.bias is None
-        few_rows = FewRowMatrix.of(linear.matrix, part.kernels, "product-add") if plain else None
+        few_rows = (
+            FewRowMatrix.from_matrix(linear.matrix, part.kernels, "product-add") if plain else None
+        )
         return ResidualLinear(linear, few_rows)
 
     def __call__(self, residual: mx.array, x: mx.array) -> mx.array:
         """Multiply and add: residual [..., N] and x [..., K] -> residual + x W^T."""
-        if self.few_rows is not None and self.few_rows.takes(x):
+        if self.few_rows is not None and self.few_rows.supports_rows(x):
             return self.few_rows.product_plus_residual(residual, x)
-        return self.linear.add_to(residual, x)
+        return self.linear.add_to_residual(residual, x)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,15 +240,17 @@ class Embedding:
     served: KernelRowCounts | None = None
 
     @staticmethod
-    def of(matrix: Matrix, dtype: mx.Dtype, kernels: Kernels, scale: float = 1.0) -> "Embedding":
+    def from_matrix(
+        matrix: Matrix, dtype: mx.Dtype, kernels: Kernels, scale: float = 1.0
+    ) -> "Embedding":
         """Wrap a matrix as an embedding table, with the kernel for GGUF blocks."""
-        work = KernelWork(matrix.mode, matrix.outputs, matrix.inputs)
+        work = KernelWork(matrix.mode, matrix.output_size, matrix.input_size)
         served = (
             kernels.served_row_counts("embedding", work) if matrix.mode in BLOCK_FORMS else None
         )
         return Embedding(matrix, dtype, scale, kernels.stock, served)
 
-    def widened(self) -> "Embedding":
+    def in_bfloat16(self) -> "Embedding":
         """Return the same table with rows in bfloat16."""
         return replace(self, dtype=mx.bfloat16)
 
@@ -283,7 +287,7 @@ class Norm:
         """Read a norm, `name`.weight; is_layer_norm: as a layer norm, with any bias."""
         weight, bias = part.vector(f"{name}.weight"), f"{name}.bias"
         if not is_layer_norm:
-            return Norm.of(weight, part, eps)
+            return Norm.from_weight(weight, part, eps)
         bias_array = part.vector(bias) if bias in part else None
         return Norm(weight, eps, part.kernels.stock.make_layer_norm(weight, bias_array, eps))
 
@@ -303,10 +307,10 @@ class Norm:
         weights = [part.vector(f"{name}.weight") for name in names]
         rows = zip(weights, names.values(), strict=True)
         every = [mx.broadcast_to(weight, (count, weight.size)) for weight, count in rows]
-        return Norm.of(mx.concatenate(every), part, eps)
+        return Norm.from_weight(mx.concatenate(every), part, eps)
 
     @staticmethod
-    def of(weight: mx.array, part: Part, eps: float) -> "Norm":
+    def from_weight(weight: mx.array, part: Part, eps: float) -> "Norm":
         """Make an RMS norm of a weight, with the engine's kernel where there is one for it."""
         kernels, size = part.kernels, weight.shape[-1]
         work = KernelWork("", size, size)
@@ -332,7 +336,7 @@ class Rotation(NamedTuple):
     sines: mx.array
 
     @staticmethod
-    def of(angles: NDArray[np.float64], magnitude: float = 1.0) -> "Rotation":
+    def from_angles(angles: NDArray[np.float64], magnitude: float = 1.0) -> "Rotation":
         """Make the rotation of rows by their angles [T, width / 2] in radians.
 
         magnitude: factor of rotated elements.
@@ -366,12 +370,12 @@ class RotaryEmbedding:
         """Rotate [1, heads, T, size] from `position` on; is_long: by factors for long texts."""
         return (self._rotate_late if is_long else self._rotate)(x, position)
 
-    def at(self, x: mx.array, places: NDArray[np.int64]) -> mx.array:
+    def rotate_by_positions(self, x: mx.array, places: NDArray[np.int64]) -> mx.array:
         """Rotate [1, heads, T, size] by positions int [3, T] of time, height and width (M-RoPE).
 
         Each pair of elements follows one of the three, as the RopeSpec's axes say.
         """
-        return Rotation.of(places[self._axes].T / self._periods, self._magnitude)(x)
+        return Rotation.from_angles(places[self._axes].T / self._periods, self._magnitude)(x)
 
 
 Gate = Callable[..., mx.array]
@@ -398,7 +402,9 @@ class GatedFeedForward:
         first, *more = gate_up.linears
         is_plain = spec.activation == "silu" and not spec.limit and not spec.bias
         takes = is_plain and spec.gated and not more
-        few_rows = FewRowMatrix.of(first.matrix, part.kernels, "gate-up") if takes else None
+        few_rows = (
+            FewRowMatrix.from_matrix(first.matrix, part.kernels, "gate-up") if takes else None
+        )
         join = make_gate(spec, part.kernels.stock)
         return GatedFeedForward(gate_up, few_rows, join, ResidualLinear.read(part, "down_proj"))
 
@@ -406,12 +412,12 @@ class GatedFeedForward:
         """Apply the feed-forward to hidden states [1, T, H] -> [1, T, H]."""
         return self.down.linear(self._gate_up_product(x))
 
-    def add_to(self, residual: mx.array, x: mx.array) -> mx.array:
+    def add_to_residual(self, residual: mx.array, x: mx.array) -> mx.array:
         """Return residual [1, T, H] + feed-forward(x)."""
         return self.down(residual, self._gate_up_product(x))
 
     def _gate_up_product(self, x: mx.array) -> mx.array:
-        if self.few_rows is not None and self.few_rows.takes(x):
+        if self.few_rows is not None and self.few_rows.supports_rows(x):
             return self.few_rows.gate_up(x)
         return self.join(*self.gate_up(x))
 

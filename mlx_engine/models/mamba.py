@@ -125,7 +125,9 @@ class Mamba2:
         self._rule = choose_delta_rule(
             part.kernels.served_row_counts("delta", work), ChunkedScan(self._stock)
         )
-        self._inputs = Projections.read(part, ("in_proj",), (spec.inner, spec.channels, spec.heads))
+        self._inputs = Projections.read(
+            part, ("in_proj",), (spec.inner_width, spec.channels, spec.heads)
+        )
         self.dtype = self._inputs.dtype
         taps = part.vector("conv1d.weight").astype(self.dtype).squeeze(-1)
         self._convolve = self._stock.make_convolution(taps)
@@ -153,7 +155,7 @@ class Mamba2:
         state = mx.zeros((1, spec.heads, spec.head_dim, spec.state))
         return RecurrentCache(window, state, self._rule, self._stock)
 
-    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mix_tokens(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Run Mamba-2 on normed hidden states [1, T, H] -> [1, T, N] for the output projection."""
         del masks
         gate, channels, steps = self._inputs(x)
@@ -175,20 +177,20 @@ class Mamba2:
         activated = stock.compile_elementwise(_silu_plus_bias)(
             self._convolve(convolved), self._bias
         )
-        ends = [spec.inner, spec.inner + spec.groups * spec.state]
+        ends = [spec.inner_width, spec.inner_width + spec.groups * spec.state]
         inputs, keys, queries = mx.split(activated, ends, axis=-1)
         inputs = inputs.reshape(1, count, spec.heads, spec.head_dim)
-        step = stock.compile_elementwise(_step)(steps, self._step_bias, *self._limits)
+        step = stock.compile_elementwise(_time_step)(steps, self._step_bias, *self._limits)
         rows = DeltaRows(
             queries=queries.reshape(1, count, spec.groups, spec.state),
             keys=keys.reshape(1, count, spec.groups, spec.state) * TINY,
             values=stock.compile_elementwise(_scale_inputs)(inputs, step[..., None]),
             decay=stock.compile_elementwise(_decay)(step, self._rate),
-            beta=_ones(step.shape),
+            beta=_cached_ones(step.shape),
         )
         outputs = cache.run(rows, convolved)
         skipped = stock.compile_elementwise(_add_skip)(outputs, inputs, self._skip)
-        return skipped.reshape(1, count, spec.inner)
+        return skipped.reshape(1, count, spec.inner_width)
 
 
 class LightningAttention:
@@ -222,7 +224,7 @@ class LightningAttention:
         state = mx.zeros((1, spec.heads, spec.head_dim, spec.head_dim))
         return RecurrentCache(mx.zeros((1, 0, 0)), state, self._rule, self._stock)
 
-    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mix_tokens(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Run lightning attention on normed hidden states [1, T, H] -> [1, T, N] for o_proj."""
         both, values, gate = self._inputs(x)
         if self._qk_norm is not None:
@@ -245,13 +247,13 @@ class LightningAttention:
             queries=queries,
             keys=keys,
             values=widen(values, self._value_scale).reshape(1, count, spec.heads, -1),
-            **_fixed_rows(spec.log_decays, count)._asdict(),
+            **_constant_decay_rows(spec.log_decays, count)._asdict(),
         )
         outputs = cache.run(rows, mx.zeros((1, count, 0)))
         return outputs.reshape(1, count, spec.width)
 
 
-class _FixedRows(NamedTuple):
+class _ConstantDecayRows(NamedTuple):
     """Decay and beta [1, T, heads] of rows that all have the same."""
 
     decay: mx.array
@@ -259,9 +261,9 @@ class _FixedRows(NamedTuple):
 
 
 @lru_cache(maxsize=256)  # prompts have rows in any number
-def _fixed_rows(log_decays: tuple[float, ...], count: int) -> _FixedRows:
+def _constant_decay_rows(log_decays: tuple[float, ...], count: int) -> _ConstantDecayRows:
     decay = np.tile(np.exp(np.array(log_decays, np.float32)), (1, count, 1))
-    return _FixedRows(mx.array(decay), mx.ones(decay.shape))
+    return _ConstantDecayRows(mx.array(decay), mx.ones(decay.shape))
 
 
 def _widen_and_scale(x: mx.array, scale: mx.array) -> mx.array:
@@ -272,13 +274,13 @@ def _silu_plus_bias(sums: mx.array, bias: mx.array) -> mx.array:
     return silu(sums.astype(mx.float32) + bias)
 
 
-def _step(raw: mx.array, bias: mx.array, *limits: mx.array) -> mx.array:
+def _time_step(raw: mx.array, bias: mx.array, *limits: mx.array) -> mx.array:
     """Mamba-2's step size: softplus(raw + bias), clipped to any limits, in float32."""
     step = mx.logaddexp(raw.astype(mx.float32) + bias, 0.0)
     return mx.clip(step, *limits) if limits else step
 
 
-def _ones(shape: tuple[int, ...]) -> mx.array:
+def _cached_ones(shape: tuple[int, ...]) -> mx.array:
     """Ones [1, T, heads], kept from pass to pass where rows are few."""
     return constant_array(shape, 1.0) if shape[1] <= MOST_ROWS else mx.ones(shape)
 

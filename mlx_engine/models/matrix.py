@@ -56,13 +56,13 @@ class Matrix(NamedTuple):
     padding: int = 0
 
     @property
-    def parts(self) -> tuple[mx.array, ...]:
+    def arrays(self) -> tuple[mx.array, ...]:
         """The arrays of a matrix: the weight, then scales and biases where it has them."""
         return tuple(part for part in self[:3] if part is not None)
 
-    def map_parts(self, change_part: Callable[[mx.array], mx.array]) -> "Matrix":
+    def map_arrays(self, change_part: Callable[[mx.array], mx.array]) -> "Matrix":
         """Change each array of a matrix, keeping its format."""
-        weight, scales, biases, *_ = (*map(change_part, self.parts), None, None)
+        weight, scales, biases, *_ = (*map(change_part, self.arrays), None, None)
         return self._replace(weight=weight, scales=scales, biases=biases)
 
     @property
@@ -72,14 +72,14 @@ class Matrix(NamedTuple):
         return floats.dtype if mx.issubdtype(floats.dtype, mx.floating) else self.computed
 
     @property
-    def outputs(self) -> int:
+    def output_size(self) -> int:
         """Number of outputs N (rows) of a weight matrix."""
         if self.mode == "columns" and self.scales is not None:
             return self.scales.shape[-1] - self.padding
         return self.weight.shape[-2]
 
     @property
-    def inputs(self) -> int:
+    def input_size(self) -> int:
         """Number of inputs K (columns) of a weight matrix."""
         width = self.weight.shape[-1]
         if self.mode in BLOCK_FORMS:
@@ -111,7 +111,7 @@ class StoredPacking(NamedTuple):
     mode: Packing
 
 
-def packing_of(
+def infer_packing(
     name: str, arrays: Sequence[mx.array], shape: tuple[int, ...], origin: str
 ) -> StoredPacking:
     """Infer how a matrix is quantised from its stored arrays: weight, scales and any biases.
@@ -144,8 +144,8 @@ def packing_of(
 def dequantised(matrix: Matrix, dtype: mx.Dtype, stock: StockOperations = MLX) -> mx.array:
     """Dequantise a weight matrix to a dense array [N, K] of the given dtype."""
     if matrix.mode == "columns":
-        return take_rows(matrix, mx.arange(matrix.outputs)).weight.astype(dtype)
-    return stock.dequantise(matrix.parts, matrix.group_size, matrix.bits, matrix.mode, dtype)
+        return take_rows(matrix, mx.arange(matrix.output_size)).weight.astype(dtype)
+    return stock.dequantise(matrix.arrays, matrix.group_size, matrix.bits, matrix.mode, dtype)
 
 
 def dequantised_tiles(
@@ -153,7 +153,7 @@ def dequantised_tiles(
 ) -> Iterator[mx.array]:
     """Yield the dequantised values of a matrix, or of each of a stack, in slices of rows."""
     rows, each = matrix.weight.shape[-2], matrix.weight.size // matrix.weight.shape[-2]
-    step = max(32, TILE_VALUES // max(1, each * matrix.inputs // matrix.weight.shape[-1]))
+    step = max(32, TILE_VALUES // max(1, each * matrix.input_size // matrix.weight.shape[-1]))
     for start in range(0, rows, step):
         tile = matrix._replace(weight=matrix.weight[..., start : start + step, :])
         yield dequantised(tile, dtype, stock)
@@ -170,27 +170,27 @@ def take_rows(matrix: Matrix, rows: mx.array) -> Matrix:
         )
         values = (codes.astype(mx.float32) - CODE_OF_ZERO) * scales + biases
         return Matrix(values.flatten(-2), None, None, 0, 32, "dense")
-    return matrix.map_parts(lambda part: part[rows])
+    return matrix.map_arrays(lambda part: part[rows])
 
 
 def stack_rows(parts: Sequence[Matrix]) -> Matrix:
     """Concatenate the rows of weight matrices with the same format and number of inputs."""
     first, *more = parts
-    columns = zip(*(part.parts for part in parts), strict=True)
+    columns = zip(*(part.arrays for part in parts), strict=True)
     joined = (mx.concatenate(list(arrays), axis=-2) for arrays in columns)
-    return first.map_parts(lambda _: next(joined)) if more else first
+    return first.map_arrays(lambda _: next(joined)) if more else first
 
 
 Layout = Callable[[Matrix], Matrix]
 """How a table hands out matrices: the same numbers, laid out for what multiplies by them."""
 
 
-def stored_layout(matrix: Matrix) -> Matrix:
+def unchanged_layout(matrix: Matrix) -> Matrix:
     """Return a weight matrix unchanged, the layout for GPUs, which read it as stored."""
     return matrix
 
 
-def column_layout(matrix: Matrix) -> Matrix:
+def columns_for_cpu(matrix: Matrix) -> Matrix:
     """Rearrange a weight matrix for MLX's CPU backend: affine by columns, others dense float32.
 
     As MLX 0.32.4 wants it. Dense matrices get contiguous columns, which MLX multiplies at least as
@@ -210,7 +210,7 @@ def _affine_columns(matrix: Matrix) -> Matrix:
     plain = matrix._replace(scales=mx.ones_like(matrix.scales), biases=mx.zeros_like(matrix.biases))
     middle = 2 ** (matrix.bits - 1)
     codes = (dequantised(plain, mx.float32) + (CODE_OF_ZERO - middle)).astype(mx.uint8)
-    padding = -matrix.outputs % CODES_TOGETHER
+    padding = -matrix.output_size % CODES_TOGETHER
     codes, scales, biases = (
         mx.pad(part, [(0, padding), (0, 0)])
         for part in (codes, matrix.scales, matrix.biases + middle * matrix.scales)

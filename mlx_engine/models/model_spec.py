@@ -135,7 +135,7 @@ class BlockSpec:
         for mixer in self.mixers:
             shapes = mixer.tensors(hidden, has_split_kv_b=has_split_kv_b)
             made |= {f"{mixer.prefix}.{name}": shape for name, shape in shapes.items()}
-        parts = _norm_parts(has_bias=has_norm_bias)
+        parts = _norm_suffixes(has_bias=has_norm_bias)
         made |= {f"{norm}.{part}": (hidden,) for norm in self.norm_names for part in parts}
         for feed in (self.feed, self.experts):
             shapes = {} if feed is None else feed.tensors(hidden)
@@ -257,7 +257,7 @@ class ModelSpec:
         """
         hidden, vocabulary = self.hidden, self.vocabulary
         made: Shapes = {"embed_tokens.weight": (vocabulary, hidden)}
-        made |= self._last_norm(self.streams)
+        made |= self._last_norm(self.streams_spec)
         if self.positions:
             made["embed_positions.weight"] = (self.positions, hidden)
         if self.tied is False or (self.tied is None and "lm_head.weight" in present):
@@ -296,13 +296,15 @@ class ModelSpec:
                 made[f"{name}output.weight"] = matrix
         return made
 
-    def without_full_windows(self) -> "ModelSpec":
+    def drop_full_context_windows(self) -> "ModelSpec":
         """Copy a model's spec without sliding windows that span the whole context."""
         heads = self.heads
         if heads is not None:
-            heads = replace(heads, blocks=tuple(_without_full_windows(self.context, heads.blocks)))
+            heads = replace(
+                heads, blocks=tuple(_drop_full_context_windows(self.context, heads.blocks))
+            )
         return replace(
-            self, blocks=tuple(_without_full_windows(self.context, self.blocks)), heads=heads
+            self, blocks=tuple(_drop_full_context_windows(self.context, self.blocks)), heads=heads
         )
 
     def _block_tensors(self, prefix: str, block: BlockSpec, present: Collection[str]) -> Shapes:
@@ -313,19 +315,21 @@ class ModelSpec:
         return {f"{prefix}{name}": shape for name, shape in shapes.items()}
 
     @property
-    def streams(self) -> AnyStreams | None:
+    def streams_spec(self) -> AnyStreams | None:
         """Residual streams of a model's blocks; None with a single one."""
         return self.blocks[0].streams
 
     @property
     def width(self) -> int:
         """Elements of all residual streams of a token."""
-        return self.hidden * (1 if self.streams is None else self.streams.count)
+        return self.hidden * (1 if self.streams_spec is None else self.streams_spec.count)
 
     def _last_norm(self, streams: AnyStreams | None) -> Shapes:
         """Weights of what ends trunk or head: a norm, or the output head's hyper-connection."""
         if streams is None:
-            return {f"norm.{part}": (self.hidden,) for part in _norm_parts(has_bias=self.norm_bias)}
+            return {
+                f"norm.{part}": (self.hidden,) for part in _norm_suffixes(has_bias=self.norm_bias)
+            }
         shapes = streams.tensors(self.hidden, has_gains=False)
         return {f"{_LAST_CONNECTION}.{name}": shape for name, shape in shapes.items()}
 
@@ -339,7 +343,7 @@ class ModelSpec:
         return sum_of_sizes(block.cache for block in self.blocks)
 
     @property
-    def work(self) -> WorkSize:
+    def work_size(self) -> WorkSize:
         """Sizes of a model that determine the activation memory of a forward pass."""
         tensors = self.tensors()
         rows = [its[0] for name, its in tensors.items() if len(its) == 2 and "layers" in name]
@@ -372,11 +376,11 @@ class ModelSpec:
         return 1.0 if experts is None else experts.per_token / experts.count
 
 
-def _norm_parts(*, has_bias: bool) -> tuple[str, ...]:
+def _norm_suffixes(*, has_bias: bool) -> tuple[str, ...]:
     return ("weight", "bias") if has_bias else ("weight",)
 
 
-def _without_full_windows(context: int, blocks: Iterable[BlockSpec]) -> Iterator[BlockSpec]:
+def _drop_full_context_windows(context: int, blocks: Iterable[BlockSpec]) -> Iterator[BlockSpec]:
     for block in blocks:
         mixer = block.mixer
         if (

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
-from mlx_engine.models.config_fields import ConfigFields, tables_by_type
+from mlx_engine.models.config_fields import ConfigFields, fields_by_model_type
 from mlx_engine.models.family import CanonicalPart, Family, ModelSizes, TensorParts
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.model_spec import ModelSpec
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mlx_engine.models.weights import WeightTable
 
 T = TypeVar("T")
-_TABLES = tables_by_type(Path(__file__).with_name("config_defaults.json"))
+_TABLES = fields_by_model_type(Path(__file__).with_name("config_defaults.json"))
 """Tables by model_type: "fixed", fields with the one value that is run; "defaults", what
 transformers takes for absent fields where it is not what a family's `_read_spec` takes.
 """
@@ -56,7 +56,7 @@ class NativeFamily(Family):
         fields.require(_TABLES["fixed"].get(kind, {}))
         return self._read_spec(
             fields.with_defaults(**_TABLES["defaults"].get(kind, {}))
-        ).without_full_windows()
+        ).drop_full_context_windows()
 
     @cached_property
     def _names(self) -> TensorNames:
@@ -70,11 +70,11 @@ class NativeFamily(Family):
         run.
         """
 
-    def recipes(self, names: Iterable[str]) -> Recipes:
+    def tensor_recipes(self, names: Iterable[str]) -> Recipes:
         """Recipes that assemble canonical weights from fused or split tensors of the files."""
         return expert_recipes(names)
 
-    def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
+    def convert_stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
         """Convert stored weights lazily where a recipe cannot.
 
         Convolutions become [C, K, 1], A_log float32.
@@ -94,7 +94,7 @@ class NativeFamily(Family):
         del raw
         return None
 
-    def figures(self) -> ModelSizes:
+    def compute_sizes(self) -> ModelSizes:
         """Compute a model's sizes (caches, MTP heads, experts) from its spec."""
         spec, heads = self.spec, self.spec.heads
         return ModelSizes(
@@ -107,12 +107,12 @@ class NativeFamily(Family):
             head_caches=tuple(block.cache for block in heads.blocks) if heads else (),
             active_expert_share=spec.active_expert_share,
             packed_cache=spec.packed_cache,
-            work=spec.work,
+            work=spec.work_size,
         )
 
-    def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a model's own files by use: trunk, MTP heads and skipped."""
-        return self._with_recipes(self._names.split(raw, origin))
+        return self._with_recipes(self._names.split_tensors(raw, origin))
 
     def split_heads_file(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a separate file of MTP heads."""
@@ -126,14 +126,14 @@ class NativeFamily(Family):
         """Shapes of the MTP heads' tensors before quantisation, at least of the first head."""
         return self.spec.head_tensors(present)
 
-    def repeats(self) -> Mapping[str, str]:
+    def trunk_copies(self) -> Mapping[str, str]:
         """Map names of the first MTP head's embedding and output to trunk matrices."""
         names = {"embed_tokens": "embed_tokens", "output": "lm_head"}
         return {f"layers.0.{name}": twin for name, twin in names.items()}
 
     def published_name(self, head_name: str) -> str:
         """Name of an MTP head's tensor in published files, without prefixes."""
-        return self._names.published(head_name)
+        return self._names.published_tensor_name(head_name)
 
     def missing_heads_hint(self) -> str:
         """Sentence for the user that names the tensors which MTP heads would have."""
@@ -141,20 +141,20 @@ class NativeFamily(Family):
             return f"layer {len(self.spec.blocks)} has no eh_proj"
         return "no mtp.* tensor is in the files"
 
-    def group(self, trunk_name: str) -> str:
+    def size_group(self, trunk_name: str) -> str:
         """Group that size tables list a trunk tensor under, such as "attention" or "experts"."""
         return tensor_group(trunk_name)
 
     def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
         """Convert the trunk's stored weights to the values that the model computes with."""
         expected = self.expected_norm_shift(raw) if self.norms == "either" else None
-        return self._canonical(raw, expected, "model", origin)
+        return self._canonical_weights(raw, expected, "model", origin)
 
     def canonical_head(
         self, raw: Mapping[str, mx.array], origin: str, trunk_shift: int | None
     ) -> CanonicalPart:
         """Convert the MTP heads' stored weights to the values that the model computes with."""
-        return self._canonical(raw, trunk_shift, "heads", origin)
+        return self._canonical_weights(raw, trunk_shift, "heads", origin)
 
     def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
         """Build a decoder with its MTP heads from canonical weights."""
@@ -165,14 +165,14 @@ class NativeFamily(Family):
     def _with_recipes(self, parts: TensorParts[T]) -> TensorParts[T]:
         return replace(
             parts,
-            trunk_recipes=self.recipes(parts.trunk),
-            head_recipes=self.recipes(parts.head),
+            trunk_recipes=self.tensor_recipes(parts.trunk),
+            head_recipes=self.tensor_recipes(parts.head),
         )
 
-    def _canonical(
+    def _canonical_weights(
         self, raw: Mapping[str, mx.array], expected: int | None, part: str, origin: str
     ) -> CanonicalPart:
-        arrays = self.stored(raw)
+        arrays = self.convert_stored(raw)
         if self.norms == "w":
             return CanonicalPart(arrays, 1, ())
         shift = norm_shift(arrays, expected, part, origin) if self.norms == "either" else 0

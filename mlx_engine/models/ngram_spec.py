@@ -66,19 +66,21 @@ class NgramSpec:
         return self.streams * self.hidden
 
     @property
-    def context(self) -> int:
+    def context_tokens(self) -> int:
         """Earlier tokens that an n-gram may have."""
         return self.longest - 1
 
     @property
-    def kept_rows(self) -> int:
+    def convolution_context_rows(self) -> int:
         """Earlier rows that the convolution reads."""
         return (self.taps - 1) * self.longest
 
     @property
     def cache(self) -> CacheSize:
         """Cache size of n-gram embeddings: the convolution's last rows, and the last tokens."""
-        return CacheSize(kept_elements=self.kept_rows * self.channels + 2 * self.context)
+        return CacheSize(
+            kept_elements=self.convolution_context_rows * self.channels + 2 * self.context_tokens
+        )
 
     def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
         """Names and shapes of the weights of n-gram embeddings, without the table."""
@@ -93,26 +95,28 @@ class NgramSpec:
     @property
     def head_rows(self) -> tuple[int, ...]:
         """Number of table rows of each head, the heads of 2-grams first."""
-        heads = self.context * self.heads
+        heads = self.context_tokens * self.heads
         return _primes(self.base, self.number * heads, heads)
 
     @property
     def table_shape(self) -> TableShape:
         """Shape of the table of all heads."""
-        rows, heads = self.head_rows, self.context * self.heads
+        rows, heads = self.head_rows, self.context_tokens * self.heads
         return TableShape(-(-sum(rows) // self.divisor) * self.divisor, self.width // heads)
 
     def row_numbers(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
         """Hash n-grams: tokens int64 [context + T] -> table rows int64 [T, heads of all n]."""
-        rows = len(tokens) - self.context
-        factors = _factors(self.vocabulary, self.longest, self.seed + _SEED_STEP * self.number)
-        sizes = np.array(self.head_rows).reshape(self.context, self.heads)
+        rows = len(tokens) - self.context_tokens
+        factors = _ngram_hash_factors(
+            self.vocabulary, self.longest, self.seed + _SEED_STEP * self.number
+        )
+        sizes = np.array(self.head_rows).reshape(self.context_tokens, self.heads)
         starts = np.array([0, *accumulate(self.head_rows)][:-1]).reshape(sizes.shape)
-        mixed = tokens[self.context :] * factors[0]
+        mixed = tokens[self.context_tokens :] * factors[0]
         cut = np.zeros(rows, dtype=bool)
         made = []
         for distance in range(1, self.longest):
-            first = self.context - distance
+            first = self.context_tokens - distance
             earlier = tokens[first : first + rows]
             cut |= earlier == self.end
             mixed = mixed ^ (np.where(cut, self.end, earlier) * factors[distance])
@@ -134,7 +138,7 @@ def _is_prime(number: int) -> bool:
 
 
 @cache
-def _factors(vocabulary: int, longest: int, seed: int) -> NDArray[np.int64]:
+def _ngram_hash_factors(vocabulary: int, longest: int, seed: int) -> NDArray[np.int64]:
     """Odd factors of the tokens of an n-gram; products with token ids fit in 63 bits."""
     bound = max(1, (2**63 - 1) // max(vocabulary, 1) // 2)
     states = (seed + _GOLDEN * (number + 1) for number in range(longest))

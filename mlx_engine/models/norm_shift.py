@@ -42,7 +42,7 @@ def norm_shift(raw: Mapping[str, mx.array], expected: int | None, part: str, ori
     where neither layout nor values decide.
     """
     shares = _shares_below(raw, origin)
-    shift = _shift_by_values(shares)
+    shift = _guess_norm_shift(shares)
     if expected is not None and (shift is None or shares[shift] > 1 - _LEAST_SHARE):
         shift = expected
     if shift is None:
@@ -93,7 +93,7 @@ def _shares_below(raw: Mapping[str, mx.array], origin: str) -> list[float]:
     return [float((values <= shift).mean()) for shift in range(len(_STORED_AS))]
 
 
-def _shift_by_values(shares: Sequence[float]) -> int | None:
+def _guess_norm_shift(shares: Sequence[float]) -> int | None:
     for shift, share in enumerate(shares):
         if share >= _LEAST_SHARE:
             return shift

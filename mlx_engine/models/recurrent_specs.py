@@ -182,14 +182,14 @@ class Mamba2Spec:
     prefix = "mamba"
 
     @property
-    def inner(self) -> int:
+    def inner_width(self) -> int:
         """Total width of a Mamba-2 layer's input x over all heads."""
         return self.heads * self.head_dim
 
     @property
     def channels(self) -> int:
         """Channels of a Mamba-2 layer's convolution: x, b and c together."""
-        return self.inner + 2 * self.groups * self.state
+        return self.inner_width + 2 * self.groups * self.state
 
     def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
         """Names and shapes of the weights of a Mamba-2 layer.
@@ -197,14 +197,14 @@ class Mamba2Spec:
         in_proj yields gate, convolution channels and raw step sizes.
         """
         del has_split_kv_b
-        rows = self.inner + self.channels + self.heads
+        rows = self.inner_width + self.channels + self.heads
         made: Shapes = {
             "in_proj.weight": (rows, hidden),
-            "out_proj.weight": (hidden, self.inner),
+            "out_proj.weight": (hidden, self.inner_width),
             "conv1d.weight": (self.channels, self.taps, 1),
             **dict.fromkeys(("dt_bias", "A_log", "D"), (self.heads,)),
         }
-        made |= {"norm.weight": (self.inner,)} if self.norm != "none" else {}
+        made |= {"norm.weight": (self.inner_width,)} if self.norm != "none" else {}
         made |= {"conv1d.bias": (self.channels,)} if self.conv_bias else {}
         made |= {"in_proj.bias": (rows,)} if self.in_bias else {}
         return made | ({"out_proj.bias": (hidden,)} if self.out_bias else {})
@@ -212,7 +212,7 @@ class Mamba2Spec:
     @property
     def cache(self) -> CacheSize:
         """Cache size of a Mamba-2 layer: the state and the convolution's last rows."""
-        kept, states = (self.taps - 1) * self.channels, self.inner * self.state
+        kept, states = (self.taps - 1) * self.channels, self.inner_width * self.state
         return CacheSize(kept_elements=kept, state_elements=states)
 
     packed_cache = None

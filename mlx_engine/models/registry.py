@@ -26,7 +26,7 @@ from mlx_engine.models.families import (
     step3p5,
 )
 from mlx_engine.models.family import Family
-from mlx_engine.models.library.mlx_lm_family import MlxLmFamily, module_of
+from mlx_engine.models.library.mlx_lm_family import MlxLmFamily, mlx_lm_module_name
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.values.errors import UnsupportedModel
 
@@ -89,14 +89,14 @@ _TEXT_SUFFIX = "_text"
 """What the type of a text part ends in, beside that of the whole."""
 
 
-def text_type(config: Mapping[str, object]) -> object:
+def text_model_type(config: Mapping[str, object]) -> object:
     """Return the model_type to run, config.json's own or its text config's, native ones first."""
     text = config.get("text_config")
     inner = text.get("model_type") if isinstance(text, Mapping) else None
     outer = config.get("model_type", inner)
     kinds = [kind for kind in (outer, inner) if isinstance(kind, str)]
     native = [kind for kind in kinds if kind.removesuffix(_TEXT_SUFFIX) in FAMILIES]
-    return next(iter([*native, *filter(module_of, kinds), outer]))
+    return next(iter([*native, *filter(mlx_lm_module_name, kinds), outer]))
 
 
 def family_for(model_type: str, config: Mapping[str, object], origin: str) -> Family:
@@ -104,7 +104,7 @@ def family_for(model_type: str, config: Mapping[str, object], origin: str) -> Fa
     native = FAMILIES.get(model_type.removesuffix(_TEXT_SUFFIX))
     if native is not None:
         return native(model_type, config, origin)
-    if module_of(model_type) is not None:
+    if mlx_lm_module_name(model_type) is not None:
         return MlxLmFamily(model_type, config, origin)
     raise UnsupportedModel(
         "{origin}: this version cannot run models of the type {name}. Choose another model.",

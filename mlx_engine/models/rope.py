@@ -43,17 +43,19 @@ def rope_spec(
     is_partly = rotated_share is not None or rope.string("rope_type", "default") == "proportional"
     part = rope.number("partial_rotary_factor", rotated_share or 1.0) if is_partly else 1.0
     if head > _WIDEST_HEAD:
-        raise fields.wrong("head_dim", head, f"at most {_WIDEST_HEAD}")
+        raise fields.bad_field("head_dim", head, f"at most {_WIDEST_HEAD}")
     width = int(head * part)
     if width < 2 or width > head or width % 2:
-        raise fields.wrong("partial_rotary_factor", width / head, Words("an even part of a head"))
+        raise fields.bad_field(
+            "partial_rotary_factor", width / head, Words("an even part of a head")
+        )
     theta = rope.number("rope_theta", base)
     if rope.string("rope_type", "default") == "proportional":
         factor = rope.number("factor", 1.0)
         still = (head - width) // 2
         return RopeSpec(head, theta, (factor,) * (width // 2) + (math.inf,) * still)
     if theta <= 1:
-        raise rope.wrong("rope_theta", theta, Words("a number above 1"))
+        raise rope.bad_field("rope_theta", theta, Words("a number above 1"))
     return apply_rope_scaling(RopeSpec(width, theta, interleaved=interleaved), rope, fields)
 
 
@@ -65,7 +67,7 @@ def interleaved_axes(fields: ConfigFields, pairs: int) -> tuple[int, ...]:
     rope = fields.rope_fields("full_attention")
     sections = rope.counts("mrope_section") or (11, 11, 10)
     if len(sections) < 3:
-        raise rope.wrong("mrope_section", list(sections), Words("three whole numbers"))
+        raise rope.bad_field("mrope_section", list(sections), Words("three whole numbers"))
     return tuple(
         pair % 3 if pair // 3 < sections[pair % 3] else 0  # time where neither has its turn
         for pair in range(pairs)
@@ -84,17 +86,17 @@ def apply_rope_scaling(plain: RopeSpec, rope: ConfigFields, fields: ConfigFields
     elif name == "llama3":
         factors = _llama3(plain, rope, trained_length)
     elif name == "yarn" and not rope.has("short_factor"):  # as Phi-3 first called LongRoPE
-        factor = _factor(rope, fields, trained_length)
+        factor = _rope_scaling_factor(rope, fields, trained_length)
         factors, magnitude = (
             _yarn(plain, rope, trained_length, factor),
             _yarn_magnitude(rope, factor),
         )
     elif name in ("longrope", "su", "yarn"):
-        factors = _factor_list(rope, "short_factor", pairs)
-        late = _factor_list(rope, "long_factor", pairs)
+        factors = _rope_factors(rope, "short_factor", pairs)
+        late = _rope_factors(rope, "long_factor", pairs)
         magnitude = _longrope_magnitude(rope, fields, trained_length)
     elif name == "listed":
-        factors, magnitude = _factor_list(rope, "factors", pairs), rope.number("magnitude", 1.0)
+        factors, magnitude = _rope_factors(rope, "factors", pairs), rope.number("magnitude", 1.0)
     else:
         raise UnsupportedModel(
             "{origin}: extends its context by rope scaling {name}, which this version does "
@@ -126,11 +128,11 @@ def yarn_score_scale(fields: ConfigFields) -> float:
     rope = fields.rope_fields("full_attention")
     if rope.string("rope_type", rope.string("type", "default")) == "default":
         return 1.0
-    factor = _factor(rope, fields, _trained_length(rope, fields))
-    return _log_magnitude(factor, rope.non_negative("mscale_all_dim")) ** 2
+    factor = _rope_scaling_factor(rope, fields, _trained_length(rope, fields))
+    return _log_magnitude(factor, rope.non_negative_number("mscale_all_dim")) ** 2
 
 
-def _periods(rope: RopeSpec) -> list[float]:
+def _rope_wavelengths(rope: RopeSpec) -> list[float]:
     return [rope.base ** (2 * pair / rope.width) for pair in range(rope.width // 2)]
 
 
@@ -138,9 +140,9 @@ def _llama3(plain: RopeSpec, rope: ConfigFields, trained_length: float) -> tuple
     factor = rope.number("factor", 8.0)
     low, high = rope.number("low_freq_factor", 1.0), rope.number("high_freq_factor", 4.0)
     if high <= low:
-        raise rope.wrong("high_freq_factor", high, f"a number above low_freq_factor={low}")
+        raise rope.bad_field("high_freq_factor", high, f"a number above low_freq_factor={low}")
     factors = []
-    for period in _periods(plain):
+    for period in _rope_wavelengths(plain):
         turns = trained_length / (2 * math.pi * period)
         smooth = min(1.0, max(0.0, (turns - low) / (high - low)))
         factors.append(1 / ((1 - smooth) / factor + smooth))
@@ -150,13 +152,13 @@ def _llama3(plain: RopeSpec, rope: ConfigFields, trained_length: float) -> tuple
 def _yarn(
     plain: RopeSpec, rope: ConfigFields, trained_length: float, factor: float
 ) -> tuple[float, ...]:
-    def pair_at(rotations: float) -> float:
+    def pair_index_at(rotations: float) -> float:
         """Index of the RoPE pair that turns `rotations` times within the trained length."""
         turns = trained_length / (rotations * 2 * math.pi)
         return plain.width * math.log(turns) / (2 * math.log(plain.base))
 
-    low = pair_at(rope.number("beta_fast", 32.0))
-    high = pair_at(rope.number("beta_slow", 1.0))
+    low = pair_index_at(rope.number("beta_fast", 32.0))
+    high = pair_index_at(rope.number("beta_slow", 1.0))
     if rope.flag("truncate", default=True):
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0.0), min(high, plain.width - 1.0)
@@ -171,8 +173,8 @@ def _yarn(
 def _yarn_magnitude(rope: ConfigFields, factor: float) -> float:
     if rope.has("attention_factor"):
         return rope.number("attention_factor", 1.0)
-    one = rope.non_negative("mscale")
-    every = rope.non_negative("mscale_all_dim")
+    one = rope.non_negative_number("mscale")
+    every = rope.non_negative_number("mscale_all_dim")
     if one and every:
         return _log_magnitude(factor, one) / _log_magnitude(factor, every)
     return _log_magnitude(factor, 1.0)
@@ -185,7 +187,7 @@ def _log_magnitude(factor: float, weight: float) -> float:
 def _longrope_magnitude(rope: ConfigFields, fields: ConfigFields, trained_length: float) -> float:
     if rope.has("attention_factor"):
         return rope.number("attention_factor", 1.0)
-    factor = _factor(rope, fields, trained_length)
+    factor = _rope_scaling_factor(rope, fields, trained_length)
     return math.sqrt(1 + math.log(factor) / math.log(trained_length)) if factor > 1 else 1.0
 
 
@@ -194,17 +196,17 @@ def _trained_length(rope: ConfigFields, fields: ConfigFields) -> float:
     longest = float(fields.count("max_position_embeddings", 2048, minimum=8))
     trained_length = rope.number(key, longest)
     if trained_length < 8:
-        raise rope.wrong(key, trained_length, Words("a number from 8 on"))
+        raise rope.bad_field(key, trained_length, Words("a number from 8 on"))
     return trained_length
 
 
-def _factor(rope: ConfigFields, fields: ConfigFields, trained_length: float) -> float:
+def _rope_scaling_factor(rope: ConfigFields, fields: ConfigFields, trained_length: float) -> float:
     longest = float(fields.count("max_position_embeddings", 2048))
     return rope.number("factor", longest / trained_length)
 
 
-def _factor_list(rope: ConfigFields, key: str, pairs: int) -> tuple[float, ...]:
+def _rope_factors(rope: ConfigFields, key: str, pairs: int) -> tuple[float, ...]:
     factors = rope.numbers(key)[:pairs]
     if len(factors) != pairs or min(factors) <= 0:
-        raise rope.wrong(key, list(factors), f"a list of {pairs} numbers above 0")
+        raise rope.bad_field(key, list(factors), f"a list of {pairs} numbers above 0")
     return factors

@@ -124,7 +124,7 @@ class TensorNames:
     heads: HeadNames | None
     spec: ModelSpec
 
-    def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a model's own files by canonical name: trunk, MTP heads, skipped.
 
         Heads that are not run keep their names. Raises BadModelFile for duplicates and for layers
@@ -133,13 +133,13 @@ class TensorNames:
         parts: TensorParts[T] = TensorParts({}, {}, {})
         bare_names, layers = {name: strip_prefixes(name) for name in raw}, len(self.spec.blocks)
         is_behind = self.heads is None or self.heads.behind_trunk
-        head_layers = joining_layers(bare_names.values()) if is_behind else set()
+        head_layers = mtp_layer_numbers(bare_names.values()) if is_behind else set()
         for name, tensor in raw.items():
             bare = bare_names[name]
             if why_unneeded(name):
                 parts.skipped[name] = tensor
             elif is_head_tensor(bare, layers, head_layers):
-                self._put_head(parts, name, tensor, origin)
+                self._put_head_tensor(parts, name, tensor, origin)
             elif layer_number(bare) >= layers:
                 raise BadModelFile(
                     "{origin}: no place for {name}, the config asks for {layers} layers. The "
@@ -151,7 +151,7 @@ class TensorNames:
             elif self.spec.tied and bare.startswith("lm_head.") and not self._is_bias(bare):
                 parts.skipped[name] = tensor  # a copy of the embedding
             else:
-                _put(parts.trunk, rename_tensor(bare, self.renames), tensor, origin)
+                _put_tensor(parts.trunk, rename_tensor(bare, self.renames), tensor, origin)
         return parts
 
     def split_heads_file(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
@@ -180,10 +180,10 @@ class TensorNames:
                 parts.skipped[name] = tensor
             else:
                 number = 0 if place.number is None else place.number - first
-                _put(parts.head, f"layers.{number}.{place.name}", tensor, origin)
+                _put_tensor(parts.head, f"layers.{number}.{place.name}", tensor, origin)
         return parts
 
-    def published(self, head_name: str) -> str:
+    def published_tensor_name(self, head_name: str) -> str:
         """Translate an MTP head's canonical tensor name to the files', without prefixes."""
         prefix, number, within = head_name.split(".", 2)
         base, _, kind = within.rpartition(".")
@@ -192,16 +192,16 @@ class TensorNames:
             return f"{theirs[base]}.{kind}"
         return f"{prefix}.{number}.{theirs.get(base, base)}.{kind}"
 
-    def _put_head(self, parts: TensorParts[T], name: str, tensor: T, origin: str) -> None:
+    def _put_head_tensor(self, parts: TensorParts[T], name: str, tensor: T, origin: str) -> None:
         if self.heads is None or self.spec.heads is None:
-            _put(parts.head, name, tensor, origin)
+            _put_tensor(parts.head, name, tensor, origin)
             return
         place, prefixed = self._locate(name), strip_prefixes(name).startswith(_HEAD_PREFIXES)
         number = (place.number or 0) - (0 if prefixed else len(self.spec.blocks))
         if not 0 <= number < self._head_count:
             parts.skipped[name] = tensor  # more heads than are run
         else:
-            _put(parts.head, f"layers.{number}.{place.name}", tensor, origin)
+            _put_tensor(parts.head, f"layers.{number}.{place.name}", tensor, origin)
 
     def _locate(self, name: str) -> "_HeadTensor":
         """Find the MTP head's number in a tensor name (None without one) and the canonical name."""
@@ -242,7 +242,7 @@ def tensor_group(name: str) -> str:
     return next((words for part, words in _GROUPS if f".{part}." in name), "other")
 
 
-def why_skipped(name: str, skipped: Iterable[str] = ()) -> str:
+def why_tensor_skipped(name: str, skipped: Iterable[str] = ()) -> str:
     """Explain to the user why loading leaves a tensor out; skipped: all names left out."""
     if (why := why_unneeded(name)) is not None:
         return why
@@ -280,7 +280,7 @@ def rename_tensor(name: str, renames: Renames) -> str:
     return name
 
 
-def joining_layers(bare_names: Iterable[str]) -> set[int]:
+def mtp_layer_numbers(bare_names: Iterable[str]) -> set[int]:
     """Numbers of the layers that have tensors which only an MTP head has."""
     return {int(found[1]) for found in map(_HEAD_TENSOR.fullmatch, bare_names) if found}
 
@@ -307,7 +307,7 @@ def strip_prefixes(name: str) -> str:
     return _WRAPPERS.sub(lambda found: "layers." if found[1] else "", name, count=1)
 
 
-def _put(part: dict[str, T], name: str, tensor: T, origin: str) -> None:
+def _put_tensor(part: dict[str, T], name: str, tensor: T, origin: str) -> None:
     if name in part:
         raise BadModelFile(
             "{origin}: the tensor {name} is there twice, under two names. Two conversions were "

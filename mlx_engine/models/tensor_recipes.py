@@ -27,7 +27,7 @@ class RowChunk(NamedTuple):
     of: int
 
 
-class RowStride(NamedTuple):
+class StridedRows(NamedTuple):
     """Rows to take from a stored tensor: every `of`-th one, starting at row `number`."""
 
     number: int
@@ -38,7 +38,7 @@ class StoredPiece(NamedTuple):
     """A stored tensor, or some of its rows in the given order; `axis` is the axis of rows."""
 
     name: str
-    rows: RowChunk | RowStride | Sequence[int] | None = None
+    rows: RowChunk | StridedRows | Sequence[int] | None = None
     axis: int = -2
 
 
@@ -55,7 +55,7 @@ class Recipe(NamedTuple):
     form: Form = "stored"
     inputs: int = 0
 
-    def for_last_axis(self, length: int) -> "Recipe":
+    def for_last_axis_size(self, length: int) -> "Recipe":
         """Return the recipe that applies to stored pieces whose last axis has this length."""
         if length != self.inputs:
             return self

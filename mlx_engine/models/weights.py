@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from metal_kernels.choice import NO_KERNELS, Kernels
 from metal_kernels.stock import computes_on_gpu
 from metal_kernels.weight_formats.gguf_blocks import block_name_for
-from mlx_engine.models.layer_specs import Shape, shapes_below
+from mlx_engine.models.layer_specs import Shape, shapes_under
 from mlx_engine.models.matrix import (
     Layout,
     Matrix,
-    packing_of,
+    infer_packing,
     stack_rows,
-    stored_layout,
     take_rows,
+    unchanged_layout,
 )
 from mlx_engine.values.errors import (
     BadModelFile,
@@ -37,7 +37,7 @@ class RowTable(Protocol):
     def check_shape(self, rows: int, width: int) -> None:
         """Raise BadModelFile if the table has other numbers of rows or of elements in a row."""
 
-    def gather(self, numbers: Callable[[], NDArray[np.int64]], count: int) -> mx.array:
+    def gather_rows(self, numbers: Callable[[], NDArray[np.int64]], count: int) -> mx.array:
         """Read rows of the table by number -> [count, width], floating.
 
         numbers: returns the numbers of the rows; it may wait for the device.
@@ -58,7 +58,7 @@ class WeightTable:
         arrays: Mapping[str, mx.array],
         origin: str,
         *,
-        layout: Layout = stored_layout,
+        layout: Layout = unchanged_layout,
         kernels: Kernels = NO_KERNELS,
         computed: mx.Dtype | None = None,
         row_tables: Mapping[str, RowTable] | None = None,
@@ -77,7 +77,7 @@ class WeightTable:
         return name in self._left
 
     @property
-    def names(self) -> Collection[str]:
+    def untaken_names(self) -> Collection[str]:
         """Names of the weight arrays that no layer has taken yet."""
         return self._left.keys()
 
@@ -100,15 +100,15 @@ class WeightTable:
         self._taken.update(taken)
         return taken
 
-    def keep_alive(self, arrays: Iterable[mx.array]) -> None:
+    def add_taken_arrays(self, arrays: Iterable[mx.array]) -> None:
         """Count arrays that an mlx-lm class made from `take_all` among the taken weight arrays."""
         self._handed_out.extend(arrays)
 
-    def take(self, name: str, shape: Shape, dtype: mx.Dtype | None = None) -> mx.array:
+    def take_array(self, name: str, shape: Shape, dtype: mx.Dtype | None = None) -> mx.array:
         """Take a floating array, cast to dtype if given; BadModelFile if missing or misshapen."""
         array = self.take_stored_floats(name, shape)
         array = array if dtype is None else array.astype(dtype)
-        self.keep_alive([array])
+        self.add_taken_arrays([array])
         return array
 
     def take_matrix(self, name: str, *shape: int, dtype: mx.Dtype | None = None) -> Matrix:
@@ -120,12 +120,12 @@ class WeightTable:
         matrix = self.take_stored(name, shape)
         if dtype is not None and matrix.mode == "dense":
             matrix = matrix._replace(weight=matrix.weight.astype(dtype))
-        return self.hand_out(matrix)
+        return self.lay_out_matrix(matrix)
 
-    def hand_out(self, matrix: Matrix) -> Matrix:
+    def lay_out_matrix(self, matrix: Matrix) -> Matrix:
         """Rearrange a matrix as this table lays matrices out; its arrays count as taken."""
         matrix = self._lay_out(matrix)
-        self.keep_alive(matrix.parts)
+        self.add_taken_arrays(matrix.arrays)
         return matrix
 
     def take_stored(self, name: str, shape: Shape) -> Matrix:
@@ -134,18 +134,18 @@ class WeightTable:
         packed = [f"{name}.{part}" for part in ("scales", "biases") if f"{name}.{part}" in self]
         if f"{name}.scales" in packed:
             scales, *biases = map(self._remove, packed)
-            packing = packing_of(name, [weight, scales, *biases], shape, self.origin)
+            packing = infer_packing(name, [weight, scales, *biases], shape, self.origin)
             return Matrix(weight, scales, biases[0] if biases else None, *packing, self.computed)
         if weight.dtype == mx.uint8 and weight.shape[:-1] == shape[:-1]:
             blocks = block_name_for(weight.shape[-1], shape[-1])
             if blocks is not None:
                 return Matrix(weight, None, None, 0, 0, blocks, self.computed)
-        self._check(f"{name}.weight", weight, shape)
+        self._check_array(f"{name}.weight", weight, shape)
         return Matrix(weight, None, None, 0, weight.dtype.size * 8, "dense")
 
     def take_stored_floats(self, name: str, shape: Shape) -> mx.array:
         """Take a floating array as it is stored; the caller keeps alive what is made of it."""
-        return self._check(name, self._remove(name), shape)
+        return self._check_array(name, self._remove(name), shape)
 
     def format_key(self, name: str) -> tuple[object, ...]:
         """Key that is equal for matrices whose rows can be stacked: sizes and types of arrays."""
@@ -175,7 +175,7 @@ class WeightTable:
         self._taken.add(name)
         return self._left.pop(name)
 
-    def _check(self, name: str, array: mx.array, shape: Shape) -> mx.array:
+    def _check_array(self, name: str, array: mx.array, shape: Shape) -> mx.array:
         if array.shape != shape:
             raise tensor_misshapen(self.origin, name, array.shape, shape)
         if not mx.issubdtype(array.dtype, mx.floating):
@@ -212,18 +212,18 @@ class Part:
 
     def subpart(self, name: str) -> "Part":
         """Return the weights whose names start with `name` and a dot."""
-        return Part(self.table, f"{self.prefix}{name}.", shapes_below(self.shapes, f"{name}."))
+        return Part(self.table, f"{self.prefix}{name}.", shapes_under(self.shapes, f"{name}."))
 
     def vector(self, name: str, dtype: mx.Dtype | None = None) -> mx.array:
         """Take a floating weight array by name, cast to dtype if given."""
-        return self.table.take(f"{self.prefix}{name}", self.shapes[name], dtype)
+        return self.table.take_array(f"{self.prefix}{name}", self.shapes[name], dtype)
 
     def matrix(self, name: str, dtype: mx.Dtype | None = None) -> Matrix:
         """Take the weight `name`.weight as a matrix or, if its shape has three axes, as a stack."""
         shape = self.shapes[f"{name}.weight"]
         return self.table.take_matrix(f"{self.prefix}{name}", *shape, dtype=dtype)
 
-    def per_head(self, name: str, heads: int, rows: Sequence[int]) -> list[Matrix]:
+    def take_per_head(self, name: str, heads: int, rows: Sequence[int]) -> list[Matrix]:
         """Take the weight `name`.weight, whose rows are grouped by head, as stacks over heads.
 
         rows: row counts of the parts of a head. Returns matrices [heads, rows of the part, K].
@@ -232,21 +232,23 @@ class Part:
         made, start = [], 0
         for count in rows:
             part = slice(start, start + count)
-            made.append(self.table.hand_out(_rows_of_heads(whole, heads, part)))
+            made.append(self.table.lay_out_matrix(_rows_of_heads(whole, heads, part)))
             start += count
         return made
 
-    def joined(
+    def take_stacked_matrices(
         self, names: Sequence[str], order: Mapping[str, Sequence[int]] | None = None
     ) -> list[JoinedMatrix]:
         """Take matrices and biases, neighbours with one format stacked by rows; order: of rows."""
         runs = groupby(names, lambda name: (f"{name}.bias" in self, self._format_key(name)))
-        return [self._join(list(run), order or {}) for _, run in runs]
+        return [self._take_stacked_matrix(list(run), order or {}) for _, run in runs]
 
     def _format_key(self, name: str) -> tuple[object, ...]:
         return self.table.format_key(f"{self.prefix}{name}")
 
-    def _join(self, names: Sequence[str], order: Mapping[str, Sequence[int]]) -> JoinedMatrix:
+    def _take_stacked_matrix(
+        self, names: Sequence[str], order: Mapping[str, Sequence[int]]
+    ) -> JoinedMatrix:
         matrices, biases = [], []
         for name in names:
             shape, stored = self.shapes[f"{name}.weight"], f"{self.prefix}{name}"
@@ -258,14 +260,14 @@ class Part:
                 bias = bias.astype(matrix.dtype)
                 biases.append(bias if rows is None else bias[rows])
         joined = mx.concatenate(biases, axis=-1) if biases else None
-        self.table.keep_alive([] if joined is None else [joined])
-        return JoinedMatrix(self.table.hand_out(stack_rows(matrices)), joined)
+        self.table.add_taken_arrays([] if joined is None else [joined])
+        return JoinedMatrix(self.table.lay_out_matrix(stack_rows(matrices)), joined)
 
 
 def _rows_of_heads(matrix: Matrix, heads: int, rows: slice) -> Matrix:
     """Take the same rows of each head of a matrix grouped by head -> [heads, rows, K]."""
 
-    def cut(array: mx.array) -> mx.array:
+    def take_head_rows(array: mx.array) -> mx.array:
         return mx.contiguous(array.reshape(heads, -1, array.shape[-1])[:, rows])
 
-    return matrix.map_parts(cut)
+    return matrix.map_arrays(take_head_rows)

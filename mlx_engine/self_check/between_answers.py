@@ -169,7 +169,7 @@ class SelfCheck:
         Rows are then compared anew. A model whose numbers outgrew float16 computes in bfloat16 from
         then on. Raises NumericsError, which names the model's file, where neither helps.
         """
-        if isinstance(error, NumericsError) and self._loaded.model.widen():
+        if isinstance(error, NumericsError) and self._loaded.model.switch_to_bfloat16():
             self._note_overflow()
             return True
         is_told = isinstance(error, EngineError) and not isinstance(error, NumericsError)

@@ -114,7 +114,7 @@ def _untried_kernels(launcher: Launcher) -> Kernels:
 
 
 def _few_row_product(matrix: Matrix, launcher: Launcher) -> FewRowMatrix:
-    few_rows = FewRowMatrix.of(matrix, _untried_kernels(launcher), "products")
+    few_rows = FewRowMatrix.from_matrix(matrix, _untried_kernels(launcher), "products")
     assert few_rows is not None
     return few_rows
 
@@ -175,7 +175,7 @@ def _silu_gate(gate: mx.array, up: mx.array) -> mx.array:
 
 
 _pick = _matrix_case(
-    lambda few, x: few.pick(x, _pick_settings(x)),
+    lambda few, x: few.pick_argmax(x, _pick_settings(x)),
     lambda few, x: vocabulary_pick.reference(x, few.arrays, few.form, _pick_settings(x)),
     lambda linear, x: _pick_from_logits(linear(x).astype(mx.float32)),
     is_exact=True,
@@ -215,7 +215,7 @@ def _mtp_input_case(
         return linear(mx.concatenate([e, h], axis=-1))[0]
 
     return _matrix_case(
-        lambda few, x: few.join(x[:, :half], x[:, half:], norms),
+        lambda few, x: few.project_mtp_input(x[:, :half], x[:, half:], norms),
         lambda few, x: mtp.reference(x[:, :half], x[:, half:], norms, few.arrays, few.form),
         stock_result,
     )(work, dtype, seed, launcher)
@@ -247,7 +247,7 @@ def _many_row_products_case(
     work: KernelWork, dtype: mx.Dtype, seed: int, launcher: Launcher
 ) -> TrialInputs:
     matrix = _random_matrix(work, dtype, seed)
-    rows = ManyRowMatrix.of(matrix, _untried_kernels(launcher), "prompt-products")
+    rows = ManyRowMatrix.from_matrix(matrix, _untried_kernels(launcher), "prompt-products")
     assert rows is not None
     return TrialInputs(
         _random_rows(work.inputs, dtype),
@@ -264,7 +264,7 @@ def _many_row_experts_case(
 ) -> TrialInputs:
     matrix = _random_matrix(work, dtype, seed, EXPERTS)
     rows, product = (
-        ManyRowMatrix.of(matrix, _untried_kernels(launcher), "prompt-experts"),
+        ManyRowMatrix.from_matrix(matrix, _untried_kernels(launcher), "prompt-experts"),
         ExpertLinear(matrix),
     )
     assert rows is not None

@@ -235,9 +235,14 @@ def _compile_picks(model: Model, rows: int, sampling: SamplerKernels) -> None:
     """Compile the kernels that choose tokens: greedy, sampled and filtered."""
     tokens = mx.zeros((1, rows), dtype=mx.int32)
     states = model.forward(tokens, model.make_caches())[..., : model.hidden_size]
-    if model.output_rows is not None and model.output_rows.takes(states):
+    if model.output_matrix is not None and model.output_matrix.supports_rows(states):
         keys = mx.zeros((rows, 2), dtype=mx.uint32)
-        mx.eval([model.output_rows.pick(states, how) for how in (PickOptions(), PickOptions(keys))])
+        mx.eval(
+            [
+                model.output_matrix.pick_argmax(states, how)
+                for how in (PickOptions(), PickOptions(keys))
+            ]
+        )
     if sampling == PLAIN_OPS:
         return
     logits = model.logits(states)[0]

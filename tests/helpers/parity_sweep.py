@@ -50,7 +50,7 @@ from tiny_stacks import HEADS, dequantised, write_stack
 from tiny_tokenizer import make_tiny_tokenizer
 
 import mlx_engine
-from mlx_engine.models.library.mlx_lm_family import module_of
+from mlx_engine.models.library.mlx_lm_family import mlx_lm_module_name
 from mlx_engine.models.registry import FAMILIES
 from mlx_engine.values.errors import EngineError
 
@@ -635,7 +635,7 @@ def types(*, classes: bool) -> list[str]:
     found = []
     for kind in models:
         ours = kind.removesuffix("_text") in FAMILIES
-        wanted = ours if not classes else not ours and module_of(kind)
+        wanted = ours if not classes else not ours and mlx_lm_module_name(kind)
         if kind in mapping and wanted and "text_config" not in known_to(kind):
             found.append(kind)
     return sorted(found)

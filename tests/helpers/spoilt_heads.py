@@ -12,7 +12,7 @@ from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.models.contract import Model
-from mlx_engine.models.matrix import column_layout
+from mlx_engine.models.matrix import columns_for_cpu
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.self_check.teacher_forced import TEXT, HeadFit, measure_fit
 
@@ -26,7 +26,7 @@ def spoilt(folder: Path, spoil: Callable[[Arrays], Arrays]) -> Model:
     tensors = load_tensors(headers.heads.tensors, mx.float32)
     head = headers.family.canonical_head(tensors, "head", trunk.norm_shift)
     arrays = (cast_floats(part, mx.float32) for part in (trunk.arrays, spoil(head.arrays)))
-    tables = [WeightTable(part, "model", layout=column_layout) for part in arrays]
+    tables = [WeightTable(part, "model", layout=columns_for_cpu) for part in arrays]
     return headers.family.build(*tables)
 
 

@@ -67,8 +67,8 @@ class TableModel:
         self.hidden_size = 2
         self.heads = [self]
         self.mtp_output = None
-        self.plain_only = self.packed_cache = self.waits_for_tokens = None
-        self.output_rows = self.joint_forward = None
+        self.why_no_drafts = self.packed_cache = self.why_no_lookahead = None
+        self.output_matrix = self.joint_forward = None
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         del bits

@@ -84,13 +84,15 @@ def test_they_are_chosen_where_bits_are_free(kind: str, numerics: str) -> None:
         if kind == "affine"
         else Matrix(values[0], None, None, 0, 0, "q6_k", mx.float32)
     )
-    products, added = (FewRowMatrix.of(matrix, kernels, n) for n in ("products", "product-add"))
+    products, added = (
+        FewRowMatrix.from_matrix(matrix, kernels, n) for n in ("products", "product-add")
+    )
     assert products is not None and added is not None
     counts = {rows for rows in range(1, 40) if rows in products.tiled}
     most = 16 if kind == "affine" else 32
     fewest = 6 if numerics == "fast" else 10 if kind == "q6_k" else 40
     assert counts == set(range(fewest, most + 1))
-    assert not any(added.takes(mx.zeros((rows, 512))) for rows in counts)
+    assert not any(added.supports_rows(mx.zeros((rows, 512))) for rows in counts)
     launcher = kernels.launcher
     assert isinstance(launcher, EmulatorLauncher)
     products.product(normal((12, 512), 1))
@@ -98,4 +100,4 @@ def test_they_are_chosen_where_bits_are_free(kind: str, numerics: str) -> None:
     if kind == "q6_k":  # found to be faster for no pass: as before
         kernels.add_trial_verdicts({"tiles q6_k": Verdict(faster=frozenset())})
         assert not any(rows in products.tiled for rows in range(40))
-        assert added.takes(mx.zeros((20, 512)))
+        assert added.supports_rows(mx.zeros((20, 512)))

@@ -77,7 +77,7 @@ def look_up(form: str, *, with_kernel: bool) -> int:
     matrix = Matrix(table, None, None, 0, 0, form, mx.bfloat16)
     token = mx.zeros((1, 1), mx.int32)
     mx.eval(table, token)
-    found = primitives(Embedding.of(matrix, mx.bfloat16, kernels)(token))
+    found = primitives(Embedding.from_matrix(matrix, mx.bfloat16, kernels)(token))
     return sum(count for name, count in found.items() if name not in VIEWS)
 
 

@@ -37,14 +37,14 @@ from mlx_engine.drafting.drafter import HeadMemory, NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.loading.folder import read_json_object
 from mlx_engine.loading.gguf.header import GgufTensor, block_types
-from mlx_engine.loading.gguf.part import Placement, arrays_of_tensor, kept_in_blocks
+from mlx_engine.loading.gguf.part import HfTensor, arrays_of_tensor, kept_in_blocks
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.layer_specs import ExpertsSpec, Shape
 from mlx_engine.models.model_spec import ModelSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.norm_shift import has_norm_shift
-from mlx_engine.models.registry import family_for, text_type
+from mlx_engine.models.registry import family_for, text_model_type
 from mlx_engine.models.weights import RowTable, WeightTable
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.self_check.kernel_trials import TRIALS
@@ -153,7 +153,7 @@ def dry_run(
     EngineError.
     """
     fields = ConfigFields(config, "config.json")
-    kind = str(text_type(config))
+    kind = str(text_model_type(config))
     family = family_for(kind, config, "config.json")
     if not isinstance(family, NativeFamily):
         raise UnsupportedModel(
@@ -181,7 +181,7 @@ class _Rows(RowTable):
         assert rows > 0
         assert width == self._width
 
-    def gather(self, numbers: Callable[[], NDArray[np.int64]], count: int) -> mx.array:
+    def gather_rows(self, numbers: Callable[[], NDArray[np.int64]], count: int) -> mx.array:
         del numbers
         return mx.zeros((count, self._width), mx.bfloat16)
 
@@ -411,7 +411,7 @@ class _Weights:
         nbytes = prod(shape) // kind.elements * kind.nbytes
         stored = GgufTensor(name, kind, shape, nbytes, Path("model.gguf"), 0)
         parts = {
-            part.name: part for part in arrays_of_tensor(stored, Placement(name), None, self._half)
+            part.name: part for part in arrays_of_tensor(stored, HfTensor(name), None, self._half)
         }
 
         def is_read(form: str, shape: Shape) -> bool:

@@ -60,7 +60,7 @@ from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_bytes
 from metal_kernels.weight_formats.mlx_formats import MXFP4, affine_format
 from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec
 from mlx_engine.models.native_family import NativeFamily
-from mlx_engine.models.registry import family_for, text_type
+from mlx_engine.models.registry import family_for, text_model_type
 
 ROWS = range(1, 10)
 CONTEXTS = (1024, 16384, 65536)
@@ -233,7 +233,7 @@ EXPERTS = 0.77
 def model_of(name: str) -> Model:
     """A published model, by its config."""
     config = CONFIGS[name]
-    family = family_for(str(text_type(config)), config, name)
+    family = family_for(str(text_model_type(config)), config, name)
     assert isinstance(family, NativeFamily)
     spec = family.spec
     present = ["layers.0.join.weight"]

@@ -17,7 +17,7 @@ from mlx_engine.loading.gguf.metadata import (
     rope_base,
     rope_scaling,
 )
-from mlx_engine.loading.gguf.part import Change, Placement
+from mlx_engine.loading.gguf.part import Change, HfTensor
 from mlx_engine.models.tensor_recipes import RowChunk
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
@@ -116,7 +116,7 @@ class Architecture:
         """Read and check a GGUF file's metadata; model_type overrides the class attribute."""
         self._file = file
         self._metadata = GgufMetadata(file.path, file.metadata)
-        self._main_blocks = main_blocks(file.tensors, self._metadata)
+        self._main_blocks = count_trunk_layers(file.tensors, self._metadata)
         if self._main_blocks > MOST_BLOCKS:
             raise self._bad_metadata(f"{self._main_blocks} blocks", "block_count")
         self.model_type = model_type or self.model_type or self._find_model_type()
@@ -128,7 +128,7 @@ class Architecture:
         count = self._metadata.count
         return {
             "model_type": self.model_type,
-            "vocab_size": self._vocabulary(),
+            "vocab_size": self._vocabulary_size(),
             "hidden_size": count("embedding_length"),
             "intermediate_size": count("feed_forward_length", 0),
             "num_hidden_layers": self._main_blocks,
@@ -139,14 +139,14 @@ class Architecture:
             "max_position_embeddings": count("context_length"),
             "tie_word_embeddings": "output.weight" not in self._file.tensors,
             "num_nextn_predict_layers": count("nextn_predict_layers", 0),
-            "attention_bias": any(map(self._any_block_has, ("attn_q.bias", "attn_qkv.bias"))),
-            "mlp_bias": self._any_block_has("ffn_up.bias"),
+            "attention_bias": any(map(self._any_layer_has, ("attn_q.bias", "attn_qkv.bias"))),
+            "mlp_bias": self._any_layer_has("ffn_up.bias"),
             "dtype": {"F16": "float16", "BF16": "bfloat16"}[self._file.half_type],
             **self._rope_fields(),
-            **self._own_config(),
+            **self._family_config(),
         }
 
-    def _vocabulary(self) -> int:
+    def _vocabulary_size(self) -> int:
         """Vocabulary size: rows of the embedding; without one, tokens of the tokenizer."""
         tensors = self._file.tensors
         if "token_embd.weight" in tensors or any(name.startswith("blk.0.") for name in tensors):
@@ -154,25 +154,25 @@ class Architecture:
         words = self._file.metadata.get("tokenizer.ggml.tokens", ())
         return len(words) if isinstance(words, Sequence) else 0
 
-    def placements(self, name: str) -> tuple[Placement, ...]:
+    def hf_tensors(self, name: str) -> tuple[HfTensor, ...]:
         """Map a GGUF tensor's name to its Hugging Face names and how to restore rows and values.
 
         One Placement for each tensor that it joins; unknown names stay as they are."""
         base, _, kind = name.rpartition(".")
         if base in self.outside:
-            return (Placement(f"{self.outside[base]}.{kind}", change=self._value_change(name)),)
+            return (HfTensor(f"{self.outside[base]}.{kind}", change=self._undo_value_change(name)),)
         if name in (ROPE_FACTORS, *LONGROPE_FACTORS):  # in the config
             return ()
         found = _BLOCK.fullmatch(name)
         if found is None:
-            return (Placement(name),)
-        return self._block_placements(int(found[1]), found[2])
+            return (HfTensor(name),)
+        return self._layer_tensors(int(found[1]), found[2])
 
     def _find_model_type(self) -> str:
         """Derive config.json's model_type from a GGUF file's metadata or tensors."""
         raise NotImplementedError
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         """Return config.json's fields that only this GGUF architecture has."""
         return {}
 
@@ -197,25 +197,25 @@ class Architecture:
         """`partial_rotary_factor`, slightly increased so that int(factor * head size) is exact."""
         return min(1.0, (self._rotary_dim() + 0.5) / self._head_dim)
 
-    def _block_placements(self, block: int, name: str) -> tuple[Placement, ...]:
+    def _layer_tensors(self, block: int, name: str) -> tuple[HfTensor, ...]:
         """Map a layer's GGUF tensor to its Hugging Face tensors, several where it joins them."""
         if name.startswith("attn_qkv."):
             return self._split_attention(block, name.removeprefix("attn_qkv."))
         if name == "ffn_gate_up_exps.weight":
             gate, up = (
-                self._block_placement(block, f"ffn_{part}_exps.weight") for part in ("gate", "up")
+                self._layer_tensor(block, f"ffn_{part}_exps.weight") for part in ("gate", "up")
             )
             return replace(gate, run=RowChunk(0, 2)), replace(up, run=RowChunk(1, 2))
-        return (self._block_placement(block, name),)
+        return (self._layer_tensor(block, name),)
 
-    def _block_placement(self, block: int, name: str) -> Placement:
+    def _layer_tensor(self, block: int, name: str) -> HfTensor:
         """Map a layer's GGUF tensor to the single Hugging Face tensor that it is."""
-        return Placement(
+        return HfTensor(
             self._layer_prefix(block) + self._published_name(block, name),
-            change=self._value_change(name),
+            change=self._undo_value_change(name),
         )
 
-    def _value_change(self, name: str) -> Change:
+    def _undo_value_change(self, name: str) -> Change:
         """Return what undoes llama.cpp's change of a GGUF tensor's values, "none" if unchanged."""
         changes = (change for ending, change in self.changes.items() if name.endswith(ending))
         return next(changes, "none")
@@ -231,15 +231,15 @@ class Architecture:
             return names[name]
         return f"{names[base]}.{kind}" if base in names else name
 
-    def _split_attention(self, block: int, kind: str) -> tuple[Placement, ...]:
-        heads, kept = self._heads_in_block(block), self._kv_heads(block)
+    def _split_attention(self, block: int, kind: str) -> tuple[HfTensor, ...]:
+        heads, kept = self._layer_query_heads(block), self._kv_heads(block)
         values = self._metadata.count("attention.value_length", self._head_dim)
         if kept * values > MOST_ROWS:
             raise self._bad_metadata(f"{kept} heads of {values}", "attention.value_length")
         sizes = (heads * self._head_dim, kept * self._head_dim, kept * values)
         total, start, places = sum(sizes), 0, []
         for part, size in zip("qkv", sizes, strict=True):
-            place = self._block_placement(block, f"attn_{part}.{kind}")
+            place = self._layer_tensor(block, f"attn_{part}.{kind}")
             order = range(size) if place.rows is None else place.rows
             rows = tuple(start + row for row in order)
             places.append(replace(place, rows=rows, file_rows=total))
@@ -249,20 +249,20 @@ class Architecture:
     @property
     def _query_heads(self) -> int:
         """Number of query heads in the model's first layer."""
-        return self._heads_in_block(0)
+        return self._layer_query_heads(0)
 
-    def _heads_in_block(self, block: int) -> int:
+    def _layer_query_heads(self, block: int) -> int:
         """Number of query heads in a layer. Raises BadModelFile where there are none."""
-        heads = self._metadata.layer_count("attention.head_count", block)
+        heads = self._metadata.per_layer_count("attention.head_count", block)
         if not heads:
             raise self._bad_metadata(f"no heads in block {block}", "attention.head_count")
         return heads
 
     def _kv_heads(self, block: int) -> int:
         """Number of key and value heads in a layer. Raises BadModelFile for invalid numbers."""
-        heads = self._heads_in_block(block)
+        heads = self._layer_query_heads(block)
         key = "attention.head_count_kv"  # blocks that do not attend may count none
-        kept = self._metadata.layer_count(key, block, heads) or self._metadata.count(key)
+        kept = self._metadata.per_layer_count(key, block, heads) or self._metadata.count(key)
         if not kept or heads % kept:
             raise self._bad_metadata(f"{heads} heads for {kept} key heads in block {block}", key)
         return kept
@@ -317,7 +317,7 @@ class Architecture:
     def _leading_dense_blocks(self) -> int:
         """Number of layers before the first with experts."""
         blocks = range(self._main_blocks)
-        found = (block for block in blocks if self._block_has(block, "ffn_gate_inp.weight"))
+        found = (block for block in blocks if self._layer_has(block, "ffn_gate_inp.weight"))
         return next(found, self._main_blocks)
 
     def _output_size(self, tensor_suffix: str) -> int:
@@ -336,11 +336,11 @@ class Architecture:
             raise self._bad_metadata("0", key)
         return value
 
-    def _any_block_has(self, tensor_suffix: str) -> bool:
+    def _any_layer_has(self, tensor_suffix: str) -> bool:
         """Whether any layer (MTP heads excluded) has a tensor of this name within its layer."""
-        return any(self._block_has(block, tensor_suffix) for block in range(self._main_blocks))
+        return any(self._layer_has(block, tensor_suffix) for block in range(self._main_blocks))
 
-    def _block_has(self, block: int, tensor_suffix: str) -> bool:
+    def _layer_has(self, block: int, tensor_suffix: str) -> bool:
         return f"blk.{block}.{tensor_suffix}" in self._file.tensors
 
     def _check_variant(self) -> None:
@@ -377,7 +377,7 @@ class Architecture:
         )
 
 
-def main_blocks(tensors: Mapping[str, GgufTensor], metadata: GgufMetadata) -> int:
+def count_trunk_layers(tensors: Mapping[str, GgufTensor], metadata: GgufMetadata) -> int:
     """Number of a GGUF model's layers before the first MTP head, else by the metadata.
 
     Where tensors of all block_count layers exist without heads, all are counted, since

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mlx_engine.hub.weight_files import available_parts, shard_of
+from mlx_engine.hub.weight_files import existing_shards, parse_shard_name
 from mlx_engine.loading.gguf.header import GgufHeader, GgufTensor, read_gguf_header
 from mlx_engine.values.errors import BadModelFile
 
@@ -57,7 +57,7 @@ def read_gguf(path: Path) -> GgufFile:
     count = _metadata_number(opened, "split.count", 1)
     if count <= 1:
         return GgufFile(path, opened.metadata, opened.tensors)
-    shard = shard_of(path.name)
+    shard = parse_shard_name(path.name)
     if shard is None or shard.total != count:
         raise BadModelFile(
             "{path}: is one of {count} parts, but is not named so (...-00001-of-{count:05}.gguf), "
@@ -65,7 +65,7 @@ def read_gguf(path: Path) -> GgufFile:
             path=path,
             count=count,
         )
-    names, missing = available_parts(path.name, lambda name: path.with_name(name).exists())
+    names, missing = existing_shards(path.name, lambda name: path.with_name(name).exists())
     if missing is not None:
         raise BadModelFile(
             "{part}: missing, though {name} is one of {count} parts. Download that part too.",

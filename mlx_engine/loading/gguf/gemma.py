@@ -14,7 +14,7 @@ from mlx_engine.loading.gguf.metadata import (
     rope_base,
     rope_factors,
 )
-from mlx_engine.loading.gguf.part import Change, Placement
+from mlx_engine.loading.gguf.part import Change, HfTensor
 
 _LAYERS_OF_27B, _LAYERS_OF_GEMMA_2_27B = 62, 46
 
@@ -40,7 +40,7 @@ class Gemma3Gguf(GemmaGguf):
         "post_ffw_norm": "post_feedforward_layernorm",
     }
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         window = self._metadata.count("attention.sliding_window", 0)
         return {
             "sliding_window": window or self._metadata.count("context_length"),
@@ -66,7 +66,7 @@ class Gemma2Gguf(GemmaGguf):
     supported = ("attn_logit_softcapping", "final_logit_softcapping")
     names = Gemma3Gguf.names
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         number, is_27b = self._metadata.number, self._main_blocks == _LAYERS_OF_GEMMA_2_27B
         width = self._metadata.count("embedding_length")
         return {
@@ -107,7 +107,7 @@ class Gemma4Gguf(Gemma3Gguf):
         "post_ffw_norm_2": "post_feedforward_layernorm_2",
     }
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         metadata, blocks = self._metadata, self._main_blocks
         kinds = layer_types(metadata, blocks, 6)
         full = kinds.index("full_attention") if "full_attention" in kinds else 0
@@ -119,7 +119,7 @@ class Gemma4Gguf(Gemma3Gguf):
             "global_head_dim": self._head_dim,
             "num_key_value_heads": self._kv_heads(local),
             "num_global_key_value_heads": self._kv_heads(full),
-            "attention_k_eq_v": not self._block_has(full, "attn_v.weight"),
+            "attention_k_eq_v": not self._layer_has(full, "attn_v.weight"),
             "num_kv_shared_layers": metadata.count("attention.shared_kv_layers", 0),
             "intermediate_size": inner[0],
             "use_double_wide_mlp": inner[-1] != inner[0],
@@ -127,7 +127,7 @@ class Gemma4Gguf(Gemma3Gguf):
             "sliding_window": metadata.count("attention.sliding_window"),
             "hidden_size_per_layer_input": width,
             "final_logit_softcapping": metadata.number("final_logit_softcapping", 0.0) or None,
-            "enable_moe_block": self._any_block_has("ffn_gate_inp.weight"),
+            "enable_moe_block": self._any_layer_has("ffn_gate_inp.weight"),
         }
         if width:
             own["vocab_size_per_layer_input"] = self._file.tensor(
@@ -190,16 +190,16 @@ class Gemma3nGguf(Gemma3Gguf):
         "laurel_post_norm": "laurel.post_laurel_norm",
     }
 
-    def placements(self, name: str) -> tuple[Placement, ...]:
+    def hf_tensors(self, name: str) -> tuple[HfTensor, ...]:
         """Map a GGUF tensor to Hugging Face names, one for each matrix of a stack."""
         stack = self._stacks.get(name)
         if stack is None:
-            return super().placements(name)
+            return super().hf_tensors(name)
         count = self._file.tensors[name].shape[0]
         if count > MOST_BLOCKS:
             raise self._bad_metadata(f"{count} matrices in {name}", "altup.num_inputs")
         return tuple(
-            Placement(f"{self._inner}{stack}.{number}.weight", matrix=number)
+            HfTensor(f"{self._inner}{stack}.{number}.weight", matrix=number)
             for number in range(count)
         )
 
@@ -208,7 +208,7 @@ class Gemma3nGguf(Gemma3Gguf):
         text = super().config()
         return {"model_type": self.model_type, "dtype": text["dtype"], "text_config": text}
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         count, blocks = self._metadata.count, self._main_blocks
         stored = self._file.metadata.get("gemma3n.activation_sparsity_scale")
         cuts = stored if isinstance(stored, np.ndarray) else _CUTS

@@ -144,7 +144,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
 
 def parse_gguf_header(path: Path, data: mmap) -> GgufHeader:
     """Parse the header of a mapped GGUF file; path: for error messages."""
-    cursor = _Cursor(path, data)
+    cursor = _HeaderCursor(path, data)
     _check_magic(path, data, cursor)
     tensor_count, pair_count = cursor.read_unsigned(8), cursor.read_unsigned(8)
     if pair_count > min(_MOST_ENTRIES, cursor.bytes_left // _SHORTEST_PAIR):
@@ -160,7 +160,7 @@ def parse_gguf_header(path: Path, data: mmap) -> GgufHeader:
     return GgufHeader(path, metadata, _tensor_headers(path, entries, start, alignment, len(data)))
 
 
-class _Cursor:
+class _HeaderCursor:
     """A reading position in a mapped GGUF file. Raises BadModelFile naming file and offset."""
 
     def __init__(self, path: Path, data: mmap) -> None:
@@ -278,7 +278,7 @@ class _Cursor:
         return [self._read_array(depth + 1, is_strict=is_strict) for _ in range(count)]
 
 
-def _check_magic(path: Path, data: mmap, cursor: _Cursor) -> None:
+def _check_magic(path: Path, data: mmap, cursor: _HeaderCursor) -> None:
     if data[:4] != MAGIC:
         other = describe_wrong_file(data[:32])
         if data[8:10] == b'{"':
@@ -307,7 +307,7 @@ def _check_magic(path: Path, data: mmap, cursor: _Cursor) -> None:
     )
 
 
-def _metadata(cursor: _Cursor, count: int) -> dict[str, object]:
+def _metadata(cursor: _HeaderCursor, count: int) -> dict[str, object]:
     """Read `count` GGUF metadata entries; only strings of the tokenizer must be valid UTF-8."""
     metadata: dict[str, object] = {}
     for _ in range(count):
@@ -319,7 +319,7 @@ def _metadata(cursor: _Cursor, count: int) -> dict[str, object]:
     return metadata
 
 
-def _tensor_entry(path: Path, cursor: _Cursor) -> GgufTensor:
+def _tensor_entry(path: Path, cursor: _HeaderCursor) -> GgufTensor:
     """Read an entry of a GGUF tensor table as a header; offset: from the start of tensor data."""
     name = cursor.read_string(_LONGEST_NAME)
     if not name or not name.isprintable():

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from mlx_engine.loading.gguf.architecture import NAMES, OUTSIDE, Architecture
 from mlx_engine.loading.gguf.llama import GRANITE_KEYS, granite_factors
-from mlx_engine.loading.gguf.part import Change, Placement
+from mlx_engine.loading.gguf.part import Change, HfTensor
 
 _PARTS = ("gate", "up", "down")
 _EXPERTS = ("ffn_gate_inp", *(f"ffn_{part}_exps" for part in _PARTS))
@@ -31,14 +31,14 @@ class Lfm2Gguf(Architecture):
     }
     _final_norms: ClassVar = ("token_embd_norm.weight", "output_norm.weight")
 
-    def placements(self, name: str) -> tuple[Placement, ...]:
+    def hf_tensors(self, name: str) -> tuple[HfTensor, ...]:
         """Map an LFM2 GGUF tensor to Hugging Face names; the final norm has two names in GGUF."""
         if name in self._final_norms:
-            return (Placement("model.embedding_norm.weight"),)
-        return super().placements(name)
+            return (HfTensor("model.embedding_norm.weight"),)
+        return super().hf_tensors(name)
 
-    def _own_config(self) -> dict[str, object]:
-        attends = [self._block_has(n, "attn_q.weight") for n in range(self._main_blocks)]
+    def _family_config(self) -> dict[str, object]:
+        attends = [self._layer_has(n, "attn_q.weight") for n in range(self._main_blocks)]
         inner = self._metadata.count("feed_forward_length")
         return {
             "norm_eps": self._metadata.number("attention.layer_norm_rms_epsilon", 1e-5),
@@ -49,7 +49,7 @@ class Lfm2Gguf(Architecture):
             "block_ffn_dim_multiplier": 1.0,
             "block_auto_adjust_ff_dim": False,
             "conv_L_cache": self._metadata.count("shortconv.l_cache", 3),
-            "conv_bias": self._any_block_has("shortconv.conv.bias"),
+            "conv_bias": self._any_layer_has("shortconv.conv.bias"),
         }
 
 
@@ -64,12 +64,12 @@ class Lfm2MoeGguf(Lfm2Gguf):
         | {"exp_probs_b.bias": "feed_forward.expert_bias"}
     )
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         return {
-            **super()._own_config(),
+            **super()._family_config(),
             **self._expert_fields("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "num_dense_layers": self._leading_dense_blocks(),
-            "use_expert_bias": self._any_block_has("exp_probs_b.bias"),
+            "use_expert_bias": self._any_layer_has("exp_probs_b.bias"),
             "norm_topk_prob": True,
         }
 
@@ -109,8 +109,8 @@ class GraniteHybridGguf(Architecture):
         }
     )
 
-    def _own_config(self) -> dict[str, object]:
-        attends = [self._block_has(n, "attn_q.weight") for n in range(self._main_blocks)]
+    def _family_config(self) -> dict[str, object]:
+        attends = [self._layer_has(n, "attn_q.weight") for n in range(self._main_blocks)]
         count = self._metadata.count
         heads = self._positive_count("ssm.time_step_rank")
         own = granite_factors(self._metadata)
@@ -129,8 +129,8 @@ class GraniteHybridGguf(Architecture):
             "mamba_d_state": count("ssm.state_size"),
             "mamba_d_conv": count("ssm.conv_kernel"),
             "mamba_n_groups": count("ssm.group_count"),
-            "mamba_conv_bias": self._any_block_has("ssm_conv1d.bias"),
-            "mamba_proj_bias": self._any_block_has("ssm_in.bias"),
+            "mamba_conv_bias": self._any_layer_has("ssm_conv1d.bias"),
+            "mamba_proj_bias": self._any_layer_has("ssm_in.bias"),
         }
 
     def _rope_fields(self) -> dict[str, object]:
@@ -151,13 +151,13 @@ class FalconH1Gguf(Architecture):
         | {"ffn_norm": "pre_ff_layernorm"}
     )
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         count, heads = self._metadata.count, self._positive_count("ssm.time_step_rank")
         return {
-            "projectors_bias": self._any_block_has("ssm_out.bias"),
-            "mamba_conv_bias": self._any_block_has("ssm_conv1d.bias"),
-            "mamba_proj_bias": self._any_block_has("ssm_in.bias"),
-            "mamba_rms_norm": self._any_block_has("ssm_norm.weight"),
+            "projectors_bias": self._any_layer_has("ssm_out.bias"),
+            "mamba_conv_bias": self._any_layer_has("ssm_conv1d.bias"),
+            "mamba_proj_bias": self._any_layer_has("ssm_in.bias"),
+            "mamba_rms_norm": self._any_layer_has("ssm_norm.weight"),
             "mamba_norm_before_gate": False,
             "mamba_d_conv": count("ssm.conv_kernel"),
             "mamba_d_ssm": count("ssm.inner_size"),
@@ -202,7 +202,7 @@ class NemotronHGguf(Architecture):
     }
     head_names: ClassVar = {"nextn.shared_head_norm": "final_layernorm"}
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         count, heads = self._metadata.count, self._positive_count("ssm.time_step_rank")
         kinds = [self._layer_kind(block) for block in range(self._main_blocks)]
         own: dict[str, object] = {
@@ -212,9 +212,9 @@ class NemotronHGguf(Architecture):
             "ssm_state_size": count("ssm.state_size"),
             "conv_kernel": count("ssm.conv_kernel"),
             "n_groups": count("ssm.group_count"),
-            "use_conv_bias": self._any_block_has("ssm_conv1d.bias"),
-            "mamba_proj_bias": self._any_block_has("ssm_in.bias"),
-            "use_bias": self._any_block_has("ssm_in.bias"),
+            "use_conv_bias": self._any_layer_has("ssm_conv1d.bias"),
+            "mamba_proj_bias": self._any_layer_has("ssm_in.bias"),
+            "use_bias": self._any_layer_has("ssm_in.bias"),
             "layer_norm_epsilon": self._norm_epsilon(),
         }
         if "moe" not in kinds:
@@ -234,7 +234,7 @@ class NemotronHGguf(Architecture):
     def _layer_kind(self, block: int) -> str:
         attention = dict.fromkeys(("attn_q", "attn_qkv"), "attention")
         signs = {"ssm_in": "mamba", **attention, "ffn_gate_inp": "moe"}
-        found = (kind for name, kind in signs.items() if self._block_has(block, f"{name}.weight"))
+        found = (kind for name, kind in signs.items() if self._layer_has(block, f"{name}.weight"))
         return next(found, "mlp")
 
     def _norm_epsilon(self) -> float:

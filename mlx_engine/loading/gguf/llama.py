@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from mlx_engine.loading.gguf.architecture import NAMES, Architecture
 from mlx_engine.loading.gguf.metadata import KINDS, GgufMetadata, Kind
-from mlx_engine.loading.gguf.part import Placement, swapped_rows
+from mlx_engine.loading.gguf.part import HfTensor, swapped_rows
 
 _SINGLE = re.compile(r"ffn_(gate|up|down)\.(\d{1,4})\.(\w+)")
 _PUBLISHED = {"gate": "w1", "down": "w2", "up": "w3"}
@@ -17,8 +17,8 @@ class PlainGguf(Architecture):
 
     model_type = "llama"
 
-    def _own_config(self) -> dict[str, object]:
-        return {"attention_out_bias": self._any_block_has("attn_output.bias")}
+    def _family_config(self) -> dict[str, object]:
+        return {"attention_out_bias": self._any_layer_has("attn_output.bias")}
 
 
 class LlamaGguf(PlainGguf):
@@ -35,8 +35,8 @@ class LlamaGguf(PlainGguf):
             return "mixtral"
         return "mistral" if self._metadata.count("attention.sliding_window", 0) else "llama"
 
-    def _own_config(self) -> dict[str, object]:
-        found = super()._own_config()
+    def _family_config(self) -> dict[str, object]:
+        found = super()._family_config()
         if window := self._metadata.count("attention.sliding_window", 0):
             found["sliding_window"] = window
         if self._metadata.count("expert_count", 0):
@@ -45,8 +45,8 @@ class LlamaGguf(PlainGguf):
             )
         return found
 
-    def _block_placement(self, block: int, name: str) -> Placement:
-        place = super()._block_placement(block, name)
+    def _layer_tensor(self, block: int, name: str) -> HfTensor:
+        place = super()._layer_tensor(block, name)
         if name.startswith("attn_q."):
             return replace(place, rows=swapped_rows(self._query_heads, self._head_dim // 2, 2))
         if name.startswith("attn_k."):
@@ -70,22 +70,22 @@ class Mistral3Gguf(LlamaGguf):
     supported = ("attention.temperature_scale",)
 
     @property
-    def _query_growth(self) -> float:
+    def _query_position_scale(self) -> float:
         return self._metadata.number("attention.temperature_scale", 0.0)
 
     def _find_model_type(self) -> str:
-        return "ministral3" if self._query_growth else super()._find_model_type()
+        return "ministral3" if self._query_position_scale else super()._find_model_type()
 
     def _rope_fields(self) -> dict[str, object]:
         rotation = super()._rope_fields()
         scaling = rotation["rope_scaling"]
-        if not self._query_growth or not isinstance(scaling, dict):
+        if not self._query_position_scale or not isinstance(scaling, dict):
             return rotation
         everywhere = self._metadata.number("rope.scaling.yarn_log_multiplier", 0.0)
         own = {
             "mscale": 1.0,
             "mscale_all_dim": everywhere,
-            "llama_4_scaling_beta": self._query_growth,
+            "llama_4_scaling_beta": self._query_position_scale,
         }
         return {"rope_parameters": {"rope_theta": rotation["rope_theta"]} | scaling | own}
 
@@ -109,8 +109,8 @@ class GraniteGguf(LlamaGguf):
     model_type = "granite"
     supported = GRANITE_KEYS
 
-    def _own_config(self) -> dict[str, object]:
-        return super()._own_config() | granite_factors(self._metadata)
+    def _family_config(self) -> dict[str, object]:
+        return super()._family_config() | granite_factors(self._metadata)
 
 
 class GraniteMoeGguf(GraniteGguf):
@@ -127,9 +127,9 @@ class MiniCpmGguf(GraniteGguf):
 
     rope_kinds: ClassVar[tuple[Kind, ...]] = (*KINDS, "longrope")
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         number, width = self._metadata.number, self._metadata.count("embedding_length")
-        return super()._own_config() | {
+        return super()._family_config() | {
             "attention_multiplier": self._head_dim**-0.5,
             "embedding_multiplier": number("embedding_scale", 12.0),
             "logits_scaling": number("logit_scale", width / 256),

@@ -52,21 +52,21 @@ class GgufMetadata:
 
     def flag(self, key: str) -> bool:
         """Look up a boolean at `<architecture>.<key>` in GGUF metadata, False when absent."""
-        value = self._value(key, False)
+        value = self._read_value(key, False)
         if not isinstance(value, bool):
             raise self.wrong_value_error(key, value, Words("yes or no"))
         return value
 
     def number(self, key: str, default: float) -> float:
         """Look up a number at `<architecture>.<key>` in GGUF metadata, as a float."""
-        value = self._value(key, default)
+        value = self._read_value(key, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise self.wrong_value_error(key, value, Words("a number"))
         return float(value)
 
     def numbers(self, key: str, length: int, default: float) -> tuple[float, ...]:
         """Look up a float for each of `length` layers in GGUF metadata; a scalar counts for all."""
-        value = self._value(key, default)
+        value = self._read_value(key, default)
         if not isinstance(value, np.ndarray):
             return (self.number(key, default),) * length
         if value.dtype.kind not in "iuf" or value.size < length or not np.isfinite(value).all():
@@ -75,7 +75,7 @@ class GgufMetadata:
 
     def count(self, key: str, default: int | None = None) -> int:
         """Look up an int of at least 0 in GGUF metadata; of a list, one per layer, the largest."""
-        value = self._value(key, default)
+        value = self._read_value(key, default)
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
             value = int(value.max())
         if type(value) is not int or not 0 <= value <= _MOST:
@@ -84,7 +84,7 @@ class GgufMetadata:
 
     def counts(self, key: str, length: int, default: int | None = None) -> tuple[int, ...]:
         """Look up an int for each of `length` layers in GGUF metadata; a scalar counts for all."""
-        value = self._value(key, default)
+        value = self._read_value(key, default)
         if not isinstance(value, np.ndarray):
             return (self.count(key, default),) * length
         listed = value[:length].tolist() if value.dtype.kind in "iub" else []
@@ -92,17 +92,17 @@ class GgufMetadata:
             raise self.wrong_value_error(key, value, f"a list of {length} whole numbers")
         return tuple(listed)
 
-    def layer_count(self, key: str, layer: int, default: int | None = None) -> int:
+    def per_layer_count(self, key: str, layer: int, default: int | None = None) -> int:
         """Look up a layer's int in a list of GGUF metadata; beyond the list's end, its last one."""
-        last = (self.length(key) or layer + 1) - 1
+        last = (self.list_length(key) or layer + 1) - 1
         return self.counts(key, max(0, min(layer, last)) + 1, default)[-1]
 
-    def length(self, key: str) -> int:
+    def list_length(self, key: str) -> int:
         """Length of the list at a GGUF metadata key, 0 for scalars and missing keys."""
-        value = self._value(key, None)
+        value = self._read_value(key, None)
         return value.size if isinstance(value, np.ndarray) else 0
 
-    def _value(self, key: str, default: object) -> object:
+    def _read_value(self, key: str, default: object) -> object:
         return self._table.get(f"{self.architecture}.{key}", default)
 
     def wrong_value_error(self, key: str, value: object, expected: str) -> BadModelFile:

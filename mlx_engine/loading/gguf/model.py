@@ -129,7 +129,7 @@ def read_gguf_model(path: Path) -> GgufModel:
             continue
         scale = f"{name.removesuffix('.weight')}.scale"
         factor = file.tensors.get(scale) if _is_scale_factor(made, scale) else None
-        for place in made.placements(name):
+        for place in made.hf_tensors(name):
             for part in arrays_of_tensor(stored, place, factor, half):
                 if part.name in tensors:
                     raise BadModelFile(

@@ -28,7 +28,7 @@ class Glm4MoeGguf(Architecture):
     model_type = "glm4_moe"
     rotates_whole_heads = False
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         self._check_sigmoid()
         return {
             **self._expert_fields(
@@ -37,7 +37,7 @@ class Glm4MoeGguf(Architecture):
             **self._expert_scores(),
             "n_shared_experts": self._metadata.count("expert_shared_count", 1),
             "first_k_dense_replace": self._leading_dense_blocks(),
-            "use_qk_norm": self._any_block_has("attn_q_norm.weight"),
+            "use_qk_norm": self._any_layer_has("attn_q_norm.weight"),
             "partial_rotary_factor": self._partial_factor(),
         }
 
@@ -47,9 +47,9 @@ class ExaoneMoeGguf(MtpGguf, Glm4MoeGguf):
 
     model_type = "exaone_moe"
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         return {
-            **super()._own_config(),
+            **super()._family_config(),
             **self._expert_fields("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "num_shared_experts": self._metadata.count("expert_shared_count", 1),
             "sliding_window": self._metadata.count("attention.sliding_window", 0) or None,
@@ -79,7 +79,7 @@ class Deepseek2Gguf(Architecture):
         "attn_v_b": "self_attn.unembed_out",
     }
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         count, nope = self._metadata.count, self._head_dim - self._rotary_dim()
         if nope < 1:
             what = f"{self._rotary_dim()} rotated elements in heads of {self._head_dim}"
@@ -124,7 +124,7 @@ class Deepseek2Gguf(Architecture):
         """config.json's model_type: GLM's by its tokenizer, DeepSeek V2's by softmax routing."""
         metadata = self._metadata
         is_glm = metadata.text("tokenizer.ggml.pre") in _GLM_TOKENIZERS
-        usual = SIGMOID if is_glm or self._any_block_has("exp_probs_b.bias") else SOFTMAX
+        usual = SIGMOID if is_glm or self._any_layer_has("exp_probs_b.bias") else SOFTMAX
         gating = metadata.count("expert_gating_func", 0) or usual
         if gating not in (SIGMOID, SOFTMAX) or (gating == SOFTMAX and is_glm):
             raise self._unknown_router()
@@ -161,17 +161,17 @@ class Deepseek32Gguf(Deepseek2Gguf):
         "indexer.proj": "self_attn.indexer.weights_proj",
     }
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         self._check_sigmoid()
         return {
-            **super()._own_config(),
+            **super()._family_config(),
             "index_n_heads": self._positive_count("attention.indexer.head_count"),
             "index_head_dim": self._positive_count("attention.indexer.key_length"),
             "index_topk": self._positive_count("attention.indexer.top_k"),
-            "indexer_types": self._indexer_types(),
+            "indexer_types": self._indexer_layer_types(),
         }
 
-    def _indexer_types(self) -> list[str] | None:
+    def _indexer_layer_types(self) -> list[str] | None:
         """Which layers have an indexer; older files do not say, and those of GLM-5.2 share most."""
         metadata, keys = self._metadata, (f"attention.indexer.{n}" for n in ("types", "is_full"))
         if (key := next(filter(metadata.has_key, keys), None)) is not None:
@@ -231,12 +231,12 @@ class KimiLinearGguf(Deepseek2Gguf):
         "ssm_norm": "self_attn.o_norm",
     }
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         self._check_sigmoid()
         blocks = range(self._main_blocks)
-        full = [self._block_has(block, "attn_kv_a_mqa.weight") for block in blocks]
+        full = [self._layer_has(block, "attn_kv_a_mqa.weight") for block in blocks]
         return {
-            **super()._own_config(),
+            **super()._family_config(),
             "norm_topk_prob": True,  # whatever the file says, as in llama.cpp
             "layer_types": ["full_attention" if flag else "linear_attention" for flag in full],
             "linear_num_heads": self._query_heads,
@@ -257,11 +257,11 @@ class BailingMoe3Gguf(KimiLinearGguf):
     }
     head_names: ClassVar = {"layer_output_norm": "final_layernorm"}
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         metadata, shared = self._metadata, self._output_size("ffn_up_shexp.weight")
         every = self._main_blocks + metadata.count("nextn_predict_layers", 0)
         return {
-            **super()._own_config(),
+            **super()._family_config(),
             **self._expert_scores(),
             "num_shared_experts": 1 if shared else 0,
             "moe_shared_expert_intermediate_size": shared or None,
@@ -285,7 +285,7 @@ class WindowedGguf(Architecture):
         """List for each layer, MTP heads included, whether it has a sliding window."""
         metadata = self._metadata
         blocks = self._main_blocks + metadata.count("nextn_predict_layers", 0)
-        length = min(blocks, max(self._main_blocks, metadata.length(_PATTERN)))
+        length = min(blocks, max(self._main_blocks, metadata.list_length(_PATTERN)))
         windowed = [flag == 1 for flag in metadata.counts(_PATTERN, length)]
         if len(set(windowed[: self._main_blocks])) != 2:
             raise UnsupportedModel(
@@ -312,12 +312,12 @@ class Mimo2Gguf(WindowedGguf):
         "layer_output_norm": "final_layernorm",
     }
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         metadata, blocks = self._metadata, range(self._main_blocks)
         windowed = self._has_window()[: len(blocks)]
         full, local = windowed.index(False), windowed.index(True)
-        has_experts = [self._block_has(n, "ffn_gate_inp.weight") for n in blocks]
-        has_sinks = [self._block_has(n, "attn_sinks.weight") for n in blocks]
+        has_experts = [self._layer_has(n, "ffn_gate_inp.weight") for n in blocks]
+        has_sinks = [self._layer_has(n, "attn_sinks.weight") for n in blocks]
         value = metadata.count("attention.value_length", self._head_dim)
         for block in blocks:
             self._kv_heads(block)  # raises for what cannot be
@@ -371,7 +371,7 @@ class Step35Gguf(WindowedGguf):
         "nextn.shared_head_head": "transformer.shared_head.output",
     }
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         blocks, windowed = range(self._main_blocks), self._has_window()
         full, local = windowed.index(False), windowed.index(True)
         scores, head = self._expert_scores(), self._head_dim
@@ -381,14 +381,14 @@ class Step35Gguf(WindowedGguf):
             "moe_router_scaling_factor": scores["routed_scaling_factor"],
             "norm_expert_weight": scores["norm_topk_prob"],
             "moe_layers_enum": ",".join(
-                str(n) for n in blocks if self._block_has(n, "ffn_gate_inp.weight")
+                str(n) for n in blocks if self._layer_has(n, "ffn_gate_inp.weight")
             ),
             "share_expert_dim": count("expert_shared_feed_forward_length"),
-            "num_attention_heads": self._heads_in_block(full),
+            "num_attention_heads": self._layer_query_heads(full),
             "num_key_value_heads": self._kv_heads(full),
             "num_attention_groups": self._kv_heads(full),
             "attention_other_setting": {
-                "num_attention_heads": self._heads_in_block(local),
+                "num_attention_heads": self._layer_query_heads(local),
                 "num_attention_groups": self._kv_heads(local),
             },
             "layer_types": ["sliding_attention" if w else "full_attention" for w in windowed],
@@ -396,7 +396,7 @@ class Step35Gguf(WindowedGguf):
             "partial_rotary_factors": [
                 1.0 if w else (self._rotary_dim() + 0.5) / head for w in windowed
             ],
-            "use_head_wise_attn_gate": self._any_block_has("attn_gate.weight"),
+            "use_head_wise_attn_gate": self._any_layer_has("attn_gate.weight"),
             "swiglu_limits": list(numbers("swiglu_clamp_exp", len(blocks), 0.0)),
             "swiglu_limits_shared": list(numbers("swiglu_clamp_shexp", len(blocks), 0.0)),
         }

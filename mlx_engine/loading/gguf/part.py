@@ -84,7 +84,7 @@ Change = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class HfTensor:
     """Hugging Face name of a GGUF tensor or some of its rows, and how to restore order and values.
 
     rows: row i of the published tensor is row rows[i] of the file's. file_rows: number of rows in
@@ -116,7 +116,7 @@ class GgufPart(TensorInfo):
     """
 
     stored: GgufTensor
-    place: Placement
+    place: HfTensor
     plan: BlockPlan
     factor: GgufTensor | None
     half: Half
@@ -175,7 +175,7 @@ _BY_HEAD = ("kv_b_proj.weight", "embed_q.weight", "unembed_out.weight")
 
 
 def arrays_of_tensor(
-    stored: GgufTensor, place: Placement, factor: GgufTensor | None, half: Half
+    stored: GgufTensor, place: HfTensor, factor: GgufTensor | None, half: Half
 ) -> Iterator[GgufPart]:
     """Yield headers of the MLX arrays that a GGUF tensor becomes: weight, scales, biases.
 
@@ -197,22 +197,22 @@ def arrays_of_tensor(
     whole = GgufPart(place.name, "", (), 0, stored.file, stored, place, plan, factor, half)
     *lead, last = whole.unpacked_shape
 
-    def part_header(name: str, dtype: str, row: int) -> GgufPart:
+    def tensor_header(name: str, dtype: str, row: int) -> GgufPart:
         shape = (*lead, row)
         nbytes = prod(shape) * BYTES_OF[dtype]
         return replace(whole, name=name, dtype=dtype, shape=shape, nbytes=nbytes)
 
     if plan.storage in ("dense", "unpacked"):
-        yield part_header(place.name, half if plan.bits == 16 else "F32", last)
+        yield tensor_header(place.name, half if plan.bits == 16 else "F32", last)
         return
     base, affine = place.name.removesuffix(".weight"), plan.storage == "affine"
-    yield part_header(place.name, "U32", inputs * plan.bits // 32)
-    yield part_header(f"{base}.scales", half if affine else "U8", inputs // plan.group_size)
+    yield tensor_header(place.name, "U32", inputs * plan.bits // 32)
+    yield tensor_header(f"{base}.scales", half if affine else "U8", inputs // plan.group_size)
     if affine:
-        yield part_header(f"{base}.biases", half, inputs // plan.group_size)
+        yield tensor_header(f"{base}.biases", half, inputs // plan.group_size)
 
 
-def _check_rows(stored: GgufTensor, place: Placement) -> None:
+def _check_rows(stored: GgufTensor, place: HfTensor) -> None:
     """Raise BadModelFile when a GGUF tensor does not have all rows that are taken of it."""
     rows = stored.shape[0] if place.rows is None else place.file_rows or len(place.rows)
     if stored.shape[0] != rows:
@@ -239,9 +239,9 @@ def kept_in_blocks(
 ) -> dict[str, TensorInfo]:
     """Replace GGUF matrices that a kernel can read by headers that keep the file's blocks."""
     kept = {
-        name: _keep_blocks(info)
+        name: _keep_gguf_blocks(info)
         for name, info in tensors.items()
-        if isinstance(info, GgufPart) and _can_stay_in_blocks(info, kernel_reads)
+        if isinstance(info, GgufPart) and _can_keep_gguf_blocks(info, kernel_reads)
     }
     dropped = {
         f"{name.removesuffix('.weight')}.{part}" for name in kept for part in ("scales", "biases")
@@ -249,7 +249,7 @@ def kept_in_blocks(
     return {name: kept.get(name, info) for name, info in tensors.items() if name not in dropped}
 
 
-def _can_stay_in_blocks(part: GgufPart, kernel_reads: KernelReads) -> bool:
+def _can_keep_gguf_blocks(part: GgufPart, kernel_reads: KernelReads) -> bool:
     place, shape, kind = part.place, part.unpacked_shape, part.stored.type.name
     moved = place.change != "none" or part.factor is not None
     if moved or not part.is_weight_itself or kind not in KEPT_SCALES:
@@ -257,7 +257,7 @@ def _can_stay_in_blocks(part: GgufPart, kernel_reads: KernelReads) -> bool:
     return not part.name.endswith(_BY_HEAD) and kernel_reads(kind, shape)
 
 
-def _keep_blocks(part: GgufPart) -> GgufPart:
+def _keep_gguf_blocks(part: GgufPart) -> GgufPart:
     kind, (*lead, inputs) = part.stored.type, part.unpacked_shape
     shape = (*lead, inputs // kind.elements * kind.nbytes)
     return replace(part, dtype="U8", shape=shape, nbytes=prod(shape), plan=KEPT)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from mlx_engine.loading.gguf.architecture import MOST_ROWS, NAMES, ONE_SHARED, Architecture
 from mlx_engine.loading.gguf.file import GgufFile
-from mlx_engine.loading.gguf.part import Change, Placement, swapped_rows
+from mlx_engine.loading.gguf.part import Change, HfTensor, swapped_rows
 from mlx_engine.values.errors import BadModelFile
 
 _HEAD = {
@@ -43,10 +43,10 @@ class MtpGguf(Architecture):
             return super()._layer_prefix(block)
         return f"mtp.layers.{block - self._main_blocks}."
 
-    def _block_placements(self, block: int, name: str) -> tuple[Placement, ...]:
+    def _layer_tensors(self, block: int, name: str) -> tuple[HfTensor, ...]:
         if block >= self._main_blocks and name.removesuffix(".weight") in _HEAD:
-            return (Placement(self._published_name(block, name)),)
-        return super()._block_placements(block, name)
+            return (HfTensor(self._published_name(block, name)),)
+        return super()._layer_tensors(block, name)
 
 
 class Qwen35Gguf(MtpGguf):
@@ -90,9 +90,9 @@ class Qwen35Gguf(MtpGguf):
         self._key_heads, self._value_heads = key_heads, value_heads
         self._value_head, self._key_head = inner // value_heads, key_head
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         count = self._metadata.count
-        linear = [self._block_has(block, "ssm_a") for block in range(self._main_blocks)]
+        linear = [self._layer_has(block, "ssm_a") for block in range(self._main_blocks)]
         return {
             "layer_types": ["linear_attention" if flag else "full_attention" for flag in linear],
             "linear_conv_kernel_dim": count("ssm.conv_kernel"),
@@ -100,39 +100,39 @@ class Qwen35Gguf(MtpGguf):
             "linear_value_head_dim": self._value_head,
             "linear_num_key_heads": self._key_heads,
             "linear_num_value_heads": self._value_heads,
-            "linear_value_heads_tiled": self._is_tiled(),
+            "linear_value_heads_tiled": self._has_tiled_heads(),
             "partial_rotary_factor": self._rotary_dim() / self._head_dim,
             "mtp_num_hidden_layers": count("nextn_predict_layers", 0),
         }
 
-    def _block_placements(self, block: int, name: str) -> tuple[Placement, ...]:
+    def _layer_tensors(self, block: int, name: str) -> tuple[HfTensor, ...]:
         if name == "attn_qkv.weight":
-            return (self._block_placement(block, name),)
-        return super()._block_placements(block, name)
+            return (self._layer_tensor(block, name),)
+        return super()._layer_tensors(block, name)
 
-    def _block_placement(self, block: int, name: str) -> Placement:
+    def _layer_tensor(self, block: int, name: str) -> HfTensor:
         """Map a layer's GGUF tensor to its Hugging Face name and order of value heads.
 
         Gate and output projection keep the file's order, which the config notes, since columns of
         quantised blocks cannot move.
         """
-        place = super()._block_placement(block, name)
-        if not self._is_tiled():
+        place = super()._layer_tensor(block, name)
+        if not self._has_tiled_heads():
             return place
         if name in ("attn_qkv.weight", "ssm_conv1d.weight"):
             before = 2 * self._key_heads * self._key_head
-            order = swapped_rows(1, self._heads_of_group, self._key_heads, self._value_head)
+            order = swapped_rows(1, self._values_per_key, self._key_heads, self._value_head)
             return replace(place, rows=(*range(before), *(before + row for row in order)))
         is_by_head = name in ("ssm_alpha.weight", "ssm_beta.weight", "ssm_dt.bias", "ssm_a")
         if not is_by_head:
             return place
-        return replace(place, rows=swapped_rows(1, self._heads_of_group, self._key_heads))
+        return replace(place, rows=swapped_rows(1, self._values_per_key, self._key_heads))
 
-    def _is_tiled(self) -> bool:
+    def _has_tiled_heads(self) -> bool:
         return self._value_heads > self._key_heads
 
     @property
-    def _heads_of_group(self) -> int:
+    def _values_per_key(self) -> int:
         """Value heads for each key head."""
         return self._value_heads // self._key_heads
 
@@ -143,10 +143,10 @@ class Qwen35MoeGguf(Qwen35Gguf):
     model_type = "qwen3_5_moe"
     names = Qwen35Gguf.names | ONE_SHARED
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         shared = self._output_size("ffn_gate_shexp.weight")  # older files have no key for it
         return {
-            **super()._own_config(),
+            **super()._family_config(),
             **self._expert_fields("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "shared_expert_intermediate_size": self._metadata.count(
                 "expert_shared_feed_forward_length", shared
@@ -163,5 +163,5 @@ class Qwen3NextGguf(Qwen35MoeGguf):
 
     model_type = "qwen3_next"
 
-    def _is_tiled(self) -> bool:
+    def _has_tiled_heads(self) -> bool:
         return False

@@ -25,7 +25,7 @@ _E8M0_NAN, _UE4M3_ZERO, _UE4M3_SIGN = 255, 0x7F, 0x80
 _LatticeType = Literal["IQ1_S", "IQ3_XXS", "IQ3_S"]
 
 
-class NotNumbersError(ValueError):
+class NotFiniteError(ValueError):
     """Raised when a scale or value in a GGUF file is infinite or NaN."""
 
 
@@ -61,7 +61,7 @@ def repack(
 ) -> PackedTensor:
     """Repack rows of GGUF blocks, uint8 [rows, bytes of a row], to MLX's quantised form.
 
-    check_stop: called before each tile of rows; may raise to stop. Raises NotNumbersError.
+    check_stop: called before each tile of rows; may raise to stop. Raises NotFiniteError.
     """
     inputs = rows.shape[1] // kind.nbytes * kind.elements
 
@@ -74,7 +74,7 @@ def repack(
     else:
         is_sound = (made.scales < (_E8M0_NAN if kind.name == "MXFP4" else _UE4M3_SIGN)).all()
     if not is_sound.item():
-        raise NotNumbersError
+        raise NotFiniteError
     return made
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from mlx_engine.loading.gguf.architecture import NAMES, ONE_SHARED, OUTSIDE, Architecture
 from mlx_engine.loading.gguf.metadata import Kind, layer_types
-from mlx_engine.loading.gguf.part import Change, Placement, swapped_rows
+from mlx_engine.loading.gguf.part import Change, HfTensor, swapped_rows
 
 
 class Olmo2Gguf(Architecture):
@@ -24,7 +24,7 @@ class Olmo2Gguf(Architecture):
         plain = {"rope_theta": rotation["rope_theta"]}
         return rotation | {"rope_parameters": {"full_attention": plain, "sliding_attention": plain}}
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         window = self._metadata.count("attention.sliding_window", 0)
         return {
             "sliding_window": window or None,
@@ -40,7 +40,7 @@ class Phi3Gguf(Architecture):
     rope_kinds: ClassVar[tuple[Kind, ...]] = ("longrope",)
     names = NAMES | {"ffn_up": "mlp.gate_up_proj"}
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         count = self._metadata.count
         longest = count("context_length")
         return {
@@ -68,11 +68,11 @@ class Glm4Gguf(Architecture):
         "post_ffw_norm": "post_mlp_layernorm",
     }
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         return {"partial_rotary_factor": self._partial_factor()}
 
-    def _block_placement(self, block: int, name: str) -> Placement:
-        place = super()._block_placement(block, name)
+    def _layer_tensor(self, block: int, name: str) -> HfTensor:
+        place = super()._layer_tensor(block, name)
         heads = {"attn_q": self._query_heads, "attn_k": self._kv_heads(block)}
         part = name.partition(".")[0]
         if part not in heads or not self._metadata.has_key("rope.dimension_sections"):
@@ -93,8 +93,8 @@ class Ernie45Gguf(Architecture):
 
     model_type = "ernie4_5"
 
-    def _own_config(self) -> dict[str, object]:
-        return {"use_bias": self._any_block_has("attn_q.bias")}
+    def _family_config(self) -> dict[str, object]:
+        return {"use_bias": self._any_layer_has("attn_q.bias")}
 
 
 class HunyuanGguf(Architecture):
@@ -113,12 +113,12 @@ class CohereGguf(Architecture):
     model_type = "cohere"
     supported = ("logit_scale",)
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         number = self._metadata.number
         return {
             "layer_norm_eps": number("attention.layer_norm_epsilon", 1e-5),
             "logit_scale": number("logit_scale", 0.0625),
-            "use_qk_norm": self._any_block_has("attn_q_norm.weight"),
+            "use_qk_norm": self._any_layer_has("attn_q_norm.weight"),
         }
 
 
@@ -127,9 +127,9 @@ class Cohere2Gguf(CohereGguf):
 
     model_type = "cohere2"
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         window = self._metadata.count("attention.sliding_window", 4096)
-        return super()._own_config() | {"sliding_window": window, "sliding_window_pattern": 4}
+        return super()._family_config() | {"sliding_window": window, "sliding_window_pattern": 4}
 
 
 class _LayerNormed(Architecture):
@@ -139,7 +139,7 @@ class _LayerNormed(Architecture):
     rope_kinds: ClassVar[tuple[Kind, ...]] = ()
     eps_key = "layer_norm_eps"
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         return {
             self.eps_key: self._metadata.number("attention.layer_norm_epsilon", 1e-5),
             "partial_rotary_factor": self._partial_factor(),
@@ -165,8 +165,8 @@ class Starcoder2Gguf(_LayerNormed):
     eps_key = "norm_epsilon"
     names = NAMES | {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
 
-    def _own_config(self) -> dict[str, object]:
-        return super()._own_config() | {"sliding_window": 4096}
+    def _family_config(self) -> dict[str, object]:
+        return super()._family_config() | {"sliding_window": 4096}
 
 
 class StablelmGguf(_LayerNormed):
@@ -174,11 +174,11 @@ class StablelmGguf(_LayerNormed):
 
     model_type = "stablelm"
 
-    def _own_config(self) -> dict[str, object]:
-        return super()._own_config() | {
-            "use_qkv_bias": self._any_block_has("attn_q.bias"),
-            "qk_layernorm": self._any_block_has("attn_q_norm.weight"),
-            "use_parallel_residual": not self._any_block_has("ffn_norm.weight"),
+    def _family_config(self) -> dict[str, object]:
+        return super()._family_config() | {
+            "use_qkv_bias": self._any_layer_has("attn_q.bias"),
+            "qk_layernorm": self._any_layer_has("attn_q_norm.weight"),
+            "use_parallel_residual": not self._any_layer_has("ffn_norm.weight"),
         }
 
 
@@ -189,8 +189,8 @@ class NemotronGguf(_LayerNormed):
     changes: ClassVar[Mapping[str, Change]] = {"norm.weight": "subtract one"}
     eps_key = "norm_eps"
 
-    def _own_config(self) -> dict[str, object]:
-        return super()._own_config() | {"hidden_act": "relu2"}
+    def _family_config(self) -> dict[str, object]:
+        return super()._family_config() | {"hidden_act": "relu2"}
 
 
 class OlmoeGguf(Architecture):
@@ -198,7 +198,7 @@ class OlmoeGguf(Architecture):
 
     model_type = "olmoe"
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         own = self._expert_fields("num_experts", "num_experts_per_tok", "intermediate_size")
         return own | {"norm_topk_prob": False}
 
@@ -218,7 +218,7 @@ class GptOssGguf(Architecture):
         }
     )
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         kinds = ("sliding_attention", "full_attention")
         return {
             **self._expert_fields("num_local_experts", "num_experts_per_tok", "intermediate_size"),
@@ -236,10 +236,10 @@ class Ernie45MoeGguf(Ernie45Gguf):
 
     model_type = "ernie4_5_moe"
 
-    def _own_config(self) -> dict[str, object]:
-        experts = [n for n in range(self._main_blocks) if self._block_has(n, "ffn_gate_inp.weight")]
+    def _family_config(self) -> dict[str, object]:
+        experts = [n for n in range(self._main_blocks) if self._layer_has(n, "ffn_gate_inp.weight")]
         return {
-            **super()._own_config(),
+            **super()._family_config(),
             **self._expert_fields("moe_num_experts", "moe_k", "moe_intermediate_size"),
             "moe_num_shared_experts": self._metadata.count("expert_shared_count", 0),
             "moe_layer_start_index": min(experts, default=0),
@@ -254,12 +254,12 @@ class MiniMaxM2Gguf(Architecture):
     model_type = "minimax_m2"
     rotates_whole_heads = False
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         self._check_sigmoid()
         return {
             **self._expert_fields("num_local_experts", "num_experts_per_tok", "intermediate_size"),
             "rotary_dim": self._rotary_dim(),
-            "use_qk_norm": self._any_block_has("attn_q_norm.weight"),
+            "use_qk_norm": self._any_layer_has("attn_q_norm.weight"),
         }
 
 
@@ -273,12 +273,12 @@ class HunyuanMoeGguf(HunyuanGguf):
         | {f"ffn_{part}_shexp": f"mlp.shared_mlp.{part}_proj" for part in ("gate", "up", "down")}
     )
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         return {
             **self._expert_fields("num_experts", "moe_topk", "moe_intermediate_size"),
             "num_shared_expert": self._metadata.count("expert_shared_count", 1),
-            "use_mixed_mlp_moe": self._any_block_has("ffn_up_shexp.weight"),
-            "use_qk_norm": self._any_block_has("attn_q_norm.weight"),
+            "use_mixed_mlp_moe": self._any_layer_has("ffn_up_shexp.weight"),
+            "use_qk_norm": self._any_layer_has("attn_q_norm.weight"),
             "use_cla": False,
             "cla_share_factor": 1,
         }
@@ -293,7 +293,7 @@ class Qwen3MoeGguf(Architecture):
 
     model_type = "qwen3_moe"
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         return {
             **self._expert_fields("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "norm_topk_prob": True,
@@ -309,7 +309,7 @@ class Qwen2MoeGguf(Architecture):
     changes: ClassVar[Mapping[str, Change]] = {"ffn_gate_inp_shexp.weight": "add first axis"}
     names = NAMES | ONE_SHARED
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         return {
             **self._expert_fields("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "shared_expert_intermediate_size": self._output_size("ffn_up_shexp.weight"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlx_engine.loading.gguf.file import read_gguf
 from mlx_engine.loading.gguf.metadata import GgufMetadata
-from mlx_engine.loading.gguf.part import GgufPart, Placement, arrays_of_tensor
+from mlx_engine.loading.gguf.part import GgufPart, HfTensor, arrays_of_tensor
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 _NAMES = {
@@ -67,18 +67,20 @@ def read_gguf_tower(path: Path) -> GgufTower:
     }
     tensors = {}
     for name, stored in file.tensors.items():
-        for part in arrays_of_tensor(stored, Placement(_our_name(name)), None, file.half_type):
+        for part in arrays_of_tensor(
+            stored, HfTensor(_vision_tensor_name(name)), None, file.half_type
+        ):
             tensors[part.name] = part
     keys = {"image_mean": "clip.vision.image_mean", "image_std": "clip.vision.image_std"}
     processing: dict[str, object] = {
-        ours: _numbers(path, file.metadata, key) for ours, key in keys.items()
+        ours: _read_number_list(path, file.metadata, key) for ours, key in keys.items()
     }
     limits = {"min_pixels": "vision.image_min_pixels", "max_pixels": "vision.image_max_pixels"}
     processing |= {ours: count(key) for ours, key in limits.items() if metadata.has_key(key)}
     return GgufTower(config, processing, tensors)
 
 
-def _our_name(name: str) -> str:
+def _vision_tensor_name(name: str) -> str:
     """Translate a tensor's name; unknown ones stay, and have no place in the tower."""
     base, dot, kind = name.partition(".weight") if ".weight" in name else name.rpartition(".")
     block = _BLOCK.fullmatch(base)
@@ -87,7 +89,7 @@ def _our_name(name: str) -> str:
     return f"{_NAMES[base]}{dot}{kind}" if base in _NAMES else name
 
 
-def _numbers(path: Path, metadata: Mapping[str, object], key: str) -> list[float] | None:
+def _read_number_list(path: Path, metadata: Mapping[str, object], key: str) -> list[float] | None:
     values = metadata.get(key)
     if values is None:
         return None

@@ -12,7 +12,7 @@ from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 from mlx_engine.loading.arrays import Progress, Stop
 from mlx_engine.loading.gguf.header import BlockType, map_file, release_pages
 from mlx_engine.loading.gguf.part import KEPT_SCALES, PLANS, GgufPart
-from mlx_engine.loading.gguf.repack import NotNumbersError, map_row_tiles, repack
+from mlx_engine.loading.gguf.repack import NotFiniteError, map_row_tiles, repack
 from mlx_engine.values.errors import BadModelFile, LoadStopped
 
 Bytes = NDArray[np.uint8]
@@ -49,7 +49,7 @@ def load_gguf_arrays(
             arrays |= _load_weight(
                 key, part, files[part.file], half or _HALVES[part.half], check_stop
             )
-        except NotNumbersError as error:
+        except NotFiniteError as error:
             raise BadModelFile(
                 "{file}: {name} holds values that are not numbers. The file is "
                 "damaged: get it again.",
@@ -66,7 +66,7 @@ def load_gguf_arrays(
 def _load_weight(
     key: str, part: GgufPart, data: mmap, half: mx.Dtype, check_stop: Callable[[], None]
 ) -> dict[str, mx.array]:
-    """Load a weight, its scales and biases from a mapped GGUF file. Raises NotNumbersError."""
+    """Load a weight, its scales and biases from a mapped GGUF file. Raises NotFiniteError."""
     if part.plan.storage == "dense":
         return {key: _load_unquantised(part, data, half)}
     rows, kind = _select_rows(part.stored.rows_as_bytes(data), part), part.stored.type
@@ -116,11 +116,11 @@ def _float32_values(rows: Bytes, kind: BlockType) -> mx.array:
 
 
 def _check_scales(rows: NDArray[np.uint8], kind: BlockType) -> None:
-    """Raise NotNumbersError unless all float16 scales in rows of GGUF blocks are finite."""
+    """Raise NotFiniteError unless all float16 scales in rows of GGUF blocks are finite."""
     blocks = rows.reshape(-1, kind.nbytes)
     for at in KEPT_SCALES[kind.name]:
         if not np.isfinite(np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2")).all():
-            raise NotNumbersError
+            raise NotFiniteError
 
 
 def _multiply_by_scale(values: mx.array, factor: mx.array) -> mx.array:
@@ -152,10 +152,10 @@ def _load_unquantised(part: GgufPart, data: mmap, half: mx.Dtype) -> mx.array:
         with np.errstate(over="ignore"):  # infinities are refused below
             values = values.astype(np.float32)
     if kind != "BF16" and not np.isfinite(values).all():
-        raise NotNumbersError
+        raise NotFiniteError
     if is_log:
         wide = values.astype(np.float64)
-        values = _log(wide if place.change == "log" else -wide)
+        values = _checked_logarithm(wide if place.change == "log" else -wide)
     array = mx.array(np.ascontiguousarray(values).reshape(part.unpacked_shape))
     if kind == "BF16":
         array = array.view(mx.bfloat16)
@@ -176,11 +176,11 @@ def _scale_factor(part: GgufPart) -> mx.array | None:
     values = raw.view("<f4").reshape(-1) if stored.type.name == "F32" else np.empty(0)
     each = len(shape) == 3 and values.size == shape[0]
     if not (each or values.size == 1) or not np.isfinite(values).all():
-        raise NotNumbersError
+        raise NotFiniteError
     return mx.array(values.reshape(-1, 1, 1) if each else values)
 
 
-def _log(values: NDArray[np.float64]) -> NDArray[np.generic]:
+def _checked_logarithm(values: NDArray[np.float64]) -> NDArray[np.generic]:
     if not (values > 0).all():
-        raise NotNumbersError
+        raise NotFiniteError
     return np.log(values).astype(np.float32)

@@ -17,7 +17,7 @@ from mlx_engine.models.weights import Part
 class BlockChoice(Protocol):
     """Scores of a block's row, given the token before it."""
 
-    def scores(self, logits: mx.array, state: mx.array, previous: mx.array) -> mx.array:
+    def rescore_logits(self, logits: mx.array, state: mx.array, previous: mx.array) -> mx.array:
         """Logits [1, V], the row's state [1, H], the token before, int [1] -> scores [1, V]."""
 
     def confidence(self, state: mx.array, previous: mx.array) -> mx.array | None:
@@ -34,7 +34,7 @@ class CandidateSelector(BlockChoice):
     def __init__(self, part: Part, candidates: int) -> None:
         self._candidates = candidates
         books = (part.matrix(name) for name in ("predecessor_codebook", "successor_codebook"))
-        self._before, self._after = (Embedding.of(b, b.dtype, part.kernels) for b in books)
+        self._before, self._after = (Embedding.from_matrix(b, b.dtype, part.kernels) for b in books)
         self._project = Linear.read(part, "hidden_projection")
 
     @staticmethod
@@ -47,7 +47,7 @@ class CandidateSelector(BlockChoice):
         }
 
     @override
-    def scores(self, logits: mx.array, state: mx.array, previous: mx.array) -> mx.array:
+    def rescore_logits(self, logits: mx.array, state: mx.array, previous: mx.array) -> mx.array:
         best = mx.argpartition(logits, -self._candidates, axis=-1)[:, -self._candidates :]
         pair = (self._before(previous) * self._project(state)).astype(mx.float32)
         edges = (pair[:, None] * self._after(best)).sum(axis=-1)
@@ -69,7 +69,7 @@ class MarkovHead(BlockChoice):
 
     def __init__(self, part: Part, *, has_confidence: bool, joined: bool) -> None:
         first = part.matrix("markov_head.markov_w1")
-        self._first = Embedding.of(first, first.dtype, part.kernels)
+        self._first = Embedding.from_matrix(first, first.dtype, part.kernels)
         self._second = Linear.read(part, "markov_head.markov_w2")
         self._sure = Linear.read(part, "confidence_head.proj") if has_confidence else None
         self._joined = joined
@@ -90,7 +90,7 @@ class MarkovHead(BlockChoice):
         return made
 
     @override
-    def scores(self, logits: mx.array, state: mx.array, previous: mx.array) -> mx.array:
+    def rescore_logits(self, logits: mx.array, state: mx.array, previous: mx.array) -> mx.array:
         del state
         return logits + self._second(self._first(previous)).astype(mx.float32)
 

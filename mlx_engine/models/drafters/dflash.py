@@ -28,7 +28,7 @@ from mlx_engine.models.drafters.target import (
     DraftTarget,
     DraftVocabulary,
     FeatureDrafter,
-    Pick,
+    TokenPick,
     check_widths,
 )
 from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm, RotaryEmbedding
@@ -41,7 +41,7 @@ LONGEST_BLOCK = 15
 ContextCache = AttentionCache | WindowCache
 
 
-class _Taps(NamedTuple):
+class _ConvolutionTaps(NamedTuple):
     """Rows [1, T, H] before a layer, and the dynamic taps [1, T, K, G] of its result."""
 
     rows: mx.array
@@ -60,16 +60,16 @@ class _Convolution:
         self._base = part.vector("base_kernel")
         self._taps = Linear.read(part, "kernel_projection")
 
-    def prepare(self, x: mx.array) -> _Taps:
+    def compute_taps(self, x: mx.array) -> _ConvolutionTaps:
         """Convolve normed rows [1, T, H]; also return their dynamic taps for `finish`."""
         taps = self._taps(x).reshape(1, x.shape[1], 2, self._sizes.taps, -1)
-        return _Taps(self._run(x, taps[:, :, 0], self._base[0]), taps[:, :, 1])
+        return _ConvolutionTaps(self._convolve(x, taps[:, :, 0], self._base[0]), taps[:, :, 1])
 
-    def finish(self, x: mx.array, taps: mx.array) -> mx.array:
+    def apply_taps(self, x: mx.array, taps: mx.array) -> mx.array:
         """Convolve the layer's output rows [1, T, H]."""
-        return self._run(x, taps, self._base[1])
+        return self._convolve(x, taps, self._base[1])
 
-    def _run(self, x: mx.array, dynamic: mx.array, base: mx.array) -> mx.array:
+    def _convolve(self, x: mx.array, dynamic: mx.array, base: mx.array) -> mx.array:
         rows, group = x.shape[1], self._sizes.group
         padded = mx.pad(x, [(0, 0), (self._sizes.taps - 1, 0), (0, 0)])
         made = mx.zeros_like(x).reshape(1, rows, -1, group)
@@ -105,7 +105,7 @@ class _Layer:
             ends = (part.subpart(name) for name in ("attention_conv", "mlp_conv"))
             self._convolutions = [_Convolution(end, sizes.convolution) for end in ends]
 
-    def remember(self, context: mx.array, cache: ContextCache) -> None:
+    def append_features(self, context: mx.array, cache: ContextCache) -> None:
         """Write keys and values of the target's states [1, T, H] to the cache, uncommitted."""
         cache.update_and_fetch(*self._keys_values(context, cache.length))
 
@@ -113,23 +113,23 @@ class _Layer:
         """Run a draft block [1, B, H] behind the cached tokens, whose rows stay uncommitted."""
         if self._convolutions is None:
             x = x + self._attend(self._norm(x), cache)
-            return self._feed_forward.add_to(x, self._second_norm(x))
+            return self._feed_forward.add_to_residual(x, self._second_norm(x))
         first, second = self._convolutions
-        rows, taps = first.prepare(self._norm(x))
-        x = x + first.finish(self._attend(rows, cache), taps)
-        rows, taps = second.prepare(self._second_norm(x))
-        return x + second.finish(self._feed_forward(rows), taps)
+        rows, taps = first.compute_taps(self._norm(x))
+        x = x + first.apply_taps(self._attend(rows, cache), taps)
+        rows, taps = second.compute_taps(self._second_norm(x))
+        return x + second.apply_taps(self._feed_forward(rows), taps)
 
     def _attend(self, x: mx.array, cache: ContextCache) -> mx.array:
         rows, start = x.shape[1], cache.length
-        queries = self._query_norm(self._by_head(self._queries(x), self._sizes.heads))
+        queries = self._query_norm(self._split_heads(self._queries(x), self._sizes.heads))
         queries = self._rotate(queries.transpose(0, 2, 1, 3), start)
         seen = cache.write(*self._keys_values(x, start))
         attended = mx.fast.scaled_dot_product_attention(
             queries,
             *seen,
             scale=self._sizes.key_dim**-0.5,
-            mask=self._mask(rows, start, seen.keys.shape[2] - rows),
+            mask=self._attention_mask(rows, start, seen.keys.shape[2] - rows),
             sinks=None if self._sinks is None else self._sinks.astype(x.dtype),
         )
         return self._out(attended.transpose(0, 2, 1, 3).reshape(1, rows, -1))
@@ -137,14 +137,14 @@ class _Layer:
     def _keys_values(self, x: mx.array, start: int) -> KeysValues:
         """Keys and values [1, heads, T, size] of states [1, T, H], the first at `start`."""
         kept = self._sizes.kv_heads
-        keys = self._key_norm(self._by_head(self._keys(x), kept)).transpose(0, 2, 1, 3)
-        values = self._by_head(self._values(x), kept).transpose(0, 2, 1, 3)
+        keys = self._key_norm(self._split_heads(self._keys(x), kept)).transpose(0, 2, 1, 3)
+        values = self._split_heads(self._values(x), kept).transpose(0, 2, 1, 3)
         return KeysValues(self._rotate(keys, start), values)
 
-    def _by_head(self, x: mx.array, heads: int) -> mx.array:
+    def _split_heads(self, x: mx.array, heads: int) -> mx.array:
         return x.reshape(1, x.shape[1], heads, self._sizes.key_dim)
 
-    def _mask(self, rows: int, start: int, context_rows: int) -> mx.array | None:
+    def _attention_mask(self, rows: int, start: int, context_rows: int) -> mx.array | None:
         """Attention mask of window and causality, bool [rows, shown + rows]; None: all is seen."""
         if self._window is None and not self._causal:
             return None
@@ -180,10 +180,10 @@ class DFlash(FeatureDrafter):
         self.limit = min(LONGEST_BLOCK, sizes.drafts)
         self._embed: Callable[[mx.array], mx.array] = target.embed
         self.target = target.with_layer_outputs(sizes.layers, origin)
-        part = Part(table, "", sizes.tensors(table.names))
+        part = Part(table, "", sizes.tensors(table.untaken_names))
         if "embed_tokens.weight" in part:
             own = part.matrix("embed_tokens")
-            self._embed = Embedding.of(own, own.dtype, part.kernels)
+            self._embed = Embedding.from_matrix(own, own.dtype, part.kernels)
         self._fc = Linear.read(part, "fc")
         self._join_norm = Norm.read(part, "hidden_norm", sizes.eps)
         self._layers = [
@@ -196,8 +196,8 @@ class DFlash(FeatureDrafter):
         self.arrays = (*table.taken_arrays, *self._tokens.arrays)
 
     @override
-    def check_values(self) -> None:
-        self._tokens.check()
+    def check_tensor_values(self) -> None:
+        self._tokens.check_token_map()
 
     @override
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
@@ -207,11 +207,11 @@ class DFlash(FeatureDrafter):
         )  # fmt: skip
 
     @override
-    def remember(self, features: mx.array, caches: LayerCaches) -> None:
+    def append_features(self, features: mx.array, caches: LayerCaches) -> None:
         context = self._join_norm(self._fc(features))
         for layer, cache in zip(self._layers, caches.layers, strict=True):
             assert isinstance(cache, AttentionCache | WindowCache)
-            layer.remember(context, cache)
+            layer.append_features(context, cache)
         caches.commit(features.shape[1])
 
     def draft(
@@ -220,21 +220,21 @@ class DFlash(FeatureDrafter):
         hidden: mx.array | None,
         caches: LayerCaches,
         depth: int,
-        pick: Pick,
+        pick: TokenPick,
     ) -> int:
         """Draft `depth` tokens in one pass; returns 1, the number of passes. `hidden` is unused."""
         del hidden
-        states = self.block(token, caches)[:, :depth]
+        states = self.draft_block_states(token, caches)[:, :depth]
         logits, before = self._row_logits(states).squeeze(0), token
         for row in range(depth):
             scores, sure = logits[row : row + 1], None
             if self._choice is not None:
-                scores = self._choice.scores(scores, states[:, row], before)
+                scores = self._choice.rescore_logits(scores, states[:, row], before)
                 sure = self._choice.confidence(states[:, row], before)
-            before = pick(self._tokens.spread(scores), sure)
+            before = pick(self._tokens.scatter_logits(scores), sure)
         return 1
 
-    def block(self, token: mx.array, caches: LayerCaches) -> mx.array:
+    def draft_block_states(self, token: mx.array, caches: LayerCaches) -> mx.array:
         """Run the newest token, int [1], and masks; returns the drafts' states [1, drafts, H].
 
         Always a whole block, as the model was trained, however few tokens are wanted.
@@ -250,7 +250,7 @@ class DFlash(FeatureDrafter):
 
     def logits(self, states: mx.array) -> mx.array:
         """Float32 logits [1, T, V] of draft states [1, T, H], -inf for what cannot be drafted."""
-        return self._tokens.spread(self._row_logits(states))
+        return self._tokens.scatter_logits(self._row_logits(states))
 
     def _row_logits(self, states: mx.array) -> mx.array:
         """Float32 logits of the output head's rows: the target's, or the draft model's own."""

@@ -152,8 +152,8 @@ class DFlashConfig:
             if fields.has("final_logit_softcapping")
             else None,
             sinks=fields.flag("attention_sink_bias", default=False),
-            convolution=_convolution(fields, hidden),
-            choice=_markov(fields) if is_dspark else _selector(fields, vocabulary),
+            convolution=_convolution_sizes(fields, hidden),
+            choice=_markov_head_sizes(fields) if is_dspark else _selector_sizes(fields, vocabulary),
         )
 
     def tensors(self, present: Collection[str] = ()) -> layer_specs.Shapes:
@@ -188,23 +188,23 @@ class DFlashConfig:
         return made
 
 
-def _convolution(fields: ConfigFields, hidden: int) -> ConvolutionSizes | None:
+def _convolution_sizes(fields: ConfigFields, hidden: int) -> ConvolutionSizes | None:
     if not fields.has("conv_kernel_size"):
         return None
     taps, group = fields.count("conv_kernel_size", maximum=64), fields.count("conv_group_size")
     if hidden % group:
-        raise fields.wrong("conv_group_size", group, f"a divisor of {hidden}")
+        raise fields.bad_field("conv_group_size", group, f"a divisor of {hidden}")
     return ConvolutionSizes(taps, group)
 
 
-def _selector(fields: ConfigFields, vocabulary: int) -> SelectorSizes | None:
+def _selector_sizes(fields: ConfigFields, vocabulary: int) -> SelectorSizes | None:
     if not fields.has("selector_rank"):
         return None
     rank = fields.count("selector_rank", maximum=2**14)
     return SelectorSizes(rank, fields.count("selector_top_k", maximum=vocabulary))
 
 
-def _markov(fields: ConfigFields) -> MarkovSizes | None:
+def _markov_head_sizes(fields: ConfigFields) -> MarkovSizes | None:
     rank = fields.count("markov_rank", 256, minimum=0, maximum=2**14)
     if not rank:
         fields.require({"enable_confidence_head": False})

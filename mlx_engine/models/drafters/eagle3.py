@@ -74,7 +74,7 @@ class Eagle3Config:
         size = fields.count("head_dim", max(1, hidden // heads))
         vocabulary = fields.count("vocab_size")
         return Eagle3Config(
-            layers=_layers(flat, target_layers, origin),
+            layers=_feature_layer_numbers(flat, target_layers, origin),
             hidden=hidden,
             target_hidden=fields.count("target_hidden_size", hidden),
             attention=layer_specs.AttentionSpec(
@@ -103,7 +103,7 @@ class Eagle3Config:
         }
 
 
-def _layers(flat: Mapping[str, object], count: int, origin: str) -> tuple[int, ...]:
+def _feature_layer_numbers(flat: Mapping[str, object], count: int, origin: str) -> tuple[int, ...]:
     """Numbers of the target's layers whose outputs EAGLE-3 reads, -1 for the embedding.
 
     SpecForge and SGLang number outputs, in `eagle_config`; vLLM, and so the speculators form,
@@ -136,8 +136,8 @@ class _Layer:
         normed = self._state_norm(state)
         residual = normed if self._is_normed else state
         joined = mx.concatenate([self._embedding_norm(embedded), normed], axis=-1)
-        x = self._attention.out_proj(residual, self._attention.mix(joined, cache, Masks()))
-        return self._feed_forward.add_to(x, self._second_norm(x))
+        x = self._attention.out_proj(residual, self._attention.mix_tokens(joined, cache, Masks()))
+        return self._feed_forward.add_to_residual(x, self._second_norm(x))
 
 
 class Eagle3(FeatureReader):
@@ -176,9 +176,9 @@ class Eagle3(FeatureReader):
         table.check_all_used()
         self.arrays = (*table.taken_arrays, *self._tokens.arrays)
 
-    def check_values(self) -> None:
+    def check_tensor_values(self) -> None:
         """Raise BadModelFile if d2t maps a row of the output head to no token; reads d2t."""
-        self._tokens.check()
+        self._tokens.check_token_map()
 
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Create an empty KV cache for EAGLE-3's one layer."""
@@ -198,4 +198,4 @@ class Eagle3(FeatureReader):
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
         """Float32 logits [1, T, V] of EAGLE-3's states; -inf for tokens not in its output head."""
         logits = (output or self.mtp_output)(self._norm(hidden)).astype(mx.float32)
-        return self._tokens.spread(logits)
+        return self._tokens.scatter_logits(logits)

@@ -24,7 +24,7 @@ from mlx_engine.models.attention import KeyValueCache, Masks
 from mlx_engine.models.blocks import DecoderBlock
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.models.drafters.target import FeatureDrafter, FeatureModel, Pick, check_widths
+from mlx_engine.models.drafters.target import FeatureDrafter, FeatureModel, TokenPick, check_widths
 from mlx_engine.models.families.gemma4 import (
     FULL,
     SLIDING,
@@ -33,7 +33,7 @@ from mlx_engine.models.families.gemma4 import (
     layer_type_rope,
 )
 from mlx_engine.models.families.llama import plain_model
-from mlx_engine.models.layer_specs import AttentionSpec, FeedForwardSpec, Shapes, why_not_packed
+from mlx_engine.models.layer_specs import AttentionSpec, FeedForwardSpec, Shapes, why_16bit_cache
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.model_spec import AssistantLayers, BlockSpec, ModelSpec
 from mlx_engine.models.weights import Part, WeightTable
@@ -42,7 +42,7 @@ from mlx_engine.values.options import MAX_DEPTH, CacheBits
 from mlx_engine.values.words import Words
 
 
-class SharedLayer(NamedTuple):
+class SharedKvLayer(NamedTuple):
     """A target's layer whose keys and values Gemma 4's assistant reads, [1, heads, T, size].
 
     window: tokens that a query sees; the context length where it sees all.
@@ -57,7 +57,7 @@ class SharedLayer(NamedTuple):
         """Numbers that the layer's keys and values have for one token."""
         return 2 * self.heads * self.size
 
-    def by_head(self, rows: mx.array) -> KeysValues:
+    def split_keys_values(self, rows: mx.array) -> KeysValues:
         """Split rows [1, T, width] into keys and values, [1, heads, T, size] each."""
         parts = rows.reshape(1, rows.shape[1], 2, self.heads, self.size)
         return KeysValues(*parts.transpose(2, 0, 3, 1, 4))
@@ -101,8 +101,8 @@ class AssistantConfig:
             )
         types = fields.layer_types(FULL, SLIDING)
         if not types:
-            raise fields.wrong("layer_types", None, Words("the kind of every layer"))
-        blocks = [_block(fields, number, kind) for number, kind in enumerate(types)]
+            raise fields.bad_field("layer_types", None, Words("the kind of every layer"))
+        blocks = [_assistant_block_spec(fields, number, kind) for number, kind in enumerate(types)]
         vocabulary = fields.count("vocab_size")
         ordered = fields.flag("use_ordered_embeddings", default=False)
         centroids = fields.count("num_centroids", 2048) if ordered else 0
@@ -120,7 +120,7 @@ class AssistantConfig:
         return AssistantConfig(fields.count("backbone_hidden_size"), spec, centroids, chosen)
 
     @property
-    def attentions(self) -> tuple[AttentionSpec, ...]:
+    def attention_specs(self) -> tuple[AttentionSpec, ...]:
         """Attention spec of each block; with a window where it reads the target's sliding layer."""
         mixers = (block.mixer for block in self.spec.blocks)
         return tuple(mixer for mixer in mixers if isinstance(mixer, AttentionSpec))
@@ -142,7 +142,7 @@ class AssistantConfig:
         return made
 
 
-def _block(fields: ConfigFields, number: int, kind: str) -> BlockSpec:
+def _assistant_block_spec(fields: ConfigFields, number: int, kind: str) -> BlockSpec:
     layer = fields_of_layer(fields, number, kind)
     heads, size = layer.count("num_attention_heads"), layer.count("head_dim")
     attention = AttentionSpec(
@@ -163,9 +163,9 @@ def _block(fields: ConfigFields, number: int, kind: str) -> BlockSpec:
 class _MasksBehind(Masks):
     """Attention masks for a row after the cached tokens that is not written to the KV cache."""
 
-    def of(self, cache: KeyValueCache, rows: int) -> Mask:
+    def attention_mask(self, cache: KeyValueCache, rows: int) -> Mask:
         """Attention mask over the cached keys alone, without the rows themselves."""
-        mask = super().of(cache, rows)
+        mask = super().attention_mask(cache, rows)
         return mask[:, :-rows] if isinstance(mask, mx.array) else mask
 
 
@@ -188,9 +188,9 @@ class Gemma4Assistant(FeatureDrafter):
     ) -> None:
         """Build the draft model; layers: the target's whose keys and values it reads."""
         origin, spec = table.origin, sizes.spec
-        self.full, self.sliding = (_shared_layer(target.spec, number) for number in layers)
+        self.full, self.sliding = (_shared_kv_layer(target.spec, number) for number in layers)
         self._check_target(sizes, token_ordering, target, origin)
-        self.packed_cache = why_not_packed(self.full.size, self.sliding.size)
+        self.packed_cache = why_16bit_cache(self.full.size, self.sliding.size)
         self._sizes, self._origin = sizes, origin
         self._embed = target.scaled_embed
         self._token_ordering = token_ordering
@@ -217,7 +217,7 @@ class Gemma4Assistant(FeatureDrafter):
     ) -> None:
         """Raise BadModelFile where the assistant's config and clusters do not fit the target."""
         check_widths(sizes.target_hidden, sizes.spec.vocabulary, target, origin)
-        for attention in sizes.attentions:
+        for attention in sizes.attention_specs:
             kind, shared = (
                 ("full", self.full) if attention.window is None else ("sliding", self.sliding)
             )
@@ -237,7 +237,7 @@ class Gemma4Assistant(FeatureDrafter):
                 vocabulary=sizes.spec.vocabulary,
             )
 
-    def check_values(self) -> None:
+    def check_tensor_values(self) -> None:
         """Raise BadModelFile unless token_ordering has each token once; reads that tensor."""
         if self._token_ordering is None:
             return
@@ -254,12 +254,12 @@ class Gemma4Assistant(FeatureDrafter):
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         return LayerCaches([AttentionCache(bits), WindowCache(self.sliding.window, bits=bits)])
 
-    def remember(self, features: mx.array, caches: LayerCaches) -> None:
+    def append_features(self, features: mx.array, caches: LayerCaches) -> None:
         """Copy the target's keys and values [1, T, F] of both layers to the assistant's caches."""
         both = mx.split(features, [self.full.width], axis=-1)
         for cache, layer, rows in zip(caches.layers, (self.full, self.sliding), both, strict=True):
             assert isinstance(cache, AttentionCache | WindowCache)
-            cache.append(*layer.by_head(rows))
+            cache.append(*layer.split_keys_values(rows))
         caches.commit(features.shape[1])
 
     def draft(
@@ -268,7 +268,7 @@ class Gemma4Assistant(FeatureDrafter):
         hidden: mx.array | None,
         caches: LayerCaches,
         depth: int,
-        pick: Pick,
+        pick: TokenPick,
     ) -> int:
         """Draft `depth` tokens, in a pass each; returns the number of passes.
 
@@ -289,7 +289,7 @@ class Gemma4Assistant(FeatureDrafter):
         """
         masks, (full, sliding) = _MasksBehind(), caches.layers
         x = self._join(mx.concatenate([self._embed(token[None]), hidden], axis=-1))
-        for block, attention in zip(self._blocks, self._sizes.attentions, strict=True):
+        for block, attention in zip(self._blocks, self._sizes.attention_specs, strict=True):
             x = block(x, [full if attention.window is None else sliding], masks)
         return self._norm(x)
 
@@ -309,7 +309,7 @@ class Gemma4Assistant(FeatureDrafter):
         return logits[None]
 
 
-def _shared_layer(target: ModelSpec, number: int) -> SharedLayer:
+def _shared_kv_layer(target: ModelSpec, number: int) -> SharedKvLayer:
     mixer = target.blocks[number].mixer
     assert isinstance(mixer, AttentionSpec)
-    return SharedLayer(mixer.kv_heads, mixer.key_dim, mixer.window or target.context)
+    return SharedKvLayer(mixer.kv_heads, mixer.key_dim, mixer.window or target.context)

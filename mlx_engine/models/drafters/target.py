@@ -10,7 +10,7 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.models.contract import Headless, JointForward, Model
+from mlx_engine.models.contract import JointForward, Model, ModelWithoutMtp
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.models.vision.contract import PictureRows
 from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
@@ -22,7 +22,7 @@ hidden states, and features appended to each, [1, T, H + F].
 """
 
 
-class FeatureModel(Headless):
+class FeatureModel(ModelWithoutMtp):
     """A target model whose hidden states have features for a draft model appended; no MTP heads.
 
     The decode loop treats the wide states [1, T, H + F] as hidden states, so a token's features are
@@ -37,8 +37,8 @@ class FeatureModel(Headless):
         self.joint_forward = joint
         self.vocabulary = model.vocabulary
         self.hidden_size = model.hidden_size
-        self.plain_only, self.packed_cache = model.plain_only, model.packed_cache
-        self.output_rows, self.waits_for_tokens = model.output_rows, model.waits_for_tokens
+        self.why_no_drafts, self.packed_cache = model.why_no_drafts, model.packed_cache
+        self.output_matrix, self.why_no_lookahead = model.output_matrix, model.why_no_lookahead
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Create empty KV caches for the target model's trunk."""
@@ -54,16 +54,16 @@ class FeatureModel(Headless):
         """Float32 logits [1, T, V] of hidden states [1, T, H] or wide states [1, T, H + F]."""
         return self._model.logits(hidden[..., : self.hidden_size])
 
-    def widen(self) -> bool:
+    def switch_to_bfloat16(self) -> bool:
         """Have the target compute in bfloat16, if it computes in float16."""
-        return self._model.widen()
+        return self._model.switch_to_bfloat16()
 
     def features(self, hidden: mx.array) -> mx.array:
         """Cut the features [1, T, F] from wide states [1, T, H + F]."""
         return hidden[..., self.hidden_size :]
 
 
-class Pick(Protocol):
+class TokenPick(Protocol):
     """Picks the next token of a draft."""
 
     def __call__(self, logits: mx.array, probability: mx.array | None = None) -> mx.array:
@@ -86,7 +86,7 @@ class FeatureReader(ABC):
     arrays: Sequence[mx.array]
     packed_cache: Reason | None
 
-    def check_values(self) -> None:
+    def check_tensor_values(self) -> None:
         """Raise BadModelFile for tensor values out of range; reads the arrays."""
         return
 
@@ -104,7 +104,7 @@ class FeatureDrafter(FeatureReader):
         """Create the draft model's empty caches for features of the target's tokens."""
 
     @abstractmethod
-    def remember(self, features: mx.array, caches: LayerCaches) -> None:
+    def append_features(self, features: mx.array, caches: LayerCaches) -> None:
         """Append the target's features [1, T, F] to the draft model's caches, and commit them."""
 
     @abstractmethod
@@ -114,7 +114,7 @@ class FeatureDrafter(FeatureReader):
         hidden: mx.array | None,
         caches: LayerCaches,
         depth: int,
-        pick: Pick,
+        pick: TokenPick,
     ) -> int:
         """Draft `depth` tokens, each picked from logits [1, V]; returns the number of passes.
 
@@ -139,7 +139,7 @@ class SmallModel:
         self._read, self.share, self.why_not = read, share, why_not
 
     @cached_property
-    def opened(self) -> Model | FeatureReader:
+    def loaded_model(self) -> Model | FeatureReader:
         """The draft model in memory, read on first use. Raises EngineError."""
         return self._read()
 
@@ -175,7 +175,7 @@ class DraftTarget:
         return self.with_features(after)
 
 
-def draft_target(model: Model, origin: str) -> DraftTarget:
+def make_draft_target(model: Model, origin: str) -> DraftTarget:
     """Make the DraftTarget of a model; raises UnsupportedModel for one in mlx-lm's own classes."""
     if isinstance(model, Decoder):
 
@@ -215,7 +215,7 @@ class DraftVocabulary:
             numbers = mx.arange(d2t.shape[0], dtype=mx.int32)
             self._rows[numbers + d2t] = numbers
 
-    def check(self) -> None:
+    def check_token_map(self) -> None:
         """Raise BadModelFile if d2t maps a row of the output head to no token; reads d2t."""
         if self._d2t is None:
             return
@@ -230,7 +230,7 @@ class DraftVocabulary:
                 vocabulary=self._vocabulary,
             )
 
-    def spread(self, logits: mx.array) -> mx.array:
+    def scatter_logits(self, logits: mx.array) -> mx.array:
         """Logits [..., rows] -> [..., V] of the target's tokens, -inf for those without a row."""
         if self._rows is None:
             return logits

@@ -105,7 +105,7 @@ def indexer_spec(fields: ConfigFields, rope: RopeSpec) -> IndexerSpec:
     """Read a lightning indexer from a config; rope: as of the attention beside it."""
     size = fields.count("index_head_dim", 128)
     if size < rope.width:
-        raise fields.wrong("index_head_dim", size, f"at least qk_rope_head_dim={rope.width}")
+        raise fields.bad_field("index_head_dim", size, f"at least qk_rope_head_dim={rope.width}")
     fields.count("q_lora_rank")  # which indexers read
     return IndexerSpec(
         heads=fields.count("index_n_heads"),
@@ -138,7 +138,7 @@ def _indexer_kinds(fields: ConfigFields) -> tuple[str, ...]:
         shares = (max(layer - first, 0) % period for layer in range(fields.layers()))
         kinds = tuple("shared" if share else "full" for share in shares)
     if kinds[0] != "full":
-        raise fields.wrong("indexer_types", list(kinds), Words('"full" for the first layer'))
+        raise fields.bad_field("indexer_types", list(kinds), Words('"full" for the first layer'))
     return kinds
 
 
@@ -235,7 +235,7 @@ def routed_experts(fields: ConfigFields) -> ExpertsSpec:
     shared = inner * fields.count("n_shared_experts", 0, minimum=0)
     groups = fields.count("n_group", 1, maximum=count)
     if count % groups:
-        raise fields.wrong("n_group", groups, f"a divisor of the {count} experts")
+        raise fields.bad_field("n_group", groups, f"a divisor of the {count} experts")
     kept = fields.count("topk_group", 1, maximum=groups)
     return ExpertsSpec(
         count=count,

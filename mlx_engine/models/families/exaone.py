@@ -13,7 +13,7 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.deepseek_v3 import routed_experts
 from mlx_engine.models.families.llama import (
     Olmo2,
-    default_windows,
+    interleaved_windows,
     plain_attention,
     plain_feed_forward,
     plain_model,
@@ -65,11 +65,11 @@ def _attention_specs(fields: ConfigFields) -> list[AttentionSpec]:
     The head's type is read from `mtp_layer_types`, or from `layer_types` behind the trunk's layers,
     else it is the first layer's.
     """
-    slides, windows = replace(plain_attention(fields), qk_norm="head"), default_windows(fields)
+    slides, windows = replace(plain_attention(fields), qk_norm="head"), interleaved_windows(fields)
     full = replace(slides, rope=None) if fields.window_size() else slides
     listed = fields.strings("layer_types")
     last = (fields.strings("mtp_layer_types") or listed[fields.layers() :] or listed)[:1]
-    windows += default_windows(fields.with_values(num_hidden_layers=1, layer_types=list(last)))
+    windows += interleaved_windows(fields.with_values(num_hidden_layers=1, layer_types=list(last)))
     return [replace(slides, window=window) if window else full for window in windows]
 
 
@@ -78,6 +78,6 @@ def _expert_layers(fields: ConfigFields) -> tuple[bool, ...]:
     kinds, flags = fields.strings("mlp_layer_types"), fields.flags("is_moe_layer")
     listed = tuple(kind == "sparse" for kind in kinds) or flags
     if listed and len(listed) < layers:
-        raise fields.wrong("mlp_layer_types", list(kinds), Words("a kind for each layer"))
+        raise fields.bad_field("mlp_layer_types", list(kinds), Words("a kind for each layer"))
     first = fields.count("first_k_dense_replace", 1, minimum=0)
     return listed[:layers] or tuple(layer >= first for layer in range(layers))

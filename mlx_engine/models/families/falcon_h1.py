@@ -49,27 +49,27 @@ class MupFactors:
     def read(fields: ConfigFields) -> MupFactors:
         """Read Falcon-H1's muP multipliers from a config; absent ones are 1."""
 
-        def factor(name: str) -> float:
+        def mup_factor(name: str) -> float:
             return fields.number(f"{name}_multiplier", 1.0)
 
-        def listed(name: str, count: int) -> tuple[float, ...]:
+        def mup_factor_list(name: str, count: int) -> tuple[float, ...]:
             values = fields.numbers(name) or (1.0,) * count
             if len(values) != count or min(values) <= 0:
-                raise fields.wrong(name, list(values), f"a list of {count} numbers above 0")
+                raise fields.bad_field(name, list(values), f"a list of {count} numbers above 0")
             return values
 
-        gate, down = listed("mlp_multipliers", 2)
+        gate, down = mup_factor_list("mlp_multipliers", 2)
         return MupFactors(
-            embedding=factor("embedding"),
-            logits=factor("lm_head"),
-            attention_in=factor("attention_in"),
-            attention_out=factor("attention_out"),
-            key=factor("key"),
-            ssm_in=factor("ssm_in"),
-            ssm_out=factor("ssm_out"),
+            embedding=mup_factor("embedding"),
+            logits=mup_factor("lm_head"),
+            attention_in=mup_factor("attention_in"),
+            attention_out=mup_factor("attention_out"),
+            key=mup_factor("key"),
+            ssm_in=mup_factor("ssm_in"),
+            ssm_out=mup_factor("ssm_out"),
             gate=gate,
             down=down,
-            parts=listed("ssm_multipliers", 5),
+            parts=mup_factor_list("ssm_multipliers", 5),
         )
 
 
@@ -103,14 +103,17 @@ class FalconH1(NativeFamily):
             logit_scale=factors.logits / factors.embedding if tied else 1.0,
         )
 
-    def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
+    def convert_stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
         """Return the trunk's tensors with Falcon-H1's muP factors folded into matrices and biases.
 
         Raises UnsupportedModel for quantised matrices without scales.
         """
-        factors, made = MupFactors.read(ConfigFields(self.config, self.origin)), super().stored(raw)
-        of_matrices, of_biases = self._matrix_factors(factors), self._bias_factors(factors)
-        is_bare = not self._already_scaled(raw, of_matrices)
+        factors, made = (
+            MupFactors.read(ConfigFields(self.config, self.origin)),
+            super().convert_stored(raw),
+        )
+        of_matrices, of_biases = self._matrix_mup_factors(factors), self._bias_mup_factors(factors)
+        is_bare = not self._has_mup_factors(raw, of_matrices)
         for name, array in made.items():
             base, _, kind = name.rpartition(".")
             part = ".".join(base.split(".")[-2:])
@@ -120,7 +123,7 @@ class FalconH1(NativeFamily):
                 made[name] = self._scaled_matrix(name, array, of_matrices[part], raw)
         return made
 
-    def _already_scaled(self, raw: Mapping[str, mx.array], factors: Mapping[str, Factor]) -> bool:
+    def _has_mup_factors(self, raw: Mapping[str, mx.array], factors: Mapping[str, Factor]) -> bool:
         """Whether the files' matrices include their muP factors, as mlx-lm's converter leaves them.
 
         That converter also transposes the convolutions; others transpose them without scaling.
@@ -147,7 +150,7 @@ class FalconH1(NativeFamily):
         sizes = []
         for name in means:
             matrix = table.take_matrix(name, *shapes[f"{name}.weight"])
-            rows = mx.arange(0, matrix.outputs, max(1, matrix.outputs // _ROWS_LOOKED_AT))
+            rows = mx.arange(0, matrix.output_size, max(1, matrix.output_size // _ROWS_LOOKED_AT))
             square = float(mx.square(Embedding(matrix, mx.float32)(rows)).mean())
             sizes.append(math.log(max(square, _LEAST)) / 2)
         return linear_regression(list(map(math.log, means.values())), sizes).slope > _LEAST_SLOPE
@@ -170,7 +173,7 @@ class FalconH1(NativeFamily):
             )
         return _multiply(array, factor)
 
-    def _matrix_factors(self, factors: MupFactors) -> dict[str, Factor]:
+    def _matrix_mup_factors(self, factors: MupFactors) -> dict[str, Factor]:
         """muP factors of matrices, by the last two parts of their names."""
         rows = self._in_proj_row_factors(factors)
         return {
@@ -185,7 +188,7 @@ class FalconH1(NativeFamily):
             "mlp.down_proj": factors.down,
         }
 
-    def _bias_factors(self, factors: MupFactors) -> dict[str, Factor]:
+    def _bias_mup_factors(self, factors: MupFactors) -> dict[str, Factor]:
         """muP factors of biases, by the last two parts of their names; the layer scales again."""
         return {
             "self_attn.v_proj": 1 / factors.attention_in,
@@ -200,7 +203,7 @@ class FalconH1(NativeFamily):
         spec = self.spec.blocks[0].second_mixer
         assert isinstance(spec, Mamba2Spec)
         shared = spec.groups * spec.state
-        sizes = (spec.inner, spec.inner, shared, shared, spec.heads)
+        sizes = (spec.inner_width, spec.inner_width, shared, shared, spec.heads)
         pairs = zip(factors.parts, sizes, strict=True)
         return tuple(factor for factor, size in pairs for _ in range(size))
 

@@ -33,7 +33,7 @@ class Gemma3(NativeFamily):
     }
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        full = replace(_attention(fields), qk_norm="head")
+        full = replace(_attention_spec(fields), qk_norm="head")
         base = fields.number("rope_local_base_freq", 10000.0)
         local = local_rope(fields, full.key_dim, base)
         return _gemma_model(fields, full, replace(full, rope=local), logit_cap(fields))
@@ -44,21 +44,21 @@ class Gemma2(Gemma3):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         caps = (("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0))
-        scores, logits = (_soft_cap(fields, name, default) for name, default in caps)
-        mixer = replace(_attention(fields), cap=scores)
+        scores, logits = (_attention_soft_cap(fields, name, default) for name, default in caps)
+        mixer = replace(_attention_spec(fields), cap=scores)
         return _gemma_model(fields, mixer, mixer, logits)
 
 
 def logit_cap(fields: ConfigFields) -> float:
     """Read the soft cap of logits from a config of Gemma 3 or 4; 0 for none, the default."""
-    return _soft_cap(fields, "final_logit_softcapping", 0.0)
+    return _attention_soft_cap(fields, "final_logit_softcapping", 0.0)
 
 
-def _soft_cap(fields: ConfigFields, name: str, default: float) -> float:
-    return fields.non_negative(name) if name in fields else default
+def _attention_soft_cap(fields: ConfigFields, name: str, default: float) -> float:
+    return fields.non_negative_number(name) if name in fields else default
 
 
-def _attention(fields: ConfigFields) -> AttentionSpec:
+def _attention_spec(fields: ConfigFields) -> AttentionSpec:
     scale = fields.number("query_pre_attn_scalar", 256.0) ** -0.5
     return replace(plain_attention(fields, bias="attention_bias"), scale=scale)
 

@@ -62,15 +62,15 @@ class Gemma4(NativeFamily):
     }
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        windows = _windows(fields)
+        windows = _layer_windows(fields)
         sources = _kv_source_layers(fields, windows)
         width = fields.count("hidden_size_per_layer_input", 0, minimum=0)
         blocks = [
             BlockSpec(
-                _attention(fields, number, window, sources[number]),
-                _feed_forward(fields, is_shared=sources[number] is not None),
+                _attention_spec(fields, number, window, sources[number]),
+                _feed_forward_spec(fields, is_shared=sources[number] is not None),
                 norms="both",
-                experts=_experts(fields),
+                experts=_experts_spec(fields),
                 per_layer_width=width,
                 scaled=True,
             )
@@ -84,10 +84,10 @@ class Gemma4(NativeFamily):
             assistant_layers=_assistant_layers(windows, sources),
         )
 
-    def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort tensors; keys and values of layers that read an earlier layer's are skipped."""
         unread = {name for name in raw if self._is_unused_tensor(name)}
-        parts = super().split({n: raw[n] for n in raw if n not in unread}, origin)
+        parts = super().split_tensors({n: raw[n] for n in raw if n not in unread}, origin)
         return replace(parts, skipped=parts.skipped | {name: raw[name] for name in unread})
 
     def _is_unused_tensor(self, name: str) -> bool:
@@ -97,7 +97,7 @@ class Gemma4(NativeFamily):
         return (reads_others and is_key_value_tensor(bare)) or is_clipping_limit(bare)
 
 
-def _windows(fields: ConfigFields) -> list[int | None]:
+def _layer_windows(fields: ConfigFields) -> list[int | None]:
     """Sliding window of each layer in tokens; None for full attention, as in the last one."""
     window = fields.count("sliding_window", 512)
     windows = fields.layer_windows(window, lambda layer: (layer + 1) % 6 != 0)
@@ -111,11 +111,11 @@ def _kv_source_layers(fields: ConfigFields, windows: Sequence[int | None]) -> li
     last = {window: number for number, window in enumerate(windows[: layers - shared])}
     if shared and not last.keys() >= {*windows}:
         wanted = Words("a number that leaves a layer of each kind its own keys")
-        raise fields.wrong(key, shared, wanted)
+        raise fields.bad_field(key, shared, wanted)
     return [None] * (layers - shared) + [last[window] for window in windows[layers - shared :]]
 
 
-def _attention(
+def _attention_spec(
     fields: ConfigFields, number: int, window: int | None, kv_layer: int | None
 ) -> AttentionSpec:
     kind = FULL if window is None else SLIDING
@@ -173,12 +173,12 @@ def layer_type_rope(fields: ConfigFields, head: int, kind: str) -> RopeSpec:
     given = fields.section(key)
     if given is None or given.section(kind) is None:
         wanted = Words("an object for each kind of layer")
-        raise fields.wrong(key, f"{kind}: null", wanted)
+        raise fields.bad_field(key, f"{kind}: null", wanted)
     outer = ("rope_theta", "rope_scaling", "partial_rotary_factor")
     return rope_spec(fields.with_values(**dict.fromkeys(outer)), head, kind=kind)
 
 
-def _feed_forward(fields: ConfigFields, *, is_shared: bool) -> FeedForwardSpec:
+def _feed_forward_spec(fields: ConfigFields, *, is_shared: bool) -> FeedForwardSpec:
     """Dense feed-forward spec; may be twice as wide in layers that share another layer's keys."""
     is_wide = is_shared and fields.flag("use_double_wide_mlp", default=False)
     inner = fields.count("intermediate_size") * (2 if is_wide else 1)
@@ -189,7 +189,7 @@ def _activation(fields: ConfigFields) -> Activation:
     return read_activation(fields, "gelu_pytorch_tanh", "hidden_activation")
 
 
-def _experts(fields: ConfigFields) -> ExpertsSpec | None:
+def _experts_spec(fields: ConfigFields) -> ExpertsSpec | None:
     if not fields.flag("enable_moe_block", default=False):
         return None
     count = fields.count("num_experts", maximum=2**16)
@@ -207,7 +207,7 @@ def _per_layer_inputs(fields: ConfigFields, width: int) -> PerLayerInputsSpec | 
     key, vocabulary = "vocab_size_per_layer_input", fields.count("vocab_size")
     rows = fields.count(key)
     if rows < vocabulary:
-        raise fields.wrong(key, rows, f"at least vocab_size={vocabulary}")
+        raise fields.bad_field(key, rows, f"at least vocab_size={vocabulary}")
     return PerLayerInputsSpec(rows, width)
 
 

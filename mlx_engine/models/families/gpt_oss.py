@@ -14,7 +14,7 @@ from mlx_engine.models.families.llama import plain_attention, plain_model
 from mlx_engine.models.layer_specs import ExpertsSpec, FeedForwardSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
-from mlx_engine.models.tensor_recipes import Form, Recipe, Recipes, RowStride, StoredPiece
+from mlx_engine.models.tensor_recipes import Form, Recipe, Recipes, StoredPiece, StridedRows
 
 _YARN = {
     "rope_type": "yarn",
@@ -26,7 +26,7 @@ _YARN = {
 }
 _STORED = re.compile(r"(.+\.switch_mlp)\.(gate_up|down)_proj(_blocks|_scales|_bias|)")
 _ENDINGS = {"_blocks": "weight", "_scales": "scales", "_bias": "bias", "": "weight"}
-_TURNS: dict[str, RowStride | None] = {"gate": RowStride(0, 2), "up": RowStride(1, 2)}
+_TURNS: dict[str, StridedRows | None] = {"gate": StridedRows(0, 2), "up": StridedRows(1, 2)}
 _FORMS: dict[str, Form] = {"_blocks": "words", "": "transposed"}
 _ROWS = {"_blocks": -3, "_scales": -2, "_bias": -1, "": -1}
 """The axis that outputs lie along."""
@@ -56,7 +56,7 @@ class GptOss(NativeFamily):
         blocks = (BlockSpec(replace(attention, window=w), experts) for w in windows)
         return plain_model(fields, blocks)
 
-    def recipes(self, names: Iterable[str]) -> Recipes:
+    def tensor_recipes(self, names: Iterable[str]) -> Recipes:
         """How gate and up are split from expert stacks in which their rows alternate."""
         recipes: dict[str, Recipe] = {}
         for found in filter(None, map(_STORED.fullmatch, names)):

@@ -46,7 +46,7 @@ class GraniteHybrid(NativeFamily):
         is_hybrid = "granitemoehybrid" in fields.model_types
         recurs = _recurrent_layers(fields) if is_hybrid else [False] * fields.layers()
         mamba = mamba_spec(fields) if any(recurs) else None
-        attention, feed = _attention(fields, is_hybrid=is_hybrid), _feed_forward(fields)
+        attention, feed = _attention_spec(fields, is_hybrid=is_hybrid), _feed_forward_spec(fields)
         scale = fields.number("residual_multiplier", 1.0)
         blocks = [
             BlockSpec(mamba if mamba and one else attention, feed, residual_scale=scale)
@@ -59,7 +59,7 @@ class GraniteHybrid(NativeFamily):
             logit_scale=1 / fields.number("logits_scaling", 1.0),
         )
 
-    def recipes(self, names: Iterable[str]) -> Recipes:
+    def tensor_recipes(self, names: Iterable[str]) -> Recipes:
         """How Granite's expert stacks and shared feed-forward, stored fused, are split."""
         listed, feed = list(names), self.spec.blocks[0].feed
         inside = "mlp.shared_expert"
@@ -81,13 +81,13 @@ def mamba_spec(fields: ConfigFields) -> Mamba2Spec:
     expanded = fields.count("mamba_expand", 2, maximum=2**10) * fields.count("hidden_size")
     inner = fields.count("mamba_d_ssm", expanded)
     if inner % heads:
-        raise fields.wrong("mamba_n_heads", heads, f"a divisor of {inner}")
+        raise fields.bad_field("mamba_n_heads", heads, f"a divisor of {inner}")
     groups = fields.count("mamba_n_groups", 1)
     if heads % groups:
-        raise fields.wrong("mamba_n_groups", groups, f"a divisor of mamba_n_heads={heads}")
+        raise fields.bad_field("mamba_n_groups", groups, f"a divisor of mamba_n_heads={heads}")
     limits = fields.numbers("time_step_limit") or (0.0, math.inf)
     if len(limits) != 2 or not 0 <= limits[0] <= limits[1]:
-        raise fields.wrong("time_step_limit", list(limits), Words("two numbers that go up"))
+        raise fields.bad_field("time_step_limit", list(limits), Words("two numbers that go up"))
     bias = fields.flag("mamba_proj_bias", default=False)
     return Mamba2Spec(
         heads=heads,
@@ -109,14 +109,14 @@ def _recurrent_layers(fields: ConfigFields) -> list[bool]:
     return [_KINDS[kind] for kind in kinds] or [True] * fields.layers()
 
 
-def _attention(fields: ConfigFields, *, is_hybrid: bool) -> AttentionSpec:
+def _attention_spec(fields: ConfigFields, *, is_hybrid: bool) -> AttentionSpec:
     attention = plain_attention(fields, bias="attention_bias")
     attention = replace(attention, scale=fields.number("attention_multiplier", 1.0))
     turns = not is_hybrid or fields.string("position_embedding_type", "nope") == "rope"
     return attention if turns else replace(attention, rope=None)
 
 
-def _feed_forward(fields: ConfigFields) -> FeedForwardSpec | ExpertsSpec:
+def _feed_forward_spec(fields: ConfigFields) -> FeedForwardSpec | ExpertsSpec:
     width = fields.count("shared_intermediate_size", 0, minimum=0)
     shared = plain_feed_forward(fields, width) if width else None
     count = fields.count("num_local_experts", 8, minimum=0, maximum=2**16)

@@ -84,7 +84,7 @@ class HyV4(NativeFamily):
             eps=fields.number("rms_norm_eps", 1e-5),
             rotates_end=True,
         )
-        limit = fields.non_negative("swiglu_limit")
+        limit = fields.non_negative_number("swiglu_limit")
         *feeds, head = (_with_limit(feed, limit) for feed in feed_forwards(fields))
         streams = WholeStreamsSpec(
             fields.count("hc_mult", 4, minimum=2, maximum=_MOST_STREAMS),

@@ -45,7 +45,7 @@ class KimiLinear(NativeFamily):
         latent = latent_attention(fields)
         still = RopeSpec(latent.rope.width, 1e4, (math.inf,) * (latent.rope.width // 2))
         latent = replace(latent, rope=still, scale=(latent.nope + still.width) ** -0.5)
-        linear = fields.section("linear_attn_config") or _as_published(fields)
+        linear = fields.section("linear_attn_config") or _with_published_names(fields)
         size = linear.count("head_dim", 128)
         delta = KimiDeltaSpec(
             heads=linear.count("num_heads", 32),
@@ -57,14 +57,14 @@ class KimiLinear(NativeFamily):
         blocks = [BlockSpec(latent if is_full else delta, feed) for is_full, feed in kinds]
         return plain_model(fields, blocks)
 
-    def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
+    def convert_stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
         """Return the tensors with rates and biases of decays flattened."""
-        made = super().stored(raw)
+        made = super().convert_stored(raw)
         names = (name for name in made if name.endswith((".A_log", ".dt_bias")))
         return made | {name: made[name].reshape(-1) for name in names}
 
 
-def _as_published(fields: ConfigFields) -> ConfigFields:
+def _with_published_names(fields: ConfigFields) -> ConfigFields:
     """Give fields of linear attention, as transformers has them, their published names."""
     return fields.with_values(
         head_dim=fields.count("linear_head_dim", 128),

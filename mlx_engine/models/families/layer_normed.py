@@ -7,7 +7,7 @@ from typing import ClassVar, TypeVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import (
-    default_windows,
+    interleaved_windows,
     plain_attention,
     plain_feed_forward,
     plain_model,
@@ -37,7 +37,7 @@ class Cohere(NativeFamily):
             qk_norm="heads" if fields.flag("use_qk_norm", default=False) else "none",
         )
         full = replace(slides, rope=None) if is_second else slides
-        windows = default_windows(fields) if is_second else (None,) * fields.layers()
+        windows = interleaved_windows(fields) if is_second else (None,) * fields.layers()
         mixers = (replace(slides, window=window) if window else full for window in windows)
         feed = plain_feed_forward(fields)
         blocks = (BlockSpec(mixer, feed, norms="shared") for mixer in mixers)
@@ -87,7 +87,7 @@ class StableLm(NativeFamily):
         block = BlockSpec(attention, feed, norms="shared" if is_parallel else "before")
         return _layer_norm_model(fields, [block] * fields.layers(), "layer_norm_eps")
 
-    def recipes(self, names: Iterable[str]) -> Recipes:
+    def tensor_recipes(self, names: Iterable[str]) -> Recipes:
         """How query and key norms are stacked from tensors stored for each attention head."""
         stacks: dict[str, list[StoredPiece]] = {}
         for found in filter(None, map(_HEAD_NORM.fullmatch, names)):
@@ -120,7 +120,7 @@ class Phi(NativeFamily):
 
 
 class _FusedQkvFamily(NativeFamily):
-    def recipes(self, names: Iterable[str]) -> Recipes:
+    def tensor_recipes(self, names: Iterable[str]) -> Recipes:
         return qkv_recipes(names, self.spec.blocks[0])
 
 
@@ -210,23 +210,24 @@ class Gpt2(GptBigCode):
         "mlp.c_proj": "mlp.down_stored",
     }
 
-    def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort GPT-2's tensors into trunk, MTP heads and skipped, and mark transposed matrices.
 
         MLX conversions (names with `model.`) are not transposed.
         """
-        parts = super().split(raw, origin)
+        parts = super().split_tensors(raw, origin)
         if any(name.startswith("model.") for name in raw):
             return parts
         made = parts.trunk_recipes.items()
         return replace(
-            parts, trunk_recipes={name: _transposed_recipe(name, recipe) for name, recipe in made}
+            parts,
+            trunk_recipes={name: _recipe_of_transposed(name, recipe) for name, recipe in made},
         )
 
-    def recipes(self, names: Iterable[str]) -> Recipes:
+    def tensor_recipes(self, names: Iterable[str]) -> Recipes:
         """How GPT-2's matrices are built: fused query/key/value split, transposed ones renamed."""
         listed = list(names)
-        made = dict(super().recipes(listed))
+        made = dict(super().tensor_recipes(listed))
         for name in listed:
             base, found, kind = name.partition("_stored.")
             if found:
@@ -234,7 +235,7 @@ class Gpt2(GptBigCode):
         return made
 
 
-def _transposed_recipe(name: str, recipe: Recipe) -> Recipe:
+def _recipe_of_transposed(name: str, recipe: Recipe) -> Recipe:
     """Change a tensor's recipe to read a matrix that is stored transposed, [inputs, outputs]."""
     if not name.endswith(".weight"):
         return recipe

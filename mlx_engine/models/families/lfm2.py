@@ -40,7 +40,7 @@ class Lfm2(NativeFamily):
         feeds: list[FeedForwardSpec | ExpertsSpec] = [dense] * fields.layers()
         if has_experts:
             first = fields.count("num_dense_layers", 2, minimum=0)
-            feeds[first:] = [_experts(fields)] * len(feeds[first:])
+            feeds[first:] = [_experts_spec(fields)] * len(feeds[first:])
         blocks = [
             BlockSpec(attention if attends else convolution, feed)
             for attends, feed in zip(_attention_layers(fields), feeds, strict=True)
@@ -73,7 +73,7 @@ def _feed_forward_width(fields: ConfigFields, *, is_rounded: bool) -> int:
     return -(-inner // multiple) * multiple
 
 
-def _experts(fields: ConfigFields) -> ExpertsSpec:
+def _experts_spec(fields: ConfigFields) -> ExpertsSpec:
     count = fields.count("num_experts", 32, maximum=2**16)
     return ExpertsSpec(
         count=count,

@@ -68,7 +68,7 @@ class BailingMoe(NativeFamily):
         fields = fields.with_values(n_routed_experts=fields.count("num_experts", maximum=2**16))
         score = fields.string("score_function", "softmax")
         if score not in ("softmax", "sigmoid"):
-            raise fields.wrong("score_function", score, Words("softmax or sigmoid"))
+            raise fields.bad_field("score_function", score, Words("softmax or sigmoid"))
         attention = replace(
             plain_attention(fields, rotated_share=rotary_dim_share(fields)),
             qkv_bias=fields.flag("use_qkv_bias", default=False),
@@ -87,7 +87,7 @@ class BailingMoe(NativeFamily):
         ]
         return with_mtp_head(fields, attention, feeds)
 
-    def recipes(self, names: Iterable[str]) -> Recipes:
+    def tensor_recipes(self, names: Iterable[str]) -> Recipes:
         """How Ling's tensors are built: fused query/key/value split, experts stacked."""
         listed = list(names)
         return qkv_recipes(listed, self.spec.blocks[0]) | expert_recipes(listed)
@@ -106,12 +106,12 @@ class BailingHybrid(NativeFamily):
         fields = _with_defaults(fields.with_values(**without_nulls))
         is_lightning = fields.has("group_norm_size") and not fields.has("kda_lower_bound")
         latent = replace(latent_attention(fields), gate="none" if is_lightning else "head")
-        linear = _lightning if is_lightning else _kimi_delta
+        linear = _lightning_spec if is_lightning else _kimi_delta_spec
         mixers = [
             latent if is_full else linear(fields, layer)
             for layer, is_full in enumerate(_full_layers(fields))
         ]
-        feeds = [_with_limits(fields, *feed) for feed in enumerate(feed_forwards(fields))]
+        feeds = [_with_clipping_limits(fields, *feed) for feed in enumerate(feed_forwards(fields))]
         *blocks, head = map(BlockSpec, [*mixers, latent], feeds)
         heads = MtpHeadsSpec((head,), embedding="either", output="either")
         return replace(plain_model(fields, blocks), heads=heads)
@@ -153,7 +153,7 @@ def _shared_expert(fields: ConfigFields) -> FeedForwardSpec | None:
     return plain_feed_forward(fields, shared) if shared else None
 
 
-def _with_limits(
+def _with_clipping_limits(
     fields: ConfigFields, layer: int, feed: FeedForwardSpec | ExpertsSpec
 ) -> FeedForwardSpec | ExpertsSpec:
     """Give experts the layer's limits of SwiGLU, and the shared expert as Ling names its size."""
@@ -168,7 +168,7 @@ def _with_limits(
     return replace(feed, feed=replace(feed.feed, limit=own), shared=shared)
 
 
-def _kimi_delta(fields: ConfigFields, layer: int) -> KimiDeltaSpec:
+def _kimi_delta_spec(fields: ConfigFields, layer: int) -> KimiDeltaSpec:
     del layer
     heads, size = fields.count("num_attention_heads"), fields.count("head_dim", 128)
     is_bounded = fields.flag("kda_safe_gate", default=True)
@@ -176,30 +176,30 @@ def _kimi_delta(fields: ConfigFields, layer: int) -> KimiDeltaSpec:
         heads=fields.count("linear_num_heads", heads),
         head_dim=fields.count("linear_head_dim", size),  # transformers' head_dim is the rotated
         taps=fields.count("short_conv_kernel_size", 4, maximum=2**10),
-        least_log=fields.negative("kda_lower_bound", -5.0) if is_bounded else 0.0,
+        least_log=fields.negative_number("kda_lower_bound", -5.0) if is_bounded else 0.0,
     )
 
 
-def _lightning(fields: ConfigFields, layer: int) -> LightningSpec:
+def _lightning_spec(fields: ConfigFields, layer: int) -> LightningSpec:
     fields.require({"linear_silu": False})
     heads = fields.count("num_attention_heads")
     size = fields.count("head_dim", fields.count("hidden_size") // heads)
     groups = fields.count("group_norm_size")
     if heads * size % groups:
-        raise fields.wrong("group_norm_size", groups, f"a divisor of {heads * size}")
+        raise fields.bad_field("group_norm_size", groups, f"a divisor of {heads * size}")
     share = 1 - (layer - 1) / max(1, fields.layers() - 1) + 1e-5
     return LightningSpec(
         heads=heads,
         head_dim=size,
         groups=groups,
-        log_decays=tuple(-slope * share for slope in _slopes(heads)),
+        log_decays=tuple(-slope * share for slope in _decay_slopes(heads)),
         rope=rope_spec(fields, size, rotated_share=fields.count("rotary_dim", size // 2) / size),
         qk_norm=fields.flag("use_qk_norm", default=True),
     )
 
 
-def _slopes(heads: int) -> list[float]:
+def _decay_slopes(heads: int) -> list[float]:
     """Slopes of ALiBi (arXiv 2108.12409): 2^(-8 i / heads) for powers of two, others between."""
     whole = 2 ** int(math.log2(heads))
     slopes = [2 ** (-8 * number / whole) for number in range(1, whole + 1)]
-    return slopes + ([] if heads == whole else _slopes(2 * whole)[::2][: heads - whole])
+    return slopes + ([] if heads == whole else _decay_slopes(2 * whole)[::2][: heads - whole])

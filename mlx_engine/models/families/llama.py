@@ -14,7 +14,7 @@ from mlx_engine.models.layer_specs import (
     AttentionSpec,
     ExpertsSpec,
     FeedForwardSpec,
-    QueryGrowth,
+    QueryPositionScale,
     RopeSpec,
 )
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
@@ -47,25 +47,25 @@ class Llama(NativeFamily):
             fields = fields.with_defaults(rope_theta=1e6, rope_scaling=_YARN)
         attention = plain_attention(fields, bias="attention_bias")
         out_bias = fields.flag("attention_out_bias", default=attention.qkv_bias)
-        attention = replace(attention, out_bias=out_bias, growth=self._query_growth(fields))
-        feed = _feed_forward(fields)
+        attention = replace(attention, out_bias=out_bias, growth=self._query_position_scale(fields))
+        feed = _feed_forward_spec(fields)
         blocks = [
             BlockSpec(
                 replace(attention, window=window, rope=attention.rope if turns else None),
                 feed,
             )
             for window, turns in zip(
-                fields.layer_windows(_window(fields)), _rope_layers(fields), strict=True
+                fields.layer_windows(_window_size(fields)), _rope_layers(fields), strict=True
             )
         ]
         return plain_model(fields, blocks)
 
-    def _query_growth(self, fields: ConfigFields) -> QueryGrowth | None:
+    def _query_position_scale(self, fields: ConfigFields) -> QueryPositionScale | None:
         rope = fields.rope_fields("full_attention")
-        if self.model_type != "ministral3" or not rope.non_negative("llama_4_scaling_beta"):
+        if self.model_type != "ministral3" or not rope.non_negative_number("llama_4_scaling_beta"):
             return None
         trained = rope.count("original_max_position_embeddings", 16384)
-        return QueryGrowth(rope.number("llama_4_scaling_beta", 0.1), trained)
+        return QueryPositionScale(rope.number("llama_4_scaling_beta", 0.1), trained)
 
 
 class Granite(Llama):
@@ -100,7 +100,7 @@ def _with_granite_fields(fields: ConfigFields) -> ConfigFields:
     )
 
 
-def _window(fields: ConfigFields) -> int | None:
+def _window_size(fields: ConfigFields) -> int | None:
     """Read the sliding window, in tokens, of Mistral-like model types; None without one.
 
     It applies to all layers unless `layer_types` says otherwise. Mistral's first config omitted its
@@ -118,14 +118,14 @@ def _rope_layers(fields: ConfigFields) -> tuple[bool, ...]:
     layers = fields.layers()
     listed = fields.counts("no_rope_layers")[:layers]
     if fields.has("no_rope_layers") and len(listed) != layers:
-        raise fields.wrong("no_rope_layers", list(listed), f"a list of {layers} times 0 or 1")
+        raise fields.bad_field("no_rope_layers", list(listed), f"a list of {layers} times 0 or 1")
     if not fields.has("no_rope_layer_interval"):
         return (True,) * layers
     interval = fields.count("no_rope_layer_interval")
     return tuple(map(bool, listed)) or tuple((n + 1) % interval != 0 for n in range(layers))
 
 
-def _feed_forward(fields: ConfigFields) -> FeedForwardSpec | ExpertsSpec:
+def _feed_forward_spec(fields: ConfigFields) -> FeedForwardSpec | ExpertsSpec:
     inner = plain_feed_forward(fields, has_bias=fields.flag("mlp_bias", default=False))
     if not fields.has("num_local_experts"):
         return inner
@@ -148,7 +148,7 @@ class Olmo2(NativeFamily):
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         is_olmo3 = self.model_type == "olmo3"
         full = replace(plain_attention(fields, bias="attention_bias"), qk_norm="whole")
-        windows = default_windows(fields) if is_olmo3 else (None,) * fields.layers()
+        windows = interleaved_windows(fields) if is_olmo3 else (None,) * fields.layers()
         slides = full
         if is_olmo3:
             slides = replace(full, rope=local_rope(fields, full.key_dim, 5e5))
@@ -157,7 +157,7 @@ class Olmo2(NativeFamily):
         return plain_model(fields, (BlockSpec(mixer, feed, norms="after") for mixer in mixers))
 
 
-def default_windows(fields: ConfigFields) -> tuple[int | None, ...]:
+def interleaved_windows(fields: ConfigFields) -> tuple[int | None, ...]:
     """Each layer's window or None, by `layer_types`, else all but every fourth have one."""
     return fields.layer_windows(
         fields.window_size(),
@@ -166,7 +166,7 @@ def default_windows(fields: ConfigFields) -> tuple[int | None, ...]:
 
 
 class _FusedFamily(NativeFamily):
-    def recipes(self, names: Iterable[str]) -> Recipes:
+    def tensor_recipes(self, names: Iterable[str]) -> Recipes:
         """How matrices are split from fused query/key/value and gate/up matrices of the files."""
         listed, first = list(names), self.spec.blocks[0]
         assert isinstance(first.feed, FeedForwardSpec)

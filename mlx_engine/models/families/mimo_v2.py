@@ -41,7 +41,7 @@ class MimoV2(NativeFamily):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         fields = fields.with_defaults(rms_norm_eps=fields.number("layernorm_epsilon", 1e-5))
-        full_attention = _attention(fields)
+        full_attention = _attention_spec(fields)
         local = _sliding_attention(fields, full_attention)
         dense = plain_feed_forward(fields)
         sparse = routed_experts(fields)
@@ -58,7 +58,7 @@ class MimoV2(NativeFamily):
         )
         return replace(plain_model(fields, blocks), heads=heads)
 
-    def recipes(self, names: Iterable[str]) -> Recipes:
+    def tensor_recipes(self, names: Iterable[str]) -> Recipes:
         """How MiMo-V2's experts are stacked and fused query/key/value matrices split.
 
         Published files of V2.5 and Pro have one block for each of the `num_key_value_heads` (sglang
@@ -74,7 +74,7 @@ class MimoV2(NativeFamily):
         return recipes
 
 
-def _attention(fields: ConfigFields) -> AttentionSpec:
+def _attention_spec(fields: ConfigFields) -> AttentionSpec:
     heads = fields.count("num_attention_heads", maximum=_MOST_HEADS)
     head = fields.count("head_dim", 192, maximum=_MOST_WIDE)
     is_unscaled = "attention_value_scale" in fields and not fields.has("attention_value_scale")
@@ -98,7 +98,7 @@ def _sliding_attention(fields: ConfigFields, full_attention: AttentionSpec) -> A
     heads = fields.count("swa_num_attention_heads", full_attention.heads, maximum=_MOST_HEADS)
     kept = fields.count("swa_num_key_value_heads", 2 * full_attention.kv_heads)
     if heads % kept:
-        raise fields.wrong("swa_num_key_value_heads", kept, f"a divisor of the {heads} heads")
+        raise fields.bad_field("swa_num_key_value_heads", kept, f"a divisor of the {heads} heads")
     head = fields.count("swa_head_dim", full_attention.key_dim, maximum=_MOST_WIDE)
     kinds = fields.section("rope_parameters")
     if kinds is not None and kinds.has("sliding_attention"):
@@ -125,7 +125,7 @@ def _sliding_layers(fields: ConfigFields) -> tuple[bool, ...]:
         return tuple(window is not None for window in fields.layer_windows(1))
     pattern = fields.counts("hybrid_layer_pattern")
     if len(pattern) < layers:
-        raise fields.wrong("hybrid_layer_pattern", list(pattern), f"0 or 1 for {layers} layers")
+        raise fields.bad_field("hybrid_layer_pattern", list(pattern), f"0 or 1 for {layers} layers")
     return tuple(bool(flag) for flag in pattern[:layers])
 
 
@@ -134,5 +134,5 @@ def _expert_layers(fields: ConfigFields) -> tuple[bool, ...]:
     kinds, pattern = fields.strings("mlp_layer_types"), fields.counts("moe_layer_freq")
     listed = [kind == "sparse" for kind in kinds] or [bool(flag) for flag in pattern]
     if listed and len(listed) < layers:
-        raise fields.wrong("moe_layer_freq", list(pattern), f"0 or 1 for {layers} layers")
+        raise fields.bad_field("moe_layer_freq", list(pattern), f"0 or 1 for {layers} layers")
     return tuple(listed[:layers]) if listed else (False, *[True] * (layers - 1))

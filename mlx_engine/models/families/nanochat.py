@@ -55,7 +55,7 @@ class NanoChat(NativeFamily):
             logit_cap=fields.number(_CAP, 15.0) if is_capped else 0.0,
         )
 
-    def recipes(self, names: Iterable[str]) -> Recipes:
+    def tensor_recipes(self, names: Iterable[str]) -> Recipes:
         """How query and key matrices are built: halves of heads swapped, to reverse RoPE."""
         listed, mixer = list(names), self.spec.blocks[0].mixer
         assert isinstance(mixer, AttentionSpec)
@@ -79,10 +79,10 @@ class NanoChat(NativeFamily):
         shapes = super().trunk_shapes(present).items()
         return {name: shape for name, shape in shapes if not name.endswith(_WEIGHTS)}
 
-    def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
+    def convert_stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
         """Return the trunk's tensors with norm weights of one, which nanochat's files lack."""
         import mlx.core as mx
 
         shapes = self.spec.tensors().items()
         norms = {name: mx.ones(shape) for name, shape in shapes if name.endswith(_WEIGHTS)}
-        return super().stored(raw) | norms
+        return super().convert_stored(raw) | norms

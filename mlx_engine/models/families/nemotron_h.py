@@ -65,17 +65,17 @@ class NemotronH(NativeFamily):
     )
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        kinds = _kinds(fields, "hybrid_override_pattern", "layers_block_type", "layer_types")
+        kinds = _layer_kinds(fields, "hybrid_override_pattern", "layers_block_type", "layer_types")
         if not {"mamba", "attention"} & {*kinds}:
             name = "layers_block_type"
-            raise fields.wrong(name, list(kinds), Words("a layer of attention or Mamba"))
-        attention, mamba = _attention(fields), None
+            raise fields.bad_field(name, list(kinds), Words("a layer of attention or Mamba"))
+        attention, mamba = _attention_spec(fields), None
         if "mamba" in kinds:
-            mamba = _mamba(fields)
+            mamba = _mamba_spec(fields)
         feeds = {kind: _FEEDS[kind](fields) for kind in _FEEDS if kind in kinds}
         mixers = {"mamba": mamba, "attention": attention}
         blocks = (BlockSpec(mixers.get(kind), feeds.get(kind), norms="shared") for kind in kinds)
-        head = _head_kinds(fields)
+        head = _mtp_layer_kinds(fields)
         heads = None
         if head == ("attention", "moe") and "moe" in kinds:
             heads = MtpHeadsSpec((BlockSpec(attention, feeds["moe"]),), output="either")
@@ -86,9 +86,9 @@ class NemotronH(NativeFamily):
         tied = None if fields.ties_embeddings() else False
         return replace(model, tied=tied, heads=heads)
 
-    def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort tensors by use; the two layers of the MTP head become one block."""
-        return super().split(_as_one_block(raw), origin)
+        return super().split_tensors(_join_mtp_layers(raw), origin)
 
     def split_heads_file(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a separate file of MTP heads, whose two layers become one block."""
@@ -96,10 +96,10 @@ class NemotronH(NativeFamily):
             raw = {
                 f"mtp.{n}" if n.startswith("layers.") else n: tensor for n, tensor in raw.items()
             }
-        return super().split_heads_file(_as_one_block(raw), origin)
+        return super().split_heads_file(_join_mtp_layers(raw), origin)
 
 
-def _as_one_block(raw: Mapping[str, T]) -> dict[str, T]:
+def _join_mtp_layers(raw: Mapping[str, T]) -> dict[str, T]:
     """Rename the tensors of an MTP head's second layer, of experts, to those of its first."""
     made = dict[str, T]()
     for name, tensor in raw.items():
@@ -111,7 +111,7 @@ def _as_one_block(raw: Mapping[str, T]) -> dict[str, T]:
     return made
 
 
-def _kinds(fields: ConfigFields, pattern: str, *lists: str) -> tuple[Kind, ...]:
+def _layer_kinds(fields: ConfigFields, pattern: str, *lists: str) -> tuple[Kind, ...]:
     """Read kinds of layers from a pattern such as "M-M*" or from a list; empty where absent."""
     named = next((name for name in lists if fields.has(name)), pattern)
     if not fields.has(named):
@@ -119,24 +119,24 @@ def _kinds(fields: ConfigFields, pattern: str, *lists: str) -> tuple[Kind, ...]:
     signs = fields.string(pattern, "") if named == pattern else fields.strings(named)
     known = _SIGNS if named == pattern else _KINDS
     if not set(signs) <= {*known}:
-        raise fields.wrong(
+        raise fields.bad_field(
             named, signs, Words("one of {known} for each layer", known=" ".join(known))
         )
     return tuple(known[sign] for sign in signs)
 
 
-def _head_kinds(fields: ConfigFields) -> tuple[Kind, ...]:
-    found = _kinds(fields, "mtp_hybrid_override_pattern", "mtp_layers_block_type")
+def _mtp_layer_kinds(fields: ConfigFields) -> tuple[Kind, ...]:
+    found = _layer_kinds(fields, "mtp_hybrid_override_pattern", "mtp_layers_block_type")
     return found or ("attention", "moe")
 
 
-def _attention(fields: ConfigFields) -> AttentionSpec:
+def _attention_spec(fields: ConfigFields) -> AttentionSpec:
     head = fields.count("attention_head_dim", 128)
     named = fields.with_defaults(head_dim=head)
     return replace(plain_attention(named), rope=None)
 
 
-def _mamba(fields: ConfigFields) -> Mamba2Spec:
+def _mamba_spec(fields: ConfigFields) -> Mamba2Spec:
     heads = fields.count("mamba_num_heads", 128, maximum=2**16)
     bias = fields.flag("use_bias", default=fields.flag("mamba_proj_bias", default=False))
     return mamba_spec(
@@ -162,7 +162,7 @@ def _dense_feed_forward(fields: ConfigFields) -> FeedForwardSpec:
     return _ungated_feed_forward(fields, fields.count("intermediate_size"))
 
 
-def _experts(fields: ConfigFields) -> ExpertsSpec:
+def _experts_spec(fields: ConfigFields) -> ExpertsSpec:
     count = fields.count("n_routed_experts", maximum=2**16)
     groups = fields.count("n_group", 1)
     fields.with_values(n_group=groups).require_multiple("n_routed_experts", "n_group")
@@ -190,5 +190,5 @@ def _experts(fields: ConfigFields) -> ExpertsSpec:
 
 _FEEDS: Mapping[Kind, Callable[[ConfigFields], FeedForwardSpec | ExpertsSpec]] = {
     "mlp": _dense_feed_forward,
-    "moe": _experts,
+    "moe": _experts_spec,
 }

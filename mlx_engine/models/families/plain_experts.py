@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import (
-    default_windows,
+    interleaved_windows,
     plain_attention,
     plain_feed_forward,
     plain_model,
@@ -51,7 +51,7 @@ class Ernie45Moe(NativeFamily):
             fields = fields.with_defaults(moe_layer_start_index=fields.layers())
         attention = plain_attention(fields, interleaved=True, bias="use_bias")
         has_bias = attention.qkv_bias
-        feeds = (_feed_forward(fields, layer, has_bias) for layer in range(fields.layers()))
+        feeds = (_feed_forward_spec(fields, layer, has_bias) for layer in range(fields.layers()))
         model = plain_model(fields, (BlockSpec(attention, feed) for feed in feeds))
         dense = plain_feed_forward(fields, has_bias=has_bias)
         heads = MtpHeadsSpec((BlockSpec(attention, dense),), norm="trunk")
@@ -65,7 +65,7 @@ class Ernie45Moe(NativeFamily):
             return shapes
         return {name: shape for name, shape in shapes.items() if not name.endswith(_BIAS)}
 
-    def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
+    def convert_stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
         """Return ERNIE's tensors with router biases flattened, stored as [1, experts]."""
         return {n: a.reshape(-1) if n.endswith(_BIAS) else a for n, a in raw.items()}
 
@@ -83,7 +83,7 @@ class Ernie45Moe(NativeFamily):
         return replace(part, arrays=part.arrays | lost, reasons=part.reasons + reasons)
 
 
-def _feed_forward(
+def _feed_forward_spec(
     fields: ConfigFields, layer: int, has_bias: bool
 ) -> FeedForwardSpec | ExpertsSpec:
     """Feed-forward spec of an ERNIE layer: experts or dense.
@@ -188,13 +188,13 @@ class Afmoe(NativeFamily):
                 dense if layer < first else sparse,
                 norms="both",
             )
-            for layer, window in enumerate(default_windows(fields))
+            for layer, window in enumerate(interleaved_windows(fields))
         ]
         scale = fields.count("hidden_size") ** 0.5
         is_scaled = fields.flag("mup_enabled", default=False)
         return replace(plain_model(fields, blocks), embed_scale=scale if is_scaled else 1.0)
 
-    def recipes(self, names: Iterable[str]) -> Recipes:
+    def tensor_recipes(self, names: Iterable[str]) -> Recipes:
         """How Trinity's query and gate rows are interleaved, and its experts stacked."""
         listed, mixer = list(names), self.spec.blocks[0].mixer
         made = expert_recipes(listed)

@@ -37,10 +37,10 @@ class Qwen2Moe(NativeFamily):
         shared = plain_feed_forward(fields, fields.count("shared_expert_intermediate_size", 5632))
         first, blocks = fields.count("max_window_layers", 28, minimum=0), list[BlockSpec]()
         windows = fields.layer_windows(
-            _window(fields), lambda layer: layer < first and layer % 2 == 0
+            _window_size(fields), lambda layer: layer < first and layer % 2 == 0
         )
         for layer, window in enumerate(windows):
-            feed = _feed_forward(fields, layer)
+            feed = _feed_forward_spec(fields, layer)
             if isinstance(feed, ExpertsSpec):
                 feed = replace(feed, shared=shared, shared_gate=True)
             blocks.append(BlockSpec(replace(attention, window=window), feed))
@@ -84,8 +84,8 @@ class Qwen3Moe(NativeFamily):
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         attention = _normed_attention(fields)
         blocks = (
-            BlockSpec(replace(attention, window=window), _feed_forward(fields, layer))
-            for layer, window in enumerate(_late_windows(fields, 0))
+            BlockSpec(replace(attention, window=window), _feed_forward_spec(fields, layer))
+            for layer, window in enumerate(_windows_from_layer(fields, 0))
         )
         return plain_model(fields, blocks)
 
@@ -116,7 +116,7 @@ class Qwen3VlMoe(Qwen3Moe):
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         return super()._read_spec(fields.with_values(norm_topk_prob=True))
 
-    def recipes(self, names: Iterable[str]) -> Recipes:
+    def tensor_recipes(self, names: Iterable[str]) -> Recipes:
         """How gate and up are split from transposed expert stacks that hold them side by side.
 
         MLX conversions have the canonical stacks, and transformers 5 writes them as for other
@@ -142,16 +142,16 @@ class Qwen3VlMoe(Qwen3Moe):
 
 def _dense_model(fields: ConfigFields, attention: AttentionSpec) -> ModelSpec:
     feed = plain_feed_forward(fields)
-    windows = _late_windows(fields, fields.count("max_window_layers", 28, minimum=0))
+    windows = _windows_from_layer(fields, fields.count("max_window_layers", 28, minimum=0))
     return plain_model(fields, (BlockSpec(replace(attention, window=w), feed) for w in windows))
 
 
-def _late_windows(fields: ConfigFields, first: int) -> tuple[int | None, ...]:
+def _windows_from_layer(fields: ConfigFields, first: int) -> tuple[int | None, ...]:
     """Each layer's window or None, by `layer_types`, else all from layer `first` on have one."""
-    return fields.layer_windows(_window(fields), lambda layer: layer >= first)
+    return fields.layer_windows(_window_size(fields), lambda layer: layer >= first)
 
 
-def _window(fields: ConfigFields) -> int | None:
+def _window_size(fields: ConfigFields) -> int | None:
     return fields.window_size() if fields.flag("use_sliding_window", default=False) else None
 
 
@@ -166,10 +166,10 @@ def _mellum_blocks(fields: ConfigFields) -> Iterator[BlockSpec]:
     windows = fields.layer_windows(fields.count("sliding_window", 1024), lambda _: False)
     for layer, window in enumerate(windows):
         mixer = replace(slides, window=window) if window else full
-        yield BlockSpec(mixer, _feed_forward(fields, layer))
+        yield BlockSpec(mixer, _feed_forward_spec(fields, layer))
 
 
-def _feed_forward(fields: ConfigFields, layer: int) -> FeedForwardSpec | ExpertsSpec:
+def _feed_forward_spec(fields: ConfigFields, layer: int) -> FeedForwardSpec | ExpertsSpec:
     """Feed-forward spec of a layer: experts in every decoder_sparse_step-th, else dense.
 
     `mlp_only_layers` and dense entries of `mlp_layer_types` are dense too.

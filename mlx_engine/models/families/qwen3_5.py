@@ -59,7 +59,7 @@ class Qwen35(NativeFamily):
             heads=MtpHeadsSpec((BlockSpec(attention, experts),)),
         )
 
-    def recipes(self, names: Iterable[str]) -> Recipes:
+    def tensor_recipes(self, names: Iterable[str]) -> Recipes:
         """How tensors are built: experts stacked, Qwen3-Next's fused projections split."""
         listed = list(names)
         mixers = (block.mixer for block in self.spec.blocks)

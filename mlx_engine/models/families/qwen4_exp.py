@@ -65,20 +65,24 @@ class Qwen4Exp(NativeFamily):
         kinds = fields.layer_types("linear_attention", *_SPARSE) or tuple(
             "linear_attention" if (layer + 1) % interval else _SPARSE[0] for layer in range(layers)
         )
-        attention, delta = _attention(fields), _delta_net(fields)
+        attention, delta = _attention_spec(fields), _delta_net_spec(fields)
         experts = feed_forward(fields.with_values(decoder_sparse_step=1, mlp_only_layers=[]), 0)
         assert isinstance(experts, ExpertsSpec)
         count = fields.count("hc_count", 4, minimum=2, maximum=2**10)
         streams = StreamsSpec(count, fields.count("hc_lowrank", 320))
         hashed = sorted({*fields.counts("ple_layer_ids")})
         if any(not 0 < layer <= layers or kinds[layer - 1] in _SPARSE for layer in hashed):
-            raise fields.wrong("ple_layer_ids", hashed, Words("numbers of linear_attention layers"))
+            raise fields.bad_field(
+                "ple_layer_ids", hashed, Words("numbers of linear_attention layers")
+            )
         blocks = [
             BlockSpec(
                 delta if kind == "linear_attention" else attention,
                 experts,
                 streams=streams,
-                ngrams=_ngrams(fields, hashed.index(number), count) if number in hashed else None,
+                ngrams=_ngram_spec(fields, hashed.index(number), count)
+                if number in hashed
+                else None,
             )
             for number, kind in enumerate(kinds, 1)
         ]
@@ -96,47 +100,47 @@ class Qwen4Exp(NativeFamily):
             ),
         )
 
-    def is_on_disk(self, name: str) -> bool:
+    def stays_on_disk(self, name: str) -> bool:
         """Whether a tensor is a part of a table of n-gram embeddings."""
         return _TABLE.fullmatch(name) is not None
 
-    def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort tensors by use: trunk, MTP head, skipped, and the tables that stay on disk."""
-        parts = super().split(raw, origin)
-        tables = {name: part for name, part in parts.trunk.items() if self.is_on_disk(name)}
+        parts = super().split_tensors(raw, origin)
+        tables = {name: part for name, part in parts.trunk.items() if self.stays_on_disk(name)}
         trunk = {name: tensor for name, tensor in parts.trunk.items() if name not in tables}
         return replace(parts, trunk=trunk, on_disk=tables)
 
 
-def _attention(fields: ConfigFields) -> AttentionSpec:
+def _attention_spec(fields: ConfigFields) -> AttentionSpec:
     plain = gated_attention(fields, rotated_share=1.0)
     if not fields.has("indexer_n_heads"):
         return plain
     fields.require_multiple("indexer_budget", "indexer_compress_ratio")
     size, block = fields.count("indexer_head_dim"), fields.count("indexer_compress_ratio")
     if plain.rope is not None and size < plain.rope.width:
-        raise fields.wrong("indexer_head_dim", size, f"at least {plain.rope.width}")
+        raise fields.bad_field("indexer_head_dim", size, f"at least {plain.rope.width}")
     most = fields.count("indexer_budget") // block
     heads = fields.count("indexer_n_heads", maximum=2**16)
     return replace(plain, index=BlockIndexSpec(heads, size, block, most))
 
 
-def _delta_net(fields: ConfigFields) -> DeltaNetSpec:
+def _delta_net_spec(fields: ConfigFields) -> DeltaNetSpec:
     gates: dict[str, Literal["silu", "sigmoid"]] = {"silu": "silu", "sigmoid": "sigmoid"}
     named = fields.string("output_gate_type", "silu")
     if named not in gates:
-        raise fields.wrong("output_gate_type", named, Words("silu or sigmoid"))
+        raise fields.bad_field("output_gate_type", named, Words("silu or sigmoid"))
     return replace(delta_net_spec(fields), gate=gates[named])
 
 
-def _ngrams(fields: ConfigFields, number: int, streams: int) -> NgramSpec:
+def _ngram_spec(fields: ConfigFields, number: int, streams: int) -> NgramSpec:
     """Spec of the n-gram embeddings of the layer that is number `number` among those with any."""
     longest = fields.count("ngram_size", 3, minimum=2, maximum=8)
     heads = fields.count("heads_per_ngram", 8, maximum=64)
     hidden = fields.count("hidden_size")
     width = fields.count("ple_embed_dim", hidden)
     if width % ((longest - 1) * heads):
-        raise fields.wrong("ple_embed_dim", width, f"a multiple of {(longest - 1) * heads}")
+        raise fields.bad_field("ple_embed_dim", width, f"a multiple of {(longest - 1) * heads}")
     return NgramSpec(
         hidden=hidden,
         streams=streams,

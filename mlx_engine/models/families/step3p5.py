@@ -45,8 +45,10 @@ class Step3p5(NativeFamily):
         kinds = _layer_types(fields, layers + _HEADS)
         blocks = [
             BlockSpec(
-                _attention(fields, layer, kinds),
-                _experts(fields, layer) if layer in sparse else _dense_feed_forward(fields, layer),
+                _attention_spec(fields, layer, kinds),
+                _experts_spec(fields, layer)
+                if layer in sparse
+                else _dense_feed_forward(fields, layer),
             )
             for layer in range(layers + _HEADS)
         ]
@@ -73,19 +75,19 @@ def _expert_layers(fields: ConfigFields) -> set[int]:
     try:
         return {int(number) for number in listed.split(",")} & set(range(fields.layers()))
     except ValueError as error:
-        raise fields.wrong(
+        raise fields.bad_field(
             "moe_layers_enum", listed, Words("numbers with commas between")
         ) from error
 
 
-def _attention(fields: ConfigFields, layer: int, kinds: list[str]) -> AttentionSpec:
+def _attention_spec(fields: ConfigFields, layer: int, kinds: list[str]) -> AttentionSpec:
     is_sliding = kinds[layer] == _SLIDING
     other = fields.section("attention_other_setting") if is_sliding else None
     sizes, head = other or fields, fields.count("head_dim", maximum=2**14)
     heads = sizes.count("num_attention_heads")
     kept = sizes.count("num_attention_groups")
     if heads % kept:
-        raise sizes.wrong("num_attention_groups", kept, f"a divisor of the {heads} heads")
+        raise sizes.bad_field("num_attention_groups", kept, f"a divisor of the {heads} heads")
     return AttentionSpec(
         heads=heads,
         kv_heads=kept,
@@ -106,7 +108,9 @@ def _layer_rope(fields: ConfigFields, layer: int, kinds: list[str], head: int) -
         head * _layer_value(fields.numbers("partial_rotary_factors"), layer, fallback_layer, 1.0)
     )
     if width < 2 or width > head or width % 2 or base <= 1:
-        raise fields.wrong("partial_rotary_factors", width / head, Words("an even part of a head"))
+        raise fields.bad_field(
+            "partial_rotary_factors", width / head, Words("an even part of a head")
+        )
     plain, only = RopeSpec(width, base), fields.strings("yarn_only_types")
     is_scaled = not only or kinds[layer] in only
     return apply_rope_scaling(plain, fields.rope_fields(_FULL), fields) if is_scaled else plain
@@ -132,7 +136,7 @@ def _dense_feed_forward(fields: ConfigFields, layer: int) -> FeedForwardSpec:
     return replace(plain_feed_forward(fields), limit=limit)
 
 
-def _experts(fields: ConfigFields, layer: int) -> ExpertsSpec:
+def _experts_spec(fields: ConfigFields, layer: int) -> ExpertsSpec:
     count = fields.count("moe_num_experts", 288, maximum=2**16)
     shared = _clip_limit(fields, "swiglu_limits_shared", layer)
     inner = fields.count("moe_intermediate_size", 1280)

@@ -33,7 +33,7 @@ class LibrarySnapshot:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays in a snapshot of mlx-lm's KV cache."""
-        return sum(array.nbytes for array in _arrays(self.library))
+        return sum(array.nbytes for array in _arrays_within(self.library))
 
 
 class LibraryCache:
@@ -94,7 +94,7 @@ class LibraryCache:
 
     def arrays(self) -> list[mx.array]:
         """All arrays of the wrapped KV cache, as a list."""
-        return _arrays(self.library)
+        return _arrays_within(self.library)
 
 
 def _copy_cache(value: object) -> object:
@@ -111,12 +111,12 @@ def _copy_cache(value: object) -> object:
     return made
 
 
-def _arrays(value: object) -> list[mx.array]:
+def _arrays_within(value: object) -> list[mx.array]:
     if isinstance(value, mx.array):
         return [value]
     parts = vars(value).values() if _is_cache(value) else value
     within = parts if isinstance(parts, Iterable) and not isinstance(parts, str) else ()
-    return [array for part in within for array in _arrays(part)]
+    return [array for part in within for array in _arrays_within(part)]
 
 
 def _is_cache(value: object) -> bool:

@@ -7,13 +7,13 @@ field says anyway. A test checks the tables against both libraries.
 from collections.abc import Mapping
 from pathlib import Path
 
-from mlx_engine.models.config_fields import ConfigFields, tables_by_type
+from mlx_engine.models.config_fields import ConfigFields, fields_by_model_type
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.words import Words
 
 Fields = Mapping[str, object]
 
-_TABLES = tables_by_type(Path(__file__).with_suffix(".json"))
+_TABLES = fields_by_model_type(Path(__file__).with_suffix(".json"))
 
 FIXED = _TABLES["fixed"]
 """Model type -> fields with the one value a class runs; a dotted name is of a nested object."""
@@ -169,5 +169,5 @@ def _legacy_rope_fields(made: Fields) -> dict[str, object]:
 
 def _as_object(given: object, fields: ConfigFields) -> Fields:
     if not isinstance(given, Mapping):
-        raise fields.wrong("rope_parameters", given, Words("an object"))
+        raise fields.bad_field("rope_parameters", given, Words("an object"))
     return given

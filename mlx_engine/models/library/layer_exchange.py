@@ -111,7 +111,7 @@ MODEL_FIXES = {"minicpm3": _scale_minicpm3_logits}
 """By module: puts in numbers that mlx-lm leaves out."""
 
 
-def with_unused_keys(
+def add_unused_kv_weights(
     arrays: Mapping[str, mx.array], config: Mapping[str, object], origin: str
 ) -> dict[str, mx.array]:
     """Add zero key and value weights for those layers of Gemma 3n that read an earlier layer's.
@@ -136,22 +136,24 @@ def with_unused_keys(
 def use_kernels(model: Module, kernels: Kernels) -> None:
     """Replace an mlx-lm model's linear layers by ones that use our Metal kernels for few rows."""
 
-    def linear(leaf: Module) -> Module | None:
+    def exchange_linear(leaf: Module) -> Module | None:
         assert isinstance(leaf, Linear)
         weight: mx.array = leaf["weight"]
         dense = Matrix(weight, None, None, 0, 8 * weight.dtype.size, "dense")
-        ours = layers.Linear.of(dense, kernels, leaf.get("bias"))
+        ours = layers.Linear.from_matrix(dense, kernels, leaf.get("bias"))
         return None if ours.few_rows is None else FewRowLinear(leaf, ours)
 
-    def packed_linear(leaf: Module) -> Module | None:
+    def exchange_quantised_linear(leaf: Module) -> Module | None:
         assert isinstance(leaf, QuantizedLinear)
         parts = (leaf["weight"], leaf["scales"], leaf.get("biases"))
         packed = Matrix(*parts, leaf.group_size, leaf.bits, cast(Packing, leaf.mode))
-        ours = layers.Linear.of(packed, kernels, leaf.get("bias"))
+        ours = layers.Linear.from_matrix(packed, kernels, leaf.get("bias"))
         return None if ours.few_rows is None else FewRowQuantizedLinear(leaf, ours)
 
     names = ("mlx.nn.layers.linear.Linear", "mlx.nn.layers.quantized.QuantizedLinear")
-    replace_layers(model, dict(zip(names, (linear, packed_linear), strict=True)))
+    replace_layers(
+        model, dict(zip(names, (exchange_linear, exchange_quantised_linear), strict=True))
+    )
 
 
 class FewRowLinear(Linear):

@@ -18,7 +18,7 @@ from mlx_engine.models.layer_specs import LEAST_GROUP, CacheSize
 from mlx_engine.models.library.class_fields import FIXED, class_fields
 from mlx_engine.models.tensor_names import (
     is_head_tensor,
-    joining_layers,
+    mtp_layer_numbers,
     strip_prefixes,
     why_unneeded,
 )
@@ -104,14 +104,14 @@ _RENAMED = {
 _TIED = "tie_word_embeddings"
 
 
-def module_of(model_type: str) -> str | None:
+def mlx_lm_module_name(model_type: str) -> str | None:
     """Name of the module in `mlx_lm.models` that runs a model type; None if there is none."""
     name = _ANOTHER_NAME.get(model_type, model_type)
-    return name if name in _modules() else None
+    return name if name in _mlx_lm_modules() else None
 
 
 @cache
-def _modules() -> frozenset[str]:
+def _mlx_lm_modules() -> frozenset[str]:
     spec = find_spec("mlx_lm")
     folders = spec.submodule_search_locations if spec is not None else None
     files = [path for folder in folders or () for path in Path(folder, "models").glob("*.py")]
@@ -126,7 +126,7 @@ class MlxLmFamily(Family):
 
     def __init__(self, model_type: str, config: Mapping[str, object], origin: str) -> None:
         super().__init__(model_type, config, origin)
-        module, self._prefix = module_of(model_type), ""  # as the files have it
+        module, self._prefix = mlx_lm_module_name(model_type), ""  # as the files have it
         if module in _WRAPPED:
             text = _flat_config(config, origin) | _IN_TRAINING_ALONE
             self.model_type, self._prefix = module, _WRAPPED[module]
@@ -135,7 +135,7 @@ class MlxLmFamily(Family):
             self._prefix = "model."
             self.config = _flat_config(config, origin) | {"model_type": model_type}
 
-    def figures(self) -> ModelSizes:
+    def compute_sizes(self) -> ModelSizes:
         """Compute the model's sizes from its config; raises BadModelFile for a bad field."""
         flat = _flat_config(self.config, self.origin)
         for name, others in _ALIASES.items():
@@ -156,7 +156,7 @@ class MlxLmFamily(Family):
             hidden_size=fields.count("hidden_size"),
             vocabulary=fields.count("vocab_size"),
             context_length=context,
-            promised_heads=_promised_heads(fields),
+            promised_heads=_configured_mtp_heads(fields),
             cache=CacheSize(
                 attend * _cache_elements_per_token(fields),
                 attend * _cache_elements_per_token(fields) // LEAST_GROUP,
@@ -171,24 +171,24 @@ class MlxLmFamily(Family):
             unpacks=False,
         )
 
-    def split(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
+    def split_tensors(self, raw: Mapping[str, T], origin: str) -> TensorParts[T]:
         """Sort the tensors of a model's files into trunk, MTP heads and skipped."""
         del origin
-        skipped = {name: raw[name] for name in raw if self._is_unneeded(name)}
+        skipped = {name: raw[name] for name in raw if self._is_unneeded_tensor(name)}
         raw = {
             _text_model_name(name, self._prefix) if self._prefix else name: raw[name]
             for name in raw
             if name not in skipped
         }
-        layers, bare = self.figures().layers, {name: strip_prefixes(name) for name in raw}
-        behind = joining_layers(bare.values())
+        layers, bare = self.compute_sizes().layers, {name: strip_prefixes(name) for name in raw}
+        behind = mtp_layer_numbers(bare.values())
         heads = {n: raw[n] for n in raw if is_head_tensor(bare[n], layers, behind)}
         trunk = {
             self._library_tensor_name(n): tensor for n, tensor in raw.items() if n not in heads
         }
         return TensorParts(trunk, heads, skipped)
 
-    def _is_unneeded(self, name: str) -> bool:
+    def _is_unneeded_tensor(self, name: str) -> bool:
         is_copy = self.model_type in _WRAPPED and strip_prefixes(name).startswith("lm_head.")
         return is_copy or why_unneeded(name) is not None
 
@@ -197,7 +197,7 @@ class MlxLmFamily(Family):
             name = name.replace(theirs, its)
         return name
 
-    def group(self, trunk_name: str) -> str:
+    def size_group(self, trunk_name: str) -> str:
         """Group of a trunk tensor in a model's size table: "attention", "experts" and so on."""
         name = trunk_name
         if "embed_tokens." in name or ".wte." in name:
@@ -214,11 +214,11 @@ class MlxLmFamily(Family):
 
     def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
         """Build the model from its tensors; raises UnsupportedModel if mlx-lm has no class."""
-        from mlx_engine.models.library.model import build_class, wrap_model
-        from mlx_engine.models.library.rotation import use_own_rotations
+        from mlx_engine.models.library.model import build_class, wrap_mlx_lm_model
+        from mlx_engine.models.library.rotation import use_engine_rope
 
         assert head is None
-        module, origin = module_of(self.model_type), trunk.origin
+        module, origin = mlx_lm_module_name(self.model_type), trunk.origin
         if module is None:
             raise UnsupportedModel(
                 "{origin}: mlx-lm has no class for model_type {model_type}.",
@@ -226,10 +226,10 @@ class MlxLmFamily(Family):
                 model_type=repr(self.model_type),
             )
         fields = class_fields(
-            _with_untied_head(trunk.names, self.config), self._class_type(), self.origin
+            _with_untied_head(trunk.untaken_names, self.config), self._class_type(), self.origin
         )
         model = build_class(module, fields, trunk)
-        return wrap_model(model, origin, use_own_rotations(model, fields, self.origin))
+        return wrap_mlx_lm_model(model, origin, use_engine_rope(model, fields, self.origin))
 
     def _class_type(self) -> str:
         """Model type whose mlx-lm class reads the config: for wrappers the text part's."""
@@ -266,7 +266,7 @@ def _widest_feed_forward(fields: ConfigFields) -> int:
     usual = 4 * fields.count("hidden_size")
     widest = max(fields.per_layer_numbers("intermediate_size"), default=usual)
     if not 0 <= widest < 2**31:
-        raise fields.wrong(
+        raise fields.bad_field(
             "intermediate_size", widest, Words("a whole number, or a list of them, below 2**31")
         )
     return int(widest)
@@ -279,7 +279,7 @@ def _active_expert_share(fields: ConfigFields) -> float:
     return min(1.0, chosen / experts) if experts and chosen else 1.0
 
 
-def _promised_heads(fields: ConfigFields) -> int:
+def _configured_mtp_heads(fields: ConfigFields) -> int:
     key = "num_nextn_predict_layers"
     return fields.count(key if fields.has(key) else "mtp_num_hidden_layers", 0, minimum=0)
 

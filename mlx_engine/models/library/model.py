@@ -16,7 +16,7 @@ from mlx.utils import tree_flatten
 
 from mlx_engine.cache.by_length import CacheByLength
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.models.contract import Headless, Model
+from mlx_engine.models.contract import Model, ModelWithoutMtp
 from mlx_engine.models.library.caches import (
     LibraryCache,
     MakeCaches,
@@ -28,12 +28,12 @@ from mlx_engine.models.library.caches import (
 from mlx_engine.models.library.layer_exchange import (
     LAYER_FIXES,
     MODEL_FIXES,
+    add_unused_kv_weights,
     replace_layers,
     use_kernels,
-    with_unused_keys,
 )
 from mlx_engine.models.library.rotation import TextLength
-from mlx_engine.models.matrix import packing_of
+from mlx_engine.models.matrix import infer_packing
 from mlx_engine.models.vision.contract import PictureRows
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import (
@@ -75,9 +75,9 @@ def build_class(module: str, config: Mapping[str, object], table: WeightTable) -
     """
     arrays = table.take_all()
     if module == "gemma3n":
-        arrays = with_unused_keys(arrays, config, table.origin)
-    model = _build_module(module, config, NamedArrays(arrays, table.origin))
-    table.keep_alive(_parameters_of(model).values())
+        arrays = add_unused_kv_weights(arrays, config, table.origin)
+    model = _build_module(module, config, NamedWeights(arrays, table.origin))
+    table.add_taken_arrays(_parameters_of(model).values())
     try:
         replace_layers(model, LAYER_FIXES)
         if module in MODEL_FIXES:
@@ -88,7 +88,7 @@ def build_class(module: str, config: Mapping[str, object], table: WeightTable) -
     return model
 
 
-def wrap_model(model: Module, origin: str, text_length: TextLength | None = None) -> Model:
+def wrap_mlx_lm_model(model: Module, origin: str, text_length: TextLength | None = None) -> Model:
     """Wrap a model of mlx-lm as the engine's Model, with the engine's KV caches where they work.
 
     text_length: shared switch of its RoPE layers, where they depend on the text's length.
@@ -96,16 +96,16 @@ def wrap_model(model: Module, origin: str, text_length: TextLength | None = None
     make: MakeCaches = partial(make_engine_caches, model)
     if text_length is not None:
         by_length = partial(make_length_caches, model, text_length.switch_length)
-        return checked_model(lambda: LibraryModel(model, by_length, text_length), origin)
+        return build_checked_model(lambda: LibraryModel(model, by_length, text_length), origin)
     try:
-        return checked_model(lambda: LibraryModel(model, make), origin)
+        return build_checked_model(lambda: LibraryModel(model, make), origin)
     except BadModelFile:
-        return checked_model(
+        return build_checked_model(
             lambda: LibraryModel(model, partial(make_library_caches, model)), origin
         )
 
 
-class LibraryModel(Headless):
+class LibraryModel(ModelWithoutMtp):
     """A model of mlx-lm as the engine's Model; its "hidden states" are its logits, so H equals V.
 
     Logits of prompt rows that nobody reads are never computed, since MLX is lazy.
@@ -116,7 +116,7 @@ class LibraryModel(Headless):
     ) -> None:
         self._model, self._length = model, text_length
         self._make_caches = make_caches
-        self.plain_only = None if make_caches(16).keeps_any_prefix else PLAIN_ONLY
+        self.why_no_drafts = None if make_caches(16).keeps_any_prefix else PLAIN_ONLY
         seen = self.forward(mx.zeros((1, 1), dtype=mx.int32), make_caches(16))
         self.hidden_size = self.vocabulary = seen.shape[-1]
         self.packed_cache = cache_16bit_reason(self)
@@ -132,10 +132,12 @@ class LibraryModel(Headless):
         assert pictures is None
         first = caches.layers[0]
         if isinstance(first, CacheByLength):
-            return first.read_tokens(tokens, self._read)
-        return self._read(tokens, caches)
+            return first.read_tokens(tokens, self._run_class)
+        return self._run_class(tokens, caches)
 
-    def _read(self, tokens: mx.array, caches: LayerCaches, *, is_long: bool = False) -> mx.array:
+    def _run_class(
+        self, tokens: mx.array, caches: LayerCaches, *, is_long: bool = False
+    ) -> mx.array:
         if self._length is not None:
             self._length.is_long = is_long
         handed = caches_for_class(caches, tokens.shape[1])
@@ -147,7 +149,7 @@ class LibraryModel(Headless):
         return hidden.astype(mx.float32)
 
 
-def checked_model(make: Callable[[], A], origin: str) -> A:
+def build_checked_model(make: Callable[[], A], origin: str) -> A:
     """Build a model of mlx-lm and, as a check, run 3 tokens and then 1 through it lazily.
 
     Raises BadModelFile when the class fails, as it does for sizes that contradict each other.
@@ -181,14 +183,14 @@ def cache_16bit_reason(model: Model) -> Reason | None:
     return None
 
 
-class NamedArrays(NamedTuple):
+class NamedWeights(NamedTuple):
     """Weight arrays by tensor name, and the name of their file or folder for error messages."""
 
     arrays: dict[str, mx.array]
     origin: str
 
 
-def _build_module(module: str, config: Mapping[str, object], weights: NamedArrays) -> Module:
+def _build_module(module: str, config: Mapping[str, object], weights: NamedWeights) -> Module:
     model = _construct_module(module, config, weights.origin)
     apart = _rename_for_class(weights.arrays, _parameters_of(model))
     arrays = _sanitize_weights(model, weights._replace(arrays=apart))
@@ -252,7 +254,7 @@ def _rename_for_class(
     return made
 
 
-def _sanitize_weights(model: Module, weights: NamedArrays) -> dict[str, mx.array]:
+def _sanitize_weights(model: Module, weights: NamedWeights) -> dict[str, mx.array]:
     method = getattr(type(model), "sanitize", None)
     if method is None:
         return weights.arrays
@@ -266,7 +268,7 @@ def _sanitize_weights(model: Module, weights: NamedArrays) -> dict[str, mx.array
 def _pack_leaves(model: Module, arrays: Mapping[str, mx.array], origin: str) -> None:
     """Replace those layers of a model by quantised ones whose weights have scales in the files."""
 
-    def packing(path: str, leaf: Module) -> dict[str, object] | bool:
+    def layer_quantisation(path: str, leaf: Module) -> dict[str, object] | bool:
         names, weight = (
             [f"{path}.{part}" for part in ("weight", "scales", "biases")],
             leaf.get("weight"),
@@ -276,10 +278,10 @@ def _pack_leaves(model: Module, arrays: Mapping[str, mx.array], origin: str) -> 
         if names[0] not in arrays:
             raise tensor_missing(origin, names[0])
         stored = [arrays[name] for name in names if name in arrays]
-        return packing_of(path, stored, weight.shape, origin)._asdict()
+        return infer_packing(path, stored, weight.shape, origin)._asdict()
 
     try:
-        quantize(model, class_predicate=packing)
+        quantize(model, class_predicate=layer_quantisation)
     except EngineError:
         raise
     except Exception as error:

@@ -69,9 +69,7 @@ class _Rotation(Module):
         )
 
 
-def use_own_rotations(
-    model: Module, config: Mapping[str, object], origin: str
-) -> TextLength | None:
+def use_engine_rope(model: Module, config: Mapping[str, object], origin: str) -> TextLength | None:
     """Replace a model's scaled RoPE layers; returns their switch for long texts or None.
 
     config: as the class reads it (class_fields.py). Raises BadModelFile for fields that are not

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mlx_engine.values.picture import Picture
 
 
-class Grid(NamedTuple):
+class TokenGrid(NamedTuple):
     """Rows and columns of the tokens that stand for a picture in a prompt."""
 
     rows: int
@@ -34,21 +34,21 @@ class PictureRows(NamedTuple):
     places: NDArray[np.int64]
 
 
-class Tower(Protocol):
+class VisionTower(Protocol):
     """Protocol of a vision tower, which turns pictures into embeddings of the language model."""
 
     @property
-    def placeholder(self) -> int:
+    def placeholder_token(self) -> int:
         """Id of the token that chat templates write where a picture belongs."""
 
     @property
-    def identity(self) -> str:
+    def weights_identity(self) -> str:
         """What the embeddings depend on beside the model's own files; "" for nothing else."""
 
-    def grid(self, picture: Picture) -> Grid:
+    def token_grid(self, picture: Picture) -> TokenGrid:
         """Compute the grid of a picture's tokens from its size. Raises BadPicture."""
 
-    def places(self, grid: Grid) -> NDArray[np.int64]:
+    def rope_positions(self, grid: TokenGrid) -> NDArray[np.int64]:
         """RoPE positions of a picture's tokens relative to its first, int [3, tokens].
 
         They are of time, height and width. The text behind goes on at their largest plus 1.

@@ -21,7 +21,7 @@ from metal_kernels.stock import AttentionOptions, has_fused_attention, row_tiles
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, activation
-from mlx_engine.models.vision.contract import Grid
+from mlx_engine.models.vision.contract import TokenGrid
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadPicture, UnsupportedModel
 from mlx_engine.values.picture import Picture
@@ -40,7 +40,7 @@ class Qwen3VisionSpec:
     each colour, by which pixels from 0 to 1 are normalised.
     """
 
-    placeholder: int
+    placeholder_token: int
     depth: int
     hidden: int
     intermediate: int
@@ -75,11 +75,11 @@ class Qwen3VisionSpec:
         fields.require_multiple("hidden_size", "num_heads")
         hidden, heads = fields.count("hidden_size"), fields.count("num_heads")
         if hidden // heads % 4:
-            raise fields.wrong("num_heads", heads, "heads of 4, 8, 12, ... elements")
+            raise fields.bad_field("num_heads", heads, "heads of 4, 8, 12, ... elements")
         process = ConfigFields(processing, origin)
         size = process.section("size") or process
         return Qwen3VisionSpec(
-            placeholder=whole.count("image_token_id"),
+            placeholder_token=whole.count("image_token_id"),
             depth=fields.count("depth", maximum=1000),
             hidden=hidden,
             intermediate=fields.count("intermediate_size"),
@@ -100,22 +100,24 @@ class Qwen3VisionSpec:
         """Shapes of all weights; the patch kernel as a matrix, its two frames added up."""
         hidden, joined = self.hidden, self.hidden * self.merge**2
         shapes: dict[str, Shape] = {
-            **_affine("patch_embed.proj", 3 * self.patch**2, hidden),
+            **_linear_shapes("patch_embed.proj", 3 * self.patch**2, hidden),
             "pos_embed.weight": (self.side**2, hidden),
-            **_norm("merger.norm", hidden),
-            **_affine("merger.linear_fc1", joined, joined),
-            **_affine("merger.linear_fc2", joined, self.out_hidden),
+            **_layer_norm_shapes("merger.norm", hidden),
+            **_linear_shapes("merger.linear_fc1", joined, joined),
+            **_linear_shapes("merger.linear_fc2", joined, self.out_hidden),
         }
         for number in range(self.depth):
             block = f"blocks.{number}"
-            shapes |= _norm(f"{block}.norm1", hidden) | _norm(f"{block}.norm2", hidden)
-            shapes |= _affine(f"{block}.attn.qkv", hidden, 3 * hidden)
-            shapes |= _affine(f"{block}.attn.proj", hidden, hidden)
-            shapes |= _affine(f"{block}.mlp.linear_fc1", hidden, self.intermediate)
-            shapes |= _affine(f"{block}.mlp.linear_fc2", self.intermediate, hidden)
+            shapes |= _layer_norm_shapes(f"{block}.norm1", hidden) | _layer_norm_shapes(
+                f"{block}.norm2", hidden
+            )
+            shapes |= _linear_shapes(f"{block}.attn.qkv", hidden, 3 * hidden)
+            shapes |= _linear_shapes(f"{block}.attn.proj", hidden, hidden)
+            shapes |= _linear_shapes(f"{block}.mlp.linear_fc1", hidden, self.intermediate)
+            shapes |= _linear_shapes(f"{block}.mlp.linear_fc2", self.intermediate, hidden)
         return shapes
 
-    def grid(self, picture: Picture) -> Grid:
+    def token_grid(self, picture: Picture) -> TokenGrid:
         """Compute the grid of a picture's tokens, as Qwen's `smart_resize`. Raises BadPicture."""
         height, width, token = picture.height, picture.width, self.patch * self.merge
         if max(height, width) > _MOST_PROPORTION * min(height, width):
@@ -134,9 +136,9 @@ class Qwen3VisionSpec:
         elif rows * columns * token**2 < self.least_pixels:
             grow = math.sqrt(self.least_pixels / (height * width))
             rows, columns = (math.ceil(side * grow / token) for side in (height, width))
-        return Grid(rows, columns)
+        return TokenGrid(rows, columns)
 
-    def patches(self, picture: Picture, grid: Grid) -> NDArray[np.float32]:
+    def cut_patches(self, picture: Picture, grid: TokenGrid) -> NDArray[np.float32]:
         """Resize, normalise and cut a picture -> patches [N, 3 * patch^2], token by token."""
         from PIL import Image
 
@@ -157,32 +159,32 @@ class Qwen3Tower:
     def __init__(self, spec: Qwen3VisionSpec, table: WeightTable, identity: str = "") -> None:
         """Build the tower. Raises BadModelFile for weights missing, misshapen or left over."""
         part = Part(table, "", spec.tensors)
-        self.identity = identity
-        self._spec, self.placeholder = spec, spec.placeholder
+        self.weights_identity = identity
+        self._spec, self.placeholder_token = spec, spec.placeholder_token
         self._patches = Linear.read(part, "patch_embed.proj")
         learned = part.matrix("pos_embed")
-        self._learned = Embedding.of(learned, learned.dtype, part.kernels)
+        self._learned = Embedding.from_matrix(learned, learned.dtype, part.kernels)
         self._blocks = [_Block(spec, part.subpart(f"blocks.{n}")) for n in range(spec.depth)]
         self._norm = Norm.read(part, "merger.norm", _EPS, is_layer_norm=True)
         self._join = Linear.read(part, "merger.linear_fc1")
         self._out = Linear.read(part, "merger.linear_fc2")
         table.check_all_used()
 
-    def grid(self, picture: Picture) -> Grid:
+    def token_grid(self, picture: Picture) -> TokenGrid:
         """Compute the grid of a picture's tokens from its size. Raises BadPicture."""
-        return self._spec.grid(picture)
+        return self._spec.token_grid(picture)
 
-    def places(self, grid: Grid) -> NDArray[np.int64]:
+    def rope_positions(self, grid: TokenGrid) -> NDArray[np.int64]:
         """RoPE positions of a picture's tokens relative to its first, int [3, tokens]."""
         row, column = np.divmod(np.arange(grid.tokens), grid.columns)
         return np.stack([np.zeros_like(row), row, column])
 
     def encode(self, picture: Picture, stopped: Callable[[], bool]) -> mx.array | None:
         """Encode a picture -> embeddings [1, tokens, H], evaluated; None where `stopped`."""
-        spec, grid = self._spec, self.grid(picture)
+        spec, grid = self._spec, self.token_grid(picture)
         dtype = self._patches.matrix.dtype
-        x = self._patches(mx.array(spec.patches(picture, grid))[None].astype(dtype))
-        row, column = _patch_places(grid, spec.merge)
+        x = self._patches(mx.array(spec.cut_patches(picture, grid))[None].astype(dtype))
+        row, column = _patch_positions(grid, spec.merge)
         x = x + self._learned_positions(row, column, grid).astype(dtype)
         rotation = _rotation(row, column, spec.hidden // spec.heads)
         for block in self._blocks:
@@ -196,12 +198,12 @@ class Qwen3Tower:
         return made
 
     def _learned_positions(
-        self, row: NDArray[np.int64], column: NDArray[np.int64], grid: Grid
+        self, row: NDArray[np.int64], column: NDArray[np.int64], grid: TokenGrid
     ) -> mx.array:
         """Interpolate the table of learned positions at all patches -> float32 [1, N, H]."""
         spec = self._spec
-        down, low, high = _neighbours(row, grid.rows * spec.merge, spec.side)
-        right, left, far = _neighbours(column, grid.columns * spec.merge, spec.side)
+        down, low, high = _bilinear_neighbours(row, grid.rows * spec.merge, spec.side)
+        right, left, far = _bilinear_neighbours(column, grid.columns * spec.merge, spec.side)
         corners = (
             (low, left, (1 - down) * (1 - right)),
             (low, far, (1 - down) * right),
@@ -247,21 +249,21 @@ class _Block:
         return mx.concatenate(made, axis=2).transpose(0, 2, 1, 3).reshape(1, rows, -1)
 
 
-def _affine(name: str, inputs: int, outputs: int) -> dict[str, Shape]:
+def _linear_shapes(name: str, inputs: int, outputs: int) -> dict[str, Shape]:
     return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
 
 
-def _norm(name: str, size: int) -> dict[str, Shape]:
+def _layer_norm_shapes(name: str, size: int) -> dict[str, Shape]:
     return {f"{name}.weight": (size,), f"{name}.bias": (size,)}
 
 
-def _patch_places(grid: Grid, merge: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _patch_positions(grid: TokenGrid, merge: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Row and column of each patch, token by token."""
     axes = np.indices((grid.rows, grid.columns, merge, merge)).reshape(4, -1)
     return axes[0] * merge + axes[2], axes[1] * merge + axes[3]
 
 
-def _neighbours(
+def _bilinear_neighbours(
     place: NDArray[np.int64], length: int, side: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
     """Map places from 0 to length - 1 onto a table of `side`: weight of the next, this, next."""
@@ -273,4 +275,6 @@ def _neighbours(
 def _rotation(row: NDArray[np.int64], column: NDArray[np.int64], size: int) -> Rotation:
     """Rotation of heads of `size` elements: a quarter of them by row, a quarter by column."""
     rates = _ROPE_BASE ** (-np.arange(0, size // 2, 2) / (size // 2))
-    return Rotation.of(np.concatenate([np.outer(row, rates), np.outer(column, rates)], axis=1))
+    return Rotation.from_angles(
+        np.concatenate([np.outer(row, rates), np.outer(column, rates)], axis=1)
+    )

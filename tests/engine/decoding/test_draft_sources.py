@@ -67,7 +67,7 @@ def test_every_source_keeps_the_words(engine, plain, name):
 @pytest.mark.parametrize("stop_after", [None, 0, 1, 4])
 def test_a_draft_model_that_comes_late_reads_in_chunks(engine, monkeypatch, source, stop_after):
     """With progress, stopped within a chunk, and going on where it was stopped."""
-    small, chunk = engine.parts.drafting.small.opened, engine.parts.chunk
+    small, chunk = engine.parts.drafting.small.loaded_model, engine.parts.chunk
     rows, forward = [], small.forward
 
     def counted(tokens, caches):

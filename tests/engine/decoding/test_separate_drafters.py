@@ -70,7 +70,7 @@ def engine(pair):
 
 def passes_of(engine, drafted):
     """Of a draft of so many tokens."""
-    return 1 if isinstance(engine.parts.drafting.small.opened, DFlash) else drafted
+    return 1 if isinstance(engine.parts.drafting.small.loaded_model, DFlash) else drafted
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -67,7 +67,7 @@ def found(drafter, target, chunks=(4,)):
     """Logits of the block whose newest token is the last one."""
     source = observed(drafter, target.tokens[:-1], chunks)
     source.snapshot()  # reads what waits
-    states = drafter.block(mx.array(target.tokens[-1:]), source.caches[0])
+    states = drafter.draft_block_states(mx.array(target.tokens[-1:]), source.caches[0])
     return np.array(drafter.logits(states)[0])
 
 
@@ -124,7 +124,7 @@ def test_a_draft_copies_nothing_of_its_context(target, tmp_path):
     rows = mx.zeros((1, 1, BLOCK, 32))
     turned = mx.fast.rope(rows, 32, traditional=False, base=1e4, scale=1.0, offset=3)
     rotations = 2 * len(drafter._layers) * primitives(turned)["Concatenate"]
-    states = drafter.block(mx.array(target.tokens[-1:]), source.caches[0])
+    states = drafter.draft_block_states(mx.array(target.tokens[-1:]), source.caches[0])
     assert primitives(states)["Concatenate"] == rotations + 1  # of the newest token and the masks
 
 

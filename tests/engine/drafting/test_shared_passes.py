@@ -60,7 +60,7 @@ def eagle(folder):
     path = write_tiny_eagle(folder / "drafter", sizes)
     options = LoadOptions(draft_model=path, check_heads=False)
     engine = mlx_engine.load(folder / "target", options=options)
-    drafter, model = engine.parts.drafting.small.opened, engine.parts.model
+    drafter, model = engine.parts.drafting.small.loaded_model, engine.parts.model
     return drafter.target, lambda options: draft_with(drafter, options, model.vocabulary)
 
 

@@ -65,8 +65,8 @@ def test_the_plan_knows_files_and_sizes_before_anything_is_fetched(hub: Hub) -> 
     assert {file.name for file in plan.files} == WANTED
     assert plan.total_bytes == sum(len(FILES[name]) for name in WANTED)
     assert (plan.have_bytes, plan.commit) == (0, COMMIT)
-    assert plan.fits
-    assert plan.plan_words.startswith("5 files, 5.12 MB; ")
+    assert plan.fits_on_disk
+    assert plan.plan_summary.startswith("5 files, 5.12 MB; ")
     assert not hub.cache.exists()
 
 
@@ -254,7 +254,7 @@ def test_a_full_disk_is_seen_before_the_first_byte(
         shutil, "disk_usage", lambda _: usage(0, 0, plan.total_bytes + SPARE_BYTES - 1)
     )
     tight = plan_download(hub, MODEL)
-    assert not tight.fits
+    assert not tight.fits_on_disk
     with pytest.raises(DownloadFailed, match="Make room first"):
         download(hub, tight)
     assert not fake.sent
@@ -364,7 +364,7 @@ def test_git_knows_files_by_this_name() -> None:
 def test_a_plan_is_a_value(hub: Hub) -> None:
     plan = plan_download(hub, MODEL)
     assert isinstance(plan, DownloadPlan)
-    assert replace(plan, free_bytes=0).fits is False
+    assert replace(plan, free_bytes=0).fits_on_disk is False
 
 
 def test_the_token_goes_to_the_hub_and_nowhere_else(hub: Hub, fake: FakeHub) -> None:

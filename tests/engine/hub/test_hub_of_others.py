@@ -152,8 +152,8 @@ def test_what_is_only_called_so_is_a_model(name: str) -> None:
 
 def test_listings_are_read_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice as many files, each the first of 99,999, take twice as many names; and sizes."""
-    steps, made, name = {}, list[int](), ShardName.sibling_name
-    monkeypatch.setattr(ShardName, "sibling_name", lambda self, n: made.append(n) or name(self, n))
+    steps, made, name = {}, list[int](), ShardName.shard_name
+    monkeypatch.setattr(ShardName, "shard_name", lambda self, n: made.append(n) or name(self, n))
     for count in (200, 400):
         made.clear()
         files = listed(*(f"m{n}-00001-of-99999.gguf" for n in range(count)))

@@ -2,7 +2,7 @@ import mlx.core as mx
 import pytest
 
 from mlx_engine.loading.arrays import SLICE_BYTES, cast_floats, evaluate_arrays, half_dtype
-from mlx_engine.loading.describe import cache_element_bytes
+from mlx_engine.loading.describe import cached_element_bytes
 from mlx_engine.values.errors import BadModelFile, LoadStopped, OutOfMemory
 from mlx_engine.values.options import AskedActivations
 
@@ -107,5 +107,5 @@ def test_types_after_loading(half: mx.Dtype | None) -> None:
     ],
 )
 def test_bytes_of_a_cached_element(config: dict, with_metal: int) -> None:
-    assert cache_element_bytes(config, has_metal=True) == with_metal
-    assert cache_element_bytes(config, has_metal=False) == 4
+    assert cached_element_bytes(config, has_metal=True) == with_metal
+    assert cached_element_bytes(config, has_metal=False) == 4

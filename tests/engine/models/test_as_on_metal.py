@@ -173,7 +173,9 @@ def products_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kind, name, widened(getattr(kind, name)))
 
 
-def stored(shapes: Shapes, form: str, *, apply_norm_shift: bool, seed: int) -> dict[str, mx.array]:
+def convert_stored(
+    shapes: Shapes, form: str, *, apply_norm_shift: bool, seed: int
+) -> dict[str, mx.array]:
     """Random values as files of this form have them."""
     draw, half = np.random.default_rng(seed), mx.bfloat16 if form == "folder" else mx.float16
     made: dict[str, mx.array] = {}
@@ -237,7 +239,7 @@ def model_of(name: str, form: str) -> Made:
     present = ["layers.0.join.weight"]
     tables = [
         WeightTable(
-            stored(shapes, form, apply_norm_shift=apply_norm_shift, seed=seed),
+            convert_stored(shapes, form, apply_norm_shift=apply_norm_shift, seed=seed),
             name,
             kernels=kernels,
             computed=mx.bfloat16,

@@ -64,7 +64,7 @@ ELSEWHERE = {
 
 def types() -> list[str]:
     """Of both libraries, but for those that run on our layers."""
-    known = {*mlx_lm_family._modules(), *mlx_lm_family._ANOTHER_NAME}
+    known = {*mlx_lm_family._mlx_lm_modules(), *mlx_lm_family._ANOTHER_NAME}
     ours = {kind for kind in known if kind.removesuffix("_text") in FAMILIES}
     return sorted({kind for kind in known if kind in CONFIG_MAPPING} - APART - ours)
 
@@ -84,7 +84,7 @@ def known(kind: str) -> dict[str, object]:
 
 def read(kind: str) -> dict[str, object]:
     """Fields that the class looks at -> their defaults."""
-    module = import_module(f"mlx_lm.models.{mlx_lm_family.module_of(kind)}")
+    module = import_module(f"mlx_lm.models.{mlx_lm_family.mlx_lm_module_name(kind)}")
     found = {}
     sources = {inspect.getsource(inspect.getmodule(one)) for one in module.Model.__mro__[:-2]}
     for name in ("ModelArgs", "TextArgs", "TextConfig"):

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from mlx_engine.models.layers import Embedding, Linear
-from mlx_engine.models.matrix import column_layout, dequantised
+from mlx_engine.models.matrix import columns_for_cpu, dequantised
 from mlx_engine.models.weights import WeightTable
 
 INPUTS = 64
 
 
 def taken(table, outputs):
-    return Linear.of(table.take_matrix("w", outputs, INPUTS), table.kernels)
+    return Linear.from_matrix(table.take_matrix("w", outputs, INPUTS), table.kernels)
 
 
 def arrays(bits, outputs):
@@ -30,7 +30,7 @@ def arrays(bits, outputs):
 def test_it_multiplies_as_the_stored_matrix(bits, outputs):
     stored = WeightTable(arrays(bits, outputs), "here").take_matrix("w", outputs, INPUTS)
     weight = stored.weight if bits is None else dequantised(stored, mx.float32)
-    table = WeightTable(arrays(bits, outputs), "here", layout=column_layout)
+    table = WeightTable(arrays(bits, outputs), "here", layout=columns_for_cpu)
     laid_out = taken(table, outputs)
     x = mx.random.normal((1, 9, INPUTS), key=mx.random.key(4))
     together = np.array(laid_out(x))
@@ -38,7 +38,7 @@ def test_it_multiplies_as_the_stored_matrix(bits, outputs):
     assert np.abs(together - exact).max() < 1e-5
     for row in range(9):
         assert np.array_equal(np.array(laid_out(x[:, row : row + 1])), together[:, row : row + 1])
-    assert (laid_out.matrix.outputs, laid_out.matrix.inputs) == (outputs, INPUTS)
+    assert (laid_out.matrix.output_size, laid_out.matrix.input_size) == (outputs, INPUTS)
     held = sum(array.nbytes for array in table.taken_arrays)
     padded = 32 * -(-outputs // 32)
     of_codes = (padded + 8 / 32 * padded) * INPUTS
@@ -47,7 +47,7 @@ def test_it_multiplies_as_the_stored_matrix(bits, outputs):
 
 def test_rows_of_a_long_prompt_are_those_of_one(monkeypatch):
     monkeypatch.setattr("mlx_engine.models.matrix.SUMS_AT_ONCE", 7 * 2 * 96)
-    laid_out = taken(WeightTable(arrays(8, 96), "here", layout=column_layout), 96)
+    laid_out = taken(WeightTable(arrays(8, 96), "here", layout=columns_for_cpu), 96)
     x = mx.random.normal((1, 30, INPUTS), key=mx.random.key(4))
     alone = mx.concatenate([laid_out(x[:, row : row + 1]) for row in range(30)], axis=1)
     assert mx.array_equal(laid_out(x), alone).item()
@@ -57,7 +57,7 @@ def test_rows_of_a_long_prompt_are_those_of_one(monkeypatch):
 @pytest.mark.parametrize("bits", [4, 8])
 def test_its_rows_are_the_stored_ones(bits):
     stored = WeightTable(arrays(bits, 96), "here").take_matrix("w", 96, INPUTS)
-    table = WeightTable(arrays(bits, 96), "here", layout=column_layout)
+    table = WeightTable(arrays(bits, 96), "here", layout=columns_for_cpu)
     laid_out = table.take_matrix("w", 96, INPUTS)
     values = dequantised(stored, mx.float32)
     assert mx.abs(dequantised(laid_out, mx.float32) - values).max().item() < 1e-6

@@ -136,16 +136,18 @@ def test_a_block_that_was_cut_leaves_what_its_rows_alone_leave(pair: Pair, kept:
 
 @pytest.mark.parametrize("way", ["greedy", "sampled"])
 def test_nine_rows_pick_what_each_picks_alone(pair: Pair, way: str) -> None:
-    rows, sampler = pair.mine.output_rows, Sampler(WAYS[way], VOCABULARY, 5)
+    rows, sampler = pair.mine.output_matrix, Sampler(WAYS[way], VOCABULARY, 5)
     hidden = mx.random.normal((1, MOST_ROWS, 64), key=mx.random.key(2))
     how = sampler.token_choice_arguments(20, MOST_ROWS)
     assert rows is not None
     assert how is not None
     alone = [
-        rows.pick(hidden[:, row : row + 1], sampler.token_choice_arguments(20 + row, 1) or how)
+        rows.pick_argmax(
+            hidden[:, row : row + 1], sampler.token_choice_arguments(20 + row, 1) or how
+        )
         for row in range(MOST_ROWS)
     ]
-    together = rows.pick(hidden, how)
+    together = rows.pick_argmax(hidden, how)
     assert together.tolist() == mx.concatenate(alone).tolist()
     logits = pair.plain.logits(hidden)[0]
     wanted = sampler.pick(logits, 20, mx.zeros((MOST_ROWS,), dtype=mx.int32))

@@ -14,7 +14,7 @@ from metal_kernels import stock
 from metal_kernels.choice import NO_KERNELS, Kernels
 from mlx_engine.models import latent_attention
 from mlx_engine.models.attention import Masks
-from mlx_engine.models.blocks import DecoderBlock, Mixer, mixer_of
+from mlx_engine.models.blocks import DecoderBlock, Mixer, build_mixer
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.layer_specs import (
     AttentionSpec,
@@ -133,7 +133,7 @@ def run(mixer: Mixer, x: np.ndarray, cuts: list[int]) -> np.ndarray:
     for rows in [*cuts, len(x) - sum(cuts)]:
         block = mx.array(x[None, start : start + rows])
         made.append(
-            np.array(mixer.out_proj.linear(mixer.mix(block, cache, Masks(is_long=True))))[0]
+            np.array(mixer.out_proj.linear(mixer.mix_tokens(block, cache, Masks(is_long=True))))[0]
         )
         cache.commit(rows)
         start += rows
@@ -145,7 +145,7 @@ def test_attention(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, x = ATTENTIONS[name], hidden_states()
     shapes = spec.tensors(HIDDEN)
     values = drawn(shapes)
-    mixer = mixer_of(spec, mixer_part(spec, values), EPS)
+    mixer = build_mixer(spec, mixer_part(spec, values), EPS)
     wanted = reference.attention(spec, wide(values), x.astype(np.float64), EPS)
     whole = run(mixer, x, [])
     assert relative(whole, wanted) < 1e-5
@@ -218,7 +218,7 @@ def latent_in_form(
     table = WeightTable({f"self_attn.{n}": a for n, a in stored.items()}, "tiny")
     part = Part(table, "", {f"self_attn.{n}": shape for n, shape in shapes.items()})
     values = values | {"kv_b_proj.weight": whole.reshape(-1, spec.kv_rank)}
-    return mixer_of(spec, part, EPS), values
+    return build_mixer(spec, part, EPS), values
 
 
 @pytest.mark.parametrize("name", FEEDS)
@@ -286,7 +286,7 @@ def test_attention_on_the_kernels(name: str) -> None:
     values, x = drawn(spec.tensors(HIDDEN)), hidden_states()[:24]
     launcher = EmulatorLauncher(check=False)
     part = mixer_part(spec, values, every_kernel(launcher))
-    mixer = mixer_of(spec, part, EPS)
+    mixer = build_mixer(spec, part, EPS)
     wanted = reference.attention(spec, wide(values), x.astype(np.float64), EPS)
     alone, together = run(mixer, x, [11, 1, 1, 1, 1]), run(mixer, x, [11, 4])
     assert relative(together, wanted) < 1e-4

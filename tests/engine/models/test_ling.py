@@ -138,4 +138,4 @@ def test_dropped_and_separate_heads(made, tmp_path):
 )
 def test_impossible_configs_are_refused_by_name(base, changes, named):
     with pytest.raises((BadModelFile, UnsupportedModel), match=named):
-        family_for("bailing_hybrid", base | changes, "tiny").figures()
+        family_for("bailing_hybrid", base | changes, "tiny").compute_sizes()

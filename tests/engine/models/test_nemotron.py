@@ -137,7 +137,7 @@ def test_impossible_configs_are_refused_by_name(tiny, tmp_path, changes, named):
     edit_config(tmp_path, **changes)
     config = json.loads((tmp_path / "config.json").read_text())
     with pytest.raises(mlx_engine.BadModelFile, match=named):
-        family_for("nemotron_h", config, "tiny").figures()
+        family_for("nemotron_h", config, "tiny").compute_sizes()
 
 
 def test_a_head_of_other_layers_is_not_run(tiny, tmp_path):

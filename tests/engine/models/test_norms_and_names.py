@@ -17,7 +17,9 @@ QWEN = family_for("qwen3_5", tiny_config(), "tiny")
 UNTIED = family_for("qwen3_5", tiny_config(tied=False), "tiny")
 
 
-def stored(values: Mapping[str, np.ndarray], shift: float, layout: str) -> dict[str, mx.array]:
+def convert_stored(
+    values: Mapping[str, np.ndarray], shift: float, layout: str
+) -> dict[str, mx.array]:
     arrays = {name: mx.array(v + shift * is_shifted_norm(name)) for name, v in values.items()}
     if layout == "hf":
         arrays = {n: a.swapaxes(1, 2) if "conv1d" in n else a for n, a in arrays.items()}
@@ -42,7 +44,7 @@ def assert_as_used(arrays: Mapping[str, mx.array], values: Mapping[str, np.ndarr
     ],
 )
 def test_trunk(shift: int, layout: str, codes: list[str]) -> None:
-    part = QWEN.canonical_trunk(stored(VALUES.trunk, shift, layout), "x")
+    part = QWEN.canonical_trunk(convert_stored(VALUES.trunk, shift, layout), "x")
     assert_as_used(part.arrays, VALUES.trunk)
     assert part.norm_shift == shift
     assert [reason.code for reason in part.reasons] == codes
@@ -51,7 +53,7 @@ def test_trunk(shift: int, layout: str, codes: list[str]) -> None:
 @pytest.mark.parametrize("shift", [0, 1, 2])
 @pytest.mark.parametrize("trunk_shift", [None, 0, 1, 2])
 def test_head(shift: int, trunk_shift: int | None) -> None:
-    part = QWEN.canonical_head(stored(VALUES.head, shift, "mlx"), "x", trunk_shift)
+    part = QWEN.canonical_head(convert_stored(VALUES.head, shift, "mlx"), "x", trunk_shift)
     assert_as_used(part.arrays, VALUES.head)
     told = trunk_shift not in (None, shift) or (trunk_shift is None and shift == 2)
     assert [reason.code for reason in part.reasons] == ["heads-norms-corrected"] * told
@@ -122,7 +124,7 @@ def test_gains_on_one_side_of_one_do_not_overrule_the_layout(
     for name, value in trunk.items():
         if is_shifted_norm(name):
             trunk[name] = draw.uniform(least - 1, most - 1, value.shape).astype(np.float32)
-    part = QWEN.canonical_trunk(stored(trunk, 0 if layout == "hf" else 1, layout), "x")
+    part = QWEN.canonical_trunk(convert_stored(trunk, 0 if layout == "hf" else 1, layout), "x")
     assert_as_used(part.arrays, trunk)
     assert part.reasons == ()
 
@@ -141,7 +143,7 @@ def test_what_is_no_number_is_refused() -> None:
 
 
 def test_decay_rates_become_float32_and_other_values_stay() -> None:
-    raw = stored(VALUES.trunk, 0, "hf")
+    raw = convert_stored(VALUES.trunk, 0, "hf")
     raw = {name: array.astype(mx.bfloat16) for name, array in raw.items()}
     arrays = QWEN.canonical_trunk(raw, "x").arrays
     assert arrays["layers.0.linear_attn.A_log"].dtype == mx.float32
@@ -154,7 +156,7 @@ def test_decay_rates_become_float32_and_other_values_stay() -> None:
 def test_every_known_prefix(prefix: str, head: str) -> None:
     raw = {f"{prefix}norm.weight": 1, f"{head}fc.weight": 2, f"{head}norm.weight": 3}
     raw |= {"model.visual.blocks.0.x": 4, "vision_tower.x": 5, "lm_head.weight": 6}
-    parts = UNTIED.split(raw, "x")
+    parts = UNTIED.split_tensors(raw, "x")
     assert parts.trunk == {"norm.weight": 1, "lm_head.weight": 6}
     assert parts.head == {"layers.0.join.weight": 2, "layers.0.norm.weight": 3}
     assert parts.skipped == {"model.visual.blocks.0.x": 4, "vision_tower.x": 5}
@@ -162,14 +164,14 @@ def test_every_known_prefix(prefix: str, head: str) -> None:
 
 def test_copy_of_tied_output_head_is_skipped() -> None:
     raw = {"language_model.lm_head.weight": 1, "language_model.lm_head.scales": 2}
-    assert QWEN.split(raw, "x").skipped == raw
-    assert set(UNTIED.split(raw, "x").trunk) == {"lm_head.weight", "lm_head.scales"}
+    assert QWEN.split_tensors(raw, "x").skipped == raw
+    assert set(UNTIED.split_tensors(raw, "x").trunk) == {"lm_head.weight", "lm_head.scales"}
 
 
 def test_one_tensor_under_two_names_is_refused() -> None:
     raw = {"model.norm.weight": 1, "model.language_model.norm.weight": 2}
     with pytest.raises(BadModelFile, match=r"x: .*norm\.weight"):
-        QWEN.split(raw, "x")
+        QWEN.split_tensors(raw, "x")
 
 
 def test_heads_file_with_and_without_prefix() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from metal_kernels.choice import NO_KERNELS
 from mlx_engine.models.layers import Projections
-from mlx_engine.models.matrix import Layout, column_layout, stored_layout
+from mlx_engine.models.matrix import Layout, columns_for_cpu, unchanged_layout
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadModelFile
 
@@ -19,7 +19,7 @@ PACKED = {
 }
 
 
-def stored(packings: str, *, biases: str = "") -> dict[str, mx.array]:
+def convert_stored(packings: str, *, biases: str = "") -> dict[str, mx.array]:
     found = {}
     for number, (name, how) in enumerate(zip(ROWS, packings.split(), strict=True)):
         key = mx.random.key(number)
@@ -33,7 +33,7 @@ def stored(packings: str, *, biases: str = "") -> dict[str, mx.array]:
 
 
 def part_of(
-    arrays: dict[str, mx.array], *, biases: str = "", layout: Layout = stored_layout
+    arrays: dict[str, mx.array], *, biases: str = "", layout: Layout = unchanged_layout
 ) -> Part:
     table = WeightTable(arrays, "folder/x", kernels=NO_KERNELS, layout=layout)
     shapes = {f"{name}.weight": (rows, INPUTS) for name, rows in ROWS.items()}
@@ -71,7 +71,7 @@ def truth(arrays: dict[str, mx.array], x: mx.array) -> list[mx.array]:
 def test_runs_that_are_packed_alike_are_one_product(
     packings: str, biases: str, products: int, sizes: tuple[int, ...]
 ) -> None:
-    arrays, x = stored(packings, biases=biases), mx.random.normal((1, 5, INPUTS))
+    arrays, x = convert_stored(packings, biases=biases), mx.random.normal((1, 5, INPUTS))
     part = part_of(arrays, biases=biases)
     both = Projections.read(part, tuple(ROWS), sizes)
     part.table.check_all_used()
@@ -85,9 +85,9 @@ def test_runs_that_are_packed_alike_are_one_product(
 
 
 @pytest.mark.parametrize("packings", ["4 4 4", "dense 4 4"])
-@pytest.mark.parametrize("layout", [stored_layout, column_layout])
+@pytest.mark.parametrize("layout", [unchanged_layout, columns_for_cpu])
 def test_rows_may_be_taken_in_another_order(packings: str, layout: Layout) -> None:
-    arrays, x = stored(packings, biases="abc"), mx.random.normal((1, 2, INPUTS))
+    arrays, x = convert_stored(packings, biases="abc"), mx.random.normal((1, 2, INPUTS))
     turned = [5, 0, 3, 1, 4, 2]
     part = part_of(arrays, biases="abc", layout=layout)
     first, *others = Projections.read(part, tuple(ROWS), order={"a": turned})(x)
@@ -98,10 +98,10 @@ def test_rows_may_be_taken_in_another_order(packings: str, layout: Layout) -> No
 
 
 def test_where_parts_lie_in_products() -> None:
-    both = Projections.read(part_of(stored("4 4 8")), tuple(ROWS))
+    both = Projections.read(part_of(convert_stored("4 4 8")), tuple(ROWS))
     assert both.part_locations == [(0, 0), (0, 6), (1, 0)]
     made = both.padded_products(mx.random.normal((1, 2, INPUTS)))
-    parts = both.parts(made)
+    parts = both.split_products(made)
     for place, one in zip(both.part_locations, parts, strict=True):
         columns = slice(place.column, place.column + one.shape[-1])
         assert mx.array_equal(made[place.matrix][..., columns], one).item()
@@ -109,8 +109,8 @@ def test_where_parts_lie_in_products() -> None:
 
 def test_biases_must_be_there_where_they_are_asked_for_and_nowhere_else() -> None:
     with pytest.raises(BadModelFile, match=r"l\.b\.bias is missing"):
-        Projections.read(part_of(stored("4 4 4", biases="a"), biases="ab"), tuple(ROWS))
-    part = part_of(stored("4 4 4", biases="ab"), biases="a")
+        Projections.read(part_of(convert_stored("4 4 4", biases="a"), biases="ab"), tuple(ROWS))
+    part = part_of(convert_stored("4 4 4", biases="ab"), biases="a")
     Projections.read(part, tuple(ROWS))
     with pytest.raises(BadModelFile, match=r"no place for l\.b\.bias"):
         part.table.check_all_used()

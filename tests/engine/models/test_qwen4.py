@@ -364,4 +364,4 @@ def test_a_table_that_lacks_a_shard_is_refused(small, tmp_path):
 def test_impossible_configs_are_refused_by_name(tmp_path, changes, named):
     config = SIZES | {"indexer_compress_ratio": 4, "model_type": "qwen4_exp_text"} | changes
     with pytest.raises(mlx_engine.BadModelFile, match=named):
-        family_for("qwen4_exp", config, "tiny").figures()
+        family_for("qwen4_exp", config, "tiny").compute_sizes()

@@ -292,8 +292,8 @@ def test_of_equal_scores_the_latest_tokens_are_selected(most):
     indexer = Indexer(spec, Part(WeightTable(arrays, "tiny"), "", shapes))
     x, latent, side = normal((1, 12, 6), 1), normal((1, 12, 5), 2), mx.zeros((1, 1, 12, 32))
     whole = AttentionCache(others=1)
-    whole.append(side, side, indexer.keys(x, 0))
-    together = np.array(indexer.select(x, latent, whole, 0))
+    whole.append(side, side, indexer.index_keys(x, 0))
+    together = np.array(indexer.select_keys(x, latent, whole, 0))
     queries = np.array(indexer._rotate(
         (latent @ arrays["wq_b.weight"].T).reshape(1, 12, 2, 8).swapaxes(1, 2), 0))[0]  # fmt: skip
     keys, weights = (
@@ -304,8 +304,8 @@ def test_of_equal_scores_the_latest_tokens_are_selected(most):
     alone = AttentionCache(others=1)
     for row in range(12):
         part = slice(row, row + 1)
-        alone.append(side[:, :, part], side[:, :, part], indexer.keys(x[:, part], row))
-        found = indexer.select(x[:, part], latent[:, part], alone, row)
+        alone.append(side[:, :, part], side[:, :, part], indexer.index_keys(x[:, part], row))
+        found = indexer.select_keys(x[:, part], latent[:, part], alone, row)
         alone.commit(1)
         if row < most:
             assert found is None
@@ -379,7 +379,7 @@ def test_layers_that_share_in_a_gguf(changes, kinds):
     architecture = object.__new__(Deepseek32Gguf)
     architecture._metadata = GgufMetadata(Path("m.gguf"), metadata | _ARCHITECTURE)
     architecture._main_blocks, architecture.model_type = 7, "glm_moe_dsa"
-    found = architecture._indexer_types() or ["full"] * 7
+    found = architecture._indexer_layer_types() or ["full"] * 7
     assert "".join(kind[0].upper() for kind in found) == kinds
 
 
@@ -436,4 +436,4 @@ def test_layers_that_share_a_selection(fields, kinds):
 )
 def test_impossible_configs_are_refused_by_name(kind, changes, named):
     with pytest.raises(mlx_engine.EngineError, match=named):
-        family_for(kind, SIZES | changes, "tiny").figures()
+        family_for(kind, SIZES | changes, "tiny").compute_sizes()

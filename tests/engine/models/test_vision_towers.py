@@ -88,14 +88,14 @@ def test_pixels_and_tokens_equal_transformers() -> None:
     theirs = hf.Qwen2VLImageProcessorPil(**PROCESSING)
     for each in PICTURES:
         wanted = theirs([each.decode()], return_tensors="np")
-        grid = spec.grid(each)
+        grid = spec.token_grid(each)
         assert [1, 2 * grid.rows, 2 * grid.columns] == wanted.image_grid_thw[0].tolist()
         pixels = wanted.pixel_values.reshape(-1, 3, 2, 16)
         assert np.array_equal(pixels[:, :, 0], pixels[:, :, 1])
-        ours = spec.patches(each, grid).reshape(-1, 3, 16)
+        ours = spec.cut_patches(each, grid).reshape(-1, 3, 16)
         assert np.abs(ours - pixels[:, :, 0]).max() < 1e-5
     with pytest.raises(BadPicture, match="too long"):
-        spec.grid(read_picture(picture(0, 201, 1)))
+        spec.token_grid(read_picture(picture(0, 201, 1)))
 
 
 def test_embeddings_equal_transformers(folder: Path) -> None:

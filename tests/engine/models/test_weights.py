@@ -53,7 +53,7 @@ def test_messages_name_file_tensor_and_both_shapes() -> None:
     with pytest.raises(BadModelFile, match=r"folder/x.*a\.weight.*\[3, 5\].*\[5, 3\]"):
         table(a__weight=mx.zeros((3, 5))).take_matrix("a", 5, 3)
     with pytest.raises(BadModelFile, match=r"folder/x.*\bnorm\b.*missing"):
-        table().take("norm", (3,))
+        table().take_array("norm", (3,))
     with pytest.raises(BadModelFile, match=r"folder/x.*no place for b, c"):
         table(c=mx.zeros(1), b=mx.zeros(1)).check_all_used()
 
@@ -62,7 +62,7 @@ def test_integers_where_numbers_belong() -> None:
     with pytest.raises(BadModelFile, match="uint8"):
         table(a__weight=mx.zeros((3, 5), mx.uint8)).take_matrix("a", 3, 5)
     with pytest.raises(BadModelFile, match="int32"):
-        table(norm=mx.zeros((3,), mx.int32)).take("norm", (3,))
+        table(norm=mx.zeros((3,), mx.int32)).take_array("norm", (3,))
 
 
 def _without_biases() -> dict[str, mx.array]:
@@ -96,7 +96,7 @@ def test_packings_that_do_not_exist(arrays: dict[str, mx.array]) -> None:
 def test_taking_twice_is_a_bug_of_the_caller() -> None:
     weights = table(norm=mx.zeros((3,)))
     assert "norm" in weights
-    weights.take("norm", (3,))
+    weights.take_array("norm", (3,))
     assert "norm" not in weights
     with pytest.raises(KeyError):
-        weights.take("norm", (3,))
+        weights.take_array("norm", (3,))

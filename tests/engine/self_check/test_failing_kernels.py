@@ -278,7 +278,7 @@ def test_a_damaged_model_is_still_told(
     monkeypatch.setattr(
         Decoder, "logits", lambda model, hidden: mx.full((1, hidden.shape[1], 300), mx.nan)
     )
-    monkeypatch.setattr(engine.parts.model, "output_rows", None)
+    monkeypatch.setattr(engine.parts.model, "output_matrix", None)
     with pytest.raises(NumericsError):
         text(engine)
     engine.close()

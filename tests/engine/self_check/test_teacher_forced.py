@@ -52,7 +52,7 @@ def test_a_q6_k_head_is_read_in_its_blocks():
     blocks = mx.array(blocks_of(Types.Q6_K, (vocabulary, width), 3))
     matrix = Matrix(blocks, None, None, 0, 0, "q6_k")
     launcher, off = EmulatorLauncher(check=False), {"prompt-products": "for this test"}
-    head, tiled = (Linear.of(matrix, every_kernel(launcher, off=its)) for its in (off, {}))
+    head, tiled = (Linear.from_matrix(matrix, every_kernel(launcher, off=its)) for its in (off, {}))
     assert head.few_rows is not None
     states = mx.random.normal((1, rows, width), key=mx.random.key(1))
     mx.eval(blocks, states)

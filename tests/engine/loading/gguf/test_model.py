@@ -21,7 +21,7 @@ from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.header import GgufTensor, block_types
 from mlx_engine.loading.gguf.model import read_gguf_model
-from mlx_engine.loading.gguf.part import Placement, arrays_of_tensor
+from mlx_engine.loading.gguf.part import HfTensor, arrays_of_tensor
 from mlx_engine.loading.load import load_model
 from mlx_engine.values.errors import (
     BadModelFile,
@@ -255,7 +255,7 @@ def test_many_tensors_are_read_in_linear_time(
 def test_a_packed_vector_is_refused(tmp_path: Path) -> None:
     stored = GgufTensor("blk.0.attn_norm.weight", block_types()[8], (64,), 68, tmp_path, 0)
     with pytest.raises(UnsupportedModel, match=r"attn_norm\.weight .*no matrix"):
-        list(arrays_of_tensor(stored, Placement("layers.0.input_layernorm.weight"), None, "BF16"))
+        list(arrays_of_tensor(stored, HfTensor("layers.0.input_layernorm.weight"), None, "BF16"))
 
 
 def test_one_tensor_under_two_names_is_refused(tmp_path: Path) -> None:

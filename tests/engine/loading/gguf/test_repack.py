@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf.header import BlockType, block_types
 from mlx_engine.loading.gguf.part import PLANS, block_plan
-from mlx_engine.loading.gguf.repack import NotNumbersError, PackedTensor, repack
+from mlx_engine.loading.gguf.repack import NotFiniteError, PackedTensor, repack
 from mlx_engine.values.errors import UnsupportedModel
 
 KINDS = {kind.name: kind for kind in block_types().values()}
@@ -100,7 +100,7 @@ def test_scales_that_are_not_numbers(name: str) -> None:
     blocks = random_blocks(name, 5, 2, seed=4)
     place = HALVES.get(name, (0,))[0]
     blocks[3, place : place + 4] = 0xFF
-    with pytest.raises(NotNumbersError):
+    with pytest.raises(NotFiniteError):
         packed_of(name, blocks)
 
 
@@ -110,7 +110,7 @@ def test_bytes_of_any_kind_bring_no_warning(name: str) -> None:
     kind, draw = KINDS[name], np.random.default_rng(9)
     width = 256 // kind.elements * kind.nbytes if kind.elements < 256 else kind.nbytes
     for _ in range(40):
-        with suppress(NotNumbersError):
+        with suppress(NotFiniteError):
             packed_of(name, draw.integers(0, 256, (2, width), dtype=np.uint8))
 
 

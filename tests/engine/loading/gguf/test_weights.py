@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf.file import Half
 from mlx_engine.loading.gguf.header import read_gguf_header
-from mlx_engine.loading.gguf.part import Placement, arrays_of_tensor
+from mlx_engine.loading.gguf.part import HfTensor, arrays_of_tensor
 from mlx_engine.loading.gguf.weights import load_gguf_arrays
 from mlx_engine.values.errors import BadModelFile
 
@@ -34,7 +34,7 @@ def blocks_of(kind: KINDS) -> NDArray[np.uint8]:
 
 
 def loaded(
-    file: Path, kind: KINDS, place: Placement, factor: float | None = None
+    file: Path, kind: KINDS, place: HfTensor, factor: float | None = None
 ) -> NDArray[np.float32]:
     """What MLX makes of VALUES after a trip through a file, in float32."""
     tensors = [RawTensor("w.weight", kind.value, VALUES.shape, blocks_of(kind).tobytes())]
@@ -55,7 +55,7 @@ def loaded(
 
 @pytest.mark.parametrize("name", UNPACKED)
 def test_what_has_no_packed_form_keeps_its_values(tmp_path: Path, name: str) -> None:
-    found = loaded(tmp_path / "m.gguf", KINDS[name], Placement("w.weight"))
+    found = loaded(tmp_path / "m.gguf", KINDS[name], HfTensor("w.weight"))
     np.testing.assert_array_equal(found, dequantize(blocks_of(KINDS[name]), KINDS[name]))
 
 
@@ -72,9 +72,7 @@ def test_halves_on_a_gpu_are_the_nearest(tmp_path: Path, name: str, half: Half) 
     raw = RawTensor("w.weight", KINDS[name].value, VALUES.shape, stored.tobytes())
     file.write_bytes(gguf_bytes({}, [raw]))
     tensor = read_gguf_header(file).tensors["w.weight"]
-    parts = {
-        part.name: part for part in arrays_of_tensor(tensor, Placement("w.weight"), None, half)
-    }
+    parts = {part.name: part for part in arrays_of_tensor(tensor, HfTensor("w.weight"), None, half)}
     wide = load_gguf_arrays(parts, None, None, mx.float32)
     kept = load_gguf_arrays(parts, None, None)
     wanted = mx.float16 if half == "F16" else mx.bfloat16
@@ -91,7 +89,7 @@ def test_a_number_too_large_for_float32(tmp_path: Path) -> None:
     file.write_bytes(gguf_bytes({}, [raw]))
     tensor = read_gguf_header(file).tensors["w.weight"]
     parts = {
-        part.name: part for part in arrays_of_tensor(tensor, Placement("w.weight"), None, "F16")
+        part.name: part for part in arrays_of_tensor(tensor, HfTensor("w.weight"), None, "F16")
     }
     with pytest.raises(BadModelFile, match="not numbers"):
         load_gguf_arrays(parts, None, None, mx.float32)
@@ -105,21 +103,21 @@ def test_an_infinite_scale_of_what_is_unpacked(tmp_path: Path) -> None:
     file.write_bytes(gguf_bytes({}, [raw]))
     tensor = read_gguf_header(file).tensors["w.weight"]
     parts = {
-        part.name: part for part in arrays_of_tensor(tensor, Placement("w.weight"), None, "F16")
+        part.name: part for part in arrays_of_tensor(tensor, HfTensor("w.weight"), None, "F16")
     }
     with pytest.raises(BadModelFile, match="not numbers"):
         load_gguf_arrays(parts, None, None, mx.float32)
 
 
 def test_a_factor_beside_nvfp4(tmp_path: Path) -> None:
-    found = loaded(tmp_path / "m.gguf", KINDS.NVFP4, Placement("w.weight"), 0.37)
+    found = loaded(tmp_path / "m.gguf", KINDS.NVFP4, HfTensor("w.weight"), 0.37)
     wanted = dequantize(blocks_of(KINDS.NVFP4), KINDS.NVFP4) * np.float32(0.37)
     np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("kind", [KINDS.MXFP4, KINDS.Q8_0, KINDS.Q4_0])
 def test_a_factor_beside_other_types(tmp_path: Path, kind: KINDS) -> None:
-    found = loaded(tmp_path / "m.gguf", kind, Placement("w.weight"), 0.37)
+    found = loaded(tmp_path / "m.gguf", kind, HfTensor("w.weight"), 0.37)
     wanted = dequantize(blocks_of(kind), kind) * np.float32(0.37)
     assert np.abs(found - wanted).max() < 1e-6 * np.abs(wanted).max()
 
@@ -133,7 +131,7 @@ def test_a_factor_beside_floats(tmp_path: Path, kind: KINDS) -> None:
     file.write_bytes(gguf_bytes({}, tensors))
     header = read_gguf_header(file)
     factor_there = header.tensors["w.scale"]
-    parts = arrays_of_tensor(header.tensors["w.weight"], Placement("w.weight"), factor_there, "F16")
+    parts = arrays_of_tensor(header.tensors["w.weight"], HfTensor("w.weight"), factor_there, "F16")
     arrays = load_gguf_arrays({part.name: part for part in parts}, None, None, mx.float32)
     wanted = stored.astype(np.float32) * np.float32(0.37)
     np.testing.assert_allclose(arrays["w.weight"], wanted, rtol=6e-4)
