@@ -200,10 +200,10 @@ class HyV4Gguf(Deepseek32Gguf):
         },
     }
 
-    def _own_config(self) -> dict[str, object]:
+    def _family_config(self) -> dict[str, object]:
         metadata = self._metadata
         return {
-            **super()._own_config(),
+            **super()._family_config(),
             "hc_mult": self._positive_count("hyper_connection.count"),
             "hc_eps": metadata.number("hyper_connection.epsilon", 1e-6),
             "hc_magnitude": metadata.number("hyper_connection.magnitude", 2.0),
